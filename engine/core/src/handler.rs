@@ -1,0 +1,94 @@
+//! Whoever listens: [`Handler`], and the [`Context`] it is called with.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::HandlerError;
+use crate::event::Event;
+use crate::host::Host;
+use crate::state::State;
+use crate::when::When;
+
+/// What an error of a handler does to the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum OnError {
+    /// The run ends with the error.
+    #[default]
+    Stop = 0,
+    /// The handler is not called again; the run goes on.
+    Disable = 1,
+    /// The error is logged; the run goes on.
+    Log = 2,
+}
+
+/// Which processes of a distributed run a handler acts in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Ranks {
+    /// In every process.
+    #[default]
+    All = 0,
+    /// In the first one only.
+    First = 1,
+}
+
+/// Listens to the events of a run.
+///
+/// ```
+/// use hearth_engine::{Context, Event, Handler, HandlerError, When};
+///
+/// struct Patience { left: u32 }
+///
+/// impl Handler for Patience {
+///     fn name(&self) -> &str { "patience" }
+///     fn subscriptions(&self) -> Vec<When> { vec![Event::EpochCompleted.every(2)] }
+///     fn handle(&mut self, _event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+///         if !cx.state.is_best() { self.left = self.left.saturating_sub(1); }
+///         if self.left == 0 { cx.host.terminate("patience ran out"); }
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait Handler: Send {
+    /// The name used in messages, times and checkpoints.
+    fn name(&self) -> &str;
+
+    /// What to be called for. Asked once, at registration.
+    fn subscriptions(&self) -> Vec<When>;
+
+    /// Called for every event subscribed to, in the order of registration.
+    fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError>;
+
+    /// What an error of this handler does to the run.
+    fn on_error(&self) -> OnError {
+        OnError::Stop
+    }
+
+    /// Which processes of a distributed run it acts in.
+    fn ranks(&self) -> Ranks {
+        Ranks::All
+    }
+
+    /// What goes into checkpoints.
+    fn save_state(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Takes back what `save_state` gave.
+    fn load_state(&mut self, state: &[u8]) -> Result<(), HandlerError> {
+        let _ = state;
+        Ok(())
+    }
+}
+
+/// What a handler is called with.
+pub struct Context<'a> {
+    /// The event that happened.
+    pub event: Event,
+    /// What the run knows of itself.
+    pub state: &'a State,
+    /// Whoever runs the engine.
+    pub host: &'a mut dyn Host,
+}

@@ -1,0 +1,91 @@
+//! What a run knows of itself: [`State`]. It serializes, and it is what resumes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Metrics by name, sorted.
+pub type Metrics = BTreeMap<String, f64>;
+
+/// Which way a metric gets better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// A larger value is better (Dice).
+    #[default]
+    Higher,
+    /// A smaller value is better (a loss).
+    Lower,
+}
+
+/// Counters, metrics and times of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct State {
+    /// Name of the engine: `trainer`, `validation`, ...
+    pub engine: String,
+    /// Epochs started so far, from 1 within an epoch.
+    pub epoch: u64,
+    /// Iterations started so far over all epochs, from 1 within an iteration.
+    pub iteration: u64,
+    /// Iterations an epoch has; `None` until the first pass over a loader of unknown length ends.
+    pub epoch_length: Option<u64>,
+    /// Iterations of the present epoch that are complete. A resumed run goes on from here.
+    pub epoch_iteration: u64,
+    /// Epochs to run.
+    pub max_epochs: u64,
+    /// Metrics as they were last set.
+    pub metrics: Metrics,
+    /// The metric that decides what is best.
+    pub key_metric: Option<String>,
+    /// Which way the key metric gets better.
+    pub better: Better,
+    /// The key metric's best value so far.
+    pub best_metric: Option<f64>,
+    /// The epoch of the best value.
+    pub best_epoch: Option<u64>,
+    /// Seconds by event name: the last epoch (`epoch_completed`), the whole run (`completed`).
+    pub times: BTreeMap<String, f64>,
+    /// This process among those training together.
+    pub rank: u32,
+    /// How many processes train together.
+    pub world_size: u32,
+    /// The seed every random draw is keyed by.
+    pub seed: u64,
+    /// Whether the run has reached its end.
+    pub finished: bool,
+    /// Inside `exception_raised`: the error that ended the run.
+    #[serde(skip)]
+    pub exception: Option<String>,
+}
+
+impl State {
+    /// The state before a run: epoch 0, one process, seed 0.
+    pub fn new(engine: impl Into<String>) -> Self {
+        Self { engine: engine.into(), world_size: 1, ..Self::default() }
+    }
+
+    /// Records a metric. Where it is the key metric and better than ever, the best value and its epoch follow.
+    /// A value that is not a number is recorded but never the best.
+    pub fn observe(&mut self, name: &str, value: f64) {
+        self.metrics.insert(name.to_owned(), value);
+        if self.key_metric.as_deref() != Some(name) || value.is_nan() {
+            return;
+        }
+        let improves = match (self.best_metric, self.better) {
+            (None, _) => true,
+            (Some(best), Better::Higher) => value > best,
+            (Some(best), Better::Lower) => value < best,
+        };
+        if improves {
+            self.best_metric = Some(value);
+            self.best_epoch = Some(self.epoch);
+        }
+    }
+
+    /// Whether the present epoch gave the best key metric so far.
+    pub fn is_best(&self) -> bool {
+        self.best_epoch == Some(self.epoch) && self.epoch > 0
+    }
+}

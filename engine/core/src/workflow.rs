@@ -1,0 +1,63 @@
+//! What the engine drives: [`Workflow`], and what a checkpoint holds of the engine: [`Snapshot`].
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+use crate::error::HostError;
+use crate::host::{CheckpointRequest, Host};
+use crate::state::State;
+
+/// Any error of a workflow.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A trainer or evaluator: it owns the network and the data, and does one iteration when told to.
+/// The engine owns the order of events.
+pub trait Workflow: Host {
+    /// Starts a pass over the data for `state.epoch`, leaving out its first `skip` batches (a resumed run).
+    /// Returns how many batches a whole pass has, where that is known.
+    fn restart(&mut self, state: &State, skip: u64) -> Result<Option<u64>, BoxError>;
+
+    /// Fetches the next batch; `false` when the pass is over.
+    fn fetch(&mut self, state: &State) -> Result<bool, BoxError>;
+
+    /// Does one iteration on the fetched batch, and fires the events within it:
+    /// `engine.fire(Event::ForwardCompleted, self)?`.
+    fn iterate(&mut self, engine: &mut Engine) -> Result<(), BoxError>;
+
+    /// Called at the start of an epoch, before the handlers of `EpochStarted` (metrics are reset here).
+    fn epoch_started(&mut self, state: &mut State) -> Result<(), BoxError> {
+        let _ = state;
+        Ok(())
+    }
+
+    /// Called at the end of an epoch, before the handlers of `EpochCompleted` (metrics are computed here and
+    /// recorded with `State::observe`).
+    fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
+        let _ = state;
+        Ok(())
+    }
+
+    /// Writes a checkpoint that holds this snapshot; returns its folder.
+    fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<PathBuf, HostError> {
+        let _ = (request, snapshot);
+        Err(HostError::not_offered("save_checkpoint"))
+    }
+
+    /// Takes back the newest whole checkpoint in `dir`, and returns the engine's part.
+    fn read_checkpoint(&mut self, dir: &Path) -> Result<Snapshot, HostError> {
+        let _ = dir;
+        Err(HostError::not_offered("load_checkpoint"))
+    }
+}
+
+/// The engine's part of a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Counters, metrics, best value.
+    pub state: State,
+    /// What each handler saved, by name (`name#2` for the second of the same name).
+    pub handlers: BTreeMap<String, Vec<u8>>,
+}
