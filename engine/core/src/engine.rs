@@ -50,5 +50,4 @@ impl Engine {
     pub fn handler_times(&self) -> Vec<HandlerTimes> { todo!() }
     /// Time spent in all handlers of each event.
     pub fn event_times(&self) -> std::collections::BTreeMap<String, f64> { todo!() }
-    /// Log of handlers: messages through Host::log go to the workflow.
 }
