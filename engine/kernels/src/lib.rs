@@ -1,1 +1,3 @@
 //! hearth-kernels
+
+pub mod counter_rng;
