@@ -1,1 +1,4 @@
-//! hearth-train
+//! Trains and evaluates.
+
+pub mod checkpoint;
+pub mod device;

@@ -1,0 +1,133 @@
+//! What can go wrong with a checkpoint.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a checkpoint could not be written, found or taken back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// Writing failed; the temporary folder is removed and earlier checkpoints are as they were.
+    #[error("cannot write checkpoint {path}: {step}: {hint}; earlier checkpoints are untouched")]
+    Write {
+        /// The folder that was to be.
+        path: PathBuf,
+        /// What was being done.
+        step: String,
+        /// The reason, and for a full disk how much is needed.
+        hint: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// An old checkpoint could not be deleted; nothing else is lost.
+    #[error("cannot delete the old checkpoint {path}: {source}")]
+    Delete {
+        /// Its folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A folder could not be read at all.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The folder or file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The tag cannot be part of a folder's name.
+    #[error("`{tag}` cannot be a checkpoint's tag: use 1 to 64 letters, digits, `_`, `-` and `.`, not beginning with `.`")]
+    Tag {
+        /// The tag.
+        tag: String,
+    },
+    /// A file's name leads out of the checkpoint.
+    #[error("`{name}` cannot be the name of a file in a checkpoint: relative, without `..`, of at most 200 characters")]
+    FileName {
+        /// The name.
+        name: String,
+    },
+    /// The checkpoint asked for is damaged.
+    #[error("checkpoint {path} is damaged: {damage}")]
+    Damaged {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong.
+        damage: Damage,
+    },
+    /// The folder holds no whole checkpoint.
+    #[error("no whole checkpoint in {dir}{skipped}")]
+    None {
+        /// The folder of checkpoints.
+        dir: PathBuf,
+        /// What was passed over, and why.
+        skipped: String,
+    },
+    /// A part of a whole checkpoint does not fit what it is loaded into.
+    #[error("checkpoint {path}: {part} does not fit: {why}")]
+    Mismatch {
+        /// The folder.
+        path: PathBuf,
+        /// Which file.
+        part: &'static str,
+        /// What differs, each on its own.
+        why: String,
+    },
+}
+
+impl CheckpointError {
+    pub(crate) fn read(path: &Path, source: io::Error) -> Self {
+        Self::Read { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn write(path: &Path, step: impl Into<String>, needed: u64, source: io::Error) -> Self {
+        let hint = match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                format!("the disk is full, the checkpoint needs {:.1} MB", needed as f64 / 1e6)
+            }
+            io::ErrorKind::PermissionDenied => "permission denied; check who owns the run's folder".to_owned(),
+            io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
+            _ => source.to_string(),
+        };
+        Self::Write { path: path.to_owned(), step: step.into(), hint, source }
+    }
+}
+
+/// What is wrong with a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Damage {
+    /// The manifest was never written: the writer was cut short.
+    #[error("it has no manifest.json, so writing it was cut short")]
+    NoManifest,
+    /// The manifest does not parse, or its own sum is wrong.
+    #[error("manifest.json {0}")]
+    BadManifest(String),
+    /// A file the manifest lists is not there.
+    #[error("{0} is missing")]
+    Missing(String),
+    /// A file has another length than the manifest says.
+    #[error("{file} has {found} bytes instead of {expected}")]
+    Length {
+        /// The file.
+        file: String,
+        /// Bytes it has.
+        found: u64,
+        /// Bytes it should have.
+        expected: u64,
+    },
+    /// A file's contents are not those that were written.
+    #[error("{0} has changed since it was written (its blake3 sum differs)")]
+    Sum(String),
+    /// A file cannot be read.
+    #[error("{file} cannot be read: {why}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// What the system said.
+        why: String,
+    },
+}

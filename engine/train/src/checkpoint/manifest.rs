@@ -1,0 +1,127 @@
+//! `manifest.json`: what a checkpoint holds, and the sums that prove it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::Damage;
+use super::name::check_relative;
+use super::{Files, MANIFEST};
+
+/// No manifest is longer than this; a longer one is not read.
+const MAX_MANIFEST_BYTES: u64 = 16 << 20;
+
+/// The manifest's layout; raised when a reader of today could not understand tomorrow's.
+const FORMAT: u32 = 1;
+
+/// How the seal stands in a manifest that has none yet.
+const EMPTY_SEAL: &str = "\"seal\": \"\"";
+
+/// When and why a checkpoint was written.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// `state.epoch` at the time.
+    pub epoch: u64,
+    /// `state.iteration` at the time.
+    pub iteration: u64,
+    /// What it is: `epoch`, `best`, `interrupted`, `final`, or a word of a handler's own.
+    pub tag: String,
+    /// Whether the epoch gave the best key metric so far.
+    #[serde(default)]
+    pub best: bool,
+    /// The key metric's name.
+    #[serde(default)]
+    pub key_metric: Option<String>,
+    /// The key metric's value.
+    #[serde(default)]
+    pub value: Option<f64>,
+}
+
+/// One file's length and sum.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSum {
+    /// Bytes.
+    pub bytes: u64,
+    /// The blake3 sum, in hex.
+    pub blake3: String,
+}
+
+/// What `manifest.json` says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The layout's version.
+    pub format: u32,
+    /// The version of Hearth that wrote it.
+    pub hearth: String,
+    /// Counts the checkpoints written into this folder; the highest is the newest.
+    pub sequence: u64,
+    /// When and why.
+    #[serde(flatten)]
+    pub header: Header,
+    /// Every other file, by relative path.
+    pub files: BTreeMap<String, FileSum>,
+    /// The blake3 sum of the manifest's text with this field empty.
+    #[serde(default)]
+    pub seal: String,
+}
+
+impl Manifest {
+    pub(super) fn new(sequence: u64, header: &Header, files: &Files) -> Self {
+        let sum = |bytes: &Vec<u8>| FileSum {
+            bytes: bytes.len() as u64,
+            blake3: blake3::hash(bytes).to_hex().to_string(),
+        };
+        let mut manifest = Self {
+            format: FORMAT,
+            hearth: env!("CARGO_PKG_VERSION").to_owned(),
+            sequence,
+            header: header.clone(),
+            files: files.iter().map(|(name, bytes)| (name.clone(), sum(bytes))).collect(),
+            seal: String::new(),
+        };
+        // JSON has no NaN: a value that is not a number is no value.
+        manifest.header.value = manifest.header.value.filter(|value| value.is_finite());
+        manifest
+    }
+
+    /// The manifest's text, sealed.
+    pub(super) fn to_json(&self) -> Result<String, serde_json::Error> {
+        let unsealed = serde_json::to_string_pretty(&Self { seal: String::new(), ..self.clone() })? + "\n";
+        let seal = blake3::hash(unsealed.as_bytes()).to_hex();
+        // The seal is the last field, so its (empty) value is the last one.
+        Ok(match unsealed.rfind(EMPTY_SEAL) {
+            Some(at) => format!("{}\"seal\": \"{seal}\"{}", &unsealed[..at], &unsealed[at + EMPTY_SEAL.len()..]),
+            None => unsealed,
+        })
+    }
+
+    /// Reads and checks the manifest of a checkpoint folder, without looking at the other files.
+    pub(super) fn read(folder: &Path) -> Result<Self, Damage> {
+        let path = folder.join(MANIFEST);
+        let unreadable = |e: std::io::Error| match e.kind() {
+            std::io::ErrorKind::NotFound => Damage::NoManifest,
+            _ => Damage::BadManifest(format!("cannot be read: {e}")),
+        };
+        let length = std::fs::metadata(&path).map_err(unreadable)?.len();
+        if length > MAX_MANIFEST_BYTES {
+            return Err(Damage::BadManifest(format!("has {length} bytes, more than any manifest")));
+        }
+        let text = std::fs::read_to_string(&path).map_err(unreadable)?;
+        let manifest: Manifest =
+            serde_json::from_str(&text).map_err(|e| Damage::BadManifest(format!("does not parse: {e}")))?;
+        if manifest.format > FORMAT {
+            let newer = format!("has format {}, this build reads up to {FORMAT}: update Hearth", manifest.format);
+            return Err(Damage::BadManifest(newer));
+        }
+        // Compared on the text, because a number may change in its last digit when it is parsed and printed again.
+        let unsealed = text.replacen(&format!("\"seal\": \"{}\"", manifest.seal), EMPTY_SEAL, 1);
+        if *blake3::hash(unsealed.as_bytes()).to_hex() != *manifest.seal {
+            return Err(Damage::BadManifest("has changed since it was written (its seal differs)".into()));
+        }
+        match manifest.files.keys().find(|name| check_relative(name).is_err()) {
+            Some(name) => Err(Damage::BadManifest(format!("lists `{name}`, which leads out of the checkpoint"))),
+            None => Ok(manifest),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Names of checkpoint folders and of the files in them.
+
+use super::CheckpointError;
+
+/// The folder of a checkpoint: names sort as the run went. `again` counts from 1 the times this very moment was saved.
+pub fn folder_name(epoch: u64, iteration: u64, tag: &str, again: u32) -> Result<String, CheckpointError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if tag.is_empty() || tag.len() > 64 || tag.starts_with('.') || !tag.chars().all(fits) {
+        return Err(CheckpointError::Tag { tag: tag.to_owned() });
+    }
+    let name = format!("epoch={epoch:04}-iteration={iteration:06}-{tag}");
+    Ok(if again > 1 { format!("{name}~{again}") } else { name })
+}
+
+/// A file name for any text (a handler's name): what is not a letter, digit, `_`, `-` or `.` becomes `%XX`, and a very
+/// long one is cut and given a sum. Two different texts give two different names, also where the file system does
+/// not tell capitals from small letters.
+pub fn file_name_of(text: &str) -> String {
+    let mut name = String::with_capacity(text.len());
+    for (i, byte) in text.bytes().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' => name.push(char::from(byte)),
+            b'.' if i > 0 => name.push('.'),
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    if name.is_empty() || name.len() > 100 {
+        let sum = blake3::hash(text.as_bytes()).to_hex();
+        // Every character of `name` is one byte.
+        name.truncate(60);
+        name.push('~');
+        name.push_str(&sum[..16]);
+    }
+    name
+}
+
+/// Whether a relative path stays within the checkpoint.
+pub(super) fn check_relative(name: &str) -> Result<(), CheckpointError> {
+    let fits = |part: &str| {
+        !part.is_empty() && part != "." && part != ".." && !part.contains(['\\', ':', '\0']) && part.len() <= 128
+    };
+    if name.len() > 200 || name == super::MANIFEST || !name.split('/').all(fits) {
+        return Err(CheckpointError::FileName { name: name.to_owned() });
+    }
+    Ok(())
+}

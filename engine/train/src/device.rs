@@ -1,0 +1,285 @@
+//! Which hardware a run uses: the words of `--device`, and the one function that knows vendors.
+//!
+//! A word is a runtime and, after a colon, the index of a device: `cpu`, `cuda:1`, `vulkan`, `rocm:0`, `metal`, `wgpu`.
+//! `auto` takes the best that this build and this machine have.
+//!
+//! ```
+//! let device = hearth_train::device::parse("cpu")?;
+//! assert!(!device.is_autodiff());
+//! # Ok::<(), hearth_train::device::DeviceError>(())
+//! ```
+
+use std::fmt::Write as _;
+
+use burn::tensor::{Device, DeviceType};
+use serde::Serialize;
+
+/// A runtime that a build can have.
+struct Runtime {
+    /// Its word on the command line, which is also the name of its Cargo feature.
+    word: &'static str,
+    /// What the word stands for.
+    about: &'static str,
+}
+
+/// Every runtime, the ones `auto` prefers first.
+const RUNTIMES: [Runtime; 6] = [
+    Runtime { word: "cuda", about: "NVIDIA GPUs through CUDA" },
+    Runtime { word: "rocm", about: "AMD GPUs through ROCm" },
+    Runtime { word: "metal", about: "Apple GPUs through Metal" },
+    Runtime { word: "vulkan", about: "AMD, Intel and NVIDIA GPUs through Vulkan" },
+    Runtime { word: "wgpu", about: "any GPU through wgpu" },
+    Runtime { word: "cpu", about: "this machine's processor" },
+];
+
+/// The devices a runtime finds on this machine; `None` where this build lacks its feature.
+/// This is the only place in Hearth that names vendors.
+fn devices_of(word: &str) -> Option<Vec<Device>> {
+    let found = match word {
+        #[cfg(feature = "cpu")]
+        "cpu" => Device::enumerate(DeviceType::Flex),
+        #[cfg(feature = "cuda")]
+        "cuda" => Device::enumerate(DeviceType::Cuda),
+        #[cfg(feature = "rocm")]
+        "rocm" => Device::enumerate(DeviceType::Rocm),
+        #[cfg(feature = "metal")]
+        "metal" => Device::enumerate(DeviceType::Metal),
+        #[cfg(feature = "vulkan")]
+        "vulkan" => Device::enumerate(DeviceType::Vulkan),
+        // Vulkan and Metal come with wgpu.
+        #[cfg(any(feature = "wgpu", feature = "vulkan", feature = "metal"))]
+        "wgpu" => Device::enumerate(DeviceType::Wgpu),
+        _ => return None,
+    };
+    Some(found.into_vec())
+}
+
+/// A device as it names itself, and whether it is a card rather than a processor that plays one.
+#[cfg(any(feature = "cuda", feature = "rocm", feature = "metal", feature = "vulkan", feature = "wgpu"))]
+fn card(device: &Device) -> Option<(String, bool)> {
+    device.identity().map(|identity| (identity.name, identity.physical.is_some()))
+}
+
+/// A build for processors alone knows no cards.
+#[cfg(not(any(feature = "cuda", feature = "rocm", feature = "metal", feature = "vulkan", feature = "wgpu")))]
+fn card(_device: &Device) -> Option<(String, bool)> {
+    None
+}
+
+/// Why a `--device` word gives no device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The word is none of the known ones.
+    #[error("no device is called `{word}`; known are auto, cuda, rocm, metal, vulkan, wgpu and cpu, each but the first with `:INDEX` if wanted. Available here: {available}")]
+    Unknown {
+        /// What was asked for.
+        word: String,
+        /// What would have worked.
+        available: String,
+    },
+    /// The word is known, but this build lacks its feature.
+    #[error("this build cannot use `{word}`: build it with `--features {feature}`. Available here: {available}")]
+    NotCompiledIn {
+        /// What was asked for.
+        word: String,
+        /// The Cargo feature that brings it.
+        feature: &'static str,
+        /// What would have worked.
+        available: String,
+    },
+    /// The runtime is there, but finds no such device.
+    #[error("`{word}` was asked for, but {runtime} finds {found} device(s) on this machine{hint}. Available here: {available}")]
+    Absent {
+        /// What was asked for.
+        word: String,
+        /// The runtime's word.
+        runtime: &'static str,
+        /// How many devices it finds.
+        found: usize,
+        /// What may be wrong.
+        hint: &'static str,
+        /// What would have worked.
+        available: String,
+    },
+    /// The part after the colon is no index.
+    #[error("`{word}`: `{index}` is not the index of a device; write `cuda:0`")]
+    BadIndex {
+        /// What was asked for.
+        word: String,
+        /// The part after the colon.
+        index: String,
+    },
+}
+
+/// One line of `hearth devices`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceInfo {
+    /// What to give `--device`.
+    pub word: String,
+    /// The device as it names itself; for a runtime without a device here, what the runtime is for.
+    pub name: String,
+    /// The Cargo feature that brings it.
+    pub feature: &'static str,
+    /// Whether this build has the feature.
+    pub compiled_in: bool,
+    /// Whether `--device WORD` works here and now.
+    pub available: bool,
+    /// Bytes of memory, where the runtime tells.
+    pub memory: Option<u64>,
+}
+
+/// The device of this word, without autodiff. See the [module's text](self) for the words.
+pub fn parse(word: &str) -> Result<Device, DeviceError> {
+    let asked = word.trim();
+    if asked == "auto" {
+        return auto(asked);
+    }
+    let (runtime_word, index) = match asked.split_once(':') {
+        Some((runtime, index)) => (runtime, Some(index)),
+        None => (asked, None),
+    };
+    let Some(runtime) = RUNTIMES.iter().find(|runtime| runtime.word == runtime_word) else {
+        return Err(DeviceError::Unknown { word: asked.into(), available: available() });
+    };
+    let index = match index {
+        None => 0,
+        Some(text) => text
+            .parse::<usize>()
+            .map_err(|_| DeviceError::BadIndex { word: asked.into(), index: text.into() })?,
+    };
+    let Some(devices) = devices_of(runtime.word) else {
+        return Err(DeviceError::NotCompiledIn {
+            word: asked.into(),
+            feature: runtime.word,
+            available: available(),
+        });
+    };
+    let found = devices.len();
+    devices.into_iter().nth(index).ok_or_else(|| DeviceError::Absent {
+        word: asked.into(),
+        runtime: runtime.word,
+        found,
+        hint: if found == 0 { " (is the driver installed?)" } else { "" },
+        available: available(),
+    })
+}
+
+/// The first card of the most preferred runtime, else the processor.
+fn auto(asked: &str) -> Result<Device, DeviceError> {
+    for runtime in &RUNTIMES {
+        for device in devices_of(runtime.word).unwrap_or_default() {
+            // A software rasterizer calls itself a GPU; the processor's own runtime is faster.
+            if runtime.word == "cpu" || card(&device).is_none_or(|(_, physical)| physical) {
+                return Ok(device);
+            }
+        }
+    }
+    Err(DeviceError::Unknown { word: asked.into(), available: available() })
+}
+
+/// Every runtime this version of Hearth knows, with its devices on this machine: what `hearth devices` prints.
+pub fn list() -> Vec<DeviceInfo> {
+    let mut lines = Vec::new();
+    for runtime in &RUNTIMES {
+        let found = devices_of(runtime.word);
+        let compiled_in = found.is_some();
+        let found = found.unwrap_or_default();
+        if found.is_empty() {
+            lines.push(DeviceInfo {
+                word: runtime.word.into(),
+                name: runtime.about.into(),
+                feature: runtime.word,
+                compiled_in,
+                available: false,
+                memory: None,
+            });
+        }
+        for (index, device) in found.iter().enumerate() {
+            let (word, name, memory) = if runtime.word == "cpu" {
+                let (name, memory) = processor();
+                (runtime.word.to_owned(), name, Some(memory))
+            } else {
+                let name = card(device).map_or_else(|| runtime.about.to_owned(), |(name, _)| name);
+                (format!("{}:{index}", runtime.word), name, None)
+            };
+            lines.push(DeviceInfo { word, name, feature: runtime.word, compiled_in, available: true, memory });
+        }
+    }
+    lines
+}
+
+/// The words that work here, for error messages. Asks no device for its name, since that opens it.
+fn available() -> String {
+    let mut text = String::new();
+    for runtime in &RUNTIMES {
+        for index in 0..devices_of(runtime.word).map_or(0, |devices| devices.len()) {
+            let separator = if text.is_empty() { "" } else { ", " };
+            // Writing to a string cannot fail.
+            let _ = match runtime.word {
+                "cpu" => write!(text, "{separator}cpu"),
+                word => write!(text, "{separator}{word}:{index}"),
+            };
+        }
+    }
+    if text.is_empty() { "nothing".into() } else { text }
+}
+
+/// The processor's name and the machine's memory in bytes.
+fn processor() -> (String, u64) {
+    let mut system = sysinfo::System::new();
+    system.refresh_memory();
+    system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());
+    let brand = system.cpus().first().map(|cpu| cpu.brand().trim().to_owned()).unwrap_or_default();
+    let brand = if brand.is_empty() { std::env::consts::ARCH.to_owned() } else { brand };
+    (format!("{brand}, {} threads", system.cpus().len().max(1)), system.total_memory())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(feature = "cpu")]
+    fn cpu_and_auto_are_there() {
+        assert!(parse("cpu").is_ok());
+        assert!(parse(" cpu:0 ").is_ok());
+        assert!(parse("auto").is_ok());
+    }
+
+    #[test]
+    fn a_word_nobody_knows_lists_the_known_ones() {
+        let text = parse("gpu").unwrap_err().to_string();
+        assert!(text.contains("`gpu`") && text.contains("vulkan") && text.contains("cuda"), "{text}");
+    }
+
+    #[test]
+    #[cfg(all(feature = "cpu", not(feature = "cuda")))]
+    fn a_missing_feature_is_named_with_what_is_available() {
+        let text = parse("cuda:1").unwrap_err().to_string();
+        assert!(text.contains("--features cuda") && text.contains("Available here: ") && text.contains("cpu"), "{text}");
+    }
+
+    #[test]
+    #[cfg(feature = "cpu")]
+    fn an_index_beyond_the_devices_is_an_error() {
+        let text = parse("cpu:7").unwrap_err().to_string();
+        assert!(text.contains("finds 1 device"), "{text}");
+        assert!(matches!(parse("cpu:x"), Err(DeviceError::BadIndex { .. })));
+        assert!(matches!(parse("cpu:-1"), Err(DeviceError::BadIndex { .. })));
+        assert!(matches!(parse("cpu:"), Err(DeviceError::BadIndex { .. })));
+    }
+
+    #[test]
+    fn the_list_names_every_runtime_once_at_least() {
+        let list = list();
+        for runtime in &RUNTIMES {
+            let line = list.iter().find(|line| line.feature == runtime.word).expect("each runtime has a line");
+            assert_eq!(line.compiled_in, devices_of(runtime.word).is_some());
+            assert!(!line.name.is_empty());
+            if line.available {
+                assert!(parse(&line.word).is_ok(), "{}", line.word);
+            }
+        }
+    }
+}
