@@ -1,3 +1,12 @@
-//! hearth-kernels
+//! Device operations that Burn lacks or runs slowly, one idea per file.
+//!
+//! - [`host`]: look at or change the values of a CPU tensor in place, without a copy.
+//! - [`mod@resample`]: affine resampling of a volume, the operation behind `Spacing`.
+//!
+//! Each operation runs where its tensor lives. Where a backend has no kernel here, the same result is computed with
+//! ordinary tensor operations.
 
-pub mod counter_rng;
+pub mod host;
+pub mod resample;
+
+pub use resample::{Interpolation, Matrix, Padding, Sampling, resample};

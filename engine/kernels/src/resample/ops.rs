@@ -1,0 +1,41 @@
+//! Routes resampling to the kernel of the tensor's backend.
+
+use burn::backend::{Backend, Dispatch, DispatchDevice, backend_extension, tensor::FloatTensor};
+use burn::tensor::{DType, Tensor};
+
+use super::{Matrix, Sampling};
+
+/// Backends with a resampling kernel.
+#[backend_extension(
+    Flex: cfg(feature = "cpu"),
+    Cube: cfg(any(feature = "wgpu", feature = "vulkan", feature = "cuda", feature = "rocm", feature = "metal")),
+)]
+pub trait ResampleOps: Backend {
+    /// `image` is f32, `[C, X, Y, Z]`, no axis empty.
+    fn resample_affine(
+        image: FloatTensor<Self>,
+        matrix: Matrix,
+        size: [usize; 3],
+        sampling: Sampling,
+    ) -> FloatTensor<Self>;
+}
+
+/// Whether the tensor's backend is one of those above.
+pub(super) fn has_kernel(image: &Tensor<4>) -> bool {
+    if image.dtype() != DType::F32 {
+        return false;
+    }
+    match image.device().as_dispatch() {
+        #[cfg(feature = "cpu")]
+        DispatchDevice::Flex(_) => true,
+        #[cfg(any(feature = "wgpu", feature = "vulkan", feature = "cuda", feature = "rocm", feature = "metal"))]
+        DispatchDevice::Cube(_) => true,
+        #[allow(unreachable_patterns)]
+        _ => false,
+    }
+}
+
+/// Runs the kernel; [`has_kernel`] must have said yes.
+pub(super) fn launch(image: Tensor<4>, matrix: Matrix, size: [usize; 3], sampling: Sampling) -> Tensor<4> {
+    Tensor::from_dispatch(<Dispatch as ResampleOps>::resample_affine(image.into_dispatch(), matrix, size, sampling))
+}
