@@ -1,53 +1,291 @@
-//! The event machine (skeleton: signatures are fixed, bodies are being written).
-#![allow(missing_docs, unused)]
-use std::fmt;
-use crate::*;
+//! The event machine: [`Engine`] keeps the handlers and the state.
 
-pub struct Engine {}
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use crate::dispatch::{Requests, Tally};
+use crate::error::HandlerError;
+use crate::event::{Counter, Event};
+use crate::handler::{Context, Handler, Ranks};
+use crate::run::Progress;
+use crate::run_error::{RegisterError, RunError, RunErrorKind};
+use crate::state::{Better, State};
+use crate::when::{Filter, When};
+
+/// A handler's number with its engine, for removing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HandlerId(u64);
-#[derive(Clone, Debug)]
-pub struct HandlerTimes { pub name: String, pub calls: u64, pub seconds: f64 }
-#[derive(Debug)]
-pub struct RegisterError(String);
-/// The error that ended a run.
-#[derive(Debug)]
-pub struct RunError(String);
+
+/// How often a handler was called and how long that took.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum RunEnd { Completed, Terminated(String), Interrupted(String) }
-impl fmt::Display for RegisterError { fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str(&self.0) } }
-impl std::error::Error for RegisterError {}
-impl fmt::Display for RunError { fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str(&self.0) } }
-impl std::error::Error for RunError {}
+pub struct HandlerTimes {
+    /// The handler's name, `name#2` for the second of the same name.
+    pub name: String,
+    /// Calls so far.
+    pub calls: u64,
+    /// Seconds in all calls.
+    pub seconds: f64,
+}
+
+/// Removes handlers from where the engine itself cannot be reached: another handler, another thread.
+/// See [`Engine::remover`].
+#[derive(Clone, Debug)]
+pub struct Remover(Arc<Mutex<Vec<HandlerId>>>);
+
+impl Remover {
+    /// Takes a handler out before the next handler is called. A number that is gone already is passed over.
+    pub fn remove(&self, id: HandlerId) {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(id);
+    }
+}
+
+/// A handler and what the engine notes about it.
+pub(crate) struct Entry {
+    id: HandlerId,
+    /// Its unique name.
+    pub key: String,
+    pub when: Vec<(Event, Filter)>,
+    pub every_rank: bool,
+    /// Taken out when it is removed; the entry stays, so that numbers and names keep their meaning.
+    pub handler: Option<Box<dyn Handler>>,
+    pub disabled: bool,
+    pub tally: Tally,
+}
+
+/// Walks through a run and says what happens; handlers listen. See the [crate's documentation](crate).
+pub struct Engine {
+    pub(crate) state: State,
+    pub(crate) entries: Vec<Entry>,
+    /// Events of a user's own, and built-in ones that were given a counter.
+    pub(crate) registered: BTreeMap<Event, (String, Option<Counter>)>,
+    pub(crate) requests: Requests,
+    pub(crate) progress: Progress,
+    pub(crate) interrupt_flag: Arc<AtomicBool>,
+    pub(crate) event_tally: BTreeMap<Event, Tally>,
+    removals: Remover,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let handlers: Vec<&str> = self.entries.iter().map(|entry| entry.key.as_str()).collect();
+        f.debug_struct("Engine").field("state", &self.state).field("handlers", &handlers).finish_non_exhaustive()
+    }
+}
+
+/// A closure as a handler.
+struct Closure<F> {
+    name: String,
+    when: When,
+    call: F,
+}
+
+impl<F> Handler for Closure<F>
+where
+    F: FnMut(&mut Context<'_>) -> Result<(), HandlerError> + Send,
+{
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn subscriptions(&self) -> Vec<When> {
+        vec![self.when.clone()]
+    }
+
+    fn handle(&mut self, _: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        (self.call)(cx)
+    }
+}
 
 impl Engine {
     /// An engine of this name (`trainer`, `validation`).
-    pub fn new(name: impl Into<String>) -> Self { todo!() }
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            state: State::new(name),
+            entries: Vec::new(),
+            registered: BTreeMap::new(),
+            requests: Requests::default(),
+            progress: Progress::default(),
+            interrupt_flag: Arc::default(),
+            event_tally: BTreeMap::new(),
+            removals: Remover(Arc::default()),
+        }
+    }
+
     /// Calls a closure for an event: `engine.on(Event::EpochCompleted.every(2), |cx| Ok(()))?`.
+    /// In messages it goes by the file and line of this call.
+    ///
+    /// # Errors
+    /// As [`Engine::add_boxed`].
+    #[track_caller]
     pub fn on<F>(&mut self, when: impl Into<When>, f: F) -> Result<HandlerId, RegisterError>
-    where F: FnMut(&mut Context<'_>) -> Result<(), HandlerError> + Send + 'static { todo!() }
-    pub fn add(&mut self, handler: impl Handler + 'static) -> Result<HandlerId, RegisterError> { todo!() }
-    pub fn add_boxed(&mut self, handler: Box<dyn Handler>) -> Result<HandlerId, RegisterError> { todo!() }
-    pub fn remove(&mut self, id: HandlerId) -> Option<Box<dyn Handler>> { todo!() }
-    /// Makes an event of one's own known, counted by `counter` for filters.
-    pub fn register_event(&mut self, name: &str, counter: Option<Counter>) -> Result<Event, RegisterError> { todo!() }
-    pub fn state(&self) -> &State { todo!() }
-    pub fn state_mut(&mut self) -> &mut State { todo!() }
+    where
+        F: FnMut(&mut Context<'_>) -> Result<(), HandlerError> + Send + 'static,
+    {
+        let place = std::panic::Location::caller();
+        let name = format!("closure at {}:{}", place.file(), place.line());
+        self.add_boxed(Box::new(Closure { name, when: when.into(), call: f }))
+    }
+
+    /// Adds a handler; it is called after those added before it.
+    ///
+    /// # Errors
+    /// As [`Engine::add_boxed`].
+    pub fn add(&mut self, handler: impl Handler + 'static) -> Result<HandlerId, RegisterError> {
+        self.add_boxed(Box::new(handler))
+    }
+
+    /// Adds a handler that is in a box already.
+    ///
+    /// # Errors
+    /// When a filter contradicts itself, compares with a counter the event does not have, or an event is custom and not
+    /// registered.
+    pub fn add_boxed(&mut self, handler: Box<dyn Handler>) -> Result<HandlerId, RegisterError> {
+        let name = handler.name().to_owned();
+        let refuse = |what: String| RegisterError(format!("handler `{name}` cannot be added: {what}"));
+        let mut alternatives = Vec::new();
+        for when in handler.subscriptions() {
+            when.check().map_err(|error| refuse(error.to_string()))?;
+            for (event, filter) in when.alternatives() {
+                if event.is_custom() && !self.registered.contains_key(event) {
+                    return Err(refuse(format!(
+                        "the event `{event}` is not registered; call `register_event` before the handler is added"
+                    )));
+                }
+                if filter.counts() && self.counter(*event).is_none() {
+                    return Err(refuse(format!(
+                        "{event} has no counter for {filter:?} to compare with; use `filter`, or give it one: \
+                         register_event(\"{event}\", Some(Counter::Iteration))"
+                    )));
+                }
+                alternatives.push((*event, filter.clone()));
+            }
+        }
+        let same = self.entries.iter().filter(|entry| entry.key == name || is_numbered(&entry.key, &name)).count();
+        let key = if same == 0 { name } else { format!("{name}#{}", same + 1) };
+        let id = HandlerId(self.entries.len() as u64);
+        self.entries.push(Entry {
+            id,
+            key,
+            when: alternatives,
+            every_rank: handler.ranks() == Ranks::All,
+            handler: Some(handler),
+            disabled: false,
+            tally: Tally::default(),
+        });
+        Ok(id)
+    }
+
+    /// Takes a handler out; `None` when it is gone already. Its times stay in the summary.
+    pub fn remove(&mut self, id: HandlerId) -> Option<Box<dyn Handler>> {
+        self.entries.iter_mut().find(|entry| entry.id == id)?.handler.take()
+    }
+
+    /// What removes handlers while the engine runs, from a handler (itself for one) or another thread.
+    ///
+    /// ```
+    /// use hearth_engine::{Engine, Event};
+    /// let mut engine = Engine::new("trainer");
+    /// let id = engine.on(Event::IterationCompleted, |_| Ok(()))?;
+    /// let remover = engine.remover();
+    /// engine.on(Event::EpochCompleted.once(2), move |_| { remover.remove(id); Ok(()) })?;
+    /// # Ok::<(), hearth_engine::RegisterError>(())
+    /// ```
+    pub fn remover(&self) -> Remover {
+        self.removals.clone()
+    }
+
+    /// Takes out what the removers named.
+    pub(crate) fn sweep(&mut self) {
+        let named = std::mem::take(&mut *self.removals.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        for id in named {
+            self.remove(id);
+        }
+    }
+
+    /// Makes an event of one's own known, counted by `counter` for filters. With the name of a built-in event that has no
+    /// counter (`forward_completed`) it is given this one.
+    ///
+    /// # Errors
+    /// When the name is empty, another name has the same number, or the event is counted otherwise already.
+    pub fn register_event(&mut self, name: &str, counter: Option<Counter>) -> Result<Event, RegisterError> {
+        if name.trim().is_empty() {
+            return Err(RegisterError("an event needs a name".to_owned()));
+        }
+        let event = Event::from_name(name).unwrap_or_else(|| Event::custom(name));
+        if let Some((other, _)) = self.registered.get(&event).filter(|(other, _)| other != name) {
+            return Err(RegisterError(format!("the events `{name}` and `{other}` have the same number; rename one")));
+        }
+        match self.counter(event) {
+            Some(known) if counter.is_some_and(|wanted| wanted != known) => {
+                return Err(RegisterError(format!("the event `{name}` is counted by {known:?} already")));
+            }
+            known => self.registered.insert(event, (name.to_owned(), known.or(counter))),
+        };
+        Ok(event)
+    }
+
+    /// The counter that filters of this event compare with.
+    pub(crate) fn counter(&self, event: Event) -> Option<Counter> {
+        event.counter().or_else(|| self.registered.get(&event).and_then(|(_, counter)| *counter))
+    }
+
+    /// What the run knows of itself.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The state, to set rank, seed or a fixed `epoch_length` before a run.
+    pub fn state_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+
     /// Names the metric that decides what is best.
-    pub fn set_key_metric(&mut self, name: &str, better: Better) { todo!() }
-    /// Fires an event to the handlers. For workflows, and for a user's own events.
-    pub fn fire(&mut self, event: Event, workflow: &mut dyn Workflow) -> Result<(), RunError> { todo!() }
-    /// Runs until `max_epochs`, or goes on where an interrupt or a checkpoint left it.
-    pub fn run(&mut self, workflow: &mut dyn Workflow, max_epochs: u64) -> Result<RunEnd, RunError> { todo!() }
-    /// Runs exactly one epoch, numbered `epoch` (an evaluator).
-    pub fn run_epoch(&mut self, workflow: &mut dyn Workflow, epoch: u64) -> Result<RunEnd, RunError> { todo!() }
-    pub fn snapshot(&self) -> Snapshot { todo!() }
-    pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), RunError> { todo!() }
+    pub fn set_key_metric(&mut self, name: &str, better: Better) {
+        if self.state.key_metric.as_deref() != Some(name) || self.state.better != better {
+            (self.state.best_metric, self.state.best_epoch) = (None, None);
+        }
+        self.state.key_metric = Some(name.to_owned());
+        self.state.better = better;
+    }
+
     /// A flag that another thread (Ctrl-C) may raise: the run interrupts when the present iteration is complete.
-    pub fn interrupt_flag(&self) -> std::sync::Arc<std::sync::atomic::AtomicBool> { todo!() }
-    /// Time spent in each handler, in registration order; for the run summary.
-    pub fn handler_times(&self) -> Vec<HandlerTimes> { todo!() }
-    /// Time spent in all handlers of each event.
-    pub fn event_times(&self) -> std::collections::BTreeMap<String, f64> { todo!() }
+    pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
+        self.interrupt_flag.clone()
+    }
+
+    /// Calls of and time spent in each handler, in registration order; for the run summary.
+    pub fn handler_times(&self) -> Vec<HandlerTimes> {
+        self.entries
+            .iter()
+            .map(|Entry { key, tally, .. }| HandlerTimes {
+                name: key.clone(),
+                calls: tally.calls,
+                seconds: tally.time.as_secs_f64(),
+            })
+            .collect()
+    }
+
+    /// Seconds spent in all handlers of each event that was fired.
+    pub fn event_times(&self) -> BTreeMap<String, f64> {
+        self.event_tally.iter().map(|(event, tally)| (event.name().into_owned(), tally.time.as_secs_f64())).collect()
+    }
+
+    /// How often each event was fired.
+    pub fn event_counts(&self) -> BTreeMap<String, u64> {
+        self.event_tally.iter().map(|(event, tally)| (event.name().into_owned(), tally.calls)).collect()
+    }
+
+    /// An error at the present place of the run.
+    pub(crate) fn error(&self, kind: RunErrorKind) -> RunError {
+        let State { engine, epoch, iteration, .. } = &self.state;
+        RunError { engine: engine.clone(), epoch: *epoch, iteration: *iteration, kind }
+    }
+}
+
+/// Whether `key` is `name#2`, `name#3`, ...
+fn is_numbered(key: &str, name: &str) -> bool {
+    key.strip_prefix(name)
+        .and_then(|rest| rest.strip_prefix('#'))
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -65,7 +65,7 @@ impl fmt::Display for HostError {
 impl std::error::Error for HostError {}
 
 /// An error and its causes, joined by ": ", each said once.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

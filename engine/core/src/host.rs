@@ -158,7 +158,8 @@ pub trait Host {
         Err(HostError::not_offered("set_learning_rate"))
     }
 
-    /// Runs another engine of the same program, `validation` for one, and returns its metrics.
+    /// Runs another engine of the same program, `validation` for one, and returns its metrics. The engine that calls
+    /// the handler records them in its own state too, as `set_metric` does: the handlers after this one see them.
     fn run(&mut self, engine: &str) -> Result<Metrics, HostError> {
         Err(HostError::not_offered(&format!("run {engine}")))
     }
@@ -181,24 +182,31 @@ pub trait Host {
     }
 
     /// Asks for a checkpoint. It is written when all handlers of the present event have run, so that it holds what
-    /// each of them has seen; an error in writing is an error of the handler that asked.
+    /// each of them has seen (inside an iteration: when that is complete); an error in writing is an error of the
+    /// handler that asked.
     fn save_checkpoint(&mut self, request: CheckpointRequest) -> Result<(), HostError> {
         let _ = request;
         Err(HostError::not_offered("save_checkpoint"))
     }
 
-    /// Asks to go on from the newest whole checkpoint in `dir`. It is read when all handlers of the present event have run.
+    /// Asks to go on from the newest whole checkpoint in `dir`. Possible in `Started` only; it is read when all handlers
+    /// of that event have run.
     fn load_checkpoint(&mut self, dir: &Path) -> Result<(), HostError> {
         let _ = dir;
         Err(HostError::not_offered("load_checkpoint"))
     }
 
-    /// Says something to whoever watches.
+    /// Says something to whoever watches: by default the `tracing` subscriber of the program.
     fn log(&mut self, level: Level, message: &str) {
-        let _ = (level, message);
+        match level {
+            Level::Debug => tracing::debug!("{message}"),
+            Level::Info => tracing::info!("{message}"),
+            Level::Warn => tracing::warn!("{message}"),
+            Level::Error => tracing::error!("{message}"),
+        }
     }
 
-    /// Hands a number to whoever draws curves.
+    /// Hands a number to whoever draws curves. The engine keeps the newest of each tag in `State::scalars`.
     fn scalar(&mut self, tag: &str, value: f64) {
         let _ = (tag, value);
     }

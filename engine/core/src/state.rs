@@ -18,6 +18,31 @@ pub enum Better {
     Lower,
 }
 
+/// Where the run is in the data. An epoch usually is one pass; where its length was set by hand, a pass may end in the
+/// middle of an epoch or go on into the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Pass {
+    /// Passes begun so far, from 1. Random draws of the data are keyed by it; it equals the epoch where an epoch is a pass.
+    pub number: u64,
+    /// Batches of this pass whose iteration is complete.
+    pub taken: u64,
+    /// Batches the pass has, where known.
+    pub length: Option<u64>,
+    /// Whether the next batch comes from this pass; otherwise a new one is begun.
+    pub open: bool,
+}
+
+/// A number that a handler handed out with [`Host::scalar`](crate::Host::scalar).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scalar {
+    /// The number.
+    pub value: f64,
+    /// `state.iteration` when it was handed out.
+    pub iteration: u64,
+}
+
 /// Counters, metrics and times of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -33,6 +58,10 @@ pub struct State {
     pub epoch_length: Option<u64>,
     /// Iterations of the present epoch that are complete. A resumed run goes on from here.
     pub epoch_iteration: u64,
+    /// Whether nothing of the present epoch is left to run: it is completed, or was abandoned by `terminate`.
+    pub epoch_done: bool,
+    /// Where the run is in the data.
+    pub pass: Pass,
     /// Epochs to run.
     pub max_epochs: u64,
     /// Metrics as they were last set.
@@ -55,6 +84,9 @@ pub struct State {
     pub seed: u64,
     /// Whether the run has reached its end.
     pub finished: bool,
+    /// The newest value of each number that handlers handed out for curves, by tag.
+    #[serde(skip)]
+    pub scalars: BTreeMap<String, Scalar>,
     /// Inside `exception_raised`: the error that ended the run.
     #[serde(skip)]
     pub exception: Option<String>,

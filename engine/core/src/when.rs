@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::event::Event;
 use crate::state::State;
 
-/// A function that decides whether a handler is called: it is given the state and the event's counter.
+/// A function that decides whether a handler is called: it is given the state and the event's counter (0 for an event
+/// that has none).
 pub type Accept = Arc<dyn Fn(&State, u64) -> bool + Send + Sync>;
 
 /// One or more events, each with a filter. Made from an [`Event`]:
@@ -53,7 +54,8 @@ impl std::error::Error for WhenError {}
 
 impl Filter {
     /// Whether the event's counter passes. A filter with both `every` and a bound counts from the bound, as ignite does:
-    /// `every 2, before 6` passes 1, 3, 5 and `every 2, after 1` passes 2, 4, 6.
+    /// `every 2, before 6` passes 1, 3, 5 and `every 2, after 1` passes 2, 4, 6. Without `after` the lower bound is 0, so
+    /// that `before` alone does not pass 0 (`Started` of a new run), while `every` alone does.
     pub fn passes(&self, state: &State, counter: u64) -> bool {
         if let Some(accept) = &self.accept {
             return accept(state, counter);
@@ -63,14 +65,19 @@ impl Filter {
         }
         let after = self.after.unwrap_or(0);
         let bounded = self.after.is_some() || self.before.is_some();
-        if self.after.is_some_and(|after| counter <= after) || self.before.is_some_and(|before| counter >= before) {
+        if bounded && (counter <= after || self.before.is_some_and(|before| counter >= before)) {
             return false;
         }
         match self.every {
             None => true,
-            Some(n) if bounded => counter > after && (counter - after - 1).is_multiple_of(n),
+            Some(n) if bounded => (counter - after - 1).is_multiple_of(n),
             Some(n) => counter.is_multiple_of(n),
         }
+    }
+
+    /// Whether the filter compares with the event's counter.
+    pub fn counts(&self) -> bool {
+        self.once.is_some() || self.before.is_some() || self.after.is_some() || self.every.is_some_and(|n| n > 1)
     }
 
     /// Whether every occurrence passes.
@@ -89,7 +96,8 @@ impl Filter {
         if self.once.as_ref().is_some_and(|list| list.is_empty() || list.contains(&0)) {
             return Err(WhenError(format!("{event}: `once` counts from 1")));
         }
-        if let (Some(after), Some(before)) = (self.after, self.before)
+        let after = self.after.unwrap_or(0);
+        if let Some(before) = self.before
             && before <= after.saturating_add(1)
         {
             return Err(WhenError(format!("{event}: nothing lies after {after} and before {before}")));

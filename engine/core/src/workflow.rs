@@ -16,8 +16,15 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// A trainer or evaluator: it owns the network and the data, and does one iteration when told to.
 /// The engine owns the order of events.
 pub trait Workflow: Host {
-    /// Starts a pass over the data for `state.epoch`, leaving out its first `skip` batches (a resumed run).
-    /// Returns how many batches a whole pass has, where that is known.
+    /// Iterations of an epoch, where they are known before the first pass is begun, so that the handlers of `Started`
+    /// see them. Not needed: the length `restart` returns is used otherwise.
+    fn epoch_length(&self) -> Option<u64> {
+        None
+    }
+
+    /// Starts pass `state.pass.number` over the data (the same as `state.epoch` where an epoch is a pass), leaving out
+    /// its first `skip` batches: a run that is resumed in mid-epoch. `epoch_started` is not called then.
+    /// Returns how many batches a whole pass has, skipped ones counted, where that is known.
     fn restart(&mut self, state: &State, skip: u64) -> Result<Option<u64>, BoxError>;
 
     /// Fetches the next batch; `false` when the pass is over.

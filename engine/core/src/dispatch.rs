@@ -1,0 +1,292 @@
+//! Calling the handlers of one event, and taking down what they ask for.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::engine::{Engine, Entry};
+use crate::error::HostError;
+use crate::event::{Counter, Event};
+use crate::handler::{Context, OnError};
+use crate::host::{CheckpointRequest, Combine, Host, HostTensor, Level};
+use crate::run_error::{RunError, RunErrorKind};
+use crate::state::{Metrics, Scalar, State};
+use crate::workflow::Workflow;
+
+/// Somebody's wish, and who had it.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub by: String,
+    pub why: String,
+}
+
+/// What handlers asked for and the run has not done yet.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    pub terminate: Option<Ask>,
+    pub terminate_epoch: Option<Ask>,
+    pub interrupt: Option<Ask>,
+    /// With the index of the handler that asked.
+    saves: Vec<(usize, CheckpointRequest)>,
+    loads: Vec<(usize, PathBuf)>,
+}
+
+/// How often something was called and how long that took in all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub calls: u64,
+    pub time: Duration,
+}
+
+impl Tally {
+    pub fn add(&mut self, time: Duration) {
+        self.calls += 1;
+        self.time += time;
+    }
+}
+
+/// The host a handler sees: what concerns the run is noted for the engine, the rest goes to the workflow.
+struct Intercept<'a> {
+    workflow: &'a mut dyn Workflow,
+    requests: &'a mut Requests,
+    event: Event,
+    index: usize,
+    handler: &'a str,
+    /// The state is lent to the handler, so these are recorded when it has returned.
+    metrics: Vec<(String, f64)>,
+    scalars: Vec<(String, f64)>,
+}
+
+impl Intercept<'_> {
+    fn ask(&self, why: &str) -> Ask {
+        Ask { by: self.handler.to_owned(), why: why.to_owned() }
+    }
+}
+
+impl Host for Intercept<'_> {
+    fn terminate(&mut self, why: &str) {
+        let ask = self.ask(why);
+        self.requests.terminate.get_or_insert(ask);
+    }
+
+    fn terminate_epoch(&mut self, why: &str) {
+        let ask = self.ask(why);
+        self.requests.terminate_epoch.get_or_insert(ask);
+    }
+
+    fn interrupt(&mut self, why: &str) {
+        let ask = self.ask(why);
+        self.requests.interrupt.get_or_insert(ask);
+    }
+
+    fn set_metric(&mut self, name: &str, value: f64) {
+        self.metrics.push((name.to_owned(), value));
+    }
+
+    fn output(&mut self, name: &str) -> Result<f64, HostError> {
+        self.workflow.output(name)
+    }
+
+    fn cases(&self) -> Vec<String> {
+        self.workflow.cases()
+    }
+
+    fn learning_rate(&self) -> Option<f64> {
+        self.workflow.learning_rate()
+    }
+
+    fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), HostError> {
+        self.workflow.set_learning_rate(learning_rate)
+    }
+
+    fn run(&mut self, engine: &str) -> Result<Metrics, HostError> {
+        let metrics = self.workflow.run(engine)?;
+        self.metrics.extend(metrics.iter().map(|(name, value)| (name.clone(), *value)));
+        Ok(metrics)
+    }
+
+    fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError> {
+        self.workflow.tensor(name)
+    }
+
+    fn put_tensor(&mut self, name: &str, tensor: HostTensor<'_>) -> Result<(), HostError> {
+        self.workflow.put_tensor(name, tensor)
+    }
+
+    fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
+        self.workflow.combine(inputs, how, output)
+    }
+
+    fn save_checkpoint(&mut self, request: CheckpointRequest) -> Result<(), HostError> {
+        self.requests.saves.push((self.index, request));
+        Ok(())
+    }
+
+    fn load_checkpoint(&mut self, dir: &Path) -> Result<(), HostError> {
+        if self.event != Event::Started {
+            return Err(HostError::new(format!(
+                "a checkpoint can be loaded at started only, not at {}: the run would change under the other handlers",
+                self.event
+            )));
+        }
+        self.requests.loads.push((self.index, dir.to_owned()));
+        Ok(())
+    }
+
+    fn log(&mut self, level: Level, message: &str) {
+        self.workflow.log(level, message);
+    }
+
+    fn scalar(&mut self, tag: &str, value: f64) {
+        self.scalars.push((tag.to_owned(), value));
+        self.workflow.scalar(tag, value);
+    }
+}
+
+impl Engine {
+    /// Fires an event: calls its handlers in the order of registration, then writes the checkpoints they asked for.
+    /// Workflows call it for the events within an iteration and for events of their own; a request to terminate or to
+    /// interrupt made there takes effect when the iteration is complete.
+    ///
+    /// # Errors
+    /// When the event is custom and not registered, or a handler whose policy is [`OnError::Stop`] returns an error;
+    /// the handlers after it are not called.
+    pub fn fire(&mut self, event: Event, workflow: &mut dyn Workflow) -> Result<(), RunError> {
+        if event.is_custom() && !self.registered.contains_key(&event) {
+            return Err(self.error(RunErrorKind::UnknownEvent(event)));
+        }
+        self.dispatch(event, workflow, false)?;
+        // Within `iterate` the workflow has its network in its hands: a checkpoint waits for the iteration's end.
+        if !self.progress.iterating {
+            self.carry_out(event, workflow, false)?;
+        }
+        Ok(())
+    }
+
+    /// Fires `ExceptionRaised`: every handler is called, and what fails on the way is logged only.
+    pub(crate) fn fire_exception(&mut self, workflow: &mut dyn Workflow) {
+        let event = Event::ExceptionRaised;
+        for result in [self.dispatch(event, workflow, true), self.carry_out(event, workflow, true)] {
+            if let Err(error) = result {
+                tracing::error!("while an error was being reported: {error}");
+            }
+        }
+    }
+
+    fn dispatch(&mut self, event: Event, workflow: &mut dyn Workflow, lenient: bool) -> Result<(), RunError> {
+        let start = Instant::now();
+        let counter = self.counter(event).map_or(0, |counter| match counter {
+            Counter::Epoch => self.state.epoch,
+            Counter::Iteration => self.state.iteration,
+        });
+        let mut outcome = Ok(());
+        for index in 0..self.entries.len() {
+            self.sweep();
+            let entry = &mut self.entries[index];
+            if !entry.listens(event, &self.state, counter) {
+                continue;
+            }
+            let Entry { key, handler, tally, .. } = entry;
+            let Some(handler) = handler else { continue };
+            let span = tracing::debug_span!("handler", name = key.as_str(), event = %event).entered();
+            let mut host = Intercept {
+                workflow: &mut *workflow,
+                requests: &mut self.requests,
+                event,
+                index,
+                handler: key,
+                metrics: Vec::new(),
+                scalars: Vec::new(),
+            };
+            let called = Instant::now();
+            let result = handler.handle(event, &mut Context { event, state: &self.state, host: &mut host });
+            tally.add(called.elapsed());
+            drop(span);
+            let Intercept { metrics, scalars, .. } = host;
+            for (name, value) in metrics {
+                self.state.observe(&name, value);
+            }
+            for (tag, value) in scalars {
+                self.state.scalars.insert(tag, Scalar { value, iteration: self.state.iteration });
+            }
+            if let Err(error) = result
+                && let Err(error) = self.judge(index, event, error.message(), workflow, lenient)
+            {
+                outcome = Err(error);
+                break;
+            }
+        }
+        self.event_tally.entry(event).or_default().add(start.elapsed());
+        outcome
+    }
+
+    /// Writes and reads the checkpoints that were asked for. An error is one of the handler that asked.
+    pub(crate) fn carry_out(
+        &mut self,
+        event: Event,
+        workflow: &mut dyn Workflow,
+        lenient: bool,
+    ) -> Result<(), RunError> {
+        for (index, dir) in std::mem::take(&mut self.requests.loads) {
+            let result = workflow.read_checkpoint(&dir);
+            match result {
+                Ok(snapshot) => self.restore(&snapshot)?,
+                Err(error) => self.judge(index, event, &error.to_string(), workflow, lenient)?,
+            }
+        }
+        if self.requests.saves.is_empty() {
+            return Ok(());
+        }
+        let snapshot = self.snapshot();
+        for (index, request) in std::mem::take(&mut self.requests.saves) {
+            match workflow.write_checkpoint(&request, &snapshot) {
+                Ok(folder) => tracing::debug!("checkpoint {} written to {}", request.tag, folder.display()),
+                Err(error) => {
+                    let text = format!(
+                        "the checkpoint `{}` could not be written to {}: {error}",
+                        request.tag,
+                        request.dir.display()
+                    );
+                    self.judge(index, event, &text, workflow, lenient)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What an error of a handler does to the run is for the handler to say.
+    fn judge(
+        &mut self,
+        index: usize,
+        event: Event,
+        message: &str,
+        workflow: &mut dyn Workflow,
+        lenient: bool,
+    ) -> Result<(), RunError> {
+        let Some(entry) = self.entries.get_mut(index) else { return Ok(()) };
+        let policy = entry.handler.as_ref().map_or(OnError::Log, |handler| handler.on_error());
+        let handler = entry.key.clone();
+        match policy {
+            OnError::Stop if !lenient => {
+                let message = message.to_owned();
+                return Err(self.error(RunErrorKind::Handler { handler, event, message }));
+            }
+            OnError::Disable => {
+                entry.disabled = true;
+                let text = format!("handler `{handler}` failed at {event} and is not called again: {message}");
+                workflow.log(Level::Error, &text);
+            }
+            OnError::Stop | OnError::Log => {
+                workflow.log(Level::Error, &format!("handler `{handler}` failed at {event}: {message}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    fn listens(&self, event: Event, state: &State, counter: u64) -> bool {
+        !self.disabled
+            && (self.every_rank || state.rank == 0)
+            && self.when.iter().any(|(wanted, filter)| *wanted == event && filter.passes(state, counter))
+    }
+}

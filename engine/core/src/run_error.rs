@@ -1,0 +1,126 @@
+//! How a run ends: [`RunEnd`], or in a [`RunError`].
+
+use std::fmt;
+
+use crate::error::chain;
+use crate::event::Event;
+use crate::workflow::BoxError;
+
+/// How a run ended without an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunEnd {
+    /// All epochs were run.
+    Completed,
+    /// Somebody asked to end it; the reason they gave.
+    Terminated(String),
+    /// Somebody asked to pause; the reason they gave. The next `run` goes on where this one stopped.
+    Interrupted(String),
+}
+
+/// The error that ended a run: where it happened, and what.
+#[derive(Debug)]
+pub struct RunError {
+    /// Name of the engine.
+    pub engine: String,
+    /// The epoch it happened in.
+    pub epoch: u64,
+    /// The iteration it happened in.
+    pub iteration: u64,
+    /// What happened.
+    pub kind: RunErrorKind,
+}
+
+/// What ended a run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RunErrorKind {
+    /// A handler whose policy is to stop the run returned an error.
+    Handler {
+        /// The handler's name.
+        handler: String,
+        /// The event it was called for.
+        event: Event,
+        /// Its words.
+        message: String,
+    },
+    /// The workflow could not do its part.
+    Workflow {
+        /// What it was asked to do.
+        task: &'static str,
+        /// Why it could not.
+        source: BoxError,
+    },
+    /// An event was fired that nobody registered.
+    UnknownEvent(Event),
+    /// `terminate_epoch` was asked for where no epoch has data to leave out.
+    NoEpochToTerminate {
+        /// The handler that asked.
+        handler: String,
+        /// The event it asked in.
+        event: Event,
+    },
+    /// The data gave no batch, twice in a row.
+    NoData,
+    /// `run` was asked for fewer epochs than were run before, or for none.
+    MaxEpochs {
+        /// What was asked for.
+        asked: u64,
+    },
+    /// A snapshot contradicts itself, or a handler could not take its part of it.
+    Snapshot(String),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RunError { engine, epoch, iteration, kind } = self;
+        write!(f, "{engine}, epoch {epoch}, iteration {iteration}: ")?;
+        match kind {
+            RunErrorKind::Handler { handler, event, message } => {
+                write!(f, "handler `{handler}` failed at {event}: {message}")
+            }
+            RunErrorKind::Workflow { task, source } => write!(f, "could not {task}: {}", chain(source.as_ref())),
+            RunErrorKind::UnknownEvent(event) => {
+                write!(f, "the event `{event}` is not registered; call `register_event` before it fires")
+            }
+            RunErrorKind::NoEpochToTerminate { handler, event } => write!(
+                f,
+                "handler `{handler}` asked for terminate_epoch at {event}, where no batch has been asked for yet; \
+                 ask for it from the first `get_batch_started` on, or terminate the run"
+            ),
+            RunErrorKind::NoData => {
+                write!(
+                    f,
+                    "the loader was started again and gave no batch; the dataset may be empty or drop_last too eager"
+                )
+            }
+            RunErrorKind::MaxEpochs { asked: 0 } => write!(f, "max_epochs is 0; give 1 or more"),
+            RunErrorKind::MaxEpochs { asked } => {
+                write!(f, "max_epochs is {asked}, but {epoch} epochs were run already; give {epoch} or more")
+            }
+            RunErrorKind::Snapshot(what) => write!(f, "the snapshot cannot be restored: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            // The text above already tells the whole chain; the source is for programs that look at types.
+            RunErrorKind::Workflow { source, .. } => Some(source.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+/// Why a handler or an event could not be registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisterError(pub(crate) String);
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RegisterError {}

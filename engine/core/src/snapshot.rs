@@ -1,0 +1,78 @@
+//! What a checkpoint holds of the engine, and how it is taken back.
+
+use crate::engine::Engine;
+use crate::run_error::{RunError, RunErrorKind};
+use crate::state::State;
+use crate::workflow::Snapshot;
+
+impl Engine {
+    /// The engine's part of a checkpoint: the state as of the last complete iteration, and what each handler saves.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut state = self.state.clone();
+        // An iteration that has started is done again by whoever resumes.
+        state.iteration -= u64::from(self.progress.in_iteration);
+        let handlers = self
+            .entries
+            .iter()
+            .filter_map(|entry| Some((entry.key.clone(), entry.handler.as_ref()?.save_state()?)))
+            .collect();
+        Snapshot { state, handlers }
+    }
+
+    /// Takes a snapshot back; the next [`Engine::run`] goes on from it. What belongs to this process stays: name, rank,
+    /// world size, `max_epochs`, and the key metric where one is named.
+    ///
+    /// # Errors
+    /// When the snapshot's counters contradict each other, or a handler refuses its part. The state is unchanged then,
+    /// but handlers asked before may have changed.
+    pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), RunError> {
+        if let Some(fault) = fault(&snapshot.state) {
+            return Err(self.error(RunErrorKind::Snapshot(fault)));
+        }
+        for key in snapshot.handlers.keys().filter(|key| !self.entries.iter().any(|entry| entry.key == **key)) {
+            tracing::warn!("the snapshot holds a state of handler `{key}`, which is not here");
+        }
+        for index in 0..self.entries.len() {
+            let entry = &mut self.entries[index];
+            if let (Some(handler), Some(bytes)) = (&mut entry.handler, snapshot.handlers.get(&entry.key))
+                && let Err(error) = handler.load_state(bytes)
+            {
+                let what = format!("handler `{}` refuses its state: {error}", entry.key);
+                return Err(self.error(RunErrorKind::Snapshot(what)));
+            }
+        }
+        let old = std::mem::replace(&mut self.state, snapshot.state.clone());
+        let state = &mut self.state;
+        (state.engine, state.rank, state.world_size) = (old.engine, old.rank, old.world_size);
+        state.max_epochs = old.max_epochs;
+        if old.key_metric.is_some() && (&old.key_metric, old.better) != (&state.key_metric, state.better) {
+            tracing::warn!("the key metric is another one now; the best value starts anew");
+            (state.key_metric, state.better) = (old.key_metric, old.better);
+            (state.best_metric, state.best_epoch) = (None, None);
+        }
+        self.progress.restore();
+        Ok(())
+    }
+}
+
+/// What is wrong with a state that was read from a file.
+fn fault(state: &State) -> Option<String> {
+    let State { epoch, iteration, epoch_iteration, epoch_length, best_epoch, .. } = *state;
+    if epoch_length == Some(0) && epoch > 0 {
+        return Some("its epoch length is 0".to_owned());
+    }
+    if epoch_length.is_some_and(|length| epoch_iteration > length) {
+        let length = epoch_length.unwrap_or_default();
+        return Some(format!("{epoch_iteration} iterations of an epoch of {length} are complete"));
+    }
+    if epoch == 0 && epoch_iteration > 0 {
+        return Some(format!("{epoch_iteration} iterations are complete before the first epoch"));
+    }
+    if iteration < epoch_iteration {
+        return Some(format!("the epoch has {epoch_iteration} complete iterations, the whole run {iteration}"));
+    }
+    if best_epoch.is_some_and(|best| best > epoch) {
+        return Some(format!("the best epoch is {}, the run was in epoch {epoch}", best_epoch.unwrap_or_default()));
+    }
+    None
+}
