@@ -1,0 +1,12 @@
+//! The commands, one file each: its arguments, and `run`.
+
+pub mod bench;
+pub mod data;
+pub mod demo;
+pub mod devices;
+pub mod evaluate;
+pub mod plugin;
+pub mod predict;
+pub mod preprocess;
+pub mod recipes;
+pub mod train;

@@ -1,0 +1,40 @@
+//! `hearth recipes list|show`.
+
+use clap::Subcommand;
+
+use crate::error::Outcome;
+use crate::out;
+use crate::recipe::bundled;
+use crate::terminal::bold;
+
+/// Arguments of `hearth recipes`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the bundled recipes
+    List,
+    /// Print a recipe, to make one's own from it
+    Show {
+        /// Its name
+        name: String,
+    },
+}
+
+/// Lists or prints.
+pub fn run(args: &Args) -> Outcome {
+    match &args.action {
+        Action::List => {
+            let width = bundled::ALL.iter().map(|recipe| recipe.name.len()).max().unwrap_or(0);
+            for recipe in bundled::ALL {
+                out!("{}{}  {}", bold(recipe.name), " ".repeat(width - recipe.name.len()), recipe.about());
+            }
+        }
+        Action::Show { name } => out!("{}", bundled::find(name)?.text.trim_end()),
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! What a command ends with when it cannot do its work: [`Failure`], printed once, by `main`.
+
+use std::error::Error;
+use std::io::Write;
+
+/// The most lines an error may take on the screen.
+const MAX_LINES: usize = 12;
+
+/// An error on its way to the user: what failed, why, and the exit code.
+///
+/// Any error converts into it with `?`; [`Context::while_doing`] says what was being done. It does not implement
+/// `Error` itself, because nothing handles it but [`Failure::print`].
+pub struct Failure {
+    /// The message first, then its causes, outermost first.
+    chain: Vec<String>,
+    code: u8,
+}
+
+/// What commands return.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// A failure of these words, with exit code 1.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { chain: vec![message.into()], code: 1 }
+    }
+
+    /// A mistake in how the program was called: exit code 2, as clap's own.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { chain: vec![message.into()], code: 2 }
+    }
+
+    /// The end of a run that was interrupted: exit code 130, nothing more to say.
+    pub fn interrupted() -> Self {
+        Self { chain: Vec::new(), code: 130 }
+    }
+
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// The whole chain in one line.
+    pub fn line(&self) -> String {
+        self.chain.join(": ")
+    }
+
+    /// Puts what was being done in front.
+    pub fn context(mut self, doing: impl Into<String>) -> Self {
+        self.chain.insert(0, doing.into());
+        self
+    }
+
+    /// Prints the chain to standard error: a cause that the line above already quotes is left out.
+    pub fn print(&self) {
+        if self.chain.is_empty() {
+            return;
+        }
+        let mut text = String::new();
+        for (depth, part) in self.chain.iter().enumerate() {
+            if depth > 0 && self.chain[..depth].iter().any(|said| said.contains(part.as_str())) {
+                continue;
+            }
+            let head = if depth == 0 { crate::terminal::red("error: ") } else { "  because: ".to_owned() };
+            let indent = if depth == 0 { "" } else { "    " };
+            for (number, line) in part.trim_end().lines().enumerate() {
+                text.push_str(if number == 0 { &head } else { indent });
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        let mut err = std::io::stderr().lock();
+        // Nobody is left to tell when standard error is closed.
+        for line in lines.iter().take(MAX_LINES) {
+            let _ = writeln!(err, "{line}");
+        }
+        if lines.len() > MAX_LINES {
+            let _ = writeln!(err, "  ... ({} more lines)", lines.len() - MAX_LINES);
+        }
+    }
+}
+
+impl<E: Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut chain = vec![error.to_string()];
+        let mut source = error.source();
+        while let Some(cause) = source {
+            chain.push(cause.to_string());
+            source = cause.source();
+        }
+        Self { chain, code: 1 }
+    }
+}
+
+/// Says what was being done when an error came up.
+pub trait Context<T> {
+    /// `read_nifti(&path).while_doing(|| format!("case {case}"))?`
+    fn while_doing<S: Into<String>>(self, doing: impl FnOnce() -> S) -> Outcome<T>;
+}
+
+impl<T, E: Into<Failure>> Context<T> for Result<T, E> {
+    fn while_doing<S: Into<String>>(self, doing: impl FnOnce() -> S) -> Outcome<T> {
+        self.map_err(|error| error.into().context(doing()))
+    }
+}

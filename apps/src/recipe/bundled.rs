@@ -1,0 +1,57 @@
+//! The recipes inside the program.
+
+use std::path::Path;
+
+use super::document::Document;
+use super::suggest;
+use crate::error::{Failure, Outcome};
+use crate::{hippocampus, spleen};
+
+/// A recipe inside the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Bundled {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// Its TOML.
+    pub text: &'static str,
+}
+
+/// All of them.
+pub const ALL: &[Bundled] = &[
+    spleen::FAST,
+    spleen::REGULAR,
+    hippocampus::RECIPE,
+    Bundled { name: "demo", text: include_str!("../../recipes/demo.toml") },
+];
+
+impl Bundled {
+    /// The recipe's first comment line.
+    pub fn about(&self) -> &'static str {
+        self.text.lines().next().unwrap_or("").trim_start_matches(['#', ' '])
+    }
+
+    /// The recipe with positions; errors call it `spleen.toml (bundled)`.
+    pub fn document(&self) -> Outcome<Document> {
+        Document::parse(format!("{}.toml (bundled)", self.name), self.text)
+    }
+}
+
+/// The bundled recipe of this name.
+pub fn find(name: &str) -> Outcome<&'static Bundled> {
+    ALL.iter().find(|recipe| recipe.name == name).ok_or_else(|| {
+        let names: Vec<&str> = ALL.iter().map(|recipe| recipe.name).collect();
+        Failure::usage(suggest::unknown("recipe", name, &names))
+    })
+}
+
+/// What `RECIPE` on the command line means: a file where it looks like one, a bundled name otherwise.
+pub fn open(word: &str) -> Outcome<Document> {
+    let path = Path::new(word);
+    if word.ends_with(".toml") || word.contains(['/', '\\']) || path.is_file() {
+        return Document::open(path);
+    }
+    match find(word) {
+        Ok(recipe) => recipe.document(),
+        Err(failure) => Err(failure.context(format!("{word:?} is neither a bundled recipe nor a TOML file"))),
+    }
+}

@@ -1,0 +1,30 @@
+//! Recipes: what a run does, as a TOML file.
+//!
+//! ```toml
+//! task = "spleen"
+//! labels = ["background", "spleen"]          # class 0 first
+//! transforms = [{ name = "LoadImage", keys = ["image", "label"] }]
+//!
+//! [data]                                     # validation = { last = 9 } or { fraction = 0.2 }, cache, workers
+//! [network]                                  # name = "UNet" and MONAI's parameters
+//! [loss]                                     # name = "DiceCELoss", ...
+//! [optimizer]                                # name = "SGD", lr = 0.2, ...
+//! [schedule]                                 # name = "Cosine", ...
+//! [training]                                 # epochs, batch_size, val_interval, seed, precision, device
+//! [inferer]                                  # name = "SlidingWindowInferer", ...
+//! [metric]                                   # include_background, reduction
+//! [[plugins]]                                # name, options, path
+//! [[handlers]]                               # name and its options
+//! ```
+//!
+//! A recipe is read in two steps: the text into a tree that remembers positions ([`Document`]), where `--set` changes
+//! values, and the tree into a [`Recipe`]. Every error names the place and, where a word is misspelt, the word meant.
+
+pub mod bundled;
+mod document;
+mod read;
+mod schema;
+pub mod suggest;
+
+pub use document::{Document, Node, Origin};
+pub use schema::{Cache, Data, HandlerEntry, Metric, PluginEntry, Recipe, Training, Validation};
