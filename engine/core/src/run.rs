@@ -152,6 +152,8 @@ impl Engine {
         if self.progress.suspended.is_none() || self.state.max_epochs != epoch {
             let best = (self.state.best_metric, self.state.best_epoch);
             self.rewind(epoch - 1);
+            // Other data may be evaluated now.
+            self.state.epoch_length = self.state.epoch_length.filter(|_| !self.progress.length_from_data);
             (self.state.best_metric, self.state.best_epoch) = best;
             self.requests = Requests::default();
         }
@@ -166,7 +168,7 @@ impl Engine {
             epoch,
             epoch_done: true,
             pass: Pass { number: epoch, ..Pass::default() },
-            epoch_length: old.epoch_length.filter(|_| !self.progress.length_from_data),
+            epoch_length: old.epoch_length,
             engine: old.engine,
             key_metric: old.key_metric,
             better: old.better,
@@ -250,13 +252,10 @@ impl Engine {
                     if matches!(event, Event::Started | Event::EpochStarted) {
                         return Err(self.error(RunErrorKind::NoEpochToTerminate { handler: by, event }));
                     }
-                    // An epoch that is completed has nothing left to terminate.
-                    if event != Event::EpochCompleted {
-                        tracing::info!("{by} terminates epoch {}: {why}", self.state.epoch);
-                        self.fire(Event::TerminateSingleEpoch, workflow)?;
-                        self.abandon();
-                        next = Step::EndEpoch;
-                    }
+                    tracing::info!("{by} terminates epoch {}: {why}", self.state.epoch);
+                    self.fire(Event::TerminateSingleEpoch, workflow)?;
+                    self.abandon();
+                    next = Step::EndEpoch;
                 } else if let Some(Ask { by, why }) = self.requests.interrupt.take() {
                     tracing::info!("{by} interrupts the run: {why}");
                     self.progress.suspended = Some(next);
@@ -368,6 +367,8 @@ impl Engine {
                 let result = workflow.epoch_completed(&mut self.state);
                 result.map_err(|source| self.workflow_error("complete the epoch", source))?;
                 self.fire(Event::EpochCompleted, workflow)?;
+                // An epoch that is completed has nothing left to terminate.
+                self.requests.terminate_epoch = None;
                 self.note_time(Event::EpochCompleted, self.progress.epoch_clock);
                 Ok((Some(Event::EpochCompleted), Some(Step::NextEpoch)))
             }
@@ -407,8 +408,10 @@ impl Engine {
                     tracing::warn!("{}: the loader has no batch, nothing is run", self.state.engine);
                 }
             }
-            // Between two processes the data may have grown. An epoch that was a pass stays one.
-            (Some(old), Some(length)) if before.length == Some(old) && old != length => {
+            // Between two runs the data may have grown. An epoch that was a pass stays one.
+            (Some(old), Some(length))
+                if old != length && (self.progress.length_from_data || before.length == Some(old)) =>
+            {
                 tracing::warn!("{}: a pass has {length} batches now, it had {old}", self.state.engine);
                 self.state.epoch_length = Some(length);
             }
