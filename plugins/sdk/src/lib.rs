@@ -1,1 +1,92 @@
-//! hearth-plugin
+//! What a Hearth plugin is written with. This is a whole one:
+//!
+//! ```
+//! use hearth_plugin::{Context, Event, Handler, HandlerError, When, export_plugin, options};
+//!
+//! options! {
+//!     /// Options of the plugin, as a recipe's table gives them.
+//!     pub struct Options {
+//!         /// Stop after so many epochs without a better key metric.
+//!         epochs: u64 = 10,
+//!     }
+//! }
+//!
+//! /// Ends a run that gets no better.
+//! pub struct Patience {
+//!     epochs: u64,
+//! }
+//!
+//! impl Handler for Patience {
+//!     fn name(&self) -> &str {
+//!         "patience"
+//!     }
+//!     fn subscriptions(&self) -> Vec<When> {
+//!         vec![Event::EpochCompleted.into()]
+//!     }
+//!     fn handle(&mut self, _event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+//!         if cx.state.epoch >= cx.state.best_epoch.unwrap_or(0) + self.epochs {
+//!             cx.host.terminate("patience ran out");
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! export_plugin!("patience", Options, |options: Options| Patience { epochs: options.epochs });
+//!
+//! // A test, without a host: the rehearsal plays it.
+//! use hearth_plugin::testkit::{Call, Rehearsal};
+//! # fn main() {
+//! let mut rehearsal = Rehearsal::new(Patience { epochs: 2 });
+//! rehearsal.state.best_epoch = Some(1);
+//! rehearsal.epochs(5, 3).unwrap();
+//! assert_eq!(rehearsal.state.epoch, 3);
+//! assert_eq!(rehearsal.host.calls, [Call::Terminate("patience ran out".into())]);
+//! # }
+//! ```
+//!
+//! `Cargo.toml` names `hearth-plugin` and says `crate-type = ["cdylib", "rlib"]`; `cargo build --release` makes the
+//! library, and `hearth plugin check PATH` tries it. `hearth plugin new NAME` writes all of it. Nothing of Burn is built.
+//!
+//! # What happens to it
+//!
+//! A host reads the plugin's [identity] from the file, before any of its code runs, and refuses one that was built for
+//! another Hearth, in four lines. Then it loads the library, and never unloads it. A handler of a plugin is the same to the engine as
+//! one that is linked in: it is called for what it subscribed to, in the order of registration. Filters that are
+//! numbers are evaluated by the host, so an iteration nobody asked for costs nothing; a filter function is called in
+//! the plugin.
+//!
+//! A **panic** is caught here, and becomes an error of that handler; what the error does is up to [`Handler::on_error`].
+//! **Tensors** are views of host memory, valid until the next call of the host: `cx.host.tensor("image")?`.
+//! [`Event::custom`] works as everywhere.
+//!
+//! # Limits
+//!
+//! A plugin that is built with `panic = "abort"` is refused. A crash in C code of a plugin ends the program: `hearth
+//! plugin check` loads it in a process of its own. Paths handed to the host must be Unicode. Threads that a handler
+//! starts may not keep its context.
+
+pub mod abi;
+mod export;
+mod guard;
+mod guest;
+pub mod identity;
+mod options;
+pub mod testkit;
+mod view;
+
+pub use hearth_engine::{
+    Accept, Better, CheckpointRequest, Combine, Context, Counter, DType, Event, Filter, Handler, HandlerError, Host,
+    HostError, HostTensor, Level, Metrics, OnError, Pass, Ranks, Scalar, State, When, WhenError,
+};
+pub use options::{NoOptions, OptionInfo, OptionsError, PluginOptions};
+pub use toml;
+
+/// For the macros of this crate and for hosts; not part of what a plugin's author uses.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::export::{Always, IntoHandler, Perhaps, Plugin, build, header};
+    pub use crate::guard::message_of;
+    pub use crate::options::{Given, describe, nearest};
+    pub use crate::view::*;
+    pub use abi_stable::library::LibHeader;
+}

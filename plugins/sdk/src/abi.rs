@@ -1,0 +1,197 @@
+//! What crosses between a plugin and its host, for whoever writes a **host**. A plugin's author needs nothing of it.
+//!
+//! Every type here is `repr(C)` and layout-checked by `abi_stable`, so that a plugin and its host may be built by
+//! different compilers. A change of any of them changes [`ABI_HASH`](crate::identity::ABI_HASH) or must raise
+//! [`ABI_VERSION`](crate::identity::ABI_VERSION).
+
+// The code that `sabi_trait` writes around these traits cannot carry documentation.
+#![allow(missing_docs, non_camel_case_types, non_local_definitions)]
+// Its vtables are made of raw pointers, and it names them in its own way.
+#![allow(clippy::undocumented_unsafe_blocks, clippy::used_underscore_binding)]
+
+use abi_stable::library::RootModule;
+use abi_stable::sabi_types::VersionStrings;
+use abi_stable::std_types::{RBox, RCowSlice, ROption, RResult, RSlice, RStr, RString, RVec};
+use abi_stable::{StableAbi, sabi_trait};
+
+/// A name and a number, borrowed.
+#[repr(C)]
+#[derive(Clone, Copy, StableAbi)]
+pub struct AbiNumber<'a> {
+    pub name: RStr<'a>,
+    pub value: f64,
+}
+
+/// A metric, owned.
+#[repr(C)]
+#[derive(Clone, StableAbi)]
+pub struct AbiMetric {
+    pub name: RString,
+    pub value: f64,
+}
+
+/// A number of a curve, and the iteration it was handed out in.
+#[repr(C)]
+#[derive(Clone, Copy, StableAbi)]
+pub struct AbiScalar<'a> {
+    pub tag: RStr<'a>,
+    pub value: f64,
+    pub iteration: u64,
+}
+
+/// What every event brings: the numbers of the state. `text` and `scalars` are there when they changed since the last
+/// call.
+#[repr(C)]
+#[derive(Clone, Copy, StableAbi)]
+pub struct AbiState<'a> {
+    pub epoch: u64,
+    pub iteration: u64,
+    pub epoch_iteration: u64,
+    pub max_epochs: u64,
+    pub seed: u64,
+    pub epoch_length: ROption<u64>,
+    pub best_epoch: ROption<u64>,
+    pub best_metric: ROption<f64>,
+    pub rank: u32,
+    pub world_size: u32,
+    pub pass_number: u64,
+    pub pass_taken: u64,
+    pub pass_length: ROption<u64>,
+    pub pass_open: bool,
+    pub epoch_done: bool,
+    pub finished: bool,
+    /// 0: higher is better, 1: lower.
+    pub better: u8,
+    pub text: ROption<AbiText<'a>>,
+    pub scalars: ROption<RSlice<'a, AbiScalar<'a>>>,
+}
+
+/// The parts of the state that have names.
+#[repr(C)]
+#[derive(Clone, Copy, StableAbi)]
+pub struct AbiText<'a> {
+    pub engine: RStr<'a>,
+    pub key_metric: ROption<RStr<'a>>,
+    pub exception: ROption<RStr<'a>>,
+    pub metrics: RSlice<'a, AbiNumber<'a>>,
+    pub times: RSlice<'a, AbiNumber<'a>>,
+}
+
+/// A tensor in host memory: borrowed where the host lends it, owned where it was read from a device.
+#[repr(C)]
+#[derive(Clone, StableAbi)]
+pub struct AbiTensor<'a> {
+    /// The number of the engine's `DType`.
+    pub dtype: u8,
+    pub shape: RVec<usize>,
+    pub bytes: RCowSlice<'a, u8>,
+}
+
+/// How several predictions become one.
+#[repr(u8)]
+#[derive(Clone, StableAbi)]
+pub enum AbiCombine<'a> {
+    Mean { weights: ROption<RSlice<'a, f64>> },
+    Vote { num_classes: ROption<usize> },
+}
+
+/// One event with its filter. Filters that are numbers are evaluated by the host; a function stays in the plugin.
+#[repr(C)]
+#[derive(StableAbi)]
+pub struct AbiAlternative {
+    pub event: u32,
+    /// The name of an event of the plugin's own, else empty.
+    pub custom_name: RString,
+    pub every: ROption<u64>,
+    pub once: ROption<RVec<u64>>,
+    pub before: ROption<u64>,
+    pub after: ROption<u64>,
+    pub accept: ROption<AbiAccept_TO<'static, RBox<()>>>,
+}
+
+/// The alternatives of one `When`.
+#[repr(C)]
+#[derive(StableAbi)]
+pub struct AbiWhen {
+    pub alternatives: RVec<AbiAlternative>,
+}
+
+/// One option of a plugin.
+#[repr(C)]
+#[derive(Clone, StableAbi)]
+pub struct AbiOption {
+    pub name: RString,
+    pub kind: RString,
+    pub default: ROption<RString>,
+    pub required: bool,
+    pub help: RString,
+}
+
+/// A filter function of a plugin.
+#[sabi_trait]
+pub trait AbiAccept: Send + Sync {
+    #[sabi(last_prefix_field)]
+    fn accept(&self, state: &AbiState<'_>, counter: u64) -> RResult<bool, RString>;
+}
+
+/// The host, as a plugin sees it: the methods of the engine's `Host`. New ones go to the end.
+#[sabi_trait]
+pub trait AbiHost {
+    fn terminate(&mut self, why: RStr<'_>);
+    fn terminate_epoch(&mut self, why: RStr<'_>);
+    fn interrupt(&mut self, why: RStr<'_>);
+    fn set_metric(&mut self, name: RStr<'_>, value: f64);
+    fn output(&mut self, name: RStr<'_>) -> RResult<f64, RString>;
+    fn cases(&self) -> RVec<RString>;
+    fn learning_rate(&self) -> ROption<f64>;
+    fn set_learning_rate(&mut self, learning_rate: f64) -> RResult<(), RString>;
+    fn run(&mut self, engine: RStr<'_>) -> RResult<RVec<AbiMetric>, RString>;
+    fn tensor<'a>(&'a mut self, name: RStr<'_>) -> RResult<AbiTensor<'a>, RString>;
+    fn put_tensor(&mut self, name: RStr<'_>, tensor: AbiTensor<'_>) -> RResult<(), RString>;
+    fn combine(&mut self, inputs: RSlice<'_, RStr<'_>>, how: AbiCombine<'_>, output: RStr<'_>) -> RResult<(), RString>;
+    fn save_checkpoint(&mut self, dir: RStr<'_>, tag: RStr<'_>, keep_last: ROption<usize>) -> RResult<(), RString>;
+    fn load_checkpoint(&mut self, dir: RStr<'_>) -> RResult<(), RString>;
+    fn log(&mut self, level: u8, message: RStr<'_>);
+    #[sabi(last_prefix_field)]
+    fn scalar(&mut self, tag: RStr<'_>, value: f64);
+}
+
+/// A handler, as the host sees it: the methods of the engine's `Handler`. A panic in any of them is an `RErr`.
+#[sabi_trait]
+pub trait AbiHandler: Send {
+    fn name(&self) -> RResult<RString, RString>;
+    fn subscriptions(&self) -> RResult<RVec<AbiWhen>, RString>;
+    fn on_error(&self) -> u8;
+    fn ranks(&self) -> u8;
+    fn handle(
+        &mut self,
+        event: u32,
+        state: &AbiState<'_>,
+        host: AbiHost_TO<'_, abi_stable::sabi_types::RMut<'_, ()>>,
+    ) -> RResult<(), RString>;
+    fn save_state(&self) -> RResult<ROption<RVec<u8>>, RString>;
+    #[sabi(last_prefix_field)]
+    fn load_state(&mut self, state: RSlice<'_, u8>) -> RResult<(), RString>;
+}
+
+/// A handler of a plugin, on its way to the host.
+pub type AbiHandlerBox = AbiHandler_TO<'static, RBox<()>>;
+
+/// The functions of a plugin.
+#[repr(C)]
+#[derive(StableAbi)]
+#[sabi(kind(Prefix(prefix_ref = PluginRoot_Ref, prefix_fields = PluginRoot_Prefix)))]
+pub struct PluginRoot {
+    /// Lists the options.
+    pub options: extern "C" fn() -> RResult<RVec<AbiOption>, RString>,
+    /// Makes a handler from options in TOML text.
+    #[sabi(last_prefix_field)]
+    pub create: extern "C" fn(RStr<'_>) -> RResult<AbiHandlerBox, RString>,
+}
+
+impl RootModule for PluginRoot_Ref {
+    abi_stable::declare_root_module_statics! {PluginRoot_Ref}
+    const BASE_NAME: &'static str = "hearth_plugin";
+    const NAME: &'static str = "hearth_plugin";
+    const VERSION_STRINGS: VersionStrings = abi_stable::package_version_strings!();
+}

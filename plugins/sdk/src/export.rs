@@ -1,0 +1,147 @@
+//! Turning a handler into a plugin: [`export_plugin!`](crate::export_plugin!) and what it writes.
+
+use abi_stable::library::{CheckTypeLayout, LibHeader, RootModuleResult};
+use abi_stable::prefix_type::WithMetadata;
+use abi_stable::std_types::{RResult, RStr, RString, RVec};
+use hearth_engine::{Handler, HandlerError};
+
+use crate::abi::{AbiHandlerBox, AbiOption, PluginRoot, PluginRoot_Ref};
+use crate::guard::guard;
+use crate::guest::send_handler;
+use crate::options::{OptionInfo, PluginOptions};
+
+/// Makes this crate a plugin: its name, the type of its options, and the function that makes the handler from them.
+///
+/// The function returns a handler, or a `Result` of one. The version and the description come from `Cargo.toml`. Call
+/// it once, at the root of a crate whose `crate-type` is `["cdylib", "rlib"]`. Several plugin crates can be linked into
+/// one program as well: the symbols end in the crate's name.
+///
+/// ```
+/// # use hearth_plugin::{Context, Event, Handler, HandlerError, NoOptions, When};
+/// # struct Quiet;
+/// # impl Handler for Quiet {
+/// #     fn name(&self) -> &str { "quiet" }
+/// #     fn subscriptions(&self) -> Vec<When> { Vec::new() }
+/// #     fn handle(&mut self, _: Event, _: &mut Context<'_>) -> Result<(), HandlerError> { Ok(()) }
+/// # }
+/// hearth_plugin::export_plugin!("quiet", NoOptions, |_| Quiet);
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! export_plugin {
+    ($name:expr, $Options:ty, $new:expr $(,)?) => {
+        const _: () = {
+            struct Exported;
+
+            impl $crate::__private::Plugin for Exported {
+                fn options() -> ::std::vec::Vec<$crate::OptionInfo> {
+                    <$Options as $crate::PluginOptions>::list()
+                }
+
+                fn create(
+                    options: &str,
+                ) -> ::core::result::Result<::std::boxed::Box<dyn $crate::Handler>, $crate::HandlerError> {
+                    $crate::__private::build::<$Options, _, _>(options, $new)
+                }
+            }
+
+            #[unsafe(export_name = ::core::concat!("hearth_plugin_loader__", ::core::module_path!()))]
+            pub static LOADER: u32 = $crate::identity::LOADER_VERSION;
+
+            #[unsafe(export_name = ::core::concat!("hearth_plugin_identity__", ::core::module_path!()))]
+            pub static IDENTITY: $crate::identity::Identity = $crate::identity::Identity::new(
+                $name,
+                ::core::env!("CARGO_PKG_VERSION"),
+                ::core::env!("CARGO_PKG_DESCRIPTION"),
+                ::core::module_path!(),
+                ::core::cfg!(panic = "unwind"),
+            );
+
+            #[unsafe(export_name = ::core::concat!("hearth_plugin_root__", ::core::module_path!()))]
+            pub static ROOT: $crate::__private::LibHeader = $crate::__private::header::<Exported>();
+        };
+    };
+}
+
+/// What `export_plugin!` implements.
+pub trait Plugin: 'static {
+    /// Lists the options.
+    fn options() -> Vec<OptionInfo>;
+    /// Makes a handler from options in TOML text.
+    fn create(options: &str) -> Result<Box<dyn Handler>, HandlerError>;
+}
+
+/// What the function given to `export_plugin!` may return. The marker tells the two cases apart.
+pub trait IntoHandler<Marker> {
+    /// The handler, or why there is none.
+    fn into_handler(self) -> Result<Box<dyn Handler>, HandlerError>;
+}
+
+/// Marks a function that always succeeds.
+pub struct Always;
+/// Marks a function that may fail.
+pub struct Perhaps;
+
+impl<H: Handler + 'static> IntoHandler<Always> for H {
+    fn into_handler(self) -> Result<Box<dyn Handler>, HandlerError> {
+        Ok(Box::new(self))
+    }
+}
+
+impl<H: Handler + 'static, E: Into<HandlerError>> IntoHandler<Perhaps> for Result<H, E> {
+    fn into_handler(self) -> Result<Box<dyn Handler>, HandlerError> {
+        self.map(|handler| Box::new(handler) as Box<dyn Handler>).map_err(Into::into)
+    }
+}
+
+/// Reads the options and makes the handler.
+pub fn build<O: PluginOptions, R: IntoHandler<M>, M>(
+    options: &str,
+    new: impl FnOnce(O) -> R,
+) -> Result<Box<dyn Handler>, HandlerError> {
+    new(O::from_toml(options)?).into_handler()
+}
+
+/// The root module of a plugin, for `abi_stable` to check.
+pub const fn header<P: Plugin>() -> LibHeader {
+    // SAFETY: `root::<P>` returns a `PluginRoot_Ref` made by `root_module`, whose type is the one named here.
+    unsafe { LibHeader::from_constructor::<PluginRoot_Ref>(root::<P>, CheckTypeLayout::Yes) }
+}
+
+extern "C" fn root<P: Plugin>() -> RootModuleResult {
+    abi_stable::library::__call_root_module_loader(Root::<P>::module)
+}
+
+/// Holds the functions of one plugin as a constant, so that they live for ever.
+struct Root<P>(std::marker::PhantomData<P>);
+
+impl<P: Plugin> Root<P> {
+    const MODULE: &'static WithMetadata<PluginRoot> =
+        &WithMetadata::new(PluginRoot { options: options::<P>, create: create::<P> });
+
+    fn module() -> PluginRoot_Ref {
+        PluginRoot_Ref(Self::MODULE.static_as_prefix())
+    }
+}
+
+extern "C" fn options<P: Plugin>() -> RResult<RVec<AbiOption>, RString> {
+    let list = guard(|| {
+        let send = |option: OptionInfo| AbiOption {
+            name: option.name.into(),
+            kind: option.kind.into(),
+            default: option.default.map(RString::from).into(),
+            required: option.required,
+            help: option.help.into(),
+        };
+        P::options().into_iter().map(send).collect::<RVec<_>>()
+    });
+    list.map_err(RString::from).into()
+}
+
+extern "C" fn create<P: Plugin>(options: RStr<'_>) -> RResult<AbiHandlerBox, RString> {
+    match guard(|| P::create(options.as_str())) {
+        Ok(Ok(handler)) => RResult::ROk(send_handler(handler)),
+        Ok(Err(error)) => RResult::RErr(error.message().into()),
+        Err(panic) => RResult::RErr(panic.into()),
+    }
+}

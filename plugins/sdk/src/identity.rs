@@ -1,0 +1,154 @@
+//! Who a plugin is, in a record that never changes its form. A host reads it from the file, before anything of the
+//! plugin runs; the name of its symbol ends in the plugin's own crate name, so that several plugins can be linked
+//! into one program.
+
+use std::mem::{align_of, offset_of, size_of};
+
+use crate::abi::{
+    AbiAlternative, AbiCombine, AbiMetric, AbiNumber, AbiOption, AbiScalar, AbiState, AbiTensor, AbiText,
+};
+
+/// The first bytes of a record.
+pub const MAGIC: [u8; 16] = *b"hearth-plugin-id";
+
+/// The way a plugin is opened: which symbols there are and what they hold. Stage 1 of loading.
+pub const LOADER_VERSION: u32 = 1;
+
+/// Raised when the meaning of something in [`abi`](crate::abi) changes and its layout does not.
+pub const ABI_VERSION: u64 = 1;
+
+/// The symbol that holds [`LOADER_VERSION`], without the crate's name.
+pub const LOADER_SYMBOL: &str = "hearth_plugin_loader__";
+/// The symbol that holds the [`Identity`], without the crate's name.
+pub const IDENTITY_SYMBOL: &str = "hearth_plugin_identity__";
+/// The symbol that holds `abi_stable`'s header, without the crate's name.
+pub const ROOT_SYMBOL: &str = "hearth_plugin_root__";
+
+/// The version of this crate.
+pub const SDK_VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The compiler of this build.
+pub const RUSTC: &str = env!("HEARTH_PLUGIN_RUSTC");
+/// The target of this build.
+pub const TARGET: &str = env!("HEARTH_PLUGIN_TARGET");
+
+/// Set when a panic unwinds. A plugin whose panics end the process is refused.
+pub const UNWINDS: u32 = 1;
+
+/// The record: bytes and numbers only, nothing to follow. Its form is frozen; what it lacks goes into a new record.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+pub struct Identity {
+    /// [`MAGIC`].
+    pub magic: [u8; 16],
+    /// Bytes of this record.
+    pub size: u32,
+    /// [`LOADER_VERSION`] of the SDK.
+    pub loader: u32,
+    /// [`ABI_HASH`] of the SDK.
+    pub abi_hash: u64,
+    /// [`UNWINDS`] or 0.
+    pub flags: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Name of the plugin; as every text here, cut at its length and filled with zeros.
+    pub name: [u8; 64],
+    /// Version of the plugin.
+    pub version: [u8; 32],
+    /// What it does, in one line.
+    pub description: [u8; 192],
+    /// The crate, as the end of its symbols.
+    pub module: [u8; 96],
+    /// Version of the SDK.
+    pub sdk: [u8; 32],
+    /// Compiler.
+    pub rustc: [u8; 64],
+    /// Target.
+    pub target: [u8; 64],
+    /// 0.
+    pub padding: [u8; 8],
+}
+
+const _: () = assert!(size_of::<Identity>() == 592, "the record is frozen");
+
+impl Identity {
+    /// The identity of a plugin that is built with this SDK.
+    pub const fn new(name: &str, version: &str, description: &str, module: &str, unwinds: bool) -> Self {
+        assert!(module.len() < 96, "the crate's name is too long for a plugin");
+        Self {
+            magic: MAGIC,
+            size: size_of::<Self>() as u32,
+            loader: LOADER_VERSION,
+            abi_hash: ABI_HASH,
+            flags: if unwinds { UNWINDS } else { 0 },
+            reserved: 0,
+            name: text(name),
+            version: text(version),
+            description: text(description),
+            module: text(module),
+            sdk: text(SDK_VERSION),
+            rustc: text(RUSTC),
+            target: text(TARGET),
+            padding: [0; 8],
+        }
+    }
+}
+
+/// Text in `N` bytes, with at least one zero behind it.
+const fn text<const N: usize>(text: &str) -> [u8; N] {
+    let bytes = text.as_bytes();
+    let mut out = [0; N];
+    let mut i = 0;
+    while i < bytes.len() && i < N - 1 {
+        out[i] = bytes[i];
+        i += 1;
+    }
+    out
+}
+
+/// A number that differs when the layout of anything that crosses does.
+pub const ABI_HASH: u64 = {
+    let shape = [
+        ABI_VERSION,
+        size_of::<usize>() as u64,
+        cfg!(target_endian = "big") as u64,
+        // The layout of abi_stable's own types goes with its version.
+        0x000b_0003,
+        layout(size_of::<AbiState<'_>>(), align_of::<AbiState<'_>>()),
+        offset_of!(AbiState<'_>, epoch_length) as u64,
+        offset_of!(AbiState<'_>, best_metric) as u64,
+        offset_of!(AbiState<'_>, rank) as u64,
+        offset_of!(AbiState<'_>, better) as u64,
+        offset_of!(AbiState<'_>, pass_length) as u64,
+        offset_of!(AbiState<'_>, text) as u64,
+        offset_of!(AbiState<'_>, scalars) as u64,
+        layout(size_of::<AbiScalar<'_>>(), align_of::<AbiScalar<'_>>()),
+        layout(size_of::<AbiText<'_>>(), align_of::<AbiText<'_>>()),
+        offset_of!(AbiText<'_>, metrics) as u64,
+        offset_of!(AbiText<'_>, times) as u64,
+        layout(size_of::<AbiNumber<'_>>(), align_of::<AbiNumber<'_>>()),
+        layout(size_of::<AbiMetric>(), align_of::<AbiMetric>()),
+        layout(size_of::<AbiTensor<'_>>(), align_of::<AbiTensor<'_>>()),
+        offset_of!(AbiTensor<'_>, bytes) as u64,
+        layout(size_of::<AbiCombine<'_>>(), align_of::<AbiCombine<'_>>()),
+        layout(size_of::<AbiAlternative>(), align_of::<AbiAlternative>()),
+        offset_of!(AbiAlternative, accept) as u64,
+        layout(size_of::<AbiOption>(), align_of::<AbiOption>()),
+    ];
+    // FNV-1a over the bytes.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut i = 0;
+    while i < shape.len() {
+        let bytes = shape[i].to_le_bytes();
+        let mut j = 0;
+        while j < bytes.len() {
+            hash = (hash ^ bytes[j] as u64).wrapping_mul(0x0000_0100_0000_01b3);
+            j += 1;
+        }
+        i += 1;
+    }
+    hash
+};
+
+const fn layout(size: usize, align: usize) -> u64 {
+    (size as u64) << 8 | align as u64
+}

@@ -1,0 +1,321 @@
+//! Tests of a handler without a host: a [`FakeHost`] that notes what it is asked, and a [`Rehearsal`] that plays the
+//! events of a run to a handler, through its filters.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use hearth_engine::{
+    CheckpointRequest, Combine, Context, Counter, Event, Handler, HandlerError, Host, HostError, HostTensor, Level,
+    Metrics, Ranks, State, When,
+};
+
+/// What a handler asked of a [`FakeHost`].
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)] // Each is the method of `Host` of the same name, with what it was given.
+pub enum Call {
+    Terminate(String),
+    TerminateEpoch(String),
+    Interrupt(String),
+    SetMetric(String, f64),
+    Output(String),
+    SetLearningRate(f64),
+    Run(String),
+    Tensor(String),
+    PutTensor(String, Vec<usize>),
+    Combine { inputs: Vec<String>, how: Combine, output: String },
+    SaveCheckpoint(CheckpointRequest),
+    LoadCheckpoint(PathBuf),
+    Log(Level, String),
+    Scalar(String, f64),
+}
+
+/// A host that notes every call and answers from its fields.
+///
+/// ```
+/// use hearth_plugin::testkit::{Call, FakeHost};
+/// use hearth_plugin::{Host, HostTensor};
+///
+/// let mut host = FakeHost::default();
+/// host.give("pred", HostTensor::from_f32(vec![1, 1, 2, 1, 1], &[0.25, 0.75]).unwrap());
+/// assert_eq!(host.tensor("pred").unwrap().to_f32().unwrap(), [0.25, 0.75]);
+/// assert!(host.tensor("label").is_err());
+/// assert_eq!(host.calls, [Call::Tensor("pred".into()), Call::Tensor("label".into())]);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct FakeHost {
+    /// What was asked, in order.
+    pub calls: Vec<Call>,
+    /// What `tensor` answers; `put_tensor` adds to it.
+    pub tensors: BTreeMap<String, HostTensor<'static>>,
+    /// What `output` answers.
+    pub outputs: BTreeMap<String, f64>,
+    /// What `run` answers, by engine.
+    pub engines: BTreeMap<String, Metrics>,
+    /// What `cases` answers.
+    pub cases: Vec<String>,
+    /// What `learning_rate` answers; `set_learning_rate` changes it, and fails where there is none.
+    pub learning_rate: Option<f64>,
+    /// Methods that fail, by name: `save_checkpoint`.
+    pub refused: BTreeSet<String>,
+}
+
+impl FakeHost {
+    /// Adds a tensor.
+    pub fn give(&mut self, name: &str, tensor: HostTensor<'static>) -> &mut Self {
+        self.tensors.insert(name.to_owned(), tensor);
+        self
+    }
+
+    /// Adds an engine that `run` can run, and the metrics it gives.
+    pub fn engine(&mut self, name: &str, metrics: &[(&str, f64)]) -> &mut Self {
+        let metrics = metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        self.engines.insert(name.to_owned(), metrics);
+        self
+    }
+
+    /// Makes a method fail.
+    pub fn refuse(&mut self, method: &str) -> &mut Self {
+        self.refused.insert(method.to_owned());
+        self
+    }
+
+    /// The messages that were logged.
+    pub fn messages(&self) -> Vec<&str> {
+        self.calls
+            .iter()
+            .filter_map(|call| if let Call::Log(_, text) = call { Some(text.as_str()) } else { None })
+            .collect()
+    }
+
+    /// The tags of the checkpoints that were asked for.
+    pub fn checkpoints(&self) -> Vec<&str> {
+        let tag = |call| if let &Call::SaveCheckpoint(ref request) = call { Some(request.tag.as_str()) } else { None };
+        self.calls.iter().filter_map(tag).collect()
+    }
+
+    fn note(&mut self, method: &str, call: Call) -> Result<(), HostError> {
+        self.calls.push(call);
+        if self.refused.contains(method) { Err(HostError::not_offered(method)) } else { Ok(()) }
+    }
+}
+
+impl Host for FakeHost {
+    fn terminate(&mut self, why: &str) {
+        self.calls.push(Call::Terminate(why.to_owned()));
+    }
+
+    fn terminate_epoch(&mut self, why: &str) {
+        self.calls.push(Call::TerminateEpoch(why.to_owned()));
+    }
+
+    fn interrupt(&mut self, why: &str) {
+        self.calls.push(Call::Interrupt(why.to_owned()));
+    }
+
+    fn set_metric(&mut self, name: &str, value: f64) {
+        self.calls.push(Call::SetMetric(name.to_owned(), value));
+    }
+
+    fn output(&mut self, name: &str) -> Result<f64, HostError> {
+        self.note("output", Call::Output(name.to_owned()))?;
+        self.outputs.get(name).copied().ok_or_else(|| HostError::not_offered(&format!("output {name}")))
+    }
+
+    fn cases(&self) -> Vec<String> {
+        self.cases.clone()
+    }
+
+    fn learning_rate(&self) -> Option<f64> {
+        self.learning_rate
+    }
+
+    fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), HostError> {
+        self.note("set_learning_rate", Call::SetLearningRate(learning_rate))?;
+        let present = self.learning_rate.as_mut().ok_or_else(|| HostError::not_offered("set_learning_rate"))?;
+        *present = learning_rate;
+        Ok(())
+    }
+
+    fn run(&mut self, engine: &str) -> Result<Metrics, HostError> {
+        self.note("run", Call::Run(engine.to_owned()))?;
+        self.engines.get(engine).cloned().ok_or_else(|| HostError::not_offered(&format!("run {engine}")))
+    }
+
+    fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError> {
+        self.note("tensor", Call::Tensor(name.to_owned()))?;
+        let tensor = self.tensors.get(name).ok_or_else(|| HostError::not_offered(&format!("tensor {name}")))?;
+        Ok(HostTensor { dtype: tensor.dtype, shape: tensor.shape.clone(), bytes: (&*tensor.bytes).into() })
+    }
+
+    fn put_tensor(&mut self, name: &str, tensor: HostTensor<'_>) -> Result<(), HostError> {
+        self.note("put_tensor", Call::PutTensor(name.to_owned(), tensor.shape.clone()))?;
+        let HostTensor { dtype, shape, bytes } = tensor;
+        self.tensors.insert(name.to_owned(), HostTensor { dtype, shape, bytes: bytes.into_owned().into() });
+        Ok(())
+    }
+
+    fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
+        let inputs = inputs.iter().map(|name| (*name).to_owned()).collect();
+        self.note("combine", Call::Combine { inputs, how: how.clone(), output: output.to_owned() })
+    }
+
+    fn save_checkpoint(&mut self, request: CheckpointRequest) -> Result<(), HostError> {
+        self.note("save_checkpoint", Call::SaveCheckpoint(request))
+    }
+
+    fn load_checkpoint(&mut self, dir: &Path) -> Result<(), HostError> {
+        self.note("load_checkpoint", Call::LoadCheckpoint(dir.to_owned()))
+    }
+
+    fn log(&mut self, level: Level, message: &str) {
+        self.calls.push(Call::Log(level, message.to_owned()));
+    }
+
+    fn scalar(&mut self, tag: &str, value: f64) {
+        self.calls.push(Call::Scalar(tag.to_owned(), value));
+    }
+}
+
+/// How a rehearsed run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All epochs were played.
+    Completed,
+    /// The handler asked for the end.
+    Terminated,
+    /// The handler asked for a pause.
+    Interrupted,
+}
+
+/// Plays events to one handler, through its filters, and carries out what it asks of the run.
+pub struct Rehearsal<H> {
+    /// The handler.
+    pub handler: H,
+    /// What it is told of the run; set what a test needs.
+    pub state: State,
+    /// Whom it asks.
+    pub host: FakeHost,
+    /// The metrics that each epoch ends with, in order: recorded before the handler hears `EpochCompleted`.
+    pub metrics: Vec<Metrics>,
+}
+
+impl<H: Handler> Rehearsal<H> {
+    /// A rehearsal of a trainer that has not started.
+    ///
+    /// # Panics
+    /// When the engine would refuse the handler: a filter contradicts itself, or counts an event that has no counter.
+    pub fn new(handler: H) -> Self {
+        for when in handler.subscriptions() {
+            if let Err(error) = when.check() {
+                panic!("{}: {error}", handler.name());
+            }
+            if let Some((event, _)) = when.alternatives().iter().find(|(e, f)| f.counts() && e.counter().is_none()) {
+                panic!("{}: {event} has no counter for its filter to compare with", handler.name());
+            }
+        }
+        Self { handler, state: State::new("trainer"), host: FakeHost::default(), metrics: Vec::new() }
+    }
+
+    /// Fires one event. Says whether the handler was called: it is, once, when one of its subscriptions lets the event
+    /// pass and it acts on this rank.
+    pub fn fire(&mut self, event: Event) -> Result<bool, HandlerError> {
+        let counter = match event.counter() {
+            Some(Counter::Iteration) => self.state.iteration,
+            Some(Counter::Epoch) => self.state.epoch,
+            None => 0,
+        };
+        let passes =
+            |when: &When| when.alternatives().iter().any(|(on, f)| *on == event && f.passes(&self.state, counter));
+        let acts = self.handler.ranks() == Ranks::All || self.state.rank == 0;
+        if !acts || !self.handler.subscriptions().iter().any(passes) {
+            return Ok(false);
+        }
+        let before = self.host.calls.len();
+        let result = self.handler.handle(event, &mut Context { event, state: &self.state, host: &mut self.host });
+        for call in &self.host.calls[before..] {
+            match call {
+                Call::SetMetric(name, value) => self.state.observe(name, *value),
+                Call::Run(engine) => {
+                    let metrics = self.host.engines.get(engine).into_iter().flatten();
+                    metrics.for_each(|(name, value)| self.state.observe(name, *value));
+                }
+                _ => {}
+            }
+        }
+        result.map(|()| true)
+    }
+
+    /// Plays a trainer's run of so many epochs, in the order of a real one, on from `state.epoch`. Requests to end
+    /// or to pause are honoured where the engine would: after the present event, within an iteration after the iteration.
+    pub fn epochs(&mut self, epochs: u64, epoch_length: u64) -> Result<Ended, HandlerError> {
+        self.state.max_epochs = epochs;
+        self.state.epoch_length = Some(epoch_length);
+        let from = self.host.calls.len();
+        self.fire(Event::Started)?;
+        while self.state.epoch < epochs && self.asked(from).is_none() {
+            self.state.epoch += 1;
+            self.fire(Event::EpochStarted)?;
+            self.state.epoch_iteration = 0;
+            let epoch_from = self.host.calls.len();
+            while self.state.epoch_iteration < epoch_length
+                && self.asked(from).is_none()
+                && !self.host.calls[epoch_from..].iter().any(|call| matches!(call, Call::TerminateEpoch(_)))
+            {
+                self.iteration()?;
+            }
+            match self.asked(from) {
+                Some(Ended::Interrupted) => {
+                    self.fire(Event::Interrupt)?;
+                    return Ok(Ended::Interrupted);
+                }
+                Some(_) => {}
+                None => {
+                    if self.state.epoch_iteration < epoch_length {
+                        self.fire(Event::TerminateSingleEpoch)?;
+                    }
+                    let index = usize::try_from(self.state.epoch - 1).unwrap_or(usize::MAX);
+                    let metrics = self.metrics.get(index).cloned().unwrap_or_default();
+                    metrics.iter().for_each(|(name, value)| self.state.observe(name, *value));
+                    self.fire(Event::EpochCompleted)?;
+                }
+            }
+        }
+        let ended = self.asked(from);
+        if ended == Some(Ended::Interrupted) {
+            self.fire(Event::Interrupt)?;
+            return Ok(Ended::Interrupted);
+        }
+        if ended == Some(Ended::Terminated) {
+            self.fire(Event::Terminate)?;
+        }
+        self.fire(Event::Completed)?;
+        Ok(ended.unwrap_or(Ended::Completed))
+    }
+
+    /// Plays one iteration of a trainer, from fetching the batch to its end.
+    pub fn iteration(&mut self) -> Result<(), HandlerError> {
+        self.fire(Event::GetBatchStarted)?;
+        self.fire(Event::GetBatchCompleted)?;
+        self.state.iteration += 1;
+        for event in [
+            Event::IterationStarted,
+            Event::ForwardCompleted,
+            Event::LossCompleted,
+            Event::BackwardCompleted,
+            Event::ModelCompleted,
+        ] {
+            self.fire(event)?;
+        }
+        self.state.epoch_iteration += 1;
+        self.fire(Event::IterationCompleted)?;
+        Ok(())
+    }
+
+    fn asked(&self, from: usize) -> Option<Ended> {
+        self.host.calls.get(from..)?.iter().find_map(|call| match call {
+            Call::Terminate(_) => Some(Ended::Terminated),
+            Call::Interrupt(_) => Some(Ended::Interrupted),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,250 @@
+//! From the engine's types to those that cross, and back.
+
+use abi_stable::std_types::{RCowSlice, ROption, RSlice, RStr, RString, RVec};
+use hearth_engine::{Better, Combine, DType, HostError, HostTensor, Level, Metrics, Scalar, State};
+
+use crate::abi::{AbiCombine, AbiMetric, AbiNumber, AbiScalar, AbiState, AbiTensor, AbiText};
+
+/// The parts of a state that have names, collected so that they can be lent: those that differ from what was sent last.
+#[derive(Default)]
+pub struct Named<'a> {
+    text: Option<(&'a State, Vec<AbiNumber<'a>>, Vec<AbiNumber<'a>>)>,
+    scalars: Option<Vec<AbiScalar<'a>>>,
+}
+
+impl<'a> Named<'a> {
+    /// Collects what differs; everything when nothing was sent yet. A metric that is not a number differs from itself,
+    /// and is sent again.
+    pub fn changed(state: &'a State, sent: Option<&State>) -> Self {
+        let numbers = |map: &'a Metrics| {
+            map.iter().map(|(name, value)| AbiNumber { name: name.as_str().into(), value: *value }).collect()
+        };
+        let same_text = sent.is_some_and(|sent| {
+            state.metrics == sent.metrics
+                && state.times == sent.times
+                && state.engine == sent.engine
+                && state.key_metric == sent.key_metric
+                && state.exception == sent.exception
+        });
+        let scalar = |(tag, scalar): (&'a String, &'a Scalar)| AbiScalar {
+            tag: tag.as_str().into(),
+            value: scalar.value,
+            iteration: scalar.iteration,
+        };
+        let same_scalars = sent.is_some_and(|sent| state.scalars == sent.scalars);
+        Self {
+            text: (!same_text).then(|| (state, numbers(&state.metrics), numbers(&state.times))),
+            scalars: (!same_scalars).then(|| state.scalars.iter().map(scalar).collect()),
+        }
+    }
+
+    /// Notes in `sent` what this sends.
+    pub fn note(&self, sent: &mut State) {
+        if let Some((state, ..)) = &self.text {
+            sent.metrics.clone_from(&state.metrics);
+            sent.times.clone_from(&state.times);
+            sent.engine.clone_from(&state.engine);
+            sent.key_metric.clone_from(&state.key_metric);
+            sent.exception.clone_from(&state.exception);
+        }
+        if let Some(scalars) = &self.scalars {
+            let entry = |s: &AbiScalar<'_>| (s.tag.to_string(), Scalar { value: s.value, iteration: s.iteration });
+            sent.scalars = scalars.iter().map(entry).collect();
+        }
+    }
+
+    /// The state as it crosses.
+    pub fn lend(&self, state: &State) -> AbiState<'_> {
+        let text = self.text.as_ref().map(|(state, metrics, times)| AbiText {
+            engine: state.engine.as_str().into(),
+            key_metric: state.key_metric.as_deref().map(RStr::from_str).into(),
+            exception: state.exception.as_deref().map(RStr::from_str).into(),
+            metrics: RSlice::from_slice(metrics),
+            times: RSlice::from_slice(times),
+        });
+        AbiState {
+            epoch: state.epoch,
+            iteration: state.iteration,
+            epoch_iteration: state.epoch_iteration,
+            max_epochs: state.max_epochs,
+            seed: state.seed,
+            epoch_length: state.epoch_length.into(),
+            best_epoch: state.best_epoch.into(),
+            best_metric: state.best_metric.into(),
+            rank: state.rank,
+            world_size: state.world_size,
+            pass_number: state.pass.number,
+            pass_taken: state.pass.taken,
+            pass_length: state.pass.length.into(),
+            pass_open: state.pass.open,
+            epoch_done: state.epoch_done,
+            finished: state.finished,
+            better: match state.better {
+                Better::Higher => 0,
+                Better::Lower => 1,
+            },
+            text: text.into(),
+            scalars: self.scalars.as_deref().map(RSlice::from_slice).into(),
+        }
+    }
+}
+
+/// Brings a copy of a state up to date.
+pub fn update_state(state: &mut State, view: &AbiState<'_>) {
+    state.epoch = view.epoch;
+    state.iteration = view.iteration;
+    state.epoch_iteration = view.epoch_iteration;
+    state.max_epochs = view.max_epochs;
+    state.seed = view.seed;
+    state.epoch_length = view.epoch_length.into();
+    state.best_epoch = view.best_epoch.into();
+    state.best_metric = view.best_metric.into();
+    state.rank = view.rank;
+    state.world_size = view.world_size;
+    state.pass.number = view.pass_number;
+    state.pass.taken = view.pass_taken;
+    state.pass.length = view.pass_length.into();
+    state.pass.open = view.pass_open;
+    state.epoch_done = view.epoch_done;
+    state.finished = view.finished;
+    state.better = if view.better == 1 { Better::Lower } else { Better::Higher };
+    if let ROption::RSome(text) = view.text {
+        let numbers = |list: RSlice<'_, AbiNumber<'_>>| {
+            list.iter().map(|n| (n.name.as_str().to_owned(), n.value)).collect::<Metrics>()
+        };
+        state.engine = text.engine.as_str().to_owned();
+        state.key_metric = text.key_metric.map(|name| name.as_str().to_owned()).into();
+        state.exception = text.exception.map(|words| words.as_str().to_owned()).into();
+        state.metrics = numbers(text.metrics);
+        state.times = numbers(text.times);
+    }
+    if let ROption::RSome(scalars) = view.scalars {
+        let entry = |s: &AbiScalar<'_>| (s.tag.as_str().to_owned(), Scalar { value: s.value, iteration: s.iteration });
+        state.scalars = scalars.iter().map(entry).collect();
+    }
+}
+
+/// A tensor as it crosses; its elements are not copied.
+pub fn lend_tensor(tensor: HostTensor<'_>) -> AbiTensor<'_> {
+    let bytes = match tensor.bytes {
+        std::borrow::Cow::Borrowed(bytes) => RCowSlice::Borrowed(RSlice::from_slice(bytes)),
+        std::borrow::Cow::Owned(bytes) => RCowSlice::Owned(RVec::from(bytes)),
+    };
+    AbiTensor { dtype: tensor.dtype as u8, shape: tensor.shape.into(), bytes }
+}
+
+/// The element type of this number, and whether the bytes fill the shape.
+pub fn check_tensor(dtype: u8, shape: &[usize], bytes: usize) -> Result<DType, HostError> {
+    let dtype = [DType::F32, DType::F64, DType::I64, DType::U8]
+        .into_iter()
+        .find(|known| *known as u8 == dtype)
+        .ok_or_else(|| HostError::new(format!("element type {dtype} is not known here: rebuild the plugin")))?;
+    let needed = shape.iter().try_fold(dtype.size(), |product, n| product.checked_mul(*n));
+    if needed != Some(bytes) {
+        return Err(HostError::new(format!("a tensor of {dtype:?} and shape {shape:?} does not fit {bytes} bytes")));
+    }
+    Ok(dtype)
+}
+
+/// Metrics as they cross.
+pub fn send_metrics(metrics: Metrics) -> RVec<AbiMetric> {
+    metrics.into_iter().map(|(name, value)| AbiMetric { name: name.into(), value }).collect()
+}
+
+/// Metrics that crossed.
+pub fn receive_metrics(metrics: RVec<AbiMetric>) -> Metrics {
+    metrics.into_iter().map(|metric| (metric.name.into_string(), metric.value)).collect()
+}
+
+/// How to combine, as it crosses.
+pub fn lend_combine(how: &Combine) -> AbiCombine<'_> {
+    match how {
+        Combine::Mean { weights } => AbiCombine::Mean { weights: weights.as_deref().map(RSlice::from_slice).into() },
+        Combine::Vote { num_classes } => AbiCombine::Vote { num_classes: (*num_classes).into() },
+    }
+}
+
+/// How to combine, as it crossed.
+pub fn receive_combine(how: &AbiCombine<'_>) -> Combine {
+    match how {
+        AbiCombine::Mean { weights } => Combine::Mean { weights: weights.map(|list| list.as_slice().to_vec()).into() },
+        AbiCombine::Vote { num_classes } => Combine::Vote { num_classes: (*num_classes).into() },
+    }
+}
+
+/// The level of this number; an unknown one is a warning.
+pub fn level(number: u8) -> Level {
+    [Level::Debug, Level::Info, Level::Error].into_iter().find(|known| *known as u8 == number).unwrap_or(Level::Warn)
+}
+
+/// Text that crosses.
+pub fn words(text: impl std::fmt::Display) -> RString {
+    text.to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A state in which no field has its default value.
+    fn full() -> State {
+        let mut state = State::new("trainer");
+        (state.epoch, state.iteration, state.epoch_iteration, state.max_epochs) = (3, 25, 5, 40);
+        (state.epoch_length, state.best_epoch, state.best_metric) = (Some(10), Some(2), Some(0.75));
+        (state.rank, state.world_size, state.seed, state.finished) = (1, 4, 99, true);
+        state.metrics = [("dice".to_owned(), 0.5), ("hd".to_owned(), f64::INFINITY)].into();
+        state.times = [("epoch_completed".to_owned(), 1.5)].into();
+        (state.key_metric, state.better) = (Some("dice".to_owned()), Better::Lower);
+        state.exception = Some("no luck".to_owned());
+        (state.pass.number, state.pass.taken, state.pass.length, state.pass.open) = (3, 5, Some(11), true);
+        state.epoch_done = true;
+        state.scalars = [("loss".to_owned(), Scalar { value: 0.25, iteration: 24 })].into();
+        state
+    }
+
+    #[test]
+    fn a_state_arrives_as_it_was_sent() {
+        let sent = full();
+        let untouched = serde_json::to_value(State::default()).expect("a state serializes");
+        let full_json = serde_json::to_value(&sent).expect("a state serializes");
+        for (field, value) in untouched.as_object().expect("an object") {
+            assert_ne!(&full_json[field], value, "`{field}` of State is not covered: does it cross?");
+        }
+        let mut received = State::default();
+        update_state(&mut received, &Named::changed(&sent, None).lend(&sent));
+        assert_eq!(received, sent);
+    }
+
+    #[test]
+    fn names_that_did_not_change_are_kept() {
+        let mut sent = State::default();
+        let mut state = full();
+        let mut received = State::default();
+        let mut send = |state: &State| {
+            let named = Named::changed(state, Some(&sent));
+            let view = named.lend(state);
+            let crossed = (view.text.is_some(), view.scalars.is_some());
+            update_state(&mut received, &view);
+            named.note(&mut sent);
+            assert_eq!(format!("{received:?}"), format!("{state:?}"));
+            crossed
+        };
+        assert_eq!(send(&state), (true, true));
+        state.iteration += 1;
+        assert_eq!(send(&state), (false, false));
+        state.scalars.insert("loss".to_owned(), Scalar { value: 0.125, iteration: 25 });
+        assert_eq!(send(&state), (false, true));
+        state.metrics.insert("dice".to_owned(), f64::NAN);
+        assert_eq!(send(&state), (true, false));
+        assert_eq!(send(&state), (true, false), "a NaN is sent again");
+    }
+
+    #[test]
+    fn a_tensor_that_lies_about_its_size_is_refused() {
+        assert_eq!(check_tensor(0, &[2, 3], 24), Ok(DType::F32));
+        assert_eq!(check_tensor(3, &[0, 3], 0), Ok(DType::U8));
+        for (dtype, shape, bytes) in [(0, vec![2, 3], 23), (9, vec![1], 4), (1, vec![usize::MAX, 2], 8)] {
+            assert!(check_tensor(dtype, &shape, bytes).is_err(), "{dtype} {shape:?} {bytes}");
+        }
+    }
+}
