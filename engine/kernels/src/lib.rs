@@ -1,11 +1,16 @@
 //! Device operations that Burn lacks or runs slowly, one idea per file.
 //!
+//! - [`mod@conv3d`]: convolution and transposed convolution, forward and backward.
+//! - [`counter_rng`]: random numbers without a state.
+//! - [`conv3d`]: convolution and transposed convolution, forward and backward.
 //! - [`host`]: look at or change the values of a CPU tensor in place, without a copy.
 //! - [`mod@resample`]: affine resampling of a volume, the operation behind `Spacing`.
 //!
 //! Each operation runs where its tensor lives. Where a backend has no kernel here, the same result is computed with
 //! ordinary tensor operations.
 
+pub mod conv3d;
+pub mod counter_rng;
 pub mod host;
 pub mod resample;
 

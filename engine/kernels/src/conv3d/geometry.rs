@@ -1,0 +1,101 @@
+//! The numbers that describe one convolution.
+
+use burn::backend::DispatchDevice;
+use burn::tensor::{DType, Tensor};
+
+use super::ConvShape;
+
+/// A convolution from `input` to `output`. A transposed convolution is the same record read backwards: its input has
+/// the shape of `output` here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    pub batch: usize,
+    pub channels_in: usize,
+    pub channels_out: usize,
+    pub input: [usize; 3],
+    pub output: [usize; 3],
+    pub kernel: [usize; 3],
+    pub stride: [usize; 3],
+    pub padding: [usize; 3],
+    pub dilation: [usize; 3],
+}
+
+impl Geometry {
+    pub fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+
+    pub fn input_len(&self) -> usize {
+        self.batch * self.channels_in * self.input.iter().product::<usize>()
+    }
+
+    pub fn output_len(&self) -> usize {
+        self.batch * self.channels_out * self.output.iter().product::<usize>()
+    }
+
+    pub fn weight_len(&self) -> usize {
+        self.channels_in * self.channels_out * self.taps()
+    }
+}
+
+/// Whether our kernels can take these tensors: f32 on the CPU.
+fn on_cpu(x: &Tensor<5>, weight: &Tensor<5>) -> bool {
+    x.dtype() == DType::F32
+        && weight.dtype() == DType::F32
+        && matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
+}
+
+/// The geometry of a convolution that our kernels can do; `None` leaves it, and every complaint about shapes, to Burn.
+pub fn of_convolution(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> Option<Geometry> {
+    let ([batch, channels_in, ..], [channels_out, weight_in, ..]) = (x.dims(), weight.dims());
+    if shape.groups != 1 || weight_in != channels_in || !on_cpu(x, weight) {
+        return None;
+    }
+    let (input, kernel) = (spatial(x.dims()), spatial(weight.dims()));
+    let mut output = [0; 3];
+    for axis in 0..3 {
+        let reach = shape.dilation[axis] * (kernel[axis].checked_sub(1)?) + 1;
+        output[axis] = (input[axis] + 2 * shape.padding[axis]).checked_sub(reach)? / shape.stride[axis] + 1;
+    }
+    Some(Geometry {
+        batch,
+        channels_in,
+        channels_out,
+        input,
+        output,
+        kernel,
+        stride: shape.stride,
+        padding: shape.padding,
+        dilation: shape.dilation,
+    })
+}
+
+/// The geometry of the convolution whose input gradient this transposed convolution is.
+pub fn of_transposed(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape, output_padding: [usize; 3]) -> Option<Geometry> {
+    let ([batch, channels_out, ..], [weight_out, channels_in, ..]) = (x.dims(), weight.dims());
+    if shape.groups != 1 || weight_out != channels_out || !on_cpu(x, weight) {
+        return None;
+    }
+    let (output, kernel) = (spatial(x.dims()), spatial(weight.dims()));
+    let mut input = [0; 3];
+    for axis in 0..3 {
+        let reach = shape.dilation[axis] * (kernel[axis].checked_sub(1)?) + 1;
+        let span = output[axis].checked_sub(1)? * shape.stride[axis] + reach + output_padding[axis];
+        input[axis] = span.checked_sub(2 * shape.padding[axis]).filter(|length| *length > 0)?;
+    }
+    Some(Geometry {
+        batch,
+        channels_in,
+        channels_out,
+        input,
+        output,
+        kernel,
+        stride: shape.stride,
+        padding: shape.padding,
+        dilation: shape.dilation,
+    })
+}
+
+fn spatial(dims: [usize; 5]) -> [usize; 3] {
+    [dims[2], dims[3], dims[4]]
+}

@@ -1,0 +1,77 @@
+//! Convolution and transposed convolution in three dimensions, with a handwritten backward pass.
+//!
+//! On the CPU both are the same three sums over one arrangement of the data (see [`arrange`]): a padded, phase-split copy
+//! of the input in which every kernel tap of a whole output row reads one contiguous run, so that no column matrix is
+//! built. A transposed convolution is the input gradient of a convolution and the other way round. On any other device,
+//! for another element type and for grouped convolutions, Burn's own operations run.
+//!
+//! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
+
+#[cfg(feature = "cpu")]
+mod arrange;
+#[cfg(feature = "cpu")]
+mod backward;
+#[cfg(feature = "cpu")]
+mod cpu;
+#[cfg(feature = "cpu")]
+mod geometry;
+#[cfg(feature = "cpu")]
+mod ops;
+#[cfg(feature = "cpu")]
+mod tile;
+
+use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
+use burn::tensor::{Tensor, module};
+
+/// Stride, padding, dilation and groups of a convolution; padding is the same at both ends of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConvShape {
+    /// Steps between outputs.
+    pub stride: [usize; 3],
+    /// Zeros around the input.
+    pub padding: [usize; 3],
+    /// Steps between kernel taps.
+    pub dilation: [usize; 3],
+    /// Channels are split into so many groups that do not see each other.
+    pub groups: usize,
+}
+
+impl Default for ConvShape {
+    fn default() -> Self {
+        Self { stride: [1; 3], padding: [0; 3], dilation: [1; 3], groups: 1 }
+    }
+}
+
+/// Convolution: `x` is `[B, I, X, Y, Z]`, `weight` `[O, I / groups, kx, ky, kz]`, `bias` `[O]`; gives `[B, O, X', Y', Z']`.
+///
+/// # Panics
+/// Where the shapes do not fit each other, as Burn's own convolution does.
+pub fn conv3d(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, shape: ConvShape) -> Tensor<5> {
+    #[cfg(feature = "cpu")]
+    if let Some(geometry) = geometry::of_convolution(&x, &weight, &shape) {
+        return ops::convolution(x, weight, bias, geometry);
+    }
+    let ConvShape { stride, padding, dilation, groups } = shape;
+    module::conv3d(x, weight, bias, ConvOptions::new(stride, padding, dilation, groups))
+}
+
+/// Transposed convolution: `x` is `[B, I, X, Y, Z]`, `weight` `[I, O / groups, kx, ky, kz]`, `bias` `[O]`;
+/// `output_padding` lengthens the far end of each axis.
+///
+/// # Panics
+/// Where the shapes do not fit each other, as Burn's own transposed convolution does.
+pub fn conv_transpose3d(
+    x: Tensor<5>,
+    weight: Tensor<5>,
+    bias: Option<Tensor<1>>,
+    shape: ConvShape,
+    output_padding: [usize; 3],
+) -> Tensor<5> {
+    #[cfg(feature = "cpu")]
+    if let Some(geometry) = geometry::of_transposed(&x, &weight, &shape, output_padding) {
+        return ops::transposed(x, weight, bias, geometry);
+    }
+    let ConvShape { stride, padding, dilation, groups } = shape;
+    let options = ConvTransposeOptions::new(stride, padding, output_padding, dilation, groups);
+    module::conv_transpose3d(x, weight, bias, options)
+}

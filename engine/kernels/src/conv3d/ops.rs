@@ -1,0 +1,224 @@
+//! Convolution as an operation of the CPU backend, and its place in the autodiff graph.
+
+use burn::backend::autodiff::Autodiff;
+use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
+use burn::tensor::{Tensor, TensorData};
+
+use super::geometry::Geometry;
+use super::{backward, cpu};
+
+/// The sums that convolutions, transposed convolutions and their gradients are made of.
+#[backend_extension(Flex, Autodiff)]
+pub trait ConvolutionOps: Backend {
+    /// `[B, I, ...]` and `[O, I, ...]` to `[B, O, ...]`.
+    fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self>;
+
+    /// The same, plus a bias `[O]`.
+    fn correlate_biased(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        g: Geometry,
+    ) -> FloatTensor<Self>;
+
+    /// `[B, O, ...]` and `[O, I, ...]` to `[B, I, ...]`: the input gradient, and the transposed convolution.
+    fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self>;
+
+    /// The same, plus a bias `[I]`.
+    fn spread_biased(
+        dy: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        g: Geometry,
+    ) -> FloatTensor<Self>;
+
+    /// `[B, I, ...]` and `[B, O, ...]` to `[O, I, ...]`: the weight gradient of both.
+    fn weight_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self>;
+
+    /// `[B, C, ...]` to `[C]`.
+    fn channel_sums(x: FloatTensor<Self>, batch: usize, channels: usize) -> FloatTensor<Self>;
+}
+
+/// Calls `f` with the values of contiguous tensors.
+fn with<const N: usize, R>(tensors: [FloatTensor<Flex>; N], f: impl FnOnce([&[f32]; N]) -> R) -> R {
+    let packed = tensors.map(|t| if t.as_slice::<f32>().is_some() { t } else { t.to_contiguous() });
+    f(std::array::from_fn(|i| packed[i].as_slice::<f32>().unwrap_or_default()))
+}
+
+fn tensor(values: Vec<f32>, shape: impl Into<Vec<usize>>) -> FloatTensor<Flex> {
+    FloatTensor::<Flex>::from_data(TensorData::new(values, shape.into()))
+}
+
+fn shape(batch: usize, channels: usize, spatial: [usize; 3]) -> [usize; 5] {
+    [batch, channels, spatial[0], spatial[1], spatial[2]]
+}
+
+impl ConvolutionOps for Flex {
+    fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
+        let out = with([x, weight], |[x, w]| cpu::forward(x, w, None, &g));
+        tensor(out, shape(g.batch, g.channels_out, g.output))
+    }
+
+    fn correlate_biased(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        g: Geometry,
+    ) -> FloatTensor<Self> {
+        let out = with([x, weight, bias], |[x, w, b]| cpu::forward(x, w, Some(b), &g));
+        tensor(out, shape(g.batch, g.channels_out, g.output))
+    }
+
+    fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
+        let out = with([dy, weight], |[dy, w]| cpu::input_gradient(dy, w, None, &g));
+        tensor(out, shape(g.batch, g.channels_in, g.input))
+    }
+
+    fn spread_biased(
+        dy: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        g: Geometry,
+    ) -> FloatTensor<Self> {
+        let out = with([dy, weight, bias], |[dy, w, b]| cpu::input_gradient(dy, w, Some(b), &g));
+        tensor(out, shape(g.batch, g.channels_in, g.input))
+    }
+
+    fn weight_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
+        let out = with([x, dy], |[x, dy]| backward::weight_gradient(x, dy, &g));
+        tensor(out, shape(g.channels_out, g.channels_in, g.kernel))
+    }
+
+    fn channel_sums(x: FloatTensor<Self>, batch: usize, channels: usize) -> FloatTensor<Self> {
+        tensor(with([x], |[x]| backward::bias_gradient(x, batch, channels)), [channels])
+    }
+}
+
+/// Which way a convolution goes.
+#[derive(Clone, Copy, Debug)]
+enum Direction {
+    Forward,
+    Transposed,
+}
+
+/// The backward pass of both directions; the third parent is the bias, where there is one.
+#[derive(Debug)]
+struct ConvolutionBackward<const N: usize>(Direction);
+
+impl<B: ConvolutionOps, const N: usize> Backward<B, N> for ConvolutionBackward<N> {
+    type State = (FloatTensor<B>, FloatTensor<B>, Geometry);
+
+    fn backward(self, ops: Ops<Self::State, N>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let gradient = grads.consume::<B>(&ops.node);
+        let (x, weight, g) = ops.state;
+        let transposed = matches!(self.0, Direction::Transposed);
+        for (index, parent) in ops.parents.into_iter().enumerate() {
+            let Some(node) = parent else { continue };
+            let value = match (index, transposed) {
+                (0, false) => B::spread(gradient.clone(), weight.clone(), g),
+                (0, true) => B::correlate(gradient.clone(), weight.clone(), g),
+                (1, false) => B::weight_gradient(x.clone(), gradient.clone(), g),
+                (1, true) => B::weight_gradient(gradient.clone(), x.clone(), g),
+                (_, false) => B::channel_sums(gradient.clone(), g.batch, g.channels_out),
+                (_, true) => B::channel_sums(gradient.clone(), g.batch, g.channels_in),
+            };
+            grads.register::<B>(node.id, value);
+        }
+    }
+}
+
+impl<B: ConvolutionOps, C: CheckpointStrategy> ConvolutionOps for Autodiff<B, C> {
+    fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
+        let step = ConvolutionBackward::<2>(Direction::Forward);
+        match step.prepare::<C>([x.node(), weight.node()]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let (x, w) = (x.primitive().clone(), weight.primitive().clone());
+                let out = B::correlate(x.clone(), w.clone(), g);
+                prep.finish((x, w, g), out)
+            }
+            OpsKind::UnTracked(prep) => prep.finish(B::correlate(x.into_primitive(), weight.into_primitive(), g)),
+        }
+    }
+
+    fn correlate_biased(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        g: Geometry,
+    ) -> FloatTensor<Self> {
+        let step = ConvolutionBackward::<3>(Direction::Forward);
+        match step.prepare::<C>([x.node(), weight.node(), bias.node()]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let (x, w) = (x.primitive().clone(), weight.primitive().clone());
+                let out = B::correlate_biased(x.clone(), w.clone(), bias.into_primitive(), g);
+                prep.finish((x, w, g), out)
+            }
+            OpsKind::UnTracked(prep) => {
+                let (x, w, b) = (x.into_primitive(), weight.into_primitive(), bias.into_primitive());
+                prep.finish(B::correlate_biased(x, w, b, g))
+            }
+        }
+    }
+
+    fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
+        let step = ConvolutionBackward::<2>(Direction::Transposed);
+        match step.prepare::<C>([dy.node(), weight.node()]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let (x, w) = (dy.primitive().clone(), weight.primitive().clone());
+                let out = B::spread(x.clone(), w.clone(), g);
+                prep.finish((x, w, g), out)
+            }
+            OpsKind::UnTracked(prep) => prep.finish(B::spread(dy.into_primitive(), weight.into_primitive(), g)),
+        }
+    }
+
+    fn spread_biased(
+        dy: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        g: Geometry,
+    ) -> FloatTensor<Self> {
+        let step = ConvolutionBackward::<3>(Direction::Transposed);
+        match step.prepare::<C>([dy.node(), weight.node(), bias.node()]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let (x, w) = (dy.primitive().clone(), weight.primitive().clone());
+                let out = B::spread_biased(x.clone(), w.clone(), bias.into_primitive(), g);
+                prep.finish((x, w, g), out)
+            }
+            OpsKind::UnTracked(prep) => {
+                let (x, w, b) = (dy.into_primitive(), weight.into_primitive(), bias.into_primitive());
+                prep.finish(B::spread_biased(x, w, b, g))
+            }
+        }
+    }
+
+    fn weight_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
+        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not offered.
+        Self::from_inner(B::weight_gradient(x.into_primitive(), dy.into_primitive(), g))
+    }
+
+    fn channel_sums(x: FloatTensor<Self>, batch: usize, channels: usize) -> FloatTensor<Self> {
+        Self::from_inner(B::channel_sums(x.into_primitive(), batch, channels))
+    }
+}
+
+/// Runs a convolution on the CPU backend.
+pub fn convolution(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, g: Geometry) -> Tensor<5> {
+    let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
+    Tensor::from_dispatch(match bias {
+        Some(bias) => <Dispatch as ConvolutionOps>::correlate_biased(x, weight, bias.into_dispatch(), g),
+        None => <Dispatch as ConvolutionOps>::correlate(x, weight, g),
+    })
+}
+
+/// Runs a transposed convolution on the CPU backend.
+pub fn transposed(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, g: Geometry) -> Tensor<5> {
+    let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
+    Tensor::from_dispatch(match bias {
+        Some(bias) => <Dispatch as ConvolutionOps>::spread_biased(x, weight, bias.into_dispatch(), g),
+        None => <Dispatch as ConvolutionOps>::spread(x, weight, g),
+    })
+}
