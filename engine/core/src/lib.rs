@@ -1,4 +1,118 @@
 //! The engine: it walks through a run and says what happens; handlers listen.
+//!
+//! # From a loop to an engine
+//!
+//! Training is a loop in a loop:
+//!
+//! ```text
+//! for epoch in 1..=max_epochs {
+//!     for batch in loader { loss = network.step(batch) }
+//! }
+//! ```
+//!
+//! Then one wants a progress bar, a checkpoint at each end of an epoch, a learning rate that falls, a stop when the loss is
+//! not a number, a pause when somebody presses Ctrl-C. Each is five lines at three places of the loop, and after a year
+//! nobody dares to touch it. None of these five lines cares how a batch is learned from; they only need to be called at
+//! the right moment. So the moments get names, [`Event`]s, and whoever wants to be called says for which:
+//!
+//! ```text
+//! engine.on(Event::EpochCompleted.every(2), |cx| ...)
+//! ```
+//!
+//! **What is called must know where the run is.** It is handed the [`State`]: epoch, iteration, metrics, the best metric.
+//! All of it serializes, because it is also what a run is resumed from.
+//!
+//! **What is called wants to do something.** Stop the run, set the learning rate, look at a prediction, write a checkpoint.
+//! Only the trainer can do that, and a handler must not know which trainer it is. So it is handed a [`Host`], a list of what
+//! may be asked for; a trainer that has no answer says so. State and host together are the [`Context`].
+//!
+//! **Some handlers have something to remember**, between calls and in checkpoints: they implement [`Handler`]. A closure is
+//! a handler that does not.
+//!
+//! **Who walks the loop?** If each trainer did, each would get resuming in mid-epoch wrong in its own way. So the
+//! [`Engine`] walks it, and a trainer is what is left: "begin a pass over the data", "fetch a batch", "do an iteration". That
+//! is a [`Workflow`]. The engine is driven by no tensor library: this crate depends on `serde` and `tracing` alone, so that
+//! a plugin can be built against it in seconds and pinned for years.
+//!
+//! # A whole workflow
+//!
+//! ```
+//! use hearth_engine::{BoxError, Engine, Event, Host, HostError, RunEnd, State, Workflow};
+//!
+//! /// Finds the mean of some numbers by gradient descent.
+//! struct Descent { data: Vec<f64>, next: usize, mean: f64, rate: f64, loss: f64 }
+//!
+//! impl Host for Descent {
+//!     fn output(&mut self, _: &str) -> Result<f64, HostError> { Ok(self.loss) }
+//!     fn learning_rate(&self) -> Option<f64> { Some(self.rate) }
+//!     fn set_learning_rate(&mut self, rate: f64) -> Result<(), HostError> { self.rate = rate; Ok(()) }
+//! }
+//!
+//! impl Workflow for Descent {
+//!     fn restart(&mut self, _: &State, skip: u64) -> Result<Option<u64>, BoxError> {
+//!         self.next = skip as usize;
+//!         Ok(Some(self.data.len() as u64))
+//!     }
+//!     fn fetch(&mut self, _: &State) -> Result<bool, BoxError> {
+//!         self.next += 1;
+//!         Ok(self.next <= self.data.len())
+//!     }
+//!     fn iterate(&mut self, engine: &mut Engine) -> Result<(), BoxError> {
+//!         let error = self.mean - self.data[self.next - 1];
+//!         self.loss = error * error;
+//!         engine.fire(Event::LossCompleted, self)?;
+//!         self.mean -= self.rate * 2.0 * error;
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let mut engine = Engine::new("trainer");
+//! engine.on(Event::EpochCompleted.every(10), |cx| {
+//!     let rate = cx.host.learning_rate().unwrap_or(0.0);
+//!     Ok(cx.host.set_learning_rate(rate / 2.0)?)
+//! })?;
+//! engine.on(Event::LossCompleted, |cx| {
+//!     if cx.host.output("loss")?.is_nan() { cx.host.terminate("the loss is not a number"); }
+//!     Ok(())
+//! })?;
+//! let mut descent = Descent { data: vec![1.0, 2.0, 6.0], next: 0, mean: 0.0, rate: 0.1, loss: 0.0 };
+//! assert_eq!(engine.run(&mut descent, 100)?, RunEnd::Completed);
+//! assert!((descent.mean - 3.0).abs() < 0.05);
+//! assert_eq!(engine.state().iteration, 300);
+//! # Ok::<(), BoxError>(())
+//! ```
+//!
+//! # What happens when
+//!
+//! | Event | Counters seen | |
+//! |---|---|---|
+//! | `Started` | epoch 0 | a checkpoint is loaded after its handlers |
+//! | `EpochStarted` | epoch e | after [`Workflow::epoch_started`] |
+//! | `GetBatchStarted` | iteration i | |
+//! | `DataLoaderStopIteration` | | only when the pass was exhausted; it is begun again and fetched from |
+//! | `GetBatchCompleted` | i | |
+//! | `IterationStarted` | i + 1 | |
+//! | `ForwardCompleted` ... `ModelCompleted` | i + 1 | fired by the workflow in [`Workflow::iterate`] |
+//! | `IterationCompleted` | i + 1 | |
+//! | `EpochCompleted` | e | after [`Workflow::epoch_completed`] |
+//! | `Completed` | e | |
+//!
+//! The order, the filters and what follows a request are those of pytorch-ignite; the tests replay its traces.
+//!
+//! - [`Host::terminate`]: looked at when the event's handlers have returned (inside `iterate`: when the iteration is
+//!   complete). `Terminate`, then `Completed`; `EpochCompleted` does not fire. A further `run` goes on with the next epoch.
+//! - [`Host::terminate_epoch`]: `TerminateSingleEpoch`, then `EpochCompleted`, then the next epoch on a new pass.
+//! - [`Host::interrupt`], or the flag of [`Engine::interrupt_flag`]: `Interrupt`, and `run` returns. The next `run` goes on
+//!   where it was left; see [`Engine::run`] for going on in another process.
+//! - An error, of the workflow or of a handler that is to stop the run: `ExceptionRaised` once, every handler of it called
+//!   once, and `run` returns the error. Checkpoints asked for and not yet written are not written. (ignite swallows an
+//!   exception when somebody listens to it, or calls the listeners twice. Nothing is swallowed here.)
+//! - A checkpoint is written when all handlers of the event have run, within an iteration when that is complete: a
+//!   checkpoint always stands between two iterations, and what is resumed from it does not differ by a bit.
+//!
+//! Each epoch, iteration and handler call is a `tracing` span of that name.
+#![warn(clippy::unwrap_used, clippy::expect_used)]
+
 mod dispatch;
 mod engine;
 mod error;

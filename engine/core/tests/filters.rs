@@ -1,5 +1,7 @@
 //! Filters against a plain counter.
 
+#![allow(clippy::unit_arg)] // `|cx| Ok(list.push(..))` reads well
+
 mod mock;
 
 use std::sync::{Arc, Mutex};
@@ -37,8 +39,7 @@ fn by_running(when: When, last: u64) -> Vec<u64> {
     let note = calls.clone();
     engine.on(when, move |cx| Ok(note.lock().unwrap().push(cx.state.iteration))).unwrap();
     engine.run(&mut Mock::new(last), 1).unwrap();
-    let out = calls.lock().unwrap().clone();
-    out
+    calls.lock().unwrap().clone()
 }
 
 proptest! {

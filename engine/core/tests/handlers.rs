@@ -1,5 +1,7 @@
 //! Handlers: order, removal, names, errors, ranks, requests, times.
 
+#![allow(clippy::unit_arg)] // `|cx| Ok(cx.host.interrupt("..."))` reads well
+
 mod mock;
 
 use std::error::Error;

@@ -90,8 +90,7 @@ fn play(scenario: &Value) -> (Vec<String>, Vec<String>) {
         let result = engine.run(&mut workflow, max_epochs.as_u64().unwrap());
         trace.lock().unwrap().push(if result.is_ok() { "end".to_owned() } else { "error".to_owned() });
     }
-    let out = (trace.lock().unwrap().clone(), calls.lock().unwrap().clone());
-    out
+    (trace.lock().unwrap().clone(), calls.lock().unwrap().clone())
 }
 
 fn texts(value: &Value) -> Vec<String> {

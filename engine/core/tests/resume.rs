@@ -1,5 +1,7 @@
 //! A run that was left and taken up again equals one that was not.
 
+#![allow(clippy::unit_arg)] // `|cx| Ok(cx.host.interrupt("..."))` reads well
+
 mod mock;
 
 use hearth_engine::{Better, Engine, Event, RunEnd, RunErrorKind, Snapshot, When};
