@@ -1,1 +1,40 @@
-//! hearth-nn
+//! Networks, losses, metrics, optimizers, post-processing and inferers: one file each, named as in the literature.
+//!
+//! Everything works on `Tensor<5>`, `[batch, channel, x, y, z]`. A network is written once, in 3-D: 2-D work has `z = 1`
+//! and kernels of depth 1, and the axis is dropped when weights are exported, so that MONAI loads them unchanged.
+//!
+//! Training happens on `device.autodiff()`: a module there trains (batch statistics, dropout), and `module.valid()`
+//! is the same module for evaluation.
+//!
+//! ```
+//! use burn::module::Module;
+//! use burn::tensor::{Device, Tensor};
+//! use hearth_nn::losses::{DiceLoss, Loss};
+//! use hearth_nn::networks::{Network, UNetConfig};
+//! use hearth_nn::optim::{Gradients, OptimizerConfig};
+//!
+//! let device = Device::default().autodiff();
+//! let net = UNetConfig { num_res_units: 1, ..UNetConfig::new(3, 1, 2, &[4, 8], &[2]) }.init(&device, 0)?;
+//! let mut optimizer = OptimizerConfig::sgd(0.9).build()?;
+//! let (image, label) = (Tensor::ones([1, 1, 8, 8, 8], &device), Tensor::zeros([1, 1, 8, 8, 8], &device));
+//! let loss = DiceLoss { softmax: true, to_onehot_y: true, ..DiceLoss::default() }.forward(net.forward(image), label)?;
+//! let gradients = Gradients::of(&net, &loss);
+//! let net = optimizer.step(net, gradients, 0.05)?;
+//! assert_eq!(net.valid().forward(Tensor::ones([1, 1, 8, 8, 8], &device.inner())).dims(), [1, 2, 8, 8, 8]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod inferers;
+pub mod layers;
+pub mod losses;
+pub mod metrics;
+mod named;
+pub mod networks;
+pub mod optim;
+pub mod post;
+mod running;
+pub mod weights;
+
+pub use layers::ConfigError;
+pub use named::Named;
+pub use running::{Buffer, Counter};

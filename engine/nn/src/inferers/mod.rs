@@ -1,0 +1,51 @@
+//! How a network is applied to an image: at once, or window by window.
+
+mod importance_map;
+mod simple;
+mod sliding_window;
+mod windows;
+
+pub use importance_map::{BlendMode, compute_importance_map};
+pub use simple::SimpleInferer;
+pub use sliding_window::{PaddingMode, SlidingWindowInferer};
+pub use windows::{dense_patch_slices, scan_interval};
+
+use burn::tensor::Tensor;
+
+/// Options or shapes an inferer cannot work with.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum InferError {
+    /// A value that makes no sense there.
+    #[error("{inferer}: {name} is {value}: {expected}")]
+    Value {
+        /// The inferer.
+        inferer: &'static str,
+        /// The parameter.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What is needed.
+        expected: String,
+    },
+    /// The network gave something that does not fit the windows.
+    #[error("{inferer}: the network made {got:?} of windows of shape {window:?}: {expected}")]
+    Output {
+        /// The inferer.
+        inferer: &'static str,
+        /// Shape of the windows given to the network.
+        window: [usize; 5],
+        /// Shape of what it gave.
+        got: [usize; 5],
+        /// What is needed.
+        expected: String,
+    },
+}
+
+/// Applies a network, given as a closure, to a batch `[b, c, x, y, z]`.
+pub trait Inferer: Send + Sync {
+    /// MONAI's name.
+    fn name(&self) -> &'static str;
+
+    /// The network's output for the whole batch.
+    fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError>;
+}

@@ -1,0 +1,21 @@
+//! The network applied at once (`monai.inferers.SimpleInferer`).
+
+use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::{InferError, Inferer};
+
+/// Applies the network to the whole batch at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SimpleInferer {}
+
+impl Inferer for SimpleInferer {
+    fn name(&self) -> &'static str {
+        "SimpleInferer"
+    }
+
+    fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {
+        Ok(net(x))
+    }
+}

@@ -1,0 +1,127 @@
+//! Activations by MONAI's names.
+
+use burn::module::{Module, Param};
+use burn::tensor::{Tensor, activation};
+
+use super::{ConfigError, LayerSpec, Scope};
+
+const KNOWN: &str = "relu, leakyrelu, prelu, relu6, elu, selu, celu, gelu, sigmoid, tanh, softmax, logsoftmax, swish, \
+                     memswish, mish";
+
+/// `torch.nn.PReLU`: `x` where positive, `weight x` elsewhere; one weight for all channels or one per channel.
+#[derive(Module, Debug)]
+pub struct PRelu {
+    /// The slopes, `[1]` or `[channels]`.
+    pub weight: Param<Tensor<1>>,
+}
+
+/// An activation without parameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Function {
+    Relu,
+    LeakyRelu(f64),
+    Relu6,
+    Elu(f64),
+    Selu,
+    Celu(f64),
+    Gelu { tanh: bool },
+    Sigmoid,
+    Tanh,
+    Softmax,
+    LogSoftmax,
+    Swish(f64),
+    Mish,
+}
+
+/// An activation without parameters, as a module.
+#[derive(Module, Debug)]
+pub struct Plain {
+    #[module(skip)]
+    function: Function,
+}
+
+/// An activation layer.
+#[derive(Module, Debug)]
+pub enum Act {
+    /// With slopes that are learned.
+    PRelu(PRelu),
+    /// Without parameters.
+    Plain(Plain),
+}
+
+impl Act {
+    /// Builds the layer that is asked for.
+    pub fn new(scope: &Scope, spec: &LayerSpec) -> Result<Self, ConfigError> {
+        let plain = |function| Ok(Act::Plain(Plain { function }));
+        match spec.name().as_str() {
+            "prelu" => {
+                let given = spec.arguments(&["num_parameters", "init"])?;
+                let weight = scope.constant([given.count("num_parameters", 1)?], given.number("init", 0.25)?);
+                Ok(Act::PRelu(PRelu { weight }))
+            }
+            "relu" => spec.arguments(&["inplace"]).and_then(|_| plain(Function::Relu)),
+            "relu6" => spec.arguments(&["inplace"]).and_then(|_| plain(Function::Relu6)),
+            "selu" => spec.arguments(&["inplace"]).and_then(|_| plain(Function::Selu)),
+            "mish" => spec.arguments(&["inplace"]).and_then(|_| plain(Function::Mish)),
+            "sigmoid" => spec.arguments(&[]).and_then(|_| plain(Function::Sigmoid)),
+            "tanh" => spec.arguments(&[]).and_then(|_| plain(Function::Tanh)),
+            "leakyrelu" => {
+                let given = spec.arguments(&["negative_slope", "inplace"])?;
+                plain(Function::LeakyRelu(given.number("negative_slope", 0.01)?))
+            }
+            "elu" => plain(Function::Elu(spec.arguments(&["alpha", "inplace"])?.number("alpha", 1.0)?)),
+            "celu" => plain(Function::Celu(spec.arguments(&["alpha", "inplace"])?.number("alpha", 1.0)?)),
+            "gelu" => {
+                let approximate = spec.arguments(&["approximate"])?.text("approximate", "none")?;
+                match approximate.as_str() {
+                    "none" => plain(Function::Gelu { tanh: false }),
+                    "tanh" => plain(Function::Gelu { tanh: true }),
+                    other => Err(ConfigError::value("gelu.approximate", other, "expected \"none\" or \"tanh\"")),
+                }
+            }
+            "softmax" | "logsoftmax" => {
+                let dim = spec.arguments(&["dim"])?.count("dim", 1)?;
+                match (dim, spec.name().as_str()) {
+                    (1, "softmax") => plain(Function::Softmax),
+                    (1, _) => plain(Function::LogSoftmax),
+                    _ => Err(ConfigError::value("softmax.dim", dim, "expected 1, the channel axis")),
+                }
+            }
+            "swish" => plain(Function::Swish(spec.arguments(&["alpha"])?.number("alpha", 1.0)?)),
+            "memswish" => spec.arguments(&["inplace"]).and_then(|_| plain(Function::Swish(1.0))),
+            name => Err(ConfigError::UnknownName { kind: "activation", name: name.to_owned(), known: KNOWN }),
+        }
+    }
+
+    /// Same shape out as in.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        match self {
+            Act::PRelu(act) => {
+                let weight = act.weight.val().cast(x.dtype());
+                activation::prelu(x, weight)
+            }
+            Act::Plain(plain) => plain.function.apply(x),
+        }
+    }
+}
+
+impl Function {
+    fn apply(self, x: Tensor<5>) -> Tensor<5> {
+        match self {
+            Function::Relu => activation::relu(x),
+            Function::LeakyRelu(slope) => activation::leaky_relu(x, slope),
+            Function::Relu6 => x.clamp(0.0, 6.0),
+            Function::Elu(alpha) => activation::elu(x, alpha),
+            Function::Selu => activation::selu(x),
+            Function::Celu(alpha) => activation::celu(x, alpha),
+            Function::Gelu { tanh: false } => activation::gelu(x),
+            Function::Gelu { tanh: true } => activation::gelu_approximate(x),
+            Function::Sigmoid => activation::sigmoid(x),
+            Function::Tanh => activation::tanh(x),
+            Function::Softmax => activation::softmax(x, 1),
+            Function::LogSoftmax => activation::log_softmax(x, 1),
+            Function::Swish(alpha) => x.clone() * activation::sigmoid(x * alpha),
+            Function::Mish => activation::mish(x),
+        }
+    }
+}

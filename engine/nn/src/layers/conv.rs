@@ -1,0 +1,116 @@
+//! Convolution and transposed convolution, 3-D; 2-D is kernel depth 1 on the last axis.
+
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
+use hearth_kernels::conv3d::{conv_transpose3d, conv3d};
+
+use super::Scope;
+
+/// Stride, padding and dilation per axis, and groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConvShape {
+    /// Step between outputs.
+    pub stride: [usize; 3],
+    /// Zeros on both sides.
+    pub padding: [usize; 3],
+    /// Step between kernel taps.
+    pub dilation: [usize; 3],
+    /// Groups of channels that do not see each other.
+    pub groups: usize,
+}
+
+impl Default for ConvShape {
+    fn default() -> Self {
+        ConvShape { stride: [1; 3], padding: [0; 3], dilation: [1; 3], groups: 1 }
+    }
+}
+
+/// The bound of PyTorch's default draw: `kaiming_uniform(a = sqrt(5))` for weights comes to `1 / sqrt(fan_in)`, and
+/// the bias is drawn from the same interval.
+fn torch_bound(fan_in: usize) -> f64 {
+    if fan_in == 0 { 0.0 } else { 1.0 / (fan_in as f64).sqrt() }
+}
+
+/// `torch.nn.Conv3d`: weight `[out, in / groups, kx, ky, kz]`, bias `[out]`.
+#[derive(Module, Debug)]
+pub struct Conv {
+    /// The kernels.
+    pub weight: Param<Tensor<5>>,
+    /// One number per output channel.
+    pub bias: Option<Param<Tensor<1>>>,
+    #[module(skip)]
+    shape: ConvShape,
+}
+
+impl Conv {
+    /// A convolution with PyTorch's default initial weights.
+    pub fn new(scope: &Scope, channels: [usize; 2], kernel: [usize; 3], shape: ConvShape, bias: bool) -> Self {
+        let [input, output] = channels;
+        let per_group = input / shape.groups;
+        let bound = torch_bound(per_group * kernel.iter().product::<usize>());
+        let [x, y, z] = kernel;
+        Conv {
+            weight: scope.uniform("weight", [output, per_group, x, y, z], bound),
+            bias: bias.then(|| scope.uniform("bias", [output], bound)),
+            shape,
+        }
+    }
+
+    /// `[b, in, x, y, z]` to `[b, out, x', y', z']`, in the weight's type.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let weight = self.weight.val();
+        let dtype = weight.dtype();
+        let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
+        let ConvShape { stride, padding, dilation, groups } = self.shape;
+        conv3d(x.cast(dtype), weight, bias, ConvOptions::new(stride, padding, dilation, groups))
+    }
+}
+
+/// `torch.nn.ConvTranspose3d`: weight `[in, out / groups, kx, ky, kz]`, bias `[out]`.
+#[derive(Module, Debug)]
+pub struct ConvTranspose {
+    /// The kernels.
+    pub weight: Param<Tensor<5>>,
+    /// One number per output channel.
+    pub bias: Option<Param<Tensor<1>>>,
+    #[module(skip)]
+    shape: ConvShape,
+    #[module(skip)]
+    output_padding: [usize; 3],
+}
+
+impl ConvTranspose {
+    /// A transposed convolution with PyTorch's default initial weights.
+    pub fn new(
+        scope: &Scope,
+        channels: [usize; 2],
+        kernel: [usize; 3],
+        shape: ConvShape,
+        output_padding: [usize; 3],
+        bias: bool,
+    ) -> Self {
+        let [input, output] = channels;
+        let per_group = output / shape.groups;
+        // PyTorch takes the second axis of the weight as fan-in here too.
+        let bound = torch_bound(per_group * kernel.iter().product::<usize>());
+        let [x, y, z] = kernel;
+        ConvTranspose {
+            weight: scope.uniform("weight", [input, per_group, x, y, z], bound),
+            bias: bias.then(|| scope.uniform("bias", [output], bound)),
+            shape,
+            output_padding,
+        }
+    }
+
+    /// `[b, in, x, y, z]` to `[b, out, x', y', z']` with `x' = (x - 1) stride - 2 padding + kernel + output_padding`
+    /// (at dilation 1), in the weight's type.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let weight = self.weight.val();
+        let dtype = weight.dtype();
+        let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
+        let ConvShape { stride, padding, dilation, groups } = self.shape;
+        let options = ConvTransposeOptions::new(stride, padding, self.output_padding, dilation, groups);
+        conv_transpose3d(x.cast(dtype), weight, bias, options)
+    }
+}

@@ -1,0 +1,67 @@
+//! The layers networks are built from, with MONAI's names, defaults and state-dict keys.
+//!
+//! Precision: a convolution casts its input to its weight's type; a norm computes in f32 and gives back the type it
+//! got. So when weights are given as bf16 or f16 (automatic mixed precision) convolutions run in that type and the
+//! statistics do not.
+
+mod activation;
+mod adn;
+mod conv;
+mod convolution;
+mod dropout;
+mod norm;
+mod residual_unit;
+mod scope;
+mod spec;
+
+pub use activation::{Act, PRelu, Plain};
+pub use adn::{Adn, AdnLayer, AdnOptions};
+pub use conv::{Conv, ConvShape, ConvTranspose};
+pub use convolution::{Convolution, ConvolutionOptions, Kernel};
+pub use dropout::{Dropout, DropoutClock};
+pub use norm::{BatchNorm, GroupNorm, InstanceNorm, Norm};
+pub use residual_unit::ResidualUnit;
+pub use scope::Scope;
+pub use spec::{Axes, LayerSpec};
+
+/// A network or layer that cannot be built as asked.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// A name that is not known.
+    #[error("unknown {kind} `{name}`; known are: {known}")]
+    UnknownName {
+        /// What it names: activation, norm, ...
+        kind: &'static str,
+        /// The name given.
+        name: String,
+        /// The names that exist.
+        known: &'static str,
+    },
+    /// An argument that the layer does not have.
+    #[error("{layer} has no argument `{argument}`; it has: {known}")]
+    UnknownArgument {
+        /// The layer.
+        layer: String,
+        /// The argument given.
+        argument: String,
+        /// The arguments that exist.
+        known: String,
+    },
+    /// A value that makes no sense there.
+    #[error("{name} is {value}: {expected}")]
+    Value {
+        /// The parameter.
+        name: String,
+        /// What was given.
+        value: String,
+        /// What is needed.
+        expected: String,
+    },
+}
+
+impl ConfigError {
+    /// A value that makes no sense there.
+    pub fn value(name: impl Into<String>, value: impl core::fmt::Debug, expected: impl Into<String>) -> Self {
+        ConfigError::Value { name: name.into(), value: format!("{value:?}"), expected: expected.into() }
+    }
+}

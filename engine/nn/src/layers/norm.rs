@@ -1,0 +1,257 @@
+//! Normalization layers: batch, instance and group.
+//!
+//! All compute in f32 and give back the type they got.
+
+use burn::module::{Flag, Module, Param};
+use burn::tensor::{DType, Tensor};
+
+use super::{ConfigError, LayerSpec, Scope};
+use crate::running::{Buffer, Counter};
+
+/// Runs `normalize` in f32 and gives back the type `x` came in.
+fn in_f32(x: Tensor<5>, normalize: impl FnOnce(Tensor<5>) -> Tensor<5>) -> Tensor<5> {
+    let dtype = x.dtype();
+    normalize(x.cast(DType::F32)).cast(dtype)
+}
+
+/// A per-channel vector as `[1, c, 1, 1, 1]`.
+fn per_channel(values: Tensor<1>) -> Tensor<5> {
+    let channels = values.dims()[0];
+    values.reshape([1, channels, 1, 1, 1])
+}
+
+/// `torch.nn.BatchNorm3d` (Ioffe and Szegedy, <https://arxiv.org/abs/1502.03167>).
+///
+/// In training the batch's biased variance normalizes; the running variance takes the unbiased one, as in PyTorch.
+#[derive(Module, Debug)]
+pub struct BatchNorm {
+    /// Scale per channel.
+    pub weight: Option<Param<Tensor<1>>>,
+    /// Offset per channel.
+    pub bias: Option<Param<Tensor<1>>>,
+    /// Mean per channel for evaluation.
+    pub running_mean: Buffer,
+    /// Variance per channel for evaluation.
+    pub running_var: Buffer,
+    /// Training batches seen.
+    pub num_batches_tracked: Counter,
+    /// Whether the layer takes part in training; `freeze` clears it.
+    pub training: Param<Flag>,
+    #[module(skip)]
+    eps: f64,
+    #[module(skip)]
+    momentum: f64,
+}
+
+impl BatchNorm {
+    /// A batch norm with scale 1, offset 0, running mean 0 and running variance 1.
+    pub fn new(scope: &Scope, channels: usize, eps: f64, momentum: f64, affine: bool) -> Self {
+        let device = scope.device().clone().inner();
+        BatchNorm {
+            weight: affine.then(|| scope.constant([channels], 1.0)),
+            bias: affine.then(|| scope.constant([channels], 0.0)),
+            running_mean: Buffer::new(Tensor::zeros([channels], &device)),
+            running_var: Buffer::new(Tensor::ones([channels], &device)),
+            num_batches_tracked: Counter::new(&device),
+            training: Param::from_bool(true),
+            eps,
+            momentum,
+        }
+    }
+
+    /// Same shape out as in.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        if x.is_autodiff() && self.training.val().is_enabled() {
+            in_f32(x, |x| self.forward_training(x))
+        } else {
+            in_f32(x, |x| self.forward_evaluation(x))
+        }
+    }
+
+    fn affine(&self, x: &Tensor<5>) -> (Tensor<1>, Tensor<1>) {
+        let channels = [x.dims()[1]];
+        let device = x.device();
+        let weight = self.weight.as_ref().map_or_else(|| Tensor::ones(channels, &device), |w| w.val().cast(DType::F32));
+        let bias = self.bias.as_ref().map_or_else(|| Tensor::zeros(channels, &device), |b| b.val().cast(DType::F32));
+        (weight, bias)
+    }
+
+    fn forward_evaluation(&self, x: Tensor<5>) -> Tensor<5> {
+        let (weight, bias) = self.affine(&x);
+        let scale = weight / (self.running_var.value() + self.eps).sqrt();
+        let offset = bias - self.running_mean.value() * scale.clone();
+        x * per_channel(scale) + per_channel(offset)
+    }
+
+    fn forward_training(&self, x: Tensor<5>) -> Tensor<5> {
+        let [b, _, dx, dy, dz] = x.dims();
+        let (weight, bias) = self.affine(&x);
+        let result = burn::tensor::module::batch_norm_train(x, weight, bias, self.eps);
+        let count = (b * dx * dy * dz) as f64;
+        let unbiased = result.variance.without_autodiff() * (count / (count - 1.0).max(1.0));
+        let follow = |buffer: &Buffer, now: Tensor<1>| {
+            buffer.set(buffer.value() * (1.0 - self.momentum) + now * self.momentum);
+        };
+        follow(&self.running_mean, result.mean.without_autodiff());
+        follow(&self.running_var, unbiased);
+        self.num_batches_tracked.increment();
+        result.output
+    }
+}
+
+/// `torch.nn.GroupNorm` (Wu and He, <https://arxiv.org/abs/1803.08494>): mean and variance of each item and group of
+/// channels.
+#[derive(Module, Debug)]
+pub struct GroupNorm {
+    /// Scale per channel.
+    pub weight: Option<Param<Tensor<1>>>,
+    /// Offset per channel.
+    pub bias: Option<Param<Tensor<1>>>,
+    #[module(skip)]
+    groups: usize,
+    #[module(skip)]
+    eps: f64,
+}
+
+impl GroupNorm {
+    /// A group norm. `channels` must be divisible by `groups`.
+    pub fn new(scope: &Scope, groups: usize, channels: usize, eps: f64, affine: bool) -> Result<Self, ConfigError> {
+        if groups == 0 || !channels.is_multiple_of(groups) {
+            return Err(ConfigError::value(
+                "group.num_groups",
+                groups,
+                format!("the {channels} channels of `{}` must be divisible by it", scope.path()),
+            ));
+        }
+        Ok(GroupNorm {
+            weight: affine.then(|| scope.constant([channels], 1.0)),
+            bias: affine.then(|| scope.constant([channels], 0.0)),
+            groups,
+            eps,
+        })
+    }
+
+    /// Same shape out as in.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        in_f32(x, |x| {
+            let normalized = standardize(x, self.groups, self.eps);
+            let scaled = match &self.weight {
+                Some(weight) => normalized * per_channel(weight.val().cast(DType::F32)),
+                None => normalized,
+            };
+            match &self.bias {
+                Some(bias) => scaled + per_channel(bias.val().cast(DType::F32)),
+                None => scaled,
+            }
+        })
+    }
+}
+
+/// `torch.nn.InstanceNorm3d` (Ulyanov et al., <https://arxiv.org/abs/1607.08022>): mean and variance of each item and
+/// channel. Without affine parameters by default.
+#[derive(Module, Debug)]
+pub struct InstanceNorm {
+    /// Scale per channel, when affine.
+    pub weight: Option<Param<Tensor<1>>>,
+    /// Offset per channel, when affine.
+    pub bias: Option<Param<Tensor<1>>>,
+    #[module(skip)]
+    eps: f64,
+}
+
+impl InstanceNorm {
+    /// An instance norm.
+    pub fn new(scope: &Scope, channels: usize, eps: f64, affine: bool) -> Self {
+        InstanceNorm {
+            weight: affine.then(|| scope.constant([channels], 1.0)),
+            bias: affine.then(|| scope.constant([channels], 0.0)),
+            eps,
+        }
+    }
+
+    /// Same shape out as in.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        in_f32(x, |x| {
+            let channels = x.dims()[1];
+            let normalized = standardize(x, channels, self.eps);
+            match (&self.weight, &self.bias) {
+                (Some(weight), Some(bias)) => {
+                    normalized * per_channel(weight.val().cast(DType::F32)) + per_channel(bias.val().cast(DType::F32))
+                }
+                _ => normalized,
+            }
+        })
+    }
+}
+
+/// Mean 0 and variance 1 within each item and group of channels.
+///
+/// The rows `(item, group)` are laid out as the channels of one batch, so that the batch-norm operation, with its
+/// handwritten backward pass, does the work.
+fn standardize(x: Tensor<5>, groups: usize, eps: f64) -> Tensor<5> {
+    let [b, c, dx, dy, dz] = x.dims();
+    let device = x.device();
+    let rows = x.reshape([1, b * groups, (c / groups) * dx * dy * dz]);
+    let (one, zero) = (Tensor::ones([b * groups], &device), Tensor::zeros([b * groups], &device));
+    burn::tensor::module::batch_norm_train(rows, one, zero, eps).output.reshape([b, c, dx, dy, dz])
+}
+
+/// A normalization layer by MONAI's name.
+#[derive(Module, Debug)]
+pub enum Norm {
+    /// `batch`, `syncbatch`
+    Batch(BatchNorm),
+    /// `instance`, `instance_nvfuser`
+    Instance(InstanceNorm),
+    /// `group`
+    Group(GroupNorm),
+}
+
+impl Norm {
+    /// Builds the layer that is asked for.
+    pub fn new(scope: &Scope, spec: &LayerSpec, channels: usize) -> Result<Self, ConfigError> {
+        match spec.name().as_str() {
+            "batch" | "syncbatch" => {
+                let given = spec.arguments(&["num_features", "eps", "momentum", "affine"])?;
+                same_channels(given.count("num_features", channels)?, channels)?;
+                let (eps, momentum) = (given.number("eps", 1e-5)?, given.number("momentum", 0.1)?);
+                Ok(Norm::Batch(BatchNorm::new(scope, channels, eps, momentum, given.flag("affine", true)?)))
+            }
+            "instance" | "instance_nvfuser" => {
+                // Without running statistics the momentum has no effect.
+                let given = spec.arguments(&["num_features", "eps", "momentum", "affine"])?;
+                same_channels(given.count("num_features", channels)?, channels)?;
+                let eps = given.number("eps", 1e-5)?;
+                Ok(Norm::Instance(InstanceNorm::new(scope, channels, eps, given.flag("affine", false)?)))
+            }
+            "group" => {
+                let given = spec.arguments(&["num_groups", "num_channels", "eps", "affine"])?;
+                same_channels(given.count("num_channels", channels)?, channels)?;
+                let groups = given.count("num_groups", 0)?;
+                let (eps, affine) = (given.number("eps", 1e-5)?, given.flag("affine", true)?);
+                Ok(Norm::Group(GroupNorm::new(scope, groups, channels, eps, affine)?))
+            }
+            name => Err(ConfigError::UnknownName {
+                kind: "norm",
+                name: name.to_owned(),
+                known: "batch, syncbatch, instance, instance_nvfuser, group",
+            }),
+        }
+    }
+
+    /// Same shape out as in.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        match self {
+            Norm::Batch(norm) => norm.forward(x),
+            Norm::Instance(norm) => norm.forward(x),
+            Norm::Group(norm) => norm.forward(x),
+        }
+    }
+}
+
+fn same_channels(given: usize, channels: usize) -> Result<(), ConfigError> {
+    if given == channels {
+        return Ok(());
+    }
+    Err(ConfigError::value("norm channels", given, format!("the layer has {channels} channels")))
+}

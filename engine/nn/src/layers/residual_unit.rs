@@ -1,0 +1,70 @@
+//! Convolutions with a shortcut around them (`monai.networks.blocks.ResidualUnit`).
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use super::convolution::same_padding;
+use super::{ConfigError, Conv, ConvShape, Convolution, ConvolutionOptions, Scope};
+use crate::named::Named;
+
+/// `units` convolutions in a row plus a shortcut (He et al., <https://arxiv.org/abs/1512.03385>).
+///
+/// The shortcut is a convolution of the same kernel when the stride is not 1, of kernel 1 when only the number of
+/// channels changes, and else the identity. It is added after the last activation of the main path.
+#[derive(Module, Debug)]
+pub struct ResidualUnit {
+    /// The main path: `unit0`, `unit1`, ...
+    pub conv: Named<Convolution>,
+    /// The shortcut, unless it is the identity.
+    pub residual: Option<Conv>,
+}
+
+impl ResidualUnit {
+    /// Builds `units` convolutions, at least one; the first has the stride, the last is a bare convolution if
+    /// `last_conv_only`.
+    pub fn new(
+        scope: &Scope,
+        options: &ConvolutionOptions,
+        units: usize,
+        last_conv_only: bool,
+    ) -> Result<Self, ConfigError> {
+        let units = units.max(1);
+        let [input, output] = options.channels;
+        let inner = scope.enter("conv");
+        let mut path = Vec::with_capacity(units);
+        for i in 0..units {
+            let mut unit = options.clone();
+            if i > 0 {
+                unit.channels = [output, output];
+                unit.stride = [1; 3];
+            }
+            if last_conv_only && i + 1 == units {
+                unit.adn = None;
+            }
+            let name = format!("unit{i}");
+            let convolution = Convolution::new(&inner.enter(&name), &unit)?;
+            path.push((name, convolution));
+        }
+        let strided = options.stride != [1; 3];
+        let residual = (strided || input != output)
+            .then(|| {
+                let kernel = if strided { options.kernel } else { [1; 3] };
+                let padding = same_padding(kernel)?;
+                let shape = ConvShape { stride: options.stride, padding, ..ConvShape::default() };
+                Ok(Conv::new(&scope.enter("residual"), options.channels, kernel, shape, options.bias))
+            })
+            .transpose()?;
+        Ok(ResidualUnit { conv: Named::new(path), residual })
+    }
+
+    /// `[b, in, x, y, z]` to `[b, out, x / stride, ...]`.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let shortcut = match &self.residual {
+            Some(conv) => conv.forward(x.clone()),
+            None => x.clone(),
+        };
+        let main = self.conv.iter().fold(x, |x, unit| unit.forward(x));
+        let dtype = main.dtype();
+        main + shortcut.cast(dtype)
+    }
+}

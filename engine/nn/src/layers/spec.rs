@@ -1,0 +1,116 @@
+//! How a layer is asked for: a name, or a name and arguments, as in MONAI's factories.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::ConfigError;
+
+/// `"batch"` or `["group", { num_groups = 2 }]`. Names are not case-sensitive; `""` is no layer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum LayerSpec {
+    /// A name alone.
+    Name(String),
+    /// A name and its arguments.
+    With(String, Map<String, Value>),
+}
+
+impl From<&str> for LayerSpec {
+    fn from(name: &str) -> Self {
+        LayerSpec::Name(name.to_owned())
+    }
+}
+
+impl LayerSpec {
+    /// The name, lower case.
+    pub fn name(&self) -> String {
+        match self {
+            LayerSpec::Name(name) | LayerSpec::With(name, _) => name.to_lowercase(),
+        }
+    }
+
+    /// The arguments, checked against the ones the layer has.
+    pub(crate) fn arguments(&self, known: &[&str]) -> Result<Arguments<'_>, ConfigError> {
+        let LayerSpec::With(_, map) = self else {
+            return Ok(Arguments { layer: self.name(), map: None });
+        };
+        match map.keys().find(|key| !known.contains(&key.as_str())) {
+            Some(key) => {
+                Err(ConfigError::UnknownArgument { layer: self.name(), argument: key.clone(), known: known.join(", ") })
+            }
+            None => Ok(Arguments { layer: self.name(), map: Some(map) }),
+        }
+    }
+}
+
+/// The arguments of a layer.
+pub(crate) struct Arguments<'a> {
+    layer: String,
+    map: Option<&'a Map<String, Value>>,
+}
+
+impl Arguments<'_> {
+    fn get<T>(
+        &self,
+        name: &str,
+        default: T,
+        expected: &str,
+        read: impl Fn(&Value) -> Option<T>,
+    ) -> Result<T, ConfigError> {
+        match self.map.and_then(|map| map.get(name)) {
+            None => Ok(default),
+            Some(value) => read(value).ok_or_else(|| ConfigError::Value {
+                name: format!("{}.{name}", self.layer),
+                value: value.to_string(),
+                expected: format!("expected {expected}"),
+            }),
+        }
+    }
+
+    pub(crate) fn number(&self, name: &str, default: f64) -> Result<f64, ConfigError> {
+        self.get(name, default, "a number", Value::as_f64)
+    }
+
+    pub(crate) fn count(&self, name: &str, default: usize) -> Result<usize, ConfigError> {
+        self.get(name, default, "a whole number", |v| v.as_u64().map(|n| n as usize))
+    }
+
+    pub(crate) fn flag(&self, name: &str, default: bool) -> Result<bool, ConfigError> {
+        self.get(name, default, "true or false", Value::as_bool)
+    }
+
+    pub(crate) fn text(&self, name: &str, default: &str) -> Result<String, ConfigError> {
+        self.get(name, default.to_owned(), "a text", |v| v.as_str().map(str::to_owned))
+    }
+}
+
+/// One number for all axes, or one per axis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Axes<T = usize> {
+    /// The same on every axis.
+    All(T),
+    /// One per spatial axis.
+    Each(Vec<T>),
+}
+
+impl<T: Copy + core::fmt::Debug> Axes<T> {
+    /// One number per axis of 3-D; a 2-D network's third axis takes `depth`.
+    pub fn resolve(&self, name: &str, spatial_dims: usize, depth: T) -> Result<[T; 3], ConfigError> {
+        let mut axes = [depth; 3];
+        match self {
+            Axes::All(value) => axes[..spatial_dims].fill(*value),
+            Axes::Each(values) if values.len() == spatial_dims => axes[..spatial_dims].copy_from_slice(values),
+            Axes::Each(values) => {
+                return Err(ConfigError::value(name, values, format!("expected one number, or {spatial_dims}")));
+            }
+        }
+        Ok(axes)
+    }
+}
+
+impl<T> From<T> for Axes<T> {
+    fn from(value: T) -> Self {
+        Axes::All(value)
+    }
+}

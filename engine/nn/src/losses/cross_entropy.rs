@@ -1,0 +1,154 @@
+//! Softmax cross-entropy (`torch.nn.CrossEntropyLoss`).
+
+use burn::tensor::{DType, Tensor, activation};
+use serde::{Deserialize, Serialize};
+
+use super::labels::{check_labels, one_hot};
+use super::{Loss, LossError, Reduction};
+
+/// Cross-entropy of logits `[b, c, x, y, z]` with class indices `[b, 1, x, y, z]`, or with class probabilities of the
+/// logits' shape.
+///
+/// With indices the mean is weighted by the labels' class weights, with probabilities it is over voxels, as in PyTorch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CrossEntropyLoss {
+    /// Weight per class.
+    pub weight: Option<Vec<f64>>,
+    /// Voxels of this label do not count; class indices only.
+    pub ignore_index: i64,
+    /// How voxels are put together.
+    pub reduction: Reduction,
+    /// Share of the label that is spread over all classes.
+    pub label_smoothing: f64,
+    /// Checks class indices in every call; reads them back from the device.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub check_labels: bool,
+}
+
+impl Default for CrossEntropyLoss {
+    fn default() -> Self {
+        CrossEntropyLoss {
+            weight: None,
+            ignore_index: -100,
+            reduction: Reduction::Mean,
+            label_smoothing: 0.0,
+            check_labels: false,
+        }
+    }
+}
+
+const NAME: &str = "CrossEntropyLoss";
+
+impl CrossEntropyLoss {
+    /// Whether the options make sense.
+    pub fn check(&self) -> Result<(), LossError> {
+        if !(0.0..=1.0).contains(&self.label_smoothing) {
+            let reason = format!("label_smoothing is {}: expected a share in [0, 1]", self.label_smoothing);
+            return Err(LossError::Option { loss: NAME, reason });
+        }
+        Ok(())
+    }
+
+    /// `[1, c, 1, 1, 1]`, or nothing when all weights are 1.
+    fn weights(&self, logits: &Tensor<5>) -> Result<Option<Tensor<5>>, LossError> {
+        let classes = logits.dims()[1];
+        match &self.weight {
+            None => Ok(None),
+            Some(weights) if weights.len() == classes => {
+                let weights: Vec<f32> = weights.iter().map(|weight| *weight as f32).collect();
+                let weights = Tensor::<1>::from_floats(weights.as_slice(), &logits.device());
+                Ok(Some(weights.reshape([1, classes, 1, 1, 1])))
+            }
+            Some(weights) => Err(LossError::Option {
+                loss: NAME,
+                reason: format!("weight has {} numbers for {classes} classes", weights.len()),
+            }),
+        }
+    }
+
+    /// Targets are class indices `[b, 1, x, y, z]`.
+    pub fn with_indices(&self, logits: Tensor<5>, labels: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        self.check()?;
+        self.fits(&logits, &labels, 1)?;
+        let classes = logits.dims()[1];
+        if self.check_labels {
+            check_labels(&labels, classes, Some(self.ignore_index))?;
+        }
+        let labels = labels.cast(DType::F32);
+        let counts = labels.clone().trunc().not_equal_elem(self.ignore_index as f32).float().cast(DType::F32);
+        let hot = one_hot(labels, classes);
+        let weights = self.weights(&logits)?;
+        let log = activation::log_softmax(logits.cast(DType::F32), 1);
+        // An ignored label that is a class index has to vanish from the one-hot form as well.
+        let hot = if (0..classes as i64).contains(&self.ignore_index) {
+            let shape = hot.dims();
+            hot * counts.clone().expand(shape)
+        } else {
+            hot
+        };
+        let (weighted_hot, weighted_log) = match &weights {
+            Some(weights) => {
+                (hot * weights.clone(), (self.label_smoothing > 0.0).then(|| log.clone() * weights.clone()))
+            }
+            None => (hot, (self.label_smoothing > 0.0).then(|| log.clone())),
+        };
+        let plain = -(log * weighted_hot.clone()).sum_dim(1);
+        let smooth = weighted_log.map(|log| -log.sum_dim(1) * counts.clone());
+        let loss = match smooth {
+            Some(smooth) => plain * (1.0 - self.label_smoothing) + smooth * (self.label_smoothing / classes as f64),
+            None => plain,
+        };
+        Ok(match self.reduction {
+            // With and without smoothing PyTorch divides by the weights of the labels that count.
+            Reduction::Mean if weights.is_some() => loss.sum() / weighted_hot.sum(),
+            Reduction::Mean => loss.sum() / counts.sum(),
+            other => other.apply(loss),
+        })
+    }
+
+    /// Targets are class probabilities of the logits' shape. `ignore_index` has no effect.
+    pub fn with_probabilities(&self, logits: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        self.check()?;
+        let classes = logits.dims()[1];
+        self.fits(&logits, &target, classes)?;
+        let weights = self.weights(&logits)?;
+        let log = activation::log_softmax(logits.cast(DType::F32), 1);
+        let target = target.cast(DType::F32);
+        let target = if self.label_smoothing > 0.0 {
+            target * (1.0 - self.label_smoothing) + self.label_smoothing / classes as f64
+        } else {
+            target
+        };
+        let target = match weights {
+            Some(weights) => target * weights,
+            None => target,
+        };
+        Ok(self.reduction.apply(-(log * target).sum_dim(1)))
+    }
+
+    fn fits(&self, logits: &Tensor<5>, target: &Tensor<5>, channels: usize) -> Result<(), LossError> {
+        let (input, got) = (logits.dims(), target.dims());
+        let mut wanted = input;
+        wanted[1] = channels;
+        if got == wanted {
+            return Ok(());
+        }
+        Err(LossError::Shape { loss: NAME, input, target: got, expected: format!("expected {wanted:?}") })
+    }
+}
+
+impl Loss for CrossEntropyLoss {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// A target of one channel holds class indices, unless the prediction has one channel too.
+    fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        if target.dims()[1] == 1 && input.dims()[1] != 1 {
+            self.with_indices(input, target)
+        } else {
+            self.with_probabilities(input, target)
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Dice plus cross-entropy (`monai.losses.DiceCELoss`).
+
+use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::dice::OtherActivation;
+use super::{BceWithLogitsLoss, ClassWeight, CrossEntropyLoss, DiceLoss, Loss, LossError, Reduction};
+
+/// `lambda_dice` times Dice plus `lambda_ce` times cross-entropy (Isensee et al., <https://arxiv.org/abs/1809.10486>).
+///
+/// With one channel the second part is binary cross-entropy, with `weight` as weight of positive voxels. The background
+/// is left out of the Dice part alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DiceCELoss {
+    /// Whether channel 0 counts in the Dice part.
+    pub include_background: bool,
+    /// Whether the target holds class indices in one channel.
+    pub to_onehot_y: bool,
+    /// Applies a sigmoid for the Dice part.
+    pub sigmoid: bool,
+    /// Applies a softmax for the Dice part.
+    pub softmax: bool,
+    /// Applies another activation for the Dice part.
+    pub other_act: Option<OtherActivation>,
+    /// Squares prediction and target in the Dice denominator.
+    pub squared_pred: bool,
+    /// Jaccard index instead of Dice.
+    pub jaccard: bool,
+    /// Mean or sum.
+    pub reduction: Reduction,
+    /// Added to the Dice numerator.
+    pub smooth_nr: f64,
+    /// Added to the Dice denominator.
+    pub smooth_dr: f64,
+    /// Sums over the batch before dividing, in the Dice part.
+    pub batch: bool,
+    /// Weight per class, the background included, for both parts.
+    pub weight: Option<Vec<f64>>,
+    /// Factor of the Dice part.
+    pub lambda_dice: f64,
+    /// Factor of the cross-entropy part.
+    pub lambda_ce: f64,
+    /// Share of the label that cross-entropy spreads over all classes.
+    pub label_smoothing: f64,
+    /// Checks class indices in every call; reads them back from the device.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub check_labels: bool,
+}
+
+impl Default for DiceCELoss {
+    fn default() -> Self {
+        let dice = DiceLoss::default();
+        DiceCELoss {
+            include_background: dice.include_background,
+            to_onehot_y: dice.to_onehot_y,
+            sigmoid: dice.sigmoid,
+            softmax: dice.softmax,
+            other_act: dice.other_act,
+            squared_pred: dice.squared_pred,
+            jaccard: dice.jaccard,
+            reduction: dice.reduction,
+            smooth_nr: dice.smooth_nr,
+            smooth_dr: dice.smooth_dr,
+            batch: dice.batch,
+            weight: None,
+            lambda_dice: 1.0,
+            lambda_ce: 1.0,
+            label_smoothing: 0.0,
+            check_labels: false,
+        }
+    }
+}
+
+const NAME: &str = "DiceCELoss";
+
+impl DiceCELoss {
+    /// Whether the options make sense together.
+    pub fn check(&self) -> Result<(), LossError> {
+        let fail = |reason: String| Err(LossError::Option { loss: NAME, reason });
+        if self.reduction == Reduction::None {
+            return fail("reduction none does not exist here: the parts differ in shape; use mean or sum".to_owned());
+        }
+        if self.lambda_dice < 0.0 || self.lambda_ce < 0.0 {
+            let (dice, ce) = (self.lambda_dice, self.lambda_ce);
+            return fail(format!("lambda_dice is {dice} and lambda_ce {ce}: expected numbers of at least 0"));
+        }
+        self.cross_entropy().check()?;
+        self.dice().check()
+    }
+
+    fn dice(&self) -> DiceLoss {
+        let weight = self.weight.as_ref().map(|weight| {
+            let first = usize::from(!self.include_background).min(weight.len());
+            ClassWeight::Each(weight[first..].to_vec())
+        });
+        DiceLoss {
+            include_background: self.include_background,
+            to_onehot_y: self.to_onehot_y,
+            sigmoid: self.sigmoid,
+            softmax: self.softmax,
+            other_act: self.other_act,
+            squared_pred: self.squared_pred,
+            jaccard: self.jaccard,
+            reduction: self.reduction,
+            smooth_nr: self.smooth_nr,
+            smooth_dr: self.smooth_dr,
+            batch: self.batch,
+            weight,
+            soft_label: false,
+            ignore_index: None,
+            check_labels: self.check_labels,
+        }
+    }
+
+    fn cross_entropy(&self) -> CrossEntropyLoss {
+        CrossEntropyLoss {
+            weight: self.weight.clone(),
+            reduction: self.reduction,
+            label_smoothing: self.label_smoothing,
+            ..CrossEntropyLoss::default()
+        }
+    }
+}
+
+impl Loss for DiceCELoss {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        self.check()?;
+        let (channels, target_channels) = (input.dims()[1], target.dims()[1]);
+        if target_channels != 1 && target_channels != channels {
+            let expected = format!("expected 1 or {channels} channels");
+            return Err(LossError::Shape { loss: NAME, input: input.dims(), target: target.dims(), expected });
+        }
+        let dice = self.dice().forward(input.clone(), target.clone())?;
+        let entropy = if channels == 1 {
+            let pos_weight = match self.weight.as_deref() {
+                None => None,
+                Some([weight]) => Some(*weight),
+                Some(weights) => {
+                    let reason = format!("weight has {} numbers; a prediction of one channel takes one", weights.len());
+                    return Err(LossError::Option { loss: NAME, reason });
+                }
+            };
+            BceWithLogitsLoss { pos_weight, reduction: self.reduction }.forward(input, target)?
+        } else {
+            self.cross_entropy().forward(input, target)?
+        };
+        Ok(dice * self.lambda_dice + entropy * self.lambda_ce)
+    }
+}

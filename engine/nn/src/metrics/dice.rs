@@ -1,0 +1,177 @@
+//! Dice score (`monai.metrics.DiceMetric`, `monai.handlers.MeanDice`).
+
+use burn::tensor::{DType, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::{Aggregate, Metric, MetricError, MetricReduction, reduce};
+
+/// Dice score of binarised predictions, per item and class.
+///
+/// Prediction and label are `[b, classes, x, y, z]`, zero or not per class; either may instead be a map of class indices
+/// `[b, 1, x, y, z]` when `num_classes` is given. Counted on the device, one small read back per update.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::metrics::{DiceMetric, Metric};
+/// let mut dice = DiceMetric { num_classes: Some(2), include_background: false, ..DiceMetric::default() };
+/// let map = Tensor::ones([1, 1, 4, 4, 4], &Device::default());
+/// dice.update(&map, &map)?;
+/// assert_eq!(dice.aggregate()?.scalar(), 1.0);
+/// # Ok::<(), hearth_nn::metrics::MetricError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DiceMetric {
+    /// Whether class 0 counts.
+    pub include_background: bool,
+    /// How rows are put together.
+    pub reduction: MetricReduction,
+    /// A class that is absent from the label is NaN and does not count; else it scores 1 if the prediction has none of
+    /// it either, and 0 otherwise.
+    pub ignore_empty: bool,
+    /// Number of classes, the background included, where predictions are class indices.
+    pub num_classes: Option<usize>,
+    /// Voxels of this label do not count.
+    pub ignore_index: Option<i64>,
+    #[serde(skip)]
+    rows: Vec<Vec<f32>>,
+}
+
+impl Default for DiceMetric {
+    fn default() -> Self {
+        DiceMetric {
+            include_background: true,
+            reduction: MetricReduction::Mean,
+            ignore_empty: true,
+            num_classes: None,
+            ignore_index: None,
+            rows: Vec::new(),
+        }
+    }
+}
+
+const NAME: &str = "DiceMetric";
+
+/// `[b, c, x, y, z]` to `[b, c]`. Axis by axis, so that counts of voxels stay exact in f32.
+fn count(x: Tensor<5>) -> Tensor<2> {
+    let [b, c, ..] = x.dims();
+    x.sum_dim(4).sum_dim(3).sum_dim(2).reshape([b, c])
+}
+
+impl DiceMetric {
+    /// The classes that count: indices into channels, or values of a map.
+    fn classes(&self, channels: usize) -> std::ops::Range<usize> {
+        match self.num_classes.unwrap_or(channels) {
+            0 | 1 => 1..2,
+            classes => usize::from(!self.include_background)..classes,
+        }
+    }
+
+    /// 1 where the class is, `[b, classes, x, y, z]`; multi-channel labels keep their (soft) values.
+    fn members(x: Tensor<5>, classes: &std::ops::Range<usize>, binary: bool) -> Option<Tensor<5>> {
+        let [b, channels, dx, dy, dz] = x.dims();
+        let x = x.cast(DType::F32);
+        if channels == 1 {
+            let shape = [b, classes.len(), dx, dy, dz];
+            let values: Vec<f32> = classes.clone().map(|c| c as f32).collect();
+            let values = Tensor::<1>::from_floats(values.as_slice(), &x.device()).reshape([1, classes.len(), 1, 1, 1]);
+            return Some(x.expand(shape).equal(values.expand(shape)).float().cast(DType::F32));
+        }
+        if classes.end > channels {
+            return None;
+        }
+        let x = x.narrow(1, classes.start, classes.len());
+        Some(if binary { x.not_equal_elem(0.0).float().cast(DType::F32) } else { x })
+    }
+
+    fn ignore_mask(label: &Tensor<5>, index: i64) -> Tensor<5> {
+        let channels = label.dims()[1];
+        let label = label.clone().cast(DType::F32);
+        if channels == 1 {
+            label.not_equal_elem(index as f32).float().cast(DType::F32)
+        } else if (0..channels as i64).contains(&index) {
+            -label.narrow(1, index as usize, 1) + 1.0
+        } else {
+            label.sum_dim(1).greater_elem(0.0).float().cast(DType::F32)
+        }
+    }
+
+    fn score(&self, overlap: f32, present: f32, predicted: f32) -> f32 {
+        if present > 0.0 {
+            2.0 * overlap / (present + predicted)
+        } else if self.ignore_empty {
+            f32::NAN
+        } else if present + predicted <= 0.0 {
+            1.0
+        } else {
+            0.0
+        }
+    }
+}
+
+impl Metric for DiceMetric {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn update(&mut self, pred: &Tensor<5>, label: &Tensor<5>) -> Result<&[Vec<f32>], MetricError> {
+        let (shape, label_shape) = (pred.dims(), label.dims());
+        let misfit = |expected: String| MetricError::Shape { metric: NAME, pred: shape, label: label_shape, expected };
+        if shape[0] != label_shape[0] || shape[2..] != label_shape[2..] {
+            return Err(misfit("batch and spatial axes must be equal".to_owned()));
+        }
+        let classes = self.classes(shape[1]);
+        let too_few = || misfit(format!("expected 1 channel or at least {}", classes.end));
+        let (pred, label) = (pred.clone().without_autodiff(), label.clone().without_autodiff());
+        let mask = self.ignore_index.map(|index| Self::ignore_mask(&label, index));
+        let mut x = Self::members(pred, &classes, true).ok_or_else(too_few)?;
+        let mut y = Self::members(label, &classes, false).ok_or_else(too_few)?;
+        if let Some(mask) = mask {
+            let mask = mask.expand(x.dims());
+            (x, y) = (x * mask.clone(), y * mask);
+        }
+        let counts = [count(x.clone() * y.clone()), count(y), count(x)];
+        let counts: Tensor<3> = Tensor::stack(counts.to_vec(), 2);
+        let data = counts.try_into_data().map_err(|e| MetricError::Read { metric: NAME, reason: format!("{e:?}") })?;
+        let counts: Vec<f32> = data.iter::<f32>().collect();
+        let rows: Vec<Vec<f32>> = counts
+            .chunks(3 * classes.len())
+            .map(|item| item.chunks(3).map(|c| self.score(c[0], c[1], c[2])).collect())
+            .collect();
+        let first = self.rows.len();
+        self.merge(rows)?;
+        Ok(&self.rows[first..])
+    }
+
+    fn merge(&mut self, rows: Vec<Vec<f32>>) -> Result<(), MetricError> {
+        let expected = self.rows.first().or(rows.first()).map_or(0, Vec::len);
+        if let Some(row) = rows.iter().find(|row| row.len() != expected) {
+            return Err(MetricError::Row { metric: NAME, got: row.len(), expected });
+        }
+        self.rows.extend(rows);
+        Ok(())
+    }
+
+    fn rows(&self) -> &[Vec<f32>] {
+        &self.rows
+    }
+
+    fn aggregate(&self) -> Result<Aggregate, MetricError> {
+        if self.rows.is_empty() {
+            return Err(MetricError::Empty { metric: NAME });
+        }
+        let (value, not_nans) = reduce(&self.rows, self.reduction);
+        let first = usize::from(!self.include_background);
+        let labels = match self.reduction {
+            MetricReduction::MeanBatch | MetricReduction::SumBatch => {
+                (0..value.values.len()).map(|c| format!("label_{}", c + first)).collect()
+            }
+            _ => Vec::new(),
+        };
+        Ok(Aggregate { value, not_nans, labels })
+    }
+
+    fn reset(&mut self) {
+        self.rows.clear();
+    }
+}

@@ -1,0 +1,93 @@
+//! From rows of values per item and class to a result; NaN means "does not count".
+
+use serde::{Deserialize, Serialize};
+
+/// Over what the values are averaged or summed (`monai.utils.MetricReduction`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MetricReduction {
+    /// Items and classes as they are.
+    None,
+    /// Over classes, then over the items that have any: one number.
+    #[default]
+    Mean,
+    /// Over everything: one number.
+    Sum,
+    /// Over items: one number per class.
+    MeanBatch,
+    /// Over items: one number per class.
+    SumBatch,
+    /// Over classes: one number per item.
+    MeanChannel,
+    /// Over classes: one number per item.
+    SumChannel,
+}
+
+/// Values with the shape MONAI gives them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reduced {
+    /// Axes: items, classes, `[1]` or none.
+    pub shape: Vec<usize>,
+    /// The values, row-major.
+    pub values: Vec<f32>,
+}
+
+/// The result of a metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Aggregate {
+    /// The reduced values.
+    pub value: Reduced,
+    /// How many values that are not NaN went into each, of the same size.
+    pub not_nans: Reduced,
+    /// One name per value, for reductions that keep classes apart.
+    pub labels: Vec<String>,
+}
+
+impl Aggregate {
+    /// One number: the value itself, or the mean of those that are not NaN (NaN if there are none).
+    pub fn scalar(&self) -> f32 {
+        let counted: Vec<f32> = self.value.values.iter().copied().filter(|v| !v.is_nan()).collect();
+        counted.iter().sum::<f32>() / counted.len() as f32
+    }
+}
+
+/// Values and counts for a reduction. Rows must be of equal length.
+pub fn reduce(rows: &[Vec<f32>], reduction: MetricReduction) -> (Reduced, Reduced) {
+    let classes = rows.first().map_or(0, Vec::len);
+    // Sum and number of the values that are not NaN.
+    let totals = |values: &mut dyn Iterator<Item = f32>| {
+        values.filter(|v| !v.is_nan()).fold((0.0_f32, 0.0_f32), |(sum, count), v| (sum + v, count + 1.0))
+    };
+    let mean = |(sum, count): (f32, f32)| if count > 0.0 { sum / count } else { 0.0 };
+    let per_item: Vec<(f32, f32)> = rows.iter().map(|row| totals(&mut row.iter().copied())).collect();
+    let per_class: Vec<(f32, f32)> = (0..classes).map(|c| totals(&mut rows.iter().map(|row| row[c]))).collect();
+    let split = |pairs: &[(f32, f32)], value: &dyn Fn((f32, f32)) -> f32| {
+        let shape = vec![pairs.len()];
+        let values = pairs.iter().map(|pair| value(*pair)).collect();
+        let counts = pairs.iter().map(|pair| pair.1).collect();
+        (Reduced { shape: shape.clone(), values }, Reduced { shape, values: counts })
+    };
+    let sum = |(sum, _): (f32, f32)| sum;
+    match reduction {
+        MetricReduction::None => {
+            let shape = vec![rows.len(), classes];
+            let values: Vec<f32> = rows.concat();
+            let counts = values.iter().map(|v| if v.is_nan() { 0.0 } else { 1.0 }).collect();
+            (Reduced { shape: shape.clone(), values }, Reduced { shape, values: counts })
+        }
+        MetricReduction::Mean => {
+            let present = per_item.iter().filter(|(_, count)| *count > 0.0).map(|pair| mean(*pair));
+            let total = present.fold((0.0, 0.0), |(sum, count), v| (sum + v, count + 1.0));
+            let value = Reduced { shape: vec![1], values: vec![mean(total)] };
+            (value, Reduced { shape: Vec::new(), values: vec![total.1] })
+        }
+        MetricReduction::Sum => {
+            let (sum, count) = per_item.iter().fold((0.0, 0.0), |(sum, count), pair| (sum + pair.0, count + pair.1));
+            (Reduced { shape: Vec::new(), values: vec![sum] }, Reduced { shape: Vec::new(), values: vec![count] })
+        }
+        MetricReduction::MeanBatch => split(&per_class, &mean),
+        MetricReduction::SumBatch => split(&per_class, &sum),
+        MetricReduction::MeanChannel => split(&per_item, &mean),
+        MetricReduction::SumChannel => split(&per_item, &sum),
+    }
+}

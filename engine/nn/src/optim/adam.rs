@@ -1,0 +1,76 @@
+//! Adam and AdamW (`torch.optim.Adam`, `torch.optim.AdamW`).
+
+use burn::tensor::Tensor;
+
+use super::OptimError;
+use super::rule::Slots;
+
+/// Adam (Kingma and Ba, <https://arxiv.org/abs/1412.6980>), optionally AMSGrad
+/// (<https://openreview.net/forum?id=ryQu7f-RZ>), optionally with decoupled weight decay
+/// (Loshchilov and Hutter, <https://arxiv.org/abs/1711.05101>).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Adam {
+    /// Decay of the mean and of the mean square.
+    pub betas: [f64; 2],
+    /// Added to the denominator.
+    pub eps: f64,
+    /// Divides by the largest mean square so far.
+    pub amsgrad: bool,
+    /// Decays the weights themselves instead of adding to the gradient (AdamW).
+    pub decoupled: bool,
+}
+
+/// Checks what Adam and Novograd have in common.
+pub(crate) fn check_moments(betas: [f64; 2], eps: f64) -> Result<(), OptimError> {
+    if betas.iter().any(|beta| !(0.0..1.0).contains(beta)) {
+        return Err(OptimError::value("betas", betas, "two numbers in [0, 1)"));
+    }
+    if eps.is_nan() || eps < 0.0 {
+        return Err(OptimError::value("eps", eps, "at least 0"));
+    }
+    Ok(())
+}
+
+impl Adam {
+    pub(crate) fn check(&self) -> Result<(), OptimError> {
+        check_moments(self.betas, self.eps)
+    }
+
+    pub(crate) fn update(&self, p: Tensor<1>, g: Tensor<1>, slots: &mut Slots, lr: f64, decay: f64) -> Tensor<1> {
+        let device = p.device();
+        let [beta1, beta2] = self.betas;
+        let (p, g) = match (decay == 0.0, self.decoupled) {
+            (true, _) => (p, g),
+            (false, true) => (p * (1.0 - lr * decay), g),
+            (false, false) => {
+                let g = g + p.clone() * decay;
+                (p, g)
+            }
+        };
+        let square = g.clone() * g.clone();
+        let mean = match slots.take("exp_avg", &device) {
+            Some(mean) => mean.clone() + (g - mean) * (1.0 - beta1),
+            None => g * (1.0 - beta1),
+        };
+        let mean_square = match slots.take("exp_avg_sq", &device) {
+            Some(mean_square) => mean_square * beta2 + square * (1.0 - beta2),
+            None => square * (1.0 - beta2),
+        };
+        slots.put("exp_avg", mean.clone());
+        slots.put("exp_avg_sq", mean_square.clone());
+        let largest = if self.amsgrad {
+            let largest = match slots.take("max_exp_avg_sq", &device) {
+                Some(largest) => largest.max_pair(mean_square),
+                None => mean_square,
+            };
+            slots.put("max_exp_avg_sq", largest.clone());
+            largest
+        } else {
+            mean_square
+        };
+        let step = slots.step as f64;
+        let (correction1, correction2) = (1.0 - beta1.powf(step), 1.0 - beta2.powf(step));
+        let denominator = largest.sqrt() / correction2.sqrt() + self.eps;
+        p - mean / denominator * (lr / correction1)
+    }
+}

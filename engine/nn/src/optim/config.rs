@@ -1,0 +1,261 @@
+//! Optimizers as a recipe names them.
+
+use serde::{Deserialize, Serialize};
+
+use super::optimizer::Optimizer;
+use super::rule::Rule;
+use super::{Adam, Novograd, OptimError, Sgd};
+
+/// Parameters that are treated in another way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParameterGroup {
+    /// Which parameters: a path, in which `*` stands for any characters.
+    pub params: String,
+    /// Multiplies the learning rate of each step.
+    #[serde(default = "one")]
+    pub lr_scale: f64,
+    /// Replaces the optimizer's weight decay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_decay: Option<f64>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl ParameterGroup {
+    /// Whether the group holds this parameter.
+    pub fn matches(&self, path: &str) -> bool {
+        glob(self.params.as_bytes(), path.as_bytes())
+    }
+}
+
+/// `*` stands for any characters; linear in pattern times text.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if p < pattern.len() && pattern[p] == b'*' {
+            star = Some((p + 1, t));
+            p += 1;
+        } else if p < pattern.len() && pattern[p] == text[t] {
+            (p, t) = (p + 1, t + 1);
+        } else if let Some((after, from)) = star {
+            (p, t) = (after, from + 1);
+            star = Some((after, from + 1));
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|c| *c == b'*')
+}
+
+/// An optimizer by name, with PyTorch's or MONAI's parameters and defaults. The learning rate is where a schedule
+/// starts; each step is told its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "name")]
+#[allow(missing_docs)] // The parameters are those of the update rules, where they are described.
+pub enum OptimizerConfig {
+    /// [`Sgd`]
+    #[serde(rename = "SGD", alias = "Sgd", alias = "sgd")]
+    Sgd {
+        #[serde(default = "lr")]
+        lr: f64,
+        #[serde(default)]
+        momentum: f64,
+        #[serde(default)]
+        dampening: f64,
+        #[serde(default)]
+        weight_decay: f64,
+        #[serde(default)]
+        nesterov: bool,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        groups: Vec<ParameterGroup>,
+    },
+    /// [`Adam`]
+    #[serde(alias = "adam")]
+    Adam {
+        #[serde(default = "lr")]
+        lr: f64,
+        #[serde(default = "adam_betas")]
+        betas: [f64; 2],
+        #[serde(default = "eps")]
+        eps: f64,
+        #[serde(default)]
+        weight_decay: f64,
+        #[serde(default)]
+        amsgrad: bool,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        groups: Vec<ParameterGroup>,
+    },
+    /// [`Adam`] with decoupled weight decay
+    #[serde(alias = "adamw")]
+    AdamW {
+        #[serde(default = "lr")]
+        lr: f64,
+        #[serde(default = "adam_betas")]
+        betas: [f64; 2],
+        #[serde(default = "eps")]
+        eps: f64,
+        #[serde(default = "adamw_decay")]
+        weight_decay: f64,
+        #[serde(default)]
+        amsgrad: bool,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        groups: Vec<ParameterGroup>,
+    },
+    /// [`Novograd`]
+    #[serde(alias = "novograd", alias = "NovoGrad")]
+    Novograd {
+        #[serde(default = "lr")]
+        lr: f64,
+        #[serde(default = "novograd_betas")]
+        betas: [f64; 2],
+        #[serde(default = "eps")]
+        eps: f64,
+        #[serde(default)]
+        weight_decay: f64,
+        #[serde(default)]
+        grad_averaging: bool,
+        #[serde(default)]
+        amsgrad: bool,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        groups: Vec<ParameterGroup>,
+    },
+}
+
+fn lr() -> f64 {
+    1e-3
+}
+
+fn eps() -> f64 {
+    1e-8
+}
+
+fn adam_betas() -> [f64; 2] {
+    [0.9, 0.999]
+}
+
+fn adamw_decay() -> f64 {
+    1e-2
+}
+
+fn novograd_betas() -> [f64; 2] {
+    [0.9, 0.98]
+}
+
+impl OptimizerConfig {
+    /// SGD with this momentum and PyTorch's defaults.
+    pub fn sgd(momentum: f64) -> Self {
+        OptimizerConfig::Sgd {
+            lr: lr(),
+            momentum,
+            dampening: 0.0,
+            weight_decay: 0.0,
+            nesterov: false,
+            groups: Vec::new(),
+        }
+    }
+
+    /// Adam with PyTorch's defaults.
+    pub fn adam() -> Self {
+        OptimizerConfig::Adam {
+            lr: lr(),
+            betas: adam_betas(),
+            eps: eps(),
+            weight_decay: 0.0,
+            amsgrad: false,
+            groups: Vec::new(),
+        }
+    }
+
+    /// Novograd with MONAI's defaults.
+    pub fn novograd() -> Self {
+        OptimizerConfig::Novograd {
+            lr: lr(),
+            betas: novograd_betas(),
+            eps: eps(),
+            weight_decay: 0.0,
+            grad_averaging: false,
+            amsgrad: false,
+            groups: Vec::new(),
+        }
+    }
+
+    /// The learning rate a schedule starts from.
+    pub fn lr(&self) -> f64 {
+        match self {
+            OptimizerConfig::Sgd { lr, .. }
+            | OptimizerConfig::Adam { lr, .. }
+            | OptimizerConfig::AdamW { lr, .. }
+            | OptimizerConfig::Novograd { lr, .. } => *lr,
+        }
+    }
+
+    /// Replaces the learning rate a schedule starts from.
+    pub fn set_lr(&mut self, new: f64) {
+        match self {
+            OptimizerConfig::Sgd { lr, .. }
+            | OptimizerConfig::Adam { lr, .. }
+            | OptimizerConfig::AdamW { lr, .. }
+            | OptimizerConfig::Novograd { lr, .. } => *lr = new,
+        }
+    }
+
+    /// Builds the optimizer, with empty state.
+    pub fn build(&self) -> Result<Optimizer, OptimError> {
+        let lr = self.lr();
+        if lr.is_nan() || lr < 0.0 {
+            return Err(OptimError::value("lr", lr, "at least 0"));
+        }
+        let (rule, weight_decay, groups) = match self.clone() {
+            OptimizerConfig::Sgd { momentum, dampening, weight_decay, nesterov, groups, .. } => {
+                let rule = Sgd { momentum, dampening, nesterov };
+                rule.check()?;
+                (Rule::Sgd(rule), weight_decay, groups)
+            }
+            OptimizerConfig::Adam { betas, eps, weight_decay, amsgrad, groups, .. } => {
+                let rule = Adam { betas, eps, amsgrad, decoupled: false };
+                rule.check()?;
+                (Rule::Adam(rule), weight_decay, groups)
+            }
+            OptimizerConfig::AdamW { betas, eps, weight_decay, amsgrad, groups, .. } => {
+                let rule = Adam { betas, eps, amsgrad, decoupled: true };
+                rule.check()?;
+                (Rule::Adam(rule), weight_decay, groups)
+            }
+            OptimizerConfig::Novograd { betas, eps, weight_decay, grad_averaging, amsgrad, groups, .. } => {
+                let rule = Novograd { betas, eps, grad_averaging, amsgrad };
+                rule.check()?;
+                (Rule::Novograd(rule), weight_decay, groups)
+            }
+        };
+        let decays = groups.iter().filter_map(|group| group.weight_decay).chain([weight_decay]);
+        if let Some(decay) = decays.into_iter().find(|decay| decay.is_nan() || *decay < 0.0) {
+            return Err(OptimError::value("weight_decay", decay, "at least 0"));
+        }
+        if let Some(group) = groups.iter().find(|group| group.lr_scale.is_nan() || group.lr_scale < 0.0) {
+            return Err(OptimError::value("lr_scale", group.lr_scale, "at least 0"));
+        }
+        Ok(Optimizer::new(rule, weight_decay, groups))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::glob;
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        let matches = |pattern: &str, text: &str| glob(pattern.as_bytes(), text.as_bytes());
+        assert!(matches("model.0.*", "model.0.conv.weight"));
+        assert!(matches("*.bias", "model.0.conv.bias"));
+        assert!(matches("*conv*weight", "a.conv.b.conv.weight"));
+        assert!(matches("*", ""));
+        assert!(matches("a", "a"));
+        assert!(!matches("*.bias", "model.0.conv.weight"));
+        assert!(!matches("model.0", "model.0.conv"));
+        assert!(!matches("a*b", "acbc"));
+    }
+}

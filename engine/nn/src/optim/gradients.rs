@@ -1,0 +1,129 @@
+//! Gradients by parameter path.
+
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::Tensor;
+
+use crate::named::PathStack;
+
+/// The gradients of a network's parameters, by path; each flat, outside autodiff.
+///
+/// Losses of several passes can be summed before a step (gradient accumulation) and the whole can be scaled (gradient
+/// scaler, clipping) without reading a value back.
+#[derive(Clone, Debug, Default)]
+pub struct Gradients(BTreeMap<String, Tensor<1>>);
+
+struct Collect<'a> {
+    path: PathStack,
+    source: &'a mut burn::tensor::Gradients,
+    found: BTreeMap<String, Tensor<1>>,
+}
+
+impl ModuleVisitor for Collect<'_> {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(gradient) = param.base().grad_remove(self.source) {
+            let count = gradient.shape().num_elements();
+            self.found.insert(self.path.path(), gradient.reshape([count]));
+        }
+    }
+}
+
+impl Gradients {
+    /// Back-propagates a loss and takes the gradients of the network's parameters. Consumes the loss's graph.
+    pub fn of<N: Module, const D: usize>(net: &N, loss: &Tensor<D>) -> Self {
+        Self::take(net, &mut loss.backward())
+    }
+
+    /// Takes the gradients of the network's parameters out of a backward pass.
+    pub fn take<N: Module>(net: &N, source: &mut burn::tensor::Gradients) -> Self {
+        let mut visitor = Collect { path: PathStack::default(), source, found: BTreeMap::new() };
+        net.visit(&mut visitor);
+        Gradients(visitor.found)
+    }
+
+    /// Gradients given by hand.
+    pub fn from_map(gradients: BTreeMap<String, Tensor<1>>) -> Self {
+        Gradients(gradients)
+    }
+
+    /// The gradient of one parameter, flat.
+    pub fn get(&self, path: &str) -> Option<&Tensor<1>> {
+        self.0.get(path)
+    }
+
+    pub(crate) fn remove(&mut self, path: &str) -> Option<Tensor<1>> {
+        self.0.remove(path)
+    }
+
+    /// Paths and gradients, sorted by path.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor<1>)> {
+        self.0.iter().map(|(path, gradient)| (path.as_str(), gradient))
+    }
+
+    /// How many parameters have a gradient.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no parameter has a gradient.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Every gradient times `factor`.
+    #[must_use]
+    pub fn scale(self, factor: f64) -> Self {
+        self.each(|gradient| gradient * factor)
+    }
+
+    /// Every gradient times a factor that stays on the device, `[1]`.
+    #[must_use]
+    pub fn scale_by(self, factor: &Tensor<1>) -> Self {
+        self.each(|gradient| gradient * factor.clone())
+    }
+
+    /// The sum with another pass's gradients.
+    #[must_use]
+    pub fn add(mut self, other: Self) -> Self {
+        for (path, gradient) in other.0 {
+            let sum = match self.0.remove(&path) {
+                Some(own) => own + gradient,
+                None => gradient,
+            };
+            self.0.insert(path, sum);
+        }
+        self
+    }
+
+    /// Euclidean norm over all parameters, `[1]`, on the device. Not finite exactly when some gradient is not (or the
+    /// squares overflow), so one read back tells a gradient scaler what it needs. `None` without gradients.
+    pub fn norm(&self) -> Option<Tensor<1>> {
+        let squares = self.0.values().map(|gradient| (gradient.clone() * gradient.clone()).sum());
+        squares.reduce(|sum, square| sum + square).map(Tensor::sqrt)
+    }
+
+    /// Scales down so that the norm over all parameters is at most `max_norm` (`torch.nn.utils.clip_grad_norm_`).
+    #[must_use]
+    pub fn clip_norm(self, max_norm: f64) -> Self {
+        match self.norm() {
+            Some(norm) => {
+                let factor = ((norm + 1e-6).recip() * max_norm).clamp_max(1.0);
+                self.scale_by(&factor)
+            }
+            None => self,
+        }
+    }
+
+    fn each(self, apply: impl Fn(Tensor<1>) -> Tensor<1>) -> Self {
+        Gradients(self.0.into_iter().map(|(path, gradient)| (path, apply(gradient))).collect())
+    }
+}

@@ -1,0 +1,58 @@
+//! Optimizers, exact to `torch.optim` and MONAI.
+//!
+//! One pass over the module per step. The stored f32 parameters are updated, also where the forward pass saw them in
+//! low precision. State is kept by parameter path, as tensors on the parameter's device.
+
+mod adam;
+mod config;
+mod gradients;
+mod novograd;
+mod optimizer;
+mod rule;
+mod sgd;
+
+pub use adam::Adam;
+pub use config::{OptimizerConfig, ParameterGroup};
+pub use gradients::Gradients;
+pub use novograd::Novograd;
+pub use optimizer::Optimizer;
+pub use sgd::Sgd;
+
+/// An optimizer that cannot be built, or a step or state that does not fit.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum OptimError {
+    /// A value that makes no sense there.
+    #[error("{name} is {value}: expected {expected}")]
+    Value {
+        /// The parameter.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What is needed.
+        expected: &'static str,
+    },
+    /// Gradients of another network.
+    #[error("the gradient of `{path}` has {got} values, the parameter has {expected}: it comes from another network")]
+    Gradient {
+        /// Path of the parameter.
+        path: String,
+        /// Values in the gradient.
+        got: usize,
+        /// Values in the parameter.
+        expected: usize,
+    },
+    /// State of another network or optimizer.
+    #[error("optimizer state `{key}`: {reason}; it was saved for another network or optimizer")]
+    State {
+        /// `path/name` of the state.
+        key: String,
+        /// What does not fit.
+        reason: String,
+    },
+}
+
+impl OptimError {
+    pub(crate) fn value(name: &'static str, value: impl core::fmt::Debug, expected: &'static str) -> Self {
+        OptimError::Value { name, value: format!("{value:?}"), expected }
+    }
+}

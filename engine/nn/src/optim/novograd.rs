@@ -1,0 +1,61 @@
+//! Novograd (`monai.optimizers.Novograd`).
+
+use burn::tensor::Tensor;
+
+use super::OptimError;
+use super::adam::check_moments;
+use super::rule::Slots;
+
+/// Novograd (Ginsburg et al., <https://arxiv.org/abs/1905.11286>): gradients normalized by one second moment per
+/// parameter tensor. No bias correction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Novograd {
+    /// Decay of the direction and of the squared norm.
+    pub betas: [f64; 2],
+    /// Added to the denominator.
+    pub eps: f64,
+    /// Scales the gradient by `1 - betas[0]`.
+    pub grad_averaging: bool,
+    /// Divides by the largest norm so far.
+    pub amsgrad: bool,
+}
+
+impl Novograd {
+    pub(crate) fn check(&self) -> Result<(), OptimError> {
+        check_moments(self.betas, self.eps)
+    }
+
+    pub(crate) fn update(&self, p: Tensor<1>, g: Tensor<1>, slots: &mut Slots, lr: f64, decay: f64) -> Tensor<1> {
+        let device = p.device();
+        let [beta1, beta2] = self.betas;
+        let norm = (g.clone() * g.clone()).sum();
+        let moment = match slots.take("exp_avg_sq", &device) {
+            // A moment of 0 starts anew. Decided on the device: the step reads nothing back.
+            Some(moment) => {
+                let empty = moment.clone().equal_elem(0.0);
+                (moment * beta2 + norm.clone() * (1.0 - beta2)).mask_where(empty, norm)
+            }
+            None => norm,
+        };
+        slots.put("exp_avg_sq", moment.clone());
+        let moment = if self.amsgrad {
+            let largest = match slots.take("max_exp_avg_sq", &device) {
+                Some(largest) => largest.max_pair(moment),
+                None => moment,
+            };
+            slots.put("max_exp_avg_sq", largest.clone());
+            largest
+        } else {
+            moment
+        };
+        let g = g / (moment.sqrt() + self.eps);
+        let g = if decay == 0.0 { g } else { g + p.clone() * decay };
+        let g = if self.grad_averaging { g * (1.0 - beta1) } else { g };
+        let direction = match slots.take("exp_avg", &device) {
+            Some(direction) => direction * beta1 + g,
+            None => g,
+        };
+        slots.put("exp_avg", direction.clone());
+        p - direction * lr
+    }
+}

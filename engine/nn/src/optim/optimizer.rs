@@ -1,0 +1,151 @@
+//! One step over all parameters of a network, and the state between steps.
+
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ModuleMapper, Param};
+use burn::tensor::{Tensor, TensorData};
+
+use super::config::ParameterGroup;
+use super::rule::{Rule, Slots};
+use super::{Gradients, OptimError};
+use crate::named::PathStack;
+
+/// An update rule with its parameter groups and state. Built from an
+/// [`OptimizerConfig`](super::OptimizerConfig).
+#[derive(Clone, Debug)]
+pub struct Optimizer {
+    rule: Rule,
+    weight_decay: f64,
+    groups: Vec<ParameterGroup>,
+    state: BTreeMap<String, Slots>,
+}
+
+impl Optimizer {
+    pub(crate) fn new(rule: Rule, weight_decay: f64, groups: Vec<ParameterGroup>) -> Self {
+        Optimizer { rule, weight_decay, groups, state: BTreeMap::new() }
+    }
+
+    /// The network after one step. Parameters without a gradient stay as they are.
+    ///
+    /// The stored (f32) parameters are updated; the network stays trainable. On an error the network is lost, since its
+    /// parameters were moved in.
+    pub fn step<N: Module>(&mut self, net: N, gradients: Gradients, lr: f64) -> Result<N, OptimError> {
+        let mut mapper = Step { optimizer: self, gradients, lr, path: PathStack::default(), error: None };
+        let net = net.map(&mut mapper);
+        match mapper.error {
+            Some(error) => Err(error),
+            None => Ok(net),
+        }
+    }
+
+    /// The state: `path/name` to tensor, `path/step` to the number of steps. Reads it back from the device.
+    pub fn state(&self) -> BTreeMap<String, TensorData> {
+        let mut all = BTreeMap::new();
+        for (path, slots) in &self.state {
+            all.insert(format!("{path}/step"), TensorData::from([slots.step as i64]));
+            for (name, data) in slots.save() {
+                all.insert(format!("{path}/{name}"), data);
+            }
+        }
+        all
+    }
+
+    /// Puts back what [`state`](Self::state) gave. Tensors go to the device with the next step.
+    pub fn load_state(&mut self, saved: BTreeMap<String, TensorData>) -> Result<(), OptimError> {
+        let mut state: BTreeMap<String, Slots> = BTreeMap::new();
+        for (key, data) in saved {
+            let fail = |reason: String| OptimError::State { key: key.clone(), reason };
+            let (path, name) = key.rsplit_once('/').ok_or_else(|| fail("expected `path/name`".to_owned()))?;
+            let slots = state.entry(path.to_owned()).or_default();
+            if name == "step" {
+                let step = data.iter::<i64>().next().filter(|step| *step >= 0);
+                slots.step = step.ok_or_else(|| fail("expected a number of steps".to_owned()))? as u64;
+                continue;
+            }
+            match self.rule.state_names().iter().find(|(known, _)| *known == name) {
+                None => return Err(fail("this optimizer keeps no such state".to_owned())),
+                Some((_, true)) if data.num_elements() != 1 => {
+                    return Err(fail(format!("{} values, expected 1", data.num_elements())));
+                }
+                Some(_) => slots.load(name, data),
+            }
+        }
+        self.state = state;
+        Ok(())
+    }
+
+    /// Learning rate and weight decay of a parameter.
+    fn options(&self, path: &str, lr: f64) -> (f64, f64) {
+        match self.groups.iter().find(|group| group.matches(path)) {
+            Some(group) => (lr * group.lr_scale, group.weight_decay.unwrap_or(self.weight_decay)),
+            None => (lr, self.weight_decay),
+        }
+    }
+
+    fn update(
+        &mut self,
+        path: String,
+        parameter: Tensor<1>,
+        gradient: Tensor<1>,
+        lr: f64,
+    ) -> Result<Tensor<1>, OptimError> {
+        let count = parameter.dims()[0];
+        if gradient.dims() != [count] {
+            return Err(OptimError::Gradient { path, got: gradient.dims()[0], expected: count });
+        }
+        let (lr, weight_decay) = self.options(&path, lr);
+        let scalars = self.rule.state_names();
+        let slots = self.state.entry(path.clone()).or_default();
+        let wrong = slots.lengths().find(|(name, length)| {
+            let scalar = scalars.iter().any(|(known, scalar)| known == name && *scalar);
+            *length != if scalar { 1 } else { count }
+        });
+        if let Some((name, length)) = wrong {
+            let reason = format!("{length} values, the parameter has {count}");
+            return Err(OptimError::State { key: format!("{path}/{name}"), reason });
+        }
+        slots.step += 1;
+        Ok(self.rule.update(parameter, gradient, slots, lr, weight_decay))
+    }
+}
+
+struct Step<'a> {
+    optimizer: &'a mut Optimizer,
+    gradients: Gradients,
+    lr: f64,
+    path: PathStack,
+    error: Option<OptimError>,
+}
+
+impl ModuleMapper for Step<'_> {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let path = self.path.path();
+        let Some(gradient) = self.gradients.remove(&path) else {
+            return param;
+        };
+        if self.error.is_some() {
+            return param;
+        }
+        let (id, value, mapper) = param.consume();
+        let (trains, autodiff) = (value.is_require_grad(), value.is_autodiff());
+        let plain = value.without_autodiff();
+        let (shape, count) = (plain.dims(), plain.shape().num_elements());
+        let value = match self.optimizer.update(path, plain.clone().reshape([count]), gradient, self.lr) {
+            Ok(updated) => updated.reshape(shape),
+            Err(error) => {
+                self.error = Some(error);
+                plain
+            }
+        };
+        let value = if autodiff { value.autodiff().set_require_grad(trains) } else { value };
+        Param::from_mapped_value(id, value, mapper)
+    }
+}

@@ -1,0 +1,46 @@
+//! Sigmoid, softmax or another activation (`monai.transforms.Activations`).
+
+use burn::tensor::{DType, Tensor, activation};
+use serde::{Deserialize, Serialize};
+
+use super::PostError;
+use crate::losses::OtherActivation;
+
+/// Applies one activation, in f32.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Activations {
+    /// Sigmoid of every value.
+    pub sigmoid: bool,
+    /// Softmax over channels.
+    pub softmax: bool,
+    /// Another one.
+    pub other: Option<OtherActivation>,
+}
+
+impl Activations {
+    /// Whether the options go together.
+    pub fn check(&self) -> Result<(), PostError> {
+        if self.sigmoid && self.softmax {
+            let reason = "sigmoid and softmax cannot both be true".to_owned();
+            return Err(PostError::Option { transform: "Activations", reason });
+        }
+        Ok(())
+    }
+
+    /// Same shape out as in.
+    pub fn apply(&self, x: Tensor<5>) -> Result<Tensor<5>, PostError> {
+        self.check()?;
+        let mut x = x.cast(DType::F32);
+        if self.sigmoid {
+            x = activation::sigmoid(x);
+        }
+        if self.softmax {
+            x = activation::softmax(x, 1);
+        }
+        Ok(match self.other {
+            Some(other) => other.apply(x),
+            None => x,
+        })
+    }
+}

@@ -1,0 +1,54 @@
+//! Argmax, one-hot, threshold and rounding (`monai.transforms.AsDiscrete`).
+
+use burn::tensor::{DType, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::PostError;
+use crate::losses::one_hot;
+
+/// How to round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rounding {
+    /// To the nearest whole number, halves to the even one.
+    TorchRounding,
+}
+
+/// Makes values discrete; the steps are taken in the order of the fields.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AsDiscrete {
+    /// The channel with the largest value, as one channel of class indices.
+    pub argmax: bool,
+    /// From class indices to this many channels.
+    pub to_onehot: Option<usize>,
+    /// 1 where a value is at least this.
+    pub threshold: Option<f64>,
+    /// Rounds.
+    pub rounding: Option<Rounding>,
+}
+
+impl AsDiscrete {
+    /// `[b, c, x, y, z]` to f32 of `[b, c, ..]`, `[b, 1, ..]` or `[b, to_onehot, ..]`.
+    pub fn apply(&self, x: Tensor<5>) -> Result<Tensor<5>, PostError> {
+        let mut x = x.cast(DType::F32);
+        if self.argmax {
+            x = x.argmax(1).float().cast(DType::F32);
+        }
+        if let Some(classes) = self.to_onehot {
+            let channels = x.dims()[1];
+            if channels != 1 || classes == 0 {
+                let reason = format!("to_onehot {classes} needs class indices in one channel; there are {channels}");
+                return Err(PostError::Option { transform: "AsDiscrete", reason });
+            }
+            x = one_hot(x, classes);
+        }
+        if let Some(threshold) = self.threshold {
+            x = x.greater_equal_elem(threshold).float().cast(DType::F32);
+        }
+        Ok(match self.rounding {
+            Some(Rounding::TorchRounding) => x.round(),
+            None => x,
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! Running statistics: values a module keeps and updates in its forward pass, without gradients.
+//!
+//! Unlike Burn's `RunningState`, a clone owns its value (training a clone leaves the original alone) and an update is
+//! visible at once, so a checkpoint taken after a step holds what that step left behind.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use burn::module::{
+    Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor, Param, ParamId,
+};
+use burn::tensor::{Device, Int, Tensor};
+
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The value is replaced as a whole, so a panic elsewhere never leaves it half-written.
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A one-dimensional tensor that the forward pass may replace.
+#[derive(Debug)]
+pub struct Buffer {
+    id: ParamId,
+    value: Arc<Mutex<Tensor<1>>>,
+}
+
+impl Buffer {
+    /// A buffer with this value.
+    pub fn new(value: Tensor<1>) -> Self {
+        Self::with_id(ParamId::new(), value)
+    }
+
+    fn with_id(id: ParamId, value: Tensor<1>) -> Self {
+        Buffer { id, value: Arc::new(Mutex::new(value.without_autodiff())) }
+    }
+
+    /// The value, outside autodiff.
+    pub fn value(&self) -> Tensor<1> {
+        lock(&self.value).clone()
+    }
+
+    /// Replaces the value.
+    pub fn set(&self, value: Tensor<1>) {
+        *lock(&self.value) = value.without_autodiff();
+    }
+}
+
+impl Clone for Buffer {
+    fn clone(&self) -> Self {
+        Self::with_id(self.id, self.value())
+    }
+}
+
+impl Module for Buffer {
+    fn collect_devices(&self, mut devices: Devices) -> Devices {
+        let device = self.value().device();
+        if !devices.contains(&device) {
+            devices.push(device);
+        }
+        devices
+    }
+
+    fn fork(self, device: &Device) -> Self {
+        self.to_device(device)
+    }
+
+    fn to_device(self, device: &Device) -> Self {
+        Self::with_id(self.id, self.value().to_device(&device.clone().inner()))
+    }
+
+    fn train(self) -> Self {
+        self
+    }
+
+    fn valid(&self) -> Self {
+        self.clone()
+    }
+
+    fn materialize(self) -> Self {
+        self
+    }
+
+    fn visit<V: ModuleVisitor>(&self, visitor: &mut V) {
+        visitor.visit_float(&Param::initialized(self.id, self.value().set_require_grad(false)));
+    }
+
+    fn map<M: ModuleMapper>(self, mapper: &mut M) -> Self {
+        let mapped = mapper.map_float(Param::initialized(self.id, self.value().set_require_grad(false)));
+        let (id, value, _) = mapped.consume();
+        Self::with_id(id, value)
+    }
+}
+
+impl core::fmt::Display for Buffer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Buffer({:?})", self.value().dims())
+    }
+}
+
+impl ModuleDisplayDefault for Buffer {
+    fn content(&self, content: Content) -> Option<Content> {
+        content.add_formatted(&self.to_string()).optional()
+    }
+}
+
+impl ModuleDisplay for Buffer {}
+
+/// A number of calls, kept on the host and shown to visitors as an integer tensor `[1]`.
+#[derive(Debug)]
+pub struct Counter {
+    id: ParamId,
+    device: Device,
+    count: Arc<Mutex<i64>>,
+}
+
+impl Counter {
+    /// A counter at 0. The device is where visitors see it.
+    pub fn new(device: &Device) -> Self {
+        Counter { id: ParamId::new(), device: device.clone().inner(), count: Arc::new(Mutex::new(0)) }
+    }
+
+    /// The count.
+    pub fn get(&self) -> i64 {
+        *lock(&self.count)
+    }
+
+    /// Counts one call.
+    pub fn increment(&self) {
+        *lock(&self.count) += 1;
+    }
+
+    fn param(&self) -> Param<Tensor<1, Int>> {
+        Param::initialized(self.id, Tensor::from_data([self.get()], &self.device))
+    }
+}
+
+impl Clone for Counter {
+    fn clone(&self) -> Self {
+        Counter { id: self.id, device: self.device.clone(), count: Arc::new(Mutex::new(self.get())) }
+    }
+}
+
+impl Module for Counter {
+    fn collect_devices(&self, devices: Devices) -> Devices {
+        devices
+    }
+
+    fn fork(self, device: &Device) -> Self {
+        self.to_device(device)
+    }
+
+    fn to_device(self, device: &Device) -> Self {
+        Counter { device: device.clone().inner(), ..self }
+    }
+
+    fn train(self) -> Self {
+        self
+    }
+
+    fn valid(&self) -> Self {
+        self.clone()
+    }
+
+    fn materialize(self) -> Self {
+        self
+    }
+
+    fn visit<V: ModuleVisitor>(&self, visitor: &mut V) {
+        visitor.visit_int(&self.param());
+    }
+
+    fn map<M: ModuleMapper>(self, mapper: &mut M) -> Self {
+        let (id, value, _) = mapper.map_int(self.param()).consume();
+        let count = value.into_data().iter::<i64>().next().unwrap_or_default();
+        Counter { id, device: self.device, count: Arc::new(Mutex::new(count)) }
+    }
+}
+
+impl core::fmt::Display for Counter {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Counter({})", self.get())
+    }
+}
+
+impl ModuleDisplayDefault for Counter {
+    fn content(&self, content: Content) -> Option<Content> {
+        content.add_formatted(&self.to_string()).optional()
+    }
+}
+
+impl ModuleDisplay for Counter {}

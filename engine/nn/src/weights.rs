@@ -1,0 +1,309 @@
+//! Weights in and out: safetensors with the keys, shapes and types of MONAI's state dicts.
+//!
+//! What is written here loads in MONAI by `load_state_dict(load_file(path), strict=True)`, and a MONAI state dict saved
+//! with `safetensors.torch.save_file` loads here. The third axis of a 2-D network's kernels is dropped in the file.
+//! Weights are stored as f32, counters as i64; f16, bf16 and f64 are read too.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use burn::module::{ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{DType, Int, Tensor, TensorData};
+use safetensors::tensor::{Dtype, SafeTensors, View};
+
+use crate::named::PathStack;
+use crate::networks::Network;
+
+/// Weights that cannot be written or read, or do not fit the network.
+#[derive(Debug, thiserror::Error)]
+pub enum WeightsError {
+    /// The file system said no.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Not a safetensors file, or a damaged one.
+    #[error("{from} is not a whole safetensors file: {reason}")]
+    Format {
+        /// The file, or "the given bytes".
+        from: String,
+        /// What the reader said.
+        reason: String,
+    },
+    /// The weights are of another network.
+    #[error("{from} does not fit {network}:\n{report}")]
+    Misfit {
+        /// The file, or "the given bytes".
+        from: String,
+        /// The network.
+        network: &'static str,
+        /// What does not fit.
+        report: Report,
+    },
+}
+
+/// How a file and a network agreed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Keys that were loaded.
+    pub loaded: usize,
+    /// Keys of the network that the file lacks.
+    pub missing: Vec<String>,
+    /// Keys of the file that the network lacks.
+    pub unexpected: Vec<String>,
+    /// Keys whose shapes or types differ, with what was found and what is needed.
+    pub misfits: Vec<String>,
+}
+
+impl Report {
+    /// Whether every key of each was found in the other.
+    pub fn is_complete(&self) -> bool {
+        self.missing.is_empty() && self.unexpected.is_empty() && self.misfits.is_empty()
+    }
+}
+
+impl std::fmt::Display for Report {
+    /// A dozen lines at most.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let total = self.missing.len() + self.unexpected.len() + self.misfits.len();
+        let lines = (self.misfits.iter().map(|key| format!("  wrong shape or type: {key}")))
+            .chain(self.missing.iter().map(|key| format!("  missing: {key}")))
+            .chain(self.unexpected.iter().map(|key| format!("  unexpected: {key}")));
+        let shown = if total > 11 { 10 } else { total };
+        for line in lines.take(shown) {
+            writeln!(f, "{line}")?;
+        }
+        match total - shown {
+            0 => write!(f, "  ({} keys fit)", self.loaded),
+            rest => write!(f, "  and {rest} more; {} keys fit", self.loaded),
+        }
+    }
+}
+
+/// A tensor on its way to a file.
+struct Stored {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl View for &Stored {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.bytes)
+    }
+
+    fn data_len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// The shape a state dict has for a parameter: kernels of a 2-D network have no third axis, counters no axis at all.
+fn torch_shape<const D: usize>(shape: [usize; D], spatial_dims: usize, counter: bool) -> Vec<usize> {
+    match (D, spatial_dims, counter) {
+        (5, 2, _) => shape[..4].to_vec(),
+        (1, _, true) => Vec::new(),
+        _ => shape.to_vec(),
+    }
+}
+
+struct Export<'a, N> {
+    net: &'a N,
+    path: PathStack,
+    tensors: BTreeMap<String, Stored>,
+}
+
+impl<N: Network> Export<'_, N> {
+    fn put(&mut self, dtype: Dtype, shape: Vec<usize>, bytes: Vec<u8>) {
+        if let Some(name) = self.net.torch_name(&self.path.path()) {
+            self.tensors.insert(name, Stored { dtype, shape, bytes });
+        }
+    }
+}
+
+impl<N: Network> ModuleVisitor for Export<'_, N> {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let value = param.base();
+        let shape = torch_shape(value.dims(), self.net.spatial_dims(), false);
+        let bytes = value.cast(DType::F32).into_data().iter::<f32>().flat_map(f32::to_le_bytes).collect();
+        self.put(Dtype::F32, shape, bytes);
+    }
+
+    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+        let value = param.base();
+        let shape = torch_shape(value.dims(), self.net.spatial_dims(), true);
+        let bytes = value.into_data().iter::<i64>().flat_map(i64::to_le_bytes).collect();
+        self.put(Dtype::I64, shape, bytes);
+    }
+}
+
+/// The weights as a safetensors file in memory; the keys are sorted, so equal weights give equal bytes.
+pub fn to_bytes<N: Network>(net: &N) -> Result<Vec<u8>, WeightsError> {
+    let mut export = Export { net, path: PathStack::default(), tensors: BTreeMap::new() };
+    net.visit(&mut export);
+    safetensors::serialize(export.tensors.iter(), None)
+        .map_err(|e| WeightsError::Format { from: "the network".to_owned(), reason: e.to_string() })
+}
+
+/// Writes the weights to a file.
+pub fn save<N: Network>(net: &N, path: &Path) -> Result<(), WeightsError> {
+    let bytes = to_bytes(net)?;
+    std::fs::write(path, bytes).map_err(|source| WeightsError::Io { path: path.to_owned(), source })
+}
+
+/// The network with the weights of a file; an error unless every key fits. Gradients are wanted where they were.
+pub fn load<N: Network>(net: N, path: &Path) -> Result<(N, Report), WeightsError> {
+    let from = path.display().to_string();
+    strict(load_file(net, path)?, &from)
+}
+
+/// The network with those weights of a file that fit, and what did not.
+pub fn load_partial<N: Network>(net: N, path: &Path) -> Result<(N, Report), WeightsError> {
+    load_file(net, path)
+}
+
+/// The network with the weights of a safetensors file in memory; an error unless every key fits.
+pub fn from_bytes<N: Network>(net: N, bytes: &[u8]) -> Result<(N, Report), WeightsError> {
+    let from = "the given bytes";
+    strict(import(net, bytes, from)?, from)
+}
+
+fn load_file<N: Network>(net: N, path: &Path) -> Result<(N, Report), WeightsError> {
+    let bytes = std::fs::read(path).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
+    import(net, &bytes, &path.display().to_string())
+}
+
+fn strict<N: Network>((net, report): (N, Report), from: &str) -> Result<(N, Report), WeightsError> {
+    if report.is_complete() {
+        return Ok((net, report));
+    }
+    Err(WeightsError::Misfit { from: from.to_owned(), network: net.name(), report })
+}
+
+struct Import<'a> {
+    file: &'a SafeTensors<'a>,
+    names: &'a dyn Fn(&str) -> Option<String>,
+    spatial_dims: usize,
+    path: PathStack,
+    seen: BTreeSet<String>,
+    report: Report,
+}
+
+/// The numbers of a stored tensor as f32, or nothing for a type that no weight has.
+fn floats(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
+    Some(match dtype {
+        Dtype::F32 => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
+        Dtype::F16 => bytes.chunks_exact(2).map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
+        Dtype::BF16 => bytes.chunks_exact(2).map(|b| half::bf16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
+        Dtype::F64 => bytes
+            .chunks_exact(8)
+            .map(|b| f64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]) as f32)
+            .collect(),
+        _ => return None,
+    })
+}
+
+impl Import<'_> {
+    /// The bytes under the current path, if the file has them in this shape.
+    fn find(&mut self, shape: &[usize], optional: bool) -> Option<(String, Dtype, &[u8])> {
+        let name = (self.names)(&self.path.path())?;
+        self.seen.insert(name.clone());
+        let Ok(view) = self.file.tensor(&name) else {
+            if !optional {
+                self.report.missing.push(name);
+            }
+            return None;
+        };
+        if view.shape() != shape {
+            self.report.misfits.push(format!("{name}: {:?} in the file, {shape:?} in the network", view.shape()));
+            return None;
+        }
+        Some((name, view.dtype(), view.data()))
+    }
+}
+
+impl ModuleMapper for Import<'_> {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let shape = param.lazy_shape().dims::<D>();
+        let wanted = torch_shape(shape, self.spatial_dims, false);
+        let Some((name, dtype, bytes)) = self.find(&wanted, false) else {
+            return param;
+        };
+        let Some(values) = floats(dtype, bytes) else {
+            self.report.misfits.push(format!("{name}: {dtype:?} in the file, F32 in the network"));
+            return param;
+        };
+        self.report.loaded += 1;
+        let (id, old, mapper) = param.consume();
+        let trains = old.is_require_grad();
+        let value = Tensor::from_data(TensorData::new(values, shape), &old.device());
+        Param::from_mapped_value(id, value.set_require_grad(trains), mapper)
+    }
+
+    fn map_int<const D: usize>(&mut self, param: Param<Tensor<D, Int>>) -> Param<Tensor<D, Int>> {
+        let shape = param.lazy_shape().dims::<D>();
+        let wanted = torch_shape(shape, self.spatial_dims, true);
+        // Files older than PyTorch 0.4.1 have no counters of batches.
+        let Some((name, dtype, bytes)) = self.find(&wanted, true) else {
+            return param;
+        };
+        if dtype != Dtype::I64 {
+            self.report.misfits.push(format!("{name}: {dtype:?} in the file, I64 in the network"));
+            return param;
+        }
+        let values: Vec<i64> = bytes
+            .chunks_exact(8)
+            .map(|b| i64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]))
+            .collect();
+        self.report.loaded += 1;
+        let (id, old, mapper) = param.consume();
+        Param::from_mapped_value(id, Tensor::from_data(TensorData::new(values, shape), &old.device()), mapper)
+    }
+}
+
+fn import<N: Network>(net: N, bytes: &[u8], from: &str) -> Result<(N, Report), WeightsError> {
+    let file = SafeTensors::deserialize(bytes)
+        .map_err(|e| WeightsError::Format { from: from.to_owned(), reason: e.to_string() })?;
+    let template = net.clone();
+    let names = |path: &str| template.torch_name(path);
+    let mut import = Import {
+        file: &file,
+        names: &names,
+        spatial_dims: net.spatial_dims(),
+        path: PathStack::default(),
+        seen: BTreeSet::new(),
+        report: Report::default(),
+    };
+    let net = net.map(&mut import);
+    let Import { seen, mut report, .. } = import;
+    report.unexpected = file.names().into_iter().filter(|name| !seen.contains(*name)).map(str::to_owned).collect();
+    report.unexpected.sort();
+    Ok((net, report))
+}
