@@ -201,14 +201,7 @@ fn axis_phase(residue: usize, axis: usize, g: &Geometry) -> AxisPhase {
     }
 }
 
-fn grid(
-    axes: [&AxisPhase; 3],
-    low: &[usize; 3],
-    channel: usize,
-    plane: usize,
-    row: usize,
-    g: &Geometry,
-) -> PhaseGrid {
+fn grid(axes: [&AxisPhase; 3], low: &[usize; 3], channel: usize, plane: usize, row: usize, g: &Geometry) -> PhaseGrid {
     let mut within = Vec::new();
     let mut taps = Vec::new();
     for &(kx, sx) in &axes[0].taps {

@@ -38,9 +38,14 @@ impl Geometry {
     }
 }
 
-/// Whether our kernels can take these tensors: f32 on the CPU.
-fn on_cpu(x: &Tensor<5>, weight: &Tensor<5>) -> bool {
-    x.dtype() == DType::F32
+/// Whether our kernels can take these tensors: f32 on the CPU, one group, nothing empty.
+fn on_cpu(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> bool {
+    let empty = x.dims().contains(&0) || weight.dims().contains(&0);
+    !empty
+        && shape.groups == 1
+        && !shape.stride.contains(&0)
+        && !shape.dilation.contains(&0)
+        && x.dtype() == DType::F32
         && weight.dtype() == DType::F32
         && matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
 }
@@ -48,7 +53,7 @@ fn on_cpu(x: &Tensor<5>, weight: &Tensor<5>) -> bool {
 /// The geometry of a convolution that our kernels can do; `None` leaves it, and every complaint about shapes, to Burn.
 pub fn of_convolution(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> Option<Geometry> {
     let ([batch, channels_in, ..], [channels_out, weight_in, ..]) = (x.dims(), weight.dims());
-    if shape.groups != 1 || weight_in != channels_in || !on_cpu(x, weight) {
+    if weight_in != channels_in || !on_cpu(x, weight, shape) {
         return None;
     }
     let (input, kernel) = (spatial(x.dims()), spatial(weight.dims()));
@@ -71,9 +76,14 @@ pub fn of_convolution(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> O
 }
 
 /// The geometry of the convolution whose input gradient this transposed convolution is.
-pub fn of_transposed(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape, output_padding: [usize; 3]) -> Option<Geometry> {
+pub fn of_transposed(
+    x: &Tensor<5>,
+    weight: &Tensor<5>,
+    shape: &ConvShape,
+    output_padding: [usize; 3],
+) -> Option<Geometry> {
     let ([batch, channels_out, ..], [weight_out, channels_in, ..]) = (x.dims(), weight.dims());
-    if shape.groups != 1 || weight_out != channels_out || !on_cpu(x, weight) {
+    if weight_out != channels_out || !on_cpu(x, weight, shape) {
         return None;
     }
     let (output, kernel) = (spatial(x.dims()), spatial(weight.dims()));

@@ -17,6 +17,8 @@ mod cpu;
 mod geometry;
 #[cfg(feature = "cpu")]
 mod ops;
+#[cfg(all(test, feature = "cpu"))]
+mod tests;
 #[cfg(feature = "cpu")]
 mod tile;
 

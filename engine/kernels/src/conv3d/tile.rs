@@ -203,7 +203,10 @@ mod portable {
         for (k, offset) in offsets.iter().enumerate() {
             // SAFETY: the caller grants the ranges named at `Tile`.
             let (x, w) = unsafe {
-                (std::slice::from_raw_parts(source.add(*offset), LANES), std::slice::from_raw_parts(weights.add(k * R), R))
+                (
+                    std::slice::from_raw_parts(source.add(*offset), LANES),
+                    std::slice::from_raw_parts(weights.add(k * R), R),
+                )
             };
             for (sum, w) in sums.iter_mut().zip(w) {
                 for (lane, x) in sum.iter_mut().zip(x) {

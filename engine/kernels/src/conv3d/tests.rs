@@ -1,0 +1,242 @@
+//! Every inner loop against sums in f64 written the plain way, over shapes drawn at random; and the operation in Burn's
+//! autodiff graph against Burn's own convolution.
+
+use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
+use burn::tensor::{Device, Tensor, TensorData, module};
+
+use super::geometry::Geometry;
+use super::{ConvShape, backward, conv_transpose3d, conv3d, cpu, tile};
+use crate::counter_rng::Key;
+
+/// Values in [-1, 1), the same for a key on every machine.
+fn values(key: u64, count: usize) -> Vec<f32> {
+    let key = Key::new(key);
+    (0..count as u64).map(|i| (key.uniform(i) * 2.0 - 1.0) as f32).collect()
+}
+
+/// Whole numbers below a bound, one after the other.
+struct Draws(Key, u64);
+
+impl Draws {
+    fn below(&mut self, n: u64) -> usize {
+        self.1 += 1;
+        self.0.below(self.1, n) as usize
+    }
+}
+
+/// Odd sizes, one channel, strides, padding, dilation, kernels of 1 and more, two-dimensional work.
+fn geometries() -> Vec<Geometry> {
+    let mut rng = Draws(Key::new(7), 0);
+    let mut found = Vec::new();
+    while found.len() < 60 {
+        let mut kernel = [0; 3].map(|_| [1, 2, 3, 3, 5][rng.below(5)]);
+        let mut stride = [0; 3].map(|_| 1 + rng.below(3));
+        let mut dilation = [0; 3].map(|_| 1 + rng.below(2));
+        let mut padding = [0; 3].map(|_| rng.below(3));
+        let mut input = [0; 3].map(|_| 1 + rng.below(11));
+        if rng.below(4) == 0 {
+            (kernel[2], stride[2], dilation[2], padding[2], input[2]) = (1, 1, 1, 0, 1);
+        }
+        if rng.below(3) == 0 {
+            (kernel, stride, dilation, padding) = ([3; 3], [2; 3], [1; 3], [1; 3]);
+            input = [0; 3].map(|_| 1 + rng.below(40));
+        }
+        let output: [Option<usize>; 3] = std::array::from_fn(|a| {
+            let reach = dilation[a] * (kernel[a] - 1) + 1;
+            (input[a] + 2 * padding[a]).checked_sub(reach).map(|span| span / stride[a] + 1)
+        });
+        if let [Some(x), Some(y), Some(z)] = output {
+            found.push(Geometry {
+                batch: 1 + rng.below(3),
+                channels_in: 1 + rng.below(10),
+                channels_out: 1 + rng.below(18),
+                input,
+                output: [x, y, z],
+                kernel,
+                stride,
+                padding,
+                dilation,
+            });
+        }
+    }
+    found
+}
+
+/// Calls `visit(input index, output index, weight index)` for every product of the convolution.
+fn products(g: &Geometry, mut visit: impl FnMut(usize, usize, usize)) {
+    let ([id, ih, iw], [od, oh, ow], [kd, kh, kw]) = (g.input, g.output, g.kernel);
+    let source = |o: usize, k: usize, a: usize, n: usize| {
+        (o * g.stride[a] + k * g.dilation[a]).checked_sub(g.padding[a]).filter(|i| *i < n)
+    };
+    for b in 0..g.batch {
+        for co in 0..g.channels_out {
+            for ci in 0..g.channels_in {
+                for (d, e) in (0..od).flat_map(|d| (0..kd).map(move |e| (d, e))) {
+                    let Some(x) = source(d, e, 0, id) else { continue };
+                    for (h, f) in (0..oh).flat_map(|h| (0..kh).map(move |f| (h, f))) {
+                        let Some(y) = source(h, f, 1, ih) else { continue };
+                        for (w, i) in (0..ow).flat_map(|w| (0..kw).map(move |i| (w, i))) {
+                            let Some(z) = source(w, i, 2, iw) else { continue };
+                            visit(
+                                (((b * g.channels_in + ci) * id + x) * ih + y) * iw + z,
+                                (((b * g.channels_out + co) * od + d) * oh + h) * ow + w,
+                                (((co * g.channels_in + ci) * kd + e) * kh + f) * kw + i,
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn assert_close(what: &str, g: &Geometry, got: &[f32], expected: &[f64]) {
+    assert_eq!(got.len(), expected.len(), "{what} of {g:?}");
+    let scale = expected.iter().fold(1.0_f64, |m, v| m.max(v.abs()));
+    for (i, (a, b)) in got.iter().zip(expected).enumerate() {
+        assert!((f64::from(*a) - b).abs() <= 2e-5 * scale, "{what} of {g:?} at {i}: {a} for {b}");
+    }
+}
+
+#[test]
+fn every_inner_loop_agrees_with_sums_in_f64() {
+    for (name, inner) in tile::every::runnable() {
+        for (key, g) in geometries().iter().enumerate() {
+            let key = key as u64;
+            let (x, w) = (values(key, g.input_len()), values(key + 1000, g.weight_len()));
+            let (dy, bias) = (values(key + 2000, g.output_len()), values(key + 3000, g.channels_out));
+            let in_bias = values(key + 4000, g.channels_in);
+            let mut y = vec![0.0_f64; g.output_len()];
+            let mut dx = vec![0.0_f64; g.input_len()];
+            let mut dw = vec![0.0_f64; g.weight_len()];
+            products(g, |i, o, k| {
+                y[o] += f64::from(x[i]) * f64::from(w[k]);
+                dx[i] += f64::from(dy[o]) * f64::from(w[k]);
+                dw[k] += f64::from(dy[o]) * f64::from(x[i]);
+            });
+            let out_each = g.output.iter().product::<usize>();
+            let in_each = g.input.iter().product::<usize>();
+            y.iter_mut().enumerate().for_each(|(i, v)| *v += f64::from(bias[i / out_each % g.channels_out]));
+            dx.iter_mut().enumerate().for_each(|(i, v)| *v += f64::from(in_bias[i / in_each % g.channels_in]));
+            let forward = cpu::forward_by(&inner, &x, &w, Some(&bias), g);
+            assert_close(&format!("{name} forward"), g, &forward, &y);
+            let spread = cpu::input_gradient_by(&inner, &dy, &w, Some(&in_bias), g);
+            assert_close(&format!("{name} input gradient"), g, &spread, &dx);
+            let gradient = backward::weight_gradient_by(&inner, &x, &dy, g);
+            assert_close(&format!("{name} weight gradient"), g, &gradient, &dw);
+        }
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let g = Geometry {
+        batch: 2,
+        channels_in: 5,
+        channels_out: 11,
+        input: [17, 19, 23],
+        output: [9, 10, 12],
+        kernel: [3; 3],
+        stride: [2; 3],
+        padding: [1; 3],
+        dilation: [1; 3],
+    };
+    let (x, w, dy) = (values(1, g.input_len()), values(2, g.weight_len()), values(3, g.output_len()));
+    let all = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
+        pool.install(|| {
+            (
+                cpu::forward(&x, &w, None, &g),
+                cpu::input_gradient(&dy, &w, None, &g),
+                backward::weight_gradient(&x, &dy, &g),
+            )
+        })
+    };
+    let one = all(1);
+    assert!(one == all(2) && one == all(5));
+}
+
+fn tensor<const D: usize>(key: u64, shape: [usize; D], device: &Device) -> Tensor<D> {
+    Tensor::from_data(TensorData::new(values(key, shape.iter().product()), shape), device)
+}
+
+fn close<const D: usize>(a: Tensor<D>, b: Tensor<D>) {
+    assert_eq!(a.dims(), b.dims());
+    let largest = (a - b).abs().max().into_scalar::<f32>();
+    assert!(largest < 1e-4, "differs by {largest}");
+}
+
+#[test]
+fn gradients_through_the_graph_are_those_of_burns_convolution() {
+    let device = Device::flex().autodiff();
+    let x = tensor(1, [2, 3, 7, 6, 5], &device).require_grad();
+    let w = tensor(2, [4, 3, 3, 3, 3], &device).require_grad();
+    let b = tensor(3, [4], &device).require_grad();
+    let shape = ConvShape { stride: [2, 1, 2], padding: [1; 3], ..ConvShape::default() };
+    let ours = conv3d(x.clone(), w.clone(), Some(b.clone()), shape);
+    let weight = tensor(9, ours.dims(), &device);
+    let grads = (ours.clone() * weight.clone()).sum().backward();
+    let (gx, gw, gb) = (x.grad(&grads), w.grad(&grads), b.grad(&grads));
+    let options = ConvOptions::new(shape.stride, shape.padding, shape.dilation, 1);
+    let theirs = module::conv3d(x.clone(), w.clone(), Some(b.clone()), options);
+    let grads = (theirs.clone() * weight).sum().backward();
+    close(ours, theirs);
+    close(gx.expect("x"), x.grad(&grads).expect("x"));
+    close(gw.expect("w"), w.grad(&grads).expect("w"));
+    close(gb.expect("b"), b.grad(&grads).expect("b"));
+}
+
+#[test]
+fn transposed_gradients_are_those_of_burns_transposed_convolution() {
+    let device = Device::flex().autodiff();
+    let x = tensor(1, [2, 5, 4, 3, 6], &device).require_grad();
+    let w = tensor(2, [5, 3, 3, 3, 3], &device).require_grad();
+    let b = tensor(3, [3], &device).require_grad();
+    let shape = ConvShape { stride: [2; 3], padding: [1; 3], ..ConvShape::default() };
+    let ours = conv_transpose3d(x.clone(), w.clone(), Some(b.clone()), shape, [1; 3]);
+    assert_eq!(ours.dims(), [2, 3, 8, 6, 12]);
+    let weight = tensor(9, ours.dims(), &device);
+    let grads = (ours.clone() * weight.clone()).sum().backward();
+    let (gx, gw, gb) = (x.grad(&grads), w.grad(&grads), b.grad(&grads));
+    let options = ConvTransposeOptions::new([2; 3], [1; 3], [1; 3], [1; 3], 1);
+    let theirs = module::conv_transpose3d(x.clone(), w.clone(), Some(b.clone()), options);
+    let grads = (theirs.clone() * weight).sum().backward();
+    close(ours, theirs);
+    close(gx.expect("x"), x.grad(&grads).expect("x"));
+    close(gw.expect("w"), w.grad(&grads).expect("w"));
+    close(gb.expect("b"), b.grad(&grads).expect("b"));
+}
+
+#[test]
+fn a_value_that_is_not_a_number_reaches_what_it_touches_and_nothing_else() {
+    let device = Device::flex();
+    let mut x = values(1, 5 * 5 * 5);
+    x[0] = f32::NAN;
+    let x = Tensor::<5>::from_data(TensorData::new(x, [1, 1, 5, 5, 5]), &device);
+    let shape = ConvShape { padding: [1; 3], ..ConvShape::default() };
+    let y = conv3d(x, tensor(2, [1, 1, 3, 3, 3], &device), None, shape);
+    let nan: Vec<bool> = y.into_data().try_to_vec::<f32>().expect("f32").iter().map(|v| v.is_nan()).collect();
+    for (i, nan) in nan.iter().enumerate() {
+        let (d, h, w) = (i / 25, i / 5 % 5, i % 5);
+        assert_eq!(*nan, d < 2 && h < 2 && w < 2, "at {d} {h} {w}");
+    }
+}
+
+#[test]
+fn an_empty_batch_groups_and_other_types_go_to_burn() {
+    let device = Device::flex();
+    let empty = conv3d(
+        Tensor::zeros([1, 4, 3, 3, 3], &device),
+        tensor(1, [4, 2, 1, 1, 1], &device),
+        None,
+        ConvShape { groups: 2, ..ConvShape::default() },
+    );
+    assert_eq!(empty.dims(), [1, 4, 3, 3, 3]);
+    let half = conv3d(
+        tensor(1, [1, 1, 3, 3, 3], &device).cast(burn::tensor::DType::BF16),
+        tensor(2, [1, 1, 3, 3, 3], &device).cast(burn::tensor::DType::BF16),
+        None,
+        ConvShape::default(),
+    );
+    assert_eq!(half.dtype(), burn::tensor::DType::BF16);
+}
