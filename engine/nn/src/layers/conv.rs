@@ -2,29 +2,9 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
-use hearth_kernels::conv3d::{conv_transpose3d, conv3d};
+use hearth_kernels::conv3d::{ConvShape, conv_transpose3d, conv3d};
 
 use super::Scope;
-
-/// Stride, padding and dilation per axis, and groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConvShape {
-    /// Step between outputs.
-    pub stride: [usize; 3],
-    /// Zeros on both sides.
-    pub padding: [usize; 3],
-    /// Step between kernel taps.
-    pub dilation: [usize; 3],
-    /// Groups of channels that do not see each other.
-    pub groups: usize,
-}
-
-impl Default for ConvShape {
-    fn default() -> Self {
-        ConvShape { stride: [1; 3], padding: [0; 3], dilation: [1; 3], groups: 1 }
-    }
-}
 
 /// The bound of PyTorch's default draw: `kaiming_uniform(a = sqrt(5))` for weights comes to `1 / sqrt(fan_in)`, and
 /// the bias is drawn from the same interval.
@@ -62,8 +42,7 @@ impl Conv {
         let weight = self.weight.val();
         let dtype = weight.dtype();
         let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
-        let ConvShape { stride, padding, dilation, groups } = self.shape;
-        conv3d(x.cast(dtype), weight, bias, ConvOptions::new(stride, padding, dilation, groups))
+        conv3d(x.cast(dtype), weight, bias, self.shape)
     }
 }
 
@@ -109,8 +88,6 @@ impl ConvTranspose {
         let weight = self.weight.val();
         let dtype = weight.dtype();
         let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
-        let ConvShape { stride, padding, dilation, groups } = self.shape;
-        let options = ConvTransposeOptions::new(stride, padding, self.output_padding, dilation, groups);
-        conv_transpose3d(x.cast(dtype), weight, bias, options)
+        conv_transpose3d(x.cast(dtype), weight, bias, self.shape, self.output_padding)
     }
 }

@@ -2,8 +2,9 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
+use hearth_kernels::conv3d::ConvShape;
 
-use super::{Adn, AdnOptions, ConfigError, Conv, ConvShape, ConvTranspose, Scope};
+use super::{Adn, AdnOptions, ConfigError, Conv, ConvTranspose, Scope};
 
 /// The two kinds of convolution.
 #[derive(Module, Debug)]

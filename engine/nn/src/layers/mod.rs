@@ -16,7 +16,7 @@ mod spec;
 
 pub use activation::{Act, PRelu, Plain};
 pub use adn::{Adn, AdnLayer, AdnOptions};
-pub use conv::{Conv, ConvShape, ConvTranspose};
+pub use conv::{Conv, ConvTranspose};
 pub use convolution::{Convolution, ConvolutionOptions, Kernel};
 pub use dropout::{Dropout, DropoutClock};
 pub use norm::{BatchNorm, GroupNorm, InstanceNorm, Norm};

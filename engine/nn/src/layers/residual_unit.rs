@@ -2,9 +2,10 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
+use hearth_kernels::conv3d::ConvShape;
 
 use super::convolution::same_padding;
-use super::{ConfigError, Conv, ConvShape, Convolution, ConvolutionOptions, Scope};
+use super::{ConfigError, Conv, Convolution, ConvolutionOptions, Scope};
 use crate::named::Named;
 
 /// `units` convolutions in a row plus a shortcut (He et al., <https://arxiv.org/abs/1512.03385>).
