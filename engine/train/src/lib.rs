@@ -1,4 +1,44 @@
-//! Trains and evaluates.
+//! Trains and evaluates: the workflows that drive an [`Engine`](hearth_engine::Engine), and what they stand on.
+//!
+//! - [`SupervisedTrainer`] trains a network; [`SupervisedEvaluator`] and [`EnsembleEvaluator`] compare networks with
+//!   labels.
+//! - [`device`] turns `--device` words into devices; it is the only place that names vendors.
+//! - [`Precision`] keeps f32 master weights while convolutions run in bf16 or fp16.
+//! - [`checkpoint`] writes folders that a crash cannot spoil; a resumed run on a CPU is bit-identical to an
+//!   uninterrupted one.
 
 pub mod checkpoint;
+mod combine;
 pub mod device;
+mod ensemble;
+mod evaluate;
+mod evaluation;
+mod evaluator;
+mod grad_scaler;
+mod inferer;
+mod loader;
+mod post;
+mod precision;
+mod run_folder;
+mod scalars;
+mod snapshot_files;
+mod step_error;
+mod tensor_file;
+mod tensors;
+mod trainer;
+mod trainer_files;
+mod training;
+
+pub use combine::{CombineError, mean_ensemble, vote_ensemble};
+pub use ensemble::{EnsembleError, EnsembleEvaluator};
+pub use evaluate::Evaluate;
+pub use evaluator::{CaseRow, EvaluatorOptions, SupervisedEvaluator};
+pub use grad_scaler::GradScaler;
+pub use inferer::Inferer;
+pub use loader::{Batches, Loader};
+pub use post::Post;
+pub use precision::{Precision, PrecisionError};
+pub use run_folder::{RunFolder, RunFolderError};
+pub use scalars::{CurvePoint, Curves};
+pub use step_error::StepError;
+pub use trainer::{SupervisedTrainer, TrainerError, TrainerOptions};

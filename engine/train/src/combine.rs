@@ -1,0 +1,131 @@
+//! One prediction of several: MONAI's `MeanEnsemble` and `VoteEnsemble`, on whatever device the tensors are.
+
+use burn::tensor::{Int, Tensor};
+
+/// Why predictions cannot be combined.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CombineError {
+    /// There is nothing to combine.
+    #[error("no prediction to combine")]
+    Empty,
+    /// The predictions differ in shape.
+    #[error("prediction {index} has shape {found:?}, the first has {expected:?}; all must have the same")]
+    Shape {
+        /// Which one, from 0.
+        index: usize,
+        /// Its shape.
+        found: [usize; 5],
+        /// The first one's shape.
+        expected: [usize; 5],
+    },
+    /// The weights do not fit the predictions.
+    #[error("{found} weights for {members} predictions of {channels} channels; give one for each prediction, or one for each prediction and channel")]
+    Weights {
+        /// How many weights there are.
+        found: usize,
+        /// How many predictions there are.
+        members: usize,
+        /// Channels of each.
+        channels: usize,
+    },
+    /// The weights average to nothing.
+    #[error("the weights' mean is {0}; it must be finite and not 0")]
+    WeightSum(f64),
+    /// A class map holds a value that is no class.
+    #[error("num_classes is {0}; give 1 or more")]
+    NumClasses(usize),
+}
+
+/// The predictions as one tensor `[members, B, C, X, Y, Z]`.
+fn stack(members: &[Tensor<5>]) -> Result<Tensor<6>, CombineError> {
+    let expected = members.first().ok_or(CombineError::Empty)?.dims();
+    if let Some(index) = members.iter().position(|member| member.dims() != expected) {
+        return Err(CombineError::Shape { index, found: members[index].dims(), expected });
+    }
+    Ok(Tensor::stack(members.to_vec(), 0))
+}
+
+/// MONAI's `MeanEnsemble`: the mean over the members, `[B, C, X, Y, Z]` each, of `x * w / mean(w)`.
+///
+/// The weights are one for each member, or one for each member and channel (`w[member * C + channel]`), and need not
+/// sum to 1; the mean is taken over the members, so for each channel by itself.
+///
+/// # Errors
+/// For no members, unequal shapes, a wrong number of weights, or weights whose mean is 0.
+pub fn mean_ensemble(members: &[Tensor<5>], weights: Option<&[f64]>) -> Result<Tensor<5>, CombineError> {
+    let stacked = stack(members)?;
+    let [count, _, channels, ..] = stacked.dims();
+    let Some(weights) = weights else {
+        return Ok(stacked.mean_dim(0).squeeze_dim(0));
+    };
+    let columns = match weights.len() {
+        n if n == count => 1,
+        n if n == count * channels => channels,
+        found => return Err(CombineError::Weights { found, members: count, channels }),
+    };
+    let mut scaled = Vec::with_capacity(weights.len());
+    for (i, weight) in weights.iter().enumerate() {
+        let column = i % columns;
+        let mean = weights.iter().skip(column).step_by(columns).sum::<f64>() / count as f64;
+        if !mean.is_finite() || mean == 0.0 {
+            return Err(CombineError::WeightSum(mean));
+        }
+        scaled.push((weight / mean) as f32);
+    }
+    let device = stacked.device();
+    let scale = Tensor::<1>::from_data(scaled.as_slice(), &device).reshape([count, 1, columns, 1, 1, 1]);
+    Ok((stacked * scale).mean_dim(0).squeeze_dim(0))
+}
+
+/// MONAI's `VoteEnsemble` of discrete predictions, `[B, C, X, Y, Z]` each.
+///
+/// Without `num_classes` the mean over the members is rounded, half to even: two that disagree give 0. With it, members
+/// of one channel are class maps: each is one-hot encoded, and the class with most votes wins, the lowest of equals;
+/// members of several channels are taken for one-hot already. The channel axis stays, with length 1.
+///
+/// # Errors
+/// For no members, unequal shapes, or `num_classes` of 0.
+pub fn vote_ensemble(members: &[Tensor<5>], num_classes: Option<usize>) -> Result<Tensor<5>, CombineError> {
+    let stacked = stack(members)?;
+    let Some(classes) = num_classes else {
+        return Ok(round_half_even(stacked.mean_dim(0).squeeze_dim(0)));
+    };
+    if classes == 0 {
+        return Err(CombineError::NumClasses(classes));
+    }
+    let votes: Tensor<5> = if stacked.dims()[2] == 1 {
+        let maps: Tensor<5> = stacked.clone().sum_dim(0).squeeze_dim(0);
+        // The votes for each class, counted one class at a time: never `classes` times all members at once.
+        let of_class = |class| -> Tensor<5> {
+            let hits = stacked.clone().equal_elem(class as f64).float().sum_dim(0);
+            hits.reshape(maps.dims())
+        };
+        Tensor::cat((0..classes).map(of_class).collect(), 1)
+    } else {
+        tracing::warn!("VoteEnsemble with num_classes got several channels; they are taken for one-hot already");
+        stacked.sum_dim(0).squeeze_dim(0)
+    };
+    Ok(first_argmax(votes))
+}
+
+/// The channel of the largest value, the first of equals, as `[B, 1, X, Y, Z]`.
+fn first_argmax(votes: Tensor<5>) -> Tensor<5> {
+    let [batch, channels, x, y, z] = votes.dims();
+    let device = votes.device();
+    let is_max = votes.clone().equal(votes.max_dim(1).expand([batch, channels, x, y, z]));
+    // Backends differ in which of equals their argmax names; the smallest index among the largest values is the same on all.
+    let index = Tensor::<1, Int>::arange(0..channels as i64, &device).float().reshape([1, channels, 1, 1, 1]);
+    let none = Tensor::<5>::full([batch, channels, x, y, z], channels as f64, &device);
+    none.mask_where(is_max, index.expand([batch, channels, x, y, z])).min_dim(1)
+}
+
+/// Rounds half to even, written out because backends may round half away from zero.
+fn round_half_even(x: Tensor<5>) -> Tensor<5> {
+    let floor = x.clone().floor();
+    let fraction = x - floor.clone();
+    let odd = floor.clone() - (floor.clone() / 2.0).floor() * 2.0;
+    let above = fraction.clone().greater_elem(0.5).float();
+    let tie = fraction.equal_elem(0.5).float();
+    floor + above + tie * odd
+}

@@ -1,0 +1,23 @@
+//! What a trainer can run as `validation`: [`Evaluate`].
+
+use hearth_engine::{Engine, Metrics, RunError};
+
+use crate::evaluator::CaseRow;
+
+/// An evaluator that a trainer runs on its present weights.
+pub trait Evaluate<N>: Send {
+    /// Runs one pass with this network, in evaluation mode and outside autodiff; `epoch` is the trainer's.
+    ///
+    /// # Errors
+    /// Whatever ended the pass early.
+    fn evaluate(&mut self, network: N, epoch: u64) -> Result<Metrics, RunError>;
+
+    /// Its engine.
+    fn engine(&self) -> &Engine;
+
+    /// Its engine, to add handlers to.
+    fn engine_mut(&mut self) -> &mut Engine;
+
+    /// What the key metric gave for each case of the last pass.
+    fn rows(&self) -> &[CaseRow];
+}

@@ -1,0 +1,271 @@
+//! The iteration of an evaluator: the workflow behind [`SupervisedEvaluator`](crate::SupervisedEvaluator) (one network)
+//! and [`EnsembleEvaluator`](crate::EnsembleEvaluator) (several).
+
+use burn::tensor::Tensor;
+use hearth_engine::{BoxError, Combine, Engine, Event, Host, HostError, HostTensor, State, Workflow};
+use hearth_nn::losses::Loss;
+use hearth_nn::metrics::Metric;
+use hearth_nn::networks::Network;
+
+use crate::evaluator::{CaseRow, EvaluatorOptions};
+use crate::loader::{Batches, Loader};
+use crate::scalars::{CurvePoint, Curves};
+use crate::step_error::StepError;
+use crate::tensors::Tensors;
+
+/// A metric and the name it is recorded under.
+pub(crate) struct NamedMetric {
+    pub name: String,
+    pub metric: Box<dyn Metric>,
+}
+
+/// A loss that is averaged over the pass, on the device.
+pub(crate) struct MeanLoss {
+    pub name: String,
+    pub loss: Box<dyn Loss>,
+    sum: Option<Tensor<1>>,
+    batches: u64,
+}
+
+impl MeanLoss {
+    pub fn new(name: String, loss: Box<dyn Loss>) -> Self {
+        Self { name, loss, sum: None, batches: 0 }
+    }
+}
+
+pub(crate) struct Evaluation<N> {
+    pub networks: Vec<N>,
+    pub pred_keys: Vec<String>,
+    pub combine: Option<Combine>,
+    pub options: EvaluatorOptions,
+    pub loader: Box<dyn Loader>,
+    /// The key metric is the first one, where there is one.
+    pub metrics: Vec<NamedMetric>,
+    pub losses: Vec<MeanLoss>,
+    pub rows: Vec<CaseRow>,
+    pub curves: Curves,
+    tensors: Option<Tensors>,
+    batches: Option<Batches>,
+    cases: Vec<String>,
+    at: (u64, u64),
+}
+
+impl<N: Network> Evaluation<N> {
+    pub fn new(loader: Box<dyn Loader>, options: EvaluatorOptions, pred_keys: Vec<String>) -> Self {
+        Self {
+            networks: Vec::new(),
+            pred_keys,
+            combine: None,
+            options,
+            loader,
+            metrics: Vec::new(),
+            losses: Vec::new(),
+            rows: Vec::new(),
+            curves: Curves::default(),
+            tensors: None,
+            batches: None,
+            cases: Vec::new(),
+            at: (0, 0),
+        }
+    }
+
+    /// Networks in evaluation mode, on the device, read in the options' precision.
+    pub fn set_networks(&mut self, networks: impl IntoIterator<Item = N>) {
+        let device = self.options.device.clone().inner();
+        let precision = self.options.precision;
+        self.networks = networks.into_iter().map(|net| precision.apply(net.valid().to_device(&device))).collect();
+    }
+
+    fn part(&self, part: &'static str, source: impl Into<BoxError>) -> StepError {
+        StepError::part(part, &self.cases, source)
+    }
+
+    fn tensors(&self) -> Result<&Tensors, HostError> {
+        self.tensors.as_ref().ok_or_else(|| HostError::new("there are no tensors outside an iteration"))
+    }
+
+    fn tensors_mut(&mut self) -> Result<&mut Tensors, HostError> {
+        self.tensors.as_mut().ok_or_else(|| HostError::new("there are no tensors outside an iteration"))
+    }
+
+    fn named(&self, key: &str) -> Result<Tensor<5>, StepError> {
+        self.tensors.as_ref().and_then(|tensors| tensors.get(key)).cloned().ok_or_else(|| StepError::NoTensor {
+            key: key.to_owned(),
+            cases: crate::step_error::name_cases(&self.cases),
+            known: self.tensors.as_ref().map(Tensors::names).unwrap_or_default(),
+        })
+    }
+
+    fn forward(&mut self) -> Result<(), BoxError> {
+        let image = self.named("image")?;
+        for index in 0..self.networks.len() {
+            let pred = self.options.inferer.infer(image.clone(), &self.networks[index]);
+            let pred = pred.map_err(|e| self.part("the forward pass", e))?;
+            self.tensors_mut()?.insert(&self.pred_keys[index], pred);
+        }
+        Ok(())
+    }
+
+    /// Members to one prediction, where no handler has done it at `forward_completed`.
+    fn ensemble(&mut self) -> Result<(), BoxError> {
+        let Some(how) = self.combine.clone().filter(|_| !self.tensors.as_ref().is_some_and(|t| t.contains("pred")))
+        else {
+            return Ok(());
+        };
+        for key in self.pred_keys.clone() {
+            let mut pred = self.named(&key)?;
+            for post in &self.options.post_member {
+                pred = post.apply(pred).map_err(|e| self.part("post-processing a member's prediction", e))?;
+            }
+            self.tensors_mut()?.insert(&key, pred);
+        }
+        let keys: Vec<String> = self.pred_keys.clone();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        self.tensors_mut()?.combine(&keys, &how, "pred").map_err(|e| self.part("combining the predictions", e))?;
+        Ok(())
+    }
+
+    /// Losses see the raw prediction.
+    fn add_losses(&mut self) -> Result<(), BoxError> {
+        if self.losses.is_empty() {
+            return Ok(());
+        }
+        let (pred, label) = (self.named("pred")?, self.named("label")?);
+        for mean in &mut self.losses {
+            let value = mean.loss.forward(pred.clone(), label.clone());
+            let value = value.map_err(|e| StepError::part("the validation loss", &self.cases, e))?.mean();
+            mean.sum = Some(match mean.sum.take() {
+                Some(sum) => sum + value,
+                None => value,
+            });
+            mean.batches += 1;
+        }
+        Ok(())
+    }
+
+    fn post_process(&mut self) -> Result<(), BoxError> {
+        if let Some(mut pred) = self.tensors()?.get("pred").cloned() {
+            for post in &self.options.post_pred {
+                pred = post.apply(pred).map_err(|e| self.part("post-processing the prediction", e))?;
+            }
+            self.tensors_mut()?.insert("pred", pred);
+        }
+        if let Some(mut label) = self.tensors()?.get("label").cloned() {
+            for post in &self.options.post_label {
+                label = post.apply(label).map_err(|e| self.part("post-processing the label", e))?;
+            }
+            self.tensors_mut()?.insert("label", label);
+        }
+        Ok(())
+    }
+
+    fn update_metrics(&mut self) -> Result<(), BoxError> {
+        if self.metrics.is_empty() {
+            return Ok(());
+        }
+        let (pred, label) = (self.named("pred")?, self.named("label")?);
+        for NamedMetric { name, metric } in &mut self.metrics {
+            metric.update(&pred, &label).map_err(|e| {
+                let cases = crate::step_error::name_cases(&self.cases);
+                BoxError::from(format!("the metric `{name}` failed on {cases}: {e}"))
+            })?;
+        }
+        if let Some(key) = self.metrics.first() {
+            let rows = key.metric.rows();
+            for (case, values) in self.cases.iter().zip(rows.iter().skip(self.rows.len())) {
+                self.rows.push(CaseRow { case: case.clone(), values: values.clone() });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<N: Network> Host for Evaluation<N> {
+    fn cases(&self) -> Vec<String> {
+        self.cases.clone()
+    }
+
+    fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError> {
+        self.tensors()?.read(name)
+    }
+
+    fn put_tensor(&mut self, name: &str, tensor: HostTensor<'_>) -> Result<(), HostError> {
+        self.tensors_mut()?.put(name, &tensor)
+    }
+
+    fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
+        self.tensors_mut()?.combine(inputs, how, output)
+    }
+
+    fn scalar(&mut self, tag: &str, value: f64) {
+        let (epoch, iteration) = self.at;
+        self.curves.push(CurvePoint { tag: tag.to_owned(), value, epoch, iteration });
+    }
+}
+
+impl<N: Network> Workflow for Evaluation<N> {
+    fn epoch_length(&self) -> Option<u64> {
+        self.loader.batches()
+    }
+
+    fn restart(&mut self, state: &State, skip: u64) -> Result<Option<u64>, BoxError> {
+        self.at = (state.epoch, state.iteration);
+        self.batches = Some(self.loader.pass(state.pass.number, skip));
+        Ok(self.loader.batches())
+    }
+
+    fn fetch(&mut self, state: &State) -> Result<bool, BoxError> {
+        self.at = (state.epoch, state.iteration);
+        // The last batch's tensors go before the next one's come.
+        self.tensors = None;
+        self.cases.clear();
+        let Some(batch) = self.batches.as_mut().and_then(Iterator::next) else {
+            self.batches = None;
+            return Ok(false);
+        };
+        let spatial_dims = self.networks.first().map_or(3, Network::spatial_dims);
+        let (tensors, cases) =
+            Tensors::of_batch(batch?, &self.options.device, spatial_dims, &self.options.image_key, &self.options.label_key)?;
+        (self.tensors, self.cases) = (Some(tensors), cases);
+        Ok(true)
+    }
+
+    fn iterate(&mut self, engine: &mut Engine) -> Result<(), BoxError> {
+        self.forward()?;
+        engine.fire(Event::ForwardCompleted, self)?;
+        self.ensemble()?;
+        self.add_losses()?;
+        self.post_process()?;
+        engine.fire(Event::ModelCompleted, self)?;
+        self.update_metrics()
+    }
+
+    fn epoch_started(&mut self, _state: &mut State) -> Result<(), BoxError> {
+        self.rows.clear();
+        for NamedMetric { metric, .. } in &mut self.metrics {
+            metric.reset();
+        }
+        for mean in &mut self.losses {
+            (mean.sum, mean.batches) = (None, 0);
+        }
+        Ok(())
+    }
+
+    fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
+        (self.tensors, self.batches) = (None, None);
+        for NamedMetric { name, metric } in &mut self.metrics {
+            let aggregate = metric.aggregate().map_err(|e| format!("the metric `{name}` has no value: {e}"))?;
+            for (label, value) in aggregate.labels.iter().zip(&aggregate.value.values) {
+                state.observe(&format!("{name}_{label}"), f64::from(*value));
+            }
+            state.observe(name, f64::from(aggregate.scalar()));
+        }
+        for mean in &mut self.losses {
+            if let Some(sum) = mean.sum.take() {
+                let sum: f32 = sum.try_into_scalar().map_err(|e| format!("the loss `{}` cannot be read: {e}", mean.name))?;
+                state.observe(&mean.name, f64::from(sum) / mean.batches as f64);
+            }
+        }
+        Ok(())
+    }
+}

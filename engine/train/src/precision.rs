@@ -1,0 +1,132 @@
+//! Automatic mixed precision: the master weights stay f32, the forward pass sees them in half precision.
+//!
+//! A parameter of two or more axes (the weights of convolutions and matrix products) gets a reparameterization that
+//! casts it as the forward pass reads it; a layer casts its input to its weight's type. Gradients flow back through the
+//! cast and land on the f32 parameter, so the optimizer never sees half precision. Biases, norms, their statistics,
+//! activations with parameters, and losses stay in f32.
+//!
+//! Half precision by Micikevicius et al., *Mixed Precision Training*, ICLR 2018 (<https://arxiv.org/abs/1710.03740>).
+
+use std::fmt;
+use std::str::FromStr;
+
+use burn::module::{Module, Param, Reparameterization, Reparameterizer};
+use burn::tensor::{Device, FloatDType, Tensor};
+use serde::{Deserialize, Serialize};
+
+/// The number type of convolutions and matrix products.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// 32-bit floats throughout.
+    #[default]
+    Fp32,
+    /// bfloat16: f32's range with 8 bits of precision. Needs no gradient scaler.
+    Bf16,
+    /// IEEE half: 11 bits of precision, but gradients below 6e-8 vanish; trained with a
+    /// [`GradScaler`](crate::GradScaler).
+    Fp16,
+}
+
+/// Why a precision cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrecisionError {
+    /// The word is none of the known ones.
+    #[error("no precision is called `{0}`; known are fp32, bf16 and fp16")]
+    Unknown(String),
+    /// The device cannot compute in it.
+    #[error("{device} cannot compute in {precision}; use {instead}")]
+    Unsupported {
+        /// The device as Burn names it.
+        device: String,
+        /// What was asked for.
+        precision: Precision,
+        /// What it can compute in.
+        instead: String,
+    },
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Precision::Fp32 => "fp32",
+            Precision::Bf16 => "bf16",
+            Precision::Fp16 => "fp16",
+        })
+    }
+}
+
+impl FromStr for Precision {
+    type Err = PrecisionError;
+
+    fn from_str(word: &str) -> Result<Self, PrecisionError> {
+        match word {
+            "fp32" => Ok(Precision::Fp32),
+            "bf16" => Ok(Precision::Bf16),
+            "fp16" => Ok(Precision::Fp16),
+            other => Err(PrecisionError::Unknown(other.to_owned())),
+        }
+    }
+}
+
+impl Precision {
+    /// The element type of weights in the forward pass.
+    pub fn dtype(self) -> FloatDType {
+        match self {
+            Precision::Fp32 => FloatDType::F32,
+            Precision::Bf16 => FloatDType::BF16,
+            Precision::Fp16 => FloatDType::F16,
+        }
+    }
+
+    /// Fails where the device cannot compute in this precision.
+    pub fn check(self, device: &Device) -> Result<(), PrecisionError> {
+        if device.supports_dtype(self.dtype()) {
+            return Ok(());
+        }
+        let able = [Precision::Bf16, Precision::Fp16, Precision::Fp32];
+        let able = able.into_iter().filter(|other| device.supports_dtype(other.dtype())).map(|p| p.to_string());
+        Err(PrecisionError::Unsupported {
+            device: format!("{device:?}"),
+            precision: self,
+            instead: able.collect::<Vec<_>>().join(" or "),
+        })
+    }
+
+    /// The network, its weights read in this precision from now on. The stored weights do not change.
+    pub fn apply<M: Module>(self, network: M) -> M {
+        network.apply_reparameterization(ReadAs(self))
+    }
+}
+
+/// Hands the forward pass a weight in another type.
+#[derive(Module, Debug)]
+struct CastWeight {
+    #[module(skip)]
+    dtype: FloatDType,
+}
+
+impl Reparameterization for CastWeight {
+    const NAME: &'static str = "precision";
+
+    fn apply<const D: usize>(&self, base: Tensor<D>) -> Tensor<D> {
+        base.cast(self.dtype)
+    }
+}
+
+struct ReadAs(Precision);
+
+impl Reparameterizer for ReadAs {
+    type Reparam = CastWeight;
+
+    fn reparameterize<const D: usize>(
+        &mut self,
+        _path: &str,
+        param: Param<Tensor<D>>,
+    ) -> (Param<Tensor<D>>, Option<CastWeight>) {
+        // Vectors are biases and norms.
+        let cast = self.0 != Precision::Fp32 && D >= 2;
+        (param, cast.then(|| CastWeight { dtype: self.0.dtype() }))
+    }
+}

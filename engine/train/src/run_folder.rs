@@ -1,0 +1,133 @@
+//! A run's folder: what lies where.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The folder of a run: its recipe, checkpoints, curves, logs and summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFolder {
+    root: PathBuf,
+}
+
+/// Why a folder cannot be that of a run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunFolderError {
+    /// A new run needs a place of its own.
+    #[error("{path} is not empty; give a new folder, or resume the run that is in it")]
+    NotEmpty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// There is no run to go on with.
+    #[error("{path} holds no run: there is no recipe.toml in it")]
+    NoRun {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("cannot {task} {path}: {source}")]
+    Io {
+        /// What was being done.
+        task: &'static str,
+        /// To which folder or file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl RunFolder {
+    /// Makes the folder of a new run, with the resolved recipe in it.
+    ///
+    /// # Errors
+    /// When the folder holds something already, or cannot be written.
+    pub fn create(root: &Path, recipe: &str) -> Result<Self, RunFolderError> {
+        let folder = Self { root: root.to_owned() };
+        let fail = |task, path: &Path| {
+            let path = path.to_owned();
+            move |source| RunFolderError::Io { task, path, source }
+        };
+        std::fs::create_dir_all(root).map_err(fail("make", root))?;
+        if std::fs::read_dir(root).map_err(fail("look into", root))?.next().is_some() {
+            return Err(RunFolderError::NotEmpty { path: root.to_owned() });
+        }
+        std::fs::create_dir_all(folder.checkpoints()).map_err(fail("make", &folder.checkpoints()))?;
+        std::fs::write(folder.recipe(), recipe).map_err(fail("write", &folder.recipe()))?;
+        Ok(folder)
+    }
+
+    /// The folder of a run that was started before.
+    ///
+    /// # Errors
+    /// When there is no recipe in it.
+    pub fn open(root: &Path) -> Result<Self, RunFolderError> {
+        let folder = Self { root: root.to_owned() };
+        if !folder.recipe().is_file() {
+            return Err(RunFolderError::NoRun { path: root.to_owned() });
+        }
+        Ok(folder)
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The resolved recipe, `recipe.toml`.
+    pub fn recipe(&self) -> PathBuf {
+        self.root.join("recipe.toml")
+    }
+
+    /// The [checkpoints](crate::checkpoint).
+    pub fn checkpoints(&self) -> PathBuf {
+        self.root.join("checkpoints")
+    }
+
+    /// TensorBoard's event files.
+    pub fn tensorboard(&self) -> PathBuf {
+        self.root.join("tensorboard")
+    }
+
+    /// A row for each epoch, `metrics.csv`.
+    pub fn metrics(&self) -> PathBuf {
+        self.root.join("metrics.csv")
+    }
+
+    /// A JSON object for each thing that happened, `log.jsonl`.
+    pub fn log(&self) -> PathBuf {
+        self.root.join("log.jsonl")
+    }
+
+    /// What came out, and where the time went, `summary.json`.
+    pub fn summary(&self) -> PathBuf {
+        self.root.join("summary.json")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_has_a_folder_of_its_own_and_is_found_again() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let root = dir.path().join("runs/first");
+        let folder = RunFolder::create(&root, "epochs = 3\n").expect("a new folder");
+        assert_eq!(std::fs::read_to_string(folder.recipe()).expect("the recipe"), "epochs = 3\n");
+        assert!(folder.checkpoints().is_dir());
+        assert_eq!(RunFolder::open(&root).expect("the run"), folder);
+        assert!(matches!(RunFolder::create(&root, ""), Err(RunFolderError::NotEmpty { .. })));
+        assert!(matches!(RunFolder::open(dir.path()), Err(RunFolderError::NoRun { .. })));
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_named() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").expect("a file");
+        let text = RunFolder::create(&file.join("run"), "").expect_err("no folder in a file").to_string();
+        assert!(text.contains("cannot make") && text.contains("file"), "{text}");
+    }
+}

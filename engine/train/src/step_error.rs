@@ -1,0 +1,75 @@
+//! What can go wrong in one iteration: it names the cases.
+
+use hearth_engine::BoxError;
+
+/// An iteration that failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StepError {
+    /// One of its parts failed.
+    #[error("{part} failed on {cases}")]
+    Part {
+        /// `the forward pass`, `the loss`, ...
+        part: &'static str,
+        /// The cases of the batch.
+        cases: String,
+        /// Why.
+        #[source]
+        source: BoxError,
+    },
+    /// The batch lacks a tensor.
+    #[error("the batch of {cases} has no `{key}`; it has: {known}")]
+    NoTensor {
+        /// What was looked for.
+        key: String,
+        /// The cases of the batch.
+        cases: String,
+        /// What there is.
+        known: String,
+    },
+    /// The loss is no number that depends on the network.
+    #[error("the loss of {cases} does not depend on the network's weights, so there is no gradient; is everything frozen?")]
+    NoGradient {
+        /// The cases of the batch.
+        cases: String,
+    },
+    /// The network was lost when a former step failed.
+    #[error("there is no network: the optimizer failed in a former step; load a checkpoint")]
+    NoNetwork,
+}
+
+impl StepError {
+    pub(crate) fn part(part: &'static str, cases: &[String], source: impl Into<BoxError>) -> Self {
+        Self::Part { part, cases: name_cases(cases), source: source.into() }
+    }
+}
+
+/// The names of a batch, a few at most.
+pub(crate) fn name_cases(cases: &[String]) -> String {
+    const SHOWN: usize = 6;
+    let mut distinct: Vec<&str> = Vec::new();
+    for case in cases {
+        // Several crops of one case stand side by side.
+        if !distinct.contains(&case.as_str()) {
+            distinct.push(case);
+        }
+    }
+    match distinct.len() {
+        0 => "a batch without names".to_owned(),
+        n if n <= SHOWN => distinct.join(", "),
+        n => format!("{} and {} more", distinct[..SHOWN].join(", "), n - SHOWN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_cases;
+
+    #[test]
+    fn each_case_is_named_once_and_not_too_many() {
+        let cases = |n: usize| (0..n).map(|i| format!("case_{}", i / 2)).collect::<Vec<_>>();
+        assert_eq!(name_cases(&cases(4)), "case_0, case_1");
+        assert!(name_cases(&cases(20)).ends_with("case_5 and 4 more"));
+        assert_eq!(name_cases(&[]), "a batch without names");
+    }
+}

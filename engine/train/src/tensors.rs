@@ -1,0 +1,140 @@
+//! The tensors of the present iteration, as handlers may ask for them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use hearth_data::Batch;
+use hearth_engine::{Combine, DType, HostError, HostTensor};
+
+use crate::combine::{mean_ensemble, vote_ensemble};
+use crate::step_error::{StepError, name_cases};
+
+/// `image`, `label`, `pred`, ... on the device, `[B, C, X, Y, Z]` each.
+#[derive(Debug)]
+pub(crate) struct Tensors {
+    by_name: BTreeMap<String, Tensor<5>>,
+    device: Device,
+    /// Handlers see `[B, C, X, Y]`: the network is 2-D and `Z` is 1.
+    flat: bool,
+}
+
+impl Tensors {
+    pub fn new(device: &Device, spatial_dims: usize) -> Self {
+        Self { by_name: BTreeMap::new(), device: device.clone().inner(), flat: spatial_dims == 2 }
+    }
+
+    /// A batch's tensors on the device, and its cases. What the batch calls `image_key` is called `image` from now on.
+    pub fn of_batch(
+        batch: Batch,
+        device: &Device,
+        spatial_dims: usize,
+        image_key: &str,
+        label_key: &str,
+    ) -> Result<(Self, Vec<String>), StepError> {
+        let mut tensors = Self::new(device, spatial_dims);
+        for (key, tensor) in batch.tensors {
+            let name = match key {
+                key if key == image_key => "image".to_owned(),
+                key if key == label_key => "label".to_owned(),
+                other => other,
+            };
+            let tensor = tensor.to_device(&tensors.device);
+            tensors.insert(&name, tensor);
+        }
+        if !tensors.contains("image") {
+            return Err(StepError::NoTensor {
+                key: image_key.to_owned(),
+                cases: name_cases(&batch.cases),
+                known: tensors.names(),
+            });
+        }
+        Ok((tensors, batch.cases))
+    }
+
+    /// The names, for messages.
+    pub fn names(&self) -> String {
+        match self.by_name.len() {
+            0 => "nothing".to_owned(),
+            _ => self.by_name.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
+        }
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Tensor<5>> {
+        self.by_name.get(name)
+    }
+
+    /// Keeps a tensor, without its part in an autodiff graph.
+    pub fn insert(&mut self, name: &str, tensor: Tensor<5>) {
+        self.by_name.insert(name.to_owned(), tensor.without_autodiff());
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
+    fn find(&self, name: &str) -> Result<&Tensor<5>, HostError> {
+        self.by_name
+            .get(name)
+            .ok_or_else(|| HostError::new(format!("no tensor `{name}` now; there is: {}", self.names())))
+    }
+
+    /// The tensor in host memory, read back from the device.
+    pub fn read(&self, name: &str) -> Result<HostTensor<'static>, HostError> {
+        let tensor = self.find(name)?.clone();
+        let mut shape = tensor.dims().to_vec();
+        if self.flat && shape[4] == 1 {
+            shape.pop();
+        }
+        let values = tensor
+            .try_into_vec_as::<f32>()
+            .map_err(|e| HostError::new(format!("tensor `{name}` cannot be read back from the device: {e}")))?;
+        HostTensor::from_f32(shape, &values)
+    }
+
+    /// Replaces or adds a tensor from host memory.
+    pub fn put(&mut self, name: &str, tensor: &HostTensor<'_>) -> Result<(), HostError> {
+        let wrong = |what: String| HostError::new(format!("tensor `{name}` cannot be put: {what}"));
+        let shape: [usize; 5] = match tensor.shape[..] {
+            [b, c, x, y] => [b, c, x, y, 1],
+            [b, c, x, y, z] => [b, c, x, y, z],
+            _ => return Err(wrong(format!("shape {:?} is neither [B, C, X, Y, Z] nor [B, C, X, Y]", tensor.shape))),
+        };
+        let elements = shape.iter().try_fold(1_usize, |n, axis| n.checked_mul(*axis));
+        if elements.and_then(|n| n.checked_mul(tensor.dtype.size())) != Some(tensor.bytes.len()) || elements == Some(0) {
+            let (dtype, bytes) = (tensor.dtype, tensor.bytes.len());
+            return Err(wrong(format!("{bytes} bytes are not shape {:?} of {dtype:?}", tensor.shape)));
+        }
+        let values = to_f32(tensor).ok_or_else(|| wrong(format!("its type {:?} is not known here", tensor.dtype)))?;
+        self.insert(name, Tensor::from_data(TensorData::new(values, shape), &self.device));
+        Ok(())
+    }
+
+    /// Makes one tensor of several, on the device.
+    pub fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
+        let members = inputs.iter().map(|name| self.find(name).cloned()).collect::<Result<Vec<_>, _>>()?;
+        let combined = match how {
+            Combine::Mean { weights } => mean_ensemble(&members, weights.as_deref()),
+            Combine::Vote { num_classes } => vote_ensemble(&members, *num_classes),
+        };
+        let combined = combined.map_err(|e| {
+            HostError::new(format!("{} cannot be combined to `{output}`: {e}", inputs.join(", ")))
+        })?;
+        self.insert(output, combined);
+        Ok(())
+    }
+}
+
+fn to_f32(tensor: &HostTensor<'_>) -> Option<Vec<f32>> {
+    /// Reads numbers of `N` bytes.
+    fn read<const N: usize>(bytes: &Cow<'_, [u8]>, number: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+        bytes.as_chunks::<N>().0.iter().map(|chunk| number(*chunk)).collect()
+    }
+    Some(match tensor.dtype {
+        DType::F32 => read(&tensor.bytes, f32::from_ne_bytes),
+        DType::F64 => read(&tensor.bytes, |b| f64::from_ne_bytes(b) as f32),
+        DType::I64 => read(&tensor.bytes, |b| i64::from_ne_bytes(b) as f32),
+        DType::U8 => read(&tensor.bytes, |[b]: [u8; 1]| f32::from(b)),
+        _ => return None,
+    })
+}

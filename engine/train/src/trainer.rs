@@ -1,0 +1,228 @@
+//! [`SupervisedTrainer`]: network, loss, optimizer and data, driven by an [`Engine`].
+
+use std::path::{Path, PathBuf};
+
+use burn::module::Module as _;
+use burn::tensor::Device;
+use hearth_engine::{BoxError, CheckpointRequest, Engine, HostError, RunEnd, RunError, Workflow as _};
+use hearth_nn::losses::Loss;
+use hearth_nn::networks::Network;
+use hearth_nn::optim::{OptimError, OptimizerConfig};
+
+use crate::evaluate::Evaluate;
+use crate::grad_scaler::GradScaler;
+use crate::inferer::Inferer;
+use crate::loader::Loader;
+use crate::precision::{Precision, PrecisionError};
+use crate::scalars::Curves;
+use crate::training::Training;
+
+/// How a trainer works.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TrainerOptions {
+    /// The engine's name, `trainer`.
+    pub name: String,
+    /// Where it computes.
+    pub device: Device,
+    /// The number type of convolutions and matrix products.
+    pub precision: Precision,
+    /// Epochs to run.
+    pub max_epochs: u64,
+    /// How the network is led over a batch.
+    pub inferer: Inferer,
+    /// The batch's image.
+    pub image_key: String,
+    /// The batch's label.
+    pub label_key: String,
+    /// The seed that every random draw is keyed by.
+    pub seed: u64,
+    /// This process among those training together.
+    pub rank: u32,
+    /// How many processes train together.
+    pub world_size: u32,
+}
+
+impl TrainerOptions {
+    /// One epoch in fp32 on this device, seed 0, one process.
+    pub fn new(device: &Device) -> Self {
+        Self {
+            name: "trainer".into(),
+            device: device.clone().inner(),
+            precision: Precision::Fp32,
+            max_epochs: 1,
+            inferer: Inferer::Simple,
+            image_key: "image".into(),
+            label_key: "label".into(),
+            seed: 0,
+            rank: 0,
+            world_size: 1,
+        }
+    }
+}
+
+/// Why a trainer cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainerError {
+    /// The optimizer's options make no sense.
+    #[error("the optimizer: {0}")]
+    Optimizer(#[from] OptimError),
+    /// The device cannot compute in the precision asked for.
+    #[error(transparent)]
+    Precision(#[from] PrecisionError),
+    /// This version trains in one process.
+    #[error("rank {rank} of {world_size}: this version trains in one process, rank 0 of 1")]
+    Distributed {
+        /// The rank asked for.
+        rank: u32,
+        /// The number of processes asked for.
+        world_size: u32,
+    },
+}
+
+/// Trains a network, as MONAI's `SupervisedTrainer`: for each batch forward by the inferer, `forward_completed`, loss,
+/// `loss_completed`, backward, `backward_completed`, step, `model_completed`.
+///
+/// Nothing is read back from the device unless a handler asks (`cx.host.output("loss")`), once per iteration at most;
+/// only fp16 has to look at its gradients each step. Handlers go to [`engine_mut`](Self::engine_mut), evaluators are
+/// added by name and run by whoever calls `cx.host.run("validation")`.
+pub struct SupervisedTrainer<N> {
+    engine: Engine,
+    work: Training<N>,
+}
+
+impl<N> std::fmt::Debug for SupervisedTrainer<N> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SupervisedTrainer")
+            .field("engine", &self.engine)
+            .field("options", &self.work.options)
+            .field("optimizer", &self.work.optimizer_config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<N: Network> SupervisedTrainer<N> {
+    /// A trainer of this network. The learning rate is the optimizer's until a handler changes it.
+    ///
+    /// # Errors
+    /// When the optimizer's options make no sense, or the device cannot compute in the precision asked for.
+    pub fn new(
+        network: N,
+        loss: Box<dyn Loss>,
+        optimizer: &OptimizerConfig,
+        options: TrainerOptions,
+        loader: impl Loader + 'static,
+    ) -> Result<Self, TrainerError> {
+        let TrainerOptions { rank, world_size, .. } = options;
+        if (rank, world_size) != (0, 1) {
+            return Err(TrainerError::Distributed { rank, world_size });
+        }
+        options.precision.check(&options.device)?;
+        let built = optimizer.build()?;
+        // Leaving autodiff and coming back makes leaves of the parameters, wherever the network was made.
+        let network = network.valid().to_device(&options.device.clone().inner()).train();
+        let network = options.precision.apply(network);
+        let mut engine = Engine::new(options.name.clone());
+        let state = engine.state_mut();
+        (state.seed, state.rank, state.world_size) = (options.seed, rank, world_size);
+        let work = Training::new(network, loss, (built, optimizer.clone()), options, Box::new(loader));
+        Ok(Self { engine, work })
+    }
+
+    /// Adds an evaluator that handlers run by this name. Its key metric becomes the trainer's, if that has none yet.
+    pub fn add_evaluator(&mut self, name: &str, evaluator: impl Evaluate<N> + 'static) {
+        let theirs = evaluator.engine().state();
+        if let (None, Some(metric)) = (&self.engine.state().key_metric, &theirs.key_metric) {
+            let (metric, better) = (metric.clone(), theirs.better);
+            self.engine.set_key_metric(&metric, better);
+        }
+        self.work.evaluators.insert(name.to_owned(), Box::new(evaluator));
+    }
+
+    /// The evaluator of this name.
+    pub fn evaluator(&self, name: &str) -> Option<&dyn Evaluate<N>> {
+        self.work.evaluators.get(name).map(|evaluator| &**evaluator)
+    }
+
+    /// The evaluator of this name, to add handlers to its engine.
+    pub fn evaluator_mut(&mut self, name: &str) -> Option<&mut (dyn Evaluate<N> + 'static)> {
+        self.work.evaluators.get_mut(name).map(|evaluator| &mut **evaluator)
+    }
+
+    /// Runs to the options' `max_epochs`, or goes on where an interrupt or a checkpoint left it.
+    ///
+    /// # Errors
+    /// Whatever ended the run early, after `exception_raised`; it names the cases.
+    pub fn run(&mut self) -> Result<RunEnd, RunError> {
+        let max_epochs = self.work.options.max_epochs;
+        self.engine.run(&mut self.work, max_epochs)
+    }
+
+    /// Goes on from the newest whole checkpoint in `dir` (or `dir` itself, where it is one) at the next [`run`](Self::run).
+    /// Returns the epoch and iteration it was written at.
+    ///
+    /// # Errors
+    /// When there is no whole checkpoint, or it is one of another network or optimizer; the message lists what differs.
+    /// The trainer is unchanged then.
+    pub fn resume(&mut self, dir: &Path) -> Result<(u64, u64), BoxError> {
+        let snapshot = self.work.read_checkpoint(dir)?;
+        self.engine.restore(&snapshot)?;
+        Ok((self.engine.state().epoch, self.engine.state().iteration))
+    }
+
+    /// Writes a checkpoint now, between runs (after an interrupt); returns its folder.
+    ///
+    /// # Errors
+    /// When it cannot be written; earlier checkpoints are untouched.
+    pub fn save(&mut self, dir: &Path, tag: &str, keep_last: Option<usize>) -> Result<PathBuf, HostError> {
+        let request = CheckpointRequest { dir: dir.to_owned(), tag: tag.to_owned(), keep_last };
+        let snapshot = self.engine.snapshot();
+        self.work.write_checkpoint(&request, &snapshot)
+    }
+
+    /// The network as it is now, under autodiff. `None` only after the optimizer failed.
+    pub fn network(&self) -> Option<&N> {
+        self.work.network.as_ref()
+    }
+
+    /// The engine: its state, its handlers' times.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The engine, to add handlers to.
+    pub fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// How it was told to work.
+    pub fn options(&self) -> &TrainerOptions {
+        &self.work.options
+    }
+
+    /// Changes how many epochs the next [`run`](Self::run) goes to.
+    pub fn set_max_epochs(&mut self, max_epochs: u64) {
+        self.work.options.max_epochs = max_epochs;
+    }
+
+    /// The learning rate of the next step.
+    pub fn learning_rate(&self) -> f64 {
+        self.work.learning_rate
+    }
+
+    /// The gradient scaler of a run in fp16.
+    pub fn scaler(&self) -> Option<&GradScaler> {
+        self.work.scaler.as_ref()
+    }
+
+    /// The optimizer's state by `path/name`, read back from the device.
+    pub fn optimizer_state(&self) -> std::collections::BTreeMap<String, burn::tensor::TensorData> {
+        self.work.optimizer.state()
+    }
+
+    /// What handlers hand out for curves.
+    pub fn curves(&self) -> Curves {
+        self.work.curves.clone()
+    }
+}

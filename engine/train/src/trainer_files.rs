@@ -1,0 +1,191 @@
+//! A trainer as the files of a checkpoint, and back.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Tensor, TensorData};
+use hearth_engine::{BoxError, CheckpointRequest, Snapshot};
+use hearth_nn::networks::Network;
+use hearth_nn::optim::OptimizerConfig;
+use hearth_nn::weights;
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::{self, Checkpoint, CheckpointError, Files, Header};
+use crate::grad_scaler::GradScaler;
+use crate::training::Training;
+use crate::{snapshot_files, tensor_file};
+
+const NETWORK: &str = "network.safetensors";
+const OPTIMIZER: &str = "optimizer.safetensors";
+const OPTIMIZER_JSON: &str = "optimizer.json";
+const SCALER: &str = "scaler.json";
+const SEED: &str = "rng/seed";
+
+#[derive(Serialize, Deserialize)]
+struct OptimizerJson {
+    /// As the recipe gives it.
+    config: OptimizerConfig,
+    /// The present learning rate, as text: a JSON number may come back with another last digit.
+    learning_rate: String,
+}
+
+fn evaluator_prefix(name: &str) -> String {
+    format!("evaluators/{}/", checkpoint::file_name_of(name))
+}
+
+/// Writes a checkpoint and prunes its tag.
+pub(crate) fn write<N: Network>(
+    trainer: &Training<N>,
+    request: &CheckpointRequest,
+    snapshot: &Snapshot,
+) -> Result<PathBuf, BoxError> {
+    let mut files = Files::new();
+    files.insert(NETWORK.into(), weights::to_bytes(trainer.network()?)?);
+    files.insert(OPTIMIZER.into(), tensor_file::to_bytes(&trainer.optimizer.state())?);
+    let json = OptimizerJson {
+        config: trainer.optimizer_config.clone(),
+        learning_rate: trainer.learning_rate.to_string(),
+    };
+    files.insert(OPTIMIZER_JSON.into(), serde_json::to_vec_pretty(&json)?);
+    if let Some(scaler) = &trainer.scaler {
+        files.insert(SCALER.into(), serde_json::to_vec_pretty(scaler)?);
+    }
+    snapshot_files::write(&mut files, "", snapshot)?;
+    for (name, evaluator) in &trainer.evaluators {
+        snapshot_files::write(&mut files, &evaluator_prefix(name), &evaluator.engine().snapshot())?;
+    }
+    files.insert(SEED.into(), format!("{}\n", snapshot.state.seed).into_bytes());
+
+    let state = &snapshot.state;
+    let header = Header {
+        epoch: state.epoch,
+        iteration: state.iteration,
+        tag: request.tag.clone(),
+        best: state.is_best(),
+        key_metric: state.key_metric.clone(),
+        value: state.key_metric.as_ref().and_then(|name| state.metrics.get(name)).copied(),
+    };
+    let folder = checkpoint::write(&request.dir, &header, &files)?;
+    if let Some(keep) = request.keep_last {
+        let pruned = checkpoint::prune(&request.dir, &request.tag, keep);
+        if let Err(error) = pruned {
+            // The new checkpoint is whole; an old one that stays is no reason to end a run.
+            tracing::warn!("{error}");
+        }
+    }
+    Ok(folder)
+}
+
+/// Takes back the newest whole checkpoint. Everything is read and checked before anything is changed.
+pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<Snapshot, BoxError> {
+    let checkpoint = checkpoint::newest(dir)?;
+    let mismatch = |part: &'static str, why: String| CheckpointError::Mismatch {
+        path: checkpoint.path.clone(),
+        part,
+        why,
+    };
+    let network = trainer.network()?.clone();
+    let (network, _report) = weights::from_bytes(network, &checkpoint.file(NETWORK)?)
+        .map_err(|e| mismatch(NETWORK, e.to_string()))?;
+
+    let json: OptimizerJson = serde_json::from_slice(&checkpoint.file(OPTIMIZER_JSON)?)
+        .map_err(|e| mismatch(OPTIMIZER_JSON, format!("it does not parse: {e}")))?;
+    if std::mem::discriminant(&json.config) != std::mem::discriminant(&trainer.optimizer_config) {
+        let why = format!("it is the state of {:?}, this run uses {:?}", json.config, trainer.optimizer_config);
+        return Err(mismatch(OPTIMIZER_JSON, why).into());
+    }
+    let learning_rate: f64 = json
+        .learning_rate
+        .parse()
+        .map_err(|_| mismatch(OPTIMIZER_JSON, format!("the learning rate `{}` is no number", json.learning_rate)))?;
+    let state = tensor_file::from_bytes(&checkpoint.file(OPTIMIZER)?).map_err(|e| mismatch(OPTIMIZER, e.to_string()))?;
+    check_optimizer_state(&network, &state).map_err(|why| mismatch(OPTIMIZER, why))?;
+    let mut optimizer = trainer.optimizer.clone();
+    optimizer.load_state(state).map_err(|e| mismatch(OPTIMIZER, e.to_string()))?;
+
+    let scaler = match (&trainer.scaler, checkpoint.has(SCALER)) {
+        (Some(_), true) => {
+            let scaler: GradScaler = serde_json::from_slice(&checkpoint.file(SCALER)?)
+                .map_err(|e| mismatch(SCALER, format!("it does not parse: {e}")))?;
+            Some(scaler)
+        }
+        // A run may go on in another precision.
+        (present, _) => present.clone(),
+    };
+    let snapshot = snapshot_files::read(&checkpoint, "")?;
+    let evaluators = read_evaluators(trainer, &checkpoint)?;
+
+    for (name, snapshot) in evaluators {
+        if let Some(evaluator) = trainer.evaluators.get_mut(&name) {
+            evaluator.engine_mut().restore(&snapshot)?;
+        }
+    }
+    (trainer.network, trainer.optimizer) = (Some(network), optimizer);
+    (trainer.learning_rate, trainer.scaler) = (learning_rate, scaler);
+    tracing::info!("going on from checkpoint {}", checkpoint.path.display());
+    Ok(snapshot)
+}
+
+fn read_evaluators<N>(
+    trainer: &Training<N>,
+    checkpoint: &Checkpoint,
+) -> Result<BTreeMap<String, Snapshot>, CheckpointError> {
+    let mut snapshots = BTreeMap::new();
+    for name in trainer.evaluators.keys() {
+        let prefix = evaluator_prefix(name);
+        if checkpoint.has(&format!("{prefix}engine.json")) {
+            snapshots.insert(name.clone(), snapshot_files::read(checkpoint, &prefix)?);
+        }
+    }
+    Ok(snapshots)
+}
+
+/// The lengths of a network's parameters.
+#[derive(Default)]
+struct Lengths {
+    path: Vec<String>,
+    by_path: BTreeMap<String, usize>,
+}
+
+impl ModuleVisitor for Lengths {
+    fn enter_module(&mut self, name: &str, container_type: &str) {
+        // Burn reports an enum's variant as if it were a field; names of parameters do not have it.
+        if !container_type.starts_with("Enum:") {
+            self.path.push(name.to_owned());
+        }
+    }
+
+    fn exit_module(&mut self, _name: &str, container_type: &str) {
+        if !container_type.starts_with("Enum:") {
+            self.path.pop();
+        }
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.by_path.insert(self.path.join("."), param.lazy_shape().num_elements());
+    }
+}
+
+/// Every state tensor must belong to a parameter of the network and have one value, or one for each of its values.
+fn check_optimizer_state<N: Module>(network: &N, state: &BTreeMap<String, TensorData>) -> Result<(), String> {
+    let mut lengths = Lengths::default();
+    network.visit(&mut lengths);
+    let mut wrong = Vec::new();
+    for (key, data) in state {
+        let path = key.rsplit_once('/').map_or(key.as_str(), |(path, _)| path);
+        match lengths.by_path.get(path) {
+            None => wrong.push(format!("`{key}` belongs to no parameter of this network")),
+            Some(length) if ![1, *length].contains(&data.num_elements()) => {
+                wrong.push(format!("`{key}` has {} values, the parameter {length}", data.num_elements()));
+            }
+            Some(_) => {}
+        }
+    }
+    const SHOWN: usize = 8;
+    match wrong.len() {
+        0 => Ok(()),
+        n if n <= SHOWN => Err(wrong.join("; ")),
+        n => Err(format!("{}; and {} more", wrong[..SHOWN].join("; "), n - SHOWN)),
+    }
+}

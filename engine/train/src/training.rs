@@ -1,0 +1,276 @@
+//! One training step: the workflow behind [`SupervisedTrainer`](crate::SupervisedTrainer).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use burn::module::Module as _;
+use burn::tensor::Tensor;
+use hearth_engine::{
+    BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, Metrics, Snapshot, State, Workflow,
+};
+use hearth_nn::losses::Loss;
+use hearth_nn::networks::Network;
+use hearth_nn::optim::{Gradients, Optimizer, OptimizerConfig};
+use crate::evaluate::Evaluate;
+use crate::loader::{Batches, Loader};
+use crate::scalars::{CurvePoint, Curves};
+use crate::step_error::{StepError, name_cases};
+use crate::tensors::Tensors;
+use crate::trainer::TrainerOptions;
+use crate::{GradScaler, trainer_files};
+
+/// The loss of the present iteration: on the device until somebody asks.
+enum LossValue {
+    None,
+    Device(Tensor<1>),
+    Host(f64),
+}
+
+pub(crate) struct Training<N> {
+    /// `None` only after the optimizer has failed with the parameters in its hands.
+    pub network: Option<N>,
+    pub loss: Box<dyn Loss>,
+    pub optimizer: Optimizer,
+    pub optimizer_config: OptimizerConfig,
+    pub options: TrainerOptions,
+    pub learning_rate: f64,
+    /// In fp16 only.
+    pub scaler: Option<GradScaler>,
+    pub loader: Box<dyn Loader>,
+    pub evaluators: BTreeMap<String, Box<dyn Evaluate<N>>>,
+    pub curves: Curves,
+    batches: Option<Batches>,
+    tensors: Option<Tensors>,
+    cases: Vec<String>,
+    loss_value: LossValue,
+    /// Epoch and iteration as of the last fetch.
+    at: (u64, u64),
+}
+
+impl<N: Network> Training<N> {
+    pub fn new(
+        network: N,
+        loss: Box<dyn Loss>,
+        (optimizer, optimizer_config): (Optimizer, OptimizerConfig),
+        options: TrainerOptions,
+        loader: Box<dyn Loader>,
+    ) -> Self {
+        let precision = options.precision;
+        Self {
+            network: Some(network),
+            loss,
+            optimizer,
+            learning_rate: optimizer_config.lr(),
+            optimizer_config,
+            options,
+            scaler: (precision == crate::Precision::Fp16).then(GradScaler::default),
+            loader,
+            evaluators: BTreeMap::new(),
+            curves: Curves::default(),
+            batches: None,
+            tensors: None,
+            cases: Vec::new(),
+            loss_value: LossValue::None,
+            at: (0, 0),
+        }
+    }
+
+    fn part(&self, part: &'static str, source: impl Into<BoxError>) -> StepError {
+        StepError::part(part, &self.cases, source)
+    }
+
+    pub fn network(&self) -> Result<&N, StepError> {
+        self.network.as_ref().ok_or(StepError::NoNetwork)
+    }
+
+    fn tensors_mut(&mut self) -> Result<&mut Tensors, HostError> {
+        self.tensors.as_mut().ok_or_else(|| HostError::new("there are no tensors outside an iteration"))
+    }
+
+    fn named(&self, key: &str) -> Result<Tensor<5>, StepError> {
+        self.tensors.as_ref().and_then(|tensors| tensors.get(key)).cloned().ok_or_else(|| StepError::NoTensor {
+            key: key.to_owned(),
+            cases: name_cases(&self.cases),
+            known: self.tensors.as_ref().map(Tensors::names).unwrap_or_default(),
+        })
+    }
+
+    /// The prediction in f32, with its autodiff graph.
+    fn forward(&self, state: &State) -> Result<Tensor<5>, BoxError> {
+        let network = self.network()?;
+        // A tensor under autodiff is what tells layers that they train.
+        let image = self.named("image")?.autodiff();
+        network.set_draw(state.seed, state.iteration);
+        self.options.inferer.infer(image, network).map_err(|e| self.part("the forward pass", e).into())
+    }
+
+    fn backward(&self, loss: &Tensor<1>) -> Result<Gradients, BoxError> {
+        if !loss.is_tracked() {
+            return Err(StepError::NoGradient { cases: name_cases(&self.cases) }.into());
+        }
+        let network = self.network()?;
+        Ok(match &self.scaler {
+            None => Gradients::of(network, loss),
+            Some(scaler) => {
+                let scale = scaler.scale();
+                Gradients::of(network, &(loss.clone() * scale)).scale(1.0 / scale)
+            }
+        })
+    }
+
+    fn step(&mut self, gradients: Gradients) -> Result<(), BoxError> {
+        if let Some(scaler) = &mut self.scaler {
+            // The one read-back of a step, and only in fp16: whether to step is decided here, as in torch.
+            let norm = gradients.norm().map(|norm| norm.try_into_scalar::<f32>()).transpose();
+            let norm = norm.map_err(|e| StepError::part("the gradient scaler", &self.cases, e.to_string()))?;
+            let finite = norm.is_none_or(f32::is_finite);
+            scaler.update(finite);
+            if !finite {
+                tracing::debug!("a gradient is not finite: step left out, scale now {}", scaler.scale());
+                return Ok(());
+            }
+        }
+        let network = self.network.take().ok_or(StepError::NoNetwork)?;
+        let stepped = self.optimizer.step(network, gradients, self.learning_rate);
+        self.network = Some(stepped.map_err(|e| self.part("the optimizer", e))?);
+        Ok(())
+    }
+}
+
+impl<N: Network> Host for Training<N> {
+    fn output(&mut self, name: &str) -> Result<f64, HostError> {
+        match (name, &self.loss_value) {
+            ("loss", LossValue::Host(value)) => Ok(*value),
+            ("loss", LossValue::Device(tensor)) => {
+                let value: f32 = tensor
+                    .clone()
+                    .try_into_scalar()
+                    .map_err(|e| HostError::new(format!("the loss cannot be read back from the device: {e}")))?;
+                self.loss_value = LossValue::Host(f64::from(value));
+                Ok(f64::from(value))
+            }
+            ("loss", LossValue::None) => Err(HostError::new("there is no loss before `loss_completed`")),
+            ("scale", _) => {
+                let scaler = self.scaler.as_ref();
+                scaler.map(GradScaler::scale).ok_or_else(|| HostError::new("only a run in fp16 has a gradient scaler"))
+            }
+            _ => Err(HostError::new(format!("no output `{name}`; there are: loss, scale"))),
+        }
+    }
+
+    fn cases(&self) -> Vec<String> {
+        self.cases.clone()
+    }
+
+    fn learning_rate(&self) -> Option<f64> {
+        Some(self.learning_rate)
+    }
+
+    fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), HostError> {
+        if !learning_rate.is_finite() || learning_rate < 0.0 {
+            return Err(HostError::new(format!("a learning rate of {learning_rate} makes no sense; give 0 or more")));
+        }
+        self.learning_rate = learning_rate;
+        Ok(())
+    }
+
+    fn run(&mut self, engine: &str) -> Result<Metrics, HostError> {
+        let known = || self.evaluators.keys().cloned().collect::<Vec<_>>().join(", ");
+        if !self.evaluators.contains_key(engine) {
+            let known = if self.evaluators.is_empty() { "none".to_owned() } else { known() };
+            return Err(HostError::new(format!("no engine is called `{engine}`; there is: {known}")));
+        }
+        let network = self.network().map_err(|e| HostError::from_error(&e))?.valid();
+        let epoch = self.at.0;
+        match self.evaluators.get_mut(engine) {
+            Some(evaluator) => evaluator.evaluate(network, epoch).map_err(|e| HostError::new(e.to_string())),
+            None => Err(HostError::not_offered(engine)),
+        }
+    }
+
+    fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError> {
+        self.tensors_mut()?.read(name)
+    }
+
+    fn put_tensor(&mut self, name: &str, tensor: HostTensor<'_>) -> Result<(), HostError> {
+        if name == "pred" {
+            let why = "a prediction from outside has no gradient; replace `image` or `label` at iteration_started instead";
+            return Err(HostError::new(format!("tensor `pred` cannot be put while training: {why}")));
+        }
+        self.tensors_mut()?.put(name, &tensor)
+    }
+
+    fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
+        self.tensors_mut()?.combine(inputs, how, output)
+    }
+
+    fn scalar(&mut self, tag: &str, value: f64) {
+        let (epoch, iteration) = self.at;
+        self.curves.push(CurvePoint { tag: tag.to_owned(), value, epoch, iteration });
+    }
+}
+
+impl<N: Network> Workflow for Training<N> {
+    fn epoch_length(&self) -> Option<u64> {
+        self.loader.batches()
+    }
+
+    fn restart(&mut self, state: &State, skip: u64) -> Result<Option<u64>, BoxError> {
+        self.at = (state.epoch, state.iteration);
+        self.batches = Some(self.loader.pass(state.pass.number, skip));
+        Ok(self.loader.batches())
+    }
+
+    fn fetch(&mut self, state: &State) -> Result<bool, BoxError> {
+        self.at = (state.epoch, state.iteration);
+        // The last batch's tensors go before the next one's come.
+        (self.tensors, self.loss_value) = (None, LossValue::None);
+        self.cases.clear();
+        let Some(batch) = self.batches.as_mut().and_then(Iterator::next) else {
+            self.batches = None;
+            return Ok(false);
+        };
+        let TrainerOptions { device, image_key, label_key, .. } = &self.options;
+        let (tensors, cases) =
+            Tensors::of_batch(batch?, device, self.network()?.spatial_dims(), image_key, label_key)?;
+        (self.tensors, self.cases) = (Some(tensors), cases);
+        Ok(true)
+    }
+
+    fn iterate(&mut self, engine: &mut Engine) -> Result<(), BoxError> {
+        self.at.1 = engine.state().iteration;
+        let pred = self.forward(engine.state())?;
+        self.tensors_mut()?.insert("pred", pred.clone());
+        engine.fire(Event::ForwardCompleted, self)?;
+
+        let label = self.named("label")?;
+        let loss = self.loss.forward(pred, label).map_err(|e| self.part("the loss", e))?.mean();
+        self.loss_value = LossValue::Device(loss.clone().without_autodiff());
+        engine.fire(Event::LossCompleted, self)?;
+
+        let gradients = self.backward(&loss)?;
+        engine.fire(Event::BackwardCompleted, self)?;
+
+        self.step(gradients)?;
+        engine.fire(Event::ModelCompleted, self)?;
+        Ok(())
+    }
+
+    fn epoch_started(&mut self, state: &mut State) -> Result<(), BoxError> {
+        self.at = (state.epoch, state.iteration);
+        Ok(())
+    }
+
+    fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
+        self.at = (state.epoch, state.iteration);
+        Ok(())
+    }
+
+    fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<PathBuf, HostError> {
+        trainer_files::write(self, request, snapshot).map_err(|e| HostError::from_error(&*e))
+    }
+
+    fn read_checkpoint(&mut self, dir: &Path) -> Result<Snapshot, HostError> {
+        trainer_files::read(self, dir).map_err(|e| HostError::from_error(&*e))
+    }
+}
