@@ -1,0 +1,135 @@
+//! The host's side of a call: the engine's `Host` as a plugin sees it.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::PathBuf;
+
+use abi_stable::std_types::{RCowSlice, ROption, RResult, RSlice, RStr, RString, RVec};
+use hearth_engine::{CheckpointRequest, Host, HostError, HostTensor};
+use hearth_plugin::__private as view;
+use hearth_plugin::abi::{AbiCombine, AbiHost, AbiMetric, AbiTensor};
+
+/// Passes calls on. A panic of the host must not unwind through the plugin: it waits here until the plugin has returned.
+pub struct Bridge<'h> {
+    host: &'h mut dyn Host,
+    panic: RefCell<Option<Box<dyn Any + Send>>>,
+}
+
+impl<'h> Bridge<'h> {
+    pub fn new(host: &'h mut dyn Host) -> Self {
+        Self { host, panic: RefCell::new(None) }
+    }
+
+    /// Goes on with a panic of the host, if there was one. Call it when the plugin has returned.
+    pub fn finish(self) {
+        if let Some(payload) = self.panic.into_inner() {
+            panic::resume_unwind(payload);
+        }
+    }
+
+    /// Calls the host for something that cannot fail.
+    fn tell(&mut self, call: impl FnOnce(&mut dyn Host)) {
+        if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| call(self.host))) {
+            *self.panic.get_mut() = Some(payload);
+        }
+    }
+
+    /// Calls the host for something that can.
+    fn ask<'a, T>(&'a mut self, call: impl FnOnce(&'a mut dyn Host) -> Result<T, HostError>) -> RResult<T, RString> {
+        let Self { host, panic } = self;
+        match panic::catch_unwind(AssertUnwindSafe(|| call(&mut **host))) {
+            Ok(Ok(value)) => RResult::ROk(value),
+            Ok(Err(error)) => RResult::RErr(view::words(error)),
+            Err(payload) => {
+                *panic.get_mut() = Some(payload);
+                RResult::RErr("the host panicked".into())
+            }
+        }
+    }
+
+    fn look<T: Default>(&self, call: impl FnOnce(&dyn Host) -> T) -> T {
+        panic::catch_unwind(AssertUnwindSafe(|| call(self.host))).unwrap_or_else(|payload| {
+            *self.panic.borrow_mut() = Some(payload);
+            T::default()
+        })
+    }
+}
+
+impl AbiHost for Bridge<'_> {
+    fn terminate(&mut self, why: RStr<'_>) {
+        self.tell(|host| host.terminate(why.as_str()));
+    }
+
+    fn terminate_epoch(&mut self, why: RStr<'_>) {
+        self.tell(|host| host.terminate_epoch(why.as_str()));
+    }
+
+    fn interrupt(&mut self, why: RStr<'_>) {
+        self.tell(|host| host.interrupt(why.as_str()));
+    }
+
+    fn set_metric(&mut self, name: RStr<'_>, value: f64) {
+        self.tell(|host| host.set_metric(name.as_str(), value));
+    }
+
+    fn output(&mut self, name: RStr<'_>) -> RResult<f64, RString> {
+        self.ask(|host| host.output(name.as_str()))
+    }
+
+    fn cases(&self) -> RVec<RString> {
+        self.look(|host| host.cases()).into_iter().map(RString::from).collect()
+    }
+
+    fn learning_rate(&self) -> ROption<f64> {
+        self.look(|host| host.learning_rate()).into()
+    }
+
+    fn set_learning_rate(&mut self, learning_rate: f64) -> RResult<(), RString> {
+        self.ask(|host| host.set_learning_rate(learning_rate))
+    }
+
+    fn run(&mut self, engine: RStr<'_>) -> RResult<RVec<AbiMetric>, RString> {
+        self.ask(|host| host.run(engine.as_str()).map(view::send_metrics))
+    }
+
+    fn tensor<'a>(&'a mut self, name: RStr<'_>) -> RResult<AbiTensor<'a>, RString> {
+        self.ask(|host| host.tensor(name.as_str()).map(view::lend_tensor))
+    }
+
+    fn put_tensor(&mut self, name: RStr<'_>, tensor: AbiTensor<'_>) -> RResult<(), RString> {
+        self.ask(|host| {
+            let shape = tensor.shape.into_vec();
+            // Elements that the plugin owns are its memory: they are lent to the host, which copies them to where it wants.
+            let bytes = match &tensor.bytes {
+                RCowSlice::Borrowed(bytes) => bytes.as_slice(),
+                RCowSlice::Owned(bytes) => bytes.as_slice(),
+            };
+            let dtype = view::check_tensor(tensor.dtype, &shape, bytes.len())?;
+            host.put_tensor(name.as_str(), HostTensor { dtype, shape, bytes: bytes.into() })
+        })
+    }
+
+    fn combine(&mut self, inputs: RSlice<'_, RStr<'_>>, how: AbiCombine<'_>, output: RStr<'_>) -> RResult<(), RString> {
+        let inputs = inputs.iter().map(|name| name.as_str()).collect::<Vec<_>>();
+        self.ask(|host| host.combine(&inputs, &view::receive_combine(&how), output.as_str()))
+    }
+
+    fn save_checkpoint(&mut self, dir: RStr<'_>, tag: RStr<'_>, keep_last: ROption<usize>) -> RResult<(), RString> {
+        let request =
+            CheckpointRequest { dir: PathBuf::from(dir.as_str()), tag: tag.into(), keep_last: keep_last.into() };
+        self.ask(|host| host.save_checkpoint(request))
+    }
+
+    fn load_checkpoint(&mut self, dir: RStr<'_>) -> RResult<(), RString> {
+        self.ask(|host| host.load_checkpoint(dir.as_str().as_ref()))
+    }
+
+    fn log(&mut self, level: u8, message: RStr<'_>) {
+        self.tell(|host| host.log(view::level(level), message.as_str()));
+    }
+
+    fn scalar(&mut self, tag: RStr<'_>, value: f64) {
+        self.tell(|host| host.scalar(tag.as_str(), value));
+    }
+}

@@ -1,0 +1,110 @@
+//! Trying a plugin in a process of its own, so that a library that crashes while it is loaded is a report.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::load::load;
+use crate::report::{Info, Report};
+
+/// What the line of the child begins with that holds its report. A library may print other lines.
+const MARK: &str = "hearth-plugin-report: ";
+
+/// How long a library may take to load.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Loads a plugin in this process, and says how it went.
+pub fn check_here(path: &Path) -> Report {
+    let path_buf = path.to_owned();
+    match load(path) {
+        Ok(plugin) => Report { path: path_buf, ok: true, info: Some(Info::of(&plugin)), problem: None },
+        Err(error) => Report { path: path_buf, ok: false, info: None, problem: Some(error.to_string()) },
+    }
+}
+
+/// [`check_here`] for the child that [`check_in_child`] starts: prints the report as the line that the parent looks for.
+pub fn check_for_parent(path: &Path) {
+    let report = check_here(path);
+    match serde_json::to_string(&report) {
+        Ok(json) => println!("\n{MARK}{json}"),
+        Err(error) => eprintln!("the report cannot be written: {error}"),
+    }
+}
+
+/// Runs a command that calls [`check_for_parent`] for this plugin, usually this very program with a hidden argument, and
+/// returns its report; where it crashed or hung instead, a report of that.
+pub fn check_in_child(command: &mut Command, path: &Path) -> Report {
+    let failed = |problem: String| Report { path: path.to_owned(), ok: false, info: None, problem: Some(problem) };
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => return failed(format!("{} cannot be started: {error}", command.get_program().to_string_lossy())),
+    };
+    let output = child.stdout.take().map(collect);
+    let errors = child.stderr.take().map(collect);
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Ok(status),
+            Ok(None) if start.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(5)),
+            Ok(None) => {
+                // The process is ours; that it may just have ended is no fault.
+                let _ = child.kill().and_then(|()| child.wait());
+                break Err(format!("loading it did not end within {} s", PATIENCE.as_secs()));
+            }
+            Err(error) => break Err(format!("the process that loads it cannot be waited for: {error}")),
+        }
+    };
+    let text = |reader: Option<thread::JoinHandle<String>>| reader.and_then(|r| r.join().ok()).unwrap_or_default();
+    let (output, errors) = (text(output), text(errors));
+    let status = match status {
+        Ok(status) => status,
+        Err(problem) => return failed(problem),
+    };
+    let line = output.lines().rev().find_map(|line| line.strip_prefix(MARK));
+    match line.map(serde_json::from_str::<Report>) {
+        // A library may also crash when the process ends.
+        Some(Ok(report)) if status.success() || !report.ok => report,
+        _ => {
+            failed(format!("{} crashes while it is loaded: {}{}", path.display(), ending(status), last_words(&errors)))
+        }
+    }
+}
+
+fn collect(mut stream: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before an error is still worth showing.
+        let _ = stream.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// How a process ended, in words.
+fn ending(status: ExitStatus) -> String {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        let name = match signal {
+            4 => " (illegal instruction)",
+            6 => " (abort)",
+            7 => " (bus error)",
+            8 => " (arithmetic error)",
+            9 => " (killed)",
+            11 => " (segmentation fault)",
+            _ => "",
+        };
+        return format!("signal {signal}{name}");
+    }
+    match status.code() {
+        Some(code) => format!("exit code {code}"),
+        None => "it ended without a code".to_owned(),
+    }
+}
+
+/// The last lines that a crashed process wrote.
+fn last_words(errors: &str) -> String {
+    let lines = errors.lines().filter(|line| !line.trim().is_empty()).collect::<Vec<_>>();
+    lines[lines.len().saturating_sub(3)..].iter().map(|line| format!("\n  | {line}")).collect()
+}

@@ -1,0 +1,84 @@
+//! Why a plugin cannot be used: [`PluginError`].
+
+use std::path::PathBuf;
+
+use crate::file::Identity;
+
+/// Why a plugin was not found, not loaded, or gave no handler.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PluginError {
+    /// No plugin of this name in any of the places.
+    #[error("no plugin `{name}`{meant}; looked in:{looked}")]
+    NotFound {
+        /// The name that was asked for.
+        name: String,
+        /// A did-you-mean, or nothing.
+        meant: String,
+        /// Each place and the plugins in it, a line each.
+        looked: String,
+    },
+    /// There is no such file.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The file is not a library of this system, or a damaged one.
+    #[error("{path} is not a library that can be loaded: {why}")]
+    NotALibrary {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A library without a plugin's identity.
+    #[error("{path} is a library, but not a Hearth plugin: it was built without `export_plugin!`")]
+    NotAPlugin {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A plugin that was built for another Hearth: four lines, with the command that rebuilds it.
+    #[error(
+        "plugin `{name}` {version} ({path}) cannot be loaded: {why}\n  \
+         it was built with: {built}\n  \
+         this host accepts: {accepted}\n  \
+         rebuild it with:   {command}",
+        name = identity.name,
+        version = identity.version,
+    )]
+    Mismatch {
+        /// The file.
+        path: PathBuf,
+        /// Which plugin.
+        identity: Box<Identity>,
+        /// What differs.
+        why: String,
+        /// Its SDK.
+        built: String,
+        /// What this host accepts.
+        accepted: String,
+        /// The command that rebuilds it.
+        command: String,
+    },
+    /// The system could not load the library.
+    #[error("plugin `{name}` ({path}) cannot be loaded: {why}")]
+    Open {
+        /// Which plugin.
+        name: String,
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        why: String,
+    },
+    /// The plugin was asked for something and failed: options that are not valid, a constructor's error, a panic.
+    #[error("plugin `{name}`: {why}")]
+    Plugin {
+        /// Which plugin.
+        name: String,
+        /// Its words.
+        why: String,
+    },
+}

@@ -1,0 +1,254 @@
+//! Looking at a plugin's file before anything of it runs: is it a whole library, and who is it?
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use hearth_plugin::identity::{self, ABI_HASH, LOADER_VERSION, MAGIC, SDK_VERSION, TARGET, UNWINDS};
+use serde::{Deserialize, Serialize};
+
+use crate::error::PluginError;
+
+/// A library larger than this is not looked at.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Bytes of the identity record.
+const RECORD: usize = size_of::<identity::Identity>();
+
+/// Who a plugin is, and what it was built with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Name of the plugin.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// What it does, in one line.
+    pub description: String,
+    /// The crate it is made of; its symbols end in it.
+    pub module: String,
+    /// Version of the SDK it was built with.
+    pub sdk: String,
+    /// The SDK's way of being opened.
+    pub loader: u32,
+    /// The layout of what crosses.
+    pub abi_hash: u64,
+    /// The compiler it was built with.
+    pub rustc: String,
+    /// The target it was built for.
+    pub target: String,
+    /// Whether a panic in it can be caught.
+    pub unwinds: bool,
+}
+
+/// `checkpoint 0.1.0 (SDK 0.1.0, ABI 0123456789abcdef, rustc 1.95.0 (...), x86_64-unknown-linux-gnu)`
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({}, {}, {})", self.name, self.version, self.built_with(), self.rustc, self.target)
+    }
+}
+
+impl Identity {
+    /// Reads a record, already known to begin with the magic bytes.
+    fn parse(record: &[u8; RECORD]) -> Option<Self> {
+        // The record is frozen: these places hold in every version.
+        let number = |at: usize| u32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
+        let text = |at: usize, length: usize| {
+            let bytes = &record[at..at + length];
+            let end = bytes.iter().position(|byte| *byte == 0)?;
+            Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+        };
+        if (number(16) as usize) < RECORD {
+            return None;
+        }
+        let mut hash = [0; 8];
+        hash.copy_from_slice(&record[24..32]);
+        Some(Self {
+            loader: number(20),
+            abi_hash: u64::from_ne_bytes(hash),
+            unwinds: number(32) & UNWINDS != 0,
+            name: text(40, 64)?,
+            version: text(104, 32)?,
+            description: text(136, 192)?,
+            module: text(328, 96)?,
+            sdk: text(424, 32)?,
+            rustc: text(456, 64)?,
+            target: text(520, 64)?,
+        })
+    }
+
+    fn built_with(&self) -> String {
+        format!("SDK {}, ABI {:016x}", self.sdk, self.abi_hash)
+    }
+
+    /// What keeps this host from loading it, if anything.
+    pub fn obstacle(&self) -> Option<String> {
+        if self.target != TARGET {
+            return Some(format!("it was built for {}", self.target));
+        }
+        if self.loader != LOADER_VERSION {
+            return Some("its SDK is opened in another way".to_owned());
+        }
+        if self.abi_hash != ABI_HASH {
+            return Some("its SDK has another binary interface".to_owned());
+        }
+        if !self.unwinds {
+            return Some("it was built with `panic = \"abort\"`, so an error in it would end the program".to_owned());
+        }
+        None
+    }
+
+    /// The error of a plugin that this host cannot load.
+    pub(crate) fn mismatch(&self, path: &Path, why: String) -> PluginError {
+        let same_sdk = self.sdk == SDK_VERSION && self.target == TARGET;
+        let command = if !self.unwinds {
+            "cargo build --release    (without `panic = \"abort\"` in its profile)".to_owned()
+        } else if same_sdk {
+            "cargo update -p hearth-plugin && cargo build --release    (against the SDK of this host)".to_owned()
+        } else {
+            format!("cargo add hearth-plugin@{SDK_VERSION} && cargo build --release")
+        };
+        PluginError::Mismatch {
+            path: path.to_owned(),
+            identity: Box::new(self.clone()),
+            why,
+            built: format!("{}, {}, {}", self.built_with(), self.rustc, self.target),
+            accepted: format!("SDK {SDK_VERSION}, ABI {ABI_HASH:016x}, any rustc, {TARGET}"),
+            command,
+        }
+    }
+}
+
+/// Reads the identity from a plugin's file. Nothing of the plugin runs.
+///
+/// # Errors
+/// When there is no such file, it is not a whole library of this system, or it is no plugin. A plugin built for another
+/// Hearth has an identity all the same: see [`Identity::obstacle`].
+pub fn inspect(path: &Path) -> Result<Identity, PluginError> {
+    let file_error = |source| PluginError::File { path: path.to_owned(), source };
+    let not_a_library = |why: String| PluginError::NotALibrary { path: path.to_owned(), why };
+    let metadata = std::fs::metadata(path).map_err(file_error)?;
+    if !metadata.is_file() {
+        return Err(not_a_library("it is not a file".to_owned()));
+    }
+    if metadata.len() > MAX_BYTES {
+        return Err(not_a_library(format!("it has {} bytes, more than {MAX_BYTES}", metadata.len())));
+    }
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes)).map_err(file_error)?;
+    check_library(&bytes).map_err(not_a_library)?;
+
+    // The record is aligned in memory, and segments keep their place within a page: it is aligned in the file.
+    let mut found = bytes
+        .chunks_exact(MAGIC.len())
+        .enumerate()
+        .filter(|(_, chunk)| *chunk == MAGIC)
+        .filter_map(|(index, _)| bytes.get(index * MAGIC.len()..)?.first_chunk::<RECORD>())
+        .filter_map(Identity::parse)
+        .collect::<Vec<_>>();
+    // A plugin that is built on another one carries that one's record as well; its own is named as its file.
+    if found.len() > 1 {
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        let own = stem.strip_prefix(std::env::consts::DLL_PREFIX).unwrap_or(stem);
+        if let Some(index) = found.iter().position(|identity| identity.module == own) {
+            return Ok(found.swap_remove(index));
+        }
+        let names = found.iter().map(|identity| identity.module.as_str()).collect::<Vec<_>>().join("`, `");
+        return Err(not_a_library(format!("it holds several plugins, `{names}`: name the file after one of them")));
+    }
+    found.pop().ok_or_else(|| PluginError::NotAPlugin { path: path.to_owned() })
+}
+
+/// Says why bytes are not a whole library. The loader of the system maps a file without looking whether all of it is
+/// there, and a missing part would end the process.
+fn check_library(bytes: &[u8]) -> Result<(), String> {
+    let starts = |magic: &[u8]| bytes.starts_with(magic);
+    if starts(b"\x7fELF") {
+        return check_elf(bytes);
+    }
+    let mach = starts(&[0xcf, 0xfa, 0xed, 0xfe]) || starts(&[0xca, 0xfe, 0xba, 0xbe]);
+    let known = if cfg!(windows) { starts(b"MZ") } else { cfg!(target_vendor = "apple") && mach };
+    if known {
+        return Ok(());
+    }
+    let head = bytes.iter().take(4).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+    Err(if bytes.is_empty() { "it is empty".to_owned() } else { format!("it starts with the bytes {head}") })
+}
+
+/// Checks that every loaded segment and the table of sections of a 64-bit ELF file lie within the file.
+fn check_elf(bytes: &[u8]) -> Result<(), String> {
+    let cut = || format!("it is cut off at {} bytes", bytes.len());
+    if bytes.get(4) != Some(&2) || bytes.get(5) != Some(&1) {
+        return if bytes.len() < 6 { Err(cut()) } else { Err("it is not a 64-bit little-endian library".to_owned()) };
+    }
+    let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk::<8>()?));
+    let half = |at: usize| Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk::<2>()?));
+    let (table, entry, count) = (|| Some((word(0x20)?, half(0x36)?, half(0x38)?)))().ok_or_else(cut)?;
+    if half(0x10) != Some(3) {
+        return Err("it is an ELF file, but not a shared library".to_owned());
+    }
+    // The table of sections comes last: where it is whole, nothing is cut off.
+    let sections = (|| word(0x28)?.checked_add(u64::from(half(0x3a)?) * u64::from(half(0x3c)?)))().ok_or_else(cut)?;
+    if sections > bytes.len() as u64 {
+        return Err(cut());
+    }
+    for index in 0..u64::from(count) {
+        let (kind, offset, size) = index
+            .checked_mul(u64::from(entry))
+            .and_then(|skip| usize::try_from(table.checked_add(skip)?).ok())
+            .and_then(|at| Some((bytes.get(at)?, word(at.checked_add(8)?)?, word(at.checked_add(0x20)?)?)))
+            .ok_or_else(cut)?;
+        const PT_LOAD: u8 = 1;
+        if *kind == PT_LOAD && offset.checked_add(size).is_none_or(|end| end > bytes.len() as u64) {
+            return Err(cut());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_record_is_read_where_it_was_written() {
+        let record = identity::Identity::new("early-stop", "1.2.3", "Stops.", "early_stop", true);
+        // SAFETY: the record has no padding and no pointers: 592 bytes of numbers and text, as its size asserts.
+        let bytes: [u8; RECORD] = unsafe { std::mem::transmute(record) };
+        let read = Identity::parse(&bytes).expect("a record");
+        assert_eq!(
+            (read.name.as_str(), read.version.as_str(), read.description.as_str()),
+            ("early-stop", "1.2.3", "Stops.")
+        );
+        assert_eq!((read.module.as_str(), read.sdk.as_str(), read.loader), ("early_stop", SDK_VERSION, LOADER_VERSION));
+        assert_eq!((read.rustc.as_str(), read.target.as_str()), (identity::RUSTC, TARGET));
+        assert_eq!((read.abi_hash, read.unwinds, read.obstacle()), (ABI_HASH, true, None));
+        let mut shorter = bytes;
+        shorter[16..20].copy_from_slice(&100_u32.to_ne_bytes());
+        assert_eq!(Identity::parse(&shorter), None);
+        let mut endless = bytes;
+        endless[40..104].fill(b'x');
+        assert_eq!(Identity::parse(&endless), None, "text without an end");
+    }
+
+    #[test]
+    fn damaged_libraries_are_told_before_they_are_mapped() {
+        assert!(check_library(b"").is_err_and(|why| why == "it is empty"));
+        assert!(check_library(b"#!/bin/sh\n").is_err_and(|why| why.contains("23 21 2f 62")));
+        assert!(check_library(b"\x7fELF").is_err_and(|why| why.contains("cut off at 4")));
+        assert!(check_library(b"\x7fELF\x01\x01").is_err_and(|why| why.contains("64-bit")));
+        let whole = std::fs::read(std::env::current_exe().expect("this program")).expect("this program is a file");
+        if whole.starts_with(b"\x7fELF") {
+            assert_eq!(check_library(&whole), Ok(()), "a position-independent program looks like a library");
+            for part in [5, 40, 200, 4096, whole.len() / 4, whole.len() - 1] {
+                assert!(check_library(&whole[..part]).is_err(), "{part} bytes");
+            }
+        }
+        // A table of segments that would lie beyond the end of memory.
+        let mut wild = vec![0; 64];
+        wild[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        (wild[0x10], wild[0x38], wild[0x36]) = (3, 9, 56);
+        wild[0x20..0x28].fill(0xff);
+        assert!(check_library(&wild).is_err_and(|why| why.contains("cut off")));
+    }
+}

@@ -1,0 +1,146 @@
+//! Loading a plugin, in stages, each of which has its own readable error.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use abi_stable::library::{AbiHeaderRef, LibraryError};
+use abi_stable::std_types::{RStr, RString};
+use hearth_engine::Handler;
+use hearth_plugin::OptionInfo;
+use hearth_plugin::abi::PluginRoot_Ref;
+use hearth_plugin::identity::{self, IDENTITY_SYMBOL, LOADER_SYMBOL, LOADER_VERSION, ROOT_SYMBOL};
+use libloading::Library;
+
+use crate::error::PluginError;
+use crate::file::{Identity, inspect};
+use crate::loaded::Loaded;
+
+/// A loaded plugin. The library stays for the life of the process.
+#[derive(Clone)]
+pub struct Plugin {
+    path: PathBuf,
+    identity: Identity,
+    options: Vec<OptionInfo>,
+    root: PluginRoot_Ref,
+}
+
+impl fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, identity, options, .. } = self;
+        f.debug_struct("Plugin")
+            .field("path", path)
+            .field("identity", identity)
+            .field("options", options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Loads a plugin from its file.
+///
+/// A file that is damaged, no plugin, or built for another Hearth is refused before any of its code runs. Then the
+/// library is opened, its loader version and identity are read through its symbols, and `abi_stable` compares the layout of
+/// every type that crosses. The library is never unloaded. A library whose initialisers crash takes the process with it:
+/// [`check_in_child`](crate::check_in_child) tries that in another one.
+///
+/// # Errors
+/// Each stage has its own, see [`PluginError`].
+pub fn load(path: &Path) -> Result<Plugin, PluginError> {
+    let identity = inspect(path)?;
+    if let Some(why) = identity.obstacle() {
+        return Err(identity.mismatch(path, why));
+    }
+    let open_error = |why: String| PluginError::Open { name: identity.name.clone(), path: path.to_owned(), why };
+    // A bare file name would be searched for by the system, not taken from the working folder.
+    let full = path.canonicalize().map_err(|source| PluginError::File { path: path.to_owned(), source })?;
+    // SAFETY: opening a library runs its initialisers. The user chose this file, and it says of itself that it is a
+    // plugin for this host. It is never closed, so nothing that it hands out can dangle.
+    let library: &'static Library = unsafe { open(&full) }
+        .map(|library| Box::leak(Box::new(library)) as _)
+        .map_err(|e| open_error(e.to_string()))?;
+
+    let symbol = |prefix: &str| format!("{prefix}{}", identity.module);
+    // SAFETY: `export_plugin!` makes the symbols of these names of these types: the identity in the file, which was
+    // checked above, is made by the same macro.
+    let (loader, record) = unsafe {
+        let loader = library.get::<*const u32>(symbol(LOADER_SYMBOL)).map_err(|e| open_error(e.to_string()))?;
+        let loader = **loader;
+        if loader != LOADER_VERSION {
+            return Err(identity.mismatch(path, format!("its loader version is {loader}, not {LOADER_VERSION}")));
+        }
+        let record = library.get::<*const identity::Identity>(symbol(IDENTITY_SYMBOL));
+        (loader, **record.map_err(|e| open_error(e.to_string()))?)
+    };
+    if (record.loader, record.abi_hash) != (loader, identity.abi_hash) {
+        return Err(open_error("the identity in its memory is not the one in its file".to_owned()));
+    }
+    // SAFETY: the symbol is a static `LibHeader`; abi_stable reads such a symbol as a reference to its header, whose first
+    // bytes it checks before it trusts the rest.
+    let header = unsafe { library.get::<AbiHeaderRef>(symbol(ROOT_SYMBOL)).map(|header| *header) };
+    let root = header
+        .map_err(|e| open_error(e.to_string()))?
+        .upgrade()
+        .and_then(|header| header.init_root_module::<PluginRoot_Ref>())
+        .map_err(|error| layout_error(&identity, path, &error))?;
+
+    let plugin_error = |why: RString| PluginError::Plugin { name: identity.name.clone(), why: why.into_string() };
+    let options = root.options()().into_result().map_err(plugin_error)?;
+    let options = options.into_iter().map(|option| OptionInfo {
+        name: option.name.into_string(),
+        kind: option.kind.into_string(),
+        default: option.default.map(RString::into_string).into(),
+        required: option.required,
+        help: option.help.into_string(),
+    });
+    tracing::debug!("loaded plugin {identity} from {}", path.display());
+    Ok(Plugin { path: path.to_owned(), options: options.collect(), root, identity })
+}
+
+/// abi_stable explains a layout on pages: they are for whoever looks for a fault.
+fn layout_error(identity: &Identity, path: &Path, error: &LibraryError) -> PluginError {
+    tracing::debug!("{error}");
+    identity.mismatch(path, "the layout of its interface differs from this host's".to_owned())
+}
+
+/// Opens a library with all its symbols resolved now, so that a missing one is an error and not a crash later.
+#[cfg(unix)]
+unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
+    use libloading::os::unix::{Library as Unix, RTLD_LOCAL, RTLD_NOW};
+    // SAFETY: passed on to the caller.
+    unsafe { Unix::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map(Library::from)
+}
+
+/// Opens a library.
+#[cfg(not(unix))]
+unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
+    // SAFETY: passed on to the caller.
+    unsafe { Library::new(path) }
+}
+
+impl Plugin {
+    /// Who it is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The options it takes.
+    pub fn options(&self) -> &[OptionInfo] {
+        &self.options
+    }
+
+    /// Makes a handler from the recipe's table of options.
+    ///
+    /// # Errors
+    /// When an option is unknown, missing or of another type (the text lists the valid ones), or the plugin refuses them.
+    pub fn handler(&self, options: toml::Table) -> Result<Box<dyn Handler>, PluginError> {
+        let error = |why: String| PluginError::Plugin { name: self.identity.name.clone(), why };
+        let text = toml::to_string(&options).map_err(|e| error(format!("its options cannot be passed on: {e}")))?;
+        let made = self.root.create()(RStr::from_str(&text));
+        let raw = made.into_result().map_err(|words| error(words.into_string()))?;
+        Ok(Box::new(Loaded::new(raw).map_err(error)?))
+    }
+}

@@ -1,0 +1,208 @@
+//! What `hearth plugin list|info|check` print: [`List`], [`Info`], [`Report`].
+
+use std::fmt;
+use std::path::PathBuf;
+
+use hearth_engine::{Event, Filter, OnError, Ranks};
+use hearth_plugin::OptionInfo;
+use serde::{Deserialize, Serialize};
+
+use crate::file::Identity;
+use crate::load::Plugin;
+use crate::search::Place;
+
+/// One library that was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    /// Where.
+    pub place: Place,
+    /// The file.
+    pub path: PathBuf,
+    /// Who it is.
+    pub identity: Option<Identity>,
+    /// Why it cannot be loaded.
+    pub problem: Option<String>,
+    /// The plugin of the same name that is found before it.
+    pub hidden_by: Option<PathBuf>,
+}
+
+impl Entry {
+    /// The plugin's name, where it has one.
+    pub fn name(&self) -> Option<&str> {
+        self.identity.as_ref().map(|identity| identity.name.as_str())
+    }
+}
+
+/// Every library in every place.
+#[derive(Clone, Debug, Serialize)]
+pub struct List {
+    /// Where it was looked, in order.
+    pub places: Vec<Place>,
+    /// What is there, in the order it is found.
+    pub entries: Vec<Entry>,
+}
+
+impl List {
+    /// A place and the names of the plugins in it, in one line.
+    pub fn describe(&self, place: &Place) -> String {
+        let mut names = self
+            .entries
+            .iter()
+            .filter(|entry| entry.place == *place)
+            .map(|entry| match (entry.name(), entry.path.file_name()) {
+                (Some(name), _) => name.to_owned(),
+                (None, Some(file)) => format!("{} (not loadable)", file.to_string_lossy()),
+                (None, None) => "(not loadable)".to_owned(),
+            })
+            .collect::<Vec<_>>()
+            .join(", ");
+        if names.is_empty() {
+            names = if place.path.exists() { "no plugin".to_owned() } else { "not there".to_owned() };
+        }
+        format!("{:<19} {}: {names}", place.origin, place.path.display())
+    }
+}
+
+impl fmt::Display for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for entry in &self.entries {
+            let Entry { place, path, identity, problem, hidden_by } = entry;
+            match identity {
+                Some(identity) => {
+                    let Identity { name, version, description, .. } = identity;
+                    writeln!(f, "{name} {version}  {description}")?;
+                    writeln!(f, "    {} ({})", path.display(), place.origin)?;
+                }
+                None => writeln!(f, "{} ({})", path.display(), place.origin)?,
+            }
+            if let Some(problem) = problem {
+                writeln!(f, "    cannot be loaded: {problem}")?;
+            }
+            if let Some(hidden_by) = hidden_by {
+                writeln!(f, "    hidden by {}", hidden_by.display())?;
+            }
+        }
+        write!(f, "looked in:")?;
+        self.places.iter().try_for_each(|place| write!(f, "\n  {}", self.describe(place)))
+    }
+}
+
+/// What a loaded plugin says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Info {
+    /// The file.
+    pub path: PathBuf,
+    /// Who it is.
+    pub identity: Identity,
+    /// The options it takes.
+    pub options: Vec<OptionInfo>,
+    /// What it does with its default options; nothing where an option is required.
+    pub defaults: Option<Defaults>,
+}
+
+/// What a handler does that was made with default options.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Defaults {
+    /// The events it listens to, with their filters.
+    pub events: Vec<String>,
+    /// On which ranks of a distributed run it acts.
+    pub ranks: Ranks,
+    /// What an error of it does to the run.
+    pub on_error: OnError,
+}
+
+impl Info {
+    /// Asks a plugin. Its handler is made once, with default options.
+    pub fn of(plugin: &Plugin) -> Self {
+        let defaults = plugin.handler(toml::Table::new()).ok().map(|handler| Defaults {
+            events: handler
+                .subscriptions()
+                .iter()
+                .flat_map(|when| when.alternatives())
+                .map(|(event, filter)| describe(*event, filter))
+                .collect(),
+            ranks: handler.ranks(),
+            on_error: handler.on_error(),
+        });
+        Self {
+            path: plugin.path().to_owned(),
+            identity: plugin.identity().clone(),
+            options: plugin.options().to_vec(),
+            defaults,
+        }
+    }
+}
+
+/// `epoch_completed every 2`
+fn describe(event: Event, filter: &Filter) -> String {
+    let mut text = event.to_string();
+    let numbers = [("every", filter.every.filter(|n| *n > 1)), ("after", filter.after), ("before", filter.before)];
+    for (word, number) in numbers {
+        if let Some(number) = number {
+            text += &format!(" {word} {number}");
+        }
+    }
+    if let Some(once) = &filter.once {
+        text += &format!(" once {once:?}");
+    }
+    if filter.accept.is_some() {
+        text += " by its own filter";
+    }
+    text
+}
+
+impl fmt::Display for Info {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Identity { name, version, description, sdk, abi_hash, rustc, target, .. } = &self.identity;
+        writeln!(f, "{name} {version}  {description}")?;
+        writeln!(f, "  file      {}", self.path.display())?;
+        writeln!(f, "  built by  SDK {sdk}, ABI {abi_hash:016x}, {rustc}, {target}")?;
+        match &self.defaults {
+            Some(Defaults { events, ranks, on_error }) => {
+                writeln!(f, "  listens   {}", events.join(", "))?;
+                let ranks = match ranks {
+                    Ranks::All => "every process of a distributed run",
+                    Ranks::First => "the first process of a distributed run",
+                };
+                writeln!(f, "  acts in   {ranks}")?;
+                let on_error = match on_error {
+                    OnError::Stop => "ends the run",
+                    OnError::Disable => "disables it",
+                    OnError::Log => "is logged",
+                };
+                writeln!(f, "  an error  {on_error}")?;
+            }
+            None => writeln!(f, "  listens   depends on its options")?,
+        }
+        if self.options.is_empty() {
+            return write!(f, "  options   none");
+        }
+        write!(f, "  options")?;
+        self.options.iter().try_for_each(|option| write!(f, "\n    {option}"))
+    }
+}
+
+/// How loading a plugin went, possibly in another process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The file.
+    pub path: PathBuf,
+    /// Whether it can be used here.
+    pub ok: bool,
+    /// What it says of itself, where it could be loaded.
+    pub info: Option<Info>,
+    /// What is wrong.
+    pub problem: Option<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(info) = &self.info {
+            writeln!(f, "{info}")?;
+        }
+        match &self.problem {
+            Some(problem) => write!(f, "{problem}"),
+            None => write!(f, "{} can be loaded", self.path.display()),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `hearth plugin new`: the crate of a plugin that builds, with a test that passes.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use hearth_plugin::identity::SDK_VERSION;
+
+/// Where the new crate takes the SDK from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SdkSource {
+    /// The registry, in this version.
+    Version(String),
+    /// A folder: `plugins/sdk` of Hearth's sources.
+    Path(PathBuf),
+}
+
+impl Default for SdkSource {
+    /// The version that this host accepts.
+    fn default() -> Self {
+        SdkSource::Version(SDK_VERSION.to_owned())
+    }
+}
+
+/// Why no crate was written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScaffoldError {
+    /// The name does not do for a crate.
+    #[error("`{name}` cannot be the name of a plugin: {why}")]
+    Name {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// There is something already.
+    #[error("{} exists already and is not empty", path.display())]
+    Exists {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file could not be written.
+    #[error("{}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// Words that cargo or Rust keep for themselves.
+const RESERVED: &[&str] = &[
+    "alloc",
+    "as",
+    "async",
+    "await",
+    "break",
+    "build",
+    "const",
+    "continue",
+    "core",
+    "crate",
+    "deps",
+    "dyn",
+    "else",
+    "enum",
+    "examples",
+    "extern",
+    "false",
+    "fn",
+    "for",
+    "if",
+    "impl",
+    "in",
+    "incremental",
+    "let",
+    "loop",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "proc-macro",
+    "pub",
+    "ref",
+    "return",
+    "self",
+    "static",
+    "std",
+    "struct",
+    "super",
+    "test",
+    "trait",
+    "true",
+    "type",
+    "union",
+    "unsafe",
+    "use",
+    "where",
+    "while",
+];
+
+/// Writes the crate of a plugin called `name` into the folder `dir`, which is made. Returns the files, in order.
+///
+/// # Errors
+/// When the name does not do for a crate, the folder holds something already, or a file cannot be written.
+pub fn scaffold(dir: &Path, name: &str, sdk: &SdkSource) -> Result<Vec<PathBuf>, ScaffoldError> {
+    let bad_name = |why| Err(ScaffoldError::Name { name: name.to_owned(), why });
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) || name.ends_with('-') || name.contains("--") {
+        return bad_name("it has to begin with a small letter, and to have single dashes between its words");
+    }
+    if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
+        return bad_name("use small letters, digits and dashes");
+    }
+    if name.len() > 60 {
+        return bad_name("it is longer than 60 letters");
+    }
+    if RESERVED.contains(&name) || name == "hearth-plugin" {
+        return bad_name("the word has another meaning");
+    }
+    let write_error = |path: &Path| {
+        let path = path.to_owned();
+        move |source| ScaffoldError::Write { path, source }
+    };
+    if dir.exists() && fs::read_dir(dir).map_err(write_error(dir))?.next().is_some() {
+        return Err(ScaffoldError::Exists { path: dir.to_owned() });
+    }
+    let sdk = match sdk {
+        SdkSource::Version(version) => format!("\"{version}\""),
+        SdkSource::Path(path) => {
+            let path = path.canonicalize().map_err(write_error(path))?;
+            format!("{{ path = {} }}", toml::Value::from(path.to_string_lossy().into_owned()))
+        }
+    };
+    let fill = |template: &str| {
+        template
+            .replace("{{name}}", name)
+            .replace("{{crate}}", &name.replace('-', "_"))
+            .replace("{{Type}}", &type_name(name))
+            .replace("{{sdk}}", &sdk)
+    };
+    let files = [
+        ("Cargo.toml", include_str!("../template/Cargo.toml.in")),
+        ("src/lib.rs", include_str!("../template/lib.rs.in")),
+        ("tests/rehearsal.rs", include_str!("../template/rehearsal.rs.in")),
+        ("README.md", include_str!("../template/README.md.in")),
+        (".gitignore", "/target\n"),
+    ];
+    let mut written = Vec::new();
+    for (file, template) in files {
+        let path = dir.join(file);
+        let folder = path.parent().unwrap_or(dir);
+        fs::create_dir_all(folder).map_err(write_error(folder))?;
+        fs::write(&path, fill(template)).map_err(write_error(&path))?;
+        written.push(path);
+    }
+    Ok(written)
+}
+
+/// `early-stop` as the name of a type: `EarlyStop`.
+fn type_name(name: &str) -> String {
+    let capital = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
+    name.split('-').filter(|word| !word.is_empty()).map(capital).collect()
+}

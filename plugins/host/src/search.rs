@@ -1,0 +1,240 @@
+//! Where plugins are looked for: [`Search`].
+
+use std::env;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use hearth_plugin::__private::nearest;
+use serde::Serialize;
+
+use crate::error::PluginError;
+use crate::file::inspect;
+use crate::load::{Plugin, load};
+use crate::report::{Entry, List};
+
+/// Who named a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// `--plugin PATH`.
+    Given,
+    /// The variable `HEARTH_PLUGIN_PATH`.
+    Environment,
+    /// The recipe.
+    Recipe,
+    /// The user's data folder.
+    User,
+    /// The folder of the program.
+    Beside,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Origin::Given => "--plugin",
+            Origin::Environment => "HEARTH_PLUGIN_PATH",
+            Origin::Recipe => "recipe",
+            Origin::User => "user's plugins",
+            Origin::Beside => "beside the program",
+        })
+    }
+}
+
+/// A library, or a folder of libraries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// Who named it.
+    pub origin: Origin,
+    /// The file or folder.
+    pub path: PathBuf,
+}
+
+/// Places in the order they are looked through. The first plugin of a name hides the others.
+///
+/// ```no_run
+/// # fn main() -> Result<(), hearth_plugin_host::PluginError> {
+/// let search = hearth_plugin_host::Search::standard(&[], &[]);
+/// println!("{}", search.list());
+/// let handler = search.load("checkpoint")?.handler("keep_last = 2".parse().unwrap())?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Search {
+    places: Vec<Place>,
+}
+
+impl Search {
+    /// No place at all; add some with [`Search::with`].
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// The order of every program: what was given (`--plugin`), `HEARTH_PLUGIN_PATH`, what the recipe names, the user's
+    /// data folder, and beside the program (there also in `deps`, where cargo leaves libraries).
+    pub fn standard(given: &[PathBuf], recipe: &[PathBuf]) -> Self {
+        let mut search = Self::empty();
+        search.extend(Origin::Given, given.iter().cloned());
+        if let Some(list) = env::var_os("HEARTH_PLUGIN_PATH") {
+            search.extend(Origin::Environment, env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()));
+        }
+        search.extend(Origin::Recipe, recipe.iter().cloned());
+        search.extend(Origin::User, user_folder());
+        let program = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_owned));
+        if let Some(folder) = program {
+            let deps = folder.join("deps");
+            search.extend(Origin::Beside, [folder, deps]);
+        }
+        search
+    }
+
+    /// One more place, after the others.
+    pub fn with(mut self, origin: Origin, path: impl Into<PathBuf>) -> Self {
+        self.extend(origin, [path.into()]);
+        self
+    }
+
+    fn extend(&mut self, origin: Origin, paths: impl IntoIterator<Item = PathBuf>) {
+        self.places.extend(paths.into_iter().map(|path| Place { origin, path }));
+    }
+
+    /// The places, in order.
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// The file of the first plugin of this name. Nothing of it runs.
+    ///
+    /// # Errors
+    /// When there is none: the text lists where it was looked for and what is there. When a library that is named as the
+    /// plugin would be cannot be read, that is the error: nothing further down takes its place unnoticed.
+    pub fn find(&self, name: &str) -> Result<PathBuf, PluginError> {
+        for place in &self.places {
+            let mut files = libraries(place);
+            files.sort_by_key(|file| !named(file, name));
+            for file in files {
+                match inspect(&file) {
+                    Ok(identity) if identity.name == name => return Ok(file),
+                    Ok(_) => {}
+                    // The folder of a program may hold libraries of all kinds; of the others every error counts.
+                    Err(PluginError::NotAPlugin { .. }) if place.origin != Origin::Given => {}
+                    Err(error) if place.origin == Origin::Given || named(&file, name) => return Err(error),
+                    Err(_) => {}
+                }
+            }
+        }
+        let list = self.list();
+        let known = list.entries.iter().filter_map(|entry| Some(entry.identity.as_ref()?.name.as_str()));
+        let meant = nearest(name, known).map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
+        let looked = self.places.iter().map(|place| format!("\n  {}", list.describe(place))).collect();
+        Err(PluginError::NotFound { name: name.to_owned(), meant, looked })
+    }
+
+    /// Finds and loads the plugin of this name.
+    ///
+    /// # Errors
+    /// As [`Search::find`] and [`load`].
+    pub fn load(&self, name: &str) -> Result<Plugin, PluginError> {
+        load(&self.find(name)?)
+    }
+
+    /// Every library in every place: who it is or why it cannot be loaded, and what hides it. Nothing of them runs.
+    pub fn list(&self) -> List {
+        let mut entries: Vec<Entry> = Vec::new();
+        for place in &self.places {
+            for path in libraries(place) {
+                let inspected = inspect(&path);
+                // The folder of a program may hold libraries of all kinds.
+                if place.origin == Origin::Beside && matches!(inspected, Err(PluginError::NotAPlugin { .. })) {
+                    continue;
+                }
+                let (identity, problem) = match inspected {
+                    Ok(identity) => {
+                        let problem = identity.obstacle();
+                        (Some(identity), problem)
+                    }
+                    Err(error) => (None, Some(error.to_string())),
+                };
+                let name = identity.as_ref().map(|identity| identity.name.as_str());
+                let first = entries.iter().find(|entry| name.is_some() && entry.name() == name);
+                let hidden_by = first.map(|entry| entry.path.clone());
+                entries.push(Entry { place: place.clone(), path, identity, problem, hidden_by });
+            }
+        }
+        List { places: self.places.clone(), entries }
+    }
+}
+
+/// Whether a file is named as the library of this plugin would be: `libNAME.so`, `libhearth_NAME.so`.
+fn named(file: &Path, plugin: &str) -> bool {
+    let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let stem = stem.strip_prefix(env::consts::DLL_PREFIX).unwrap_or(stem);
+    let plugin = plugin.replace('-', "_");
+    stem == plugin || stem.strip_prefix("hearth_") == Some(&plugin)
+}
+
+/// The libraries of a place: itself, or those in the folder, by name. A given file is one whatever its name.
+fn libraries(place: &Place) -> Vec<PathBuf> {
+    if !place.path.is_dir() {
+        let named = place.origin == Origin::Given || place.path.exists();
+        return if named { vec![place.path.clone()] } else { Vec::new() };
+    }
+    let Ok(folder) = std::fs::read_dir(&place.path) else { return Vec::new() };
+    let mut files = folder
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_library_name))
+        .filter(|path| path.is_file())
+        .collect::<Vec<_>>();
+    files.sort();
+    files
+}
+
+/// Whether a file is named as a library of this system. Names that end in a hash are cargo's own: its procedural macros.
+fn is_library_name(name: &str) -> bool {
+    let Some(stem) = name.strip_prefix(env::consts::DLL_PREFIX).and_then(|n| n.strip_suffix(env::consts::DLL_SUFFIX))
+    else {
+        return false;
+    };
+    let hash = stem.rsplit_once('-').map_or("", |(_, end)| end);
+    !(hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// The user's folder of plugins: `$XDG_DATA_HOME/hearth/plugins` and its like on other systems.
+pub fn user_folder() -> Option<PathBuf> {
+    let absolute = |variable: &str| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = if cfg!(windows) {
+        absolute("APPDATA")
+    } else if cfg!(target_vendor = "apple") {
+        absolute("HOME").map(|home| home.join("Library/Application Support"))
+    } else {
+        absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
+    };
+    data.map(|data| data.join("hearth/plugins"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_libraries_are_looked_at() {
+        let name = |stem: &str| format!("{}{stem}{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
+        assert!(is_library_name(&name("hearth_stats")));
+        assert!(is_library_name(&name("my-plugin")));
+        assert!(!is_library_name(&name("serde_derive-0123456789abcdef")));
+        assert!(!is_library_name("hearth_stats.txt"));
+        assert!(named(Path::new(&name("hearth_early_stop")), "early-stop"));
+        assert!(named(Path::new(&name("early_stop")), "early-stop"));
+        assert!(!named(Path::new(&name("early")), "early-stop"));
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_places() {
+        let search = Search::standard(&["/given".into()], &["/recipe".into()]);
+        let origins = search.places().iter().map(|place| place.origin).collect::<Vec<_>>();
+        let mut sorted = origins.clone();
+        sorted.sort_by_key(|origin| *origin as u8);
+        assert_eq!(origins, sorted);
+        assert_eq!(search.places().first().map(|place| place.path.as_path()), Some(Path::new("/given")));
+        assert_eq!(origins.iter().filter(|origin| **origin == Origin::Beside).count(), 2);
+    }
+}
