@@ -1,8 +1,14 @@
 //! `hearth predict`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::error::Outcome;
+use burn::tensor::activation::softmax;
+use burn::tensor::Tensor;
+use hearth_data::{Image, NiftiOptions, Sample, Value, write_nifti};
+
+use crate::error::{Context, Failure, Outcome};
+use crate::run::{Trained, folders};
+use crate::{note, out};
 
 /// Arguments of `hearth predict`.
 #[derive(Debug, clap::Args)]
@@ -22,4 +28,97 @@ pub struct Args {
     /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "auto")]
     pub device: String,
+}
+
+/// Segments each image. A bad one does not keep the others from being done.
+pub fn run(args: &Args) -> Outcome {
+    let folder = folders::open_run(&args.run)?;
+    let targets = targets(&args.images, &args.out)?;
+    let trained = Trained::open(&folder, &args.checkpoint, &args.device)?;
+    std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
+    let mut failed = Vec::new();
+    for (image, target) in args.images.iter().zip(&targets) {
+        match trained.label(image).and_then(|label| save(&label, target)) {
+            Ok(()) => out!("{}", target.display()),
+            Err(failure) => {
+                note!("{}: {}", image.display(), failure.line());
+                failed.push(image.display().to_string());
+            }
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let more = failed.len().saturating_sub(8);
+    failed.truncate(8);
+    let tail = if more > 0 { format!("\nand {more} more") } else { String::new() };
+    let (bad, all) = (failed.len() + more, args.images.len());
+    Err(Failure::new(format!("{bad} of {all} images could not be segmented:\n{}{tail}", failed.join("\n"))))
+}
+
+/// Where each label goes; fails where that would overwrite an image or another label.
+fn targets(images: &[PathBuf], out: &Path) -> Outcome<Vec<PathBuf>> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let inputs: Vec<PathBuf> = images.iter().map(|image| real(image)).collect();
+    let mut targets: Vec<PathBuf> = Vec::with_capacity(images.len());
+    for image in images {
+        let name = image.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let stem = ["nii.gz", "nii", "hdr", "img", "gz"].iter().find_map(|end| name.strip_suffix(&format!(".{end}")));
+        let target = out.join(format!("{}.nii.gz", stem.unwrap_or(&name)));
+        if inputs.contains(&real(&target)) {
+            return Err(Failure::new(format!(
+                "the label {} would overwrite an image; give another folder with -o",
+                target.display()
+            )));
+        }
+        if targets.contains(&target) {
+            return Err(Failure::new(format!(
+                "two images would give the same label {}; segment them into two folders",
+                target.display()
+            )));
+        }
+        targets.push(target);
+    }
+    Ok(targets)
+}
+
+fn save(label: &Image, target: &Path) -> Outcome {
+    write_nifti(target, label, &NiftiOptions::label()).while_doing(|| format!("cannot write {}", target.display()))
+}
+
+impl Trained {
+    /// The class of every voxel of an image, on the image's own grid. Class probabilities are brought back onto the
+    /// grid one class after the other, and the likeliest wins: smoother than moving a label map, without holding all
+    /// classes at full size.
+    pub fn label(&self, path: &Path) -> Outcome<Image> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let sample = Sample::new(name).with("image", Value::Path(path.to_owned()));
+        let mut samples = self.plan.prediction.run_deterministic(sample)?;
+        let mut sample = samples.pop().ok_or_else(|| Failure::new("the pipeline gave nothing"))?;
+        let image = sample.take_image("image")?.to_device(&self.plan.device);
+        let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
+        let logits = self.plan.recipe.inferer.infer(input, &self.network).map_err(|error| Failure::new(error.to_string()))?;
+        let likely: Tensor<4> = softmax(logits, 1).squeeze_dim(0);
+        let [classes, x, y, z] = likely.dims();
+        let mut best: Option<(Image, Tensor<4>)> = None;
+        for class in 0..classes {
+            let one = likely.clone().slice([class..class + 1, 0..x, 0..y, 0..z]);
+            let one = Image { data: one, affine: image.affine, meta: image.meta.clone() };
+            let one = self.plan.prediction.invert(one, &image, false)?;
+            best = Some(match best.take() {
+                None => {
+                    let label = one.data.zeros_like();
+                    (Image { data: one.data, affine: one.affine, meta: one.meta }, label)
+                }
+                Some((held, label)) => {
+                    let wins = one.data.clone().greater(held.data.clone());
+                    let label = label.mask_fill(wins.clone(), class as f64);
+                    let data = held.data.clone().mask_where(wins, one.data);
+                    (Image { data, ..held }, label)
+                }
+            });
+        }
+        let (held, label) = best.ok_or_else(|| Failure::new("the network has no output"))?;
+        Ok(Image { data: label, ..held })
+    }
 }

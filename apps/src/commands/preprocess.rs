@@ -2,7 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::error::Outcome;
+use hearth_data::{NiftiOptions, Sample, Value, write_nifti};
+
+use crate::error::{Context, Failure, Outcome};
+use crate::out;
+use crate::recipe::bundled;
+use crate::run::Plan;
 
 /// Arguments of `hearth preprocess`.
 #[derive(Debug, clap::Args)]
@@ -16,10 +21,44 @@ pub struct Args {
     /// Its label
     #[arg(long, value_name = "FILE")]
     pub label: Option<PathBuf>,
-    /// Where the results go
+    /// Where the results go: image.nii.gz and label.nii.gz
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: PathBuf,
     /// Changes one value of the recipe
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
+}
+
+/// Runs the chain that validation sees, or prediction where there is no label, and writes what comes out.
+pub fn run(args: &Args) -> Outcome {
+    let mut document = bundled::open(&args.recipe)?;
+    document.set_option("--device", "training.device", "cpu")?;
+    for set in &args.sets {
+        document.set(set)?;
+    }
+    let plan = Plan::new(document)?;
+    let name = args.image.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut sample = Sample::new(name).with("image", Value::Path(args.image.clone()));
+    let mut pipeline = &plan.prediction;
+    if let Some(label) = &args.label {
+        sample = sample.with("label", Value::Path(label.clone()));
+        pipeline = &plan.validation;
+    }
+    let inputs: Vec<_> = [Some(&args.image), args.label.as_ref()].into_iter().flatten().collect();
+    let mut samples = pipeline.run_deterministic(sample)?;
+    let sample = samples.pop().ok_or_else(|| Failure::new("the pipeline gave nothing"))?;
+    std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
+    for (key, value) in &sample.values {
+        let Value::Image(image) = value else { continue };
+        let target = args.out.join(format!("{key}.nii.gz"));
+        if inputs.iter().any(|input| input.canonicalize().ok() == target.canonicalize().ok() && target.exists()) {
+            return Err(Failure::new(format!("{} would be overwritten; give another folder with -o", target.display())));
+        }
+        let options = if key == "label" { NiftiOptions::label() } else { NiftiOptions::default() };
+        write_nifti(&target, image, &options).while_doing(|| format!("cannot write {}", target.display()))?;
+        let [x, y, z] = image.shape();
+        let [a, b, c] = image.spacing();
+        out!("{}  {x} x {y} x {z} voxels of {a:.2} x {b:.2} x {c:.2} mm, {}", target.display(), image.orientation());
+    }
+    Ok(())
 }

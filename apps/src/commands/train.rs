@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::error::Outcome;
+use crate::error::{Failure, Outcome};
+use crate::note;
+use crate::recipe::{Document, bundled};
+use crate::run::{Plan, Session, dry_run, folders};
 
 /// Arguments of `hearth train`.
 #[derive(Debug, clap::Args)]
@@ -20,12 +23,12 @@ pub struct Args {
     #[arg(long)]
     pub device: Option<String>,
     /// Epochs to train, in place of the recipe's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub epochs: Option<String>,
     /// The seed of every random draw, in place of the recipe's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub seed: Option<String>,
-    /// fp32, bf16 or fp16, in place of the recipe's
+    /// fp32, bf16, fp16 or auto, in place of the recipe's
     #[arg(long)]
     pub precision: Option<String>,
     /// A plugin library, or a folder to look for plugins in; may be given several times
@@ -40,4 +43,63 @@ pub struct Args {
     /// Show the recipe, pipeline, network, cache size, device and plugins, and do nothing
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// Trains, or shows what would be done.
+pub fn run(args: &Args) -> Outcome {
+    let document = args.document()?;
+    if args.dry_run {
+        return dry_run(&Plan::new(document)?, &args.data, &args.plugins);
+    }
+    if !args.resume {
+        folders::check_free(&args.out)?;
+    }
+    let mut session = Session::new(Plan::new(document)?, &args.data, &args.plugins)?;
+    if args.resume {
+        session.resume(folders::open_run(&args.out)?)?;
+    } else {
+        session.start(&args.out)?;
+    }
+    session.run()
+}
+
+impl Args {
+    /// The recipe with everything that the command line changes.
+    fn document(&self) -> Outcome<Document> {
+        let mut document = match (&self.recipe, self.resume) {
+            (recipe, true) => {
+                if recipe.is_some() {
+                    note!("--resume goes on with the run's own recipe; the one given is not read");
+                }
+                let changed = [
+                    ("--seed", self.seed.is_some()),
+                    ("--precision", self.precision.is_some()),
+                    ("--set", !self.sets.is_empty()),
+                ];
+                if let Some((option, _)) = changed.iter().find(|(_, given)| *given) {
+                    let advice = "a resumed run only takes --epochs and --device; start a new run to change more";
+                    return Err(Failure::usage(format!("{option} cannot be given with --resume: {advice}")));
+                }
+                Document::open(&folders::open_run(&self.out)?.recipe())?
+            }
+            (Some(recipe), false) => bundled::open(recipe)?,
+            // clap demands it.
+            (None, false) => return Err(Failure::usage("give a recipe")),
+        };
+        let options = [
+            ("--device", "training.device", &self.device),
+            ("--epochs", "training.epochs", &self.epochs),
+            ("--seed", "training.seed", &self.seed),
+            ("--precision", "training.precision", &self.precision),
+        ];
+        for (option, key, value) in options {
+            if let Some(value) = value {
+                document.set_option(option, key, value)?;
+            }
+        }
+        for set in &self.sets {
+            document.set(set)?;
+        }
+        Ok(document)
+    }
 }

@@ -19,7 +19,7 @@ const MAX_BYTES: u64 = 1 << 20;
 pub enum Origin {
     /// At these bytes of the recipe.
     Text(Range<usize>),
-    /// In this `--set` of the command line.
+    /// In this `--set` or option of the command line.
     Set(usize),
 }
 
@@ -113,18 +113,30 @@ impl Document {
     /// (from 0) or by its `name`: `transforms.Spacing.pixdim=[1,1,1]`, `plugins.checkpoint.keep_last=2`.
     /// A new key may be added to a table; whether it is known is decided when the recipe is read.
     pub fn set(&mut self, assignment: &str) -> Outcome {
-        let index = self.sets.len();
-        self.sets.push(assignment.to_owned());
-        let Some((key, value)) = assignment.split_once('=') else {
-            return Err(Failure::usage(format!("--set {assignment}: expected key=value, like training.epochs=3")));
-        };
-        let value = parse_value(value.trim(), index);
-        let keys: Vec<&str> = key.trim().split('.').collect();
-        if keys.iter().any(|part| part.is_empty()) {
-            return Err(Failure::usage(format!("--set {assignment}: a part of the key is empty")));
+        let said = format!("--set {assignment}");
+        match assignment.split_once('=') {
+            Some((key, value)) => self.assign(said, key.trim(), value.trim()),
+            None => Err(Failure::usage(format!("{said}: expected key=value, like training.epochs=3"))),
         }
-        assign(&mut self.root, &keys, value, index)
-            .map_err(|message| Failure::usage(format!("--set {assignment}: {message}")))
+    }
+
+    /// Applies an option of the command line that stands for a key of the recipe, `--epochs 3`.
+    pub fn set_option(&mut self, option: &str, key: &str, value: &str) -> Outcome {
+        self.assign(format!("{option} {value}"), key, value)
+    }
+
+    fn assign(&mut self, said: String, key: &str, value: &str) -> Outcome {
+        let index = self.sets.len();
+        let value = parse_value(value, index);
+        let keys: Vec<&str> = key.split('.').collect();
+        let done = if keys.iter().any(|part| part.is_empty()) {
+            Err("a part of the key is empty".to_owned())
+        } else {
+            assign(&mut self.root, &keys, value, index)
+        };
+        let done = done.map_err(|message| Failure::usage(format!("{said}: {message}")));
+        self.sets.push(said);
+        done
     }
 
     /// The tree.
@@ -171,7 +183,7 @@ impl Document {
     pub fn error(&self, origin: &Origin, message: impl AsRef<str>) -> Failure {
         Failure::new(match origin {
             Origin::Text(span) => point(&self.name, &self.text, span.clone(), message.as_ref()),
-            Origin::Set(index) => format!("--set {}: {}", self.sets[*index], message.as_ref()),
+            Origin::Set(index) => format!("{}: {}", self.sets[*index], message.as_ref()),
         })
     }
 
@@ -365,6 +377,27 @@ fn assign(node: &mut Node, keys: &[&str], value: Node, set: usize) -> Result<(),
 }
 
 impl Node {
+    /// The entries, when this is a table.
+    pub fn entries(&self) -> &[Entry] {
+        match &self.value {
+            Value::Table(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// The elements, when this is a list.
+    pub fn items(&self) -> &[Node] {
+        match &self.value {
+            Value::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// Whether this is a list without elements.
+    pub fn is_empty_list(&self) -> bool {
+        matches!(&self.value, Value::List(items) if items.is_empty())
+    }
+
     /// The value of a key, when this is a table that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {
         match &self.value {

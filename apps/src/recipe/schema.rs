@@ -1,8 +1,16 @@
 //! What a recipe says, typed.
 
+use hearth_handlers::ScheduleConfig;
+use hearth_nn::losses::LossConfig;
+use hearth_nn::metrics::{DiceMetric, MetricReduction};
+use hearth_nn::networks::NetworkConfig;
+use hearth_nn::optim::OptimizerConfig;
+use hearth_nn::post::{Activations, AsDiscrete};
+use hearth_train::Inferer;
 use serde::{Deserialize, Serialize};
 
-use super::document::Document;
+use super::document::{Document, Node, Origin};
+use super::suggest;
 use crate::error::{Failure, Outcome};
 
 /// A whole recipe.
@@ -19,20 +27,23 @@ pub struct Recipe {
     #[serde(default)]
     pub data: Data,
     /// The network.
-    pub network: toml::Table,
+    pub network: NetworkConfig,
     /// The loss.
-    pub loss: toml::Table,
+    pub loss: LossConfig,
     /// The optimizer, with its learning rate.
-    pub optimizer: toml::Table,
+    pub optimizer: OptimizerConfig,
     /// How the learning rate changes.
     #[serde(default)]
-    pub schedule: toml::Table,
+    pub schedule: ScheduleConfig,
     /// The training loop.
     #[serde(default)]
     pub training: Training,
     /// How a whole volume is predicted.
     #[serde(default)]
-    pub inferer: toml::Table,
+    pub inferer: Inferer,
+    /// What is made of predictions and labels before the metric sees them.
+    #[serde(default)]
+    pub post: Post,
     /// The metric that decides which checkpoint is best.
     #[serde(default)]
     pub metric: Metric,
@@ -149,12 +160,61 @@ pub enum PrecisionWord {
     Auto,
 }
 
-/// The metric that decides which checkpoint is best: MeanDice.
+/// What is made of predictions and labels before the metric sees them. Left out, a prediction's largest channel wins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Post {
+    /// Of the network's output.
+    pub prediction: Vec<PostStep>,
+    /// Of the label map.
+    pub label: Vec<PostStep>,
+}
+
+/// One step of [`Post`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "name")]
+pub enum PostStep {
+    /// Sigmoid or softmax.
+    Activations(Activations),
+    /// Argmax, one-hot, threshold.
+    AsDiscrete(AsDiscrete),
+}
+
+impl From<&PostStep> for hearth_train::Post {
+    fn from(step: &PostStep) -> Self {
+        match step {
+            PostStep::Activations(step) => Self::Activations(step.clone()),
+            PostStep::AsDiscrete(step) => Self::AsDiscrete(step.clone()),
+        }
+    }
+}
+
+/// The metric that decides which checkpoint is best: the mean Dice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metric {
     /// Whether class 0 counts.
     pub include_background: bool,
+    /// Whether cases without a class leave it out.
+    pub ignore_empty: bool,
+}
+
+impl Default for Metric {
+    fn default() -> Self {
+        Self { include_background: false, ignore_empty: true }
+    }
+}
+
+impl Metric {
+    /// The metric, without any case seen.
+    pub fn build(&self) -> DiceMetric {
+        DiceMetric {
+            include_background: self.include_background,
+            ignore_empty: self.ignore_empty,
+            reduction: MetricReduction::Mean,
+            ..DiceMetric::default()
+        }
+    }
 }
 
 /// A plugin and what it is told.
@@ -186,14 +246,42 @@ impl PluginEntry {
 impl Recipe {
     /// Reads a document and checks its values.
     pub fn read(document: &Document) -> Outcome<Self> {
-        let recipe: Self = document.read()?;
+        let mut recipe: Self = document.read()?;
+        recipe.nothing_is_passed_over(document)?;
         recipe.check(document)?;
+        recipe.fill_in();
         Ok(recipe)
     }
 
     /// The recipe as TOML, every default written out.
     pub fn to_toml(&self) -> Outcome<String> {
         toml::to_string(self).map_err(|error| Failure::from(error).context("this recipe cannot be written as TOML"))
+    }
+
+    /// What depends on other values and was left out.
+    fn fill_in(&mut self) {
+        let classes = self.labels.len();
+        if self.post.prediction.is_empty() {
+            let step = AsDiscrete { argmax: true, to_onehot: Some(classes), ..AsDiscrete::default() };
+            self.post.prediction.push(PostStep::AsDiscrete(step));
+        }
+        if self.post.label.is_empty() {
+            let step = AsDiscrete { to_onehot: Some(classes), ..AsDiscrete::default() };
+            self.post.label.push(PostStep::AsDiscrete(step));
+        }
+        for plugin in self.plugins.iter_mut().filter(|plugin| plugin.name == "validation") {
+            let interval = toml::Value::Integer(self.training.val_interval.try_into().unwrap_or(i64::MAX));
+            plugin.options.entry("interval").or_insert(interval);
+        }
+    }
+
+    /// A key that some part reads past would be a typo without a word: whatever was written must come back.
+    fn nothing_is_passed_over(&self, document: &Document) -> Outcome {
+        let back = toml::Value::try_from(self)?;
+        unread(document.root(), &back).map_or(Ok(()), |(origin, key, known)| {
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            Err(document.error(&origin, suggest::unknown("key", &key, &known)))
+        })
     }
 
     fn check(&self, document: &Document) -> Outcome {
@@ -219,15 +307,14 @@ impl Recipe {
                 format!("{part} is not a part of the cases; give more than 0 and less than 1"),
             )?,
         }
-        let lr = self.optimizer.get("lr").and_then(|lr| lr.as_float().or(lr.as_integer().map(|lr| lr as f64)));
-        match lr {
-            None => return Err(document.error_at("optimizer.lr", "the learning rate `lr` is missing, or not a number")),
-            Some(lr) => demand(
-                lr.is_finite() && lr > 0.0,
-                "optimizer.lr",
-                format!("a learning rate of {lr} cannot train; give a number above 0"),
-            )?,
-        }
+        let lr = self.optimizer.lr();
+        demand(
+            lr.is_finite() && lr > 0.0,
+            "optimizer.lr",
+            format!("a learning rate of {lr} cannot train; give a number above 0"),
+        )?;
+        self.optimizer.build().map(|_| ()).map_err(|error| document.error_at("optimizer", error.to_string()))?;
+        self.loss.build().map(|_| ()).map_err(|error| document.error_at("loss", error.to_string()))?;
         for (index, plugin) in self.plugins.iter().enumerate() {
             let twice = self.plugins[..index].iter().any(|other| other.name == plugin.name);
             demand(!twice, &format!("plugins.{index}.name"), format!("the plugin {:?} is listed twice", plugin.name))?;
@@ -247,5 +334,19 @@ impl Recipe {
             demand(named, &format!("handlers.{index}"), "a handler needs a `name`".into())?;
         }
         Ok(())
+    }
+}
+
+/// The first key of the tree that is not among what was read, with its siblings that were.
+fn unread(node: &Node, read: &toml::Value) -> Option<(Origin, String, Vec<String>)> {
+    match read {
+        toml::Value::Table(table) => node.entries().iter().find_map(|entry| match table.get(&entry.key) {
+            Some(value) => unread(&entry.node, value),
+            // An empty list is not written back.
+            None if entry.node.is_empty_list() => None,
+            None => Some((entry.origin.clone(), entry.key.clone(), table.keys().cloned().collect())),
+        }),
+        toml::Value::Array(values) => node.items().iter().zip(values).find_map(|(item, value)| unread(item, value)),
+        _ => None,
     }
 }

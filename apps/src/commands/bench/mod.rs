@@ -1,0 +1,202 @@
+//! `hearth bench`: how long the work takes on this machine, a JSON line per measurement, under the names that MONAI's
+//! counterpart uses. Every figure is the median of `--runs` after a warm-up.
+
+mod crop;
+mod files;
+mod fit;
+mod networks;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::ValueEnum;
+use serde_json::{Map, Value, json};
+
+use crate::error::{Failure, Outcome};
+use crate::out;
+
+/// Arguments of `hearth bench`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to measure
+    bench: Bench,
+    /// load: CT; preprocess, crop: CT LABEL; fit: a Decathlon folder
+    files: Vec<PathBuf>,
+    /// Measurements after the warm-up
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Threads; all of the machine's if left out
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
+    /// step, infer: the network
+    #[arg(long, default_value = "unet")]
+    net: networks::Net,
+    /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Mixed precision
+    #[arg(long, default_value = "none")]
+    amp: Amp,
+    /// Voxels of a patch along each axis
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    patch: Option<u32>,
+    /// step: patches in a batch
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
+    /// infer: the volume is N x N x N/2
+    #[arg(long, default_value_t = 160, value_parser = clap::value_parser!(u32).range(2..))]
+    size: u32,
+    /// infer: windows at a time
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    sw_batch: u32,
+    /// fit: epochs at most
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    epochs: u64,
+    /// fit: validate after every so many epochs
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
+    every: u64,
+    /// fit: the last so many cases validate
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    val: u32,
+    /// fit: stop at this mean Dice
+    #[arg(long, default_value_t = 0.80)]
+    target: f64,
+    /// fit: the seed
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Print the JSON line only; without it a line for people follows on standard error
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Bench {
+    /// One training step
+    Step,
+    /// Read a NIfTI file
+    Load,
+    /// The spleen recipe's deterministic transforms
+    Preprocess,
+    /// The random transforms, on cached data
+    Crop,
+    /// Sliding-window inference over a volume
+    Infer,
+    /// Train to a target Dice
+    Fit,
+    /// Start the program
+    Import,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Amp {
+    None,
+    Bf16,
+    Fp16,
+}
+
+impl Amp {
+    fn word(self) -> &'static str {
+        match self {
+            Amp::None => "none",
+            Amp::Bf16 => "bf16",
+            Amp::Fp16 => "fp16",
+        }
+    }
+
+    fn precision(self) -> hearth_train::Precision {
+        match self {
+            Amp::None => hearth_train::Precision::Fp32,
+            Amp::Bf16 => hearth_train::Precision::Bf16,
+            Amp::Fp16 => hearth_train::Precision::Fp16,
+        }
+    }
+}
+
+/// Measures.
+pub fn run(args: &Args) -> Outcome {
+    if let Some(threads) = args.threads {
+        rayon::ThreadPoolBuilder::new().num_threads(threads as usize).build_global()?;
+    }
+    match args.bench {
+        Bench::Step => networks::step(args),
+        Bench::Infer => networks::infer(args),
+        Bench::Load => files::load(args),
+        Bench::Preprocess => files::preprocess(args),
+        Bench::Crop => crop::run(args),
+        Bench::Fit => fit::run(args),
+        Bench::Import => import(args),
+    }
+}
+
+/// What a user waits for before anything happens: the program's own start.
+fn import(args: &Args) -> Outcome {
+    let program = std::env::current_exe()?;
+    let mut error = None;
+    let times = timed(args.runs, 1, || {
+        let output = std::process::Command::new(&program).arg("--help").output();
+        error = output.err().or(error.take());
+        Ok(())
+    })?;
+    if let Some(error) = error {
+        return Err(Failure::from(error).context("the program cannot start itself"));
+    }
+    say(args, json!({ "bench": "import", "seconds": times.median, "min": times.min, "max": times.max }))
+}
+
+impl Args {
+    /// The n-th file, which the bench needs.
+    fn file(&self, n: usize, what: &str) -> Outcome<&PathBuf> {
+        self.files.get(n).ok_or_else(|| {
+            let name = self.bench.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+            Failure::usage(format!("hearth bench {name} needs {what}"))
+        })
+    }
+}
+
+/// Seconds of several runs.
+struct Times {
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+/// Calls `one` for the warm-up and then `runs` times; the median of an even number is the mean of the middle two.
+fn timed(runs: u32, warm_up: u32, mut one: impl FnMut() -> Outcome) -> Outcome<Times> {
+    let mut seconds = Vec::with_capacity(runs as usize);
+    for turn in 0..runs + warm_up {
+        let start = Instant::now();
+        one()?;
+        if turn >= warm_up {
+            seconds.push(start.elapsed().as_secs_f64());
+        }
+    }
+    seconds.sort_by(f64::total_cmp);
+    let middle = seconds.len() / 2;
+    let median = if seconds.len() % 2 == 1 { seconds[middle] } else { (seconds[middle - 1] + seconds[middle]) / 2.0 };
+    Ok(Times { median, min: seconds[0], max: seconds[seconds.len() - 1] })
+}
+
+/// Prints a measurement.
+fn say(args: &Args, fields: Value) -> Outcome {
+    let mut line = Map::new();
+    line.insert("peer".into(), "hearth".into());
+    line.insert("hearth".into(), env!("CARGO_PKG_VERSION").into());
+    line.insert("threads".into(), rayon::current_num_threads().into());
+    if let Value::Object(fields) = fields {
+        line.extend(fields);
+    }
+    out!("{}", Value::Object(line.clone()));
+    if !args.json {
+        let name = line.get("bench").and_then(Value::as_str).unwrap_or_default().to_owned();
+        match line.get("seconds").and_then(Value::as_f64) {
+            Some(seconds) => crate::note!("{name}: {}", crate::terminal::seconds(seconds)),
+            None => crate::note!("{name}: the target was not reached"),
+        }
+    }
+    Ok(())
+}
+
+/// A path's last part.
+fn file_name(path: &std::path::Path) -> String {
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}

@@ -1,0 +1,111 @@
+//! `hearth plugin list|info|check|new`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Subcommand;
+use hearth_plugin_host::{Info, Search, SdkSource, check_for_parent, check_in_child, load, scaffold};
+
+use crate::error::{Failure, Outcome};
+use crate::out;
+
+/// Arguments of `hearth plugin`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List every plugin that is found, and where was looked
+    List {
+        /// A plugin library, or a folder to look for plugins in, before all others
+        #[arg(long = "plugin", value_name = "PATH")]
+        plugins: Vec<PathBuf>,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what a plugin is, listens to and can be told
+    Info {
+        /// Its name, or the path of its library
+        plugin: String,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Load a plugin in a process of its own and say how that went
+    Check {
+        /// Its name, or the path of its library
+        plugin: String,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write the crate of a new plugin
+    New {
+        /// Its name: small letters, digits, dashes
+        name: String,
+        /// Where; the name itself if left out
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        /// The folder of the plugin SDK, to build against it and not against the registry's
+        #[arg(long, value_name = "DIR")]
+        sdk: Option<PathBuf>,
+    },
+    /// What `check` starts as a child
+    #[command(hide = true)]
+    CheckHere { path: PathBuf },
+}
+
+/// Does one of them.
+pub fn run(args: &Args) -> Outcome {
+    match &args.action {
+        Action::List { plugins, json } => {
+            let list = Search::standard(plugins, &[]).list();
+            if *json { out!("{}", serde_json::to_string_pretty(&list)?) } else { out!("{list}") }
+        }
+        Action::Info { plugin, json } => {
+            let info = Info::of(&load(&file_of(plugin)?)?);
+            if *json { out!("{}", serde_json::to_string_pretty(&info)?) } else { out!("{info}") }
+        }
+        Action::Check { plugin, json } => {
+            let path = file_of(plugin)?;
+            let program = std::env::current_exe()?;
+            let report = check_in_child(Command::new(program).args(["plugin", "check-here"]).arg(&path), &path);
+            if *json {
+                out!("{}", serde_json::to_string_pretty(&report)?);
+            } else if report.ok {
+                out!("{report}");
+            }
+            if !report.ok {
+                let problem = report.problem.unwrap_or_else(|| "it cannot be loaded".to_owned());
+                return Err(Failure::new(problem));
+            }
+        }
+        Action::New { name, out, sdk } => {
+            let folder = out.clone().unwrap_or_else(|| PathBuf::from(name));
+            let source = match sdk {
+                Some(path) => SdkSource::Path(path.clone()),
+                None => SdkSource::default(),
+            };
+            for file in scaffold(&folder, name, &source)? {
+                out!("{}", file.display());
+            }
+            out!("try it:  cd {} && cargo test && cargo build --release", folder.display());
+            out!("use it:  hearth train RECIPE --plugin {}/target/release ...", folder.display());
+        }
+        Action::CheckHere { path } => check_for_parent(path),
+    }
+    Ok(())
+}
+
+/// A path where it looks like one, a name to search for otherwise.
+fn file_of(plugin: &str) -> Outcome<PathBuf> {
+    let path = Path::new(plugin);
+    if plugin.contains(['/', '\\', '.']) || path.is_file() {
+        return Ok(path.to_owned());
+    }
+    Ok(Search::standard(&[], &[]).find(plugin)?)
+}

@@ -1,0 +1,60 @@
+//! The cases of a data set, divided as the recipe says.
+
+use std::path::Path;
+
+use hearth_data::{DecathlonDataset, Item};
+
+use crate::error::{Context, Failure, Outcome};
+use crate::recipe::{Recipe, Validation};
+
+/// Labelled cases of a Decathlon folder.
+pub struct Cases {
+    /// What the data set calls itself.
+    pub name: String,
+    /// The cases to train on.
+    pub training: Vec<Item>,
+    /// The cases to validate on.
+    pub validation: Vec<Item>,
+}
+
+impl Cases {
+    /// Opens the folder and divides it.
+    pub fn open(folder: &Path, recipe: &Recipe) -> Outcome<Self> {
+        if !folder.exists() {
+            return Err(Failure::new(format!("--data {}: no such folder", folder.display())));
+        }
+        if folder.is_file() {
+            let advice = "give the folder that holds dataset.json";
+            return Err(Failure::new(format!("--data {} is a file; {advice}", folder.display())));
+        }
+        let set = DecathlonDataset::open(folder).while_doing(|| format!("--data {}", folder.display()))?;
+        let highest = set.labels.keys().max().copied().unwrap_or(0) as usize;
+        if highest >= recipe.labels.len() {
+            return Err(Failure::new(format!(
+                "the data set {:?} has labels up to {highest}, but the recipe {:?} knows {} ({})",
+                set.name,
+                recipe.task,
+                recipe.labels.len(),
+                recipe.labels.join(", ")
+            )));
+        }
+        let count = set.training.len();
+        let (training, validation) = match recipe.data.validation {
+            Validation::Last(n) => set.split_last(n),
+            Validation::Fraction(part) => set.split_fraction(part, recipe.training.seed),
+        };
+        if training.is_empty() || validation.is_empty() {
+            return Err(Failure::new(format!(
+                "the data set {:?} has {count} labelled cases; with {:?} none are left to train or to validate: \
+                 set data.validation",
+                set.name, recipe.data.validation
+            )));
+        }
+        Ok(Self { name: set.name.clone(), training, validation })
+    }
+
+    /// All of them, in the order of the data set as far as it was kept.
+    pub fn all(self) -> Vec<Item> {
+        self.training.into_iter().chain(self.validation).collect()
+    }
+}

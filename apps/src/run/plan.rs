@@ -1,0 +1,125 @@
+//! A recipe made ready: device, precision, pipelines, all checked before anything runs.
+
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use hearth_data::{Pipeline, RecipeError, RecipeOptions};
+use hearth_nn::networks::{AnyNetwork, Network};
+use hearth_train::{Precision, device};
+use toml::Spanned;
+
+use crate::error::{Failure, Outcome};
+use crate::recipe::{Document, PrecisionWord, Recipe, suggest};
+
+/// What a recipe asks for, checked.
+pub struct Plan {
+    /// The recipe's text, for errors.
+    pub document: Document,
+    /// What it says; the precision is no longer `auto`.
+    pub recipe: Recipe,
+    /// Where it runs.
+    pub device: Device,
+    /// The precision.
+    pub precision: Precision,
+    /// The training chain.
+    pub training: Arc<Pipeline>,
+    /// The same without what is random and what is for training only.
+    pub validation: Arc<Pipeline>,
+    /// The same without the label.
+    pub prediction: Arc<Pipeline>,
+}
+
+/// Which chain of a recipe.
+#[derive(Clone, Copy, PartialEq)]
+enum Chain {
+    Training,
+    Validation,
+    Prediction,
+}
+
+impl Plan {
+    /// Reads the recipe, opens the device, checks the pipelines.
+    pub fn new(document: Document) -> Outcome<Self> {
+        let mut recipe = Recipe::read(&document)?;
+        let device = device::parse(&recipe.training.device)
+            .map_err(|error| document.error_at("training.device", error.to_string()))?;
+        let on_processor = device.clone() == device::parse("cpu").unwrap_or_default();
+        let precision = match recipe.training.precision {
+            PrecisionWord::Fp32 => Precision::Fp32,
+            PrecisionWord::Bf16 => Precision::Bf16,
+            PrecisionWord::Fp16 => Precision::Fp16,
+            PrecisionWord::Auto if on_processor => Precision::Fp32,
+            PrecisionWord::Auto => Precision::Fp16,
+        };
+        precision.check(&device).map_err(|error| document.error_at("training.precision", error.to_string()))?;
+        recipe.training.precision = match precision {
+            Precision::Fp32 => PrecisionWord::Fp32,
+            Precision::Bf16 => PrecisionWord::Bf16,
+            Precision::Fp16 => PrecisionWord::Fp16,
+        };
+        let training = pipeline(&document, &recipe, &device, Chain::Training)?;
+        let validation = pipeline(&document, &recipe, &device, Chain::Validation)?;
+        let prediction = pipeline(&document, &recipe, &device, Chain::Prediction)?;
+        Ok(Self { document, recipe, device, precision, training, validation, prediction })
+    }
+
+    /// The network with its first weights, on a device of the caller's.
+    pub fn network(&self, device: &Device) -> Outcome<AnyNetwork> {
+        let init = self.recipe.network.init(device, self.recipe.training.seed);
+        let network = init.map_err(|error| self.document.error_at("network", error.to_string()))?;
+        let ([_, out], classes) = (network.channels(), self.recipe.labels.len());
+        if out != classes {
+            let message = format!("the network gives out_channels = {out}, but there are {classes} labels");
+            return Err(self.document.error_at("network.out_channels", message));
+        }
+        Ok(network)
+    }
+}
+
+fn pipeline(document: &Document, recipe: &Recipe, device: &Device, chain: Chain) -> Outcome<Arc<Pipeline>> {
+    let mut tables = Vec::new();
+    let mut places = Vec::new();
+    for (index, transform) in recipe.transforms.iter().enumerate() {
+        let mut table = transform.clone();
+        let only = table.remove("only");
+        let only = only.as_ref().and_then(toml::Value::as_str);
+        let random = table.get("name").and_then(toml::Value::as_str).is_some_and(|name| name.starts_with("Rand"));
+        let wanted = match chain {
+            Chain::Training => only != Some("validation"),
+            Chain::Validation | Chain::Prediction => only != Some("train") && !random,
+        };
+        if wanted {
+            tables.push(Spanned::new(0..0, table));
+            places.push(index);
+        }
+    }
+    let keys = (chain == Chain::Prediction).then(|| vec!["image".to_owned()]);
+    let options = RecipeOptions { device: Some(device.clone()), keys, ..RecipeOptions::default() };
+    Pipeline::from_toml_with(&tables, &options)
+        .map(Arc::new)
+        .map_err(|error| locate(document, &error, places.get(error.step.saturating_sub(1)).copied()))
+}
+
+/// A pipeline's error, at its place in the recipe.
+fn locate(document: &Document, error: &RecipeError, place: Option<usize>) -> Failure {
+    let Some(index) = place else { return Failure::new(error.to_string()) };
+    let path = match &error.parameter {
+        Some(parameter) => format!("transforms.{index}.{parameter}"),
+        None => format!("transforms.{index}"),
+    };
+    let table = document.find(&format!("transforms.{index}"));
+    // A misspelt key is pointed at itself, everything else at its value.
+    let misspelt = error.suggestion.as_ref().zip(error.parameter.as_ref());
+    if let Some((meant, written)) = misspelt.filter(|(_, written)| *written != "name")
+        && let Some(entry) = table.entries().iter().find(|entry| entry.key == *written)
+    {
+        return document.error(&entry.origin, format!("unknown key {written:?}, did you mean {meant:?}?"));
+    }
+    if error.transform.is_none() && error.parameter.as_deref() == Some("name") {
+        let names: Vec<&str> = hearth_data::transform_names().collect();
+        return document.error_at(&path, suggest::unknown("transform", table.text("name").unwrap_or(""), &names));
+    }
+    let name = error.transform.as_deref().unwrap_or("transform");
+    let hint = error.suggestion.as_ref().map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"));
+    document.error_at(&path, format!("{name}: {}{hint}", error.message))
+}

@@ -1,0 +1,53 @@
+//! The recipe's plugins, found and loaded from disk. Nothing is linked in their place.
+
+use std::path::PathBuf;
+
+use hearth_engine::Handler;
+use hearth_plugin_host::{Plugin, PluginError, Search};
+
+use super::Plan;
+use crate::error::{Failure, Outcome};
+
+/// Finds and loads every plugin that the recipe lists, in its order. `given` are the `--plugin` paths.
+pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Plugin>> {
+    if let Some(missing) = given.iter().find(|path| !path.exists()) {
+        return Err(Failure::new(format!("--plugin {}: there is no such file or folder", missing.display())));
+    }
+    let named: Vec<PathBuf> = plan.recipe.plugins.iter().filter_map(|plugin| plugin.path.clone()).collect();
+    let search = Search::standard(given, &named);
+    let mut loaded = Vec::with_capacity(plan.recipe.plugins.len());
+    for (index, entry) in plan.recipe.plugins.iter().enumerate() {
+        let plugin = search.load(&entry.name).map_err(|error| {
+            let path = match &error {
+                PluginError::NotFound { .. } => format!("plugins.{index}.name"),
+                _ => format!("plugins.{index}"),
+            };
+            plan.document.error_at(&path, error.to_string())
+        })?;
+        loaded.push(plugin);
+    }
+    // A library that somebody names on the command line is wanted, whether or not the recipe lists it.
+    for path in given.iter().filter(|path| path.is_file()) {
+        let plugin = hearth_plugin_host::load(path)?;
+        if !loaded.iter().any(|known| known.identity().name == plugin.identity().name) {
+            loaded.push(plugin);
+        }
+    }
+    Ok(loaded)
+}
+
+/// The plugins' handlers, each told its options from the recipe.
+pub fn handlers(plan: &Plan, plugins: &[Plugin]) -> Outcome<Vec<Box<dyn Handler>>> {
+    plugins
+        .iter()
+        .map(|plugin| {
+            let name = &plugin.identity().name;
+            let listed = plan.recipe.plugins.iter().position(|entry| entry.name == *name);
+            let options = listed.map(|index| plan.recipe.plugins[index].options.clone()).unwrap_or_default();
+            plugin.handler(options).map_err(|error| match listed {
+                Some(index) => plan.document.error_at(&format!("plugins.{index}.options"), error.to_string()),
+                None => Failure::from(error),
+            })
+        })
+        .collect()
+}

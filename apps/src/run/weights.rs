@@ -1,0 +1,69 @@
+//! A run's network with the weights of one of its checkpoints.
+
+use burn::module::Module;
+use hearth_nn::networks::AnyNetwork;
+use hearth_nn::weights;
+use hearth_train::RunFolder;
+use hearth_train::checkpoint::{self, Checkpoint, CheckpointError};
+
+use super::Plan;
+use crate::error::{Context, Failure, Outcome};
+use crate::note;
+use crate::recipe::{Document, suggest};
+
+/// The file of a checkpoint that holds the weights.
+const WEIGHTS: &str = "network.safetensors";
+
+/// A trained network, ready to predict.
+pub struct Trained {
+    /// The run's recipe, on the device asked for.
+    pub plan: Plan,
+    /// The network, in evaluation mode, read in the recipe's precision.
+    pub network: AnyNetwork,
+    /// Which checkpoint it came from.
+    pub checkpoint: String,
+}
+
+impl Trained {
+    /// Opens a run on a device. `which` is `best`, `latest` or the name of a checkpoint's folder.
+    pub fn open(folder: &RunFolder, which: &str, device: &str) -> Outcome<Self> {
+        let mut document = Document::open(&folder.recipe())?;
+        document.set_option("--device", "training.device", device)?;
+        let plan = Plan::new(document)?;
+        let checkpoint = choose(folder, which)?;
+        let name = checkpoint.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // The sums are checked before the file is read as weights.
+        checkpoint.file(WEIGHTS)?;
+        let network = plan.network(&plan.device)?;
+        let (network, _) = weights::load(network, &checkpoint.path.join(WEIGHTS))
+            .while_doing(|| format!("the weights of checkpoint {name} do not fit the run's recipe"))?;
+        let network = plan.precision.apply(network.valid());
+        Ok(Self { plan, network, checkpoint: name })
+    }
+}
+
+fn choose(folder: &RunFolder, which: &str) -> Outcome<Checkpoint> {
+    let dir = folder.checkpoints();
+    match which {
+        "latest" => Ok(checkpoint::newest(&dir)?),
+        "best" => match checkpoint::newest_tagged(&dir, "best") {
+            Err(CheckpointError::None { .. }) => {
+                let latest = checkpoint::newest(&dir)?;
+                note!("no checkpoint is marked as best (the run has not validated); taking the latest");
+                Ok(latest)
+            }
+            found => Ok(found?),
+        },
+        name => {
+            let entries = checkpoint::list(&dir)?;
+            let names: Vec<String> =
+                entries.iter().filter_map(|e| e.path.file_name()).map(|n| n.to_string_lossy().into_owned()).collect();
+            if !names.iter().any(|known| known == name) {
+                let mut known = vec!["best", "latest"];
+                known.extend(names.iter().map(String::as_str));
+                return Err(Failure::new(suggest::unknown("checkpoint", name, &known)));
+            }
+            Ok(Checkpoint::open(&dir.join(name))?)
+        }
+    }
+}

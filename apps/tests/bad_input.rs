@@ -1,0 +1,193 @@
+//! What the program says to mistakes: one message, no panic, the exit code, nothing written.
+
+mod common;
+
+use std::path::Path;
+
+use common::{TINY, fail, phantom, run, succeed, text, tiny_recipe};
+
+fn temporary() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+/// `hearth train` with the tiny recipe's text changed; the error must hold these words.
+fn recipe_fails(from: &str, to: &str, words: &[&str]) {
+    let dir = temporary();
+    assert!(TINY.contains(from), "{from:?} is in the recipe");
+    let recipe = dir.path().join("bad.toml");
+    std::fs::write(&recipe, TINY.replacen(from, to, 1)).expect("the recipe is written");
+    let out = dir.path().join("run");
+    fail(&["train", &text(&recipe), "--data", "nowhere", "--out", &text(&out), "--dry-run"], 1, words);
+    assert!(!out.exists(), "a bad recipe leaves no folder behind");
+}
+
+#[test]
+fn typos_at_each_level_are_pointed_at() {
+    recipe_fails("labels =", "lables =", &["bad.toml:3:1: unknown key \"lables\", did you mean \"labels\"?", "^^^^^^"]);
+    recipe_fails("[data]", "[dat]", &["bad.toml:14:2: unknown key \"dat\", did you mean \"data\"?"]);
+    recipe_fails("last = 1", "lst = 1", &["unknown name \"lst\", did you mean \"last\"?"]);
+    recipe_fails("epochs = 6", "epohs = 6", &["unknown key \"epohs\", did you mean \"epochs\"?", "epohs = 6"]);
+    recipe_fails("\"Spacing\"", "\"Spacng\"", &["bad.toml:8:", "unknown transform \"Spacng\", did you mean \"Spacing\"?"]);
+    recipe_fails("pixdim =", "pixdm =", &["bad.toml:8:", "\"pixdm\", did you mean \"pixdim\"?"]);
+    recipe_fails("name = \"UNet\"", "name = \"UNte\"", &["unknown name \"UNte\", did you mean \"UNet\"?"]);
+    recipe_fails("num_res_units", "num_res_unit", &["unknown key \"num_res_unit\", did you mean \"num_res_units\"?"]);
+    recipe_fails("\"DiceCELoss\"", "\"DiceCEloss\"", &["did you mean \"DiceCELoss\"?"]);
+    recipe_fails("to_onehot_y", "to_onehot", &["\"to_onehot\", did you mean \"to_onehot_y\"?"]);
+    recipe_fails("momentum", "momentm", &["unknown key \"momentm\", did you mean \"momentum\"?", "momentm = 0.9"]);
+    recipe_fails("\"SGD\"", "\"SDG\"", &["unknown name \"SDG\", did you mean \"SGD\"?"]);
+    recipe_fails("overlap =", "overlp =", &["\"overlp\", did you mean \"overlap\"?"]);
+    recipe_fails("[data]", "[[handlers]]\nname = \"EarlyStp\"\n[data]", &["\"EarlyStp\", did you mean \"EarlyStop\"?"]);
+    recipe_fails(
+        "[data]",
+        "[[plugins]]\nname = \"checkpont\"\n[data]",
+        &["bad.toml:15:8: ", "\"checkpont\"", "did you mean \"checkpoint\"?"],
+    );
+    recipe_fails(
+        "[data]",
+        "[[plugins]]\nname = \"checkpoint\"\noptions = { kep_last = 2 }\n[data]",
+        &["kep_last", "keep_last"],
+    );
+}
+
+#[test]
+fn wrong_types_and_absurd_values_are_pointed_at() {
+    recipe_fails("epochs = 6", "epochs = \"six\"", &["expected u64, not string \"six\""]);
+    recipe_fails("epochs = 6", "epochs = 0", &["epochs = 0", "give 1 or more"]);
+    recipe_fails("batch_size = 1", "batch_size = 0", &["at least 1 case"]);
+    recipe_fails("val_interval = 1", "val_interval = 0", &["1 or more"]);
+    recipe_fails("lr = 0.02", "lr = nan", &["a learning rate of NaN"]);
+    recipe_fails("lr = 0.02", "lr = -1", &["a learning rate of -1"]);
+    recipe_fails("lr = 0.02", "lr = \"fast\"", &["lr = \"fast\""]);
+    recipe_fails("last = 1", "last = 0", &["at least 1 case validates"]);
+    recipe_fails("last = 1", "fraction = 1.5", &["1.5 is not a part"]);
+    recipe_fails("channels = [4, 8]", "channels = [4]", &["channels"]);
+    recipe_fails("out_channels = 2", "out_channels = 3", &["out_channels", "2 labels"]);
+    recipe_fails("overlap = 0.25", "overlap = 1.5", &["overlap"]);
+    recipe_fails("task = \"tiny\"", "task = = \"tiny\"", &["bad.toml:2:8"]);
+}
+
+#[test]
+fn overrides_are_checked_like_the_recipe() {
+    let dir = temporary();
+    let recipe = text(&tiny_recipe(dir.path()));
+    let out = text(&dir.path().join("run"));
+    let base = ["train", &recipe, "--data", "nowhere", "--out", &out, "--dry-run"];
+    let check = |extra: &[&str], code: i32, words: &[&str]| {
+        let arguments: Vec<&str> = base.iter().copied().chain(extra.iter().copied()).collect();
+        fail(&arguments, code, words);
+    };
+    check(&["--set", "training.epohs=3"], 1, &["--set training.epohs=3", "did you mean \"epochs\"?"]);
+    check(&["--set", "training.epochs=three"], 1, &["--set training.epochs=three", "expected u64"]);
+    check(&["--set", "training"], 2, &["expected key=value"]);
+    check(&["--set", "transforms.Spacng.pixdim=[1,1,1]"], 2, &["did you mean \"Spacing\"?"]);
+    check(&["--set", "transforms.99.pixdim=[1,1,1]"], 2, &["there is no element 99"]);
+    check(&["--set", "optimizer.lr=nan"], 1, &["a learning rate of NaN"]);
+    check(&["--epochs", "0"], 1, &["give 1 or more"]);
+    check(&["--epochs", "-3"], 1, &["--epochs -3"]);
+    check(&["--seed", "x"], 1, &["seed"]);
+    check(&["--precision", "fp61"], 1, &["\"fp61\", did you mean \"fp16\"?"]);
+    check(&["--device", "cudda"], 1, &["cudda"]);
+    check(&["--device", "cpu:7"], 1, &["cpu:7"]);
+    check(&["--plugin", "/no/such/plugin.so"], 1, &["/no/such/plugin.so"]);
+}
+
+#[test]
+fn wrong_calls_are_usage_errors() {
+    fail(&["trian"], 2, &["trian", "train"]);
+    fail(&["train"], 2, &["--data", "--out"]);
+    fail(&["train", "spleeen", "--data", "d", "--out", "o"], 2, &["did you mean \"spleen\"?"]);
+    fail(&["recipes", "show", "hipocampus"], 2, &["did you mean \"hippocampus\"?"]);
+    fail(&["data", "phantom", "spleen", "--out", "o"], 2, &["--cases"]);
+    fail(&["bench", "load"], 2, &["bench load needs"]);
+    fail(&["bench", "step", "--runs", "0"], 2, &["--runs"]);
+    let help = run(&["--help"]);
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("hearth demo"));
+}
+
+#[test]
+fn missing_and_wrong_paths_are_named() {
+    let dir = temporary();
+    let recipe = text(&tiny_recipe(dir.path()));
+    let at = |name: &str| text(&dir.path().join(name));
+    let out = at("run");
+    fail(&["train", "no/such.toml", "--data", "d", "--out", &out], 1, &["no/such.toml"]);
+    fail(&["train", &text(dir.path()).replace('\\', "/"), "--data", "d", "--out", &out], 1, &["is a folder"]);
+    fail(&["train", &recipe, "--data", &at("missing"), "--out", &out], 1, &["missing"]);
+    fail(&["train", &recipe, "--data", &recipe, "--out", &out], 1, &["tiny.toml"]);
+    let data = phantom(dir.path(), 2);
+    std::fs::write(at("file"), "x").expect("a file");
+    fail(&["train", &recipe, "--data", &text(&data), "--out", &at("file")], 1, &["is a file"]);
+    std::fs::create_dir(at("full")).expect("a folder");
+    std::fs::write(at("full/notes.txt"), "x").expect("a file");
+    fail(&["train", &recipe, "--data", &text(&data), "--out", &at("full")], 1, &["is not empty", "empty folder"]);
+    fail(&["train", "--data", &text(&data), "--out", &at("full"), "--resume"], 1, &["recipe.toml"]);
+    fail(&["evaluate", &at("nowhere"), "--data", &text(&data)], 1, &["nowhere"]);
+    fail(&["evaluate", &recipe, "--data", &text(&data)], 1, &["is a file"]);
+    fail(&["predict", &at("full"), "-i", "x.nii.gz", "-o", &at("labels")], 1, &["recipe.toml"]);
+    fail(&["preprocess", &recipe, "--image", &at("no.nii.gz"), "-o", &at("pre")], 1, &["no.nii.gz"]);
+    fail(&["preprocess", &recipe, "--image", &recipe, "-o", &at("pre")], 1, &["tiny.toml"]);
+    fail(&["data", "phantom", "spleen", "--cases", "1", "--out", &at("full")], 1, &["is not empty"]);
+    fail(&["data", "phantom", "spleen", "--cases", "0", "--out", &at("none")], 2, &["--cases"]);
+}
+
+#[test]
+fn a_truncated_volume_is_named_with_its_case() {
+    let dir = temporary();
+    let recipe = text(&tiny_recipe(dir.path()));
+    let data = phantom(dir.path(), 3);
+    let victim = first_volume(&data.join("imagesTr"));
+    let bytes = std::fs::read(&victim).expect("the volume");
+    std::fs::write(&victim, &bytes[..bytes.len() / 2]).expect("half a volume");
+    let name = victim.file_name().map(|name| name.to_string_lossy().into_owned()).expect("a name");
+    let out = text(&dir.path().join("pre"));
+    fail(&["preprocess", &recipe, "--image", &text(&victim), "-o", &out], 1, &[&name]);
+    let run = text(&dir.path().join("run"));
+    let set = ["--set", "training.epochs=1"];
+    let arguments = [&["train", &recipe, "--data", &text(&data), "--out", &run][..], &set[..]].concat();
+    fail(&arguments, 1, &[&name]);
+}
+
+fn first_volume(folder: &Path) -> std::path::PathBuf {
+    let mut files: Vec<_> = std::fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path()).collect();
+    files.sort();
+    files.swap_remove(0)
+}
+
+#[test]
+fn bundled_recipes_are_listed_shown_and_dry_run() {
+    let list = succeed(&["recipes", "list"]);
+    for name in ["spleen", "spleen-regular", "hippocampus", "demo"] {
+        assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
+        let shown = succeed(&["recipes", "show", name]);
+        assert!(shown.lines().count() <= 80, "{name} has {} lines", shown.lines().count());
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_not_a_panic() {
+    let child = common::hearth()
+        .args(["recipes", "show", "spleen"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .map(|mut child| {
+            drop(child.stdout.take());
+            child.wait_with_output()
+        });
+    let output = child.expect("the program starts").expect("it ends");
+    assert_eq!(common::errors(&output), "");
+}
+
+#[test]
+fn help_comes_at_once() {
+    let _ = run(&["--help"]);
+    let best = (0..5)
+        .map(|_| {
+            let start = std::time::Instant::now();
+            assert!(run(&["--help"]).status.success());
+            start.elapsed()
+        })
+        .min()
+        .expect("five runs");
+    assert!(best.as_millis() < 50, "hearth --help took {best:?}");
+}
