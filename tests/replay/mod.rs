@@ -1,4 +1,5 @@
 //! One file per family of golden cases: each turns a case into calls of the library.
+pub mod batch;
 pub mod data;
 pub mod ensemble;
 pub mod inferers;

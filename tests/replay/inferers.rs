@@ -1,0 +1,136 @@
+//! Inferers, with a convolution as the network.
+
+use burn::tensor::ops::ConvOptions;
+use burn::tensor::{Device, Tensor, module};
+use hearth::nn::inferers::{
+    BlendMode, Inferer, SimpleInferer, SlidingWindowInferer, compute_importance_map, dense_patch_slices,
+};
+use hearth_tests::golden::{Case, Miss, Outcome};
+use serde_json::{Value, json};
+
+use super::batch::{shape_of, tensor, values};
+
+/// Replays one inferer.
+pub fn replay(case: &Case) -> Outcome {
+    match case.op.as_str() {
+        "SimpleInferer" => {
+            case.only_params(&[])?;
+            let predictor = Predictor::new(case)?;
+            let x = tensor(case.array("in.x")?, &Device::default())?;
+            let y = SimpleInferer::default().infer(x, &|x| predictor.conv(x))?;
+            let mut check = case.check();
+            check.close("out.y", &shape_of(&y, predictor.dims + 2), &values(y));
+            check.outcome()
+        }
+        "SlidingWindowInferer" => sliding_window(case, case.params.clone()),
+        "sliding_window_inference" => sliding_window(case, case.call.clone()),
+        "compute_importance_map" => importance_map(case),
+        "dense_patch_slices" => slices(case),
+        other => Err(Miss::unsupported(format!("op {other}"))),
+    }
+}
+
+/// Options without an effect on the result here: a cache, a bar, where tensors live.
+const NO_EFFECT: [&str; 5] = ["cache_roi_weight_map", "progress", "device", "sw_device", "cpu_thresh"];
+
+fn sliding_window(case: &Case, mut options: Value) -> Outcome {
+    if let Some(map) = options.as_object_mut() {
+        NO_EFFECT.iter().for_each(|name| drop(map.remove(*name)));
+        map.retain(|_, value| !value.is_null());
+    }
+    let x = tensor(case.array("in.x")?, &Device::default())?;
+    let predictor = Predictor::new(case)?;
+    let inferer: SlidingWindowInferer =
+        serde_json::from_value(options).map_err(|e| Miss::unsupported(format!("options: {e}")))?;
+    let mut check = case.check();
+    let rank = predictor.dims + 2;
+    if predictor.pooled {
+        let outputs = inferer.infer_all(x, &|x| {
+            let y = predictor.conv(x);
+            vec![y.clone(), predictor.pool(y)]
+        })?;
+        for (i, y) in outputs.into_iter().enumerate() {
+            check.close(&format!("out.y{i}"), &shape_of(&y, rank), &values(y));
+        }
+    } else {
+        let y = inferer.infer(x, &|x| predictor.conv(x))?;
+        check.close("out.y", &shape_of(&y, rank), &values(y));
+    }
+    check.outcome()
+}
+
+/// `y = convolution with weight.conv.*`, and optionally its average pooling by 2.
+struct Predictor {
+    weight: Tensor<5>,
+    bias: Option<Tensor<1>>,
+    padding: [usize; 3],
+    dims: usize,
+    pooled: bool,
+}
+
+impl Predictor {
+    fn new(case: &Case) -> Result<Self, Miss> {
+        let device = Device::default();
+        let record = &case.record["predictor"];
+        let pooled = match record["kind"].as_str() {
+            Some("conv") => false,
+            Some("conv_and_pooled") => true,
+            _ => return Err(Miss::unsupported(format!("predictor {record}"))),
+        };
+        let array = case.array("weight.conv.weight")?;
+        let dims = array.shape.len() - 2;
+        let mut padding = [0; 3];
+        padding.iter_mut().zip(&array.shape[2..]).for_each(|(p, k)| *p = k / 2);
+        let bias = case.find("weight.conv.bias").map(|bias| Tensor::from_floats(bias.f32().as_slice(), &device));
+        Ok(Predictor { weight: tensor(array, &device)?, bias, padding, dims, pooled })
+    }
+
+    fn conv(&self, x: Tensor<5>) -> Tensor<5> {
+        let options = ConvOptions::new([1; 3], self.padding, [1; 3], 1);
+        module::conv3d(x, self.weight.clone(), self.bias.clone(), options)
+    }
+
+    fn pool(&self, y: Tensor<5>) -> Tensor<5> {
+        let [b, c, dx, dy, dz] = y.dims();
+        if self.dims == 2 {
+            return y.reshape([b, c, dx / 2, 2, dy / 2 * 2]).mean_dim(3).reshape([b, c, dx / 2, dy / 2, 2]).mean_dim(4);
+        }
+        let y = y.reshape([b * c, dx / 2, 2, dy, dz]).mean_dim(2).reshape([b * c, dx / 2, dy / 2, 2, dz]).mean_dim(3);
+        y.reshape([b * c, dx / 2, dy / 2, dz / 2, 2]).mean_dim(4).reshape([b, c, dx / 2, dy / 2, dz / 2])
+    }
+}
+
+fn importance_map(case: &Case) -> Outcome {
+    case.only_params(&["patch_size", "mode", "sigma_scale"])?;
+    let patch = lengths(&case.params["patch_size"])?;
+    let mode: BlendMode = match &case.params["mode"] {
+        Value::Null => BlendMode::default(),
+        mode => serde_json::from_value(mode.clone()).map_err(|e| Miss::unsupported(format!("mode: {e}")))?,
+    };
+    let sigma: Vec<f64> = match &case.params["sigma_scale"] {
+        Value::Null => vec![0.125; patch.len()],
+        Value::Array(each) => each.iter().filter_map(Value::as_f64).collect(),
+        all => vec![all.as_f64().ok_or_else(|| Miss::unsupported(format!("sigma_scale {all}")))?; patch.len()],
+    };
+    let mut check = case.check();
+    check.close_f32("out.map", &patch, &compute_importance_map(&patch, mode, &sigma));
+    check.outcome()
+}
+
+fn slices(case: &Case) -> Outcome {
+    case.only_params(&["image_size", "patch_size", "scan_interval", "return_slice"])?;
+    let of = |name: &str| lengths(&case.params[name]);
+    let windows = dense_patch_slices(&of("image_size")?, &of("patch_size")?, &of("scan_interval")?);
+    let mut check = case.check();
+    let expected = match &case.record["expected"] {
+        Value::Object(map) if map.len() == 1 => map.values().next().cloned().unwrap_or_default(),
+        other => other.clone(),
+    };
+    check.equal("windows", &expected, &json!(windows));
+    check.outcome()
+}
+
+fn lengths(value: &Value) -> Result<Vec<usize>, Miss> {
+    let numbers = value.as_array().map(|all| all.iter().map(|n| n.as_u64().map(|n| n as usize)).collect());
+    numbers.flatten().ok_or_else(|| Miss::unsupported(format!("sizes {value}")))
+}
