@@ -1,1 +1,82 @@
-//! hearth-ensemble
+//! The plugin `ensemble`: when all networks of an ensemble evaluator have predicted, it makes one prediction of theirs, as
+//! MONAI's `MeanEnsemble` and `VoteEnsemble` do. The work is done on the device.
+
+use hearth_plugin::{Combine, Context, Event, Handler, HandlerError, When, export_plugin, options};
+
+options! {
+    /// Options of the plugin.
+    pub struct Options {
+        /// The predictions: `pred_0`, `pred_1`, ...
+        pred_keys: Vec<String>,
+        /// `mean` or `vote`.
+        method: String = "mean".into(),
+        /// For `mean`: one weight for each prediction; they need not sum to 1.
+        weights: Option<Vec<f64>> = None,
+        /// For `vote`: how many classes single-channel class maps have; without it the mean is rounded.
+        num_classes: Option<usize> = None,
+        /// The prediction that is made.
+        output: String = "pred".into(),
+    }
+}
+
+/// Combines predictions.
+#[derive(Clone, Debug)]
+pub struct Ensemble {
+    inputs: Vec<String>,
+    how: Combine,
+    output: String,
+}
+
+impl Ensemble {
+    /// The handler with these options.
+    ///
+    /// # Errors
+    /// When there is no prediction, the method is unknown, or an option does not go with it.
+    pub fn new(options: Options) -> Result<Self, HandlerError> {
+        let Options { pred_keys: inputs, method, weights, num_classes, output } = options;
+        let wrong = |what: String| Err(HandlerError::new(what));
+        if inputs.is_empty() {
+            return wrong("`pred_keys` is empty; name the predictions, as in [\"pred_0\", \"pred_1\"]".to_owned());
+        }
+        let how = match (method.as_str(), &weights, num_classes) {
+            ("mean", None, None) => Combine::Mean { weights: None },
+            ("mean", Some(list), None) => {
+                if list.len() != inputs.len() {
+                    return wrong(format!(
+                        "{} `weights` for {} `pred_keys`; give one for each",
+                        list.len(),
+                        inputs.len()
+                    ));
+                }
+                if list.iter().any(|weight| !weight.is_finite()) || list.iter().sum::<f64>() == 0.0 {
+                    return wrong(format!("`weights` {list:?} must be finite, and must not sum to 0"));
+                }
+                Combine::Mean { weights }
+            }
+            ("mean", _, Some(_)) => return wrong("`num_classes` is for method = \"vote\"".to_owned()),
+            ("vote", None, Some(0 | 1)) => return wrong("`num_classes` must be 2 or more".to_owned()),
+            ("vote", None, _) => Combine::Vote { num_classes },
+            ("vote", Some(_), _) => return wrong("`weights` are for method = \"mean\"".to_owned()),
+            (other, ..) => return wrong(format!("unknown method `{other}`; use \"mean\" or \"vote\"")),
+        };
+        Ok(Self { inputs, how, output })
+    }
+}
+
+impl Handler for Ensemble {
+    fn name(&self) -> &str {
+        "ensemble"
+    }
+
+    fn subscriptions(&self) -> Vec<When> {
+        vec![Event::ForwardCompleted.into()]
+    }
+
+    fn handle(&mut self, _event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let inputs = self.inputs.iter().map(String::as_str).collect::<Vec<_>>();
+        cx.host.combine(&inputs, &self.how, &self.output)?;
+        Ok(())
+    }
+}
+
+export_plugin!("ensemble", Options, Ensemble::new);

@@ -22,6 +22,14 @@ pub struct AbiNumber<'a> {
     pub value: f64,
 }
 
+/// A metric and the epoch it was last set in.
+#[repr(C)]
+#[derive(Clone, Copy, StableAbi)]
+pub struct AbiObserved<'a> {
+    pub name: RStr<'a>,
+    pub epoch: u64,
+}
+
 /// A metric, owned.
 #[repr(C)]
 #[derive(Clone, StableAbi)]
@@ -74,6 +82,7 @@ pub struct AbiText<'a> {
     pub key_metric: ROption<RStr<'a>>,
     pub exception: ROption<RStr<'a>>,
     pub metrics: RSlice<'a, AbiNumber<'a>>,
+    pub observed: RSlice<'a, AbiObserved<'a>>,
     pub times: RSlice<'a, AbiNumber<'a>>,
 }
 

@@ -5,7 +5,7 @@
 use std::mem::{align_of, offset_of, size_of};
 
 use crate::abi::{
-    AbiAlternative, AbiCombine, AbiMetric, AbiNumber, AbiOption, AbiScalar, AbiState, AbiTensor, AbiText,
+    AbiAlternative, AbiCombine, AbiMetric, AbiNumber, AbiObserved, AbiOption, AbiScalar, AbiState, AbiTensor, AbiText,
 };
 
 /// The first bytes of a record.
@@ -125,6 +125,8 @@ pub const ABI_HASH: u64 = {
         layout(size_of::<AbiText<'_>>(), align_of::<AbiText<'_>>()),
         offset_of!(AbiText<'_>, metrics) as u64,
         offset_of!(AbiText<'_>, times) as u64,
+        offset_of!(AbiText<'_>, observed) as u64,
+        layout(size_of::<AbiObserved<'_>>(), align_of::<AbiObserved<'_>>()),
         layout(size_of::<AbiNumber<'_>>(), align_of::<AbiNumber<'_>>()),
         layout(size_of::<AbiMetric>(), align_of::<AbiMetric>()),
         layout(size_of::<AbiTensor<'_>>(), align_of::<AbiTensor<'_>>()),

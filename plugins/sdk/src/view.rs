@@ -3,13 +3,20 @@
 use abi_stable::std_types::{RCowSlice, ROption, RSlice, RStr, RString, RVec};
 use hearth_engine::{Better, Combine, DType, HostError, HostTensor, Level, Metrics, Scalar, State};
 
-use crate::abi::{AbiCombine, AbiMetric, AbiNumber, AbiScalar, AbiState, AbiTensor, AbiText};
+use crate::abi::{AbiCombine, AbiMetric, AbiNumber, AbiObserved, AbiScalar, AbiState, AbiTensor, AbiText};
 
 /// The parts of a state that have names, collected so that they can be lent: those that differ from what was sent last.
 #[derive(Default)]
 pub struct Named<'a> {
-    text: Option<(&'a State, Vec<AbiNumber<'a>>, Vec<AbiNumber<'a>>)>,
+    text: Option<Text<'a>>,
     scalars: Option<Vec<AbiScalar<'a>>>,
+}
+
+struct Text<'a> {
+    state: &'a State,
+    metrics: Vec<AbiNumber<'a>>,
+    observed: Vec<AbiObserved<'a>>,
+    times: Vec<AbiNumber<'a>>,
 }
 
 impl<'a> Named<'a> {
@@ -21,6 +28,7 @@ impl<'a> Named<'a> {
         };
         let same_text = sent.is_some_and(|sent| {
             state.metrics == sent.metrics
+                && state.observed == sent.observed
                 && state.times == sent.times
                 && state.engine == sent.engine
                 && state.key_metric == sent.key_metric
@@ -32,16 +40,23 @@ impl<'a> Named<'a> {
             iteration: scalar.iteration,
         };
         let same_scalars = sent.is_some_and(|sent| state.scalars == sent.scalars);
+        let observed = |(name, epoch): (&'a String, &'a u64)| AbiObserved { name: name.as_str().into(), epoch: *epoch };
         Self {
-            text: (!same_text).then(|| (state, numbers(&state.metrics), numbers(&state.times))),
+            text: (!same_text).then(|| Text {
+                state,
+                metrics: numbers(&state.metrics),
+                observed: state.observed.iter().map(observed).collect(),
+                times: numbers(&state.times),
+            }),
             scalars: (!same_scalars).then(|| state.scalars.iter().map(scalar).collect()),
         }
     }
 
     /// Notes in `sent` what this sends.
     pub fn note(&self, sent: &mut State) {
-        if let Some((state, ..)) = &self.text {
+        if let Some(Text { state, .. }) = &self.text {
             sent.metrics.clone_from(&state.metrics);
+            sent.observed.clone_from(&state.observed);
             sent.times.clone_from(&state.times);
             sent.engine.clone_from(&state.engine);
             sent.key_metric.clone_from(&state.key_metric);
@@ -55,11 +70,12 @@ impl<'a> Named<'a> {
 
     /// The state as it crosses.
     pub fn lend(&self, state: &State) -> AbiState<'_> {
-        let text = self.text.as_ref().map(|(state, metrics, times)| AbiText {
+        let text = self.text.as_ref().map(|Text { state, metrics, observed, times }| AbiText {
             engine: state.engine.as_str().into(),
             key_metric: state.key_metric.as_deref().map(RStr::from_str).into(),
             exception: state.exception.as_deref().map(RStr::from_str).into(),
             metrics: RSlice::from_slice(metrics),
+            observed: RSlice::from_slice(observed),
             times: RSlice::from_slice(times),
         });
         AbiState {
@@ -116,6 +132,7 @@ pub fn update_state(state: &mut State, view: &AbiState<'_>) {
         state.key_metric = text.key_metric.map(|name| name.as_str().to_owned()).into();
         state.exception = text.exception.map(|words| words.as_str().to_owned()).into();
         state.metrics = numbers(text.metrics);
+        state.observed = text.observed.iter().map(|o| (o.name.as_str().to_owned(), o.epoch)).collect();
         state.times = numbers(text.times);
     }
     if let ROption::RSome(scalars) = view.scalars {
@@ -193,6 +210,7 @@ mod tests {
         (state.epoch_length, state.best_epoch, state.best_metric) = (Some(10), Some(2), Some(0.75));
         (state.rank, state.world_size, state.seed, state.finished) = (1, 4, 99, true);
         state.metrics = [("dice".to_owned(), 0.5), ("hd".to_owned(), f64::INFINITY)].into();
+        state.observed = [("dice".to_owned(), 2)].into();
         state.times = [("epoch_completed".to_owned(), 1.5)].into();
         (state.key_metric, state.better) = (Some("dice".to_owned()), Better::Lower);
         state.exception = Some("no luck".to_owned());

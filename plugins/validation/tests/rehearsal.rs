@@ -1,0 +1,45 @@
+//! The plugin, played through runs without a host.
+
+use hearth_plugin::testkit::{Call, Rehearsal};
+use hearth_plugin::{Handler, PluginOptions, Ranks};
+use hearth_validation::{Options, Validation};
+
+fn rehearsal(options: &str) -> Rehearsal<Validation> {
+    let options = Options::from_toml(options).expect("valid options");
+    let mut play = Rehearsal::new(Validation::new(options).expect("a valid interval"));
+    play.host.engine("validation", &[("dice", 0.5)]);
+    play
+}
+
+#[test]
+fn every_epoch_by_default() {
+    let mut play = rehearsal("");
+    play.state.key_metric = Some("dice".into());
+    play.epochs(2, 3).expect("no error");
+    assert_eq!(play.host.calls, vec![Call::Run("validation".into()); 2]);
+    assert_eq!((play.state.best_metric, play.state.best_epoch), (Some(0.5), Some(1)));
+    assert_eq!(play.handler.ranks(), Ranks::All, "every process validates its part");
+}
+
+#[test]
+fn in_steps_of_epochs_or_iterations() {
+    for (options, runs) in [
+        ("interval = 2", 2),
+        ("interval = 2\nexec_at_start = true", 3),
+        ("interval = 4\nepoch_level = false", 3),
+        ("interval = 100", 0),
+    ] {
+        let mut play = rehearsal(options);
+        play.epochs(4, 3).expect("no error");
+        assert_eq!(play.host.calls.len(), runs, "{options}");
+    }
+}
+
+#[test]
+fn mistakes_are_told() {
+    let none = Validation::new(Options::from_toml("interval = 0").expect("a number")).expect_err("no interval");
+    assert!(none.message().contains("interval"), "{none}");
+    let mut other = rehearsal("engine = 'testing'");
+    let error = other.epochs(1, 1).expect_err("no such engine");
+    assert!(error.message().contains("run testing"), "{error}");
+}
