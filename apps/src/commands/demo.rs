@@ -1,13 +1,23 @@
-//! `hearth demo`.
+//! `hearth demo`: the whole way, from generated volumes to a picture.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use crate::error::Outcome;
+use hearth_data::{NiftiOptions, Pipeline, Sample, Value, write_nifti};
+use serde_json::json;
+
+use crate::commands::evaluate::{self, Evaluated};
+use crate::error::{Context, Failure, Outcome};
+use crate::picture::{panels, render};
+use crate::recipe::{Recipe, bundled};
+use crate::run::{Cases, Plan, Session, Trained, folders};
+use crate::terminal::{bold, seconds};
+use crate::{note, out};
 
 /// Arguments of `hearth demo`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where the data, the run, the predictions and the picture go
+    /// Where the data, the run, the labels and the picture go; new or empty
     #[arg(long, value_name = "DIR", default_value = "hearth-demo")]
     pub out: PathBuf,
     /// The seed of the volumes and of the training
@@ -16,4 +26,115 @@ pub struct Args {
     /// Where to train: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "auto")]
     pub device: String,
+}
+
+/// How many volumes are made; the recipe says how many of them validate.
+const CASES: usize = 12;
+
+/// What is drawn black and white: soft tissue, in Hounsfield units.
+const WINDOW: (f32, f32) = (-160.0, 240.0);
+
+/// Generates, trains, evaluates, predicts, draws.
+pub fn run(args: &Args) -> Outcome {
+    let start = Instant::now();
+    folders::check_free(&args.out)?;
+    let at = |name: &str| args.out.join(name);
+    let (data, run, labels) = (at("data"), at("run"), at("labels"));
+    let mut document = bundled::find("demo")?.document()?;
+    document.set_option("--seed", "training.seed", &args.seed.to_string())?;
+    document.set_option("--device", "training.device", &args.device)?;
+    let plan = Plan::new(document)?;
+
+    out!("{}", bold(&format!("1/4  {CASES} CT volumes with a spleen -> {}", data.display())));
+    std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
+    crate::commands::data::phantom_spleen(&data, CASES, None, args.seed)?;
+
+    let epochs = plan.recipe.training.epochs;
+    out!("{}", bold(&format!("2/4  training a small UNet for {epochs} epochs -> {}", run.display())));
+    let mut session = Session::new(plan, &data, &[])?;
+    session.start(&run)?;
+    session.run()?;
+
+    out!("{}", bold("3/4  the best checkpoint on the volumes it has not seen"));
+    let found = evaluate::evaluate(&evaluate::Args {
+        run: run.clone(),
+        data: data.clone(),
+        checkpoint: "best".into(),
+        all: false,
+        device: args.device.clone(),
+        json: false,
+    })?;
+    found.print();
+
+    out!("{}", bold(&format!("4/4  a prediction on the scanner's own grid -> {}", labels.display())));
+    let picture = at("overlay.png");
+    let dice = draw(args, &run, &data, &labels, &picture)?;
+    summarize(&at("summary.json"), &found, dice, start.elapsed().as_secs_f64())?;
+    out!("picture  {}", picture.display());
+    out!("summary  {}", at("summary.json").display());
+    out!("{}", bold(&format!("mean Dice {:.3} in {}", found.mean, seconds(start.elapsed().as_secs_f64()))));
+    note!("next: hearth train spleen --data Task09_Spleen --out runs/spleen");
+    Ok(())
+}
+
+/// Predicts the first validation case and draws it; returns its Dice on the scanner's grid.
+fn draw(args: &Args, run: &Path, data: &Path, labels: &Path, picture: &Path) -> Outcome<f64> {
+    let trained = Trained::open(&folders::open_run(run)?, "best", &args.device)?;
+    let case = first_validation_case(data, &trained.plan.recipe)?;
+    let file = |key: &str| case.files.get(key).cloned().ok_or_else(|| Failure::new(format!("the case has no {key}")));
+    let (image, label) = (file("image")?, file("label")?);
+    std::fs::create_dir_all(labels).while_doing(|| format!("cannot make the folder {}", labels.display()))?;
+    let target = labels.join(image.file_name().unwrap_or_default());
+    let predicted = trained.label(&image)?;
+    write_nifti(&target, &predicted, &NiftiOptions::label()).while_doing(|| format!("cannot write {}", target.display()))?;
+
+    // Shown as radiologists look at it: oriented to RAS, which is what the picture expects.
+    let sample = [("image", &image), ("label", &label), ("prediction", &target)]
+        .into_iter()
+        .fold(Sample::new("overlay"), |sample, (key, path)| sample.with(key, Value::Path(path.clone())));
+    let steps: toml::Table = toml::from_str(UPRIGHT)?;
+    let steps = steps.get("transforms").and_then(toml::Value::as_array).cloned().unwrap_or_default();
+    let tables = steps.into_iter().filter_map(|step| match step {
+        toml::Value::Table(table) => Some(toml::Spanned::new(0..0, table)),
+        _ => None,
+    });
+    let upright = Pipeline::from_toml(&tables.collect::<Vec<_>>())?;
+    let sample = upright.run_deterministic(sample)?.pop().ok_or_else(|| Failure::new("nothing to draw"))?;
+    let shown = sample.image("image")?;
+    let classes = |key: &str| -> Outcome<Vec<u8>> {
+        Ok(sample.image(key)?.to_vec().into_iter().map(|class| class.round() as u8).collect())
+    };
+    let (label, prediction) = (classes("label")?, classes("prediction")?);
+    let (both, either) = label.iter().zip(&prediction).fold((0u64, 0u64), |(both, either), (a, b)| {
+        (both + u64::from(*a > 0 && *b > 0), either + u64::from(*a > 0) + u64::from(*b > 0))
+    });
+    let dice = if either == 0 { f64::NAN } else { 2.0 * both as f64 / either as f64 };
+    let slices = panels(shown.shape(), shown.spacing(), &shown.to_vec(), &label, &prediction, WINDOW);
+    render(&format!("{}   Dice {dice:.3}", case.case), &slices).save(picture)?;
+    Ok(dice)
+}
+
+/// Loads the three volumes upright.
+const UPRIGHT: &str = r#"
+transforms = [
+    { name = "LoadImage", keys = ["image", "label", "prediction"] },
+    { name = "EnsureChannelFirst", keys = ["image", "label", "prediction"] },
+    { name = "Orientation", keys = ["image", "label", "prediction"], axcodes = "RAS" },
+]
+"#;
+
+fn first_validation_case(data: &Path, recipe: &Recipe) -> Outcome<hearth_data::Item> {
+    let cases = Cases::open(data, recipe)?.validation;
+    cases.into_iter().next().ok_or_else(|| Failure::new("the data set has no validation case"))
+}
+
+fn summarize(path: &Path, found: &Evaluated, dice: f64, total: f64) -> Outcome {
+    let summary = json!({
+        "mean_dice": found.mean,
+        "checkpoint": found.checkpoint,
+        "shown_case_dice_on_its_own_grid": dice,
+        "seconds": total,
+    });
+    let text = serde_json::to_string_pretty(&summary)? + "\n";
+    std::fs::write(path, text).while_doing(|| format!("cannot write {}", path.display()))
 }

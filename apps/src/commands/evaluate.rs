@@ -4,13 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hearth_data::{DataLoader, LoaderOptions};
-use hearth_engine::Better;
-use hearth_train::{CaseRow, EvaluatorOptions, Post, SupervisedEvaluator};
+use hearth_train::CaseRow;
 use serde_json::{Value, json};
 
 use crate::error::{Context, Outcome};
 use crate::out;
-use crate::run::{Cases, Trained, folders};
+use crate::run::{Cases, Trained, evaluator, folders};
 use crate::terminal::bold;
 
 /// Arguments of `hearth evaluate`.
@@ -68,13 +67,7 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
     let items = if args.all { cases.all() } else { cases.validation };
     let dataset = hearth_data::TransformDataset::new(items, plan.validation.clone(), recipe.training.seed, 0)?;
     let loader = DataLoader::new(Arc::new(dataset), LoaderOptions { batch_size: 1, ..LoaderOptions::default() })?;
-    let mut options = EvaluatorOptions::new(&plan.device);
-    options.precision = plan.precision;
-    options.inferer = recipe.inferer.clone();
-    options.post_pred = recipe.post.prediction.iter().map(Post::from).collect();
-    options.post_label = recipe.post.label.iter().map(Post::from).collect();
-    let metric = recipe.metric.build();
-    let mut evaluator = SupervisedEvaluator::new(options, loader)?.with_key_metric("mean_dice", metric, Better::Higher);
+    let mut evaluator = evaluator(&plan, loader)?;
     let metrics = evaluator.run(&network, 1).while_doing(|| format!("evaluating checkpoint {checkpoint}"))?;
     let skipped = usize::from(!recipe.metric.include_background);
     Ok(Evaluated {
@@ -110,7 +103,8 @@ impl Evaluated {
         json!({ "checkpoint": self.checkpoint, "mean_dice": self.mean, "per_class": per_class, "cases": cases })
     }
 
-    fn print(&self) {
+    /// Prints a table for people.
+    pub fn print(&self) {
         let width = self.rows.iter().map(|row| row.case.len()).max().unwrap_or(0).max("mean".len());
         let heads: String = self.classes.iter().map(|name| format!("  {name:>10}")).collect();
         out!("{}", bold(&format!("{:width$}{heads}  {:>10}", "case", "mean")));

@@ -179,6 +179,14 @@ impl Document {
         self.error(&self.find(path).origin, message)
     }
 
+    /// An error about the table at `path`, whose message quotes the key it is about in backticks: points at that key.
+    pub fn error_at_quoted(&self, path: &str, message: &str) -> Failure {
+        let node = self.find(path);
+        let quoted = message.split('`').skip(1).step_by(2);
+        let key = quoted.filter_map(|word| node.entries().iter().find(|entry| entry.key == word)).next();
+        self.error(key.map_or(&node.origin, |entry| &entry.origin), message)
+    }
+
     /// An error about what was written there: `recipe.toml:12:5: message`, with the line.
     pub fn error(&self, origin: &Origin, message: impl AsRef<str>) -> Failure {
         Failure::new(match origin {

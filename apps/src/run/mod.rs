@@ -1,11 +1,18 @@
 //! A run: how a trainer is put together from a recipe, and what becomes of it.
 
 mod cases;
+mod dry;
 pub mod folders;
+mod handlers;
 pub mod interrupt;
 mod plan;
+mod plugins;
+mod session;
+mod summary;
 mod weights;
 
 pub use cases::Cases;
+pub use dry::dry_run;
 pub use plan::Plan;
+pub use session::{Session, evaluator, trainer};
 pub use weights::Trained;

@@ -19,6 +19,8 @@ pub struct Plan {
     pub recipe: Recipe,
     /// Where it runs.
     pub device: Device,
+    /// Whether that is this machine's processor.
+    pub on_processor: bool,
     /// The precision.
     pub precision: Precision,
     /// The training chain.
@@ -60,7 +62,7 @@ impl Plan {
         let training = pipeline(&document, &recipe, &device, Chain::Training)?;
         let validation = pipeline(&document, &recipe, &device, Chain::Validation)?;
         let prediction = pipeline(&document, &recipe, &device, Chain::Prediction)?;
-        Ok(Self { document, recipe, device, precision, training, validation, prediction })
+        Ok(Self { document, recipe, device, on_processor, precision, training, validation, prediction })
     }
 
     /// The network with its first weights, on a device of the caller's.

@@ -1,6 +1,6 @@
 //! The recipe's plugins, found and loaded from disk. Nothing is linked in their place.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hearth_engine::Handler;
 use hearth_plugin_host::{Plugin, PluginError, Search};
@@ -36,16 +36,21 @@ pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Plugin>> {
     Ok(loaded)
 }
 
-/// The plugins' handlers, each told its options from the recipe.
-pub fn handlers(plan: &Plan, plugins: &[Plugin]) -> Outcome<Vec<Box<dyn Handler>>> {
+/// The plugins' handlers, each told its options from the recipe. Checkpoints go into the run's folder.
+pub fn handlers(plan: &Plan, plugins: &[Plugin], run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
     plugins
         .iter()
         .map(|plugin| {
             let name = &plugin.identity().name;
             let listed = plan.recipe.plugins.iter().position(|entry| entry.name == *name);
-            let options = listed.map(|index| plan.recipe.plugins[index].options.clone()).unwrap_or_default();
+            let mut options = listed.map(|index| plan.recipe.plugins[index].options.clone()).unwrap_or_default();
+            if name == "checkpoint" {
+                let dir = options.get("dir").and_then(toml::Value::as_str).unwrap_or("checkpoints");
+                let dir = run.join(dir).display().to_string();
+                options.insert("dir".into(), dir.into());
+            }
             plugin.handler(options).map_err(|error| match listed {
-                Some(index) => plan.document.error_at(&format!("plugins.{index}.options"), error.to_string()),
+                Some(index) => plan.document.error_at_quoted(&format!("plugins.{index}.options"), &error.to_string()),
                 None => Failure::from(error),
             })
         })

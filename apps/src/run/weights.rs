@@ -32,10 +32,8 @@ impl Trained {
         let plan = Plan::new(document)?;
         let checkpoint = choose(folder, which)?;
         let name = checkpoint.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // The sums are checked before the file is read as weights.
-        checkpoint.file(WEIGHTS)?;
         let network = plan.network(&plan.device)?;
-        let (network, _) = weights::load(network, &checkpoint.path.join(WEIGHTS))
+        let (network, _) = weights::from_bytes(network, &checkpoint.file(WEIGHTS)?)
             .while_doing(|| format!("the weights of checkpoint {name} do not fit the run's recipe"))?;
         let network = plan.precision.apply(network.valid());
         Ok(Self { plan, network, checkpoint: name })

@@ -1,0 +1,68 @@
+//! `--dry-run`: everything that would be done, and nothing of it.
+
+use std::path::{Path, PathBuf};
+
+use burn::module::Module;
+use hearth_data::Pipeline;
+
+use super::{Cases, Plan, handlers, plugins};
+use crate::error::Outcome;
+use crate::out;
+use crate::terminal::{bold, bytes, dim, thousands};
+
+/// Prints the resolved recipe, the pipelines, the network, the cache, the device and the plugins.
+pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
+    let network = plan.network(&plan.device)?;
+    let plugins = plugins::load(plan, given)?;
+    plugins::handlers(plan, &plugins, Path::new(""))?;
+    handlers::before(plan)?;
+    handlers::listed(plan, Path::new(""))?;
+
+    out!("{}", plan.recipe.to_toml()?.trim_end());
+    out!("{}", dim("# end of recipe"));
+    out!("");
+    chain("training", &plan.training);
+    chain("validation", &plan.validation);
+    let parameters = thousands(network.num_params() as u64);
+    out!("{}  {parameters} parameters, read in {}", bold("network"), plan.precision);
+    out!("{}   {}", bold("device"), plan.recipe.training.device);
+    out!("{}", bold("plugins"));
+    for plugin in &plugins {
+        out!("  {} {}  {}", plugin.identity().name, plugin.identity().version, plugin.path().display());
+    }
+    if !data.join("dataset.json").is_file() {
+        out!("{}     {} holds no dataset.json", bold("data"), data.display());
+        return Ok(());
+    }
+    let cases = Cases::open(data, &plan.recipe)?;
+    let (train, validate) = (cases.training.len(), cases.validation.len());
+    out!("{}     {}: {train} cases train, {validate} validate", bold("data"), cases.name);
+    let predicted = cases.predicted_bytes(plan)?;
+    let place = match plan.recipe.data.cache.device {
+        crate::recipe::CacheDevice::Host => "in memory",
+        crate::recipe::CacheDevice::Same => "on the device",
+    };
+    out!("{}    about {} {place}", bold("cache"), bytes(predicted));
+    Ok(())
+}
+
+fn chain(name: &str, pipeline: &Pipeline) {
+    out!("{}", bold(&format!("{name} pipeline")));
+    for (index, step) in pipeline.steps().iter().enumerate() {
+        if index == pipeline.split() {
+            out!("{}", dim("  -- cached up to here; the rest is drawn anew each epoch --"));
+        }
+        let described = step.describe();
+        let parameters: Vec<String> = described
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(key, value)| *key != "name" && !value.is_null())
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        out!("  {:2}  {}  {}", index + 1, step.name(), dim(&parameters.join(" ")));
+    }
+    if pipeline.split() == pipeline.len() {
+        out!("{}", dim("  -- all of it is cached --"));
+    }
+}

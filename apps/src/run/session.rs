@@ -1,0 +1,174 @@
+//! A training run: everything a recipe asks for, put together and run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use hearth_data::{CacheDataset, CacheOptions, DataLoader, Dataset, Item, LoaderOptions, Pipeline, Progress};
+use hearth_engine::{Better, RunEnd};
+use hearth_nn::networks::AnyNetwork;
+use hearth_plugin_host::Plugin;
+use hearth_train::{
+    EvaluatorOptions, Post, RunFolder, SupervisedEvaluator, SupervisedTrainer, TrainerOptions, checkpoint,
+};
+
+use super::{Cases, Plan, folders, handlers, interrupt, plugins, summary};
+use crate::error::{Context, Failure, Outcome};
+use crate::note;
+use crate::recipe::CacheDevice;
+use crate::terminal::seconds;
+
+/// A trainer with its data, before and while it runs.
+pub struct Session {
+    plan: Plan,
+    plugins: Vec<Plugin>,
+    trainer: SupervisedTrainer<AnyNetwork>,
+    folder: Option<RunFolder>,
+    data: PathBuf,
+    started: Instant,
+}
+
+impl Session {
+    /// Loads plugins, fills caches, builds network and trainer. Nothing is written yet.
+    pub fn new(plan: Plan, data: &Path, given: &[PathBuf]) -> Outcome<Self> {
+        let started = Instant::now();
+        // What can be wrong in the recipe is found out before the work begins.
+        let plugins = plugins::load(&plan, given)?;
+        plugins::handlers(&plan, &plugins, Path::new(""))?;
+        handlers::before(&plan)?;
+        handlers::listed(&plan, Path::new(""))?;
+        let trainer = trainer(&plan, data)?;
+        Ok(Self { plan, plugins, trainer, folder: None, data: data.to_owned(), started })
+    }
+
+    /// Makes the run's folder.
+    pub fn start(&mut self, out: &Path) -> Outcome {
+        folders::check_free(out)?;
+        let folder = RunFolder::create(out, &self.plan.recipe.to_toml()?)?;
+        self.add_handlers(&folder)?;
+        self.folder = Some(folder);
+        Ok(())
+    }
+
+    /// Goes on with a run: from its newest whole checkpoint, or from the start where it has none yet.
+    pub fn resume(&mut self, folder: RunFolder) -> Outcome {
+        self.add_handlers(&folder)?;
+        if checkpoint::list(&folder.checkpoints())?.is_empty() {
+            note!("{} holds no checkpoint yet: starting from the beginning", folder.root().display());
+        } else {
+            let went = self.trainer.resume(&folder.checkpoints());
+            let doing = || format!("cannot go on with {}", folder.root().display());
+            let (epoch, iteration) = went.map_err(|error| Failure::new(error.to_string()).context(doing()))?;
+            note!("going on from epoch {epoch}, iteration {iteration}");
+        }
+        self.folder = Some(folder);
+        Ok(())
+    }
+
+    fn add_handlers(&mut self, folder: &RunFolder) -> Outcome {
+        let root = folder.root();
+        let before = handlers::before(&self.plan)?;
+        let plugins = plugins::handlers(&self.plan, &self.plugins, root)?;
+        let after = handlers::after(&self.plan, root)?;
+        for handler in before.into_iter().chain(plugins).chain(after) {
+            self.trainer.engine_mut().add_boxed(handler)?;
+        }
+        Ok(())
+    }
+
+    /// The trainer, to add handlers of one's own to.
+    pub fn trainer_mut(&mut self) -> &mut SupervisedTrainer<AnyNetwork> {
+        &mut self.trainer
+    }
+
+    /// Trains until the end, or until Ctrl-C.
+    pub fn run(&mut self) -> Outcome {
+        let folder = self.folder.clone().ok_or_else(|| Failure::new("the run has no folder"))?;
+        interrupt::listen(self.trainer.engine().interrupt_flag())?;
+        let end = self.trainer.run();
+        let took = self.started.elapsed().as_secs_f64();
+        summary::write(&folder, &self.plan, self.trainer.engine(), end.as_ref(), took)?;
+        let state = self.trainer.engine().state();
+        match end.while_doing(|| format!("the run in {} failed", folder.root().display()))? {
+            RunEnd::Interrupted(_) => {
+                self.save_if_needed(&folder)?;
+                note!("stopped in epoch {}; go on with:", self.trainer.engine().state().epoch);
+                let (data, out) = (self.data.display(), folder.root().display());
+                note!("  hearth train --data {data} --out {out} --resume");
+                return Err(Failure::interrupted());
+            }
+            RunEnd::Terminated(why) => note!("ended early: {why}"),
+            _ => {}
+        }
+        let best = match (state.key_metric.as_ref(), state.best_metric, state.best_epoch) {
+            (Some(name), Some(value), Some(epoch)) => format!("best {name} {value:.4} at epoch {epoch}, "),
+            _ => String::new(),
+        };
+        note!("{} epochs, {best}{}: {}", state.epoch, seconds(took), folder.root().display());
+        Ok(())
+    }
+
+    /// A run without the checkpoint plugin loses nothing either when it is interrupted.
+    fn save_if_needed(&mut self, folder: &RunFolder) -> Outcome {
+        let iteration = self.trainer.engine().state().iteration;
+        let newest = checkpoint::newest(&folder.checkpoints()).ok();
+        if newest.is_none_or(|newest| newest.manifest.header.iteration < iteration) {
+            self.trainer.save(&folder.checkpoints(), "interrupted", Some(1))?;
+        }
+        Ok(())
+    }
+}
+
+/// The trainer of a recipe with its `validation`, caches filled, without handlers.
+pub fn trainer(plan: &Plan, data: &Path) -> Outcome<SupervisedTrainer<AnyNetwork>> {
+    let recipe = &plan.recipe;
+    let cases = Cases::open(data, recipe)?;
+    let network = plan.network(&plan.device)?;
+    let (train, validate) = (cases.training.len(), cases.validation.len());
+    note!("{}: {train} cases train, {validate} validate, on {}", cases.name, recipe.training.device);
+    let training = dataset(plan, cases.training, plan.training.clone(), "training")?;
+    let validation = dataset(plan, cases.validation, plan.validation.clone(), "validation")?;
+    let seed = recipe.training.seed;
+    let loader = LoaderOptions {
+        batch_size: recipe.training.batch_size,
+        shuffle: true,
+        workers: recipe.data.workers,
+        seed,
+        ..LoaderOptions::default()
+    };
+    let mut options = TrainerOptions::new(&plan.device);
+    options.precision = plan.precision;
+    options.max_epochs = recipe.training.epochs;
+    options.seed = seed;
+    let (loss, loader) = (recipe.loss.build()?, DataLoader::new(training, loader)?);
+    let mut trainer = SupervisedTrainer::new(network, loss, &recipe.optimizer, options, loader)?;
+    let single = LoaderOptions { batch_size: 1, seed, ..LoaderOptions::default() };
+    trainer.add_evaluator("validation", evaluator(plan, DataLoader::new(validation, single)?)?);
+    Ok(trainer)
+}
+
+/// The cases behind a pipeline, cached as the recipe says.
+fn dataset(plan: &Plan, items: Vec<Item>, pipeline: Arc<Pipeline>, what: &str) -> Outcome<Arc<dyn Dataset>> {
+    let (cache, seed) = (&plan.recipe.data.cache, plan.recipe.training.seed);
+    let options = CacheOptions {
+        rate: cache.rate,
+        num: cache.num,
+        workers: cache.workers,
+        device: (cache.device == CacheDevice::Same).then(|| plan.device.clone()),
+        progress: Progress::default(),
+        ..CacheOptions::default()
+    };
+    let made = CacheDataset::new(items, pipeline, seed, 0, options);
+    Ok(Arc::new(made.while_doing(|| format!("preparing the {what} cases"))?))
+}
+
+/// The evaluator that the `validation` plugin runs.
+pub fn evaluator(plan: &Plan, loader: DataLoader) -> Outcome<SupervisedEvaluator<AnyNetwork>> {
+    let mut options = EvaluatorOptions::new(&plan.device);
+    options.precision = plan.precision;
+    options.inferer = plan.recipe.inferer.clone();
+    options.post_pred = plan.recipe.post.prediction.iter().map(Post::from).collect();
+    options.post_label = plan.recipe.post.label.iter().map(Post::from).collect();
+    let evaluator = SupervisedEvaluator::new(options, loader)?;
+    Ok(evaluator.with_key_metric("mean_dice", plan.recipe.metric.build(), Better::Higher))
+}

@@ -1,0 +1,52 @@
+//! `summary.json`: what came out, and where the time went.
+
+use hearth_engine::{Engine, RunEnd, RunError};
+use hearth_train::RunFolder;
+use serde_json::{Value, json};
+
+use super::Plan;
+use crate::error::{Context, Outcome};
+
+/// Writes the summary of a run that has ended in whatever way.
+pub fn write(
+    folder: &RunFolder,
+    plan: &Plan,
+    engine: &Engine,
+    end: Result<&RunEnd, &RunError>,
+    seconds: f64,
+) -> Outcome {
+    let state = engine.state();
+    let (outcome, why) = match end {
+        Ok(RunEnd::Completed) => ("completed", None),
+        Ok(RunEnd::Terminated(why)) => ("terminated", Some(why.clone())),
+        Ok(RunEnd::Interrupted(why)) => ("interrupted", Some(why.clone())),
+        Ok(_) => ("ended", None),
+        Err(error) => ("failed", Some(error.to_string())),
+    };
+    let handlers: Vec<Value> = engine
+        .handler_times()
+        .iter()
+        .map(|times| json!({ "name": times.name, "calls": times.calls, "seconds": times.seconds }))
+        .collect();
+    let summary = json!({
+        "hearth": env!("CARGO_PKG_VERSION"),
+        "task": plan.recipe.task,
+        "outcome": outcome,
+        "why": why,
+        "device": plan.recipe.training.device,
+        "precision": plan.precision,
+        "seed": state.seed,
+        "epochs": state.epoch,
+        "iterations": state.iteration,
+        "metrics": state.metrics,
+        "key_metric": state.key_metric,
+        "best_metric": state.best_metric,
+        "best_epoch": state.best_epoch,
+        "seconds": seconds,
+        "event_seconds": engine.event_times(),
+        "event_counts": engine.event_counts(),
+        "handlers": handlers,
+    });
+    let text = serde_json::to_string_pretty(&summary)? + "\n";
+    std::fs::write(folder.summary(), text).while_doing(|| format!("cannot write {}", folder.summary().display()))
+}
