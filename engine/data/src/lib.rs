@@ -1,1 +1,59 @@
-//! hearth-data
+//! Medical images from file to batch: readers and writers, transforms, data sets, loaders, phantoms.
+//!
+//! An [`Image`] is a tensor and where it lies in the world. A [`Pipeline`] of [`transforms`] turns the files of an [`Item`] into
+//! samples; a [`Dataset`] caches what does not change from epoch to epoch; a [`DataLoader`] makes batches ahead of time.
+//!
+//! Every random draw depends on seed, epoch, case, transform and rank only ([`DrawKey`]), so that the number of threads, the cache
+//! and a resume change nothing.
+
+pub mod affine;
+mod collate;
+mod dataset;
+mod draw;
+mod error;
+mod image;
+mod loader;
+pub mod nifti;
+pub mod numpy;
+pub mod orientation;
+mod params;
+pub mod phantom;
+mod pipeline;
+mod progress;
+mod recipe;
+mod sample;
+pub mod spatial;
+mod transform;
+pub mod transforms;
+
+pub use affine::Affine;
+pub use collate::{Batch, ImageInfo, collate, decollate};
+pub use dataset::{
+    CacheDataset, CacheOptions, Dataset, DecathlonDataset, Item, PartitionOptions, TransformDataset, partition_dataset,
+    partition_ratios,
+};
+pub use draw::{Draw, DrawKey};
+pub use error::{DataError, RecipeError, StepError, TransformError, ValueState};
+pub use image::{Applied, Image, Meta, Space};
+pub use loader::{Batches, DataLoader, LoaderOptions, ThreadDataLoader};
+pub use nifti::{NiftiError, NiftiOptions, read_nifti, read_nifti_on, write_nifti};
+pub use params::{CheckError, Keys, OneOrMany};
+pub use pipeline::Pipeline;
+pub use progress::{Progress, Running};
+pub use recipe::{RecipeOptions, transform_names};
+pub use sample::{Sample, Value};
+pub use transform::Transform;
+
+use burn::tensor::Device;
+
+/// Where files are loaded to: the CPU. Without the feature `cpu`, the default device.
+pub fn host_device() -> Device {
+    #[cfg(feature = "cpu")]
+    {
+        Device::flex()
+    }
+    #[cfg(not(feature = "cpu"))]
+    {
+        Device::default()
+    }
+}

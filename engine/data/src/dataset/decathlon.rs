@@ -1,0 +1,147 @@
+//! [`DecathlonDataset`]: a folder in the layout of the Medical Segmentation Decathlon.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::Value;
+
+use super::Item;
+use crate::DataError;
+use crate::numpy::shuffled_indices;
+
+/// `dataset.json` with more bytes than this is not read.
+const MAX_LIST: u64 = 64 << 20;
+
+/// What `dataset.json` of a Decathlon folder says.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DecathlonDataset {
+    /// Name of the task.
+    pub name: String,
+    /// Names of the label values.
+    pub labels: BTreeMap<u32, String>,
+    /// Names of the channels.
+    pub modality: BTreeMap<u32, String>,
+    /// Labelled cases (`image`, `label`), in the order of the file.
+    pub training: Vec<Item>,
+    /// Unlabelled cases (`image`).
+    pub test: Vec<Item>,
+}
+
+impl DecathlonDataset {
+    /// Reads `dir/dataset.json` and checks that the files it names exist.
+    ///
+    /// # Errors
+    /// Where the list is missing, damaged, names a file that does not exist, or one outside the folder.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, DataError> {
+        let dir = dir.as_ref();
+        let path = dir.join("dataset.json");
+        let io = |source| DataError::Io { path: path.clone(), source };
+        let length = std::fs::metadata(&path).map_err(io)?.len();
+        let wrong = |what: String| DataError::List { path: path.clone(), what };
+        if length > MAX_LIST {
+            return Err(wrong(format!("{length} bytes, more than the limit of {MAX_LIST}")));
+        }
+        let text = std::fs::read_to_string(&path).map_err(io)?;
+        let list: Value = serde_json::from_str(&text).map_err(|e| wrong(format!("not JSON: {e}")))?;
+        let entries = |key: &str| match &list[key] {
+            Value::Array(entries) => Ok(entries.as_slice()),
+            Value::Null => Ok(&[][..]),
+            _ => Err(wrong(format!("`{key}` is not a list"))),
+        };
+        let mut training = Vec::new();
+        for (i, entry) in entries("training")?.iter().enumerate() {
+            let image = file(dir, &entry["image"]).map_err(|e| wrong(format!("training[{i}].image: {e}")))?;
+            let label = file(dir, &entry["label"]).map_err(|e| wrong(format!("training[{i}].label: {e}")))?;
+            training.push(Item::new(case_name(&image)).with("image", image).with("label", label));
+        }
+        let mut test = Vec::new();
+        for (i, entry) in entries("test")?.iter().enumerate() {
+            let value = if entry.is_object() { &entry["image"] } else { entry };
+            let image = file(dir, value).map_err(|e| wrong(format!("test[{i}]: {e}")))?;
+            test.push(Item::new(case_name(&image)).with("image", image));
+        }
+        if training.is_empty() && test.is_empty() {
+            return Err(wrong("names no case: neither `training` nor `test` has entries".to_owned()));
+        }
+        make_unique(&mut training);
+        make_unique(&mut test);
+        Ok(DecathlonDataset {
+            name: list["name"].as_str().unwrap_or_default().to_owned(),
+            labels: names(&list["labels"]),
+            modality: names(&list["modality"]),
+            training,
+            test,
+        })
+    }
+
+    /// Training and validation: the last `n` cases of the list validate.
+    ///
+    /// # Errors
+    /// Where none would be left to train on.
+    pub fn split_last(&self, n: usize) -> Result<(Vec<Item>, Vec<Item>), DataError> {
+        let count = self.training.len();
+        if n >= count {
+            return Err(DataError::Option(format!("{n} cases to validate, but there are only {count} with labels")));
+        }
+        let (train, validate) = self.training.split_at(count - n);
+        Ok((train.to_vec(), validate.to_vec()))
+    }
+
+    /// Training and validation as MONAI's `DecathlonDataset` splits them: indices shuffled by numpy's `RandomState(seed)`, the first
+    /// `int(count * val_frac)` validate.
+    ///
+    /// # Errors
+    /// Where `val_frac` is not a fraction or none would be left to train on.
+    pub fn split_fraction(&self, val_frac: f64, seed: u32) -> Result<(Vec<Item>, Vec<Item>), DataError> {
+        let count = self.training.len();
+        if !(0.0..1.0).contains(&val_frac) {
+            return Err(DataError::Option(format!("val_frac {val_frac} is not between 0 and 1")));
+        }
+        let order = shuffled_indices(count, seed);
+        let n = (count as f64 * val_frac) as usize;
+        let pick = |indices: &[usize]| indices.iter().map(|i| self.training[*i].clone()).collect();
+        Ok((pick(&order[n..]), pick(&order[..n])))
+    }
+}
+
+/// A path of the list, below the folder.
+fn file(dir: &Path, value: &Value) -> Result<PathBuf, String> {
+    let name = value.as_str().ok_or_else(|| "is not a path".to_owned())?;
+    let relative = Path::new(name);
+    let inside = relative.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
+    if !inside {
+        return Err(format!("{name} leaves the data set's folder"));
+    }
+    let path: PathBuf = dir.join(relative).components().filter(|c| *c != Component::CurDir).collect();
+    // Some copies of the data are unpacked but listed as .nii.gz.
+    let plain = name.strip_suffix(".gz").map(|n| dir.join(n));
+    match (path.is_file(), plain) {
+        (true, _) => Ok(path),
+        (false, Some(plain)) if plain.is_file() => Ok(plain),
+        _ => Err(format!("{} does not exist", path.display())),
+    }
+}
+
+/// File name without suffix.
+fn case_name(path: &Path) -> String {
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    [".nii.gz", ".nii"].iter().find_map(|s| name.strip_suffix(s)).unwrap_or(&name).to_owned()
+}
+
+/// Cases of one name (files in several folders) get a number.
+fn make_unique(items: &mut [Item]) {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for item in items {
+        let count = seen.entry(item.case.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            item.case = format!("{}#{count}", item.case);
+        }
+    }
+}
+
+fn names(value: &Value) -> BTreeMap<u32, String> {
+    let pairs = value.as_object().into_iter().flatten();
+    pairs.filter_map(|(k, v)| Some((k.parse().ok()?, v.as_str()?.to_owned()))).collect()
+}

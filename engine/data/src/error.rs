@@ -1,0 +1,224 @@
+//! What can go wrong, and how it is told.
+
+use std::fmt::{self, Write as _};
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// A transform could not do its work. The pipeline adds case, file, step, shape and spacing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransformError {
+    /// What is wrong.
+    pub what: String,
+    /// What was expected instead.
+    pub expected: Option<String>,
+    /// What to do about it.
+    pub advice: Option<String>,
+    /// Which value of the sample it is about.
+    pub key: Option<String>,
+}
+
+impl TransformError {
+    /// Says what is wrong.
+    pub fn new(what: impl Into<String>) -> Self {
+        TransformError { what: what.into(), expected: None, advice: None, key: None }
+    }
+
+    /// Says what was expected.
+    pub fn expected(mut self, expected: impl Into<String>) -> Self {
+        self.expected = Some(expected.into());
+        self
+    }
+
+    /// Says what to do.
+    pub fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    /// Says which value it is about, unless that is known.
+    pub fn at(mut self, key: &str) -> Self {
+        self.key.get_or_insert_with(|| key.to_owned());
+        self
+    }
+}
+
+impl fmt::Display for TransformError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        if let Some(expected) = &self.expected {
+            write!(f, "; expected {expected}")?;
+        }
+        if let Some(advice) = &self.advice {
+            write!(f, "; {advice}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for TransformError {}
+
+/// One value of a sample at the moment a step failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueState {
+    /// Its key.
+    pub key: String,
+    /// The file it came from.
+    pub path: Option<PathBuf>,
+    /// `[C, X, Y, Z]`, where it is an image.
+    pub shape: Option<[usize; 4]>,
+    /// Voxel size in mm, where it is an image.
+    pub spacing: Option<[f64; 3]>,
+}
+
+/// A step of a pipeline failed: case, file, step, shape, spacing, what was expected; at most 12 lines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepError {
+    /// Name of the case.
+    pub case: String,
+    /// Number of the step, from 1.
+    pub step: usize,
+    /// Number of steps.
+    pub steps: usize,
+    /// The transform.
+    pub transform: String,
+    /// What it said.
+    pub error: TransformError,
+    /// The values it was about (or all images).
+    pub values: Vec<ValueState>,
+}
+
+impl fmt::Display for StepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StepError { case, step, steps, transform, error, .. } = self;
+        write!(f, "case {case}, step {step} of {steps} ({transform}): {}", error.what)?;
+        let about = |v: &&ValueState| error.key.as_ref().is_none_or(|k| *k == v.key);
+        for value in self.values.iter().filter(about).take(3) {
+            let mut line = format!("\n  {}:", value.key);
+            if let Some(path) = &value.path {
+                let _ = write!(line, " file {}", path.display());
+            }
+            if let Some([c, x, y, z]) = value.shape {
+                let _ = write!(line, ", shape {x} x {y} x {z}, {c} channel{}", if c == 1 { "" } else { "s" });
+            }
+            if let Some([a, b, c]) = value.spacing {
+                let _ = write!(line, ", spacing {a:.4} x {b:.4} x {c:.4} mm");
+            }
+            f.write_str(&line)?;
+        }
+        if let Some(expected) = &error.expected {
+            write!(f, "\n  expected: {expected}")?;
+        }
+        if let Some(advice) = &error.advice {
+            write!(f, "\n  {advice}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for StepError {}
+
+/// A recipe's list of transforms can't be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecipeError {
+    /// Bytes of the recipe's text that it is about, as far as known.
+    pub span: Option<Range<usize>>,
+    /// Number of the step, from 1.
+    pub step: usize,
+    /// The transform, as far as known.
+    pub transform: Option<String>,
+    /// The parameter it is about.
+    pub parameter: Option<String>,
+    /// What is wrong.
+    pub message: String,
+    /// What may have been meant.
+    pub suggestion: Option<String>,
+}
+
+impl RecipeError {
+    /// Line and column (from 1) in the recipe's text: of the parameter where it can be found, else of the table.
+    pub fn locate(&self, source: &str) -> Option<(usize, usize)> {
+        let span = self.span.clone()?;
+        let start = span.start.min(source.len());
+        let mut at = start;
+        if let Some(parameter) = &self.parameter {
+            let mut offset = start;
+            for (i, line) in source.get(start..)?.split_inclusive('\n').enumerate() {
+                let text = line.trim_start();
+                if i > 0 && text.starts_with('[') {
+                    break;
+                }
+                let rest = text.strip_prefix(parameter.as_str()).map(str::trim_start);
+                if rest.is_some_and(|r| r.starts_with('=')) {
+                    at = offset + (line.len() - text.len());
+                    break;
+                }
+                offset += line.len();
+            }
+        }
+        let before = source.get(..at)?;
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().map_or(0, |l| l.chars().count()) + 1;
+        Some((line, column))
+    }
+}
+
+impl fmt::Display for RecipeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "transforms, step {}", self.step)?;
+        if let Some(name) = &self.transform {
+            write!(f, " ({name})")?;
+        }
+        write!(f, ": {}", self.message)?;
+        if let Some(suggestion) = &self.suggestion {
+            write!(f, "; did you mean `{suggestion}`?")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for RecipeError {}
+
+/// A case could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// A step of the pipeline failed.
+    #[error(transparent)]
+    Step(#[from] Box<StepError>),
+    /// A file could not be read or written.
+    #[error(transparent)]
+    Nifti(#[from] crate::nifti::NiftiError),
+    /// A file of the data set could not be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// `dataset.json` is not what it should be.
+    #[error("{path}: {what}")]
+    List {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// Samples don't go into one batch.
+    #[error("{0}")]
+    Collate(String),
+    /// The cache would not fit.
+    #[error("{0}")]
+    Cache(String),
+    /// An option has no meaning.
+    #[error("{0}")]
+    Option(String),
+    /// A transform or reader panicked.
+    #[error("case {case}: {what}")]
+    Panic {
+        /// The case.
+        case: String,
+        /// The panic's message.
+        what: String,
+    },
+}

@@ -1,0 +1,192 @@
+//! [`Image`]: a tensor, where it lies in the world, and what happened to it.
+
+use std::path::PathBuf;
+
+use burn::tensor::{Device, Tensor, TensorData};
+
+use crate::affine::{self, Affine};
+use crate::orientation::{self, Reorder};
+
+/// A volume with its geometry.
+///
+/// 2-D work has `Z = 1` and `meta.spatial_dims = 2`.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// `[C, X, Y, Z]`, f32.
+    pub data: Tensor<4>,
+    /// Voxel index to mm, RAS+.
+    pub affine: Affine,
+    /// What the file said and what was done since.
+    pub meta: Meta,
+}
+
+/// What is known about an image besides its values.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Meta {
+    /// The file it came from.
+    pub path: Option<PathBuf>,
+    /// 2 or 3.
+    pub spatial_dims: usize,
+    /// Type of the values in the file: `int16`, `float32`, ...
+    pub stored_type: String,
+    /// The affine it was loaded with.
+    pub original_affine: Affine,
+    /// Shape in the file, its own axis order.
+    pub original_shape: Vec<usize>,
+    /// Which axis of the file held channels; `None` where there was none and one was added.
+    pub original_channel_dim: Option<i64>,
+    /// World coordinates of the affine: `RAS` (default) or `LPS`.
+    pub space: Space,
+    /// Spatial operations done since loading, in order: what [`Image::undo_last`] takes back.
+    pub applied: Vec<Applied>,
+    /// The file's header, carried over when the image, or a prediction on its grid, is written.
+    pub header: Option<crate::nifti::Header>,
+}
+
+/// Direction of the world axes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Space {
+    /// Right, Anterior, Superior.
+    #[default]
+    Ras,
+    /// Left, Posterior, Superior.
+    Lps,
+}
+
+impl Space {
+    /// Labels of its axes.
+    pub fn labels(self) -> orientation::Labels {
+        match self {
+            Space::Ras => orientation::RAS_LABELS,
+            Space::Lps => orientation::LPS_LABELS,
+        }
+    }
+}
+
+impl Default for Meta {
+    fn default() -> Self {
+        Meta {
+            path: None,
+            spatial_dims: 3,
+            stored_type: "float32".to_owned(),
+            original_affine: affine::IDENTITY,
+            original_shape: Vec::new(),
+            original_channel_dim: None,
+            space: Space::Ras,
+            applied: Vec::new(),
+            header: None,
+        }
+    }
+}
+
+/// A spatial operation that was done, with what is needed to undo it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Applied {
+    /// Axes permuted and flipped (Orientation, Flip, Rotate90).
+    Reorder(Reorder),
+    /// A part was cut out.
+    Crop {
+        /// First voxel kept, per axis.
+        start: [usize; 3],
+        /// Shape before.
+        shape: [usize; 3],
+    },
+    /// Voxels were added.
+    Pad {
+        /// Added before, per axis.
+        before: [usize; 3],
+        /// Added after, per axis.
+        after: [usize; 3],
+    },
+    /// Resampled onto another grid.
+    Resample {
+        /// Affine before.
+        affine: Affine,
+        /// Shape before.
+        shape: [usize; 3],
+        /// How it was sampled.
+        sampling: crate::spatial::GridSampling,
+    },
+}
+
+impl Image {
+    /// An image of its own, not from a file.
+    pub fn new(data: Tensor<4>, affine: Affine) -> Self {
+        let [_, x, y, z] = data.dims();
+        let meta = Meta { original_affine: affine, original_shape: vec![x, y, z], ..Meta::default() };
+        Image { data, affine, meta }
+    }
+
+    /// From values in row-major order (`Z` fastest).
+    ///
+    /// # Panics
+    /// Where the number of values is not the product of the shape.
+    pub fn from_values(values: Vec<f32>, shape: [usize; 4], affine: Affine, device: &Device) -> Self {
+        Image::new(Tensor::from_data(TensorData::new(values, shape), device), affine)
+    }
+
+    /// Says that it has 2 or 3 spatial axes.
+    pub fn with_spatial_dims(mut self, spatial_dims: usize) -> Self {
+        self.meta.spatial_dims = spatial_dims;
+        self
+    }
+
+    /// Number of channels.
+    pub fn channels(&self) -> usize {
+        self.data.dims()[0]
+    }
+
+    /// `[X, Y, Z]`.
+    pub fn shape(&self) -> [usize; 3] {
+        let [_, x, y, z] = self.data.dims();
+        [x, y, z]
+    }
+
+    /// The axes that count: 2 entries for a 2-D image.
+    pub fn spatial_shape(&self) -> Vec<usize> {
+        self.shape()[..self.meta.spatial_dims].to_vec()
+    }
+
+    /// Voxel size in mm.
+    pub fn spacing(&self) -> [f64; 3] {
+        affine::spacing(&self.affine)
+    }
+
+    /// Orientation code, for instance `RAS`.
+    pub fn orientation(&self) -> String {
+        orientation::codes(&self.affine, self.meta.spatial_dims, &self.meta.space.labels())
+    }
+
+    /// The values in row-major order; copies them from the device.
+    pub fn to_vec(&self) -> Vec<f32> {
+        hearth_kernels::host::read(&self.data, <[f32]>::to_vec)
+            .or_else(|| self.data.clone().try_into_vec_as::<f32>().ok())
+            .unwrap_or_default()
+    }
+
+    /// Bytes of its values.
+    pub fn bytes(&self) -> usize {
+        self.data.dims().iter().product::<usize>() * self.data.dtype().size()
+    }
+
+    /// The same image with its values on another device.
+    pub fn to_device(mut self, device: &Device) -> Self {
+        if self.data.device() != *device {
+            self.data = self.data.to_device(device);
+        }
+        self
+    }
+
+    /// Takes back the last spatial operation. `nearest` forces nearest interpolation, whatever was used forward.
+    ///
+    /// # Errors
+    /// Where an affine can't be inverted, or the image no longer has the shape that operation left.
+    pub fn undo_last(mut self, nearest: bool) -> Result<Self, crate::TransformError> {
+        match self.meta.applied.pop() {
+            Some(applied) => crate::spatial::undo(self, &applied, nearest),
+            None => Ok(self),
+        }
+    }
+}

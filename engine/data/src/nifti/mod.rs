@@ -1,0 +1,78 @@
+//! NIfTI-1 and NIfTI-2, the formats of the Neuroimaging Informatics Technology Initiative: `.nii`, `.nii.gz`, and `.hdr` with `.img`.
+//!
+//! Files are recognized by content. Every size is checked before memory is taken for it; a gzip stream is never unpacked beyond what its header
+//! promises.
+
+mod bytes;
+mod data_type;
+mod geometry;
+mod header;
+mod read;
+mod voxels;
+mod write;
+
+use std::path::PathBuf;
+
+pub use data_type::DataType;
+pub use header::Header;
+pub use read::{read_header, read_nifti, read_nifti_on};
+pub use write::{NiftiOptions, write_nifti};
+
+/// No file may unpack to more bytes than this.
+pub const MAX_BYTES: u64 = 32 << 30;
+
+/// A NIfTI file could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NiftiError {
+    /// The file system said no.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not NIfTI.
+    #[error("{path}: {what}")]
+    NotNifti {
+        /// The file.
+        path: PathBuf,
+        /// What it looks like.
+        what: String,
+    },
+    /// A field of the header has a value that can't be.
+    #[error("{path}: header field {field}: {what}")]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// The field, by its name in nifti1.h.
+        field: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The file ends early, or is damaged.
+    #[error("{path}: {what}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        what: String,
+    },
+    /// The file is sound, but not something we take.
+    #[error("{path}: {what}")]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: String,
+    },
+    /// The image can't be stored as asked.
+    #[error("{path}: {what}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        what: String,
+    },
+}

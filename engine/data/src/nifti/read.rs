@@ -1,0 +1,112 @@
+//! Reading a file.
+
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+
+use super::bytes::{Stored, exists};
+use super::{DataType, Header, MAX_BYTES, NiftiError, header, voxels};
+use crate::{Image, Meta};
+
+/// Reads an image onto the CPU.
+///
+/// Axes beyond the third become channels; a file without them has one channel. A 2-D file has `Z = 1` and `spatial_dims = 2`.
+///
+/// # Errors
+/// Where the file is missing, damaged, not NIfTI, or holds colours or complex numbers; file and header field are named.
+pub fn read_nifti(path: impl AsRef<Path>) -> Result<Image, NiftiError> {
+    read_nifti_on(path, &crate::host_device())
+}
+
+/// Reads an image onto a device.
+///
+/// # Errors
+/// As [`read_nifti`].
+pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, NiftiError> {
+    let path = path.as_ref();
+    let (header, stored, at) = open(path)?;
+    let (shape, spatial_dims) = shape(&header);
+    let data_type = DataType::from_code(header.datatype).map_err(|what| NiftiError::Unsupported {
+        path: path.to_owned(),
+        what: format!("header field datatype is {what}; expected one number per voxel (integer or float)"),
+    })?;
+    let too_large = || NiftiError::Field {
+        path: path.to_owned(),
+        field: "dim",
+        what: format!("{:?} voxels are more than the limit of {MAX_BYTES} bytes", header.dim),
+    };
+    let count = header.count().filter(|n| *n <= MAX_BYTES / 4).ok_or_else(too_large)?;
+    let size = count
+        .checked_mul(data_type.size() as u64)
+        .and_then(|n| n.checked_add(header.vox_offset))
+        .filter(|n| *n <= MAX_BYTES)
+        .ok_or_else(too_large)?;
+    let bytes = stored.take(size as usize, &at)?;
+    let values = &bytes[header.vox_offset as usize..];
+    let values = voxels::unpack(values, data_type, header.big_endian, header.scaling(), shape);
+    let affine = header.rectified_affine();
+    let mut image = Image::from_values(values, shape, affine, device);
+    image.meta = Meta {
+        path: Some(path.to_owned()),
+        spatial_dims,
+        stored_type: data_type.name().to_owned(),
+        original_affine: affine,
+        original_shape: header.dim.clone(),
+        original_channel_dim: (header.dim.len() > 3).then_some(-1),
+        header: Some(header),
+        ..Meta::default()
+    };
+    Ok(image)
+}
+
+/// Reads the header only.
+///
+/// # Errors
+/// As [`read_nifti`], but values are not looked at.
+pub fn read_header(path: impl AsRef<Path>) -> Result<Header, NiftiError> {
+    let path = path.as_ref();
+    let path = header_path(path);
+    Header::parse(&Stored::open(&path)?.head(header::LONGEST, &path)?, &path)
+}
+
+/// `[C, X, Y, Z]` and the number of spatial axes.
+fn shape(header: &Header) -> ([usize; 4], usize) {
+    let axis = |i: usize| header.dim.get(i).copied().unwrap_or(1);
+    let channels = header.dim.iter().skip(3).product();
+    ([channels, axis(0), axis(1), axis(2)], if header.dim.len() < 3 { 2 } else { 3 })
+}
+
+/// The header, and the file its values are in.
+fn open(path: &Path) -> Result<(Header, Stored, PathBuf), NiftiError> {
+    let header_at = header_path(path);
+    let stored = Stored::open(&header_at)?;
+    let header = Header::parse(&stored.head(header::LONGEST, &header_at)?, &header_at)?;
+    if header.single_file {
+        return Ok((header, stored, header_at));
+    }
+    let name = header_at.to_string_lossy().into_owned();
+    let stem = name.strip_suffix(".hdr.gz").or_else(|| name.strip_suffix(".hdr")).unwrap_or(&name);
+    let found = [".img", ".img.gz"].iter().map(|s| PathBuf::from(format!("{stem}{s}"))).find(|p| exists(p));
+    let Some(values_at) = found else {
+        return Err(NiftiError::Damaged {
+            path: header_at,
+            what: format!("the header of a pair, but there is no {stem}.img (nor .img.gz) with the values"),
+        });
+    };
+    let stored = Stored::open(&values_at)?;
+    Ok((header, stored, values_at))
+}
+
+/// The `.hdr` beside an `.img`.
+fn header_path(path: &Path) -> PathBuf {
+    let name = path.to_string_lossy();
+    for suffix in [".img", ".img.gz"] {
+        if let Some(stem) = name.strip_suffix(suffix) {
+            let found = [".hdr", ".hdr.gz"].iter().map(|s| PathBuf::from(format!("{stem}{s}"))).find(|p| exists(p));
+            if let Some(found) = found {
+                return found;
+            }
+        }
+    }
+    path.to_owned()
+}

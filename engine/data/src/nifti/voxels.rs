@@ -1,0 +1,189 @@
+//! Between stored values (first axis fastest, any type) and f32 tensors (last axis fastest).
+
+use rayon::prelude::*;
+
+use super::DataType;
+
+/// Edge of the tiles that are transposed at a time: one cache line of f32.
+const TILE: usize = 16;
+
+/// Reads values into row-major `[channels, x, y, z]`, threads over `x`.
+///
+/// `bytes` must hold `channels * x * y * z` values.
+pub(super) fn unpack(
+    bytes: &[u8],
+    data_type: DataType,
+    big_endian: bool,
+    scaling: Option<(f64, f64)>,
+    shape: [usize; 4],
+) -> Vec<f32> {
+    let scaling = scaling.filter(|s| *s != (1.0, 0.0));
+    macro_rules! unpack {
+        ($type:ty) => {{
+            const SIZE: usize = size_of::<$type>();
+            let little = |b: [u8; SIZE]| <$type>::from_le_bytes(b);
+            let big = |b: [u8; SIZE]| <$type>::from_be_bytes(b);
+            // Scaled in f64 and rounded once, as nibabel and MONAI do.
+            match (big_endian, scaling) {
+                (false, None) => transpose::<SIZE>(bytes, shape, |b| little(b) as f32),
+                (true, None) => transpose::<SIZE>(bytes, shape, |b| big(b) as f32),
+                (false, Some((slope, inter))) => {
+                    transpose::<SIZE>(bytes, shape, |b| (little(b) as f64 * slope + inter) as f32)
+                }
+                (true, Some((slope, inter))) => {
+                    transpose::<SIZE>(bytes, shape, |b| (big(b) as f64 * slope + inter) as f32)
+                }
+            }
+        }};
+    }
+    match data_type {
+        DataType::U8 => unpack!(u8),
+        DataType::I8 => unpack!(i8),
+        DataType::U16 => unpack!(u16),
+        DataType::I16 => unpack!(i16),
+        DataType::U32 => unpack!(u32),
+        DataType::I32 => unpack!(i32),
+        DataType::U64 => unpack!(u64),
+        DataType::I64 => unpack!(i64),
+        DataType::F32 => unpack!(f32),
+        DataType::F64 => unpack!(f64),
+    }
+}
+
+fn transpose<const SIZE: usize>(
+    bytes: &[u8],
+    [channels, nx, ny, nz]: [usize; 4],
+    read: impl Fn([u8; SIZE]) -> f32 + Sync,
+) -> Vec<f32> {
+    let mut out = vec![0.0_f32; channels * nx * ny * nz];
+    if out.is_empty() {
+        return out;
+    }
+    let volume = nx * ny * nz;
+    for (c, target) in out.chunks_exact_mut(volume).enumerate() {
+        let source = &bytes[c * volume * SIZE..][..volume * SIZE];
+        target.par_chunks_mut(TILE * ny * nz).enumerate().for_each(|(block, slab)| {
+            let x0 = block * TILE;
+            let width = TILE.min(nx - x0);
+            let mut tile = [[0.0_f32; TILE]; TILE];
+            for y in 0..ny {
+                for z0 in (0..nz).step_by(TILE) {
+                    let depth = TILE.min(nz - z0);
+                    for (z, column) in tile.iter_mut().enumerate().take(depth) {
+                        let line = &source[(((z0 + z) * ny + y) * nx + x0) * SIZE..][..width * SIZE];
+                        for (value, raw) in column.iter_mut().zip(line.as_chunks::<SIZE>().0) {
+                            *value = read(*raw);
+                        }
+                    }
+                    for x in 0..width {
+                        let row = &mut slab[(x * ny + y) * nz + z0..][..depth];
+                        for (value, column) in row.iter_mut().zip(&tile) {
+                            *value = column[x];
+                        }
+                    }
+                }
+            }
+        });
+    }
+    out
+}
+
+/// Writes row-major `[channels, x, y, z]` as stored values, little endian.
+///
+/// # Errors
+/// Where a value does not fit an integer type.
+pub(super) fn pack(
+    values: &[f32],
+    data_type: DataType,
+    scaling: Option<(f64, f64)>,
+    [channels, nx, ny, nz]: [usize; 4],
+) -> Result<Vec<u8>, String> {
+    let (slope, inter) = scaling.unwrap_or((1.0, 0.0));
+    let mut out = Vec::with_capacity(values.len() * data_type.size());
+    macro_rules! pack {
+        (float $type:ty) => {{
+            for_each(channels, nx, ny, nz, |i| {
+                let value = values[i];
+                let stored = if scaling.is_some() { (f64::from(value) - inter) / slope } else { f64::from(value) };
+                out.extend_from_slice(&(stored as $type).to_le_bytes());
+                Ok(())
+            })
+        }};
+        (integer $type:ty) => {{
+            for_each(channels, nx, ny, nz, |i| {
+                let stored = ((f64::from(values[i]) - inter) / slope).round_ties_even();
+                if !(stored >= <$type>::MIN as f64 && stored <= <$type>::MAX as f64) {
+                    return Err(format!("the value {} does not fit {}", values[i], data_type.name()));
+                }
+                out.extend_from_slice(&(stored as $type).to_le_bytes());
+                Ok(())
+            })
+        }};
+    }
+    match data_type {
+        DataType::U8 => pack!(integer u8),
+        DataType::I8 => pack!(integer i8),
+        DataType::U16 => pack!(integer u16),
+        DataType::I16 => pack!(integer i16),
+        DataType::U32 => pack!(integer u32),
+        DataType::I32 => pack!(integer i32),
+        DataType::U64 => pack!(integer u64),
+        DataType::I64 => pack!(integer i64),
+        DataType::F32 => pack!(float f32),
+        DataType::F64 => pack!(float f64),
+    }?;
+    Ok(out)
+}
+
+/// Row-major index of each value in file order.
+fn for_each(
+    channels: usize,
+    nx: usize,
+    ny: usize,
+    nz: usize,
+    mut each: impl FnMut(usize) -> Result<(), String>,
+) -> Result<(), String> {
+    for c in 0..channels {
+        for z in 0..nz {
+            for y in 0..ny {
+                for x in 0..nx {
+                    each(((c * nx + x) * ny + y) * nz + z)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn packed_values_unpack(shape in (1usize..3, 1usize..40, 1usize..5, 1usize..40), big: bool) {
+            let shape = [shape.0, shape.1, shape.2, shape.3];
+            let n = shape.iter().product::<usize>();
+            let values: Vec<f32> = (0..n).map(|i| (i % 251) as f32 - 100.0).collect();
+            let mut bytes = pack(&values, DataType::I16, None, shape).expect("they fit");
+            if big {
+                bytes.chunks_exact_mut(2).for_each(|b| b.swap(0, 1));
+            }
+            prop_assert_eq!(unpack(&bytes, DataType::I16, big, None, shape), values);
+        }
+    }
+
+    #[test]
+    fn the_first_axis_is_fastest_in_the_file() {
+        let got = unpack(&[0, 1, 2, 3, 4, 5], DataType::U8, false, Some((2.0, 1.0)), [1, 3, 2, 1]);
+        assert_eq!(got, [1.0, 7.0, 3.0, 9.0, 5.0, 11.0]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let error = pack(&[256.0], DataType::U8, None, [1; 4]).expect_err("too large");
+        assert!(error.contains("256") && error.contains("uint8"), "{error}");
+        assert!(pack(&[f32::NAN], DataType::I16, None, [1; 4]).is_err());
+    }
+}

@@ -1,0 +1,128 @@
+//! Writing a file.
+
+use std::io::Write;
+use std::path::Path;
+
+use super::{DataType, Header, NiftiError, voxels};
+use crate::Image;
+
+/// How an image is written.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NiftiOptions {
+    /// Type of the stored values.
+    pub data_type: DataType,
+    /// Slope and offset: `value = stored * slope + offset`.
+    pub scaling: Option<(f64, f64)>,
+    /// gzip level, 1 (fast) to 12 (small); for names that end in `.gz`.
+    pub level: i32,
+}
+
+impl Default for NiftiOptions {
+    fn default() -> Self {
+        NiftiOptions { data_type: DataType::F32, scaling: None, level: 4 }
+    }
+}
+
+impl NiftiOptions {
+    /// f32 values.
+    pub fn image() -> Self {
+        NiftiOptions::default()
+    }
+
+    /// A label map: u8.
+    pub fn label() -> Self {
+        NiftiOptions { data_type: DataType::U8, ..NiftiOptions::default() }
+    }
+
+    /// Stores values of this type.
+    pub fn data_type(mut self, data_type: DataType) -> Self {
+        self.data_type = data_type;
+        self
+    }
+
+    /// Stores `(value - offset) / slope`.
+    pub fn scaling(mut self, slope: f64, offset: f64) -> Self {
+        self.scaling = Some((slope, offset));
+        self
+    }
+
+    /// gzip level, 1 (fast) to 12 (small).
+    pub fn level(mut self, level: i32) -> Self {
+        self.level = level;
+        self
+    }
+}
+
+/// Writes a NIfTI file (gzip where the name ends in `.gz`), its affine as both sform and qform. Units, description and the code of the
+/// affine are those of the file the image came from. The file appears under its name only when it is complete.
+///
+/// # Errors
+/// Where a value does not fit the type, or the file system says no.
+pub fn write_nifti(path: impl AsRef<Path>, image: &Image, options: NiftiOptions) -> Result<(), NiftiError> {
+    let path = path.as_ref();
+    let wrong = |what: String| NiftiError::Write { path: path.to_owned(), what };
+    if options.scaling.is_some_and(|(s, o)| s == 0.0 || !s.is_finite() || !o.is_finite()) {
+        return Err(wrong(format!("a scaling of {:?} can't be undone", options.scaling)));
+    }
+    let header = header(image, &options);
+    let values = image.to_vec();
+    let mut bytes = header.to_bytes();
+    bytes.extend(voxels::pack(&values, options.data_type, options.scaling, image.data.dims()).map_err(wrong)?);
+    if path.extension().is_some_and(|e| e == "gz") {
+        let level = libdeflater::CompressionLvl::new(options.level)
+            .map_err(|_| wrong(format!("there is no gzip level {}", options.level)))?;
+        let mut compressor = libdeflater::Compressor::new(level);
+        let mut packed = vec![0; compressor.gzip_compress_bound(bytes.len())];
+        let n = compressor.gzip_compress(&bytes, &mut packed).map_err(|e| wrong(format!("gzip: {e}")))?;
+        packed.truncate(n);
+        bytes = packed;
+    }
+    write_whole(path, &bytes).map_err(|source| NiftiError::Io { path: path.to_owned(), source })
+}
+
+fn header(image: &Image, options: &NiftiOptions) -> Header {
+    let [c, x, y, z] = image.data.dims();
+    let mut dim = vec![x, y];
+    if image.meta.spatial_dims > 2 || c > 1 {
+        dim.push(z);
+    }
+    if c > 1 {
+        dim.push(c);
+    }
+    let mut header = Header::default();
+    let mut code = 1;
+    if let Some(source) = &image.meta.header {
+        header.xyzt_units = source.xyzt_units;
+        header.descrip = source.descrip;
+        code = [source.sform_code, source.qform_code].into_iter().find(|c| *c > 0).unwrap_or(1);
+        if c > 1 && source.dim.len() == 4 {
+            header.pixdim[4] = source.pixdim[4];
+        }
+    }
+    if dim.iter().any(|d| *d > i16::MAX as usize) {
+        header.version = 2;
+    }
+    header.dim = dim;
+    header.datatype = options.data_type.code();
+    (header.scl_slope, header.scl_inter) = options.scaling.unwrap_or((1.0, 0.0));
+    header.set_affine(&image.affine, code);
+    header
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
+    let result = std::fs::File::create(&partial).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    match result.and_then(|()| std::fs::rename(&partial, path)) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            // The half-written file is of no use to anyone; that it could not be removed changes nothing.
+            let _ = std::fs::remove_file(&partial);
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Parameters that MONAI lets one write in several ways: one value or one per key, one value or one per axis.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+/// A parameter is not usable; the recipe reader adds where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckError {
+    /// Name of the parameter.
+    pub parameter: Option<String>,
+    /// What is wrong with it.
+    pub message: String,
+    /// What may have been meant.
+    pub suggestion: Option<String>,
+}
+
+impl CheckError {
+    /// Says what is wrong with a parameter.
+    pub fn new(parameter: &str, message: impl Into<String>) -> Self {
+        CheckError { parameter: Some(parameter.to_owned()), message: message.into(), suggestion: None }
+    }
+}
+
+impl std::fmt::Display for CheckError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(parameter) = &self.parameter {
+            write!(f, "`{parameter}`: ")?;
+        }
+        f.write_str(&self.message)?;
+        if let Some(suggestion) = &self.suggestion {
+            write!(f, "; did you mean `{suggestion}`?")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for CheckError {}
+
+/// One value, or a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum OneOrMany<T> {
+    /// One value, for all.
+    One(T),
+    /// A list.
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    /// The values as a slice.
+    pub fn as_slice(&self) -> &[T] {
+        match self {
+            OneOrMany::One(value) => std::slice::from_ref(value),
+            OneOrMany::Many(values) => values,
+        }
+    }
+}
+
+impl<T: Copy> OneOrMany<T> {
+    /// The value at a place: the one value, or that of the list (its last one beyond the end).
+    pub fn at(&self, place: usize) -> Option<T> {
+        match self {
+            OneOrMany::One(value) => Some(*value),
+            OneOrMany::Many(values) => values.get(place).or(values.last()).copied(),
+        }
+    }
+}
+
+impl<T: Default> Default for OneOrMany<T> {
+    fn default() -> Self {
+        OneOrMany::One(T::default())
+    }
+}
+
+impl<T> From<T> for OneOrMany<T> {
+    fn from(value: T) -> Self {
+        OneOrMany::One(value)
+    }
+}
+
+impl<T, const N: usize> From<[T; N]> for OneOrMany<T> {
+    fn from(values: [T; N]) -> Self {
+        OneOrMany::Many(values.into())
+    }
+}
+
+impl<T> From<Vec<T>> for OneOrMany<T> {
+    fn from(values: Vec<T>) -> Self {
+        OneOrMany::Many(values)
+    }
+}
+
+/// Names of the values a transform works on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "OneOrMany<String>", into = "Vec<String>")]
+pub struct Keys(Vec<String>);
+
+impl Keys {
+    /// The names in order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Every key must be known.
+    ///
+    /// # Errors
+    /// Where a key is not known, or there is none.
+    pub fn check(&self, known: &BTreeSet<String>) -> Result<(), CheckError> {
+        if self.0.is_empty() {
+            return Err(CheckError::new("keys", "names no value"));
+        }
+        self.0.iter().try_for_each(|key| check_key("keys", key, known))
+    }
+
+    /// A list parameter must have one entry per key.
+    ///
+    /// # Errors
+    /// Where it has another length.
+    pub fn check_list<T>(&self, parameter: &str, values: &OneOrMany<T>) -> Result<(), CheckError> {
+        match values {
+            OneOrMany::Many(values) if values.len() != self.len() => Err(CheckError::new(
+                parameter,
+                format!("has {} entries for {} keys; give one, or one per key", values.len(), self.len()),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A key named by any parameter must be known.
+///
+/// # Errors
+/// Where it is not; a similar one is suggested.
+pub fn check_key(parameter: &str, key: &str, known: &BTreeSet<String>) -> Result<(), CheckError> {
+    if known.contains(key) {
+        return Ok(());
+    }
+    let names: Vec<&str> = known.iter().map(String::as_str).collect();
+    Err(CheckError {
+        parameter: Some(parameter.to_owned()),
+        message: format!("no value `{key}` exists at this step (there are {names:?})"),
+        suggestion: closest(key, &names),
+    })
+}
+
+/// A probability must lie in 0..=1.
+///
+/// # Errors
+/// Where it does not.
+pub fn check_probability(prob: f64) -> Result<(), CheckError> {
+    if (0.0..=1.0).contains(&prob) {
+        Ok(())
+    } else {
+        Err(CheckError::new("prob", format!("{prob} is not a probability (0 to 1)")))
+    }
+}
+
+/// The most similar of several names, if one is similar at all.
+pub fn closest(name: &str, names: &[&str]) -> Option<String> {
+    names
+        .iter()
+        .map(|n| (strsim::jaro_winkler(&name.to_lowercase(), &n.to_lowercase()), *n))
+        .filter(|(similarity, _)| *similarity > 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, n)| n.to_owned())
+}
+
+impl From<OneOrMany<String>> for Keys {
+    fn from(keys: OneOrMany<String>) -> Self {
+        Keys(match keys {
+            OneOrMany::One(key) => vec![key],
+            OneOrMany::Many(keys) => keys,
+        })
+    }
+}
+
+impl From<Keys> for Vec<String> {
+    fn from(keys: Keys) -> Self {
+        keys.0
+    }
+}
+
+impl From<&str> for Keys {
+    fn from(key: &str) -> Self {
+        Keys(vec![key.to_owned()])
+    }
+}
+
+impl<const N: usize> From<[&str; N]> for Keys {
+    fn from(keys: [&str; N]) -> Self {
+        Keys(keys.iter().map(|k| (*k).to_owned()).collect())
+    }
+}
+
+impl From<&[&str]> for Keys {
+    fn from(keys: &[&str]) -> Self {
+        Keys(keys.iter().map(|k| (*k).to_owned()).collect())
+    }
+}
+
+/// A size per axis as MONAI reads it: one number for all axes; an entry that is not positive means the image's own size.
+pub(crate) fn resolve_size(
+    size: &OneOrMany<i64>,
+    shape: [usize; 3],
+    n: usize,
+) -> Result<[usize; 3], crate::TransformError> {
+    let values = size.as_slice();
+    if matches!(size, OneOrMany::Many(_)) && values.len() < n {
+        return Err(crate::TransformError::new(format!("a size of {} axes for an image of {n}", values.len())));
+    }
+    let mut out = shape;
+    for axis in 0..n {
+        if let Some(value) = size.at(axis).filter(|v| *v > 0) {
+            out[axis] = value as usize;
+        }
+    }
+    Ok(out)
+}
+
+impl Keys {
+    /// Place and name of each key; those the sample lacks are left out where that is allowed.
+    pub(crate) fn of<'a>(&'a self, sample: &crate::Sample, allow_missing: bool) -> Vec<(usize, &'a str)> {
+        self.iter().enumerate().filter(|(_, key)| !allow_missing || sample.values.contains_key(*key)).collect()
+    }
+}

@@ -1,0 +1,188 @@
+//! [`Pipeline`]: transforms in order, checked before the first case.
+
+use std::collections::BTreeSet;
+
+use crate::error::{StepError, ValueState};
+use crate::{DrawKey, Image, RecipeError, Sample, Transform, TransformError, Value};
+
+/// Transforms in order.
+#[derive(Debug, Default)]
+pub struct Pipeline {
+    steps: Vec<Box<dyn Transform>>,
+}
+
+impl Pipeline {
+    /// Checks the steps against each other: keys, sizes, probabilities.
+    ///
+    /// Where no step loads files, every key that a step names counts as given.
+    ///
+    /// # Errors
+    /// The first step that can't work.
+    pub fn new(steps: Vec<Box<dyn Transform>>) -> Result<Self, RecipeError> {
+        Self::checked(steps, |_| None)
+    }
+
+    /// The same, with the place of each step in a recipe.
+    pub(crate) fn checked(
+        steps: Vec<Box<dyn Transform>>,
+        span: impl Fn(usize) -> Option<std::ops::Range<usize>>,
+    ) -> Result<Self, RecipeError> {
+        let pipeline = Pipeline { steps };
+        let mut known = BTreeSet::new();
+        if pipeline.input_keys().is_empty() {
+            for step in &pipeline.steps {
+                let described = step.describe();
+                let inner = &described["transform"]["keys"];
+                let keys = if inner.is_null() { &described["keys"] } else { inner };
+                known.extend(keys.as_array().into_iter().flatten().filter_map(|k| k.as_str().map(str::to_owned)));
+            }
+        }
+        for (i, step) in pipeline.steps.iter().enumerate() {
+            step.check(&mut known).map_err(|e| RecipeError {
+                span: span(i),
+                step: i + 1,
+                transform: Some(step.name().to_owned()),
+                message: match &e.parameter {
+                    Some(parameter) => format!("`{parameter}`: {}", e.message),
+                    None => e.message.clone(),
+                },
+                parameter: e.parameter,
+                suggestion: e.suggestion,
+            })?;
+        }
+        Ok(pipeline)
+    }
+
+    /// The steps.
+    pub fn steps(&self) -> &[Box<dyn Transform>] {
+        &self.steps
+    }
+
+    /// Number of steps.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether there is no step.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Index of the first random step: what comes before it can be cached.
+    pub fn split(&self) -> usize {
+        self.steps.iter().position(|s| s.is_random()).unwrap_or(self.steps.len())
+    }
+
+    /// The keys that files are loaded for.
+    pub fn input_keys(&self) -> Vec<String> {
+        self.steps
+            .iter()
+            .map(|s| s.describe())
+            .filter(|d| d["name"] == "LoadImage")
+            .flat_map(|d| d["keys"].as_array().cloned().unwrap_or_default())
+            .filter_map(|k| k.as_str().map(str::to_owned))
+            .collect()
+    }
+
+    /// Names and parameters of all steps.
+    pub fn describe(&self) -> serde_json::Value {
+        self.steps.iter().map(|s| s.describe()).collect()
+    }
+
+    /// Runs all steps on one sample.
+    ///
+    /// # Errors
+    /// The step that failed, with case, file, shape and spacing.
+    pub fn run(&self, sample: Sample, key: DrawKey) -> Result<Vec<Sample>, Box<StepError>> {
+        self.run_steps(vec![sample], key, 0, self.steps.len())
+    }
+
+    /// Runs the steps before the first random one.
+    ///
+    /// # Errors
+    /// The step that failed.
+    pub fn run_deterministic(&self, sample: Sample) -> Result<Vec<Sample>, Box<StepError>> {
+        self.run_steps(vec![sample], DrawKey::new(0, 0, 0), 0, self.split())
+    }
+
+    /// Runs the first random step and all after it.
+    ///
+    /// # Errors
+    /// The step that failed.
+    pub fn run_random(&self, samples: Vec<Sample>, key: DrawKey) -> Result<Vec<Sample>, Box<StepError>> {
+        self.run_steps(samples, key, self.split(), self.steps.len())
+    }
+
+    fn run_steps(
+        &self,
+        mut samples: Vec<Sample>,
+        key: DrawKey,
+        from: usize,
+        to: usize,
+    ) -> Result<Vec<Sample>, Box<StepError>> {
+        for (i, step) in self.steps.iter().enumerate().take(to).skip(from) {
+            let mut next = Vec::with_capacity(samples.len());
+            for (part, sample) in samples.into_iter().enumerate() {
+                let draw = key.draw(&sample.case, i, part);
+                let case = sample.case.clone();
+                let values = state(&sample);
+                let done = step.apply(sample, &draw).map_err(|error| {
+                    Box::new(StepError {
+                        case,
+                        step: i + 1,
+                        steps: self.steps.len(),
+                        transform: step.name().to_owned(),
+                        error,
+                        values,
+                    })
+                })?;
+                next.extend(done);
+            }
+            samples = next;
+        }
+        Ok(samples)
+    }
+
+    /// Brings a prediction back onto the grid that `like` was loaded with: everything spatial that was done to `like` is undone on
+    /// `prediction`, whose voxels correspond to those of `like` (channels may differ). `nearest` for label maps.
+    ///
+    /// # Errors
+    /// Where the prediction has another shape than `like`.
+    pub fn invert(&self, prediction: Image, like: &Image, nearest: bool) -> Result<Image, TransformError> {
+        invert(prediction, like, nearest)
+    }
+}
+
+/// See [`Pipeline::invert`]; all it needs is in `like`.
+pub(crate) fn invert(prediction: Image, like: &Image, nearest: bool) -> Result<Image, TransformError> {
+    if prediction.shape() != like.shape() {
+        return Err(TransformError::new(format!("the prediction has {:?} voxels", prediction.shape()))
+            .expected(format!("{:?}, the shape of the transformed input", like.shape())));
+    }
+    let mut image = Image { data: prediction.data, affine: like.affine, meta: like.meta.clone() };
+    while !image.meta.applied.is_empty() {
+        image = image.undo_last(nearest)?;
+    }
+    image.affine = like.meta.original_affine;
+    Ok(image)
+}
+
+/// What an error message says about the values, taken before the step consumes them.
+fn state(sample: &Sample) -> Vec<ValueState> {
+    sample
+        .values
+        .iter()
+        .filter_map(|(key, value)| match value {
+            Value::Image(image) => Some(ValueState {
+                key: key.clone(),
+                path: image.meta.path.clone(),
+                shape: Some(image.data.dims()),
+                spacing: Some(image.spacing()),
+            }),
+            Value::Path(path) => {
+                Some(ValueState { key: key.clone(), path: Some(path.clone()), shape: None, spacing: None })
+            }
+            _ => None,
+        })
+        .collect()
+}

@@ -1,0 +1,70 @@
+//! How long work is shown.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// How long work is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// Not at all.
+    #[default]
+    None,
+    /// A bar with the time left, on the terminal.
+    Bar,
+    /// A plain line every tenth, for logs.
+    Lines,
+}
+
+/// Work that is being shown.
+#[derive(Debug)]
+pub struct Running {
+    name: &'static str,
+    total: u64,
+    done: std::sync::atomic::AtomicU64,
+    how: Progress,
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    /// Begins to show work of `total` steps.
+    pub fn start(self, name: &'static str, total: u64) -> Running {
+        let bar = (self == Progress::Bar).then(|| {
+            let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {eta}");
+            let bar = ProgressBar::new(total).with_prefix(name);
+            match style {
+                Ok(style) => bar.with_style(style),
+                Err(_) => bar,
+            }
+        });
+        Running { name, total, done: 0.into(), how: self, bar }
+    }
+
+    /// Prints a line (to the error stream), unless nothing is shown.
+    pub fn say(self, line: &str) {
+        if self == Progress::None {
+            tracing::info!("{line}");
+        } else {
+            eprintln!("{line}");
+        }
+    }
+}
+
+impl Running {
+    /// One step is done.
+    pub fn advance(&self) {
+        let done = self.done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        }
+        let tenth = |n: u64| n * 10 / self.total.max(1);
+        if self.how == Progress::Lines && tenth(done) != tenth(done - 1) {
+            eprintln!("{}: {done} of {}", self.name, self.total);
+        }
+    }
+
+    /// All is done.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! [`Sample`]: the named values of one case on their way through a pipeline.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::TransformError;
+use crate::image::Image;
+
+/// One value of a sample.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Value {
+    /// An image or a label map.
+    Image(Image),
+    /// Flat voxel indices, row-major over the spatial axes.
+    Indices(Arc<[u64]>),
+    /// A file that is not loaded yet.
+    Path(PathBuf),
+    /// A number.
+    Number(f64),
+    /// A text.
+    Text(String),
+}
+
+impl Value {
+    /// What it is, in a word or two.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Value::Image(_) => "an image",
+            Value::Indices(_) => "voxel indices",
+            Value::Path(_) => "a path (not loaded yet)",
+            Value::Number(_) => "a number",
+            Value::Text(_) => "a text",
+        }
+    }
+}
+
+/// The named values of one case.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// Name of the case, for messages and for random draws.
+    pub case: String,
+    /// Values by key: `image`, `label`, ...
+    pub values: BTreeMap<String, Value>,
+}
+
+impl Sample {
+    /// An empty sample.
+    pub fn new(case: impl Into<String>) -> Self {
+        Sample { case: case.into(), values: BTreeMap::new() }
+    }
+
+    /// Adds or replaces a value.
+    pub fn with(mut self, key: impl Into<String>, value: Value) -> Self {
+        self.values.insert(key.into(), value);
+        self
+    }
+
+    /// Adds or replaces an image.
+    pub fn with_image(self, key: impl Into<String>, image: Image) -> Self {
+        self.with(key, Value::Image(image))
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// Where there is none; the keys that exist are named.
+    pub fn get(&self, key: &str) -> Result<&Value, TransformError> {
+        self.values.get(key).ok_or_else(|| {
+            let known: Vec<_> = self.values.keys().map(String::as_str).collect();
+            TransformError::new(format!("no value `{key}` in the sample")).expected(format!("one of {known:?}"))
+        })
+    }
+
+    /// An image.
+    ///
+    /// # Errors
+    /// Where the key does not exist or is something else.
+    pub fn image(&self, key: &str) -> Result<&Image, TransformError> {
+        match self.get(key)? {
+            Value::Image(image) => Ok(image),
+            other => Err(not_an_image(key, other)),
+        }
+    }
+
+    /// An image, to change.
+    ///
+    /// # Errors
+    /// Where the key does not exist or is something else.
+    pub fn image_mut(&mut self, key: &str) -> Result<&mut Image, TransformError> {
+        self.get(key)?;
+        match self.values.get_mut(key) {
+            Some(Value::Image(image)) => Ok(image),
+            Some(other) => Err(not_an_image(key, other)),
+            None => Err(TransformError::new(format!("no value `{key}` in the sample"))),
+        }
+    }
+
+    /// Takes an image out.
+    ///
+    /// # Errors
+    /// Where the key does not exist or is something else.
+    pub fn take_image(&mut self, key: &str) -> Result<Image, TransformError> {
+        self.image(key)?;
+        match self.values.remove(key) {
+            Some(Value::Image(image)) => Ok(image),
+            _ => Err(TransformError::new(format!("no image `{key}` in the sample"))),
+        }
+    }
+
+    /// Voxel indices.
+    ///
+    /// # Errors
+    /// Where the key does not exist or is something else.
+    pub fn indices(&self, key: &str) -> Result<&Arc<[u64]>, TransformError> {
+        match self.get(key)? {
+            Value::Indices(indices) => Ok(indices),
+            other => Err(TransformError::new(format!("`{key}` is {}", other.kind())).expected("voxel indices")),
+        }
+    }
+
+    /// Changes one image by value.
+    pub(crate) fn update(
+        &mut self,
+        key: &str,
+        change: impl FnOnce(Image) -> Result<Image, TransformError>,
+    ) -> Result<(), TransformError> {
+        let image = self.take_image(key).map_err(|e| e.at(key))?;
+        let image = change(image).map_err(|e| e.at(key))?;
+        self.values.insert(key.to_owned(), Value::Image(image));
+        Ok(())
+    }
+
+    /// Bytes of all images and indices.
+    pub fn bytes(&self) -> usize {
+        self.values
+            .values()
+            .map(|v| match v {
+                Value::Image(image) => image.bytes(),
+                Value::Indices(indices) => indices.len() * 8,
+                _ => 0,
+            })
+            .sum()
+    }
+}
+
+fn not_an_image(key: &str, value: &Value) -> TransformError {
+    TransformError::new(format!("`{key}` is {}", value.kind())).expected("an image")
+}

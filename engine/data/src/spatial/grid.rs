@@ -1,0 +1,280 @@
+//! Resampling onto another grid, and finding the grid for a new spacing (recipes of MONAI's `Spacing`).
+
+use hearth_kernels::{Interpolation, Padding, Sampling};
+use serde::{Deserialize, Serialize};
+
+use crate::TransformError;
+use crate::affine::{self, Affine};
+use crate::image::{Applied, Image};
+
+/// Differences of affines below this count as none (MONAI's `AFFINE_TOL`).
+const AFFINE_TOLERANCE: f64 = 1e-3;
+
+/// How a value between voxels is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GridMode {
+    /// Linear along every axis (`bilinear` is MONAI's word for it in 3-D too).
+    #[default]
+    #[serde(alias = "linear", alias = "trilinear")]
+    Bilinear,
+    /// The nearest voxel, half-way to the even index.
+    Nearest,
+}
+
+/// What lies outside the image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GridPadding {
+    /// The nearest edge voxel.
+    #[default]
+    Border,
+    /// Zero.
+    Zeros,
+    /// The image reflected.
+    Reflection,
+}
+
+/// Interpolation, padding and MONAI's `align_corners`, which only decides where `reflection` reflects and what an axis of one
+/// voxel reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GridSampling {
+    /// How a value between voxels is found.
+    pub mode: GridMode,
+    /// What lies outside the image.
+    pub padding_mode: GridPadding,
+    /// Reflect about the centres of the edge voxels rather than their outer faces.
+    pub align_corners: bool,
+}
+
+impl GridSampling {
+    fn kernel(self) -> Sampling {
+        let padding = match (self.padding_mode, self.align_corners) {
+            (GridPadding::Border, _) => Padding::Border,
+            (GridPadding::Zeros, _) => Padding::Zeros,
+            (GridPadding::Reflection, false) => Padding::Reflection,
+            (GridPadding::Reflection, true) => Padding::Mirror,
+        };
+        let mode = match self.mode {
+            GridMode::Bilinear => Interpolation::Linear,
+            GridMode::Nearest => Interpolation::Nearest,
+        };
+        Sampling { mode, padding }
+    }
+}
+
+/// Resamples onto the grid of `destination` and `size`. Where neither differs by more than 1e-3, the image is returned as it is.
+///
+/// # Errors
+/// Where the image's affine can't be inverted.
+pub fn resample_to(
+    image: Image,
+    destination: &Affine,
+    size: [usize; 3],
+    sampling: GridSampling,
+) -> Result<Image, TransformError> {
+    let (affine, shape) = (image.affine, image.shape());
+    let (mut image, changed) = resample_unrecorded(image, destination, size, sampling)?;
+    if changed {
+        image.meta.applied.push(Applied::Resample { affine, shape, sampling });
+    }
+    Ok(image)
+}
+
+pub(super) fn resample_unrecorded(
+    mut image: Image,
+    destination: &Affine,
+    size: [usize; 3],
+    sampling: GridSampling,
+) -> Result<(Image, bool), TransformError> {
+    let n = image.meta.spatial_dims;
+    let shape = image.shape();
+    let source = affine::restrict(&image.affine, n);
+    let inverse = affine::inverse(&source).ok_or_else(|| {
+        TransformError::new(format!("the affine {:?} can't be inverted", &source[..3]))
+            .expected("three independent voxel axes")
+    })?;
+    let mut to_source = affine::compose(&inverse, destination);
+    let same = |a: &Affine, b: &Affine| {
+        // numpy.allclose with atol = 1e-3 and its default rtol = 1e-5.
+        a.iter().flatten().zip(b.iter().flatten()).all(|(x, y)| (x - y).abs() <= AFFINE_TOLERANCE + 1e-5 * y.abs())
+    };
+    if shape == size && (same(&source, destination) || same(&to_source, &affine::IDENTITY)) {
+        return Ok((image, false));
+    }
+    image.affine = affine::compose(&image.affine, &to_source);
+    tidy(&mut to_source, size);
+    let mut matrix = [to_source[0], to_source[1], to_source[2]];
+    if sampling.align_corners {
+        // PyTorch's grid with align_corners puts a lone output voxel half a voxel in, and reads a lone input voxel at 0.
+        for axis in 0..n {
+            if size[axis] == 1 {
+                matrix.iter_mut().for_each(|row| row[3] += 0.5 * row[axis]);
+            }
+        }
+        for axis in 0..n {
+            if shape[axis] == 1 {
+                matrix[axis] = [0.0; 4];
+            }
+        }
+    }
+    image.data = hearth_kernels::resample(image.data, &matrix, size, sampling.kernel());
+    Ok((image, true))
+}
+
+/// Removes rounding noise: terms that move no output voxel by 1e-9 of a voxel.
+fn tidy(matrix: &mut Affine, size: [usize; 3]) {
+    for r in 0..3 {
+        for c in 0..3 {
+            if r != c && matrix[r][c].abs() * (size[c] as f64) < 1e-9 {
+                matrix[r][c] = 0.0;
+            }
+        }
+        if matrix[r][3].abs() < 1e-9 {
+            matrix[r][3] = 0.0;
+        }
+    }
+}
+
+/// The affine with the same axes and another spacing, without translation (MONAI's `zoom_affine`).
+///
+/// A spacing that is not positive keeps the old one. `diagonal` drops rotation and flips; otherwise the rotation is kept and
+/// shear removed.
+///
+/// # Errors
+/// Where the axes of the affine are not independent.
+pub fn zoom_affine(affine: &Affine, n: usize, scale: [f64; 3], diagonal: bool) -> Result<Affine, TransformError> {
+    let source = affine::restrict(affine, n);
+    let old = affine::spacing(&source);
+    let scale: [f64; 3] = std::array::from_fn(|a| if a < n && scale[a] > 0.0 { scale[a] } else { old[a] });
+    let mut out = affine::IDENTITY;
+    if diagonal {
+        for axis in 0..n {
+            out[axis][axis] = scale[axis];
+        }
+        return Ok(out);
+    }
+    // Gram-Schmidt gives the same Q as the Cholesky factor of A^T A: A = Q R with a positive diagonal.
+    let mut q = [[0.0_f64; 3]; 3];
+    for c in 0..n {
+        let mut column: [f64; 3] = std::array::from_fn(|r| source[r][c]);
+        // Twice: the second pass removes what rounding left.
+        for _ in 0..2 {
+            for other in q.iter().take(c) {
+                let along: f64 = other.iter().zip(&column).map(|(a, b)| a * b).sum();
+                column.iter_mut().zip(other).for_each(|(v, o)| *v -= along * o);
+            }
+        }
+        let norm = column.iter().map(|v| v * v).sum::<f64>().sqrt();
+        if norm <= 1e-12 * old[c] || !norm.is_finite() {
+            return Err(TransformError::new(format!("the axes of the affine {:?} are not independent", &source[..3])));
+        }
+        q[c] = column.map(|v| v / norm);
+    }
+    for r in 0..n {
+        for c in 0..n {
+            out[r][c] = q[c][r] * scale[c];
+        }
+    }
+    Ok(out)
+}
+
+/// Shape and origin of the grid `destination` that covers an image of `shape` on `source` (MONAI's `compute_shape_offset`).
+///
+/// # Errors
+/// Where `destination` can't be inverted or the grid would be absurdly large.
+pub fn shape_and_offset(
+    shape: [usize; 3],
+    n: usize,
+    source: &Affine,
+    destination: &Affine,
+    scale_extent: bool,
+) -> Result<([usize; 3], [f64; 3]), TransformError> {
+    let source = affine::restrict(source, n);
+    let destination = affine::restrict(destination, n);
+    let inverse = affine::inverse(&destination)
+        .ok_or_else(|| TransformError::new(format!("the new affine {:?} can't be inverted", &destination[..3])))?;
+    let to_new = affine::compose(&inverse, &source);
+    // numpy.meshgrid with ij indexing: the last axis moves fastest.
+    let corners: Vec<[f64; 3]> = (0..1 << n)
+        .map(|bits: usize| {
+            std::array::from_fn(|axis| {
+                if axis >= n {
+                    return 0.0;
+                }
+                let high = bits >> (n - 1 - axis) & 1 == 1;
+                let edge = if scale_extent { 0.5 } else { 0.0 };
+                if high { shape[axis] as f64 - 1.0 + edge } else { -edge }
+            })
+        })
+        .collect();
+    let in_new: Vec<[f64; 3]> = corners.iter().map(|c| affine::apply(&to_new, *c)).collect();
+    let mut size = [1_usize; 3];
+    for axis in 0..n {
+        let values = || in_new.iter().map(|c| c[axis]);
+        let range = values().fold(f64::MIN, f64::max) - values().fold(f64::MAX, f64::min);
+        let count = (range + if scale_extent { 0.0 } else { 1.0 }).round_ties_even();
+        if !(0.0..=65_536.0).contains(&count) {
+            return Err(TransformError::new(format!("the new grid would have {count} voxels along axis {axis}"))
+                .expected("at most 65536; check the spacing of the image and pixdim"));
+        }
+        size[axis] = count as usize;
+    }
+    let smallest = in_new.iter().position(|corner| {
+        (0..n).all(|axis| {
+            let least = in_new.iter().map(|c| c[axis] - corner[axis]).fold(f64::MAX, f64::min);
+            // numpy.allclose(x, 0, rtol): only its default atol = 1e-8 counts.
+            least.abs() <= 1e-8
+        })
+    });
+    let mut offset = match smallest {
+        Some(i) => affine::apply(&source, corners[i]),
+        None => {
+            let half: [f64; 3] = std::array::from_fn(|a| if a < n { shape[a] as f64 / 2.0 } else { 0.0 });
+            let new_half: [f64; 3] = std::array::from_fn(|a| if a < n { size[a] as f64 / 2.0 } else { 0.0 });
+            let (old, new) = (affine::apply(&source, half), affine::apply(&destination, new_half));
+            std::array::from_fn(|a| old[a] - (new[a] - destination[a][3]))
+        }
+    };
+    if scale_extent {
+        let inner: [f64; 3] =
+            std::array::from_fn(|a| if a < n { 0.5 * (shape[a] as f64 / size[a] as f64 - 1.0) } else { 0.0 });
+        let moved = affine::apply(&source, inner);
+        offset = std::array::from_fn(|a| {
+            let sign = if offset[a] == 0.0 { 0.0 } else { offset[a].signum() };
+            moved[a].abs() * sign
+        });
+    }
+    Ok((size, offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shapes of 512 x 512 x 60 voxels of 0.8 x 0.8 x 5 mm at 1.5 x 1.5 x 2 mm, run with MONAI.
+    #[test]
+    fn shapes_of_the_spleen_recipe() {
+        let mut old = affine::IDENTITY;
+        (old[0][0], old[1][1], old[2][2]) = (0.8, 0.8, 5.0);
+        let new = zoom_affine(&old, 3, [1.5, 1.5, 2.0], false).expect("independent axes");
+        let shape = |extent| shape_and_offset([512, 512, 60], 3, &old, &new, extent).expect("a grid").0;
+        assert_eq!(shape(false), [274, 274, 148]);
+        assert_eq!(shape(true), [273, 273, 150]);
+    }
+
+    #[test]
+    fn an_absurd_grid_is_refused() {
+        let new = zoom_affine(&affine::IDENTITY, 3, [1e-9; 3], false).expect("independent axes");
+        let error = shape_and_offset([64; 3], 3, &affine::IDENTITY, &new, false).expect_err("too large");
+        assert!(error.to_string().contains("axis 0"), "{error}");
+    }
+
+    #[test]
+    fn flat_affines_are_refused() {
+        let mut flat = affine::IDENTITY;
+        flat[2] = [0.0, 1.0, 0.0, 0.0];
+        assert!(zoom_affine(&flat, 3, [1.0; 3], false).is_err());
+    }
+}

@@ -1,0 +1,54 @@
+//! Spatial operations on an [`Image`]: each carries the affine along, notes what it did, and can be undone.
+
+mod crop;
+mod grid;
+mod pad;
+mod reorder;
+
+pub(crate) use crop::above;
+pub use crop::{BoundingBox, crop, crop_or_pad, foreground_box};
+pub use grid::{GridMode, GridPadding, GridSampling, resample_to, shape_and_offset, zoom_affine};
+pub use pad::{PadMode, pad};
+pub use reorder::{flip, reorder, rotate90};
+
+use crate::image::{Applied, Image};
+use crate::{TransformError, affine};
+
+/// Undoes one operation on an image that is in the state right after it.
+pub(crate) fn undo(image: Image, applied: &Applied, nearest: bool) -> Result<Image, TransformError> {
+    let mut image = match applied {
+        Applied::Reorder(reorder) => reorder::reorder_unrecorded(image, &reorder.inverse()),
+        Applied::Crop { start, shape } => {
+            let size = image.shape();
+            let mut after = [0; 3];
+            for axis in 0..3 {
+                after[axis] = shape[axis].checked_sub(start[axis] + size[axis]).ok_or_else(|| {
+                    TransformError::new(format!("can't undo a crop: the image is {size:?} voxels"))
+                        .expected(format!("the shape the crop left, within {shape:?}"))
+                })?;
+            }
+            pad::pad_unrecorded(image, *start, after, PadMode::Constant, 0.0)?
+        }
+        Applied::Pad { before, after } => {
+            let shape = image.shape();
+            let mut end = [0; 3];
+            for axis in 0..3 {
+                end[axis] = shape[axis].checked_sub(after[axis]).filter(|e| *e >= before[axis]).ok_or_else(|| {
+                    TransformError::new(format!("can't undo padding: the image is only {shape:?} voxels"))
+                })?;
+            }
+            crop::crop_unrecorded(image, *before, end)
+        }
+        Applied::Resample { affine, shape, sampling } => {
+            let sampling = if nearest { GridSampling { mode: GridMode::Nearest, ..*sampling } } else { *sampling };
+            let destination = affine::restrict(affine, image.meta.spatial_dims);
+            let original = *affine;
+            let mut image = grid::resample_unrecorded(image, &destination, *shape, sampling)?.0;
+            image.affine = original;
+            image
+        }
+    };
+    // -0.0 and 0.0 are the same place; keep affines tidy for printing and comparison.
+    image.affine.iter_mut().flatten().for_each(|v| *v += 0.0);
+    Ok(image)
+}

@@ -1,0 +1,43 @@
+//! What a transform is.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use crate::{CheckError, Draw, Sample, TransformError};
+
+/// One step of a pipeline. Parameters have MONAI's names; values live on any device and stay there.
+pub trait Transform: Send + Sync + Debug {
+    /// MONAI's name, without the `d` of its dictionary form.
+    fn name(&self) -> &'static str;
+
+    /// Whether it draws random numbers. Caches keep what comes before the first such step.
+    fn is_random(&self) -> bool {
+        false
+    }
+
+    /// Does the work. Crops may give several samples for one.
+    ///
+    /// # Errors
+    /// Where the sample does not have what the transform needs.
+    fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError>;
+
+    /// Looks at the parameters before the first case: `known` are the keys that exist at this step, and the transform adds
+    /// those that it makes.
+    ///
+    /// # Errors
+    /// Where a parameter makes no sense or a key does not exist.
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError>;
+
+    /// Name and parameters, as in a recipe; what a dry run prints and a cache key is made of.
+    fn describe(&self) -> serde_json::Value;
+}
+
+/// [`Transform::describe`] for a transform whose fields are its parameters.
+pub(crate) fn describe(name: &str, parameters: &impl serde::Serialize) -> serde_json::Value {
+    let mut out = serde_json::Map::new();
+    out.insert("name".to_owned(), name.into());
+    if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(parameters) {
+        out.extend(fields);
+    }
+    out.into()
+}

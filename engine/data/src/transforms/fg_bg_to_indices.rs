@@ -1,0 +1,163 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hearth_kernels::host;
+use serde::{Deserialize, Serialize};
+
+use crate::params::{Keys, check_key};
+use crate::spatial::{self};
+use crate::transform::{Transform, describe};
+use crate::{CheckError, Draw, Image, Sample, TransformError, Value};
+
+/// Lists the foreground and background voxels of a label map, for [`super::RandCropByPosNegLabel`]: under `KEY_fg` and `KEY_bg`.
+///
+/// Foreground is any non-zero label (of a one-hot map: any channel but the first). Background is the rest, or with `image_key`
+/// that part of the rest where any channel of the image is above `image_threshold`. Indices are flat, row-major, on the CPU.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FgBgToIndices {
+    keys: Keys,
+    #[serde(default = "fg")]
+    fg_postfix: String,
+    #[serde(default = "bg")]
+    bg_postfix: String,
+    #[serde(default)]
+    image_key: Option<String>,
+    #[serde(default)]
+    image_threshold: f64,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+fn fg() -> String {
+    "_fg".to_owned()
+}
+
+fn bg() -> String {
+    "_bg".to_owned()
+}
+
+impl FgBgToIndices {
+    /// For these label maps.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        FgBgToIndices {
+            keys: keys.into(),
+            fg_postfix: fg(),
+            bg_postfix: bg(),
+            image_key: None,
+            image_threshold: 0.0,
+            allow_missing_keys: false,
+        }
+    }
+}
+
+/// Flat indices of foreground and background voxels, in ascending order.
+///
+/// # Errors
+/// Where the image has another shape than the label, or the device gives no answer.
+pub fn foreground_and_background(
+    label: &Image,
+    image: Option<&Image>,
+    image_threshold: f64,
+) -> Result<(Vec<u64>, Vec<u64>), TransformError> {
+    let voxels = label.shape().iter().product::<usize>();
+    let mut foreground = vec![false; voxels];
+    // One-hot: the first channel is the background.
+    let skip = usize::from(label.channels() > 1);
+    with_values(label, |values| {
+        for channel in values.chunks_exact(voxels.max(1)).skip(skip) {
+            for (mark, value) in foreground.iter_mut().zip(channel) {
+                *mark |= *value != 0.0;
+            }
+        }
+    })?;
+    let mut background: Vec<bool> = foreground.iter().map(|f| !f).collect();
+    if let Some(image) = image {
+        if image.shape() != label.shape() {
+            return Err(TransformError::new(format!("the image has {:?} voxels", image.shape()))
+                .expected(format!("{:?}, as the label has", label.shape())));
+        }
+        let threshold = spatial::above(image_threshold);
+        let mut bright = vec![false; voxels];
+        with_values(image, |values| {
+            for channel in values.chunks_exact(voxels.max(1)) {
+                for (mark, value) in bright.iter_mut().zip(channel) {
+                    *mark |= *value > threshold;
+                }
+            }
+        })?;
+        background.iter_mut().zip(bright).for_each(|(b, bright)| *b &= bright);
+    }
+    let list = |marks: &[bool]| {
+        let mut out = Vec::with_capacity(marks.iter().filter(|m| **m).count());
+        out.extend(marks.iter().enumerate().filter(|(_, m)| **m).map(|(i, _)| i as u64));
+        out
+    };
+    Ok((list(&foreground), list(&background)))
+}
+
+fn with_values(image: &Image, look: impl FnMut(&[f32])) -> Result<(), TransformError> {
+    let mut look = look;
+    if host::read(&image.data, &mut look).is_some() {
+        return Ok(());
+    }
+    let values = image
+        .data
+        .clone()
+        .try_into_vec_as::<f32>()
+        .map_err(|e| TransformError::new(format!("the device gave no answer: {e:?}")))?;
+    look(&values);
+    Ok(())
+}
+
+setters!(FgBgToIndices {
+    /// Added to the key of the foreground list.
+    fg_postfix: String,
+    /// Added to the key of the background list.
+    bg_postfix: String,
+    /// The image that decides the background.
+    image_key: Option<String>,
+    /// Background is above this in the image.
+    image_threshold: f64,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Transform for FgBgToIndices {
+    fn name(&self) -> &'static str {
+        "FgBgToIndices"
+    }
+
+    fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+        for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
+            let label = sample.image(key).map_err(|e| e.at(key))?;
+            let image = match &self.image_key {
+                Some(image) => Some(sample.image(image).map_err(|e| e.at(image))?),
+                None => None,
+            };
+            let (fg, bg) = foreground_and_background(label, image, self.image_threshold).map_err(|e| e.at(key))?;
+            sample.values.insert(format!("{key}{}", self.fg_postfix), Value::Indices(Arc::from(fg)));
+            sample.values.insert(format!("{key}{}", self.bg_postfix), Value::Indices(Arc::from(bg)));
+        }
+        Ok(vec![sample])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        self.keys.check(known)?;
+        if let Some(key) = &self.image_key {
+            check_key("image_key", key, known)?;
+        }
+        if self.fg_postfix == self.bg_postfix {
+            return Err(CheckError::new("fg_postfix", "is the same as bg_postfix"));
+        }
+        for key in self.keys.iter() {
+            known.insert(format!("{key}{}", self.fg_postfix));
+            known.insert(format!("{key}{}", self.bg_postfix));
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}

@@ -1,0 +1,57 @@
+//! The transforms, one file each. Parameters, defaults and meaning are MONAI's (dictionary form) unless a page says otherwise.
+//!
+//! Every transform is built in two ways that mean the same: `Spacing::new(["image"], [1.5, 1.5, 2.0]).mode(GridMode::Nearest)`,
+//! or a recipe table with the same names.
+
+/// Functions that set one parameter each.
+macro_rules! setters {
+    ($type:ident { $($(#[$doc:meta])* $field:ident : $value:ty),* $(,)? }) => {
+        impl $type {
+            $(
+                $(#[$doc])*
+                pub fn $field(mut self, $field: impl Into<$value>) -> Self {
+                    self.$field = $field.into();
+                    self
+                }
+            )*
+        }
+    };
+}
+
+mod crop_foreground;
+mod ensure_channel_first;
+mod ensure_type;
+mod fg_bg_to_indices;
+mod load_image;
+mod normalize_intensity;
+mod orientation;
+mod rand_crop_by_pos_neg_label;
+mod rand_flip;
+mod rand_gaussian_noise;
+mod rand_rotate90;
+mod rand_scale_intensity;
+mod rand_shift_intensity;
+mod range;
+mod scale_intensity_range;
+mod spacing;
+mod spatial_pad;
+mod to_device;
+
+pub use crop_foreground::CropForeground;
+pub use ensure_channel_first::{ChannelDim, EnsureChannelFirst};
+pub use ensure_type::EnsureType;
+pub use fg_bg_to_indices::{FgBgToIndices, foreground_and_background};
+pub use load_image::LoadImage;
+pub use normalize_intensity::NormalizeIntensity;
+pub use orientation::Orientation;
+pub use rand_crop_by_pos_neg_label::{RandCropByPosNegLabel, corrected_center, foreground_ratio};
+pub use rand_flip::RandFlip;
+pub use rand_gaussian_noise::RandGaussianNoise;
+pub use rand_rotate90::RandRotate90;
+pub use rand_scale_intensity::RandScaleIntensity;
+pub use rand_shift_intensity::RandShiftIntensity;
+pub use range::Range;
+pub use scale_intensity_range::ScaleIntensityRange;
+pub use spacing::Spacing;
+pub use spatial_pad::{PadMethod, SpatialPad};
+pub use to_device::{Placed, ToDevice};

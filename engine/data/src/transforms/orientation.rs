@@ -1,0 +1,103 @@
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::orientation::{Labels, RAS_LABELS, Reorder, directions, parse_codes};
+use crate::params::Keys;
+use crate::transform::{Transform, describe};
+use crate::{CheckError, Draw, Image, Sample, TransformError, spatial};
+
+/// Permutes and flips axes until they run as `axcodes` says, for instance `RAS`: towards Right, Anterior, Superior.
+///
+/// No value changes, and every voxel keeps its place in the world. `as_closest_canonical` means `RAS`. `labels` are the
+/// (beginning, end) letters of each world axis; left out, they follow the image's own space.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Orientation {
+    keys: Keys,
+    #[serde(default)]
+    axcodes: Option<String>,
+    #[serde(default)]
+    as_closest_canonical: bool,
+    #[serde(default)]
+    labels: Option<[(char, char); 3]>,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl Orientation {
+    /// Turns these keys to `axcodes`.
+    pub fn new(keys: impl Into<Keys>, axcodes: &str) -> Self {
+        Orientation {
+            keys: keys.into(),
+            axcodes: Some(axcodes.to_owned()),
+            as_closest_canonical: false,
+            labels: None,
+            allow_missing_keys: false,
+        }
+    }
+
+    /// Turns one image.
+    ///
+    /// # Errors
+    /// Where the code does not name each of the image's axes once.
+    pub fn turn(&self, image: Image) -> Result<Image, TransformError> {
+        let n = image.meta.spatial_dims;
+        let from = directions(&image.affine, n);
+        let to: Vec<(usize, bool)> = if self.as_closest_canonical {
+            (0..n).map(|axis| (axis, false)).collect()
+        } else {
+            let labels = self.labels.unwrap_or_else(|| image.meta.space.labels());
+            let code: String = self.axcodes.iter().flat_map(|c| c.chars()).take(n).collect();
+            parse_codes(&code, &labels).filter(|to| to.len() == n).ok_or_else(|| {
+                TransformError::new(format!("axcodes `{code}` does not name {n} axes"))
+                    .expected(format!("a letter of each of {labels:?}"))
+            })?
+        };
+        let how = Reorder::between(&from, &to).ok_or_else(|| {
+            TransformError::new(format!("the axes of the image (`{}`) have no clear direction", image.orientation()))
+                .expected("an affine whose axes are independent")
+                .advice("check the file's sform and qform")
+        })?;
+        Ok(spatial::reorder(image, &how))
+    }
+}
+
+setters!(Orientation {
+    /// Turn to `RAS`, whatever `axcodes` says.
+    as_closest_canonical: bool,
+    /// Letters of (beginning, end) of each world axis.
+    labels: Option<Labels>,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Transform for Orientation {
+    fn name(&self) -> &'static str {
+        "Orientation"
+    }
+
+    fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+        for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
+            sample.update(key, |image| self.turn(image))?;
+        }
+        Ok(vec![sample])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        self.keys.check(known)?;
+        match &self.axcodes {
+            None if !self.as_closest_canonical => {
+                Err(CheckError::new("axcodes", "is missing; for instance `RAS`, or `as_closest_canonical = true`"))
+            }
+            Some(code) if self.labels.is_none() && parse_codes(code, &RAS_LABELS).is_none() => {
+                Err(CheckError::new("axcodes", format!("`{code}` is no orientation; one of L/R, P/A, I/S per axis")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}

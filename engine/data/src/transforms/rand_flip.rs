@@ -1,0 +1,90 @@
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::params::{Keys, OneOrMany, check_probability};
+use crate::spatial::flip;
+use crate::transform::{Transform, describe};
+use crate::{CheckError, Draw, Sample, TransformError};
+
+/// Reverses `spatial_axis` (one, several, or all where not given) with probability `prob`, for all keys alike.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandFlip {
+    keys: Keys,
+    #[serde(default = "tenth")]
+    prob: f64,
+    #[serde(default)]
+    spatial_axis: Option<OneOrMany<i64>>,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+pub(super) fn tenth() -> f64 {
+    0.1
+}
+
+/// Reads axes as Python does: negative ones count from the end.
+pub(super) fn resolve_axis(axis: i64, n: usize) -> Result<usize, TransformError> {
+    let resolved = if axis < 0 { axis + n as i64 } else { axis };
+    if (0..n as i64).contains(&resolved) {
+        Ok(resolved as usize)
+    } else {
+        Err(TransformError::new(format!("there is no spatial axis {axis}")).expected(format!("an axis of {n}")))
+    }
+}
+
+impl RandFlip {
+    /// All axes, with probability 0.1.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        RandFlip { keys: keys.into(), prob: tenth(), spatial_axis: None, allow_missing_keys: false }
+    }
+}
+
+setters!(RandFlip {
+    /// How often.
+    prob: f64,
+    /// Which axes.
+    spatial_axis: Option<OneOrMany<i64>>,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Transform for RandFlip {
+    fn name(&self) -> &'static str {
+        "RandFlip"
+    }
+
+    fn is_random(&self) -> bool {
+        true
+    }
+
+    fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
+        if draw.happens(self.prob) {
+            for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
+                sample.update(key, |image| {
+                    let n = image.meta.spatial_dims;
+                    let axes = match &self.spatial_axis {
+                        None => (0..n).collect::<Vec<_>>(),
+                        Some(axes) => axes.as_slice().iter().map(|a| resolve_axis(*a, n)).collect::<Result<_, _>>()?,
+                    };
+                    Ok(flip(image, &axes))
+                })?;
+            }
+        }
+        Ok(vec![sample])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        self.keys.check(known)?;
+        check_probability(self.prob)?;
+        for axis in self.spatial_axis.iter().flat_map(|a| a.as_slice()) {
+            resolve_axis(*axis, 3).map_err(|e| CheckError::new("spatial_axis", e.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}

@@ -1,0 +1,88 @@
+use std::collections::BTreeSet;
+
+use burn::tensor::Device;
+use serde::{Deserialize, Serialize};
+
+use crate::params::Keys;
+use crate::transform::{Transform, describe};
+use crate::{CheckError, Draw, Sample, TransformError};
+
+/// A transform that needs the run's device.
+pub trait Placed {
+    /// Tells it the device of the run; `None` means the CPU.
+    fn place(&mut self, run: Option<&Device>);
+}
+
+/// Where values go: in a recipe `"run"` (the run's device) or `"cpu"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Where {
+    /// The device of the run.
+    #[default]
+    Run,
+    /// The CPU.
+    Cpu,
+}
+
+/// Moves images to a device; what follows runs there. Indices stay on the CPU.
+///
+/// In a recipe `device` is `"run"` (default) or `"cpu"`: which accelerator that is, the run says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToDevice {
+    keys: Keys,
+    #[serde(default)]
+    device: Where,
+    #[serde(default)]
+    allow_missing_keys: bool,
+    #[serde(skip)]
+    target: Option<Device>,
+}
+
+impl ToDevice {
+    /// To this device.
+    pub fn new(keys: impl Into<Keys>, device: Device) -> Self {
+        ToDevice { keys: keys.into(), device: Where::Run, allow_missing_keys: false, target: Some(device) }
+    }
+}
+
+setters!(ToDevice {
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Placed for ToDevice {
+    fn place(&mut self, run: Option<&Device>) {
+        self.target = choose(self.device, run);
+    }
+}
+
+pub(super) fn choose(place: Where, run: Option<&Device>) -> Option<Device> {
+    match place {
+        Where::Run => run.cloned(),
+        Where::Cpu => Some(crate::host_device()),
+    }
+}
+
+impl Transform for ToDevice {
+    fn name(&self) -> &'static str {
+        "ToDevice"
+    }
+
+    fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+        if let Some(device) = &self.target {
+            for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
+                sample.update(key, |image| Ok(image.to_device(device)))?;
+            }
+        }
+        Ok(vec![sample])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        self.keys.check(known)
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}
