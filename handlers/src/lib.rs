@@ -1,1 +1,64 @@
-//! hearth-handlers
+//! The built-in handlers of Hearth, one file each. None of them knows a tensor library: they ask the
+//! [`Host`](hearth_engine::Host).
+//!
+//! A recipe names them, and [`build`] makes them:
+//!
+//! ```toml
+//! [[handlers]]
+//! name = "EarlyStop"
+//! patience = 20
+//! ```
+//!
+//! | Name | What it does |
+//! |---|---|
+//! | [`EarlyStop`] | ends the run when a metric no longer gets better |
+//! | [`GpuMonitor`] | `gpu.csv`: a row per second about the GPU |
+//! | [`LrSchedule`] | the learning rate by a [`ScheduleConfig`] |
+//! | [`MetricLog`] | `metrics.csv` and `log.jsonl` |
+//! | [`Progress`] | a bar with the time left, or a line per epoch |
+//! | [`ReduceLrOnPlateau`] | a lower learning rate when a metric no longer gets better |
+//! | [`StopOnNonFinite`] | an error when the loss is not a number |
+//! | [`TensorBoardImage`] | pictures of image, label and prediction |
+//! | [`TensorBoardStats`] | curves |
+//! | [`Timing`] | where the time of an iteration goes |
+//!
+//! Handlers are called in the order they are added: first what stops a bad run, then what computes metrics (validation), then
+//! what reads them, then what writes checkpoints. A handler of one's own is a closure or an `impl Handler`:
+//!
+//! ```
+//! use hearth_engine::{Engine, Event};
+//! let mut engine = Engine::new("trainer");
+//! engine.on(Event::EpochCompleted.every(5), |cx| {
+//!     Ok(println!("epoch {}: {:?}", cx.state.epoch, cx.state.metrics))
+//! })?;
+//! # Ok::<(), hearth_engine::RegisterError>(())
+//! ```
+#![warn(clippy::unwrap_used, clippy::expect_used)]
+
+mod early_stop;
+mod event_file;
+mod gpu_monitor;
+mod lr_schedule;
+mod metric_log;
+mod panel;
+mod plateau;
+mod progress;
+mod registry;
+mod schedule;
+mod stop_on_non_finite;
+mod tensorboard_image;
+mod tensorboard_stats;
+mod timing;
+
+pub use early_stop::{EarlyStop, EarlyStopOptions};
+pub use gpu_monitor::{GpuMonitor, GpuMonitorOptions, GpuProbe, GpuSample};
+pub use lr_schedule::{LrSchedule, LrScheduleOptions, StepBy};
+pub use metric_log::{MetricLog, MetricLogOptions};
+pub use plateau::{PlateauOptions, ReduceLrOnPlateau, ThresholdMode};
+pub use progress::{Progress, ProgressOptions};
+pub use registry::{BuildError, NAMES, build};
+pub use schedule::ScheduleConfig;
+pub use stop_on_non_finite::{LookAt, StopOnNonFinite, StopOnNonFiniteOptions};
+pub use tensorboard_image::{TensorBoardImage, TensorBoardImageOptions};
+pub use tensorboard_stats::{TensorBoardStats, TensorBoardStatsOptions};
+pub use timing::{Timing, TimingOptions, summary};

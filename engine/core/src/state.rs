@@ -66,6 +66,8 @@ pub struct State {
     pub max_epochs: u64,
     /// Metrics as they were last set.
     pub metrics: Metrics,
+    /// The epoch each metric was last set in.
+    pub observed: BTreeMap<String, u64>,
     /// The metric that decides what is best.
     pub key_metric: Option<String>,
     /// Which way the key metric gets better.
@@ -102,6 +104,7 @@ impl State {
     /// A value that is not a number is recorded but never the best.
     pub fn observe(&mut self, name: &str, value: f64) {
         self.metrics.insert(name.to_owned(), value);
+        self.observed.insert(name.to_owned(), self.epoch);
         if self.key_metric.as_deref() != Some(name) || value.is_nan() {
             return;
         }
@@ -114,6 +117,11 @@ impl State {
             self.best_metric = Some(value);
             self.best_epoch = Some(self.epoch);
         }
+    }
+
+    /// The metric's value, where it was set in the present epoch (validation may run every few epochs only).
+    pub fn fresh(&self, name: &str) -> Option<f64> {
+        self.metrics.get(name).copied().filter(|_| self.observed.get(name) == Some(&self.epoch))
     }
 
     /// Whether the present epoch gave the best key metric so far.

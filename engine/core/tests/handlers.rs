@@ -238,6 +238,7 @@ fn metrics_reach_the_next_handler_and_the_best_is_kept() {
         .on(Event::EpochCompleted, move |cx| {
             assert_eq!(cx.state.metrics["hausdorff"], 3.0);
             assert_eq!(cx.state.scalars["wall"].iteration, cx.state.iteration);
+            assert_eq!(cx.state.fresh("hausdorff"), Some(3.0));
             note.lock().unwrap().push((cx.state.is_best(), cx.state.best_metric));
             Ok(())
         })

@@ -1,0 +1,122 @@
+//! Ends the run when a metric no longer gets better: [`EarlyStop`].
+
+use hearth_engine::{Better, Context, Event, Handler, HandlerError, Level, When};
+use serde::{Deserialize, Serialize};
+
+use crate::registry::BuildError;
+
+/// Options of [`EarlyStop`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EarlyStopOptions {
+    /// Values without improvement after which the run ends; 1 or more.
+    pub patience: u64,
+    /// The metric to watch; the key metric where it is not given.
+    pub metric: Option<String>,
+    /// Which way it gets better; as the key metric where it is not given.
+    pub better: Option<Better>,
+    /// What a value must be better by to count as an improvement.
+    pub min_delta: f64,
+    /// Whether improvements smaller than `min_delta` add up: the value compared with then stays the last real improvement.
+    pub cumulative_delta: bool,
+}
+
+impl Default for EarlyStopOptions {
+    fn default() -> Self {
+        Self { patience: 10, metric: None, better: None, min_delta: 0.0, cumulative_delta: false }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Memory {
+    counter: u64,
+    best: Option<f64>,
+}
+
+/// Terminates the run when a metric has not got better for `patience` of its values, as ignite's `EarlyStopping` does.
+///
+/// Epochs in which the metric was not computed do not count. A value that is not a number is no improvement (ignite takes it
+/// for one). Add it after the handler that validates.
+#[derive(Clone, Debug)]
+pub struct EarlyStop {
+    options: EarlyStopOptions,
+    memory: Memory,
+}
+
+impl EarlyStop {
+    /// A handler with these options.
+    ///
+    /// # Errors
+    /// For a patience of 0 and a delta that is negative or not a number.
+    pub fn new(options: EarlyStopOptions) -> Result<Self, BuildError> {
+        if options.patience == 0 {
+            return Err(BuildError::options("EarlyStop", "`patience` is 0; give 1 or more"));
+        }
+        if !options.min_delta.is_finite() || options.min_delta < 0.0 {
+            let what = format!("`min_delta` is {}; give 0 or more", options.min_delta);
+            return Err(BuildError::options("EarlyStop", what));
+        }
+        Ok(Self { options, memory: Memory::default() })
+    }
+
+    /// Takes the next value; `true` when patience has run out.
+    pub fn step(&mut self, value: f64, better: Better) -> bool {
+        // From here on larger is better.
+        let score = if better == Better::Higher { value } else { -value };
+        let Memory { counter, best } = &mut self.memory;
+        let Some(known) = *best else {
+            *best = Some(score).filter(|score| !score.is_nan());
+            return false;
+        };
+        if score > known + self.options.min_delta {
+            (*counter, *best) = (0, Some(score));
+            return false;
+        }
+        if !self.options.cumulative_delta {
+            // `max` passes a value by that is not a number.
+            *best = Some(known.max(score));
+        }
+        *counter += 1;
+        *counter >= self.options.patience
+    }
+}
+
+impl Handler for EarlyStop {
+    fn name(&self) -> &str {
+        "early_stop"
+    }
+
+    fn subscriptions(&self) -> Vec<When> {
+        vec![Event::EpochCompleted | Event::Completed]
+    }
+
+    fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let Some(metric) = self.options.metric.as_ref().or(cx.state.key_metric.as_ref()) else {
+            return Err(HandlerError::new("no metric to watch; give `metric`, or name a key metric"));
+        };
+        if event == Event::Completed {
+            if !cx.state.metrics.contains_key(metric) {
+                let known = cx.state.metrics.keys().cloned().collect::<Vec<_>>().join(", ");
+                let text = format!("early_stop watched `{metric}`, which was never computed; the metrics are: {known}");
+                cx.host.log(Level::Warn, &text);
+            }
+            return Ok(());
+        }
+        let Some(value) = cx.state.fresh(metric) else { return Ok(()) };
+        let metric = metric.clone();
+        if self.step(value, self.options.better.unwrap_or(cx.state.better)) {
+            let patience = self.options.patience;
+            cx.host.terminate(&format!("{metric} has not got better for {patience} evaluations, it is {value:.4}"));
+        }
+        Ok(())
+    }
+
+    fn save_state(&self) -> Option<Vec<u8>> {
+        serde_json::to_vec(&self.memory).ok()
+    }
+
+    fn load_state(&mut self, state: &[u8]) -> Result<(), HandlerError> {
+        self.memory = serde_json::from_slice(state)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+//! What the GPU does while the run goes on: [`GpuMonitor`].
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hearth_engine::{Context, Event, Handler, HandlerError, Level, OnError, Ranks, When};
+use nvml_wrapper::Nvml;
+use serde::{Deserialize, Serialize};
+
+use crate::registry::BuildError;
+
+/// Options of [`GpuMonitor`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GpuMonitorOptions {
+    /// The CSV file.
+    pub file: PathBuf,
+    /// Seconds between two rows.
+    pub every_seconds: f64,
+    /// Number of the GPU, as the driver counts.
+    pub device: u32,
+}
+
+impl Default for GpuMonitorOptions {
+    fn default() -> Self {
+        Self { file: "gpu.csv".into(), every_seconds: 1.0, device: 0 }
+    }
+}
+
+/// One look at a GPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GpuSample {
+    /// Percent of the time in which a kernel ran.
+    pub utilisation: u32,
+    /// Bytes of memory in use.
+    pub used: u64,
+    /// Bytes of memory.
+    pub total: u64,
+}
+
+/// Looks at a GPU. The monitor's thread owns it.
+pub type GpuProbe = Box<dyn FnMut() -> Result<GpuSample, String> + Send>;
+
+/// The thread that writes, and what ends it.
+struct Recorder {
+    stop: Sender<()>,
+    thread: JoinHandle<Result<(), String>>,
+}
+
+/// What the columns of the file are.
+const HEADER: &str = "time,gpu_utilisation_percent,memory_used_bytes,memory_total_bytes,memory_used_ratio\n";
+
+/// Writes a row about one GPU every second, from a thread of its own, from `Started` to the end of the run. Time is in
+/// seconds since 1970. Where there is no NVIDIA driver it says so in one line and does nothing.
+pub struct GpuMonitor {
+    path: PathBuf,
+    every: Duration,
+    connect: Box<dyn FnMut() -> Result<GpuProbe, String> + Send>,
+    interrupted: bool,
+    running: Option<Recorder>,
+}
+
+impl fmt::Debug for GpuMonitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GpuMonitor").field("path", &self.path).field("every", &self.every).finish_non_exhaustive()
+    }
+}
+
+impl GpuMonitor {
+    /// A monitor with these options, its file in the run's folder.
+    ///
+    /// # Errors
+    /// When the time between two rows is less than 10 ms or more than a day.
+    pub fn new(options: GpuMonitorOptions, run: &Path) -> Result<Self, BuildError> {
+        let device = options.device;
+        Self::with_probe(options, run, move || nvml_probe(device))
+    }
+
+    /// A monitor that looks with a probe of one's own (another vendor's GPU); `connect` is called when a run starts.
+    ///
+    /// # Errors
+    /// As [`GpuMonitor::new`].
+    pub fn with_probe(
+        options: GpuMonitorOptions,
+        run: &Path,
+        connect: impl FnMut() -> Result<GpuProbe, String> + Send + 'static,
+    ) -> Result<Self, BuildError> {
+        let GpuMonitorOptions { file, every_seconds, .. } = options;
+        if !(0.01..=86_400.0).contains(&every_seconds) {
+            let what = format!("`every_seconds` is {every_seconds}; give 0.01 to 86400");
+            return Err(BuildError::options("GpuMonitor", what));
+        }
+        let every = Duration::from_secs_f64(every_seconds);
+        Ok(Self { path: run.join(file), every, connect: Box::new(connect), interrupted: false, running: None })
+    }
+
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.interrupted = false;
+        if self.running.is_some() {
+            return Ok(());
+        }
+        let mut probe = match (self.connect)() {
+            Ok(probe) => probe,
+            Err(why) => {
+                cx.host.log(Level::Info, &format!("gpu_monitor: nothing is recorded: {why}"));
+                return Ok(());
+            }
+        };
+        let mut file = open(&self.path).map_err(|error| HandlerError::new(fault(&self.path, &error)))?;
+        let (path, every) = (self.path.clone(), self.every);
+        let (stop, stopped) = channel();
+        let work = move || {
+            loop {
+                // One write per row, so that a reader never sees half a row.
+                let row = row(probe()?);
+                file.write_all(row.as_bytes()).map_err(|error| fault(&path, &error))?;
+                if stopped.recv_timeout(every) != Err(RecvTimeoutError::Timeout) {
+                    return Ok(());
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("gpu_monitor".into()).spawn(work)?;
+        self.running = Some(Recorder { stop, thread });
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<(), HandlerError> {
+        let Some(Recorder { stop, thread }) = self.running.take() else { return Ok(()) };
+        // It may be gone already, because it failed.
+        let _ = stop.send(());
+        match thread.join() {
+            Ok(result) => result.map_err(HandlerError::new),
+            Err(_) => Err(HandlerError::new("the monitor's thread panicked")),
+        }
+    }
+}
+
+fn row(sample: GpuSample) -> String {
+    let GpuSample { utilisation, used, total } = sample;
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let ratio = used as f64 / total.max(1) as f64;
+    format!("{time:.3},{utilisation},{used},{total},{ratio:.4}\n")
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut file = fs::OpenOptions::new().create(true).append(true).open(path)?;
+    if file.metadata()?.len() == 0 {
+        file.write_all(HEADER.as_bytes())?;
+    }
+    Ok(file)
+}
+
+fn fault(path: &Path, error: &std::io::Error) -> String {
+    format!("{} cannot be written: {error}", path.display())
+}
+
+/// A probe of NVIDIA's driver.
+fn nvml_probe(device: u32) -> Result<GpuProbe, String> {
+    let nvml = Nvml::init().map_err(|error| format!("no NVIDIA driver was found ({error})"))?;
+    let name = nvml.device_by_index(device).and_then(|gpu| gpu.name());
+    name.map_err(|error| format!("the NVIDIA driver has no GPU {device} ({error})"))?;
+    Ok(Box::new(move || {
+        let look = || {
+            let gpu = nvml.device_by_index(device)?;
+            let memory = gpu.memory_info()?;
+            Ok(GpuSample { utilisation: gpu.utilization_rates()?.gpu, used: memory.used, total: memory.total })
+        };
+        look().map_err(|error: nvml_wrapper::error::NvmlError| format!("GPU {device} cannot be read: {error}"))
+    }))
+}
+
+impl Handler for GpuMonitor {
+    fn name(&self) -> &str {
+        "gpu_monitor"
+    }
+
+    fn subscriptions(&self) -> Vec<When> {
+        let ends = Event::Completed | Event::Interrupt | Event::ExceptionRaised;
+        vec![Event::Started | Event::EpochStarted | Event::EpochCompleted | ends]
+    }
+
+    fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        match event {
+            Event::Started => self.start(cx),
+            // A run that goes on after an interrupt has no `Started`; the monitor comes back with the next epoch.
+            Event::EpochStarted if self.interrupted => self.start(cx),
+            Event::EpochStarted => Ok(()),
+            Event::Interrupt => {
+                self.interrupted = true;
+                self.stop()
+            }
+            // What went wrong in the thread is told here, not at the end of a long run.
+            Event::EpochCompleted if self.running.as_ref().is_some_and(|recorder| recorder.thread.is_finished()) => {
+                self.stop()
+            }
+            Event::EpochCompleted => Ok(()),
+            _ => self.stop(),
+        }
+    }
+
+    fn on_error(&self) -> OnError {
+        OnError::Disable
+    }
+
+    fn ranks(&self) -> Ranks {
+        Ranks::First
+    }
+}
+
+impl Drop for GpuMonitor {
+    fn drop(&mut self) {
+        // Nobody is left to tell.
+        let _ = self.stop();
+    }
+}

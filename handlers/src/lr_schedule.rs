@@ -1,0 +1,95 @@
+//! Sets the learning rate by a schedule: [`LrSchedule`].
+
+use hearth_engine::{Context, Event, Handler, HandlerError, When};
+use serde::{Deserialize, Serialize};
+
+use crate::registry::BuildError;
+use crate::schedule::ScheduleConfig;
+
+/// What one step of a schedule is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepBy {
+    /// An epoch.
+    #[default]
+    Epoch,
+    /// An iteration.
+    Iteration,
+}
+
+/// Options of [`LrSchedule`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LrScheduleOptions {
+    /// How the rate follows from the step.
+    pub schedule: ScheduleConfig,
+    /// What a step is.
+    pub step_by: StepBy,
+    /// The rate the schedule starts from; the optimizer's own where it is not given.
+    pub base_lr: Option<f64>,
+}
+
+/// Sets the learning rate at the start of each epoch or iteration, as a function of how many came before it.
+///
+/// The first epoch trains with step 0 of the schedule, which may be a rate of 0. The base rate goes into checkpoints: the
+/// optimizer of a resumed run already has a rate the schedule made.
+#[derive(Clone, Debug)]
+pub struct LrSchedule {
+    options: LrScheduleOptions,
+    base: Option<f64>,
+    done: Option<u64>,
+}
+
+impl LrSchedule {
+    /// A schedule with these options.
+    ///
+    /// # Errors
+    /// As [`ScheduleConfig::check`]; and for a base rate that is negative or not a number.
+    pub fn new(options: LrScheduleOptions) -> Result<Self, BuildError> {
+        options.schedule.check()?;
+        if let Some(base) = options.base_lr.filter(|base| !base.is_finite() || *base < 0.0) {
+            return Err(BuildError::options("LrSchedule", format!("`base_lr` is {base}; give 0 or more")));
+        }
+        Ok(Self { base: options.base_lr, done: None, options })
+    }
+}
+
+impl Handler for LrSchedule {
+    fn name(&self) -> &str {
+        "lr_schedule"
+    }
+
+    fn subscriptions(&self) -> Vec<When> {
+        // Iterations too where epochs are the steps: an epoch taken up in its middle has no `EpochStarted`.
+        vec![Event::EpochStarted | Event::IterationStarted]
+    }
+
+    fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let step = match (self.options.step_by, event) {
+            (StepBy::Epoch, _) => cx.state.epoch.saturating_sub(1),
+            (StepBy::Iteration, Event::IterationStarted) => cx.state.iteration.saturating_sub(1),
+            (StepBy::Iteration, _) => return Ok(()),
+        };
+        if self.done == Some(step) {
+            return Ok(());
+        }
+        let base = match self.base.or_else(|| cx.host.learning_rate()) {
+            Some(base) => *self.base.insert(base),
+            None => return Err(HandlerError::new("there is no optimizer to schedule; add it to a trainer")),
+        };
+        cx.host.set_learning_rate(self.options.schedule.at(base, step))?;
+        self.done = Some(step);
+        Ok(())
+    }
+
+    fn save_state(&self) -> Option<Vec<u8>> {
+        Some(self.base?.to_le_bytes().to_vec())
+    }
+
+    fn load_state(&mut self, state: &[u8]) -> Result<(), HandlerError> {
+        let bytes = state.try_into().map_err(|_| HandlerError::new(format!("{} bytes, not 8", state.len())))?;
+        self.base = self.options.base_lr.or(Some(f64::from_le_bytes(bytes)));
+        self.done = None;
+        Ok(())
+    }
+}

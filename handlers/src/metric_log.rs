@@ -1,0 +1,306 @@
+//! Metrics in files that other programs read: [`MetricLog`].
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use hearth_engine::{Context, Event, Handler, HandlerError, Level, Ranks, When};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// Options of [`MetricLog`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MetricLogOptions {
+    /// One row per epoch: epoch, iteration, learning rate, each metric. Empty for none.
+    pub csv: PathBuf,
+    /// One JSON object per line: epochs, iterations, the end. Empty for none.
+    pub jsonl: PathBuf,
+    /// A line with the loss every so many iterations; 0 for none. Each waits for the device.
+    pub every_iterations: u64,
+    /// Whether epoch lines say how many seconds the epoch took. Without, two equal runs write equal files.
+    pub seconds: bool,
+}
+
+impl Default for MetricLogOptions {
+    fn default() -> Self {
+        Self { csv: "metrics.csv".into(), jsonl: "log.jsonl".into(), every_iterations: 10, seconds: true }
+    }
+}
+
+/// Writes `metrics.csv` and `log.jsonl`, complete after each epoch.
+///
+/// A resumed run goes on in the same files. Rows of epochs and iterations that are run again are dropped first, and so is a
+/// last line that was cut off; no row stands twice. A run from the start empties the files. Add it after the handlers that
+/// compute metrics.
+#[derive(Clone, Debug)]
+pub struct MetricLog {
+    options: MetricLogOptions,
+    csv: Option<PathBuf>,
+    jsonl: Option<PathBuf>,
+    /// Columns of the CSV file, once it is known what it holds.
+    columns: Option<Vec<String>>,
+    trimmed: bool,
+}
+
+impl MetricLog {
+    /// A log with these options, in the run's folder.
+    pub fn new(options: MetricLogOptions, run: &Path) -> Self {
+        let place = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| run.join(path));
+        Self { csv: place(&options.csv), jsonl: place(&options.jsonl), options, columns: None, trimmed: false }
+    }
+
+    /// Drops what is run again from here: iteration `iteration` of epoch `epoch` is the next to be complete.
+    fn trim(&mut self, epoch: u64, iteration: u64, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        if std::mem::replace(&mut self.trimmed, true) {
+            return Ok(());
+        }
+        if let Some(path) = &self.csv {
+            let text = read(path)?;
+            let mut lines = whole_lines(&text);
+            let header = lines.next().map(split_csv).filter(|cells| cells.starts_with(&LEAD.map(String::from)));
+            let before =
+                |line: &&str| line.split(',').next().and_then(|cell| cell.parse().ok()).is_some_and(|e: u64| e < epoch);
+            let kept: Vec<&str> = lines.filter(|line| header.is_some() && before(line)).collect();
+            self.columns = header.filter(|_| !kept.is_empty());
+            let head = self.columns.as_ref().map(|columns| csv_line(columns));
+            let text: String = head.into_iter().chain(kept.into_iter().map(|line| format!("{line}\n"))).collect();
+            replace(path, &text)?;
+        }
+        if let Some(path) = &self.jsonl {
+            let text = read(path)?;
+            let mut kept = String::new();
+            for line in whole_lines(&text) {
+                let Ok(Value::Object(entry)) = serde_json::from_str(line) else {
+                    let shown: String = line.chars().take(40).collect();
+                    cx.host.log(Level::Warn, &format!("{}: dropped a line that is no JSON: {shown}", path.display()));
+                    continue;
+                };
+                let number = |key: &str| entry.get(key).and_then(Value::as_u64).unwrap_or(u64::MAX);
+                let stays = match entry.get("event").and_then(Value::as_str) {
+                    Some("iteration") => number("iteration") < iteration,
+                    Some("epoch") => number("epoch") < epoch,
+                    _ => false,
+                };
+                if stays {
+                    kept.push_str(line);
+                    kept.push('\n');
+                }
+            }
+            replace(path, &kept)?;
+        }
+        Ok(())
+    }
+
+    fn write_row(&mut self, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let Some(path) = &self.csv else { return Ok(()) };
+        let state = cx.state;
+        let known = self.columns.get_or_insert_default();
+        let mut columns = known.clone();
+        if columns.is_empty() {
+            columns.extend(LEAD.map(String::from));
+        }
+        let fresh: Vec<&String> = state.metrics.keys().filter(|name| state.fresh(name).is_some()).collect();
+        columns.extend(fresh.into_iter().filter(|name| !known.contains(name)).cloned());
+        if columns != *known {
+            // A metric that was not there before gets a column; the rows before it stay short of it.
+            let text = read(path)?;
+            let wider = csv_line(&columns);
+            let rows = text.split_once('\n').map_or("", |(_, rows)| rows);
+            let commas = ",".repeat(columns.len() - known.len());
+            let rows: String = rows.lines().map(|row| format!("{row}{commas}\n")).collect();
+            replace(path, &(wider + &rows))?;
+            *known = columns;
+        }
+        let cells: Vec<String> = known
+            .iter()
+            .enumerate()
+            .map(|(index, name)| match index {
+                0 => state.epoch.to_string(),
+                1 => state.iteration.to_string(),
+                2 => cx.host.learning_rate().map(|rate| rate.to_string()).unwrap_or_default(),
+                _ => state.fresh(name).map(|value| value.to_string()).unwrap_or_default(),
+            })
+            .collect();
+        append(path, &csv_line(&cells))
+    }
+
+    fn write_entry(&self, entry: Value) -> Result<(), HandlerError> {
+        match &self.jsonl {
+            Some(path) => append(path, &format!("{entry}\n")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The columns every row has.
+const LEAD: [&str; 3] = ["epoch", "iteration", "learning_rate"];
+
+impl Handler for MetricLog {
+    fn name(&self) -> &str {
+        "metric_log"
+    }
+
+    fn subscriptions(&self) -> Vec<When> {
+        let every = self.options.every_iterations;
+        let iterations =
+            Event::IterationCompleted.filter(move |state, _| every > 0 && state.iteration.is_multiple_of(every));
+        vec![Event::IterationStarted | Event::EpochCompleted | Event::Completed | Event::ExceptionRaised | iterations]
+    }
+
+    fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let state = cx.state;
+        match event {
+            Event::IterationStarted => self.trim(state.epoch, state.iteration, cx),
+            Event::IterationCompleted if self.jsonl.is_some() => {
+                let loss = cx.host.output("loss").ok();
+                self.write_entry(json!({
+                    "event": "iteration",
+                    "epoch": state.epoch,
+                    "iteration": state.iteration,
+                    "loss": loss.map(number),
+                    "learning_rate": cx.host.learning_rate(),
+                }))
+            }
+            Event::EpochCompleted => {
+                self.trim(state.epoch, state.iteration + 1, cx)?;
+                self.write_row(cx)?;
+                let fresh = state.metrics.iter().filter(|(name, _)| state.fresh(name).is_some());
+                let metrics: Map<String, Value> = fresh.map(|(name, value)| (name.clone(), number(*value))).collect();
+                let mut entry = json!({
+                    "event": "epoch",
+                    "epoch": state.epoch,
+                    "iteration": state.iteration,
+                    "learning_rate": cx.host.learning_rate(),
+                    "metrics": metrics,
+                    "best": state.best_metric.map(number),
+                    "best_epoch": state.best_epoch,
+                });
+                if let (true, Some(seconds)) = (self.options.seconds, state.times.get("epoch_completed")) {
+                    entry["seconds"] = json!((seconds * 1000.0).round() / 1000.0);
+                }
+                self.write_entry(entry)
+            }
+            Event::Completed | Event::ExceptionRaised => {
+                // A run that failed before its first iteration may not know yet what it resumes: nothing is dropped.
+                if event == Event::Completed {
+                    self.trim(state.epoch + 1, state.iteration + 1, cx)?;
+                }
+                // The next run of this process may start anew.
+                self.trimmed = false;
+                let name = event.name();
+                self.write_entry(json!({
+                    "event": name,
+                    "epoch": state.epoch,
+                    "iteration": state.iteration,
+                    "error": state.exception,
+                }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn load_state(&mut self, _: &[u8]) -> Result<(), HandlerError> {
+        self.trimmed = false;
+        Ok(())
+    }
+
+    fn ranks(&self) -> Ranks {
+        Ranks::First
+    }
+}
+
+/// JSON has no word for infinite and not-a-number values: they become text.
+fn number(value: f64) -> Value {
+    if value.is_finite() { json!(value) } else { json!(value.to_string()) }
+}
+
+fn csv_line(cells: &[String]) -> String {
+    let quoted = cells.iter().map(|cell| {
+        if cell.contains([',', '"', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.clone() }
+    });
+    quoted.collect::<Vec<_>>().join(",") + "\n"
+}
+
+/// The cells of a header line.
+fn split_csv(line: &str) -> Vec<String> {
+    let (mut cells, mut cell, mut quoted) = (Vec::new(), String::new(), false);
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => cell.extend(chars.next()),
+            '"' => quoted = !quoted,
+            ',' if !quoted => cells.push(std::mem::take(&mut cell)),
+            _ => cell.push(c),
+        }
+    }
+    cells.push(cell);
+    cells
+}
+
+/// The lines that end in a line feed: one that does not was cut off.
+fn whole_lines(text: &str) -> impl Iterator<Item = &str> {
+    text.rfind('\n').map_or("", |end| &text[..end]).lines().filter(|line| !line.is_empty())
+}
+
+fn fault(path: &Path, error: &io::Error) -> HandlerError {
+    let advice = if error.kind() == io::ErrorKind::StorageFull { "; free some space and resume the run" } else { "" };
+    HandlerError::new(format!("{} cannot be written: {error}{advice}", path.display()))
+}
+
+fn read(path: &Path) -> Result<String, HandlerError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(HandlerError::new(format!("{} cannot be read: {error}", path.display()))),
+    }
+}
+
+/// Writes a whole file beside the old one and puts it in its place.
+fn replace(path: &Path, text: &str) -> Result<(), HandlerError> {
+    let write = || {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".tmp");
+        let temporary = path.with_file_name(name);
+        fs::write(&temporary, text)?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(|error| fault(path, &error))
+}
+
+/// Writes a whole line at once.
+fn append(path: &Path, line: &str) -> Result<(), HandlerError> {
+    let write = || fs::OpenOptions::new().create(true).append(true).open(path)?.write_all(line.as_bytes());
+    write().map_err(|error| fault(path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_survive_commas_and_quotes() {
+        let cells = ["a", "b,c", "d\"e\"", ""].map(String::from).to_vec();
+        assert_eq!(split_csv(csv_line(&cells).trim_end()), cells);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_a_clear_error() {
+        let error = append("/dev/full".as_ref(), "1,2\n").unwrap_err().to_string();
+        assert!(
+            error.starts_with("/dev/full cannot be written: ")
+                && error.ends_with("; free some space and resume the run"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_cut_off_line_is_passed_over() {
+        assert_eq!(whole_lines("a\nb\n\nc").collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(whole_lines("cut").count(), 0);
+    }
+}

@@ -1,0 +1,128 @@
+//! Slices of volumes side by side, as a PNG.
+
+use hearth_engine::{DType, HandlerError, HostTensor};
+
+/// A flat cut through one item of a batch: per channel `height * width` values, row by row.
+pub(crate) struct Slice {
+    width: usize,
+    height: usize,
+    channels: Vec<Vec<f32>>,
+}
+
+/// Black for the background, then colours that are told apart with any eyes (Okabe and Ito 2008).
+const COLOURS: [[u8; 3]; 9] = [
+    [0, 0, 0],
+    [230, 159, 0],
+    [86, 180, 233],
+    [0, 158, 115],
+    [240, 228, 66],
+    [0, 114, 178],
+    [213, 94, 0],
+    [204, 121, 167],
+    [255, 255, 255],
+];
+
+impl Slice {
+    /// The middle slice of `[B, C, X, Y, Z]` across an axis, or all of `[B, C, X, Y]`. X goes to the right, Y (or Z) up.
+    pub fn middle(tensor: &HostTensor<'_>, item: usize, axis: usize) -> Result<Self, String> {
+        let (items, channels, size) = match tensor.shape[..] {
+            [b, c, x, y] => (b, c, [x, y, 1]),
+            [b, c, x, y, z] => (b, c, [x, y, z]),
+            _ => return Err(format!("it is {:?}, not [B, C, X, Y] or [B, C, X, Y, Z]", tensor.shape)),
+        };
+        if item >= items {
+            return Err(format!("item {item} was asked for, the batch has {items}"));
+        }
+        if tensor.is_empty() || tensor.bytes.len() != tensor.len() * tensor.dtype.size() {
+            return Err(format!("shape {:?} and {} bytes do not fit", tensor.shape, tensor.bytes.len()));
+        }
+        // A depth of 1 is 2-D work: there is one slice to show.
+        let axis = if size[2] == 1 { 2 } else { axis };
+        let [across, up] = [[1, 2], [0, 2], [0, 1]][axis];
+        let stride = [size[1] * size[2], size[2], 1];
+        let volume = size[0] * size[1] * size[2];
+        let cut = size[axis] / 2 * stride[axis];
+        let value = |channel: usize, column: usize, row: usize| {
+            let place = cut + column * stride[across] + (size[up] - 1 - row) * stride[up];
+            element(tensor, (item * channels + channel) * volume + place)
+        };
+        let (width, height) = (size[across], size[up]);
+        let plane = |channel| (0..height * width).map(|i| value(channel, i % width, i / width)).collect();
+        Ok(Self { width, height, channels: (0..channels).map(plane).collect() })
+    }
+
+    /// Grey from the smallest to the largest finite value of the first channel.
+    fn grey(&self) -> Vec<[u8; 3]> {
+        let plane = &self.channels[0];
+        let finite = plane.iter().copied().filter(|v| v.is_finite());
+        let (low, high) = finite.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+        let range = if high > low { high - low } else { 1.0 };
+        plane.iter().map(|v| [(((v - low) / range).clamp(0.0, 1.0) * 255.0).round() as u8; 3]).collect()
+    }
+
+    /// Class by class in colour: the number itself of one channel, the largest of several. Grey where one channel does not
+    /// hold class numbers (a probability, a reconstruction).
+    fn classes(&self) -> Vec<[u8; 3]> {
+        let classes: Vec<usize> = match &self.channels[..] {
+            [plane] if plane.iter().any(|v| v.fract() != 0.0 || *v < 0.0 || !v.is_finite()) => return self.grey(),
+            [plane] => plane.iter().map(|v| *v as usize).collect(),
+            planes => (0..self.width * self.height)
+                .map(|i| (1..planes.len()).fold(0, |best, c| if planes[c][i] > planes[best][i] { c } else { best }))
+                .collect(),
+        };
+        let colour =
+            |class: usize| if class == 0 { COLOURS[0] } else { COLOURS[1 + (class - 1) % (COLOURS.len() - 1)] };
+        classes.into_iter().map(colour).collect()
+    }
+}
+
+fn element(tensor: &HostTensor<'_>, index: usize) -> f32 {
+    let size = tensor.dtype.size();
+    let bytes = &tensor.bytes[index * size..(index + 1) * size];
+    let wide = || <[u8; 8]>::try_from(bytes).unwrap_or_default();
+    match tensor.dtype {
+        DType::F32 => f32::from_ne_bytes(<[u8; 4]>::try_from(bytes).unwrap_or_default()),
+        DType::F64 => f64::from_ne_bytes(wide()) as f32,
+        DType::I64 => i64::from_ne_bytes(wide()) as f32,
+        DType::U8 => f32::from(bytes[0]),
+        _ => f32::NAN,
+    }
+}
+
+/// Pictures side by side, a grey line between them.
+#[derive(Default)]
+pub(crate) struct Panel(Vec<(usize, usize, Vec<[u8; 3]>)>);
+
+/// Pixels between two pictures.
+const GAP: usize = 2;
+
+impl Panel {
+    /// Adds a slice on the right, in grey or as classes.
+    pub fn add(&mut self, slice: Slice, classes: bool) {
+        let pixels = if classes { slice.classes() } else { slice.grey() };
+        self.0.push((slice.width, slice.height, pixels));
+    }
+
+    /// Width, height and the file; `None` when nothing was added.
+    pub fn png(&self) -> Result<Option<(u32, u32, Vec<u8>)>, HandlerError> {
+        let Some(height) = self.0.iter().map(|(_, height, _)| *height).max() else { return Ok(None) };
+        let width = self.0.iter().map(|(width, ..)| width + GAP).sum::<usize>() - GAP;
+        let mut canvas = vec![[96_u8; 3]; width * height];
+        let mut left = 0;
+        for (w, h, pixels) in &self.0 {
+            for row in 0..*h {
+                let start = row * width + left;
+                canvas[start..start + w].copy_from_slice(&pixels[row * w..(row + 1) * w]);
+            }
+            left += w + GAP;
+        }
+        let (width, height) = (u32::try_from(width)?, u32::try_from(height)?);
+        let mut file = Vec::new();
+        let mut encoder = png::Encoder::new(&mut file, width, height);
+        encoder.set_color(png::ColorType::Rgb);
+        let mut writer = encoder.write_header()?;
+        writer.write_image_data(canvas.as_flattened())?;
+        writer.finish()?;
+        Ok(Some((width, height, file)))
+    }
+}

@@ -1,0 +1,157 @@
+//! Lowers the learning rate when a metric no longer gets better: [`ReduceLrOnPlateau`].
+
+use hearth_engine::{Better, Context, Event, Handler, HandlerError, Level, When};
+use serde::{Deserialize, Serialize};
+
+use crate::registry::BuildError;
+
+/// How a threshold is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThresholdMode {
+    /// A part of the best value.
+    #[default]
+    Rel,
+    /// A difference from the best value.
+    Abs,
+}
+
+/// Options of [`ReduceLrOnPlateau`], with torch's names and defaults.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PlateauOptions {
+    /// The metric to watch; the key metric where it is not given.
+    pub metric: Option<String>,
+    /// Which way it gets better; as the key metric where it is not given.
+    pub better: Option<Better>,
+    /// What the rate is multiplied with.
+    pub factor: f64,
+    /// Values without improvement that are borne.
+    pub patience: u64,
+    /// What counts as an improvement.
+    pub threshold: f64,
+    /// How `threshold` is meant.
+    pub threshold_mode: ThresholdMode,
+    /// Values that are not looked at after a fall.
+    pub cooldown: u64,
+    /// The rate never falls below this.
+    pub min_lr: f64,
+    /// A fall smaller than this is left out.
+    pub eps: f64,
+}
+
+impl Default for PlateauOptions {
+    fn default() -> Self {
+        Self {
+            metric: None,
+            better: None,
+            factor: 0.1,
+            patience: 10,
+            threshold: 1e-4,
+            threshold_mode: ThresholdMode::Rel,
+            cooldown: 0,
+            min_lr: 0.0,
+            eps: 1e-8,
+        }
+    }
+}
+
+/// What is known so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Memory {
+    best: Option<f64>,
+    bad: u64,
+    cooldown: u64,
+}
+
+/// torch's `ReduceLROnPlateau`: multiplies the learning rate when a metric has not got better for `patience` epochs.
+/// Epochs in which the metric was not computed do not count. Add it after the handler that validates.
+#[derive(Clone, Debug)]
+pub struct ReduceLrOnPlateau {
+    options: PlateauOptions,
+    memory: Memory,
+}
+
+impl ReduceLrOnPlateau {
+    /// A handler with these options.
+    ///
+    /// # Errors
+    /// For a factor that is not in `[0, 1)`, a negative threshold or rate.
+    pub fn new(options: PlateauOptions) -> Result<Self, BuildError> {
+        let refuse = |what: String| Err(BuildError::options("ReduceLROnPlateau", what));
+        if !(0.0..1.0).contains(&options.factor) {
+            return refuse(format!("`factor` is {}; give at least 0 and less than 1", options.factor));
+        }
+        for (name, value) in [("threshold", options.threshold), ("min_lr", options.min_lr), ("eps", options.eps)] {
+            if !value.is_finite() || value < 0.0 {
+                return refuse(format!("`{name}` is {value}; give 0 or more"));
+            }
+        }
+        Ok(Self { options, memory: Memory::default() })
+    }
+
+    fn improves(&self, value: f64, better: Better) -> bool {
+        let Some(best) = self.memory.best else { return !value.is_nan() };
+        let PlateauOptions { threshold, threshold_mode, .. } = self.options;
+        match (better, threshold_mode) {
+            (Better::Lower, ThresholdMode::Rel) => value < best * (1.0 - threshold),
+            (Better::Lower, ThresholdMode::Abs) => value < best - threshold,
+            (Better::Higher, ThresholdMode::Rel) => value > best * (1.0 + threshold),
+            (Better::Higher, ThresholdMode::Abs) => value > best + threshold,
+        }
+    }
+
+    /// Takes the next value of the metric; returns the new rate where it falls.
+    pub fn step(&mut self, value: f64, better: Better, rate: f64) -> Option<f64> {
+        if self.improves(value, better) {
+            self.memory.best = Some(value);
+            self.memory.bad = 0;
+        } else {
+            self.memory.bad += 1;
+        }
+        if self.memory.cooldown > 0 {
+            self.memory.cooldown -= 1;
+            self.memory.bad = 0;
+        }
+        if self.memory.bad <= self.options.patience {
+            return None;
+        }
+        self.memory.cooldown = self.options.cooldown;
+        self.memory.bad = 0;
+        let lower = (rate * self.options.factor).max(self.options.min_lr);
+        (rate - lower > self.options.eps).then_some(lower)
+    }
+}
+
+impl Handler for ReduceLrOnPlateau {
+    fn name(&self) -> &str {
+        "reduce_lr_on_plateau"
+    }
+
+    fn subscriptions(&self) -> Vec<When> {
+        vec![Event::EpochCompleted.into()]
+    }
+
+    fn handle(&mut self, _: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let Some(metric) = self.options.metric.as_ref().or(cx.state.key_metric.as_ref()) else {
+            return Err(HandlerError::new("no metric to watch; give `metric`, or name a key metric"));
+        };
+        let Some(value) = cx.state.fresh(metric) else { return Ok(()) };
+        let metric = metric.clone();
+        let rate = cx.host.learning_rate().ok_or_else(|| HandlerError::new("there is no optimizer to schedule"))?;
+        if let Some(lower) = self.step(value, self.options.better.unwrap_or(cx.state.better), rate) {
+            cx.host.log(Level::Info, &format!("{metric} no longer gets better: learning rate {rate} -> {lower}"));
+            cx.host.set_learning_rate(lower)?;
+        }
+        Ok(())
+    }
+
+    fn save_state(&self) -> Option<Vec<u8>> {
+        serde_json::to_vec(&self.memory).ok()
+    }
+
+    fn load_state(&mut self, state: &[u8]) -> Result<(), HandlerError> {
+        self.memory = serde_json::from_slice(state)?;
+        Ok(())
+    }
+}

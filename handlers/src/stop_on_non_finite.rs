@@ -1,0 +1,86 @@
+//! Stops the run when the loss is not a finite number: [`StopOnNonFinite`].
+
+use hearth_engine::{Context, Event, Handler, HandlerError, When};
+use serde::{Deserialize, Serialize};
+
+use crate::registry::BuildError;
+
+/// When [`StopOnNonFinite`] looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LookAt {
+    /// Before the gradients are computed: the weights are still good when the run stops.
+    #[default]
+    LossCompleted,
+    /// When the iteration is complete (workflows that have no `LossCompleted`).
+    IterationCompleted,
+}
+
+/// Options of [`StopOnNonFinite`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StopOnNonFiniteOptions {
+    /// The number to look at, as the workflow calls it.
+    pub output: String,
+    /// When to look.
+    pub at: LookAt,
+    /// Look every so many iterations. Each look waits for the device to finish the forward pass.
+    pub every: u64,
+}
+
+impl Default for StopOnNonFiniteOptions {
+    fn default() -> Self {
+        Self { output: "loss".into(), at: LookAt::default(), every: 1 }
+    }
+}
+
+/// Stops the run with an error when the loss is infinite or not a number; the error names the iteration, the cases and the
+/// learning rate. No checkpoint is written of the event it stops at.
+#[derive(Clone, Debug)]
+pub struct StopOnNonFinite(StopOnNonFiniteOptions);
+
+impl StopOnNonFinite {
+    /// A handler with these options.
+    ///
+    /// # Errors
+    /// When `every` is 0.
+    pub fn new(options: StopOnNonFiniteOptions) -> Result<Self, BuildError> {
+        if options.every == 0 {
+            return Err(BuildError::options("StopOnNonFinite", "`every` is 0; give 1 or more"));
+        }
+        Ok(Self(options))
+    }
+}
+
+impl Handler for StopOnNonFinite {
+    fn name(&self) -> &str {
+        "stop_on_non_finite"
+    }
+
+    fn subscriptions(&self) -> Vec<When> {
+        let event = match self.0.at {
+            LookAt::LossCompleted => Event::LossCompleted,
+            LookAt::IterationCompleted => Event::IterationCompleted,
+        };
+        let every = self.0.every;
+        vec![event.filter(move |state, _| state.iteration.is_multiple_of(every))]
+    }
+
+    fn handle(&mut self, _: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let output = &self.0.output;
+        let value = cx.host.output(output)?;
+        if value.is_finite() {
+            return Ok(());
+        }
+        let cases = match cx.host.cases() {
+            cases if cases.is_empty() => "not known".to_owned(),
+            cases => cases.join(", "),
+        };
+        let rate = cx.host.learning_rate().map_or("not known".to_owned(), |rate| rate.to_string());
+        Err(HandlerError::new(format!(
+            "the {output} is {value} at epoch {}, iteration {} (cases: {cases}; learning rate: {rate}); \
+             lower the learning rate, or look at these cases",
+            cx.state.epoch, cx.state.iteration
+        )))
+    }
+}

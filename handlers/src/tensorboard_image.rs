@@ -1,0 +1,115 @@
+//! Pictures of image, label and prediction for TensorBoard: [`TensorBoardImage`].
+
+use std::path::{Path, PathBuf};
+
+use hearth_engine::{Context, Event, Handler, HandlerError, Ranks, When};
+use serde::{Deserialize, Serialize};
+
+use crate::event_file::Curves;
+use crate::panel::{Panel, Slice};
+use crate::registry::BuildError;
+
+/// Options of [`TensorBoardImage`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TensorBoardImageOptions {
+    /// Folder of the event files.
+    pub dir: PathBuf,
+    /// A picture every so many epochs; 1 or more.
+    pub every: u64,
+    /// Which tensors stand side by side. The first is shown in grey, the others as classes in colour.
+    pub tensors: Vec<String>,
+    /// The axis cut across, in its middle: 0 is X, 1 is Y, 2 is Z.
+    pub axis: usize,
+    /// Which item of the batch.
+    pub item: usize,
+    /// The picture's name.
+    pub tag: String,
+}
+
+impl Default for TensorBoardImageOptions {
+    fn default() -> Self {
+        Self {
+            dir: "tensorboard".into(),
+            every: 1,
+            tensors: ["image", "label", "pred"].map(String::from).to_vec(),
+            axis: 2,
+            item: 0,
+            tag: "image | label | prediction".into(),
+        }
+    }
+}
+
+/// Writes a picture every few epochs: the middle slice of the epoch's first batch. Added to a validation's engine it shows
+/// the same case each time. Tensors the workflow does not have (a label, when predicting) are left out.
+#[derive(Debug)]
+pub struct TensorBoardImage {
+    options: TensorBoardImageOptions,
+    curves: Curves,
+}
+
+impl TensorBoardImage {
+    /// A handler with these options, its files in the run's folder.
+    ///
+    /// # Errors
+    /// When `every` is 0, the axis is not 0, 1 or 2, or there are no tensors.
+    pub fn new(options: TensorBoardImageOptions, run: &Path) -> Result<Self, BuildError> {
+        let refuse = |what: String| Err(BuildError::options("TensorBoardImage", what));
+        if options.every == 0 {
+            return refuse("`every` is 0; give 1 or more".into());
+        }
+        if options.axis > 2 {
+            return refuse(format!("`axis` is {}; give 0 (X), 1 (Y) or 2 (Z)", options.axis));
+        }
+        if options.tensors.is_empty() {
+            return refuse("`tensors` is empty; give at least `image`".into());
+        }
+        Ok(Self { curves: Curves::new(run.join(&options.dir)), options })
+    }
+}
+
+impl Handler for TensorBoardImage {
+    fn name(&self) -> &str {
+        "tensorboard_image"
+    }
+
+    fn subscriptions(&self) -> Vec<When> {
+        let every = self.options.every;
+        let first = move |epoch: u64, iteration: u64| epoch.is_multiple_of(every) && iteration == 1;
+        vec![Event::IterationCompleted.filter(move |state, _| first(state.epoch, state.epoch_iteration))]
+    }
+
+    fn handle(&mut self, _: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let TensorBoardImageOptions { axis, item, tag, tensors, .. } = &self.options;
+        let mut panel = Panel::default();
+        let mut missing = String::new();
+        for (index, name) in tensors.iter().enumerate() {
+            match cx.host.tensor(name) {
+                Ok(tensor) => {
+                    let slice = Slice::middle(&tensor, *item, *axis)
+                        .map_err(|what| HandlerError::new(format!("the tensor `{name}` cannot be drawn: {what}")))?;
+                    panel.add(slice, index > 0);
+                }
+                Err(error) => missing = error.to_string(),
+            }
+        }
+        let Some((width, height, png)) = panel.png()? else {
+            let names = tensors.join(", ");
+            return Err(HandlerError::new(format!("none of the tensors {names} can be had: {missing}")));
+        };
+        self.curves.image(tag, cx.state.epoch, width, height, png)?;
+        self.curves.flush()
+    }
+
+    fn ranks(&self) -> Ranks {
+        Ranks::First
+    }
+
+    fn save_state(&self) -> Option<Vec<u8>> {
+        self.curves.mark()
+    }
+
+    fn load_state(&mut self, state: &[u8]) -> Result<(), HandlerError> {
+        self.curves.go_on(state)
+    }
+}

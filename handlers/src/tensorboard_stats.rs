@@ -1,0 +1,113 @@
+//! Curves for TensorBoard: [`TensorBoardStats`].
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use hearth_engine::{Context, Event, Handler, HandlerError, Ranks, When};
+use serde::{Deserialize, Serialize};
+
+use crate::event_file::Curves;
+
+/// Options of [`TensorBoardStats`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TensorBoardStatsOptions {
+    /// Folder of the event files.
+    pub dir: PathBuf,
+    /// The loss and the learning rate every so many iterations; 0 for never. Each look at the loss waits for the device.
+    pub every_iterations: u64,
+    /// The metrics every so many epochs; 0 for never.
+    pub every_epochs: u64,
+    /// The loss's name among the curves.
+    pub loss: String,
+}
+
+impl Default for TensorBoardStatsOptions {
+    fn default() -> Self {
+        Self { dir: "tensorboard".into(), every_iterations: 10, every_epochs: 1, loss: "train/loss".into() }
+    }
+}
+
+/// Writes the metrics of each epoch (step: the epoch), and the loss, the learning rate and whatever handlers hand to
+/// `Host::scalar` (step: the iteration). A resumed run goes on in the same file, from where its checkpoint was written.
+/// Add it after the handlers that compute metrics.
+#[derive(Debug)]
+pub struct TensorBoardStats {
+    options: TensorBoardStatsOptions,
+    curves: Curves,
+    /// The iteration of the newest point of each handed-out curve.
+    written: BTreeMap<String, u64>,
+}
+
+impl TensorBoardStats {
+    /// A handler with these options, its files in the run's folder.
+    pub fn new(options: TensorBoardStatsOptions, run: &Path) -> Self {
+        Self { curves: Curves::new(run.join(&options.dir)), options, written: BTreeMap::new() }
+    }
+
+    fn handed_out(&mut self, cx: &Context<'_>) -> Result<(), HandlerError> {
+        for (tag, scalar) in &cx.state.scalars {
+            if self.written.get(tag) != Some(&scalar.iteration) {
+                self.curves.scalar(tag, scalar.iteration, scalar.value)?;
+                self.written.insert(tag.clone(), scalar.iteration);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Handler for TensorBoardStats {
+    fn name(&self) -> &str {
+        "tensorboard_stats"
+    }
+
+    fn subscriptions(&self) -> Vec<When> {
+        let ends = Event::Completed | Event::Interrupt | Event::ExceptionRaised;
+        vec![Event::IterationCompleted | Event::EpochCompleted | ends]
+    }
+
+    fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let state = cx.state;
+        self.handed_out(cx)?;
+        match event {
+            Event::IterationCompleted => {
+                let every = self.options.every_iterations;
+                if every == 0 || !state.iteration.is_multiple_of(every) {
+                    return Ok(());
+                }
+                if let Ok(loss) = cx.host.output("loss") {
+                    self.curves.scalar(&self.options.loss, state.iteration, loss)?;
+                }
+                if let Some(rate) = cx.host.learning_rate() {
+                    self.curves.scalar("learning_rate", state.iteration, rate)?;
+                }
+                Ok(())
+            }
+            Event::EpochCompleted => {
+                let every = self.options.every_epochs;
+                if every > 0 && state.epoch.is_multiple_of(every) {
+                    for name in state.metrics.keys() {
+                        if let Some(value) = state.fresh(name) {
+                            self.curves.scalar(name, state.epoch, value)?;
+                        }
+                    }
+                }
+                self.curves.flush()
+            }
+            _ => self.curves.flush(),
+        }
+    }
+
+    fn ranks(&self) -> Ranks {
+        Ranks::First
+    }
+
+    fn save_state(&self) -> Option<Vec<u8>> {
+        self.curves.mark()
+    }
+
+    fn load_state(&mut self, state: &[u8]) -> Result<(), HandlerError> {
+        self.written.clear();
+        self.curves.go_on(state)
+    }
+}
