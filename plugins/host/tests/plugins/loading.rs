@@ -1,0 +1,167 @@
+//! Files that are plugins, and files that are not.
+
+use std::process::Command;
+
+use hearth_engine::Ranks;
+use hearth_plugin::identity::{ABI_HASH, RUSTC, SDK_VERSION, TARGET};
+use hearth_plugin_host::{Info, PluginError, check_for_parent, check_here, check_in_child, inspect, load};
+
+use crate::{bundled, fixture, table};
+
+#[test]
+fn a_good_one_says_who_it_is() {
+    let plugin = load(&fixture("good")).expect("a good plugin");
+    let identity = plugin.identity();
+    assert_eq!((identity.name.as_str(), identity.version.as_str()), ("good", env!("CARGO_PKG_VERSION")));
+    assert_eq!((identity.sdk.as_str(), identity.abi_hash), (SDK_VERSION, ABI_HASH));
+    assert_eq!((identity.rustc.as_str(), identity.target.as_str()), (RUSTC, TARGET));
+    assert_eq!(identity.module, "fixture_good");
+    assert_eq!(inspect(&fixture("good")).expect("an identity"), *identity);
+    let options = plugin.options().iter().map(|o| (o.name.as_str(), o.required)).collect::<Vec<_>>();
+    assert_eq!(options, [("word", true), ("tensor", false), ("numbers", false)]);
+    assert!(identity.to_string().starts_with("good 0."), "{identity}");
+}
+
+#[test]
+fn the_five_say_what_they_do() {
+    for (name, ranks, event) in [
+        ("checkpoint", Ranks::First, "epoch_completed"),
+        ("stats", Ranks::First, "exception_raised"),
+        ("validation", Ranks::All, "epoch_completed"),
+        ("nvtx", Ranks::All, "started"),
+    ] {
+        let info = Info::of(&load(&bundled(name)).expect("a bundled plugin"));
+        let defaults = info.defaults.as_ref().expect("no option is required");
+        assert_eq!((info.identity.name.as_str(), defaults.ranks), (name, ranks));
+        assert_eq!(defaults.events.first().map(String::as_str), Some(event));
+        let text = info.to_string();
+        assert!(info.options.iter().all(|option| text.contains(&option.name) && !option.help.is_empty()), "{text}");
+    }
+    let ensemble = Info::of(&load(&bundled("ensemble")).expect("a bundled plugin"));
+    assert_eq!(ensemble.defaults, None);
+    assert!(ensemble.to_string().contains("pred_keys (required)"), "{ensemble}");
+}
+
+#[test]
+fn options_that_are_wrong_are_told_with_the_valid_ones() {
+    let plugin = load(&bundled("checkpoint")).expect("a bundled plugin");
+    let error = plugin.handler(table("keep_lst = 2")).map(drop).expect_err("unknown").to_string();
+    assert!(error.starts_with("plugin `checkpoint`: unknown option `keep_lst`, did you mean `keep_last`?"), "{error}");
+    assert!(error.contains("every_epochs = 1"), "{error}");
+    let error = plugin.handler(table("keep_last = 'all'")).map(drop).expect_err("a word").to_string();
+    assert!(error.contains("option `keep_last` = \"all\"") && error.contains("integer"), "{error}");
+    let good = load(&fixture("good")).expect("a good plugin");
+    let error = good.handler(table("")).map(drop).expect_err("missing").to_string();
+    assert!(error.contains("option `word` is missing") && error.contains("word (required)"), "{error}");
+    let validation = load(&bundled("validation")).expect("a bundled plugin");
+    let error = validation.handler(table("interval = 0")).map(drop).expect_err("zero").to_string();
+    assert_eq!(error, "plugin `validation`: `interval` is 0; give 1 or more");
+}
+
+#[test]
+fn another_abi_is_refused_in_four_lines_before_it_runs() {
+    let path = fixture("other_abi");
+    // The library would end this process if it were opened.
+    let error = load(&path).map(drop).expect_err("another ABI");
+    assert!(matches!(error, PluginError::Mismatch { .. }), "{error:?}");
+    let text = error.to_string();
+    let lines = text.lines().collect::<Vec<_>>();
+    assert_eq!(lines.len(), 4, "{text}");
+    assert!(
+        lines[0].starts_with("plugin `other-abi` 2.1.0 (") && lines[0].contains(&*path.to_string_lossy()),
+        "{text}"
+    );
+    assert!(lines[1].contains("SDK 0.0.9, ABI 0123456789abcdef") && lines[1].contains(RUSTC), "{text}");
+    assert!(lines[2].contains(&format!("SDK {SDK_VERSION}, ABI {ABI_HASH:016x}")), "{text}");
+    assert!(lines[3].contains(&format!("cargo add hearth-plugin@{SDK_VERSION} && cargo build --release")), "{text}");
+    assert_eq!(inspect(&path).expect("it has an identity").sdk, "0.0.9");
+}
+
+#[test]
+fn what_is_no_plugin_is_told_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).expect("a file can be written");
+        path
+    };
+    let good = std::fs::read(fixture("good")).expect("the fixture can be read");
+    let cases = [
+        (fixture("no_symbols"), "is a library, but not a Hearth plugin"),
+        (write("text.so", b"hello, I am a text file\n"), "it starts with the bytes 68 65 6c 6c"),
+        (write("empty.so", b""), "it is empty"),
+        (write("half.so", &good[..good.len() / 2]), "it is cut off at"),
+        (write("almost.so", &good[..good.len() - 1]), "it is cut off at"),
+        (write("head.so", &good[..100]), "it is cut off at"),
+        (folder.path().join("missing.so"), "No such file"),
+        (folder.path().to_owned(), "it is not a file"),
+    ];
+    for (path, words) in cases {
+        let text = load(&path).map(drop).expect_err("no plugin").to_string();
+        assert!(text.contains(words) && text.contains(&*path.to_string_lossy()), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let report = check_here(&path);
+        assert_eq!((report.ok, report.problem), (false, Some(text)));
+    }
+    // A record that was damaged in the file is not believed either.
+    let mut other = good.clone();
+    let magic = hearth_plugin::identity::MAGIC;
+    let at = other.windows(16).position(|window| window == magic).expect("the identity");
+    other[at] ^= 1;
+    let text = load(&write("damaged.so", &other)).map(drop).expect_err("no magic").to_string();
+    assert!(text.contains("not a Hearth plugin"), "{text}");
+    other[at] ^= 1;
+    other[at + 32] = 0;
+    let text = load(&write("aborts.so", &other)).map(drop).expect_err("panics would abort").to_string();
+    assert!(text.contains("panic = \"abort\"") && text.lines().count() == 4, "{text}");
+}
+
+#[test]
+fn two_plugins_can_be_linked_into_one_library() {
+    let path = fixture("on_another");
+    let plugin = load(&path).expect("a plugin on another one");
+    assert_eq!(plugin.identity().name, "on-another");
+    assert_eq!(plugin.options().len(), 4);
+    // Under another name nothing says which of the two is meant.
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("renamed.so");
+    std::fs::copy(&path, &copy).expect("a copy");
+    let text = inspect(&copy).expect_err("two identities").to_string();
+    assert!(text.contains("several plugins") && text.contains("hearth_stats"), "{text}");
+}
+
+/// This program as the child that loads a plugin.
+fn this_program() -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("a test program has a path"));
+    command.args(["--exact", "loading::child", "--ignored", "--nocapture"]);
+    command
+}
+
+#[test]
+#[ignore = "what the tests of `check_in_child` start"]
+fn child() {
+    let path = std::env::var_os("HEARTH_TEST_PLUGIN").expect("HEARTH_TEST_PLUGIN names a plugin");
+    check_for_parent(path.as_ref());
+}
+
+#[test]
+fn a_check_survives_what_it_checks() {
+    let check = |name: &str| {
+        let path = if name == "checkpoint" { bundled(name) } else { fixture(name) };
+        check_in_child(this_program().env("HEARTH_TEST_PLUGIN", &path), &path)
+    };
+    let good = check("checkpoint");
+    assert!(good.ok && good.problem.is_none(), "{good}");
+    assert_eq!(good, check_here(&bundled("checkpoint")), "the report crosses as it is");
+    let other = check("other_abi");
+    assert!(!other.ok && other.problem.as_ref().is_some_and(|text| text.lines().count() == 4), "{other}");
+    if cfg!(target_os = "linux") {
+        let crashed = check("crashes");
+        let text = crashed.problem.as_deref().unwrap_or_default();
+        assert!(!crashed.ok && text.contains("crashes while it is loaded: signal 6 (abort)"), "{text}");
+        assert!(text.contains("| the library gives up"), "{text}");
+    }
+    let path = bundled("checkpoint");
+    let missing = check_in_child(&mut Command::new("/no/such/program"), &path);
+    assert!(missing.problem.is_some_and(|text| text.starts_with("/no/such/program cannot be started")));
+}
