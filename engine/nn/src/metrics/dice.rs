@@ -3,7 +3,7 @@
 use burn::tensor::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::{Aggregate, Metric, MetricError, MetricReduction, reduce};
+use super::{Aggregate, Metric, MetricError, MetricReduction, Rows, reduce};
 
 /// Dice score of binarised predictions, per item and class.
 ///
@@ -33,8 +33,9 @@ pub struct DiceMetric {
     pub num_classes: Option<usize>,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,
+    /// The rows so far.
     #[serde(skip)]
-    rows: Vec<Vec<f32>>,
+    pub rows: Rows,
 }
 
 impl Default for DiceMetric {
@@ -45,7 +46,7 @@ impl Default for DiceMetric {
             ignore_empty: true,
             num_classes: None,
             ignore_index: None,
-            rows: Vec::new(),
+            rows: Rows::default(),
         }
     }
 }
@@ -144,12 +145,7 @@ impl Metric for DiceMetric {
     }
 
     fn merge(&mut self, rows: Vec<Vec<f32>>) -> Result<(), MetricError> {
-        let expected = self.rows.first().or(rows.first()).map_or(0, Vec::len);
-        if let Some(row) = rows.iter().find(|row| row.len() != expected) {
-            return Err(MetricError::Row { metric: NAME, got: row.len(), expected });
-        }
-        self.rows.extend(rows);
-        Ok(())
+        self.rows.extend(NAME, rows)
     }
 
     fn rows(&self) -> &[Vec<f32>] {

@@ -2,9 +2,11 @@
 
 mod dice;
 mod reduction;
+mod rows;
 
 pub use dice::DiceMetric;
 pub use reduction::{Aggregate, MetricReduction, Reduced, reduce};
+pub use rows::Rows;
 
 use burn::tensor::Tensor;
 

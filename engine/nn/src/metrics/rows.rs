@@ -1,0 +1,31 @@
+//! The rows a metric has gathered.
+
+use super::MetricError;
+
+/// One row of values per item, all of the same length. Starts empty.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rows(Vec<Vec<f32>>);
+
+impl Rows {
+    /// Adds rows at the end, or none of them if one does not fit.
+    pub(crate) fn extend(&mut self, metric: &'static str, rows: Vec<Vec<f32>>) -> Result<(), MetricError> {
+        let expected = self.0.first().or(rows.first()).map_or(0, Vec::len);
+        if let Some(row) = rows.iter().find(|row| row.len() != expected) {
+            return Err(MetricError::Row { metric, got: row.len(), expected });
+        }
+        self.0.extend(rows);
+        Ok(())
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl std::ops::Deref for Rows {
+    type Target = [Vec<f32>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}

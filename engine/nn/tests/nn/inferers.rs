@@ -1,0 +1,92 @@
+//! Windows put together give what the whole gives, whatever the options.
+
+use burn::tensor::{Device, Tensor};
+use hearth_nn::inferers::{BlendMode, InferError, Inferer, PaddingMode, SlidingWindowInferer};
+use hearth_nn::layers::Axes;
+
+use crate::{assert_close, draw, values};
+
+/// A network that looks at each voxel alone: windows and blending must not show.
+fn pointwise(x: Tensor<5>) -> Tensor<5> {
+    Tensor::cat(vec![x.clone() * 2.0, x * x_plus()], 1)
+}
+
+fn x_plus() -> f32 {
+    -0.5
+}
+
+#[test]
+fn a_pointwise_network_gives_the_same_window_by_window() {
+    let x = draw([2, 1, 13, 9, 7], 1, &Device::default());
+    let expected = values(pointwise(x.clone()));
+    for mode in [BlendMode::Constant, BlendMode::Gaussian] {
+        for padding_mode in [PaddingMode::Constant, PaddingMode::Reflect, PaddingMode::Replicate, PaddingMode::Circular]
+        {
+            for (roi, overlap) in [([4, 4, 4], 0.25), ([5, 12, 3], 0.0), ([6, 6, 9], 0.7), ([20, 16, 12], 0.5)] {
+                for sw_batch_size in [1, 3, 64] {
+                    let inferer = SlidingWindowInferer {
+                        sw_batch_size,
+                        overlap: Axes::All(overlap),
+                        mode,
+                        padding_mode,
+                        ..SlidingWindowInferer::new(&roi)
+                    };
+                    let y = inferer.infer(x.clone(), &pointwise).expect("a scan");
+                    assert_eq!(y.dims(), [2, 2, 13, 9, 7]);
+                    assert_close(&values(y), &expected, 1e-6);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn windows_have_the_size_that_was_asked_for() {
+    let x = draw([1, 1, 10, 12, 1], 2, &Device::default());
+    let inferer = SlidingWindowInferer { sw_batch_size: 2, ..SlidingWindowInferer::new(&[4, 16]) };
+    let y = inferer.infer(x.clone(), &|window| {
+        let [n, _, x, y, z] = window.dims();
+        assert!(n <= 2 && [x, y, z] == [4, 16, 1]);
+        window
+    });
+    assert_close(&values(y.expect("a scan")), &values(x), 1e-6);
+}
+
+/// f16 inputs do not make f16 sums.
+#[test]
+fn sums_are_f32_whatever_the_input() {
+    let x = draw([1, 1, 8, 8, 8], 3, &Device::default());
+    let half = x.clone().cast(burn::tensor::DType::F16);
+    let inferer = SlidingWindowInferer { overlap: Axes::All(0.9), ..SlidingWindowInferer::new(&[5, 5, 5]) };
+    let y = inferer.infer(half, &|window| window).expect("a scan");
+    assert_eq!(y.dtype(), burn::tensor::DType::F32);
+    assert_close(&values(y), &values(x), 6e-4);
+}
+
+#[test]
+fn options_that_cannot_be_are_named() {
+    let x = draw([1, 1, 8, 8, 8], 4, &Device::default());
+    let fails = |inferer: SlidingWindowInferer, word: &str| {
+        let error = inferer.infer(x.clone(), &|window| window).expect_err(word);
+        assert!(error.to_string().contains(word), "{error}");
+    };
+    fails(SlidingWindowInferer::new(&[4, 4]), "roi_size");
+    fails(SlidingWindowInferer { overlap: Axes::All(1.0), ..SlidingWindowInferer::new(&[4; 3]) }, "overlap");
+    fails(SlidingWindowInferer { sw_batch_size: 0, ..SlidingWindowInferer::new(&[4; 3]) }, "sw_batch_size");
+    let reflect = SlidingWindowInferer { padding_mode: PaddingMode::Reflect, ..SlidingWindowInferer::new(&[40; 3]) };
+    fails(reflect, "padding_mode");
+    let error = SlidingWindowInferer { sw_batch_size: 8, ..SlidingWindowInferer::new(&[4; 3]) }
+        .infer(x.clone(), &|window| window.narrow(0, 0, 1))
+        .expect_err("fewer outputs than windows");
+    assert!(matches!(error, InferError::Output { .. }), "{error}");
+}
+
+#[test]
+fn recipes_use_monais_names() {
+    let inferer: SlidingWindowInferer =
+        toml::from_str("roi_size = [160, 160, -1]\nsw_batch_size = 4\noverlap = 0.5\nmode = \"gaussian\"")
+            .expect("MONAI's names");
+    assert_eq!(inferer.roi_size, Axes::Each(vec![160, 160, -1]));
+    assert_eq!(inferer.mode, BlendMode::Gaussian);
+    assert!(toml::from_str::<SlidingWindowInferer>("roi_size = 96\noverlaps = 0.5").is_err());
+}
