@@ -3,9 +3,11 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
 
 use crate::commands::{bench, data, demo, devices, evaluate, plugin, predict, preprocess, recipes, train};
 use crate::error::Outcome;
+use crate::terminal;
 
 /// Train, evaluate and run medical-imaging networks, on any GPU or none.
 #[derive(Debug, Parser)]
@@ -14,6 +16,9 @@ use crate::error::Outcome;
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Say more of what happens; twice for more still
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
@@ -43,6 +48,7 @@ enum Command {
 /// Parses the arguments, does the command, prints its error.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    listen(cli.verbose);
     match cli.command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -50,6 +56,19 @@ pub fn main() -> ExitCode {
             ExitCode::from(failure.code())
         }
     }
+}
+
+/// Prints what the library reports: warnings always, more where it is asked for (`-v`, or the variable `RUST_LOG`).
+fn listen(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "warn,hearth=info,hearth_apps=info,hearth_train=info,hearth_data=info,hearth_engine=info,hearth_plugin_host=info",
+        _ => "info,hearth_apps=debug,hearth_train=debug,hearth_data=debug,hearth_engine=debug,hearth_plugin_host=debug",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second subscriber would only come from a test in the same process; the first one stays.
+    let _ = lines.without_time().with_target(false).with_ansi(terminal::colours_on_stderr()).try_init();
 }
 
 impl Command {

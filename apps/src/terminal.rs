@@ -35,15 +35,25 @@ pub fn watched() -> bool {
     std::io::stderr().is_terminal()
 }
 
+/// How long work is shown.
+pub fn progress() -> hearth_data::Progress {
+    if watched() { hearth_data::Progress::Bar } else { hearth_data::Progress::Lines }
+}
+
 fn colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
+/// Whether standard error takes colours.
+pub fn colours_on_stderr() -> bool {
+    colours(&std::io::stderr())
+}
+
 /// Red on a terminal's standard error.
 pub fn red(text: &str) -> String {
-    if colours(&std::io::stderr()) { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_owned() }
+    if colours_on_stderr() { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_owned() }
 }
 
 /// Bold on a terminal's standard output.

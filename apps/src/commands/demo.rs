@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> Outcome {
 
     out!("{}", bold(&format!("1/4  {CASES} CT volumes with a spleen -> {}", data.display())));
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
-    crate::commands::data::phantom_spleen(&data, CASES, None, args.seed)?;
+    crate::commands::data::phantom_spleen(&data, CASES, args.seed)?;
 
     let epochs = plan.recipe.training.epochs;
     out!("{}", bold(&format!("2/4  training a small UNet for {epochs} epochs -> {}", run.display())));
@@ -86,7 +86,7 @@ fn draw(args: &Args, run: &Path, data: &Path, labels: &Path, picture: &Path) -> 
     std::fs::create_dir_all(labels).while_doing(|| format!("cannot make the folder {}", labels.display()))?;
     let target = labels.join(image.file_name().unwrap_or_default());
     let predicted = trained.label(&image)?;
-    write_nifti(&target, &predicted, &NiftiOptions::label()).while_doing(|| format!("cannot write {}", target.display()))?;
+    write_nifti(&target, &predicted, NiftiOptions::label()).while_doing(|| format!("cannot write {}", target.display()))?;
 
     // Shown as radiologists look at it: oriented to RAS, which is what the picture expects.
     let sample = [("image", &image), ("label", &label), ("prediction", &target)]

@@ -1,9 +1,11 @@
 //! `hearth predict`.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::activation::softmax;
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
+use hearth_nn::networks::Network;
 use hearth_data::{Image, NiftiOptions, Sample, Value, write_nifti};
 
 use crate::error::{Context, Failure, Outcome};
@@ -83,10 +85,28 @@ fn targets(images: &[PathBuf], out: &Path) -> Outcome<Vec<PathBuf>> {
 }
 
 fn save(label: &Image, target: &Path) -> Outcome {
-    write_nifti(target, label, &NiftiOptions::label()).while_doing(|| format!("cannot write {}", target.display()))
+    write_nifti(target, label, NiftiOptions::label()).while_doing(|| format!("cannot write {}", target.display()))
 }
 
 impl Trained {
+    /// The network's output for a batch, `[b, c, x, y, z]`, in f32.
+    fn infer(&self, input: Tensor<5>) -> Outcome<Tensor<5>> {
+        // The closure cannot fail, so a window that does not fit is remembered.
+        let misfit = RefCell::new(None);
+        let forward = |x: Tensor<5>| match self.network.check_input(x.dims()) {
+            Ok(()) => self.network.forward(x).cast(DType::F32),
+            Err(error) => {
+                misfit.borrow_mut().get_or_insert(error);
+                x
+            }
+        };
+        let output = self.plan.recipe.inferer.build().infer(input, &forward);
+        match misfit.into_inner() {
+            Some(error) => Err(error.into()),
+            None => Ok(output?),
+        }
+    }
+
     /// The class of every voxel of an image, on the image's own grid. Class probabilities are brought back onto the
     /// grid one class after the other, and the likeliest wins: smoother than moving a label map, without holding all
     /// classes at full size.
@@ -97,7 +117,7 @@ impl Trained {
         let mut sample = samples.pop().ok_or_else(|| Failure::new("the pipeline gave nothing"))?;
         let image = sample.take_image("image")?.to_device(&self.plan.device);
         let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
-        let logits = self.plan.recipe.inferer.infer(input, &self.network).map_err(|error| Failure::new(error.to_string()))?;
+        let logits = self.infer(input)?;
         let likely: Tensor<4> = softmax(logits, 1).squeeze_dim(0);
         let [classes, x, y, z] = likely.dims();
         let mut best: Option<(Image, Tensor<4>)> = None;

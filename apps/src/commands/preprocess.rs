@@ -54,8 +54,8 @@ pub fn run(args: &Args) -> Outcome {
         if inputs.iter().any(|input| input.canonicalize().ok() == target.canonicalize().ok() && target.exists()) {
             return Err(Failure::new(format!("{} would be overwritten; give another folder with -o", target.display())));
         }
-        let options = if key == "label" { NiftiOptions::label() } else { NiftiOptions::default() };
-        write_nifti(&target, image, &options).while_doing(|| format!("cannot write {}", target.display()))?;
+        let options = if key == "label" { NiftiOptions::label() } else { NiftiOptions::image() };
+        write_nifti(&target, image, options).while_doing(|| format!("cannot write {}", target.display()))?;
         let [x, y, z] = image.shape();
         let [a, b, c] = image.spacing();
         out!("{}  {x} x {y} x {z} voxels of {a:.2} x {b:.2} x {c:.2} mm, {}", target.display(), image.orientation());

@@ -1,12 +1,15 @@
 //! What a recipe says, typed.
 
+use std::sync::Arc;
+
 use hearth_handlers::ScheduleConfig;
+use hearth_nn::inferers::{Inferer, SimpleInferer, SlidingWindowInferer};
+use hearth_nn::layers::Axes;
 use hearth_nn::losses::LossConfig;
 use hearth_nn::metrics::{DiceMetric, MetricReduction};
 use hearth_nn::networks::NetworkConfig;
 use hearth_nn::optim::OptimizerConfig;
 use hearth_nn::post::{Activations, AsDiscrete};
-use hearth_train::Inferer;
 use serde::{Deserialize, Serialize};
 
 use super::document::{Document, Node, Origin};
@@ -40,7 +43,7 @@ pub struct Recipe {
     pub training: Training,
     /// How a whole volume is predicted.
     #[serde(default)]
-    pub inferer: Inferer,
+    pub inferer: InfererConfig,
     /// What is made of predictions and labels before the metric sees them.
     #[serde(default)]
     pub post: Post,
@@ -158,6 +161,40 @@ pub enum PrecisionWord {
     Fp16,
     /// fp32 on a processor, fp16 on a card.
     Auto,
+}
+
+/// How a whole volume is predicted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "name")]
+pub enum InfererConfig {
+    /// In one call of the network.
+    #[default]
+    SimpleInferer,
+    /// Window by window.
+    SlidingWindowInferer(SlidingWindowInferer),
+}
+
+impl InfererConfig {
+    /// The inferer.
+    pub fn build(&self) -> Arc<dyn Inferer> {
+        match self {
+            Self::SimpleInferer => Arc::new(SimpleInferer {}),
+            Self::SlidingWindowInferer(inferer) => Arc::new(inferer.clone()),
+        }
+    }
+
+    /// The first value that makes no sense: its key and what is wrong.
+    fn fault(&self) -> Option<(&'static str, String)> {
+        let Self::SlidingWindowInferer(inferer) = self else { return None };
+        let overlaps = match &inferer.overlap {
+            Axes::All(overlap) => std::slice::from_ref(overlap),
+            Axes::Each(overlaps) => overlaps,
+        };
+        if let Some(overlap) = overlaps.iter().find(|overlap| !(0.0..1.0).contains(*overlap)) {
+            return Some(("overlap", format!("an overlap of {overlap} is not a part; give 0 or more and less than 1")));
+        }
+        (inferer.sw_batch_size == 0).then(|| ("sw_batch_size", "at least 1 window at a time".to_owned()))
+    }
 }
 
 /// What is made of predictions and labels before the metric sees them. Left out, a prediction's largest channel wins.
@@ -315,6 +352,10 @@ impl Recipe {
         )?;
         self.optimizer.build().map(|_| ()).map_err(|error| document.error_at("optimizer", error.to_string()))?;
         self.loss.build().map(|_| ()).map_err(|error| document.error_at("loss", error.to_string()))?;
+        if let Some((key, message)) = self.inferer.fault() {
+            return Err(document.error_at(&format!("inferer.{key}"), message));
+        }
+        self.schedule.check().map_err(|error| document.error_at_quoted("schedule", &error.to_string()))?;
         for (index, plugin) in self.plugins.iter().enumerate() {
             let twice = self.plugins[..index].iter().any(|other| other.name == plugin.name);
             demand(!twice, &format!("plugins.{index}.name"), format!("the plugin {:?} is listed twice", plugin.name))?;

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use hearth_data::{DecathlonDataset, Item};
+use hearth_data::{DecathlonDataset, Item, Sample};
 
+use super::Plan;
 use crate::error::{Context, Failure, Outcome};
 use crate::recipe::{Recipe, Validation};
 
@@ -40,8 +41,8 @@ impl Cases {
         }
         let count = set.training.len();
         let (training, validation) = match recipe.data.validation {
-            Validation::Last(n) => set.split_last(n),
-            Validation::Fraction(part) => set.split_fraction(part, recipe.training.seed),
+            Validation::Last(n) => set.split_last(n)?,
+            Validation::Fraction(part) => set.split_fraction(part, seed32(recipe.training.seed))?,
         };
         if training.is_empty() || validation.is_empty() {
             return Err(Failure::new(format!(
@@ -53,8 +54,27 @@ impl Cases {
         Ok(Self { name: set.name.clone(), training, validation })
     }
 
+    /// About how many bytes the caches take: the first case of each kind tells.
+    pub fn predicted_bytes(&self, plan: &Plan) -> Outcome<u64> {
+        let cache = &plan.recipe.data.cache;
+        let mut total = 0;
+        for (items, pipeline) in [(&self.training, &plan.training), (&self.validation, &plan.validation)] {
+            let count = ((items.len() as f64 * cache.rate) as usize).min(cache.num.unwrap_or(usize::MAX));
+            if let Some(first) = items.first().filter(|_| count > 0) {
+                let samples = pipeline.run_deterministic(first.sample())?;
+                total += samples.iter().map(Sample::bytes).sum::<usize>() as u64 * count as u64;
+            }
+        }
+        Ok(total)
+    }
+
     /// All of them, in the order of the data set as far as it was kept.
     pub fn all(self) -> Vec<Item> {
         self.training.into_iter().chain(self.validation).collect()
     }
+}
+
+/// numpy's generator takes 32 bits; larger seeds are folded.
+fn seed32(seed: u64) -> u32 {
+    (seed ^ (seed >> 32)) as u32
 }

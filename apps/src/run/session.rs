@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use hearth_data::{CacheDataset, CacheOptions, DataLoader, Dataset, Item, LoaderOptions, Pipeline, Progress};
+use hearth_data::{CacheDataset, CacheOptions, DataLoader, Dataset, Item, LoaderOptions, Pipeline};
 use hearth_engine::{Better, RunEnd};
 use hearth_nn::networks::AnyNetwork;
 use hearth_plugin_host::Plugin;
@@ -16,7 +16,7 @@ use super::{Cases, Plan, folders, handlers, interrupt, plugins, summary};
 use crate::error::{Context, Failure, Outcome};
 use crate::note;
 use crate::recipe::CacheDevice;
-use crate::terminal::seconds;
+use crate::terminal::{progress, seconds};
 
 /// A trainer with its data, before and while it runs.
 pub struct Session {
@@ -155,7 +155,7 @@ fn dataset(plan: &Plan, items: Vec<Item>, pipeline: Arc<Pipeline>, what: &str) -
         num: cache.num,
         workers: cache.workers,
         device: (cache.device == CacheDevice::Same).then(|| plan.device.clone()),
-        progress: Progress::default(),
+        progress: progress(),
         ..CacheOptions::default()
     };
     let made = CacheDataset::new(items, pipeline, seed, 0, options);
@@ -166,7 +166,7 @@ fn dataset(plan: &Plan, items: Vec<Item>, pipeline: Arc<Pipeline>, what: &str) -
 pub fn evaluator(plan: &Plan, loader: DataLoader) -> Outcome<SupervisedEvaluator<AnyNetwork>> {
     let mut options = EvaluatorOptions::new(&plan.device);
     options.precision = plan.precision;
-    options.inferer = plan.recipe.inferer.clone();
+    options.inferer = plan.recipe.inferer.build();
     options.post_pred = plan.recipe.post.prediction.iter().map(Post::from).collect();
     options.post_label = plan.recipe.post.label.iter().map(Post::from).collect();
     let evaluator = SupervisedEvaluator::new(options, loader)?;

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Distribution, Int, Tensor};
 use clap::ValueEnum;
-use hearth_nn::inferers::{Blend, SlidingWindowInferer};
+use hearth_nn::inferers::{BlendMode, Inferer, SlidingWindowInferer};
 use hearth_nn::losses::{DiceCELoss, Loss};
 use hearth_nn::networks::{Network, UNet, UNetConfig};
 use hearth_nn::optim::{Gradients, OptimizerConfig};
@@ -103,7 +103,7 @@ pub fn infer(args: &Args) -> Outcome {
     let inferer = SlidingWindowInferer {
         sw_batch_size: args.sw_batch as usize,
         overlap: 0.5.into(),
-        mode: Blend::Gaussian,
+        mode: BlendMode::Gaussian,
         ..SlidingWindowInferer::new(&[patch; 3])
     };
     device.seed(0);
