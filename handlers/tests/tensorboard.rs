@@ -1,0 +1,301 @@
+//! Event files: their framing by a reader of our own, their content by TensorBoard's (`HEARTH_PYTHON` names a Python that
+//! has it).
+
+mod mock;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hearth_engine::{Engine, Event, Snapshot};
+use hearth_handlers::build;
+use mock::Trainer;
+use protobuf::Message;
+use serde_json::{Value, json};
+use tensorboard_proto::event::Event as Record;
+
+/// CRC-32C bit by bit, from its polynomial.
+fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0_u32, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0x82F6_3B78 & (crc & 1).wrapping_neg()))
+    })
+}
+
+fn masked(bytes: &[u8]) -> u32 {
+    crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+#[test]
+fn the_checksum_of_the_tests_is_the_published_one() {
+    assert_eq!(crc32c(b"123456789"), 0xE306_9283);
+}
+
+/// Reads a TFRecord file; every checksum must hold and nothing may be left over.
+fn records(path: &Path) -> Vec<Record> {
+    let bytes = fs::read(path).unwrap();
+    let (mut rest, mut records) = (&bytes[..], Vec::new());
+    while !rest.is_empty() {
+        let (length, after) = rest.split_at(8);
+        let size = u64::from_le_bytes(length.try_into().unwrap()) as usize;
+        let word = |at: usize| u32::from_le_bytes(after[at..at + 4].try_into().unwrap());
+        assert_eq!(word(0), masked(length));
+        let data = &after[4..4 + size];
+        assert_eq!(word(4 + size), masked(data));
+        records.push(Record::parse_from_bytes(data).unwrap());
+        rest = &after[8 + size..];
+    }
+    records
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// (tag, step, value) of every scalar in a folder's only file.
+fn scalars(folder: &Path) -> Vec<(String, i64, f32)> {
+    let files = files(folder);
+    assert_eq!(files.len(), 1, "{files:?}");
+    let records = records(&files[0]);
+    assert_eq!(records[0].get_file_version(), "brain.Event:2");
+    let points = records.iter().flat_map(|r| r.get_summary().get_value().iter().map(move |v| (r.get_step(), v)));
+    points
+        .filter(|(_, v)| !v.has_image())
+        .map(|(step, v)| (v.get_tag().to_owned(), step, v.get_simple_value()))
+        .collect()
+}
+
+/// What TensorBoard itself reads: `{"scalars": {tag: [[step, value], ..]}, "images": {tag: [[step, width, height], ..]}}`.
+/// `None`, and a line that says so, where there is no TensorBoard.
+fn by_tensorboard(folder: &Path) -> Option<Value> {
+    const SCRIPT: &str = r#"
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+a = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0, "images": 0})
+a.Reload()
+tags = a.Tags()
+print(json.dumps({
+    "scalars": {t: [[e.step, e.value] for e in a.Scalars(t)] for t in tags["scalars"]},
+    "images": {t: [[e.step, e.width, e.height, len(e.encoded_image_string)] for e in a.Images(t)] for t in tags["images"]},
+}))"#;
+    let Some(python) = std::env::var_os("HEARTH_PYTHON") else {
+        eprintln!("skipped: HEARTH_PYTHON names no Python with tensorboard");
+        return None;
+    };
+    if !Command::new(&python).args(["-c", "import tensorboard"]).output().is_ok_and(|out| out.status.success()) {
+        eprintln!("skipped: the Python of HEARTH_PYTHON has no tensorboard");
+        return None;
+    }
+    let out = Command::new(&python).args(["-c", SCRIPT]).arg(folder).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    Some(serde_json::from_slice(&out.stdout).unwrap())
+}
+
+fn trainer() -> Trainer {
+    let mut trainer = Trainer::new(4);
+    trainer.metrics = |e| if e % 2 == 0 { vec![("dice", e as f64 / 10.0), ("loss/mean", 1.0)] } else { vec![] };
+    trainer
+}
+
+fn engine(run: &Path, every: u64) -> Engine {
+    let mut engine = Engine::new("trainer");
+    engine
+        .on(Event::EpochCompleted.once(3), |cx| {
+            cx.host.scalar("lesions", 7.0);
+            Ok(())
+        })
+        .unwrap();
+    engine.add_boxed(build("TensorBoardStats", json!({"every_iterations": every}), run).unwrap()).unwrap();
+    mock::checkpoints(&mut engine);
+    engine
+}
+
+#[test]
+fn curves() {
+    let run = tempfile::tempdir().unwrap();
+    engine(run.path(), 3).run(&mut trainer(), 4).unwrap();
+    let folder = run.path().join("tensorboard");
+    let found = scalars(&folder);
+    let of = |tag: &str| found.iter().filter(|(t, ..)| t == tag).map(|(_, step, v)| (*step, *v)).collect::<Vec<_>>();
+    assert_eq!(of("train/loss"), [3, 6, 9, 12, 15].map(|i| (i, (1.0 / i as f64) as f32)));
+    assert_eq!(of("learning_rate"), [3, 6, 9, 12, 15].map(|i| (i, 0.1)));
+    assert_eq!(of("dice"), [(2, 0.2), (4, 0.4)], "only where it was computed");
+    assert_eq!(of("lesions"), [(12, 7.0)], "handed out once, written once");
+    if let Some(read) = by_tensorboard(&folder) {
+        let steps = |tag: &str| {
+            let list = read["scalars"][tag].as_array().unwrap().clone();
+            list.iter().map(|p| (p[0].as_i64().unwrap(), p[1].as_f64().unwrap() as f32)).collect::<Vec<_>>()
+        };
+        for tag in ["train/loss", "learning_rate", "dice", "loss/mean", "lesions"] {
+            assert_eq!(steps(tag), of(tag), "{tag}");
+        }
+        assert_eq!(read["scalars"].as_object().unwrap().len(), 5);
+    }
+}
+
+fn saved(trainer: &Trainer, epoch: usize) -> Snapshot {
+    trainer.saved.lock().unwrap()[epoch - 1].1.clone()
+}
+
+#[test]
+fn a_resumed_run_goes_on_in_the_same_file_and_repeats_nothing() {
+    let whole = tempfile::tempdir().unwrap();
+    engine(whole.path(), 1).run(&mut trainer(), 5).unwrap();
+    let wanted = scalars(&whole.path().join("tensorboard"));
+
+    // Killed at the end of epoch 4, resumed from the checkpoint of epoch 2.
+    let run = tempfile::tempdir().unwrap();
+    let mut first = trainer();
+    engine(run.path(), 1).run(&mut first, 4).unwrap();
+    let mut second = engine(run.path(), 1);
+    second.restore(&saved(&first, 2)).unwrap();
+    second.run(&mut trainer(), 5).unwrap();
+    drop(second);
+    assert_eq!(scalars(&run.path().join("tensorboard")), wanted);
+
+    // A file that was taken away, and a checkpoint that names a file elsewhere: a new file, nothing else is touched.
+    let other = tempfile::tempdir().unwrap();
+    let stranger = other.path().join("stranger");
+    fs::write(&stranger, "not yours").unwrap();
+    let mut snapshot = saved(&first, 2);
+    let mark = json!({"file": "../stranger", "length": 0}).to_string();
+    snapshot.handlers.insert("tensorboard_stats".into(), mark.into_bytes());
+    let mut third = engine(other.path(), 1);
+    third.restore(&snapshot).unwrap();
+    third.run(&mut trainer(), 5).unwrap();
+    drop(third);
+    assert_eq!(fs::read(&stranger).unwrap(), b"not yours");
+    assert_eq!(scalars(&other.path().join("tensorboard")).first().map(|(_, step, _)| *step), Some(9));
+}
+
+#[test]
+fn a_cut_off_record_of_a_crash_is_gone_after_the_resume() {
+    let run = tempfile::tempdir().unwrap();
+    let mut first = trainer();
+    engine(run.path(), 1).run(&mut first, 3).unwrap();
+    let file = files(&run.path().join("tensorboard")).remove(0);
+    let length = fs::metadata(&file).unwrap().len();
+    fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(length - 3).unwrap();
+    let mut second = engine(run.path(), 1);
+    second.restore(&saved(&first, 2)).unwrap();
+    second.run(&mut trainer(), 3).unwrap();
+    drop(second);
+    assert_eq!(fs::metadata(&file).unwrap().len(), length);
+    records(&file);
+}
+
+/// A volume `[2, 1, 6, 4, 5]` whose value says where it is, its label, and a prediction of three channels.
+fn with_volume() -> Trainer {
+    let mut trainer = trainer();
+    let shape = vec![2, 1, 6, 4, 5];
+    let mut image = Vec::new();
+    for b in 0..2 {
+        for x in 0..6 {
+            for y in 0..4 {
+                image.extend((0..5).map(|z| (b * 1000 + x * 40 + y * 5) as f32 + if z == 2 { 0.0 } else { 500.0 }));
+            }
+        }
+    }
+    let label: Vec<f32> = (0..240).map(|i| if i / 20 % 6 == 5 { 1.0 } else { 0.0 }).collect();
+    let mut pred = vec![0.0; 2 * 3 * 120];
+    // Channel 2 of item 0 is the largest everywhere.
+    pred[240..360].fill(0.9);
+    trainer.tensors.insert("image", (shape.clone(), image));
+    trainer.tensors.insert("label", (shape, label));
+    trainer.tensors.insert("pred", (vec![2, 3, 6, 4, 5], pred));
+    trainer
+}
+
+fn decode(png: &[u8]) -> (usize, usize, Vec<[u8; 3]>) {
+    let mut reader = png::Decoder::new(std::io::Cursor::new(png)).read_info().unwrap();
+    let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut bytes).unwrap();
+    assert_eq!(info.color_type, png::ColorType::Rgb);
+    (info.width as usize, info.height as usize, bytes.as_chunks().0.to_vec())
+}
+
+#[test]
+fn pictures() {
+    let run = tempfile::tempdir().unwrap();
+    let mut engine = engine(run.path(), 0);
+    engine.add_boxed(build("TensorBoardImage", json!({"every": 2}), run.path()).unwrap()).unwrap();
+    engine.run(&mut with_volume(), 4).unwrap();
+    let folder = run.path().join("tensorboard");
+    let files = files(&folder);
+    assert_eq!(files.len(), 1, "both handlers write to one file: {files:?}");
+    let records = records(&files[0]);
+    let pictures: Vec<_> =
+        records.iter().filter(|r| r.get_summary().get_value().iter().any(|v| v.has_image())).collect();
+    assert_eq!(pictures.iter().map(|r| r.get_step()).collect::<Vec<_>>(), [2, 4]);
+    let value = &pictures[0].get_summary().get_value()[0];
+    assert_eq!(value.get_tag(), "image | label | prediction");
+    let (width, height, pixels) = decode(value.get_image().get_encoded_image_string());
+    assert_eq!((value.get_image().get_width() as usize, value.get_image().get_height() as usize), (width, height));
+    assert_eq!((width, height), (3 * 6 + 2 * 2, 4));
+    let at = |x: usize, row: usize| pixels[row * width + x];
+    // The slice z = 2 of item 0 from black at x 0, y 0 (bottom left) to white at x 5, y 3 (top right).
+    assert_eq!((at(0, 3), at(5, 0)), ([0; 3], [255; 3]));
+    let grey = |x: usize, y: usize| ((x * 40 + y * 5) as f32 / 215.0 * 255.0).round() as u8;
+    assert_eq!((at(2, 2), at(4, 0)), ([grey(2, 1); 3], [grey(4, 3); 3]));
+    // The line between, the label's last column, the prediction's class 2.
+    assert_eq!(at(6, 1), [96; 3]);
+    assert_eq!((at(8 + 4, 0), at(8 + 5, 0)), ([0, 0, 0], [230, 159, 0]));
+    assert_eq!(at(16, 0), [86, 180, 233]);
+    if let Some(read) = by_tensorboard(&folder) {
+        let size = value.get_image().get_encoded_image_string().len();
+        assert_eq!(read["images"]["image | label | prediction"][0], json!([2, width, height, size]));
+    }
+}
+
+#[test]
+fn pictures_of_other_axes_flat_images_and_what_cannot_be_drawn() {
+    let draw = |options: Value, trainer: &mut Trainer| {
+        let run = tempfile::tempdir().unwrap();
+        let mut engine = Engine::new("validation");
+        engine.add_boxed(build("TensorBoardImage", options, run.path()).unwrap()).unwrap();
+        let result = engine.run(trainer, 1).map_err(|error| error.to_string());
+        result.map(|_| {
+            let records = records(&files(&run.path().join("tensorboard"))[0]);
+            decode(records[1].get_summary().get_value()[0].get_image().get_encoded_image_string())
+        })
+    };
+    // Across X: Y to the right (4), Z up (5).
+    let (width, height, _) = draw(json!({"axis": 0, "tensors": ["image"]}), &mut with_volume()).unwrap();
+    assert_eq!((width, height), (4, 5));
+    // Without a label the other two stand alone.
+    let mut predicting = with_volume();
+    predicting.tensors.remove("label");
+    assert_eq!(draw(json!({}), &mut predicting).unwrap().0, 14);
+    // Flat images, as [B, C, X, Y] and with a depth of 1, whatever the axis.
+    for shape in [vec![1, 1, 3, 2], vec![1, 1, 3, 2, 1]] {
+        let mut flat = trainer();
+        flat.tensors.insert("image", (shape, vec![0.0, 0.5, f32::NAN, 0.2, 0.1, 1.0]));
+        let (width, height, pixels) = draw(json!({"axis": 1}), &mut flat).unwrap();
+        assert_eq!((width, height), (3, 2));
+        assert_eq!((pixels[3], pixels[2]), ([0; 3], [255; 3]));
+    }
+    // A probability is grey, not a class.
+    let mut probability = trainer();
+    probability.tensors.insert("image", (vec![1, 1, 2, 1], vec![0.0, 1.0]));
+    probability.tensors.insert("pred", (vec![1, 1, 2, 1], vec![0.25, 0.75]));
+    assert_eq!(draw(json!({}), &mut probability).unwrap().2[4..], [[0; 3], [255; 3]]);
+    for (shape, options, says) in [
+        (vec![6], json!({}), "not [B, C, X, Y]"),
+        (vec![1, 1, 6, 1], json!({"item": 3}), "item 3 was asked for, the batch has 1"),
+        (vec![1, 6, 1, 1], json!({"tensors": ["lable"]}), "none of the tensors lable can be had"),
+    ] {
+        let mut bad = trainer();
+        bad.tensors.insert("image", (shape, vec![0.0; 6]));
+        let error = draw(options, &mut bad).unwrap_err();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let run = tempfile::tempdir().unwrap();
+    fs::write(run.path().join("tensorboard"), "a file").unwrap();
+    let error = engine(run.path(), 1).run(&mut trainer(), 1).unwrap_err().to_string();
+    assert!(error.contains("the TensorBoard file in ") && error.contains("cannot be written"), "{error}");
+}
