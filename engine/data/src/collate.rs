@@ -16,6 +16,10 @@ pub struct Batch {
     pub cases: Vec<String>,
     /// Geometry and history of each entry's images.
     pub images: Vec<BTreeMap<String, ImageInfo>>,
+    /// One number per entry, by key.
+    pub numbers: BTreeMap<String, Vec<f64>>,
+    /// One text per entry, by key.
+    pub texts: BTreeMap<String, Vec<String>>,
 }
 
 /// An image without its values.
@@ -101,8 +105,23 @@ pub fn collate(samples: Vec<Sample>) -> Result<Batch, DataError> {
             stack.push(image.data);
             images.insert(key.clone(), ImageInfo { affine: image.affine, meta: image.meta });
         }
+        for (key, value) in values {
+            match value {
+                Value::Number(number) => batch.numbers.entry(key).or_default().push(number),
+                Value::Text(text) => batch.texts.entry(key).or_default().push(text),
+                _ => {}
+            }
+        }
         batch.images.push(images);
         batch.cases.push(sample.case);
+    }
+    let count = batch.cases.len();
+    let lengths = batch.numbers.iter().map(|(k, v)| (k, v.len())).chain(batch.texts.iter().map(|(k, v)| (k, v.len())));
+    if let Some((key, _)) = lengths.clone().find(|(_, n)| *n != count) {
+        return Err(DataError::Collate(format!(
+            "only some of the cases {:?} have a value `{key}`; a batch needs it of all or none",
+            batch.cases
+        )));
     }
     for (key, stack) in stacks {
         batch.tensors.insert(key, stack_images(stack));
@@ -139,6 +158,12 @@ pub fn decollate(batch: Batch) -> Result<Vec<Sample>, DataError> {
         let mut sample = Sample::new(case);
         for (key, tensor) in &batch.tensors {
             sample = sample.with_image(key, batch.image(tensor, entry, key)?);
+        }
+        for (key, values) in &batch.numbers {
+            sample = values.get(entry).map_or(sample.clone(), |v| sample.with(key, Value::Number(*v)));
+        }
+        for (key, values) in &batch.texts {
+            sample = values.get(entry).map_or(sample.clone(), |v| sample.with(key, Value::Text(v.clone())));
         }
         out.push(sample);
     }

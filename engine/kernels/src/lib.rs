@@ -2,7 +2,6 @@
 //!
 //! - [`mod@conv3d`]: convolution and transposed convolution, forward and backward.
 //! - [`counter_rng`]: random numbers without a state.
-//! - [`conv3d`]: convolution and transposed convolution, forward and backward.
 //! - [`host`]: look at or change the values of a CPU tensor in place, without a copy.
 //! - [`mod@resample`]: affine resampling of a volume, the operation behind `Spacing`.
 //!

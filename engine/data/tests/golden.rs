@@ -1,0 +1,48 @@
+//! The golden cases of this crate's operations, without waiting for the rest of the project: the same replay functions as
+//! `tests/golden.rs` of the whole.
+
+// The replay files name the crates they use from outside; here this file stands for them.
+extern crate self as hearth;
+extern crate self as hearth_tests;
+
+pub use hearth_data as data;
+
+#[path = "../../../tests/src/golden.rs"]
+pub mod golden;
+
+#[path = "../../../tests/replay"]
+mod replay {
+    pub mod data;
+    pub mod transforms_intensity;
+    pub mod transforms_spatial;
+    pub mod transforms_utility_post;
+}
+
+use golden::{Case, Miss};
+
+#[test]
+fn cases_of_this_crate() {
+    let root = std::env::var_os("HEARTH_GOLDEN")
+        .map_or_else(|| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden"), Into::into);
+    let (mut passed, mut unsupported, mut failed) = (0, Vec::new(), Vec::new());
+    for path in golden::files(&root).expect("a folder of cases") {
+        let family = path.parent().and_then(|p| p.file_name()).and_then(|n| n.to_str()).unwrap_or_default();
+        let replay = match family {
+            "transforms_spatial" => replay::transforms_spatial::replay,
+            "transforms_intensity" => replay::transforms_intensity::replay,
+            "transforms_utility_post" => replay::transforms_utility_post::replay,
+            "data" => replay::data::replay,
+            _ => continue,
+        };
+        let case = Case::read(&path).expect("a case file");
+        match replay(&case) {
+            Ok(()) => passed += 1,
+            Err(Miss::Unsupported(why)) => unsupported.push(format!("{} ({}): {why}", case.name, case.op)),
+            Err(Miss::Failed(why)) => failed.push(format!("{} ({}): {why}", case.name, case.op)),
+        }
+    }
+    println!("passed {passed}, failed {}, unsupported {}", failed.len(), unsupported.len());
+    unsupported.iter().for_each(|line| println!("  unsupported {line}"));
+    assert!(failed.is_empty(), "{} failed:\n  {}", failed.len(), failed.join("\n  "));
+    assert!(passed > 0, "no case in {}", root.display());
+}
