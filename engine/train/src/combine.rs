@@ -20,7 +20,9 @@ pub enum CombineError {
         expected: [usize; 5],
     },
     /// The weights do not fit the predictions.
-    #[error("{found} weights for {members} predictions of {channels} channels; give one for each prediction, or one for each prediction and channel")]
+    #[error(
+        "{found} weights for {members} predictions of {channels} channels; give one for each prediction, or one for each prediction and channel"
+    )]
     Weights {
         /// How many weights there are.
         found: usize,

@@ -71,7 +71,9 @@ fn card(_device: &Device) -> Option<(String, bool)> {
 #[non_exhaustive]
 pub enum DeviceError {
     /// The word is none of the known ones.
-    #[error("no device is called `{word}`; known are auto, cuda, rocm, metal, vulkan, wgpu and cpu, each but the first with `:INDEX` if wanted. Available here: {available}")]
+    #[error(
+        "no device is called `{word}`; known are auto, cuda, rocm, metal, vulkan, wgpu and cpu, each but the first with `:INDEX` if wanted. Available here: {available}"
+    )]
     Unknown {
         /// What was asked for.
         word: String,
@@ -89,7 +91,9 @@ pub enum DeviceError {
         available: String,
     },
     /// The runtime is there, but finds no such device.
-    #[error("`{word}` was asked for, but {runtime} finds {found} device(s) on this machine{hint}. Available here: {available}")]
+    #[error(
+        "`{word}` was asked for, but {runtime} finds {found} device(s) on this machine{hint}. Available here: {available}"
+    )]
     Absent {
         /// What was asked for.
         word: String,
@@ -144,16 +148,12 @@ pub fn parse(word: &str) -> Result<Device, DeviceError> {
     };
     let index = match index {
         None => 0,
-        Some(text) => text
-            .parse::<usize>()
-            .map_err(|_| DeviceError::BadIndex { word: asked.into(), index: text.into() })?,
+        Some(text) => {
+            text.parse::<usize>().map_err(|_| DeviceError::BadIndex { word: asked.into(), index: text.into() })?
+        }
     };
     let Some(devices) = devices_of(runtime.word) else {
-        return Err(DeviceError::NotCompiledIn {
-            word: asked.into(),
-            feature: runtime.word,
-            available: available(),
-        });
+        return Err(DeviceError::NotCompiledIn { word: asked.into(), feature: runtime.word, available: available() });
     };
     let found = devices.len();
     devices.into_iter().nth(index).ok_or_else(|| DeviceError::Absent {
@@ -257,7 +257,10 @@ mod tests {
     #[cfg(all(feature = "cpu", not(feature = "cuda")))]
     fn a_missing_feature_is_named_with_what_is_available() {
         let text = parse("cuda:1").unwrap_err().to_string();
-        assert!(text.contains("--features cuda") && text.contains("Available here: ") && text.contains("cpu"), "{text}");
+        assert!(
+            text.contains("--features cuda") && text.contains("Available here: ") && text.contains("cpu"),
+            "{text}"
+        );
     }
 
     #[test]

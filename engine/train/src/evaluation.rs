@@ -8,7 +8,8 @@ use hearth_nn::metrics::Metric;
 use hearth_nn::networks::Network;
 
 use crate::evaluator::{CaseRow, EvaluatorOptions};
-use crate::loader::{Batches, Loader};
+use crate::inference::infer;
+use crate::loader::{BatchStream, Loader};
 use crate::scalars::{CurvePoint, Curves};
 use crate::step_error::StepError;
 use crate::tensors::Tensors;
@@ -45,7 +46,7 @@ pub(crate) struct Evaluation<N> {
     pub rows: Vec<CaseRow>,
     pub curves: Curves,
     tensors: Option<Tensors>,
-    batches: Option<Batches>,
+    batches: Option<BatchStream>,
     cases: Vec<String>,
     at: (u64, u64),
 }
@@ -99,9 +100,10 @@ impl<N: Network> Evaluation<N> {
     fn forward(&mut self) -> Result<(), BoxError> {
         let image = self.named("image")?;
         for index in 0..self.networks.len() {
-            let pred = self.options.inferer.infer(image.clone(), &self.networks[index]);
+            let pred = infer(&*self.options.inferer, image.clone(), &self.networks[index]);
             let pred = pred.map_err(|e| self.part("the forward pass", e))?;
-            self.tensors_mut()?.insert(&self.pred_keys[index], pred);
+            let key = self.pred_keys[index].clone();
+            self.tensors_mut()?.insert(&key, pred);
         }
         Ok(())
     }
@@ -224,8 +226,13 @@ impl<N: Network> Workflow for Evaluation<N> {
             return Ok(false);
         };
         let spatial_dims = self.networks.first().map_or(3, Network::spatial_dims);
-        let (tensors, cases) =
-            Tensors::of_batch(batch?, &self.options.device, spatial_dims, &self.options.image_key, &self.options.label_key)?;
+        let (tensors, cases) = Tensors::of_batch(
+            batch?,
+            &self.options.device,
+            spatial_dims,
+            &self.options.image_key,
+            &self.options.label_key,
+        )?;
         (self.tensors, self.cases) = (Some(tensors), cases);
         Ok(true)
     }
@@ -262,7 +269,8 @@ impl<N: Network> Workflow for Evaluation<N> {
         }
         for mean in &mut self.losses {
             if let Some(sum) = mean.sum.take() {
-                let sum: f32 = sum.try_into_scalar().map_err(|e| format!("the loss `{}` cannot be read: {e}", mean.name))?;
+                let sum: f32 =
+                    sum.try_into_scalar().map_err(|e| format!("the loss `{}` cannot be read: {e}", mean.name))?;
                 state.observe(&mean.name, f64::from(sum) / mean.batches as f64);
             }
         }

@@ -1,7 +1,11 @@
 //! [`SupervisedEvaluator`]: a network against labels, over one pass of a loader.
 
+use std::fmt;
+use std::sync::Arc;
+
 use burn::tensor::Device;
 use hearth_engine::{Better, Engine, Metrics, RunEnd, RunError};
+use hearth_nn::inferers::{Inferer, SimpleInferer};
 use hearth_nn::losses::Loss;
 use hearth_nn::metrics::Metric;
 use hearth_nn::networks::Network;
@@ -9,14 +13,12 @@ use serde::Serialize;
 
 use crate::evaluate::Evaluate;
 use crate::evaluation::{Evaluation, MeanLoss, NamedMetric};
-use crate::inferer::Inferer;
 use crate::loader::Loader;
 use crate::post::Post;
 use crate::precision::{Precision, PrecisionError};
 use crate::scalars::Curves;
 
 /// How an evaluator works.
-#[derive(Debug)]
 #[non_exhaustive]
 pub struct EvaluatorOptions {
     /// The engine's name, `validation`.
@@ -26,7 +28,7 @@ pub struct EvaluatorOptions {
     /// What weights are read in. A trainer's network brings the trainer's precision along and keeps it.
     pub precision: Precision,
     /// How the network is led over an image.
-    pub inferer: Inferer,
+    pub inferer: Arc<dyn Inferer>,
     /// The batch's image.
     pub image_key: String,
     /// The batch's label.
@@ -39,6 +41,20 @@ pub struct EvaluatorOptions {
     pub post_label: Vec<Post>,
 }
 
+impl fmt::Debug for EvaluatorOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EvaluatorOptions")
+            .field("name", &self.name)
+            .field("device", &self.device)
+            .field("precision", &self.precision)
+            .field("inferer", &self.inferer.name())
+            .field("post_member", &self.post_member)
+            .field("post_pred", &self.post_pred)
+            .field("post_label", &self.post_label)
+            .finish_non_exhaustive()
+    }
+}
+
 impl EvaluatorOptions {
     /// `validation` on this device in fp32, the network called once per batch, no post-processing.
     pub fn new(device: &Device) -> Self {
@@ -46,7 +62,7 @@ impl EvaluatorOptions {
             name: "validation".into(),
             device: device.clone().inner(),
             precision: Precision::Fp32,
-            inferer: Inferer::default(),
+            inferer: Arc::new(SimpleInferer {}),
             image_key: "image".into(),
             label_key: "label".into(),
             post_member: Vec::new(),
@@ -123,7 +139,10 @@ macro_rules! evaluator_parts {
         impl<N> std::fmt::Debug for $Evaluator<N> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let name = stringify!($Evaluator);
-                f.debug_struct(name).field("engine", &self.engine).field("options", &self.work.options).finish_non_exhaustive()
+                f.debug_struct(name)
+                    .field("engine", &self.engine)
+                    .field("options", &self.work.options)
+                    .finish_non_exhaustive()
             }
         }
     };

@@ -3,16 +3,16 @@
 use hearth_data::{Batch, DataError};
 
 /// One pass over the data.
-pub type Batches = Box<dyn Iterator<Item = Result<Batch, DataError>> + Send>;
+pub type BatchStream = Box<dyn Iterator<Item = Result<Batch, DataError>> + Send>;
 
 /// Whatever hands out batches, pass after pass. The loaders of `hearth-data` are loaders; so is your own.
 pub trait Loader: Send {
-    /// Batches of a whole pass, where known.
+    /// BatchStream of a whole pass, where known.
     fn batches(&self) -> Option<u64>;
 
     /// Pass number `pass` (the epoch, from 1) without its first `skip` batches. Asked for the same pass again, it must
     /// give the same batches: that is what makes a resumed run equal to an uninterrupted one.
-    fn pass(&self, pass: u64, skip: u64) -> Batches;
+    fn pass(&self, pass: u64, skip: u64) -> BatchStream;
 }
 
 impl Loader for hearth_data::DataLoader {
@@ -20,7 +20,7 @@ impl Loader for hearth_data::DataLoader {
         Some(self.len() as u64)
     }
 
-    fn pass(&self, pass: u64, skip: u64) -> Batches {
+    fn pass(&self, pass: u64, skip: u64) -> BatchStream {
         Box::new(self.epoch(pass, skip))
     }
 }
@@ -30,7 +30,7 @@ impl Loader for hearth_data::ThreadDataLoader {
         Some(self.len() as u64)
     }
 
-    fn pass(&self, pass: u64, skip: u64) -> Batches {
+    fn pass(&self, pass: u64, skip: u64) -> BatchStream {
         Box::new(self.epoch(pass, skip))
     }
 }

@@ -47,11 +47,7 @@ pub(crate) fn write(files: &mut Files, prefix: &str, snapshot: &Snapshot) -> Res
 
 /// Reads what [`write`] wrote.
 pub(crate) fn read(checkpoint: &Checkpoint, prefix: &str) -> Result<Snapshot, CheckpointError> {
-    let mismatch = |why: String| CheckpointError::Mismatch {
-        path: checkpoint.path.clone(),
-        part: "engine.json",
-        why,
-    };
+    let mismatch = |why: String| CheckpointError::Mismatch { path: checkpoint.path.clone(), part: "engine.json", why };
     let json: EngineJson = serde_json::from_slice(&checkpoint.file(&format!("{prefix}engine.json"))?)
         .map_err(|e| mismatch(format!("it does not parse: {e}")))?;
     let mut state = json.state;

@@ -28,7 +28,9 @@ pub enum StepError {
         known: String,
     },
     /// The loss is no number that depends on the network.
-    #[error("the loss of {cases} does not depend on the network's weights, so there is no gradient; is everything frozen?")]
+    #[error(
+        "the loss of {cases} does not depend on the network's weights, so there is no gradient; is everything frozen?"
+    )]
     NoGradient {
         /// The cases of the batch.
         cases: String,

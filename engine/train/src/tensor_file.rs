@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::tensor::{DType, TensorData};
 use safetensors::tensor::{Dtype, TensorView};
-use safetensors::{SafeTensors, SafetensorError};
+use safetensors::{SafeTensorError, SafeTensors};
 
 /// Element types that are written; both sides are little-endian.
 const TYPES: [(DType, Dtype); 4] =
@@ -16,15 +16,17 @@ pub(crate) enum TensorFileError {
     #[error("tensor `{name}` has type {found}, which is not written")]
     Type { name: String, found: String },
     #[error("the safetensors format: {0}")]
-    Format(#[from] SafetensorError),
+    Format(#[from] SafeTensorError),
 }
 
 pub(crate) fn to_bytes(tensors: &BTreeMap<String, TensorData>) -> Result<Vec<u8>, TensorFileError> {
     let mut views = BTreeMap::new();
     for (name, data) in tensors {
-        let dtype = TYPES.iter().find(|(burn, _)| *burn == data.dtype()).map(|(_, file)| *file).ok_or_else(|| {
-            TensorFileError::Type { name: name.clone(), found: format!("{:?}", data.dtype()) }
-        })?;
+        let dtype = TYPES
+            .iter()
+            .find(|(burn, _)| *burn == data.dtype())
+            .map(|(_, file)| *file)
+            .ok_or_else(|| TensorFileError::Type { name: name.clone(), found: format!("{:?}", data.dtype()) })?;
         views.insert(name.as_str(), TensorView::new(dtype, data.shape().to_vec(), data.as_bytes())?);
     }
     Ok(safetensors::serialize(views, None)?)
@@ -33,9 +35,11 @@ pub(crate) fn to_bytes(tensors: &BTreeMap<String, TensorData>) -> Result<Vec<u8>
 pub(crate) fn from_bytes(bytes: &[u8]) -> Result<BTreeMap<String, TensorData>, TensorFileError> {
     let mut tensors = BTreeMap::new();
     for (name, view) in SafeTensors::deserialize(bytes)?.tensors() {
-        let dtype = TYPES.iter().find(|(_, file)| *file == view.dtype()).map(|(burn, _)| *burn).ok_or_else(|| {
-            TensorFileError::Type { name: name.clone(), found: format!("{:?}", view.dtype()) }
-        })?;
+        let dtype = TYPES
+            .iter()
+            .find(|(_, file)| *file == view.dtype())
+            .map(|(burn, _)| *burn)
+            .ok_or_else(|| TensorFileError::Type { name: name.clone(), found: format!("{:?}", view.dtype()) })?;
         let data = TensorData::from_bytes_vec(view.data().to_vec(), view.shape().to_vec(), dtype);
         tensors.insert(name, data);
     }

@@ -101,7 +101,8 @@ impl Tensors {
             _ => return Err(wrong(format!("shape {:?} is neither [B, C, X, Y, Z] nor [B, C, X, Y]", tensor.shape))),
         };
         let elements = shape.iter().try_fold(1_usize, |n, axis| n.checked_mul(*axis));
-        if elements.and_then(|n| n.checked_mul(tensor.dtype.size())) != Some(tensor.bytes.len()) || elements == Some(0) {
+        if elements.and_then(|n| n.checked_mul(tensor.dtype.size())) != Some(tensor.bytes.len()) || elements == Some(0)
+        {
             let (dtype, bytes) = (tensor.dtype, tensor.bytes.len());
             return Err(wrong(format!("{bytes} bytes are not shape {:?} of {dtype:?}", tensor.shape)));
         }
@@ -117,9 +118,8 @@ impl Tensors {
             Combine::Mean { weights } => mean_ensemble(&members, weights.as_deref()),
             Combine::Vote { num_classes } => vote_ensemble(&members, *num_classes),
         };
-        let combined = combined.map_err(|e| {
-            HostError::new(format!("{} cannot be combined to `{output}`: {e}", inputs.join(", ")))
-        })?;
+        let combined = combined
+            .map_err(|e| HostError::new(format!("{} cannot be combined to `{output}`: {e}", inputs.join(", "))))?;
         self.insert(output, combined);
         Ok(())
     }

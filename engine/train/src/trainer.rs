@@ -1,24 +1,26 @@
 //! [`SupervisedTrainer`]: network, loss, optimizer and data, driven by an [`Engine`].
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use burn::module::Module as _;
-use burn::tensor::Device;
+use burn::tensor::{Device, TensorData};
 use hearth_engine::{BoxError, CheckpointRequest, Engine, HostError, RunEnd, RunError, Workflow as _};
+use hearth_nn::inferers::{Inferer, SimpleInferer};
 use hearth_nn::losses::Loss;
 use hearth_nn::networks::Network;
 use hearth_nn::optim::{OptimError, OptimizerConfig};
 
 use crate::evaluate::Evaluate;
 use crate::grad_scaler::GradScaler;
-use crate::inferer::Inferer;
 use crate::loader::Loader;
 use crate::precision::{Precision, PrecisionError};
 use crate::scalars::Curves;
 use crate::training::Training;
 
 /// How a trainer works.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct TrainerOptions {
     /// The engine's name, `trainer`.
@@ -30,7 +32,7 @@ pub struct TrainerOptions {
     /// Epochs to run.
     pub max_epochs: u64,
     /// How the network is led over a batch.
-    pub inferer: Inferer,
+    pub inferer: Arc<dyn Inferer>,
     /// The batch's image.
     pub image_key: String,
     /// The batch's label.
@@ -43,6 +45,19 @@ pub struct TrainerOptions {
     pub world_size: u32,
 }
 
+impl fmt::Debug for TrainerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrainerOptions")
+            .field("name", &self.name)
+            .field("device", &self.device)
+            .field("precision", &self.precision)
+            .field("max_epochs", &self.max_epochs)
+            .field("inferer", &self.inferer.name())
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
+
 impl TrainerOptions {
     /// One epoch in fp32 on this device, seed 0, one process.
     pub fn new(device: &Device) -> Self {
@@ -51,7 +66,7 @@ impl TrainerOptions {
             device: device.clone().inner(),
             precision: Precision::Fp32,
             max_epochs: 1,
-            inferer: Inferer::Simple,
+            inferer: Arc::new(SimpleInferer {}),
             image_key: "image".into(),
             label_key: "label".into(),
             seed: 0,
@@ -92,8 +107,8 @@ pub struct SupervisedTrainer<N> {
     work: Training<N>,
 }
 
-impl<N> std::fmt::Debug for SupervisedTrainer<N> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<N> fmt::Debug for SupervisedTrainer<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SupervisedTrainer")
             .field("engine", &self.engine)
             .field("options", &self.work.options)
@@ -217,7 +232,7 @@ impl<N: Network> SupervisedTrainer<N> {
     }
 
     /// The optimizer's state by `path/name`, read back from the device.
-    pub fn optimizer_state(&self) -> std::collections::BTreeMap<String, burn::tensor::TensorData> {
+    pub fn optimizer_state(&self) -> BTreeMap<String, TensorData> {
         self.work.optimizer.state()
     }
 

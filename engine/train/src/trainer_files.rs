@@ -43,10 +43,8 @@ pub(crate) fn write<N: Network>(
     let mut files = Files::new();
     files.insert(NETWORK.into(), weights::to_bytes(trainer.network()?)?);
     files.insert(OPTIMIZER.into(), tensor_file::to_bytes(&trainer.optimizer.state())?);
-    let json = OptimizerJson {
-        config: trainer.optimizer_config.clone(),
-        learning_rate: trainer.learning_rate.to_string(),
-    };
+    let json =
+        OptimizerJson { config: trainer.optimizer_config.clone(), learning_rate: trainer.learning_rate.to_string() };
     files.insert(OPTIMIZER_JSON.into(), serde_json::to_vec_pretty(&json)?);
     if let Some(scaler) = &trainer.scaler {
         files.insert(SCALER.into(), serde_json::to_vec_pretty(scaler)?);
@@ -80,14 +78,11 @@ pub(crate) fn write<N: Network>(
 /// Takes back the newest whole checkpoint. Everything is read and checked before anything is changed.
 pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<Snapshot, BoxError> {
     let checkpoint = checkpoint::newest(dir)?;
-    let mismatch = |part: &'static str, why: String| CheckpointError::Mismatch {
-        path: checkpoint.path.clone(),
-        part,
-        why,
-    };
+    let mismatch =
+        |part: &'static str, why: String| CheckpointError::Mismatch { path: checkpoint.path.clone(), part, why };
     let network = trainer.network()?.clone();
-    let (network, _report) = weights::from_bytes(network, &checkpoint.file(NETWORK)?)
-        .map_err(|e| mismatch(NETWORK, e.to_string()))?;
+    let (network, _report) =
+        weights::from_bytes(network, &checkpoint.file(NETWORK)?).map_err(|e| mismatch(NETWORK, e.to_string()))?;
 
     let json: OptimizerJson = serde_json::from_slice(&checkpoint.file(OPTIMIZER_JSON)?)
         .map_err(|e| mismatch(OPTIMIZER_JSON, format!("it does not parse: {e}")))?;
@@ -99,7 +94,8 @@ pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<
         .learning_rate
         .parse()
         .map_err(|_| mismatch(OPTIMIZER_JSON, format!("the learning rate `{}` is no number", json.learning_rate)))?;
-    let state = tensor_file::from_bytes(&checkpoint.file(OPTIMIZER)?).map_err(|e| mismatch(OPTIMIZER, e.to_string()))?;
+    let state =
+        tensor_file::from_bytes(&checkpoint.file(OPTIMIZER)?).map_err(|e| mismatch(OPTIMIZER, e.to_string()))?;
     check_optimizer_state(&network, &state).map_err(|why| mismatch(OPTIMIZER, why))?;
     let mut optimizer = trainer.optimizer.clone();
     optimizer.load_state(state).map_err(|e| mismatch(OPTIMIZER, e.to_string()))?;

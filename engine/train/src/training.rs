@@ -3,21 +3,22 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use burn::module::Module as _;
-use burn::tensor::Tensor;
-use hearth_engine::{
-    BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, Metrics, Snapshot, State, Workflow,
-};
-use hearth_nn::losses::Loss;
-use hearth_nn::networks::Network;
-use hearth_nn::optim::{Gradients, Optimizer, OptimizerConfig};
 use crate::evaluate::Evaluate;
-use crate::loader::{Batches, Loader};
+use crate::inference::infer;
+use crate::loader::{BatchStream, Loader};
 use crate::scalars::{CurvePoint, Curves};
 use crate::step_error::{StepError, name_cases};
 use crate::tensors::Tensors;
 use crate::trainer::TrainerOptions;
 use crate::{GradScaler, trainer_files};
+use burn::tensor::Tensor;
+use hearth_engine::{
+    BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, Metrics, Snapshot, State,
+    Workflow,
+};
+use hearth_nn::losses::Loss;
+use hearth_nn::networks::Network;
+use hearth_nn::optim::{Gradients, Optimizer, OptimizerConfig};
 
 /// The loss of the present iteration: on the device until somebody asks.
 enum LossValue {
@@ -39,7 +40,7 @@ pub(crate) struct Training<N> {
     pub loader: Box<dyn Loader>,
     pub evaluators: BTreeMap<String, Box<dyn Evaluate<N>>>,
     pub curves: Curves,
-    batches: Option<Batches>,
+    batches: Option<BatchStream>,
     tensors: Option<Tensors>,
     cases: Vec<String>,
     loss_value: LossValue,
@@ -101,7 +102,7 @@ impl<N: Network> Training<N> {
         // A tensor under autodiff is what tells layers that they train.
         let image = self.named("image")?.autodiff();
         network.set_draw(state.seed, state.iteration);
-        self.options.inferer.infer(image, network).map_err(|e| self.part("the forward pass", e).into())
+        infer(&*self.options.inferer, image, network).map_err(|e| self.part("the forward pass", e).into())
     }
 
     fn backward(&self, loss: &Tensor<1>) -> Result<Gradients, BoxError> {
@@ -194,7 +195,8 @@ impl<N: Network> Host for Training<N> {
 
     fn put_tensor(&mut self, name: &str, tensor: HostTensor<'_>) -> Result<(), HostError> {
         if name == "pred" {
-            let why = "a prediction from outside has no gradient; replace `image` or `label` at iteration_started instead";
+            let why =
+                "a prediction from outside has no gradient; replace `image` or `label` at iteration_started instead";
             return Err(HostError::new(format!("tensor `pred` cannot be put while training: {why}")));
         }
         self.tensors_mut()?.put(name, &tensor)
@@ -231,8 +233,7 @@ impl<N: Network> Workflow for Training<N> {
             return Ok(false);
         };
         let TrainerOptions { device, image_key, label_key, .. } = &self.options;
-        let (tensors, cases) =
-            Tensors::of_batch(batch?, device, self.network()?.spatial_dims(), image_key, label_key)?;
+        let (tensors, cases) = Tensors::of_batch(batch?, device, self.network()?.spatial_dims(), image_key, label_key)?;
         (self.tensors, self.cases) = (Some(tensors), cases);
         Ok(true)
     }

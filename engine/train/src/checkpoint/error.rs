@@ -39,7 +39,9 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// The tag cannot be part of a folder's name.
-    #[error("`{tag}` cannot be a checkpoint's tag: use 1 to 64 letters, digits, `_`, `-` and `.`, not beginning with `.`")]
+    #[error(
+        "`{tag}` cannot be a checkpoint's tag: use 1 to 64 letters, digits, `_`, `-` and `.`, not beginning with `.`"
+    )]
     Tag {
         /// The tag.
         tag: String,

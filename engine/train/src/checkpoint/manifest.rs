@@ -68,10 +68,8 @@ pub struct Manifest {
 
 impl Manifest {
     pub(super) fn new(sequence: u64, header: &Header, files: &Files) -> Self {
-        let sum = |bytes: &Vec<u8>| FileSum {
-            bytes: bytes.len() as u64,
-            blake3: blake3::hash(bytes).to_hex().to_string(),
-        };
+        let sum =
+            |bytes: &Vec<u8>| FileSum { bytes: bytes.len() as u64, blake3: blake3::hash(bytes).to_hex().to_string() };
         let mut manifest = Self {
             format: FORMAT,
             hearth: env!("CARGO_PKG_VERSION").to_owned(),

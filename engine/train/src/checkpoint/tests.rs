@@ -117,7 +117,11 @@ fn damage_to_any_file_is_found_and_named() {
                 "empty" => bytes.clear(),
                 _ => {}
             }
-            if kind == "deleted" { fs::remove_file(&path).unwrap() } else { fs::write(&path, bytes).unwrap() }
+            if kind == "deleted" {
+                fs::remove_file(&path).unwrap()
+            } else {
+                fs::write(&path, bytes).unwrap()
+            }
             assert_eq!(newest(dir.path()).unwrap().path, before, "{file} {kind}");
             let text = Checkpoint::open(&damaged).unwrap_err().to_string();
             assert!(text.contains(file) && text.contains("is damaged"), "{file} {kind}: {text}");

@@ -56,7 +56,9 @@ pub(super) fn write_gated(
         let place = free_name(dir, header)?;
         gate(Step::Rename).map_err(|e| ("renaming it into place".to_owned(), e))?;
         fs::rename(&temporary, &place).map_err(|e| ("renaming it into place".to_owned(), e))?;
-        gate(Step::FlushParent).and_then(|()| flush_folder(dir)).map_err(|e| (format!("flushing {}", dir.display()), e))?;
+        gate(Step::FlushParent)
+            .and_then(|()| flush_folder(dir))
+            .map_err(|e| (format!("flushing {}", dir.display()), e))?;
         Ok(place)
     });
     result.map_err(|(step, e)| {
