@@ -29,6 +29,9 @@ enum Action {
         /// Where they go; must be empty or new
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
+        /// Voxels in plane; the slices follow
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=1024))]
+        size: Option<u32>,
         /// The same seed gives the same volumes
         #[arg(long, default_value_t = 0)]
         seed: u64,
@@ -43,15 +46,20 @@ enum Kind {
 
 /// Makes a data set.
 pub fn run(args: &Args) -> Outcome {
-    let Action::Phantom { kind: Kind::Spleen, cases, out, seed } = &args.action;
+    let Action::Phantom { kind: Kind::Spleen, cases, out, size, seed } = &args.action;
     folders::check_free(out)?;
-    phantom_spleen(out, *cases as usize, *seed)?;
+    phantom_spleen(out, *cases as usize, size.map(|size| size as usize), *seed)?;
     out!("{cases} cases in {}; try: hearth train demo --data {} --out run", out.display(), out.display());
     Ok(())
 }
 
 /// CT-like volumes with a spleen, as a Decathlon folder.
-pub fn phantom_spleen(out: &Path, cases: usize, seed: u64) -> Outcome {
-    phantom::spleen(out, cases, seed, progress()).while_doing(|| format!("cannot make the volumes in {}", out.display()))?;
+pub fn phantom_spleen(out: &Path, cases: usize, size: Option<usize>, seed: u64) -> Outcome {
+    let mut options = phantom::SpleenOptions::default();
+    (options.seed, options.progress) = (seed, progress());
+    if let Some(size) = size {
+        options.size = size;
+    }
+    phantom::spleen(out, cases, &options).while_doing(|| format!("cannot make the volumes in {}", out.display()))?;
     Ok(())
 }

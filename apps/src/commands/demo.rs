@@ -31,6 +31,9 @@ pub struct Args {
 /// How many volumes are made; the recipe says how many of them validate.
 const CASES: usize = 12;
 
+/// Voxels of a volume in plane.
+const SIZE: usize = 80;
+
 /// What is drawn black and white: soft tissue, in Hounsfield units.
 const WINDOW: (f32, f32) = (-160.0, 240.0);
 
@@ -47,7 +50,7 @@ pub fn run(args: &Args) -> Outcome {
 
     out!("{}", bold(&format!("1/4  {CASES} CT volumes with a spleen -> {}", data.display())));
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
-    crate::commands::data::phantom_spleen(&data, CASES, args.seed)?;
+    crate::commands::data::phantom_spleen(&data, CASES, Some(SIZE), args.seed)?;
 
     let epochs = plan.recipe.training.epochs;
     out!("{}", bold(&format!("2/4  training a small UNet for {epochs} epochs -> {}", run.display())));

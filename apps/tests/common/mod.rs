@@ -51,7 +51,7 @@ pub fn text(path: &Path) -> String {
 /// A phantom data set of so many cases, as a Decathlon folder.
 pub fn phantom(folder: &Path, cases: usize) -> PathBuf {
     let data = folder.join("data");
-    succeed(&["data", "phantom", "spleen", "--cases", &cases.to_string(), "--out", &text(&data)]);
+    succeed(&["data", "phantom", "spleen", "--cases", &cases.to_string(), "--size", "48", "--out", &text(&data)]);
     data
 }
 
