@@ -16,10 +16,12 @@ fn early_stop_ends_where_ignite_does() {
     assert!(cases.len() >= 80);
     for case in cases {
         let better: Better = serde_json::from_value(case["better"].clone()).unwrap();
-        let mut options = EarlyStopOptions::default();
-        options.patience = case["patience"].as_u64().unwrap();
-        options.min_delta = case["min_delta"].as_f64().unwrap();
-        options.cumulative_delta = case["cumulative_delta"].as_bool().unwrap();
+        let options = EarlyStopOptions {
+            patience: case["patience"].as_u64().unwrap(),
+            min_delta: case["min_delta"].as_f64().unwrap(),
+            cumulative_delta: case["cumulative_delta"].as_bool().unwrap(),
+            ..EarlyStopOptions::default()
+        };
         let mut stop = EarlyStop::new(options).unwrap();
         let scores = case["scores"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap());
         let stopped = scores.zip(1_u64..).find(|(score, _)| stop.step(*score, better)).map(|(_, epoch)| epoch);

@@ -185,8 +185,7 @@ fn a_line_for_each_epoch() {
 }
 
 fn monitor(run: &Path, connect: impl FnMut() -> Result<GpuProbe, String> + Send + 'static) -> Engine {
-    let mut options = GpuMonitorOptions::default();
-    options.every_seconds = 0.02;
+    let options = GpuMonitorOptions { every_seconds: 0.02, ..GpuMonitorOptions::default() };
     let mut engine = Engine::new("trainer");
     engine.add(GpuMonitor::with_probe(options, run, connect).unwrap()).unwrap();
     let pause = |_: &mut hearth_engine::Context<'_>| {
