@@ -1,5 +1,6 @@
 //! Why a plugin cannot be used: [`PluginError`].
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::file::Identity;
@@ -40,29 +41,9 @@ pub enum PluginError {
         /// The file.
         path: PathBuf,
     },
-    /// A plugin that was built for another Hearth: four lines, with the command that rebuilds it.
-    #[error(
-        "plugin `{name}` {version} ({path}) cannot be loaded: {why}\n  \
-         it was built with: {built}\n  \
-         this host accepts: {accepted}\n  \
-         rebuild it with:   {command}",
-        name = identity.name,
-        version = identity.version,
-    )]
-    Mismatch {
-        /// The file.
-        path: PathBuf,
-        /// Which plugin.
-        identity: Box<Identity>,
-        /// What differs.
-        why: String,
-        /// Its SDK.
-        built: String,
-        /// What this host accepts.
-        accepted: String,
-        /// The command that rebuilds it.
-        command: String,
-    },
+    /// A plugin that was built for another Hearth.
+    #[error("{0}")]
+    Mismatch(Box<Mismatch>),
     /// The system could not load the library.
     #[error("plugin `{name}` ({path}) cannot be loaded: {why}")]
     Open {
@@ -81,4 +62,31 @@ pub enum PluginError {
         /// Its words.
         why: String,
     },
+}
+
+/// A plugin that was built for another Hearth. Its text is four lines, and ends in the command that rebuilds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The file.
+    pub path: PathBuf,
+    /// Which plugin.
+    pub identity: Identity,
+    /// What differs.
+    pub why: String,
+    /// What it was built with.
+    pub built: String,
+    /// What this host accepts.
+    pub accepted: String,
+    /// The command that rebuilds it.
+    pub command: String,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, identity, why, built, accepted, command } = self;
+        writeln!(f, "plugin `{}` {} ({}) cannot be loaded: {why}", identity.name, identity.version, path.display())?;
+        writeln!(f, "  it was built with: {built}")?;
+        writeln!(f, "  this host accepts: {accepted}")?;
+        write!(f, "  rebuild it with:   {command}")
+    }
 }

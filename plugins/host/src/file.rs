@@ -8,7 +8,7 @@ use std::path::Path;
 use hearth_plugin::identity::{self, ABI_HASH, LOADER_VERSION, MAGIC, SDK_VERSION, TARGET, UNWINDS};
 use serde::{Deserialize, Serialize};
 
-use crate::error::PluginError;
+use crate::error::{Mismatch, PluginError};
 
 /// A library larger than this is not looked at.
 const MAX_BYTES: u64 = 1 << 30;
@@ -89,6 +89,9 @@ impl Identity {
         if self.loader != LOADER_VERSION {
             return Some("its SDK is opened in another way".to_owned());
         }
+        if line(&self.sdk) != line(SDK_VERSION) {
+            return Some(format!("its SDK is of the {} line", line(&self.sdk)));
+        }
         if self.abi_hash != ABI_HASH {
             return Some("its SDK has another binary interface".to_owned());
         }
@@ -108,15 +111,21 @@ impl Identity {
         } else {
             format!("cargo add hearth-plugin@{SDK_VERSION} && cargo build --release")
         };
-        PluginError::Mismatch {
+        PluginError::Mismatch(Box::new(Mismatch {
             path: path.to_owned(),
-            identity: Box::new(self.clone()),
+            identity: self.clone(),
             why,
             built: format!("{}, {}, {}", self.built_with(), self.rustc, self.target),
-            accepted: format!("SDK {SDK_VERSION}, ABI {ABI_HASH:016x}, any rustc, {TARGET}"),
+            accepted: format!("SDK {}.x, ABI {ABI_HASH:016x}, any rustc, {TARGET}", line(SDK_VERSION)),
             command,
-        }
+        }))
     }
+}
+
+/// The part of a version within which abi_stable takes types for the same: `0.1` of `0.1.7`, `2` of `2.3.4`.
+fn line(version: &str) -> &str {
+    let parts = if version.starts_with("0.") { 2 } else { 1 };
+    version.match_indices('.').nth(parts - 1).map_or(version, |(end, _)| &version[..end])
 }
 
 /// Reads the identity from a plugin's file. Nothing of the plugin runs.
@@ -229,6 +238,12 @@ mod tests {
         let mut endless = bytes;
         endless[40..104].fill(b'x');
         assert_eq!(Identity::parse(&endless), None, "text without an end");
+    }
+
+    #[test]
+    fn a_version_is_of_a_line() {
+        let lines = ["0.1.7", "0.1.7-rc.1", "2.3.4", "2", "0", ""].map(line);
+        assert_eq!(lines, ["0.1", "0.1", "2", "2", "0", ""]);
     }
 
     #[test]

@@ -42,7 +42,7 @@ mod scaffold;
 mod search;
 
 pub use check::{check_for_parent, check_here, check_in_child};
-pub use error::PluginError;
+pub use error::{Mismatch, PluginError};
 pub use file::{Identity, inspect};
 pub use hearth_plugin::OptionInfo;
 pub use load::{Plugin, load};

@@ -89,8 +89,10 @@ impl FakeHost {
 
     /// The tags of the checkpoints that were asked for.
     pub fn checkpoints(&self) -> Vec<&str> {
-        let tag = |call| if let &Call::SaveCheckpoint(ref request) = call { Some(request.tag.as_str()) } else { None };
-        self.calls.iter().filter_map(tag).collect()
+        self.calls
+            .iter()
+            .filter_map(|call| if let Call::SaveCheckpoint(request) = call { Some(request.tag.as_str()) } else { None })
+            .collect()
     }
 
     fn note(&mut self, method: &str, call: Call) -> Result<(), HostError> {

@@ -1,9 +1,11 @@
 //! Files that are plugins, and files that are not.
 
+use std::mem::offset_of;
+use std::path::Path;
 use std::process::Command;
 
 use hearth_engine::Ranks;
-use hearth_plugin::identity::{ABI_HASH, RUSTC, SDK_VERSION, TARGET};
+use hearth_plugin::identity::{ABI_HASH, Identity, MAGIC, RUSTC, SDK_VERSION, TARGET};
 use hearth_plugin_host::{Info, PluginError, check_for_parent, check_here, check_in_child, inspect, load};
 
 use crate::{bundled, fixture, table};
@@ -58,23 +60,45 @@ fn options_that_are_wrong_are_told_with_the_valid_ones() {
     assert_eq!(error, "plugin `validation`: `interval` is 0; give 1 or more");
 }
 
-#[test]
-fn another_abi_is_refused_in_four_lines_before_it_runs() {
-    let path = fixture("other_abi");
-    // The library would end this process if it were opened.
-    let error = load(&path).map(drop).expect_err("another ABI");
-    assert!(matches!(error, PluginError::Mismatch { .. }), "{error:?}");
+/// The four lines of a plugin that was built for another Hearth.
+fn four_lines(path: &Path) -> Vec<String> {
+    let error = load(path).map(drop).expect_err("built for another Hearth");
+    assert!(matches!(error, PluginError::Mismatch(_)), "{error:?}");
     let text = error.to_string();
-    let lines = text.lines().collect::<Vec<_>>();
+    let lines = text.lines().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(lines.len(), 4, "{text}");
     assert!(
         lines[0].starts_with("plugin `other-abi` 2.1.0 (") && lines[0].contains(&*path.to_string_lossy()),
         "{text}"
     );
-    assert!(lines[1].contains("SDK 0.0.9, ABI 0123456789abcdef") && lines[1].contains(RUSTC), "{text}");
-    assert!(lines[2].contains(&format!("SDK {SDK_VERSION}, ABI {ABI_HASH:016x}")), "{text}");
-    assert!(lines[3].contains(&format!("cargo add hearth-plugin@{SDK_VERSION} && cargo build --release")), "{text}");
-    assert_eq!(inspect(&path).expect("it has an identity").sdk, "0.0.9");
+    assert!(lines[1].contains(RUSTC) && lines[1].contains("0123456789abcdef"), "{text}");
+    assert!(lines[2].contains(&format!("SDK 0.1.x, ABI {ABI_HASH:016x}")), "{text}");
+    assert!(lines[3].contains("cargo build --release"), "{text}");
+    lines
+}
+
+#[test]
+fn another_abi_is_refused_in_four_lines_before_it_runs() {
+    // The library would end this process if it were opened.
+    let lines = four_lines(&fixture("other_abi"));
+    assert!(lines[0].ends_with("cannot be loaded: its SDK has another binary interface"), "{lines:?}");
+    assert!(lines[3].contains("cargo update -p hearth-plugin && "), "{lines:?}");
+    // The same with other places of the record changed in the file.
+    let bytes = std::fs::read(fixture("other_abi")).expect("the fixture can be read");
+    let record = bytes.windows(16).position(|window| window == MAGIC).expect("an identity");
+    let folder = tempfile::tempdir().expect("a folder");
+    for (at, with, why, command) in [
+        (offset_of!(Identity, sdk), &b"0.3.9"[..], "its SDK is of the 0.3 line", "cargo add hearth-plugin@0.1."),
+        (offset_of!(Identity, loader), &[9], "its SDK is opened in another way", "cargo update -p hearth-plugin"),
+        (offset_of!(Identity, target), &b"sparc"[..], "it was built for sparc", "cargo add hearth-plugin@0.1."),
+    ] {
+        let mut bytes = bytes.clone();
+        bytes[record + at..][..with.len()].copy_from_slice(with);
+        let path = folder.path().join("changed.so");
+        std::fs::write(&path, bytes).expect("a file can be written");
+        let lines = four_lines(&path);
+        assert!(lines[0].contains(why) && lines[3].contains(command), "{lines:?}");
+    }
 }
 
 #[test]
@@ -105,8 +129,7 @@ fn what_is_no_plugin_is_told_apart() {
     }
     // A record that was damaged in the file is not believed either.
     let mut other = good.clone();
-    let magic = hearth_plugin::identity::MAGIC;
-    let at = other.windows(16).position(|window| window == magic).expect("the identity");
+    let at = other.windows(16).position(|window| window == MAGIC).expect("the identity");
     other[at] ^= 1;
     let text = load(&write("damaged.so", &other)).map(drop).expect_err("no magic").to_string();
     assert!(text.contains("not a Hearth plugin"), "{text}");
