@@ -33,6 +33,7 @@ pub mod networks;
 pub mod optim;
 pub mod post;
 mod running;
+mod softmax;
 pub mod weights;
 
 pub use layers::ConfigError;

@@ -4,6 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 
 use super::{ConfigError, LayerSpec, Scope};
+use crate::softmax::{log_softmax, softmax};
 
 const KNOWN: &str = "relu, leakyrelu, prelu, relu6, elu, selu, celu, gelu, sigmoid, tanh, softmax, logsoftmax, swish, \
                      memswish, mish";
@@ -118,8 +119,8 @@ impl Function {
             Function::Gelu { tanh: true } => activation::gelu_approximate(x),
             Function::Sigmoid => activation::sigmoid(x),
             Function::Tanh => activation::tanh(x),
-            Function::Softmax => activation::softmax(x, 1),
-            Function::LogSoftmax => activation::log_softmax(x, 1),
+            Function::Softmax => softmax(x),
+            Function::LogSoftmax => log_softmax(x),
             Function::Swish(alpha) => x.clone() * activation::sigmoid(x * alpha),
             Function::Mish => activation::mish(x),
         }

@@ -1,10 +1,11 @@
 //! Softmax cross-entropy (`torch.nn.CrossEntropyLoss`).
 
-use burn::tensor::{DType, Tensor, activation};
+use burn::tensor::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
 use super::labels::{check_labels, one_hot};
 use super::{Loss, LossError, Reduction};
+use crate::softmax::log_softmax;
 
 /// Cross-entropy of logits `[b, c, x, y, z]` with class indices `[b, 1, x, y, z]`, or with class probabilities of the
 /// logits' shape.
@@ -75,33 +76,39 @@ impl CrossEntropyLoss {
         if self.check_labels {
             check_labels(&labels, classes, Some(self.ignore_index))?;
         }
-        let labels = labels.cast(DType::F32);
-        let counts = labels.clone().trunc().not_equal_elem(self.ignore_index as f32).float().cast(DType::F32);
-        let hot = one_hot(labels, classes);
-        let weights = self.weights(&logits)?;
-        let log = activation::log_softmax(logits.cast(DType::F32), 1);
+        let hot = one_hot(labels.clone(), classes);
+        self.from_logarithms(log_softmax(logits.cast(DType::F32)), labels, hot)
+    }
+
+    /// The loss from the logarithms of the probabilities, the labels, and the labels' one-hot form.
+    pub(super) fn from_logarithms(
+        &self,
+        log: Tensor<5>,
+        labels: Tensor<5>,
+        hot: Tensor<5>,
+    ) -> Result<Tensor<1>, LossError> {
+        let shape = log.dims();
+        let classes = shape[1];
+        let counts = labels.cast(DType::F32).trunc().not_equal_elem(self.ignore_index as f32).float().cast(DType::F32);
         // An ignored label that is a class index has to vanish from the one-hot form as well.
-        let hot = if (0..classes as i64).contains(&self.ignore_index) {
-            let shape = hot.dims();
-            hot * counts.clone().expand(shape)
+        let hot =
+            if (0..classes as i64).contains(&self.ignore_index) { hot * counts.clone().expand(shape) } else { hot };
+        let weights = self.weights(&log)?;
+        let weighted = |x: Tensor<5>| match &weights {
+            Some(weights) => x * weights.clone(),
+            None => x,
+        };
+        let hot = weighted(hot);
+        let plain = -(log.clone() * hot.clone()).sum_dim(1);
+        let loss = if self.label_smoothing > 0.0 {
+            let smooth = -weighted(log).sum_dim(1) * counts.clone();
+            plain * (1.0 - self.label_smoothing) + smooth * (self.label_smoothing / classes as f64)
         } else {
-            hot
-        };
-        let (weighted_hot, weighted_log) = match &weights {
-            Some(weights) => {
-                (hot * weights.clone(), (self.label_smoothing > 0.0).then(|| log.clone() * weights.clone()))
-            }
-            None => (hot, (self.label_smoothing > 0.0).then(|| log.clone())),
-        };
-        let plain = -(log * weighted_hot.clone()).sum_dim(1);
-        let smooth = weighted_log.map(|log| -log.sum_dim(1) * counts.clone());
-        let loss = match smooth {
-            Some(smooth) => plain * (1.0 - self.label_smoothing) + smooth * (self.label_smoothing / classes as f64),
-            None => plain,
+            plain
         };
         Ok(match self.reduction {
             // With and without smoothing PyTorch divides by the weights of the labels that count.
-            Reduction::Mean if weights.is_some() => loss.sum() / weighted_hot.sum(),
+            Reduction::Mean if weights.is_some() => loss.sum() / hot.sum(),
             Reduction::Mean => loss.sum() / counts.sum(),
             other => other.apply(loss),
         })
@@ -113,7 +120,7 @@ impl CrossEntropyLoss {
         let classes = logits.dims()[1];
         self.fits(&logits, &target, classes)?;
         let weights = self.weights(&logits)?;
-        let log = activation::log_softmax(logits.cast(DType::F32), 1);
+        let log = log_softmax(logits.cast(DType::F32));
         let target = target.cast(DType::F32);
         let target = if self.label_smoothing > 0.0 {
             target * (1.0 - self.label_smoothing) + self.label_smoothing / classes as f64

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::labels::{check_labels, one_hot};
 use super::{ClassWeight, Loss, LossError, Reduction};
+use crate::softmax::softmax;
 
 /// An activation besides sigmoid and softmax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,7 +192,7 @@ impl DiceLoss {
         if self.sigmoid {
             activation::sigmoid(input)
         } else if self.softmax && channels > 1 {
-            activation::softmax(input, 1)
+            softmax(input)
         } else if let Some(other) = self.other_act {
             other.apply(input)
         } else {

@@ -1,10 +1,12 @@
 //! Dice plus cross-entropy (`monai.losses.DiceCELoss`).
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
 use super::dice::OtherActivation;
+use super::labels::{check_labels, one_hot};
 use super::{BceWithLogitsLoss, ClassWeight, CrossEntropyLoss, DiceLoss, Loss, LossError, Reduction};
+use crate::softmax::log_softmax;
 
 /// `lambda_dice` times Dice plus `lambda_ce` times cross-entropy (Isensee et al., <https://arxiv.org/abs/1809.10486>).
 ///
@@ -113,6 +115,26 @@ impl DiceCELoss {
         }
     }
 
+    /// The usual case: both parts share the one-hot labels and the softmax.
+    fn with_indices(&self, logits: Tensor<5>, labels: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        let (input, target) = (logits.dims(), labels.dims());
+        if input[0] != target[0] || input[2..] != target[2..] {
+            let expected = "batch and spatial axes must be equal".to_owned();
+            return Err(LossError::Shape { loss: NAME, input, target, expected });
+        }
+        if self.check_labels {
+            check_labels(&labels, input[1], None)?;
+        }
+        let hot = one_hot(labels.clone(), input[1]);
+        let logits = logits.cast(DType::F32);
+        let log = log_softmax(logits.clone());
+        let dice = DiceLoss { to_onehot_y: false, softmax: false, ..self.dice() };
+        let dice_input = if self.softmax { log.clone().exp() } else { logits };
+        let dice = dice.forward(dice_input, hot.clone())?;
+        let entropy = self.cross_entropy().from_logarithms(log, labels, hot)?;
+        Ok(dice * self.lambda_dice + entropy * self.lambda_ce)
+    }
+
     fn cross_entropy(&self) -> CrossEntropyLoss {
         CrossEntropyLoss {
             weight: self.weight.clone(),
@@ -134,6 +156,9 @@ impl Loss for DiceCELoss {
         if target_channels != 1 && target_channels != channels {
             let expected = format!("expected 1 or {channels} channels");
             return Err(LossError::Shape { loss: NAME, input: input.dims(), target: target.dims(), expected });
+        }
+        if channels > 1 && target_channels == 1 && self.to_onehot_y {
+            return self.with_indices(input, target);
         }
         let dice = self.dice().forward(input.clone(), target.clone())?;
         let entropy = if channels == 1 {

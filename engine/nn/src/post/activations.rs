@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::PostError;
 use crate::losses::OtherActivation;
+use crate::softmax::softmax;
 
 /// Applies one activation, in f32.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +37,7 @@ impl Activations {
             x = activation::sigmoid(x);
         }
         if self.softmax {
-            x = activation::softmax(x, 1);
+            x = softmax(x);
         }
         Ok(match self.other {
             Some(other) => other.apply(x),
