@@ -1,0 +1,221 @@
+//! What is written reads back: by our reader, by the `nifti` crate, and by nibabel where Python is at hand. Damaged files are errors.
+
+mod common;
+
+use hearth_data::nifti::{DataType, read_header};
+use hearth_data::{Affine, Image, NiftiOptions, affine, host_device, read_nifti, write_nifti};
+
+const TILTED: Affine = [[-1.2, 0.1, 0.0, 40.0], [0.12, 0.9985, -0.6, -33.0], [0.0, 0.2, 2.9, 7.5], affine::IDENTITY[3]];
+
+fn image(shape: [usize; 4]) -> Image {
+    let n = shape.iter().product::<usize>();
+    let values = (0..n).map(|i| (i * 37 % 211) as f32).collect();
+    Image::from_values(values, shape, TILTED, &host_device())
+}
+
+#[test]
+fn every_type_and_container_comes_back() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let types = [
+        DataType::U8,
+        DataType::I16,
+        DataType::U16,
+        DataType::I32,
+        DataType::U32,
+        DataType::I64,
+        DataType::U64,
+        DataType::F32,
+        DataType::F64,
+    ];
+    for (i, data_type) in types.into_iter().enumerate() {
+        let name = if i % 2 == 0 { "a.nii.gz" } else { "a.nii" };
+        let path = dir.path().join(name);
+        let written = image([1 + i % 2, 5, 18, 7]);
+        write_nifti(&path, &written, NiftiOptions::image().data_type(data_type)).expect("written");
+        let read = read_nifti(&path).expect("readable");
+        assert_eq!(read.data.dims(), written.data.dims(), "{data_type:?}");
+        assert_eq!(read.to_vec(), written.to_vec(), "{data_type:?}");
+        assert!(affine::distance(&read.affine, &TILTED) < 1e-4);
+        assert_eq!(read.meta.stored_type, data_type.name());
+    }
+}
+
+#[test]
+fn scaling_is_undone_and_2d_stays_2d() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("scaled.nii.gz");
+    let written = image([1, 6, 9, 1]).with_spatial_dims(2);
+    let options = NiftiOptions::image().data_type(DataType::I16).scaling(0.5, -100.0);
+    write_nifti(&path, &written, options).expect("written");
+    let read = read_nifti(&path).expect("readable");
+    assert_eq!((read.to_vec(), read.meta.spatial_dims), (written.to_vec(), 2));
+    assert_eq!(read_header(&path).expect("a header").dim, [6, 9]);
+}
+
+#[test]
+fn the_header_is_carried_over() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (first, second) = (dir.path().join("1.nii"), dir.path().join("2.nii"));
+    write_nifti(&first, &image([1, 4, 4, 4]), NiftiOptions::image()).expect("written");
+    let mut bytes = std::fs::read(&first).expect("readable");
+    bytes[148..154].copy_from_slice(b"tester");
+    bytes[123] = 3;
+    bytes[254..256].copy_from_slice(&4_i16.to_le_bytes());
+    std::fs::write(&first, bytes).expect("written");
+    let image = read_nifti(&first).expect("readable");
+    write_nifti(&second, &image, NiftiOptions::label()).expect("written");
+    let header = read_header(&second).expect("a header");
+    assert_eq!((&header.descrip[..6], header.xyzt_units, header.sform_code), (&b"tester"[..], 3, 4));
+}
+
+#[test]
+fn values_that_do_not_fit_leave_no_file() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("label.nii.gz");
+    let image = Image::from_values(vec![0.0, 300.0], [1, 2, 1, 1], TILTED, &host_device());
+    let error = write_nifti(&path, &image, NiftiOptions::label()).expect_err("too large").to_string();
+    assert!(error.contains("label.nii.gz") && error.contains("300"), "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("the folder").count(), 0);
+}
+
+#[test]
+fn the_nifti_crate_agrees() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("a.nii");
+    write_nifti(&path, &image([1, 5, 6, 7]), NiftiOptions::image()).expect("written");
+    let header = nifti::NiftiHeader::from_file(&path).expect("their reader takes it");
+    assert_eq!(header.dim[..4], [3, 5, 6, 7]);
+    assert_eq!((header.datatype, header.bitpix, header.vox_offset), (16, 32, 352.0));
+    assert_eq!(header.sform_code, 1);
+    assert!((f64::from(header.srow_y[1]) - TILTED[1][1]).abs() < 1e-6);
+}
+
+#[test]
+fn nibabel_reads_what_we_write() {
+    let Some(python) = common::python() else {
+        println!("HEARTH_PYTHON is not set: not tested against nibabel");
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    let code = "
+import sys, json, numpy as np, nibabel as nib
+i = nib.load(sys.argv[1]); a = np.asanyarray(i.dataobj)
+a = a if a.ndim == 4 else a[..., None]
+print(json.dumps([np.moveaxis(a, 3, 0).astype(float).ravel().tolist(), i.affine.tolist(), i.get_qform().tolist(), int(i.header['qform_code']), str(i.get_data_dtype())]))
+";
+    // A rotation without shear, so that the quaternion can hold it.
+    let (s, c) = 0.3_f64.sin_cos();
+    let rotated = [[-2.0 * c, -s, 0.0, 5.0], [-2.0 * s, c, 0.0, -6.0], [0.0, 0.0, 3.0, 7.0], affine::IDENTITY[3]];
+    for (i, data_type) in [DataType::U8, DataType::I16, DataType::F32].into_iter().enumerate() {
+        let path = dir.path().join(if i == 1 { "a.nii" } else { "a.nii.gz" });
+        let mut written = image([1 + i, 4, 5, 6]);
+        written.affine = rotated;
+        let options = NiftiOptions::image().data_type(data_type);
+        let options = if i == 1 { options.scaling(2.0, 1.0) } else { options };
+        if i == 1 {
+            let values = written.to_vec().iter().map(|v| v.round() * 2.0 + 1.0).collect();
+            written = Image::from_values(values, written.data.dims(), rotated, &host_device());
+        }
+        write_nifti(&path, &written, options).expect("written");
+        type Answer = (Vec<f64>, Affine, Affine, i32, String);
+        let (values, sform, qform, code, stored): Answer =
+            serde_json::from_str(&common::run_python(&python, code, &[&path])).expect("an answer");
+        let ours: Vec<f64> = written.to_vec().iter().map(|v| f64::from(*v)).collect();
+        assert_eq!(values, ours);
+        assert!(affine::distance(&sform, &rotated) < 1e-5 && affine::distance(&qform, &rotated) < 1e-5);
+        assert_eq!((code, stored.as_str()), (1, data_type.name()));
+    }
+}
+
+/// Bytes of a sound file, plain.
+fn sound() -> Vec<u8> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("a.nii");
+    write_nifti(&path, &image([1, 4, 4, 4]), NiftiOptions::image()).expect("written");
+    std::fs::read(path).expect("readable")
+}
+
+fn error_of(name: &str, bytes: &[u8]) -> String {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join(name);
+    std::fs::write(&path, bytes).expect("written");
+    let error = read_nifti(&path).expect_err("damaged").to_string();
+    assert!(error.contains(name), "the error does not name the file: {error}");
+    error
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
+    let mut out = vec![0; compressor.gzip_compress_bound(bytes.len())];
+    let n = compressor.gzip_compress(bytes, &mut out).expect("room");
+    out.truncate(n);
+    out
+}
+
+#[test]
+fn damaged_files_name_file_and_field() {
+    let good = sound();
+    let with = |at: usize, bytes: &[u8]| {
+        let mut bad = good.clone();
+        bad[at..at + bytes.len()].copy_from_slice(bytes);
+        bad
+    };
+    assert!(error_of("a.nii", &[]).contains("0 bytes"));
+    assert!(error_of("b.nii", &good[..200]).contains("200 of 348"));
+    assert!(error_of("c.nii", &good[..400]).contains("ends after 400"));
+    assert!(error_of("d.nii", &with(0, &[9, 9])).contains("sizeof_hdr"));
+    assert!(error_of("e.nii", &with(344, b"nope")).contains("magic"));
+    assert!(error_of("f.nii", &with(40, &9_i16.to_le_bytes())).contains("field dim"));
+    assert!(error_of("g.nii", &with(42, &(-3_i16).to_le_bytes())).contains("field dim"));
+    assert!(error_of("h.nii", &with(70, &3_i16.to_le_bytes())).contains("field datatype"));
+    assert!(error_of("i.nii", &with(70, &128_i16.to_le_bytes())).contains("rgb24"));
+    assert!(error_of("j.nii", &with(108, &f32::NAN.to_le_bytes())).contains("field vox_offset"));
+    assert!(error_of("k.nii", &with(108, &12.0_f32.to_le_bytes())).contains("field vox_offset"));
+    assert!(error_of("l.nii", &with(116, &f32::INFINITY.to_le_bytes())).contains("field scl_inter"));
+}
+
+#[test]
+fn gzip_is_unpacked_no_further_than_the_header_promises() {
+    let good = sound();
+    let whole = gzip(&good);
+    assert!(error_of("a.nii.gz", &whole[..whole.len() / 2]).contains("a.nii.gz"));
+    assert!(error_of("b.nii.gz", &gzip(&good[..380])).contains("ends after 380"));
+    // A header that promises terabytes: refused before any memory is taken.
+    let mut huge = good.clone();
+    for axis in 0..7 {
+        huge[42 + 2 * axis..44 + 2 * axis].copy_from_slice(&i16::MAX.to_le_bytes());
+    }
+    huge[40..42].copy_from_slice(&7_i16.to_le_bytes());
+    assert!(error_of("c.nii.gz", &gzip(&huge)).contains("limit"));
+    // One that promises 400 MB in a file of a few hundred bytes: more than deflate can pack.
+    huge[40..42].copy_from_slice(&3_i16.to_le_bytes());
+    for axis in 0..3 {
+        huge[42 + 2 * axis..44 + 2 * axis].copy_from_slice(&464_i16.to_le_bytes());
+    }
+    assert!(error_of("d.nii.gz", &gzip(&huge)).contains("at most"));
+    // A bomb behind a small image: only the image is unpacked.
+    let mut bomb = good.clone();
+    bomb.resize(64 << 20, 0);
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("bomb.nii.gz");
+    std::fs::write(&path, gzip(&bomb)).expect("written");
+    assert_eq!(read_nifti(&path).expect("the image is sound").shape(), [4, 4, 4]);
+}
+
+#[test]
+fn several_gzip_members_are_one_file() {
+    let good = sound();
+    let mut bytes = gzip(&good[..360]);
+    bytes.extend(gzip(&good[360..]));
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("two.nii.gz");
+    std::fs::write(&path, bytes).expect("written");
+    assert_eq!(read_nifti(&path).expect("readable").to_vec(), image([1, 4, 4, 4]).to_vec());
+}
+
+#[test]
+fn a_missing_file_and_a_folder_are_errors() {
+    let dir = tempfile::tempdir().expect("a folder");
+    assert!(read_nifti(dir.path().join("none.nii")).expect_err("missing").to_string().contains("none.nii"));
+    assert!(read_nifti(dir.path()).expect_err("a folder").to_string().contains("folder"));
+}

@@ -1,0 +1,189 @@
+//! Real files against what nibabel says about them (`expected.json`). Ignored: the files are not part of the project.
+
+mod common;
+
+use std::path::Path;
+
+use common::real_data;
+use hearth_data::nifti::read_header;
+use hearth_data::{orientation, read_nifti};
+use serde_json::Value;
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN)
+}
+
+/// Everything `expected.json` says about one NIfTI file; an error text for each difference.
+fn compare(path: &Path, expected: &Value) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut check = |what: &str, good: bool, got: String| {
+        if !good {
+            problems.push(format!("{what}: {got}, expected {}", expected[what]));
+        }
+    };
+    let header = match read_header(path) {
+        Ok(header) => header,
+        Err(error) => return vec![format!("header: {error}")],
+    };
+    let shape: Vec<usize> = serde_json::from_value(expected["shape"].clone()).unwrap_or_default();
+    check("shape", header.dim == shape, format!("{:?}", header.dim));
+    check(
+        "version",
+        u64::from(header.version) == expected["version"].as_u64().unwrap_or(0),
+        header.version.to_string(),
+    );
+    check("big_endian", Some(header.big_endian) == expected["big_endian"].as_bool(), header.big_endian.to_string());
+    for (what, got) in [("qform_code", header.qform_code), ("sform_code", header.sform_code)] {
+        check(what, i64::from(got) == expected[what].as_i64().unwrap_or(-1), got.to_string());
+    }
+    for (what, got) in [("scl_slope", header.scl_slope), ("scl_inter", header.scl_inter)] {
+        let wanted = number(&expected[what]);
+        let same = (got - wanted).abs() <= 1e-5 * wanted.abs() || (got.is_nan() && wanted.is_nan());
+        check(what, same, got.to_string());
+    }
+    let affine = header.affine();
+    let far = (0..4)
+        .flat_map(|r| (0..4).map(move |c| (r, c)))
+        .map(|(r, c)| (affine[r][c] - number(&expected["affine"][r][c])).abs())
+        .fold(0.0, f64::max);
+    check("affine", far < 2e-5, format!("{affine:?}"));
+    check(
+        "axes",
+        Some(orientation::codes(&affine, 3, &orientation::RAS_LABELS).as_str()) == expected["axes"].as_str(),
+        orientation::codes(&affine, 3, &orientation::RAS_LABELS),
+    );
+    let stored = expected["datatype"].as_str().unwrap_or_default();
+    let scalar = !(stored.starts_with("rgb") || stored.starts_with("complex"));
+    let image = match (read_nifti(path), scalar) {
+        (Ok(image), true) => image,
+        (Err(error), false) if error.to_string().contains(stored) => return problems,
+        (Ok(_), false) => return vec![format!("{stored} was read as one number per voxel")],
+        (Err(error), _) => return vec![format!("{error}")],
+    };
+    check("datatype", image.meta.stored_type == stored, image.meta.stored_type.clone());
+    let values = image.to_vec();
+    let known = || values.iter().filter(|v| !v.is_nan()).map(|v| f64::from(*v));
+    let close = |got: f64, wanted: f64, slack: f64| (got - wanted).abs() <= slack * wanted.abs().max(1e-3);
+    let low = known().fold(f64::INFINITY, f64::min);
+    let high = known().fold(f64::NEG_INFINITY, f64::max);
+    let mean = known().sum::<f64>() / known().count() as f64;
+    check("min", close(low, number(&expected["min"]), 1e-5), low.to_string());
+    check("max", close(high, number(&expected["max"]), 1e-5), high.to_string());
+    check("mean", close(mean, number(&expected["mean"]), 1e-4), mean.to_string());
+    let nan = values.iter().filter(|v| v.is_nan()).count() as u64;
+    check("nan_voxels", Some(nan) == expected["nan_voxels"].as_u64(), nan.to_string());
+    let dims = image.data.dims();
+    for sample in expected["samples"].as_array().into_iter().flatten() {
+        let index: Vec<usize> = serde_json::from_value(sample[0].clone()).unwrap_or_default();
+        let axis = |i: usize| index.get(i).copied().unwrap_or(0);
+        // Axes beyond the third are channels, the earlier ones faster.
+        let (mut channel, mut stride) = (0, 1);
+        for i in 3..shape.len() {
+            channel += axis(i) * stride;
+            stride *= shape[i];
+        }
+        let flat = ((channel * dims[1] + axis(0)) * dims[2] + axis(1)) * dims[3] + axis(2);
+        let (got, wanted) = (f64::from(values[flat]), number(&sample[1]));
+        let same = close(got, wanted, 1e-5) || (got.is_nan() && wanted.is_nan());
+        check("samples", same, format!("{got} at {index:?} ({wanted})"));
+    }
+    if let Some(counts) = expected["label_counts"].as_object() {
+        for (label, count) in counts {
+            let label: f32 = label.parse().unwrap_or(f32::NAN);
+            let got = values.iter().filter(|v| **v == label).count() as u64;
+            check("label_counts", Some(got) == count.as_u64(), format!("{got} of {label}"));
+        }
+    }
+    problems
+}
+
+#[test]
+#[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
+fn every_nifti_reads_as_nibabel_reads_it() {
+    let root = real_data();
+    let text = std::fs::read_to_string(root.join("expected.json")).expect("expected.json");
+    let all: serde_json::Map<String, Value> = serde_json::from_str(&text).expect("JSON");
+    let mut wrong = Vec::new();
+    let (mut sound, mut malformed) = (0, 0);
+    for (name, expected) in all.iter().filter(|(_, e)| e["kind"] == "nifti") {
+        let path = root.join(name);
+        if expected["nibabel"].is_string() {
+            malformed += 1;
+            match read_nifti(&path) {
+                Ok(_) => wrong.push(format!("{name}: read, though malformed")),
+                Err(error) if !error.to_string().contains(name.rsplit('/').next().unwrap_or(name)) => {
+                    wrong.push(format!("{name}: the error does not name the file: {error}"));
+                }
+                Err(_) => {}
+            }
+            continue;
+        }
+        sound += 1;
+        wrong.extend(compare(&path, expected).into_iter().map(|p| format!("{name}: {p}")));
+    }
+    println!("{sound} sound and {malformed} malformed files");
+    assert!(wrong.is_empty(), "{} differences:\n  {}", wrong.len(), wrong.join("\n  "));
+    assert!(sound > 100 && malformed > 0);
+}
+
+#[test]
+#[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
+fn headers_without_values_are_errors_that_say_so() {
+    let root = real_data().join("nifti_edge");
+    let message = |name: &str| read_nifti(root.join(name)).expect_err("no values").to_string();
+    assert!(message("header_only_nifti1.hdr").contains(".img"), "{}", message("header_only_nifti1.hdr"));
+    assert!(message("header_only_nifti2.hdr").contains(".img"));
+    assert!(message("analyze75.hdr").contains("Analyze"));
+}
+
+/// The hippocampus data set opens, splits by its own order, and its labels lie on its images.
+#[test]
+#[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
+fn a_decathlon_folder_opens() {
+    let set = hearth_data::DecathlonDataset::open(real_data().join("brain_mri/hippocampus_msd")).expect("a data set");
+    assert_eq!(set.training.len(), 20);
+    let (train, validate) = set.split_last(4).expect("enough cases");
+    assert_eq!((train.len(), validate.len()), (16, 4));
+    assert_eq!(validate[3], set.training[19]);
+    for item in &set.training {
+        let image = read_nifti(&item.files["image"]).expect("an image");
+        let label = read_nifti(&item.files["label"]).expect("a label");
+        assert_eq!(image.shape(), label.shape(), "{}", item.case);
+    }
+}
+
+/// MONAI's LoadImage sees the same affines, headers rectified and all.
+#[test]
+#[ignore = "needs the folder of real files (HEARTH_REAL_DATA) and a Python with MONAI (HEARTH_PYTHON)"]
+fn affines_are_monais() {
+    let Some(python) = common::python() else { panic!("HEARTH_PYTHON is not set") };
+    let root = real_data();
+    let text = std::fs::read_to_string(root.join("expected.json")).expect("expected.json");
+    let all: serde_json::Map<String, Value> = serde_json::from_str(&text).expect("JSON");
+    let names: Vec<&String> =
+        all.iter().filter(|(_, e)| e["kind"] == "nifti" && e["min"].is_number()).map(|(n, _)| n).collect();
+    let paths: Vec<std::path::PathBuf> = names.iter().map(|n| root.join(n)).collect();
+    let code = "
+import sys, json, warnings, logging
+warnings.simplefilter('ignore'); logging.disable(50)
+import nibabel as nib
+from monai.data.utils import correct_nifti_header_if_necessary
+for p in sys.argv[1:]:
+    i = nib.load(p)
+    try: i = correct_nifti_header_if_necessary(i)
+    except ValueError: pass  # headers whose zooms MONAI can't set
+    print(json.dumps(i.affine.tolist()))
+";
+    let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
+    let out = common::run_python(&python, code, &paths);
+    let mut wrong = Vec::new();
+    for (line, path) in out.lines().zip(&paths) {
+        let expected: [[f64; 4]; 4] = serde_json::from_str(line).expect("a matrix");
+        let got = read_nifti(path).expect("readable").affine;
+        if hearth_data::affine::distance(&got, &expected) > 1e-4 {
+            wrong.push(format!("{}: {got:?}, expected {expected:?}", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(out.lines().count(), paths.len());
+}
