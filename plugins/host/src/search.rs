@@ -1,6 +1,7 @@
 //! Where plugins are looked for: [`Search`].
 
 use std::env;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -70,19 +71,30 @@ impl Search {
     }
 
     /// The order of every program: what was given (`--plugin`), `HEARTH_PLUGIN_PATH`, what the recipe names, the user's
-    /// data folder, and beside the program (there also in `deps`, where cargo leaves libraries).
+    /// data folder, and beside the program.
     pub fn standard(given: &[PathBuf], recipe: &[PathBuf]) -> Self {
+        let variable = env::var_os("HEARTH_PLUGIN_PATH");
+        let program = env::current_exe().ok();
+        Self::ordered(given, variable.as_deref(), recipe, user_folder(), program.as_deref())
+    }
+
+    fn ordered(
+        given: &[PathBuf],
+        variable: Option<&OsStr>,
+        recipe: &[PathBuf],
+        user: Option<PathBuf>,
+        program: Option<&Path>,
+    ) -> Self {
         let mut search = Self::empty();
         search.extend(Origin::Given, given.iter().cloned());
-        if let Some(list) = env::var_os("HEARTH_PLUGIN_PATH") {
-            search.extend(Origin::Environment, env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()));
-        }
+        let variable = variable.map(env::split_paths).into_iter().flatten();
+        search.extend(Origin::Environment, variable.filter(|path| !path.as_os_str().is_empty()));
         search.extend(Origin::Recipe, recipe.iter().cloned());
-        search.extend(Origin::User, user_folder());
-        let program = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_owned));
-        if let Some(folder) = program {
-            let deps = folder.join("deps");
-            search.extend(Origin::Beside, [folder, deps]);
+        search.extend(Origin::User, user);
+        if let Some(folder) = program.and_then(Path::parent) {
+            // In cargo's folder for builds, `deps` has what was built last; the copy above it may be of an older build.
+            let deps = Some(folder.join("deps")).filter(|deps| deps.is_dir());
+            search.extend(Origin::Beside, deps.into_iter().chain([folder.to_owned()]));
         }
         search
     }
@@ -200,7 +212,12 @@ fn is_library_name(name: &str) -> bool {
 
 /// The user's folder of plugins: `$XDG_DATA_HOME/hearth/plugins` and its like on other systems.
 pub fn user_folder() -> Option<PathBuf> {
-    let absolute = |variable: &str| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    user_folder_from(|variable| env::var_os(variable))
+}
+
+fn user_folder_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    // A relative path would mean another folder in each working folder.
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = if cfg!(windows) {
         absolute("APPDATA")
     } else if cfg!(target_vendor = "apple") {
@@ -229,12 +246,41 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_the_places() {
-        let search = Search::standard(&["/given".into()], &["/recipe".into()]);
-        let origins = search.places().iter().map(|place| place.origin).collect::<Vec<_>>();
-        let mut sorted = origins.clone();
-        sorted.sort_by_key(|origin| *origin as u8);
-        assert_eq!(origins, sorted);
-        assert_eq!(search.places().first().map(|place| place.path.as_path()), Some(Path::new("/given")));
-        assert_eq!(origins.iter().filter(|origin| **origin == Origin::Beside).count(), 2);
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("hearth");
+        let list = env::join_paths(["/env/a", "", "/env/b"]).expect("no colon in them");
+        let order = || {
+            let user = Some("/user".into());
+            let search = Search::ordered(&["/given".into()], Some(&list), &["/recipe".into()], user, Some(&program));
+            search.places().iter().map(|place| (place.origin, place.path.clone())).collect::<Vec<_>>()
+        };
+        let mut expected = vec![
+            (Origin::Given, "/given".into()),
+            (Origin::Environment, "/env/a".into()),
+            (Origin::Environment, "/env/b".into()),
+            (Origin::Recipe, "/recipe".into()),
+            (Origin::User, "/user".into()),
+            (Origin::Beside, folder.path().to_owned()),
+        ];
+        assert_eq!(order(), expected);
+        std::fs::create_dir(folder.path().join("deps")).expect("a folder");
+        expected.insert(5, (Origin::Beside, folder.path().join("deps")));
+        assert_eq!(order(), expected);
+        assert!(Search::ordered(&[], None, &[], None, None).places().is_empty());
+    }
+
+    #[cfg(all(unix, not(target_vendor = "apple")))]
+    #[test]
+    fn the_user_has_a_folder() {
+        let folder = |set: &[(&str, &str)]| {
+            user_folder_from(|name| {
+                set.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+            })
+        };
+        let home = ("HOME", "/home/a");
+        assert_eq!(folder(&[home]), Some("/home/a/.local/share/hearth/plugins".into()));
+        assert_eq!(folder(&[home, ("XDG_DATA_HOME", "/data")]), Some("/data/hearth/plugins".into()));
+        assert_eq!(folder(&[home, ("XDG_DATA_HOME", "data")]), Some("/home/a/.local/share/hearth/plugins".into()));
+        assert_eq!(folder(&[]), None);
     }
 }

@@ -30,16 +30,28 @@ options! {
 #[derive(Clone, Debug)]
 pub struct Stats {
     options: Options,
+    /// The engine has no such output: an evaluator has no loss.
+    no_output: bool,
 }
 
 impl Stats {
     /// The handler with these options.
     pub fn new(options: Options) -> Self {
-        Self { options }
+        Self { options, no_output: false }
     }
 
-    fn iteration(&self, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let value = cx.host.output(&self.options.output)?;
+    fn iteration(&mut self, cx: &mut Context<'_>) {
+        if self.no_output {
+            return;
+        }
+        let value = match cx.host.output(&self.options.output) {
+            Ok(value) => value,
+            Err(error) => {
+                self.no_output = true;
+                cx.host.log(Level::Warn, &format!("no lines for iterations of {}: {error}", cx.state.engine));
+                return;
+            }
+        };
         let state = cx.state;
         let (iteration, length) = match state.epoch_length {
             Some(length) if length > 0 => ((state.iteration.max(1) - 1) % length + 1, length.to_string()),
@@ -48,7 +60,6 @@ impl Stats {
         let (epoch, epochs, tag) = (state.epoch, state.max_epochs, &self.options.tag);
         let line = format!("Epoch: {epoch}/{epochs}, Iter: {iteration}/{length} -- {tag}: {value:.4}");
         cx.host.log(Level::Info, &line);
-        Ok(())
     }
 
     fn epoch(&self, cx: &mut Context<'_>) -> Result<(), HandlerError> {
@@ -85,7 +96,10 @@ impl Handler for Stats {
 
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         match event {
-            Event::IterationCompleted => self.iteration(cx),
+            Event::IterationCompleted => {
+                self.iteration(cx);
+                Ok(())
+            }
             Event::EpochCompleted => self.epoch(cx),
             Event::ExceptionRaised => {
                 let what = cx.state.exception.as_deref().unwrap_or("unknown");
