@@ -33,7 +33,7 @@
 //! })?;
 //! # Ok::<(), hearth_engine::RegisterError>(())
 //! ```
-#![warn(clippy::unwrap_used, clippy::expect_used)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used))]
 
 mod early_stop;
 mod event_file;
