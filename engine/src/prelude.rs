@@ -1,0 +1,24 @@
+//! What most programs need: `use hearth::prelude::*`.
+
+pub use burn::module::Module;
+pub use burn::tensor::{Device, Tensor};
+pub use hearth_data::transforms::*;
+pub use hearth_data::{
+    Affine, Batch, CacheDataset, CacheOptions, DataLoader, Dataset, DecathlonDataset, Image, Item, LoaderOptions,
+    NiftiOptions, Pipeline, Sample, ThreadDataLoader, Transform, TransformDataset, phantom, read_nifti, write_nifti,
+};
+pub use hearth_engine::{
+    Better, CheckpointRequest, Combine, Context, Engine, Event, Handler, HandlerError, Host, HostTensor, Level, Metrics,
+    OnError, RunEnd, RunError, State, When,
+};
+pub use hearth_nn::inferers::{Inferer, SimpleInferer, SlidingWindowInferer};
+pub use hearth_nn::losses::{BceWithLogitsLoss, CrossEntropyLoss, DiceCELoss, DiceLoss, Loss, LossConfig};
+pub use hearth_nn::metrics::{DiceMetric, Metric, MetricReduction};
+pub use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig, UNet, UNetConfig};
+pub use hearth_nn::optim::OptimizerConfig;
+pub use hearth_nn::post::{Activations, AsDiscrete};
+pub use hearth_nn::weights;
+pub use hearth_train::{
+    EnsembleEvaluator, EvaluatorOptions, Evaluate, Loader, Post, Precision, RunFolder, SupervisedEvaluator,
+    SupervisedTrainer, TrainerOptions, device,
+};
