@@ -110,7 +110,8 @@ fn preprocess_writes_what_the_network_would_see() {
     let (recipe, data) = (tiny_recipe(dir.path()), phantom(dir.path(), 1));
     let (images, labels) = (volumes(&data.join("imagesTr")), volumes(&data.join("labelsTr")));
     let out = dir.path().join("pre");
-    let arguments = ["preprocess", &text(&recipe), "--image", &text(&images[0]), "-o", &text(&out)];
+    let (recipe, image_path, target) = (text(&recipe), text(&images[0]), text(&out));
+    let arguments = ["preprocess", &recipe, "--image", &image_path, "-o", &target];
     succeed(&[&arguments[..], &["--label", &text(&labels[0])]].concat());
     let written = volumes(&out);
     assert_eq!(written.len(), 2, "{written:?}");
