@@ -159,7 +159,10 @@ fn a_broken_file_is_named_with_its_case() {
     let loader = DataLoader::new(dataset, LoaderOptions { workers: 2, ..LoaderOptions::default() }).expect("sound");
     let errors: Vec<String> = loader.epoch(0, 0).filter_map(|b| b.err().map(|e| e.to_string())).collect();
     assert_eq!(errors.len(), 1);
-    assert!(errors[0].contains(&items[1].case) && errors[0].contains("step 1") && errors[0].contains(".nii"), "{errors:?}");
+    assert!(
+        errors[0].contains(&items[1].case) && errors[0].contains("step 1") && errors[0].contains(".nii"),
+        "{errors:?}"
+    );
     let cache = CacheDataset::new(items, pipeline(), 0, 0, CacheOptions { workers: 2, ..CacheOptions::default() });
     assert!(cache.expect_err("a broken file").to_string().contains("step 1"));
 }

@@ -132,13 +132,13 @@ fn recipe_mistakes_are_told_with_their_place() {
     assert_eq!(place, Some((8, 3)));
     let (text, _, _) = after("[[transforms]]\nname = \"Spacing\"\nkeys = \"image\"\npixdim = 1.0\nmode = 3\n");
     assert!(text.contains("Spacing"), "{text}");
-    let (text, _, _) =
-        after("[[transforms]]\nname='Spacing'\nkeys=['image','label']\npixdim=1.0\nmode=['nearest']\n");
+    let (text, _, _) = after("[[transforms]]\nname='Spacing'\nkeys=['image','label']\npixdim=1.0\nmode=['nearest']\n");
     assert!(text.contains("1 entries for 2 keys"), "{text}");
     let (text, _, _) = after("[[transforms]]\nname='Orientation'\nkeys='image'\naxcodes='RAX'\n");
     assert!(text.contains("RAX"), "{text}");
-    let (text, _, _) =
-        after("[[transforms]]\nname='RandCropByPosNegLabel'\nkeys='image'\nlabel_key='label'\nspatial_size=8\npos=0\nneg=0\n");
+    let (text, _, _) = after(
+        "[[transforms]]\nname='RandCropByPosNegLabel'\nkeys='image'\nlabel_key='label'\nspatial_size=8\npos=0\nneg=0\n",
+    );
     assert!(text.contains("pos"), "{text}");
 }
 
@@ -174,9 +174,12 @@ fn an_error_names_case_file_step_shape_spacing() {
         Box::new(RandCropByPosNegLabel::new("image", "image", [4, 20, 4])),
     ];
     let pipeline = Pipeline::new(steps).expect("sound");
-    let error = pipeline.run(Sample::new("case_7").with_image("image", image), DrawKey::new(0, 0, 0)).expect_err("small");
+    let error =
+        pipeline.run(Sample::new("case_7").with_image("image", image), DrawKey::new(0, 0, 0)).expect_err("small");
     let text = error.to_string();
-    for part in ["case_7", "step 2 of 2", "RandCropByPosNegLabel", "/data/case_7.nii.gz", "10 x 12 x 6", "1.1000", "SpatialPad"] {
+    for part in
+        ["case_7", "step 2 of 2", "RandCropByPosNegLabel", "/data/case_7.nii.gz", "10 x 12 x 6", "1.1000", "SpatialPad"]
+    {
         assert!(text.contains(part), "no {part} in: {text}");
     }
     assert!(text.lines().count() <= 12, "{text}");
@@ -186,7 +189,8 @@ fn an_error_names_case_file_step_shape_spacing() {
 fn a_crop_to_nothing_says_so() {
     let dark = Image::from_values(vec![0.0; 64], [1, 4, 4, 4], affine::IDENTITY, &host_device());
     let pipeline = Pipeline::new(vec![Box::new(CropForeground::new("image", "image"))]).expect("sound");
-    let error = pipeline.run(Sample::new("x").with_image("image", dark.clone()), DrawKey::new(0, 0, 0)).expect_err("dark");
+    let error =
+        pipeline.run(Sample::new("x").with_image("image", dark.clone()), DrawKey::new(0, 0, 0)).expect_err("dark");
     assert!(error.to_string().contains("above 0"), "{error}");
     let allowed: Vec<Box<dyn Transform>> = vec![Box::new(CropForeground::new("image", "image").allow_empty(true))];
     let out = run(allowed, Sample::new("x").with_image("image", dark));
@@ -233,7 +237,8 @@ fn a_prediction_returns_to_the_inputs_grid() {
     assert_eq!(back.shape(), shape);
     assert!(affine::distance(&back.affine, &tilted()) < 1e-9);
     // Inside the crop the values return, but for interpolation.
-    let far = original.iter().zip(back.to_vec()).filter(|(a, _)| **a > 27.0).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let far =
+        original.iter().zip(back.to_vec()).filter(|(a, _)| **a > 27.0).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(far < 0.6, "{far}");
     let wrong = pipeline.invert(smooth([3, 3, 3], tilted()), &forward, true).expect_err("another shape");
     assert!(wrong.to_string().contains("[3, 3, 3]"), "{wrong}");
@@ -278,15 +283,24 @@ fn random_parameters_stay_in_their_range() {
         offsets.push(out[0].image("b").expect("an image").to_vec()[0] - 1.0);
         flipped += usize::from(out[0].image("c").expect("an image").to_vec()[0] == 2.0);
     }
-    assert!(factors.iter().all(|f| (0.9..1.1).contains(f)) && factors.iter().any(|f| *f < 0.92) && factors.iter().any(|f| *f > 1.08));
-    assert!(offsets.iter().all(|o| (-0.4001..0.2).contains(o)) && offsets.iter().any(|o| *o < -0.35) && offsets.iter().any(|o| *o > 0.15));
+    assert!(
+        factors.iter().all(|f| (0.9..1.1).contains(f))
+            && factors.iter().any(|f| *f < 0.92)
+            && factors.iter().any(|f| *f > 1.08)
+    );
+    assert!(
+        offsets.iter().all(|o| (-0.4001..0.2).contains(o))
+            && offsets.iter().any(|o| *o < -0.35)
+            && offsets.iter().any(|o| *o > 0.15)
+    );
     assert!((70..130).contains(&flipped), "{flipped} of 400 flipped");
 }
 
 #[test]
 fn an_image_not_loaded_is_an_error() {
     let pipeline = Pipeline::new(vec![Box::new(NormalizeIntensity::new("image"))]).expect("sound");
-    let sample = Sample { case: "x".to_owned(), values: BTreeMap::from([("image".to_owned(), Value::Path("a.nii".into()))]) };
+    let sample =
+        Sample { case: "x".to_owned(), values: BTreeMap::from([("image".to_owned(), Value::Path("a.nii".into()))]) };
     let error = pipeline.run(sample, DrawKey::new(0, 0, 0)).expect_err("a path");
     assert!(error.to_string().contains("not loaded"), "{error}");
 }

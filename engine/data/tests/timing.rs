@@ -40,14 +40,18 @@ fn same_work_as_the_peer() {
     let (image, label) = (folder.join("case_a_ct.nii.gz"), folder.join("case_a_spleen.nii.gz"));
     let name = Path::new("case_a_ct.nii.gz").display();
     let (median, min, max) = timed(9, || read_nifti(&image).expect("readable"));
-    println!("{{\"bench\": \"load\", \"file\": \"{name}\", \"seconds\": {median:.5}, \"min\": {min:.5}, \"max\": {max:.5}}}");
+    println!(
+        "{{\"bench\": \"load\", \"file\": \"{name}\", \"seconds\": {median:.5}, \"min\": {min:.5}, \"max\": {max:.5}}}"
+    );
     let chain = Pipeline::new(deterministic()).expect("sound");
     let item = Item::new("a").with("image", &image).with("label", &label);
     let key = DrawKey::new(0, 0, 0);
     let out = chain.run(item.sample(), key).expect("it runs");
     let shape = out[0].image("image").expect("an image").data.dims();
     let (median, min, max) = timed(9, || chain.run(item.sample(), key).expect("it runs"));
-    println!("{{\"bench\": \"preprocess\", \"out\": {shape:?}, \"seconds\": {median:.5}, \"min\": {min:.5}, \"max\": {max:.5}}}");
+    println!(
+        "{{\"bench\": \"preprocess\", \"out\": {shape:?}, \"seconds\": {median:.5}, \"min\": {min:.5}, \"max\": {max:.5}}}"
+    );
     let mut steps = deterministic();
     let keys = ["image", "label"];
     steps.push(Box::new(FgBgToIndices::new("label")));
