@@ -37,6 +37,9 @@ fn sliding_window(case: &Case, mut options: Value) -> Outcome {
     if let Some(map) = options.as_object_mut() {
         NO_EFFECT.iter().for_each(|name| drop(map.remove(*name)));
         map.retain(|_, value| !value.is_null());
+        // MONAI writes None where we write -1.
+        let lengths = map.get_mut("roi_size").and_then(Value::as_array_mut).into_iter().flatten();
+        lengths.filter(|length| length.is_null()).for_each(|length| *length = json!(-1));
     }
     let x = tensor(case.array("in.x")?, &Device::default())?;
     let predictor = Predictor::new(case)?;

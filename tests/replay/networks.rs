@@ -23,13 +23,16 @@ pub fn replay(case: &Case) -> Outcome {
         }
     }
     let device = Device::default().autodiff();
-    let net = config.init(&device, 0)?;
+    let net = config.init(&device, 0).map_err(|error| Miss::unsupported(error.to_string()))?;
     let (net, _) = weights::from_bytes(net, &state_dict(case)?)?;
     check(case, net, &device)
 }
 
 fn unet(case: &Case) -> Result<UNetConfig, Miss> {
-    serde_json::from_value(case.params.clone()).map_err(|e| Miss::unsupported(format!("parameters: {e}")))
+    let config: UNetConfig =
+        serde_json::from_value(case.params.clone()).map_err(|e| Miss::unsupported(format!("parameters: {e}")))?;
+    // Training was recorded with dropout at 0, and evaluation knows none.
+    Ok(UNetConfig { dropout: 0.0, ..config })
 }
 
 /// The case's weights as a safetensors file.

@@ -23,6 +23,8 @@ pub struct AdnOptions {
 
 /// One layer of an [`Adn`].
 #[derive(Module, Debug)]
+// A network has a few dozen of them, and modules cannot be boxed.
+#[allow(clippy::large_enum_variant)]
 pub enum AdnLayer {
     /// `A`
     Act(Act),

@@ -198,6 +198,8 @@ fn standardize(x: Tensor<5>, groups: usize, eps: f64) -> Tensor<5> {
 
 /// A normalization layer by MONAI's name.
 #[derive(Module, Debug)]
+// A network has a few dozen of them, and modules cannot be boxed.
+#[allow(clippy::large_enum_variant)]
 pub enum Norm {
     /// `batch`, `syncbatch`
     Batch(BatchNorm),

@@ -77,11 +77,11 @@ impl CrossEntropyLoss {
             check_labels(&labels, classes, Some(self.ignore_index))?;
         }
         let hot = one_hot(labels.clone(), classes);
-        self.from_logarithms(log_softmax(logits.cast(DType::F32)), labels, hot)
+        self.of_logarithms(log_softmax(logits.cast(DType::F32)), labels, hot)
     }
 
     /// The loss from the logarithms of the probabilities, the labels, and the labels' one-hot form.
-    pub(super) fn from_logarithms(
+    pub(super) fn of_logarithms(
         &self,
         log: Tensor<5>,
         labels: Tensor<5>,

@@ -131,7 +131,7 @@ impl DiceCELoss {
         let dice = DiceLoss { to_onehot_y: false, softmax: false, ..self.dice() };
         let dice_input = if self.softmax { log.clone().exp() } else { logits };
         let dice = dice.forward(dice_input, hot.clone())?;
-        let entropy = self.cross_entropy().from_logarithms(log, labels, hot)?;
+        let entropy = self.cross_entropy().of_logarithms(log, labels, hot)?;
         Ok(dice * self.lambda_dice + entropy * self.lambda_ce)
     }
 

@@ -91,19 +91,6 @@ impl Gradients {
         self.each(|gradient| gradient * factor.clone())
     }
 
-    /// The sum with another pass's gradients.
-    #[must_use]
-    pub fn add(mut self, other: Self) -> Self {
-        for (path, gradient) in other.0 {
-            let sum = match self.0.remove(&path) {
-                Some(own) => own + gradient,
-                None => gradient,
-            };
-            self.0.insert(path, sum);
-        }
-        self
-    }
-
     /// Euclidean norm over all parameters, `[1]`, on the device. Not finite exactly when some gradient is not (or the
     /// squares overflow), so one read back tells a gradient scaler what it needs. `None` without gradients.
     pub fn norm(&self) -> Option<Tensor<1>> {
@@ -125,5 +112,21 @@ impl Gradients {
 
     fn each(self, apply: impl Fn(Tensor<1>) -> Tensor<1>) -> Self {
         Gradients(self.0.into_iter().map(|(path, gradient)| (path, apply(gradient))).collect())
+    }
+}
+
+/// The sum with another pass's gradients.
+impl std::ops::Add for Gradients {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        for (path, gradient) in other.0 {
+            let sum = match self.0.remove(&path) {
+                Some(own) => own + gradient,
+                None => gradient,
+            };
+            self.0.insert(path, sum);
+        }
+        self
     }
 }

@@ -60,10 +60,13 @@ fn another_networks_weights_are_reported_key_by_key() {
     assert!(report.misfits.iter().any(|key| key.starts_with("model.2.0.conv.weight")), "{:?}", report.misfits);
 }
 
-fn rewritten(change: impl Fn(&str, Dtype, Vec<usize>, Vec<u8>) -> Option<(Dtype, Vec<usize>, Vec<u8>)>) -> Vec<u8> {
+/// Type, shape and bytes of a stored tensor.
+type Stored = (Dtype, Vec<usize>, Vec<u8>);
+
+fn rewritten(change: impl Fn(&str, Dtype, Vec<usize>, Vec<u8>) -> Option<Stored>) -> Vec<u8> {
     let bytes = weights::to_bytes(&unet(&[4, 8], "batch")).expect("weights");
     let file = SafeTensors::deserialize(&bytes).expect("safetensors");
-    let kept: Vec<(String, (Dtype, Vec<usize>, Vec<u8>))> = file
+    let kept: Vec<(String, Stored)> = file
         .tensors()
         .into_iter()
         .filter_map(|(name, view)| {
