@@ -24,7 +24,7 @@ fn recipe_fails(from: &str, to: &str, words: &[&str]) {
 #[test]
 fn typos_at_each_level_are_pointed_at() {
     recipe_fails("labels =", "lables =", &["bad.toml:3:1: unknown key \"lables\", did you mean \"labels\"?", "^^^^^^"]);
-    recipe_fails("[data]", "[dat]", &["bad.toml:14:2: unknown key \"dat\", did you mean \"data\"?"]);
+    recipe_fails("[data]", "[dat]", &["bad.toml:15:2: unknown key \"dat\", did you mean \"data\"?"]);
     recipe_fails("last = 1", "lst = 1", &["unknown name \"lst\", did you mean \"last\"?"]);
     recipe_fails("epochs = 6", "epohs = 6", &["unknown key \"epohs\", did you mean \"epochs\"?", "epohs = 6"]);
     recipe_fails("\"Spacing\"", "\"Spacng\"", &["bad.toml:8:", "unknown transform \"Spacng\", did you mean \"Spacing\"?"]);
@@ -40,7 +40,7 @@ fn typos_at_each_level_are_pointed_at() {
     recipe_fails(
         "[data]",
         "[[plugins]]\nname = \"checkpont\"\n[data]",
-        &["bad.toml:15:8: ", "\"checkpont\"", "did you mean \"checkpoint\"?"],
+        &["bad.toml:16:8: ", "\"checkpont\"", "did you mean \"checkpoint\"?"],
     );
     recipe_fails(
         "[data]",

@@ -29,10 +29,10 @@ pub struct Args {
 }
 
 /// How many volumes are made; the recipe says how many of them validate.
-const CASES: usize = 12;
+const CASES: usize = 24;
 
 /// Voxels of a volume in plane.
-const SIZE: usize = 80;
+const SIZE: usize = 128;
 
 /// What is drawn black and white: soft tissue, in Hounsfield units.
 const WINDOW: (f32, f32) = (-160.0, 240.0);

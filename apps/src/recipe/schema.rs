@@ -59,15 +59,21 @@ pub struct Recipe {
 }
 
 /// How the data set is used.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Data {
     /// Which labelled cases validate.
     pub validation: Validation,
     /// What is kept in memory.
     pub cache: Cache,
-    /// Threads that prepare batches; 0 prepares them in the training thread's gaps.
+    /// Threads that prepare batches ahead; with 0 the training thread prepares each when it needs it.
     pub workers: usize,
+}
+
+impl Default for Data {
+    fn default() -> Self {
+        Self { validation: Validation::default(), cache: Cache::default(), workers: 1 }
+    }
 }
 
 /// Which labelled cases validate.

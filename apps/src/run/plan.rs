@@ -112,7 +112,7 @@ fn locate(document: &Document, error: &RecipeError, place: Option<usize>) -> Fai
     let table = document.find(&format!("transforms.{index}"));
     // A misspelt key is pointed at itself, everything else at its value.
     let misspelt = error.suggestion.as_ref().zip(error.parameter.as_ref());
-    if let Some((meant, written)) = misspelt.filter(|(_, written)| *written != "name")
+    if let Some((meant, written)) = misspelt.filter(|_| error.message.starts_with("unknown field"))
         && let Some(entry) = table.entries().iter().find(|entry| entry.key == *written)
     {
         return document.error(&entry.origin, format!("unknown key {written:?}, did you mean {meant:?}?"));

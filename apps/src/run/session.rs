@@ -61,6 +61,14 @@ impl Session {
             let (epoch, iteration) = went.map_err(|error| Failure::new(error.to_string()).context(doing()))?;
             note!("going on from epoch {epoch}, iteration {iteration}");
         }
+        // More epochs than before are part of the run from now on.
+        let (path, recipe) = (folder.recipe(), self.plan.recipe.to_toml()?);
+        if std::fs::read_to_string(&path).is_ok_and(|before| before != recipe) {
+            let beside = path.with_extension("toml.tmp");
+            std::fs::write(&beside, recipe).and_then(|()| std::fs::rename(&beside, &path)).while_doing(|| {
+                format!("cannot write {}", path.display())
+            })?;
+        }
         self.folder = Some(folder);
         Ok(())
     }

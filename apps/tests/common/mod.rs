@@ -74,7 +74,7 @@ transforms = [
     { name = "ScaleIntensityRange", keys = ["image"], a_min = -57.0, a_max = 164.0, b_min = 0.0, b_max = 1.0, clip = true },
     { name = "FgBgToIndices", keys = ["label"], only = "train" },
     { name = "RandCropByPosNegLabel", keys = ["image", "label"], label_key = "label", spatial_size = [16, 16, 16], num_samples = 2,
-      fg_indices_key = "label_fg_indices", bg_indices_key = "label_bg_indices" },
+      fg_indices_key = "label_fg", bg_indices_key = "label_bg" },
     { name = "RandFlip", keys = ["image", "label"], prob = 0.5, spatial_axis = 0 },
 ]
 [data]

@@ -19,7 +19,7 @@ pub fn run(args: &Args) -> Outcome {
         r#"
 {{ name = "FgBgToIndices", keys = ["label"] }},
 {{ name = "RandCropByPosNegLabel", keys = ["image", "label"], label_key = "label", spatial_size = [{patch}, {patch}, {patch}],
-  pos = 1.0, neg = 1.0, num_samples = {PATCHES}, fg_indices_key = "label_fg_indices", bg_indices_key = "label_bg_indices",
+  pos = 1.0, neg = 1.0, num_samples = {PATCHES}, fg_indices_key = "label_fg", bg_indices_key = "label_bg",
   allow_smaller = true }},
 {{ name = "RandFlip", keys = ["image", "label"], prob = 0.5, spatial_axis = 0 }},
 {{ name = "RandRotate90", keys = ["image", "label"], prob = 0.5, max_k = 3 }},
