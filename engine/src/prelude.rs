@@ -8,8 +8,8 @@ pub use hearth_data::{
     NiftiOptions, Pipeline, Sample, ThreadDataLoader, Transform, TransformDataset, phantom, read_nifti, write_nifti,
 };
 pub use hearth_engine::{
-    Better, CheckpointRequest, Combine, Context, Engine, Event, Handler, HandlerError, Host, HostTensor, Level, Metrics,
-    OnError, RunEnd, RunError, State, When,
+    Better, CheckpointRequest, Combine, Context, Engine, Event, Handler, HandlerError, Host, HostTensor, Level,
+    Metrics, OnError, RunEnd, RunError, State, When,
 };
 pub use hearth_nn::inferers::{Inferer, SimpleInferer, SlidingWindowInferer};
 pub use hearth_nn::losses::{BceWithLogitsLoss, CrossEntropyLoss, DiceCELoss, DiceLoss, Loss, LossConfig};
@@ -19,6 +19,6 @@ pub use hearth_nn::optim::OptimizerConfig;
 pub use hearth_nn::post::{Activations, AsDiscrete};
 pub use hearth_nn::weights;
 pub use hearth_train::{
-    EnsembleEvaluator, EvaluatorOptions, Evaluate, Loader, Post, Precision, RunFolder, SupervisedEvaluator,
+    EnsembleEvaluator, Evaluate, EvaluatorOptions, Loader, Post, Precision, RunFolder, SupervisedEvaluator,
     SupervisedTrainer, TrainerOptions, device,
 };

@@ -1,6 +1,5 @@
 //! The tensors of the present iteration, as handlers may ask for them.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use burn::tensor::{Device, Tensor, TensorData};
@@ -127,7 +126,7 @@ impl Tensors {
 
 fn to_f32(tensor: &HostTensor<'_>) -> Option<Vec<f32>> {
     /// Reads numbers of `N` bytes.
-    fn read<const N: usize>(bytes: &Cow<'_, [u8]>, number: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+    fn read<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f32) -> Vec<f32> {
         bytes.as_chunks::<N>().0.iter().map(|chunk| number(*chunk)).collect()
     }
     Some(match tensor.dtype {

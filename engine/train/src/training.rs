@@ -20,13 +20,6 @@ use hearth_nn::losses::Loss;
 use hearth_nn::networks::Network;
 use hearth_nn::optim::{Gradients, Optimizer, OptimizerConfig};
 
-/// The loss of the present iteration: on the device until somebody asks.
-enum LossValue {
-    None,
-    Device(Tensor<1>),
-    Host(f64),
-}
-
 pub(crate) struct Training<N> {
     /// `None` only after the optimizer has failed with the parameters in its hands.
     pub network: Option<N>,
@@ -43,7 +36,10 @@ pub(crate) struct Training<N> {
     batches: Option<BatchStream>,
     tensors: Option<Tensors>,
     cases: Vec<String>,
-    loss_value: LossValue,
+    /// The loss of the present iteration, on the device.
+    loss_tensor: Option<Tensor<1>>,
+    /// The same, read back because somebody asked.
+    loss_value: Option<f64>,
     /// Epoch and iteration as of the last fetch.
     at: (u64, u64),
 }
@@ -71,7 +67,8 @@ impl<N: Network> Training<N> {
             batches: None,
             tensors: None,
             cases: Vec::new(),
-            loss_value: LossValue::None,
+            loss_tensor: None,
+            loss_value: None,
             at: (0, 0),
         }
     }
@@ -140,18 +137,19 @@ impl<N: Network> Training<N> {
 
 impl<N: Network> Host for Training<N> {
     fn output(&mut self, name: &str) -> Result<f64, HostError> {
-        match (name, &self.loss_value) {
-            ("loss", LossValue::Host(value)) => Ok(*value),
-            ("loss", LossValue::Device(tensor)) => {
+        match name {
+            "loss" => {
+                if let Some(value) = self.loss_value {
+                    return Ok(value);
+                }
+                let tensor = self.loss_tensor.clone();
+                let tensor = tensor.ok_or_else(|| HostError::new("there is no loss before `loss_completed`"))?;
                 let value: f32 = tensor
-                    .clone()
                     .try_into_scalar()
                     .map_err(|e| HostError::new(format!("the loss cannot be read back from the device: {e}")))?;
-                self.loss_value = LossValue::Host(f64::from(value));
-                Ok(f64::from(value))
+                Ok(*self.loss_value.insert(f64::from(value)))
             }
-            ("loss", LossValue::None) => Err(HostError::new("there is no loss before `loss_completed`")),
-            ("scale", _) => {
+            "scale" => {
                 let scaler = self.scaler.as_ref();
                 scaler.map(GradScaler::scale).ok_or_else(|| HostError::new("only a run in fp16 has a gradient scaler"))
             }
@@ -226,7 +224,7 @@ impl<N: Network> Workflow for Training<N> {
     fn fetch(&mut self, state: &State) -> Result<bool, BoxError> {
         self.at = (state.epoch, state.iteration);
         // The last batch's tensors go before the next one's come.
-        (self.tensors, self.loss_value) = (None, LossValue::None);
+        (self.tensors, self.loss_tensor, self.loss_value) = (None, None, None);
         self.cases.clear();
         let Some(batch) = self.batches.as_mut().and_then(Iterator::next) else {
             self.batches = None;
@@ -246,7 +244,7 @@ impl<N: Network> Workflow for Training<N> {
 
         let label = self.named("label")?;
         let loss = self.loss.forward(pred, label).map_err(|e| self.part("the loss", e))?.mean();
-        self.loss_value = LossValue::Device(loss.clone().without_autodiff());
+        self.loss_tensor = Some(loss.clone().without_autodiff());
         engine.fire(Event::LossCompleted, self)?;
 
         let gradients = self.backward(&loss)?;
