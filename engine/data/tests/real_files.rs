@@ -171,7 +171,7 @@ from monai.data.utils import correct_nifti_header_if_necessary
 for p in sys.argv[1:]:
     i = nib.load(p)
     try: i = correct_nifti_header_if_necessary(i)
-    except ValueError: pass  # headers whose zooms MONAI can't set
+    except (ValueError, AttributeError): pass  # headers MONAI can't handle: CIFTI, and some zooms
     print(json.dumps(i.affine.tolist()))
 ";
     let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();

@@ -48,6 +48,7 @@ pub fn read<const D: usize, R>(tensor: &Tensor<D>, look: impl FnOnce(&[f32]) -> 
 ///
 /// # Errors
 /// Gives the tensor back where it is on another device or not f32.
+#[expect(clippy::result_large_err, reason = "either way it is the tensor that is handed on")]
 pub fn change<const D: usize>(tensor: Tensor<D>, edit: impl FnOnce(&mut [f32])) -> Result<Tensor<D>, Tensor<D>> {
     #[cfg(feature = "cpu")]
     {

@@ -180,3 +180,31 @@ fn scan_on_device(image: &Image, channels: &[usize], threshold: f64) -> Result<C
     }
     Ok(Some((low, high)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// What runs on a GPU finds the box that the loop on the CPU finds, and both find the true one.
+        #[test]
+        fn the_box_holds_the_foreground(marks in prop::collection::vec((0usize..2, 0usize..6, 0usize..5, 0usize..7), 0..4)) {
+            let mut values = vec![0.0_f32; 2 * 6 * 5 * 7];
+            for (c, x, y, z) in &marks {
+                values[((c * 6 + x) * 5 + y) * 7 + z] = 1.5;
+            }
+            let image = Image::from_values(values.clone(), [2, 6, 5, 7], affine::IDENTITY, &crate::host_device());
+            let expected = marks.iter().fold(None, |all, (_, x, y, z)| merge(all, Some(([*x, *y, *z], [*x, *y, *z]))));
+            prop_assert_eq!(scan(&values, [6, 5, 7], &[0, 1], 1.0), expected);
+            prop_assert_eq!(scan_on_device(&image, &[0, 1], 1.0).expect("an answer"), expected);
+        }
+    }
+
+    #[test]
+    fn thresholds_are_compared_as_written() {
+        // 0.1 as f32 is a little more than 0.1.
+        assert!(0.1_f32 > above(0.1));
+        assert!(0.5_f32 <= above(0.5));
+    }
+}

@@ -173,3 +173,33 @@ impl Transform for NormalizeIntensity {
         describe(self.name(), self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::affine::IDENTITY;
+
+    /// What runs on a GPU gives what the loop on the CPU gives.
+    #[test]
+    fn tensor_operations_agree_with_the_loop() {
+        let values: Vec<f32> = (0..2 * 60).map(|i| ((i * 31 % 17) as f32 - 5.0).max(0.0)).collect();
+        let image = Image::from_values(values, [2, 5, 4, 3], IDENTITY, &crate::host_device());
+        for (nonzero, channel_wise, given) in [
+            (false, false, None),
+            (true, false, None),
+            (true, true, None),
+            (false, true, Some(OneOrMany::from([2.0, 3.0]))),
+        ] {
+            let mut transform = NormalizeIntensity::new("image").nonzero(nonzero).channel_wise(channel_wise);
+            transform.subtrahend = given;
+            let expected = transform.normalize(image.clone()).expect("sound").to_vec();
+            let groups = if channel_wise { 2 } else { 1 };
+            let read = |values: &Option<OneOrMany<f64>>, group: usize| values.as_ref().and_then(|v| v.at(group));
+            let data = transform.on_device(image.data.clone(), groups, 120 / groups, &read);
+            let got = Image::new(data, IDENTITY).to_vec();
+            for (a, b) in got.iter().zip(&expected) {
+                assert!((a - b).abs() < 1e-5, "{a} for {b}, nonzero {nonzero}, channel_wise {channel_wise}");
+            }
+        }
+    }
+}

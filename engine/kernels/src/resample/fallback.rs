@@ -32,8 +32,8 @@ fn general(image: Tensor<4>, matrix: &Matrix, size: [usize; 3], sampling: Sampli
     let device = image.device();
     let [channels, nx, ny, nz] = image.dims();
     let count = size.iter().product::<usize>();
-    let mut index = vec![Vec::with_capacity(count); 8];
-    let mut weight = vec![Vec::with_capacity(count); 8];
+    let mut index = vec![Vec::new(); 8];
+    let mut weight = vec![Vec::new(); 8];
     for x in 0..size[0] {
         for y in 0..size[1] {
             for z in 0..size[2] {

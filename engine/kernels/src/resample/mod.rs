@@ -9,9 +9,11 @@ mod fallback;
 
 #[cfg(feature = "cpu")]
 mod cpu;
-#[cfg(any(feature = "wgpu", feature = "vulkan", feature = "cuda", feature = "rocm", feature = "metal"))]
+#[cfg(feature = "cube")]
 mod cube;
 mod ops;
+#[cfg(test)]
+mod tests;
 
 use burn::tensor::Tensor;
 

@@ -8,7 +8,7 @@ use super::{Matrix, Sampling};
 /// Backends with a resampling kernel.
 #[backend_extension(
     Flex: cfg(feature = "cpu"),
-    Cube: cfg(any(feature = "wgpu", feature = "vulkan", feature = "cuda", feature = "rocm", feature = "metal")),
+    Cube: cfg(feature = "cube"),
 )]
 pub trait ResampleOps: Backend {
     /// `image` is f32, `[C, X, Y, Z]`, no axis empty.
@@ -28,7 +28,7 @@ pub(super) fn has_kernel(image: &Tensor<4>) -> bool {
     match image.device().as_dispatch() {
         #[cfg(feature = "cpu")]
         DispatchDevice::Flex(_) => true,
-        #[cfg(any(feature = "wgpu", feature = "vulkan", feature = "cuda", feature = "rocm", feature = "metal"))]
+        #[cfg(feature = "cube")]
         DispatchDevice::Cube(_) => true,
         #[allow(unreachable_patterns)]
         _ => false,
