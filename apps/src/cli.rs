@@ -62,7 +62,9 @@ pub fn main() -> ExitCode {
 fn listen(verbose: u8) {
     let level = match verbose {
         0 => "warn",
-        1 => "warn,hearth=info,hearth_apps=info,hearth_train=info,hearth_data=info,hearth_engine=info,hearth_plugin_host=info",
+        1 => {
+            "warn,hearth=info,hearth_apps=info,hearth_train=info,hearth_data=info,hearth_engine=info,hearth_plugin_host=info"
+        }
         _ => "info,hearth_apps=debug,hearth_train=debug,hearth_data=debug,hearth_engine=debug,hearth_plugin_host=debug",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));

@@ -27,7 +27,11 @@ fn typos_at_each_level_are_pointed_at() {
     recipe_fails("[data]", "[dat]", &["bad.toml:15:2: unknown key \"dat\", did you mean \"data\"?"]);
     recipe_fails("last = 1", "lst = 1", &["unknown name \"lst\", did you mean \"last\"?"]);
     recipe_fails("epochs = 6", "epohs = 6", &["unknown key \"epohs\", did you mean \"epochs\"?", "epohs = 6"]);
-    recipe_fails("\"Spacing\"", "\"Spacng\"", &["bad.toml:8:", "unknown transform \"Spacng\", did you mean \"Spacing\"?"]);
+    recipe_fails(
+        "\"Spacing\"",
+        "\"Spacng\"",
+        &["bad.toml:8:", "unknown transform \"Spacng\", did you mean \"Spacing\"?"],
+    );
     recipe_fails("pixdim =", "pixdm =", &["bad.toml:8:", "\"pixdm\", did you mean \"pixdim\"?"]);
     recipe_fails("name = \"UNet\"", "name = \"UNte\"", &["unknown name \"UNte\", did you mean \"UNet\"?"]);
     recipe_fails("num_res_units", "num_res_unit", &["unknown key \"num_res_unit\", did you mean \"num_res_units\"?"]);
@@ -40,7 +44,7 @@ fn typos_at_each_level_are_pointed_at() {
     recipe_fails(
         "[data]",
         "[[plugins]]\nname = \"checkpont\"\n[data]",
-        &["bad.toml:16:8: ", "\"checkpont\"", "did you mean \"checkpoint\"?"],
+        &["bad.toml:16:8: ", "`checkpont`", "did you mean `checkpoint`?", "looked in"],
     );
     recipe_fails(
         "[data]",

@@ -11,12 +11,24 @@ fn trained(dir: &Path) -> (PathBuf, PathBuf) {
     assert!(plugins_are_built());
     let (recipe, data) = (tiny_recipe(dir), phantom(dir, 4));
     let out = dir.join("run");
-    succeed(&["train", &text(&recipe), "--data", &text(&data), "--out", &text(&out), "--epochs", "3", "--device", "cpu"]);
+    succeed(&[
+        "train",
+        &text(&recipe),
+        "--data",
+        &text(&data),
+        "--out",
+        &text(&out),
+        "--epochs",
+        "3",
+        "--device",
+        "cpu",
+    ]);
     (out, data)
 }
 
 fn volumes(folder: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).expect("a folder").map(|e| e.expect("a file").path()).collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).expect("a folder").map(|e| e.expect("a file").path()).collect();
     files.sort();
     files
 }
@@ -33,10 +45,11 @@ fn labels_lie_on_the_grid_of_their_image() {
     let out = dir.path().join("labels");
     let bad = dir.path().join("bad.nii.gz");
     std::fs::write(&bad, b"not a volume").expect("a file");
-    let mut words: Vec<String> = ["predict", &text(&run_folder), "--device", "cpu", "-o", &text(&out), "-i", &text(&bad)]
-        .iter()
-        .map(|word| (*word).to_owned())
-        .collect();
+    let mut words: Vec<String> =
+        ["predict", &text(&run_folder), "--device", "cpu", "-o", &text(&out), "-i", &text(&bad)]
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect();
     words.extend(images.iter().map(|path| text(path)));
     let output = run(&words);
     let said = errors(&output);
@@ -69,7 +82,10 @@ fn a_run_holds_what_it_should_and_evaluates_to_what_it_said() {
     let summary: serde_json::Value =
         serde_json::from_slice(&std::fs::read(run_folder.join("summary.json")).expect("the summary")).expect("JSON");
     let best = summary["best_metric"].as_f64().expect("a best metric");
-    assert!(summary["event_seconds"].as_object().is_some_and(|times| times.contains_key("epoch_completed")), "{summary}");
+    assert!(
+        summary["event_seconds"].as_object().is_some_and(|times| times.contains_key("epoch_completed")),
+        "{summary}"
+    );
     let handlers = summary["handlers"].as_array().expect("the handlers' times");
     for plugin in ["validation", "checkpoint", "stats"] {
         assert!(handlers.iter().any(|h| h["name"].as_str().is_some_and(|n| n.contains(plugin))), "{summary}");

@@ -89,7 +89,8 @@ fn draw(args: &Args, run: &Path, data: &Path, labels: &Path, picture: &Path) -> 
     std::fs::create_dir_all(labels).while_doing(|| format!("cannot make the folder {}", labels.display()))?;
     let target = labels.join(image.file_name().unwrap_or_default());
     let predicted = trained.label(&image)?;
-    write_nifti(&target, &predicted, NiftiOptions::label()).while_doing(|| format!("cannot write {}", target.display()))?;
+    write_nifti(&target, &predicted, NiftiOptions::label())
+        .while_doing(|| format!("cannot write {}", target.display()))?;
 
     // Shown as radiologists look at it: oriented to RAS, which is what the picture expects.
     let sample = [("image", &image), ("label", &label), ("prediction", &target)]

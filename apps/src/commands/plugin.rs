@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Subcommand;
-use hearth_plugin_host::{Info, Search, SdkSource, check_for_parent, check_in_child, load, scaffold};
+use hearth_plugin_host::{Info, SdkSource, Search, check_for_parent, check_in_child, load, scaffold};
 
 use crate::error::{Failure, Outcome};
 use crate::out;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::activation::softmax;
 use burn::tensor::{DType, Tensor};
-use hearth_nn::networks::Network;
 use hearth_data::{Image, NiftiOptions, Sample, Value, write_nifti};
+use hearth_nn::networks::Network;
 
 use crate::error::{Context, Failure, Outcome};
 use crate::run::{Trained, folders};

@@ -52,7 +52,10 @@ pub fn run(args: &Args) -> Outcome {
         let Value::Image(image) = value else { continue };
         let target = args.out.join(format!("{key}.nii.gz"));
         if inputs.iter().any(|input| input.canonicalize().ok() == target.canonicalize().ok() && target.exists()) {
-            return Err(Failure::new(format!("{} would be overwritten; give another folder with -o", target.display())));
+            return Err(Failure::new(format!(
+                "{} would be overwritten; give another folder with -o",
+                target.display()
+            )));
         }
         let options = if key == "label" { NiftiOptions::label() } else { NiftiOptions::image() };
         write_nifti(&target, image, options).while_doing(|| format!("cannot write {}", target.display()))?;

@@ -139,7 +139,10 @@ fn draw(canvas: &mut Canvas, panel: &Panel, left: usize, top: usize, width: usiz
             .filter(|&(x, y)| {
                 let class = at(x, y);
                 class > 0
-                    && (x == 0 || y == 0 || x + 1 == width || y + 1 == height
+                    && (x == 0
+                        || y == 0
+                        || x + 1 == width
+                        || y + 1 == height
                         || [at(x - 1, y), at(x + 1, y), at(x, y - 1), at(x, y + 1)].iter().any(|other| *other != class))
             })
             .collect();
@@ -196,7 +199,10 @@ mod tests {
         };
         let canvas = render("a title", &[panel]);
         let count = |colour: Rgb| {
-            (0..canvas.height()).flat_map(|y| (0..canvas.width()).map(move |x| (x, y))).filter(|&(x, y)| canvas.get(x, y) == colour).count()
+            (0..canvas.height())
+                .flat_map(|y| (0..canvas.width()).map(move |x| (x, y)))
+                .filter(|&(x, y)| canvas.get(x, y) == colour)
+                .count()
         };
         assert!(count(LABEL) > 300 && count(PREDICTION) > 300, "{} {}", count(LABEL), count(PREDICTION));
     }

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
-use toml::de::{DeTable, DeValue};
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use super::read::{Kind, NodeReader, ReadError};
 use super::suggest;
@@ -267,7 +267,8 @@ fn point(name: &str, text: &str, span: Range<usize>, message: &str) -> String {
     let column = text[line_start..start].chars().count();
     let line = text[line_start..].lines().next().unwrap_or("");
     let room = line.chars().count().saturating_sub(column);
-    let width = text.get(span).map_or(1, |inside| inside.lines().next().unwrap_or("").chars().count()).clamp(1, room.max(1));
+    let width =
+        text.get(span).map_or(1, |inside| inside.lines().next().unwrap_or("").chars().count()).clamp(1, room.max(1));
     let gutter = line_number.to_string();
     let blank = " ".repeat(gutter.len());
     format!(
@@ -283,11 +284,7 @@ type Misread = (Range<usize>, String);
 fn convert_table(table: &DeTable<'_>, span: Range<usize>) -> Result<Node, Misread> {
     let mut entries = Vec::with_capacity(table.len());
     for (key, value) in table.iter() {
-        entries.push(Entry {
-            key: key.get_ref().to_string(),
-            origin: Origin::Text(key.span()),
-            node: convert(value)?,
-        });
+        entries.push(Entry { key: key.get_ref().to_string(), origin: Origin::Text(key.span()), node: convert(value)? });
     }
     // Tables come sorted by key; the file's own order reads better.
     entries.sort_by_key(|entry| match &entry.origin {
@@ -444,8 +441,14 @@ mod tests {
     #[serde(tag = "name", deny_unknown_fields)]
     #[allow(dead_code)]
     enum Shape {
-        Circle { radius: f64 },
-        Square { side: f64, #[serde(default)] turned: bool },
+        Circle {
+            radius: f64,
+        },
+        Square {
+            side: f64,
+            #[serde(default)]
+            turned: bool,
+        },
     }
 
     #[derive(Debug, Deserialize)]
@@ -469,19 +472,32 @@ mod tests {
 
     #[test]
     fn a_good_page_reads() {
-        let page: Page = Document::parse("page.toml", GOOD).and_then(|page| page.read()).unwrap_or_else(|f| panic!("{}", f.line()));
+        let page: Page =
+            Document::parse("page.toml", GOOD).and_then(|page| page.read()).unwrap_or_else(|f| panic!("{}", f.line()));
         assert!(matches!(page.shape, Shape::Circle { radius } if radius == 2.0));
     }
 
     #[test]
     fn every_error_points_to_its_place() {
         let cases = [
-            ("titel = \"t\"\n[shape]\nname = \"Circle\"\nradius = 2", "page.toml:1:1: unknown key \"titel\", did you mean \"title\"?"),
+            (
+                "titel = \"t\"\n[shape]\nname = \"Circle\"\nradius = 2",
+                "page.toml:1:1: unknown key \"titel\", did you mean \"title\"?",
+            ),
             ("title = 3", "page.toml:1:9: expected a string, not integer `3`"),
             ("title = \"t\"\nsizes = [1, \"x\"]", "page.toml:2:13: expected u32, not string \"x\""),
-            ("title = \"t\"\n[shape]\nname = \"Circel\"", "page.toml:3:8: unknown name \"Circel\", did you mean \"Circle\"?"),
-            ("title = \"t\"\n[shape]\nname = \"Circle\"\nradios = 1", "page.toml:4:1: unknown key \"radios\", did you mean \"radius\"?"),
-            ("title = \"t\"\n[shape]\nname = \"Square\"\nside = 1\nturned = 3", "page.toml:5:10: expected a boolean, not integer `3`"),
+            (
+                "title = \"t\"\n[shape]\nname = \"Circel\"",
+                "page.toml:3:8: unknown name \"Circel\", did you mean \"Circle\"?",
+            ),
+            (
+                "title = \"t\"\n[shape]\nname = \"Circle\"\nradios = 1",
+                "page.toml:4:1: unknown key \"radios\", did you mean \"radius\"?",
+            ),
+            (
+                "title = \"t\"\n[shape]\nname = \"Square\"\nside = 1\nturned = 3",
+                "page.toml:5:10: expected a boolean, not integer `3`",
+            ),
             ("title = \"t\"\n[shape]\nname = \"Circle\"", "page.toml:2:1: the key \"radius\" is missing"),
             ("title = = 3", "page.toml:1:9:"),
             ("title = \"ü\"\n\"é\" = 1979-05-27", "page.toml:2:7: a recipe has no dates"),

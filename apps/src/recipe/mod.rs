@@ -27,4 +27,7 @@ mod schema;
 pub mod suggest;
 
 pub use document::{Document, Node, Origin};
-pub use schema::{Cache, Data, CacheDevice, HandlerEntry, InfererConfig, Metric, PluginEntry, Post, PostStep, PrecisionWord, Recipe, Training, Validation};
+pub use schema::{
+    Cache, CacheDevice, Data, HandlerEntry, InfererConfig, Metric, PluginEntry, Post, PostStep, PrecisionWord, Recipe,
+    Training, Validation,
+};

@@ -209,7 +209,10 @@ impl<'de> VariantAccess<'de> for NodeReader<'de> {
     type Error = ReadError;
 
     fn unit_variant(self) -> Result<(), ReadError> {
-        Err(ReadError { origin: Some(self.node.origin.clone()), kind: Kind::Other("this choice takes no value".into()) })
+        Err(ReadError {
+            origin: Some(self.node.origin.clone()),
+            kind: Kind::Other("this choice takes no value".into()),
+        })
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, ReadError> {

@@ -334,7 +334,11 @@ impl Recipe {
         let (data, training) = (&self.data, &self.training);
         demand(self.labels.len() >= 2, "labels", "name at least the background and one class".into())?;
         demand(!self.transforms.is_empty(), "transforms", "a recipe needs at least LoadImage".into())?;
-        demand(training.epochs >= 1, "training.epochs", format!("{} epochs are none; give 1 or more", training.epochs))?;
+        demand(
+            training.epochs >= 1,
+            "training.epochs",
+            format!("{} epochs are none; give 1 or more", training.epochs),
+        )?;
         demand(training.batch_size >= 1, "training.batch_size", "a batch holds at least 1 case".into())?;
         demand(training.val_interval >= 1, "training.val_interval", "give 1 or more epochs".into())?;
         demand(

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use hearth_engine::Handler;
-use hearth_handlers::{BuildError, LrSchedule, LrScheduleOptions, ScheduleConfig, StopOnNonFinite, StopOnNonFiniteOptions};
+use hearth_handlers::{
+    BuildError, LrSchedule, LrScheduleOptions, ScheduleConfig, StopOnNonFinite, StopOnNonFiniteOptions,
+};
 use toml::{Table, Value};
 
 use super::Plan;

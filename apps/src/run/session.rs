@@ -65,9 +65,9 @@ impl Session {
         let (path, recipe) = (folder.recipe(), self.plan.recipe.to_toml()?);
         if std::fs::read_to_string(&path).is_ok_and(|before| before != recipe) {
             let beside = path.with_extension("toml.tmp");
-            std::fs::write(&beside, recipe).and_then(|()| std::fs::rename(&beside, &path)).while_doing(|| {
-                format!("cannot write {}", path.display())
-            })?;
+            std::fs::write(&beside, recipe)
+                .and_then(|()| std::fs::rename(&beside, &path))
+                .while_doing(|| format!("cannot write {}", path.display()))?;
         }
         self.folder = Some(folder);
         Ok(())

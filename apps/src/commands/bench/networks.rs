@@ -60,7 +60,8 @@ pub fn step(args: &Args) -> Outcome {
     let net = args.net.build(&device)?;
     net.check_input(shape)?;
     let mut net = Some(precision.apply(net));
-    let loss = DiceCELoss { to_onehot_y: true, softmax: true, squared_pred: true, batch: true, ..DiceCELoss::default() };
+    let loss =
+        DiceCELoss { to_onehot_y: true, softmax: true, squared_pred: true, batch: true, ..DiceCELoss::default() };
     let mut optimizer = OptimizerConfig::sgd(0.9).build()?;
     let mut scaler = (precision == Precision::Fp16).then(GradScaler::default);
     device.seed(0);
