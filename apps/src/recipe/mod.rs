@@ -22,6 +22,7 @@
 
 pub mod bundled;
 mod document;
+mod overrides;
 mod read;
 mod schema;
 pub mod suggest;

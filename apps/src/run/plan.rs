@@ -96,7 +96,7 @@ fn pipeline(document: &Document, recipe: &Recipe, device: &Device, chain: Chain)
         }
     }
     let keys = (chain == Chain::Prediction).then(|| vec!["image".to_owned()]);
-    let options = RecipeOptions { device: Some(device.clone()), keys, ..RecipeOptions::default() };
+    let options = RecipeOptions { device: Some(device.clone()), keys };
     Pipeline::from_toml_with(&tables, &options)
         .map(Arc::new)
         .map_err(|error| locate(document, &error, places.get(error.step.saturating_sub(1)).copied()))
