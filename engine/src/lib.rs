@@ -57,8 +57,7 @@
 //! options.inferer = Arc::new(SlidingWindowInferer::new(&[16, 16, 16]));
 //! options.post_pred = Post::argmax(2);
 //! options.post_label = Post::onehot(2);
-//! let mut dice = DiceMetric::default();
-//! dice.include_background = false;
+//! let dice = DiceMetric { include_background: false, ..DiceMetric::default() };
 //! let evaluator = SupervisedEvaluator::new(options, val_loader)?.with_key_metric("mean_dice", dice, Better::Higher);
 //!
 //! // The trainer, and what happens when.

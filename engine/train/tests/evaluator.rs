@@ -123,8 +123,7 @@ fn ensemble(combine: Option<Combine>) -> (EnsembleEvaluator<UNet>, Vec<UNet>) {
     let nets: Vec<UNet> = (0..3).map(|seed| network(seed, 0.0)).collect();
     let mut options = EvaluatorOptions::new(&Device::flex());
     (options.post_pred, options.post_label) = (Post::argmax(2), Post::onehot(2));
-    let mut metric = DiceMetric::default();
-    metric.include_background = false;
+    let metric = DiceMetric { include_background: false, ..DiceMetric::default() };
     let mut evaluator =
         EnsembleEvaluator::new(nets.clone(), options, CASES).unwrap().with_key_metric("dice", metric, Better::Higher);
     if let Some(how) = combine {

@@ -97,8 +97,7 @@ pub fn evaluator() -> SupervisedEvaluator<UNet> {
     let mut options = EvaluatorOptions::new(&Device::flex());
     options.post_pred = Post::argmax(2);
     options.post_label = Post::onehot(2);
-    let mut dice = DiceMetric::default();
-    dice.include_background = false;
+    let dice = DiceMetric { include_background: false, ..DiceMetric::default() };
     SupervisedEvaluator::new(options, Balls { cases: 3, batch: 1 })
         .unwrap()
         .with_key_metric("val_mean_dice", dice, Better::Higher)
