@@ -44,10 +44,10 @@ fn entries(case: &Case) -> BTreeMap<usize, BTreeMap<&str, &Array>> {
     let mut out: BTreeMap<usize, BTreeMap<&str, &Array>> = BTreeMap::new();
     for (name, array) in &case.tensors {
         let parts: Vec<&str> = name.split('.').collect();
-        if let ["in", key, index] = parts[..] {
-            if let Ok(index) = index.parse() {
-                out.entry(index).or_default().insert(key, array);
-            }
+        if let ["in", key, index] = parts[..]
+            && let Ok(index) = index.parse()
+        {
+            out.entry(index).or_default().insert(key, array);
         }
     }
     out

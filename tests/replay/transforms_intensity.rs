@@ -9,10 +9,10 @@ use super::transforms_spatial::{image, shape, typed};
 /// Replays one intensity transform.
 pub fn replay(case: &Case) -> Outcome {
     let mut params = case.params.clone();
-    if params["dtype"] == "float32" {
-        if let Some(params) = params.as_object_mut() {
-            params.remove("dtype");
-        }
+    if params["dtype"] == "float32"
+        && let Some(params) = params.as_object_mut()
+    {
+        params.remove("dtype");
     }
     let input = || image(case.array("in.image")?, affine::IDENTITY);
     let result = match case.op.as_str() {

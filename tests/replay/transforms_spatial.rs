@@ -119,10 +119,10 @@ fn pos_neg(case: &Case) -> Outcome {
         check.close(&format!("out.{name}_centers"), &[list.len(), n], &centers);
     }
     let ratio = foreground_ratio(number("pos", 1.0), number("neg", 1.0), foreground.len(), background.len())?;
-    if let Some(expected) = case.record["expected"]["effective_pos_ratio"].as_f64() {
-        if (ratio - expected).abs() > 1e-12 {
-            check.problem(format!("effective ratio {ratio}, expected {expected}"));
-        }
+    if let Some(expected) = case.record["expected"]["effective_pos_ratio"].as_f64()
+        && (ratio - expected).abs() > 1e-12
+    {
+        check.problem(format!("effective ratio {ratio}, expected {expected}"));
     }
     check.outcome()
 }

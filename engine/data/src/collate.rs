@@ -65,7 +65,7 @@ impl Batch {
         if entry >= n {
             return Err(DataError::Collate(format!("the tensor has {n} entries, no entry {entry}")));
         }
-        let data = tensor.clone().slice([entry..entry + 1]).reshape([c, x, y, z]);
+        let data = tensor.clone().narrow(0, entry, 1).reshape([c, x, y, z]);
         Ok(Image { data, affine: info.affine, meta: info.meta.clone() })
     }
 }

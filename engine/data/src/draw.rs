@@ -68,7 +68,7 @@ impl Draw {
     pub fn below(&self, n: u64) -> u64 {
         let [a, b, ..] = self.at(self.next.fetch_add(1, Ordering::Relaxed));
         let bits = u64::from(a) << 32 | u64::from(b);
-        (u128::from(bits) * u128::from(n) >> 64) as u64
+        ((u128::from(bits) * u128::from(n)) >> 64) as u64
     }
 
     /// Whether something of this probability happens.

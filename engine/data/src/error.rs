@@ -125,7 +125,7 @@ pub struct RecipeError {
     /// Number of the step, from 1.
     pub step: usize,
     /// The transform, as far as known.
-    pub transform: Option<String>,
+    pub transform: Option<Box<str>>,
     /// The parameter it is about.
     pub parameter: Option<String>,
     /// What is wrong.

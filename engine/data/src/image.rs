@@ -41,7 +41,7 @@ pub struct Meta {
     /// Spatial operations done since loading, in order: what [`Image::undo_last`] takes back.
     pub applied: Vec<Applied>,
     /// The file's header, carried over when the image, or a prediction on its grid, is written.
-    pub header: Option<crate::nifti::Header>,
+    pub header: Option<std::sync::Arc<crate::nifti::Header>>,
 }
 
 /// Direction of the world axes.

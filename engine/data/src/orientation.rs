@@ -71,11 +71,9 @@ pub(crate) fn closest_rotation(columns: [[f64; 3]; 3], n: usize) -> [[f64; 3]; 3
             let t = if zeta == 0.0 { 1.0 } else { t };
             let c = 1.0 / (1.0 + t * t).sqrt();
             for m in [&mut a, &mut v] {
-                for r in 0..3 {
-                    let (x, y) = (m[p][r], m[q][r]);
-                    m[p][r] = c * x - c * t * y;
-                    m[q][r] = c * t * x + c * y;
-                }
+                let (x, y) = (m[p], m[q]);
+                m[p] = std::array::from_fn(|r| c * x[r] - c * t * y[r]);
+                m[q] = std::array::from_fn(|r| c * t * x[r] + c * y[r]);
             }
         }
         if !moved {

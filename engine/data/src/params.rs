@@ -220,9 +220,9 @@ pub(crate) fn resolve_size(
         return Err(crate::TransformError::new(format!("a size of {} axes for an image of {n}", values.len())));
     }
     let mut out = shape;
-    for axis in 0..n {
+    for (axis, length) in out.iter_mut().enumerate().take(n) {
         if let Some(value) = size.at(axis).filter(|v| *v > 0) {
-            out[axis] = value as usize;
+            *length = value as usize;
         }
     }
     Ok(out)

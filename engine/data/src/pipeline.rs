@@ -41,7 +41,7 @@ impl Pipeline {
             step.check(&mut known).map_err(|e| RecipeError {
                 span: span(i),
                 step: i + 1,
-                transform: Some(step.name().to_owned()),
+                transform: Some(step.name().into()),
                 message: match &e.parameter {
                     Some(parameter) => format!("`{parameter}`: {}", e.message),
                     None => e.message.clone(),

@@ -154,7 +154,7 @@ impl Pipeline {
             let step = build(kept, options).map_err(|p| RecipeError {
                 span: Some(table.span()),
                 step: i + 1,
-                transform: p.transform,
+                transform: p.transform.map(Into::into),
                 parameter: p.parameter,
                 message: p.message,
                 suggestion: p.suggestion,
@@ -189,11 +189,11 @@ fn keep_keys(mut table: Table, wanted: Option<&[String]>) -> Option<Table> {
         return None;
     }
     for parameter in ["keys", "mode", "padding_mode", "align_corners", "dtype", "scale_extent"] {
-        if let Some(Value::Array(values)) = table.get_mut(parameter) {
-            if values.len() == keep.len() {
-                let mut kept = keep.iter();
-                values.retain(|_| *kept.next().unwrap_or(&true));
-            }
+        if let Some(Value::Array(values)) = table.get_mut(parameter)
+            && values.len() == keep.len()
+        {
+            let mut kept = keep.iter();
+            values.retain(|_| *kept.next().unwrap_or(&true));
         }
     }
     Some(table)

@@ -10,6 +10,7 @@ use crate::image::Image;
 /// One value of a sample.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "nearly every value is an image; a box would only cost an allocation")]
 pub enum Value {
     /// An image or a label map.
     Image(Image),

@@ -14,11 +14,13 @@ struct Recipe {
     transforms: Vec<Spanned<Table>>,
 }
 
-fn recipe(text: &str) -> Result<Pipeline, (RecipeError, Option<(usize, usize)>)> {
+type Mistake = Box<(RecipeError, Option<(usize, usize)>)>;
+
+fn recipe(text: &str) -> Result<Pipeline, Mistake> {
     let recipe: Recipe = toml::from_str(text).expect("sound TOML");
     Pipeline::from_toml(&recipe.transforms).map_err(|e| {
         let place = e.locate(text);
-        (e, place)
+        Box::new((e, place))
     })
 }
 
@@ -115,7 +117,7 @@ fn a_pipeline_for_prediction_drops_the_label() {
 fn recipe_mistakes_are_told_with_their_place() {
     let after = |bad: &str| {
         let text = format!("# a comment\n[[transforms]]\nname = \"LoadImage\"\nkeys = [\"image\", \"label\"]\n{bad}");
-        let (error, place) = recipe(&text).expect_err("a mistake");
+        let (error, place) = *recipe(&text).expect_err("a mistake");
         (error.to_string(), error.suggestion, place)
     };
     let (text, suggestion, place) = after("[[transforms]]\nname = \"Spacng\"\nkeys = \"image\"\n");

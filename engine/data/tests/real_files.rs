@@ -78,9 +78,9 @@ fn compare(path: &Path, expected: &Value) -> Vec<String> {
         let axis = |i: usize| index.get(i).copied().unwrap_or(0);
         // Axes beyond the third are channels, the earlier ones faster.
         let (mut channel, mut stride) = (0, 1);
-        for i in 3..shape.len() {
+        for (i, length) in shape.iter().enumerate().skip(3) {
             channel += axis(i) * stride;
-            stride *= shape[i];
+            stride *= length;
         }
         let flat = ((channel * dims[1] + axis(0)) * dims[2] + axis(1)) * dims[3] + axis(2);
         let (got, wanted) = (f64::from(values[flat]), number(&sample[1]));
@@ -160,8 +160,12 @@ fn affines_are_monais() {
     let root = real_data();
     let text = std::fs::read_to_string(root.join("expected.json")).expect("expected.json");
     let all: serde_json::Map<String, Value> = serde_json::from_str(&text).expect("JSON");
-    let names: Vec<&String> =
-        all.iter().filter(|(_, e)| e["kind"] == "nifti" && e["min"].is_number()).map(|(n, _)| n).collect();
+    let names: Vec<&String> = all
+        .iter()
+        .filter(|(_, e)| e["kind"] == "nifti" && e["min"].is_number())
+        .filter(|(n, _)| !n.contains("cifti"))
+        .map(|(n, _)| n)
+        .collect();
     let paths: Vec<std::path::PathBuf> = names.iter().map(|n| root.join(n)).collect();
     let code = "
 import sys, json, warnings, logging
@@ -171,7 +175,7 @@ from monai.data.utils import correct_nifti_header_if_necessary
 for p in sys.argv[1:]:
     i = nib.load(p)
     try: i = correct_nifti_header_if_necessary(i)
-    except (ValueError, AttributeError): pass  # headers MONAI can't handle: CIFTI, and some zooms
+    except ValueError: pass  # headers whose zooms MONAI can't set
     print(json.dumps(i.affine.tolist()))
 ";
     let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();

@@ -32,7 +32,8 @@ pub fn partition_dataset(n: usize, parts: usize, options: PartitionOptions) -> R
         return Err(DataError::Option("drop_last only works with even_divisible".to_owned()));
     }
     let mut indices = order(n, options);
-    let each = if options.drop_last && n % parts != 0 { (n - parts).div_ceil(parts) } else { n.div_ceil(parts) };
+    let each =
+        if options.drop_last && !n.is_multiple_of(parts) { (n - parts).div_ceil(parts) } else { n.div_ceil(parts) };
     if options.even_divisible {
         let total = each * parts;
         if options.drop_last {

@@ -74,11 +74,10 @@ impl Stored {
         let told = tail.and_then(|t| t.try_into().ok()).map_or(0, u32::from_le_bytes) as usize;
         if told >= count && told - count <= 1 << 20 {
             let mut out = vec![0; told];
-            if let Ok(n) = libdeflater::Decompressor::new().gzip_decompress(&self.bytes, &mut out) {
-                if n >= count {
-                    out.truncate(count);
-                    return Ok(out);
-                }
+            let unpacked = libdeflater::Decompressor::new().gzip_decompress(&self.bytes, &mut out);
+            if unpacked.is_ok_and(|n| n >= count) {
+                out.truncate(count);
+                return Ok(out);
             }
         }
         // Several members, over 4 GiB, a damaged end, or data behind the image: read exactly what is needed.

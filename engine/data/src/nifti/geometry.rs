@@ -72,12 +72,12 @@ impl Header {
 
     fn base_affine(&self) -> Affine {
         let mut out = IDENTITY;
-        for axis in 0..3 {
+        for (axis, row) in out.iter_mut().enumerate().take(3) {
             let known = axis < self.dim.len();
             let zoom = if known { self.pixdim[axis + 1] } else { 1.0 } * if axis == 0 { -1.0 } else { 1.0 };
             let length = if known { self.dim[axis] } else { 1 };
-            out[axis][axis] = zoom;
-            out[axis][3] = -(length as f64 - 1.0) / 2.0 * zoom;
+            row[axis] = zoom;
+            row[3] = -(length as f64 - 1.0) / 2.0 * zoom;
         }
         out
     }

@@ -53,7 +53,7 @@ pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, N
         original_affine: affine,
         original_shape: header.dim.clone(),
         original_channel_dim: (header.dim.len() > 3).then_some(-1),
-        header: Some(header),
+        header: Some(header.into()),
         ..Meta::default()
     };
     Ok(image)

@@ -125,14 +125,14 @@ pub(super) fn resample_unrecorded(
 
 /// Removes rounding noise: terms that move no output voxel by 1e-9 of a voxel.
 fn tidy(matrix: &mut Affine, size: [usize; 3]) {
-    for r in 0..3 {
+    for (r, row) in matrix.iter_mut().enumerate().take(3) {
         for c in 0..3 {
-            if r != c && matrix[r][c].abs() * (size[c] as f64) < 1e-9 {
-                matrix[r][c] = 0.0;
+            if r != c && row[c].abs() * (size[c] as f64) < 1e-9 {
+                row[c] = 0.0;
             }
         }
-        if matrix[r][3].abs() < 1e-9 {
-            matrix[r][3] = 0.0;
+        if row[3].abs() < 1e-9 {
+            row[3] = 0.0;
         }
     }
 }

@@ -90,7 +90,7 @@ impl NormalizeIntensity {
         data: burn::tensor::Tensor<4>,
         groups: usize,
         size: usize,
-        given: &dyn Fn(&Option<OneOrMany<f64>>, usize) -> Option<f64>,
+        given: Given<'_>,
     ) -> burn::tensor::Tensor<4> {
         use burn::tensor::Tensor;
         let dims = data.dims();
@@ -117,6 +117,9 @@ impl NormalizeIntensity {
         done.reshape(dims)
     }
 }
+
+/// Looks up the number given for a group of channels.
+type Given<'a> = &'a dyn Fn(&Option<OneOrMany<f64>>, usize) -> Option<f64>;
 
 /// Mean and deviation, where not given; `None` where no voxel counts. Two passes, in f64.
 fn statistics(values: &[f32], nonzero: bool, mean: Option<f64>, deviation: Option<f64>) -> Option<(f64, f64)> {

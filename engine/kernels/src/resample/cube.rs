@@ -105,7 +105,7 @@ fn separable_kernel(input: &Tensor<f32>, table: &Tensor<f32>, output: &mut Tenso
     let i = read_taps(table, x);
     let j = read_taps(table, sx + y);
     let k = read_taps(table, sx + sy + z);
-    output[place] = blend(input, c, i, j, k);
+    output[place] = blend(input, c, &i, &j, &k);
 }
 
 #[cube]
@@ -141,7 +141,7 @@ fn general_kernel(
     let i = find_taps(cx, input.shape(1), nearest, padding);
     let j = find_taps(cy, input.shape(2), nearest, padding);
     let k = find_taps(cz, input.shape(3), nearest, padding);
-    output[place] = blend(input, c, i, j, k);
+    output[place] = blend(input, c, &i, &j, &k);
 }
 
 /// [`super::taps`] for a device.
@@ -190,14 +190,14 @@ fn reflect(c: f32, low: f32, span: f32) -> f32 {
 }
 
 #[cube]
-fn blend(input: &Tensor<f32>, c: usize, i: Taps, j: Taps, k: Taps) -> f32 {
+fn blend(input: &Tensor<f32>, c: usize, i: &Taps, j: &Taps, k: &Taps) -> f32 {
     let low = blend_plane(input, c * input.stride(0) + i.low * input.stride(1), j, k);
     let high = blend_plane(input, c * input.stride(0) + i.high * input.stride(1), j, k);
     low * i.weight_low + high * i.weight_high
 }
 
 #[cube]
-fn blend_plane(input: &Tensor<f32>, start: usize, j: Taps, k: Taps) -> f32 {
+fn blend_plane(input: &Tensor<f32>, start: usize, j: &Taps, k: &Taps) -> f32 {
     let first = start + j.low * input.stride(2);
     let second = start + j.high * input.stride(2);
     let step = input.stride(3);
