@@ -41,9 +41,8 @@ impl Key {
     /// This key, narrowed by a text (its FNV-1a hash).
     #[must_use]
     pub fn with_text(self, text: &str) -> Self {
-        let hash = text
-            .bytes()
-            .fold(0xCBF2_9CE4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3));
+        let hash =
+            text.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3));
         self.with(hash)
     }
 
