@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProgressOptions {
-    /// The loss is shown every so many iterations; 0 never shows it. Each look waits for the device.
+    /// The loss is shown every so many iterations and at the end of an epoch; 0 never shows it. Each look waits for the device.
     pub every: u64,
 }
 
@@ -142,7 +142,10 @@ impl Handler for Progress {
                 self.begun.get_or_insert_with(|| (Instant::now(), cx.state.iteration - 1));
             }
             Event::IterationCompleted => {
-                if self.options.every > 0 && cx.state.iteration.is_multiple_of(self.options.every) {
+                // The line of an epoch shows its last loss.
+                let last = cx.state.epoch_length.is_some_and(|length| cx.state.epoch_iteration >= length);
+                let wanted = last || cx.state.iteration.is_multiple_of(self.options.every.max(1));
+                if self.options.every > 0 && wanted {
                     self.loss = cx.host.output("loss").ok();
                 }
                 let message = self.message(cx);

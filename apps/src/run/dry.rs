@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use hearth_data::Pipeline;
+use hearth_train::device;
 
 use super::{Cases, Plan, handlers, plugins};
 use crate::error::Outcome;
@@ -25,7 +26,7 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     chain("validation", &plan.validation);
     let parameters = thousands(network.num_params() as u64);
     out!("{}  {parameters} parameters, read in {}", bold("network"), plan.precision);
-    out!("{}   {} ({:?})", bold("device"), plan.recipe.training.device, plan.device);
+    out!("{}   {} ({})", bold("device"), plan.recipe.training.device, device::name(&plan.device));
     out!("{}", bold("plugins"));
     for plugin in &plugins {
         out!("  {} {}  {}", plugin.identity().name, plugin.identity().version, plugin.path().display());

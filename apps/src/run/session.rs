@@ -9,7 +9,7 @@ use hearth_engine::{Better, RunEnd};
 use hearth_nn::networks::AnyNetwork;
 use hearth_plugin_host::Plugin;
 use hearth_train::{
-    EvaluatorOptions, Post, RunFolder, SupervisedEvaluator, SupervisedTrainer, TrainerOptions, checkpoint,
+    EvaluatorOptions, Post, RunFolder, SupervisedEvaluator, SupervisedTrainer, TrainerOptions, checkpoint, device,
 };
 
 use super::{Cases, Plan, folders, handlers, interrupt, plugins, summary};
@@ -133,7 +133,7 @@ pub fn trainer(plan: &Plan, data: &Path) -> Outcome<SupervisedTrainer<AnyNetwork
     let cases = Cases::open(data, recipe)?;
     let network = plan.network(&plan.device)?;
     let (train, validate) = (cases.training.len(), cases.validation.len());
-    note!("{}: {train} cases train, {validate} validate, on {}", cases.name, recipe.training.device);
+    note!("{}: {train} cases train, {validate} validate, on {}", cases.name, device::name(&plan.device));
     let training = dataset(plan, cases.training, plan.training.clone(), "training")?;
     let validation = dataset(plan, cases.validation, plan.validation.clone(), "validation")?;
     let seed = recipe.training.seed;

@@ -55,8 +55,9 @@ impl Running {
         if let Some(bar) = &self.bar {
             bar.inc(1);
         }
-        let tenth = |n: u64| n * 10 / self.total.max(1);
-        if self.how == Progress::Lines && tenth(done) != tenth(done - 1) {
+        // Lines stay in a log file: a quarter at a time is enough.
+        let quarter = |n: u64| n * 4 / self.total.max(1);
+        if self.how == Progress::Lines && quarter(done) != quarter(done - 1) {
             eprintln!("{}: {done} of {}", self.name, self.total);
         }
     }

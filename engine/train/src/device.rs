@@ -66,6 +66,11 @@ fn card(_device: &Device) -> Option<(String, bool)> {
     None
 }
 
+/// What people call a device: the card's own name, or `cpu`.
+pub fn name(device: &Device) -> String {
+    card(device).map_or_else(|| "cpu".to_owned(), |(name, _)| name)
+}
+
 /// Why a `--device` word gives no device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
