@@ -8,7 +8,7 @@
 
 use crate::recipe::bundled::Bundled;
 
-/// Everything cached, 16 patches a batch, DiceCE, SGD at 0.2: Dice 0.94 in some 95 epochs.
+/// Everything cached, 16 patches a batch, DiceCE, SGD at 0.2. MONAI's tutorial reports Dice 0.94 after 95 epochs of it.
 pub const FAST: Bundled = Bundled { name: "spleen", text: include_str!("../recipes/spleen.toml") };
 
 /// The plain recipe: no cache, 8 patches a batch, Dice, Adam at 2e-4.

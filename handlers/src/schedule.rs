@@ -50,7 +50,7 @@ pub enum ScheduleConfig {
     #[serde(rename = "CosineAnnealingLR", alias = "cosine")]
     Cosine {
         /// Steps down to the lowest rate.
-        #[serde(rename = "T_max", alias = "t_max")]
+        #[serde(rename = "T_max")]
         t_max: u64,
         /// The lowest rate.
         #[serde(default)]
@@ -60,10 +60,10 @@ pub enum ScheduleConfig {
     #[serde(rename = "CosineAnnealingWarmRestarts", alias = "cosine_restarts")]
     CosineRestarts {
         /// Steps to the first restart.
-        #[serde(rename = "T_0", alias = "t_0")]
+        #[serde(rename = "T_0")]
         t_0: u64,
         /// Each round is so many times as long as the one before.
-        #[serde(rename = "T_mult", alias = "t_mult", default = "one")]
+        #[serde(rename = "T_mult", default = "one")]
         t_mult: u64,
         /// The lowest rate.
         #[serde(default)]

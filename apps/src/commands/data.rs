@@ -49,7 +49,10 @@ pub fn run(args: &Args) -> Outcome {
     let Action::Phantom { kind: Kind::Spleen, cases, out, size, seed } = &args.action;
     folders::check_free(out)?;
     phantom_spleen(out, *cases as usize, size.map(|size| size as usize), *seed)?;
-    out!("{cases} cases in {}; try: hearth train demo --data {} --out run", out.display(), out.display());
+    // The recipe `demo` keeps the last four for validation.
+    let hint =
+        if *cases > 4 { format!("; try: hearth train demo --data {} --out run", out.display()) } else { String::new() };
+    out!("{cases} cases in {}{hint}", out.display());
     Ok(())
 }
 

@@ -94,11 +94,18 @@ pub fn run(args: &Args) -> Outcome {
                 out!("{}", file.display());
             }
             out!("try it:  cd {} && cargo test && cargo build --release", folder.display());
-            out!("use it:  hearth train RECIPE --plugin {}/target/release ...", folder.display());
+            let file = library_file(name);
+            out!("use it:  hearth train RECIPE --plugin {}/target/release/{file} ...", folder.display());
         }
         Action::CheckHere { path } => check_for_parent(path),
     }
     Ok(())
+}
+
+/// What cargo calls the library of a crate of this name.
+fn library_file(name: &str) -> String {
+    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+    format!("{DLL_PREFIX}{}{DLL_SUFFIX}", name.replace('-', "_"))
 }
 
 /// A path where it looks like one, a name to search for otherwise.

@@ -59,9 +59,12 @@ impl Plan {
             Precision::Bf16 => PrecisionWord::Bf16,
             Precision::Fp16 => PrecisionWord::Fp16,
         };
-        let training = pipeline(&document, &recipe, &device, Chain::Training)?;
-        let validation = pipeline(&document, &recipe, &device, Chain::Validation)?;
-        let prediction = pipeline(&document, &recipe, &device, Chain::Prediction)?;
+        let (training, places) = pipeline(&document, &recipe, &device, Chain::Training, &[])?;
+        // What is random, as the transforms themselves say: a `Range` around one is random too.
+        let steps = places.iter().zip(training.steps());
+        let random: Vec<usize> = steps.filter(|(_, step)| step.is_random()).map(|(place, _)| *place).collect();
+        let (validation, _) = pipeline(&document, &recipe, &device, Chain::Validation, &random)?;
+        let (prediction, _) = pipeline(&document, &recipe, &device, Chain::Prediction, &random)?;
         Ok(Self { document, recipe, device, on_processor, precision, training, validation, prediction })
     }
 
@@ -78,17 +81,23 @@ impl Plan {
     }
 }
 
-fn pipeline(document: &Document, recipe: &Recipe, device: &Device, chain: Chain) -> Outcome<Arc<Pipeline>> {
+/// The transforms of one chain, and which entries of the recipe they are.
+fn pipeline(
+    document: &Document,
+    recipe: &Recipe,
+    device: &Device,
+    chain: Chain,
+    random: &[usize],
+) -> Outcome<(Arc<Pipeline>, Vec<usize>)> {
     let mut tables = Vec::new();
     let mut places = Vec::new();
     for (index, transform) in recipe.transforms.iter().enumerate() {
         let mut table = transform.clone();
         let only = table.remove("only");
         let only = only.as_ref().and_then(toml::Value::as_str);
-        let random = table.get("name").and_then(toml::Value::as_str).is_some_and(|name| name.starts_with("Rand"));
         let wanted = match chain {
             Chain::Training => only != Some("validation"),
-            Chain::Validation | Chain::Prediction => only != Some("train") && !random,
+            Chain::Validation | Chain::Prediction => only != Some("train") && !random.contains(&index),
         };
         if wanted {
             tables.push(Spanned::new(0..0, table));
@@ -97,9 +106,9 @@ fn pipeline(document: &Document, recipe: &Recipe, device: &Device, chain: Chain)
     }
     let keys = (chain == Chain::Prediction).then(|| vec!["image".to_owned()]);
     let options = RecipeOptions { device: Some(device.clone()), keys };
-    Pipeline::from_toml_with(&tables, &options)
-        .map(Arc::new)
-        .map_err(|error| locate(document, &error, places.get(error.step.saturating_sub(1)).copied()))
+    let pipeline = Pipeline::from_toml_with(&tables, &options)
+        .map_err(|error| locate(document, &error, places.get(error.step.saturating_sub(1)).copied()))?;
+    Ok((Arc::new(pipeline), places))
 }
 
 /// A pipeline's error, at its place in the recipe.

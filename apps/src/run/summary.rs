@@ -1,7 +1,7 @@
 //! `summary.json`: what came out, and where the time went.
 
 use hearth_engine::{Engine, RunEnd, RunError};
-use hearth_train::RunFolder;
+use hearth_train::{RunFolder, device};
 use serde_json::{Value, json};
 
 use super::Plan;
@@ -33,7 +33,7 @@ pub fn write(
         "task": plan.recipe.task,
         "outcome": outcome,
         "why": why,
-        "device": plan.recipe.training.device,
+        "device": device::name(&plan.device),
         "precision": plan.precision,
         "seed": state.seed,
         "epochs": state.epoch,

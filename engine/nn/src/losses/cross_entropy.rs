@@ -23,7 +23,6 @@ pub struct CrossEntropyLoss {
     /// Share of the label that is spread over all classes.
     pub label_smoothing: f64,
     /// Checks class indices in every call; reads them back from the device.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub check_labels: bool,
 }
 

@@ -80,7 +80,6 @@ pub struct DiceLoss {
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,
     /// Checks class indices in every call; reads them back from the device.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub check_labels: bool,
 }
 

@@ -46,7 +46,6 @@ pub struct DiceCELoss {
     /// Share of the label that cross-entropy spreads over all classes.
     pub label_smoothing: f64,
     /// Checks class indices in every call; reads them back from the device.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub check_labels: bool,
 }
 
