@@ -67,6 +67,13 @@ impl NetworkConfig {
             NetworkConfig::UNet(config) => Ok(AnyNetwork::UNet(config.init(device, seed)?)),
         }
     }
+
+    /// Channels of the image it takes.
+    pub fn in_channels(&self) -> usize {
+        match self {
+            NetworkConfig::UNet(config) => config.in_channels,
+        }
+    }
 }
 
 /// Any network a [`NetworkConfig`] can ask for.

@@ -76,6 +76,11 @@ fn monai_loads_our_weights_and_we_load_monais() {
         return;
     };
     let python = python.to_string_lossy().into_owned();
+    let has_monai = Command::new(&python).args(["-c", "import monai, torch, safetensors"]).output();
+    if !has_monai.is_ok_and(|output| output.status.success()) {
+        eprintln!("{python} has no MONAI; it was not asked");
+        return;
+    }
     let group = serde_json::from_str(r#"["group", {"num_groups": 2}]"#).expect("a layer");
     let affine = serde_json::from_str(r#"["instance", {"affine": true}]"#).expect("a layer");
     let leaky = serde_json::from_str(r#"["leakyrelu", {"negative_slope": 0.1}]"#).expect("a layer");

@@ -163,7 +163,8 @@ fn this_program() -> Command {
 #[test]
 #[ignore = "what the tests of `check_in_child` start"]
 fn child() {
-    let path = std::env::var_os("HEARTH_TEST_PLUGIN").expect("HEARTH_TEST_PLUGIN names a plugin");
+    // Without its parent it has nothing to do.
+    let Some(path) = std::env::var_os("HEARTH_TEST_PLUGIN") else { return };
     check_for_parent(path.as_ref());
 }
 

@@ -70,9 +70,10 @@ fn ranges_are_balanced_however_a_run_ends() {
 #[test]
 #[ignore = "what the tests above start"]
 fn child() {
+    // Without its parent it has nothing to do.
+    let Ok(kind) = std::env::var("HEARTH_TEST_RUN") else { return };
     let plugin = load(&bundled("nvtx")).expect("a bundled plugin");
     let handler = || plugin.handler(table("")).expect("valid options");
-    let kind = std::env::var("HEARTH_TEST_RUN").expect("HEARTH_TEST_RUN says which");
     let mut engine = Engine::new("trainer");
     let mut toy = Toy::trainer(2);
     let validate = load(&bundled("validation")).expect("a bundled plugin");
