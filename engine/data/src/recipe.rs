@@ -63,6 +63,7 @@ fn range(mut table: Table, options: &RecipeOptions) -> Result<Box<dyn Transform>
 
 /// Every transform a recipe can name.
 const REGISTRY: &[(&str, Build)] = &[
+    ("CheckCase", plain::<t::CheckCase>),
     ("CropForeground", plain::<t::CropForeground>),
     ("EnsureChannelFirst", plain::<t::EnsureChannelFirst>),
     ("EnsureType", placed::<t::EnsureType>),

@@ -193,7 +193,7 @@ fn gzip_is_unpacked_no_further_than_the_header_promises() {
         huge[42 + 2 * axis..44 + 2 * axis].copy_from_slice(&464_i16.to_le_bytes());
     }
     assert!(error_of("d.nii.gz", &gzip(&huge)).contains("at most"));
-    // A bomb behind a small image: only the image is unpacked.
+    // A bomb behind a small image: only the image is kept.
     let mut bomb = good.clone();
     bomb.resize(64 << 20, 0);
     let dir = tempfile::tempdir().expect("a folder");
@@ -211,6 +211,63 @@ fn several_gzip_members_are_one_file() {
     let path = dir.path().join("two.nii.gz");
     std::fs::write(&path, bytes).expect("written");
     assert_eq!(read_nifti(&path).expect("readable").to_vec(), image([1, 4, 4, 4]).to_vec());
+}
+
+#[test]
+fn damage_anywhere_in_a_gzip_file_is_an_error() {
+    // Values that don't pack, so that a flipped byte hits them and not the code tables.
+    let mut good = sound();
+    good.truncate(352);
+    let mut state = 1_u32;
+    good.extend((0..4 * 64).map(|i| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        // The high byte of each f32 stays that of a number near 1.
+        if i % 4 == 3 { 0x3f } else { (state >> 24) as u8 }
+    }));
+    let whole = gzip(&good);
+    let n = whole.len();
+    let flipped = |at: usize| {
+        let mut bad = whole.clone();
+        bad[at] ^= 0x10;
+        bad
+    };
+    for at in [n / 2, n - 20, n - 8, n - 1] {
+        let error = error_of("flip.nii.gz", &flipped(at));
+        assert!(error.contains("damaged gzip"), "byte {at} of {n}: {error}");
+    }
+    for cut in [1, 4, 8, n / 2] {
+        let error = error_of("cut.nii.gz", &whole[..n - cut]);
+        assert!(error.contains("cut off"), "{cut} bytes cut of {n}: {error}");
+    }
+    let behind = |bytes: &[u8]| [&whole[..], bytes].concat();
+    assert!(error_of("more.nii.gz", &behind(b"junk")).contains("4 bytes behind its end"));
+    // A second member that the image does not need is looked at all the same, even where the lengths look right.
+    let mut other = good.clone();
+    other.reverse();
+    let mut second = gzip(&other);
+    second[n / 2] ^= 0x10;
+    assert!(error_of("second.nii.gz", &behind(&second)).contains("damaged gzip"));
+    assert!(error_of("half.nii.gz", &behind(&gzip(&good)[..n / 2])).contains("cut off"));
+
+    let dir = tempfile::tempdir().expect("a folder");
+    let read = |bytes: &[u8]| {
+        let path = dir.path().join("sound.nii.gz");
+        std::fs::write(&path, bytes).expect("written");
+        read_nifti(&path).expect("sound").to_vec()
+    };
+    let values = read(&whole);
+    assert_eq!(values.len(), 64);
+    assert_eq!(read(&behind(&[0; 700])), values, "NULs behind it");
+    assert_eq!(read(&behind(&gzip(b"more"))), values, "a second member");
+    let mut parts = gzip(&good[..400]);
+    parts.extend(gzip(&good[400..]));
+    assert_eq!(read(&parts), values, "two members");
+    parts.extend([0; 9]);
+    assert_eq!(read(&parts), values, "two members and NULs");
+    // The header alone does not need the end.
+    let path = dir.path().join("cut.nii.gz");
+    std::fs::write(&path, &whole[..n - 4]).expect("written");
+    assert_eq!(read_header(&path).expect("a header").dim, [4, 4, 4]);
 }
 
 #[test]

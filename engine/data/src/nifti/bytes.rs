@@ -1,7 +1,7 @@
-//! Getting the bytes of a file: plain or gzip, never more than expected.
+//! Getting the bytes of a file: plain or gzip, never more kept than expected, and gzip checked to its end.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use super::NiftiError;
@@ -37,15 +37,15 @@ impl Stored {
         Ok(Stored { bytes, gzip })
     }
 
-    /// The first `count` bytes, unpacked; fewer where the file ends.
+    /// The first `count` bytes, unpacked; fewer where the file ends or breaks. Checksums are left to [`Stored::take`].
     pub(super) fn head(&self, count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
         if !self.gzip {
             return Ok(self.bytes[..count.min(self.bytes.len())].to_vec());
         }
-        stream(&self.bytes, count, path)
+        start(&self.bytes, count, path)
     }
 
-    /// The first `count` bytes, unpacked.
+    /// The first `count` bytes, unpacked. A gzip file is read to its end, so that all checksums and lengths are known to be right.
     ///
     /// `count` must have been checked against [`super::MAX_BYTES`].
     pub(super) fn take(self, count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
@@ -75,18 +75,30 @@ impl Stored {
         if told >= count && told - count <= 1 << 20 {
             let mut out = vec![0; told];
             let unpacked = libdeflater::Decompressor::new().gzip_decompress(&self.bytes, &mut out);
-            if unpacked.is_ok_and(|n| n >= count) {
+            // It stops behind the first member: that is the whole file only where the file ends with this member's checksum.
+            if unpacked.is_ok_and(|n| n == told) && self.ends_with_checksum(&out) {
                 out.truncate(count);
                 return Ok(out);
             }
         }
-        // Several members, over 4 GiB, a damaged end, or data behind the image: read exactly what is needed.
-        let out = stream(&self.bytes, count, path)?;
+        // Several members, over 4 GiB, damage, padding, or data behind the image: keep what is needed, check the rest.
+        let out = checked(&self.bytes, count, path)?;
         if out.len() < count { Err(short(out.len())) } else { Ok(out) }
+    }
+
+    /// Whether the last eight bytes are the checksum and length of these values.
+    fn ends_with_checksum(&self, values: &[u8]) -> bool {
+        let mut crc = libdeflater::Crc::new();
+        crc.update(values);
+        let mut trailer = [0; 8];
+        trailer[..4].copy_from_slice(&crc.sum().to_le_bytes());
+        trailer[4..].copy_from_slice(&(values.len() as u32).to_le_bytes());
+        self.bytes.ends_with(&trailer)
     }
 }
 
-fn stream(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
+/// The first `count` bytes of a gzip stream, unchecked.
+fn start(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
     let mut out = Vec::new();
     let read = flate2::read::MultiGzDecoder::new(gzip).take(count as u64).read_to_end(&mut out);
     match read {
@@ -94,6 +106,49 @@ fn stream(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError>
         Err(_) if !out.is_empty() => Ok(out),
         Err(e) => Err(NiftiError::Damaged { path: path.to_owned(), what: format!("damaged gzip: {e}") }),
         Ok(_) => Ok(out),
+    }
+}
+
+/// The first `count` bytes of all members together (fewer where they hold fewer), each member checked to its end.
+///
+/// NULs behind the last member are padding, as tapes and some archives leave it; anything else there is damage.
+fn checked(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
+    let damaged = |what: String| NiftiError::Damaged { path: path.to_owned(), what };
+    let mut out = Vec::new();
+    let mut behind = vec![0; 64 << 10];
+    let mut total = 0;
+    let mut rest = gzip;
+    loop {
+        let mut member = flate2::bufread::GzDecoder::new(rest);
+        let wanted = (count - out.len()) as u64;
+        let mut read = (&mut member).take(wanted).read_to_end(&mut out);
+        // A member's checksum and length are compared when its end is read.
+        while let Ok(n) = read {
+            total += n as u64;
+            if total > super::MAX_BYTES {
+                let what = format!("unpacks to more than the limit of {} bytes", super::MAX_BYTES);
+                return Err(NiftiError::Unsupported { path: path.to_owned(), what });
+            }
+            read = member.read(&mut behind);
+            if matches!(read, Ok(0)) {
+                break;
+            }
+        }
+        if let Err(e) = read {
+            let have = out.len();
+            return Err(damaged(if e.kind() == ErrorKind::UnexpectedEof {
+                format!("damaged gzip: the file is cut off ({have} of the {count} bytes promised by the header unpack)")
+            } else {
+                format!("damaged gzip: {e} ({have} of the {count} bytes promised by the header unpack)")
+            }));
+        }
+        rest = member.into_inner();
+        if rest.iter().all(|b| *b == 0) {
+            return Ok(out);
+        }
+        if !rest.starts_with(&[0x1f, 0x8b]) {
+            return Err(damaged(format!("damaged gzip: {} bytes behind its end are not gzip", rest.len())));
+        }
     }
 }
 

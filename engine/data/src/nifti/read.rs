@@ -93,6 +93,8 @@ fn open(path: &Path) -> Result<(Header, Stored, PathBuf), NiftiError> {
             what: format!("the header of a pair, but there is no {stem}.img (nor .img.gz) with the values"),
         });
     };
+    // Nothing else of the header's file is read, so its checksum is compared here.
+    stored.take(0, &header_at)?;
     let stored = Stored::open(&values_at)?;
     Ok((header, stored, values_at))
 }

@@ -96,7 +96,8 @@ pub fn foreground_and_background(
     Ok((list(&foreground), list(&background)))
 }
 
-fn with_values(image: &Image, look: impl FnMut(&[f32])) -> Result<(), TransformError> {
+/// Shows the values in row-major order, without a copy where they are on the CPU.
+pub(super) fn with_values(image: &Image, look: impl FnMut(&[f32])) -> Result<(), TransformError> {
     let mut look = look;
     if host::read(&image.data, &mut look).is_some() {
         return Ok(());

@@ -18,6 +18,7 @@ macro_rules! setters {
     };
 }
 
+mod check_case;
 mod crop_foreground;
 mod ensure_channel_first;
 mod ensure_type;
@@ -37,6 +38,7 @@ mod spacing;
 mod spatial_pad;
 mod to_device;
 
+pub use check_case::CheckCase;
 pub use crop_foreground::CropForeground;
 pub use ensure_channel_first::{ChannelDim, EnsureChannelFirst};
 pub use ensure_type::EnsureType;

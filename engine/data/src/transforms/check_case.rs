@@ -1,0 +1,254 @@
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::fg_bg_to_indices::with_values;
+use crate::params::Keys;
+use crate::transform::{Transform, describe};
+use crate::{CheckError, Draw, Image, Sample, TransformError, affine};
+
+/// How far the axes of image and label may differ, as a part of the spacing.
+const AXES: f64 = 1e-3;
+/// How far their first voxels may lie apart, in voxels.
+const POSITION: f64 = 0.1;
+/// So many wrong label values are named.
+const NAMED: usize = 5;
+
+/// Refuses a case that would spoil a run: to stand right after [`super::LoadImage`] and [`super::EnsureChannelFirst`].
+///
+/// The image must be finite and have `channels` channels. The label must have the image's shape and affine (axes to 0.001 of the
+/// spacing, position to 0.1 voxel), and whole values from 0 to `num_classes - 1`; without `num_classes`, finite ones. Where the
+/// sample has only one of the two, only that one is looked at. Nothing is changed. (MONAI has no such transform.)
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckCase {
+    #[serde(default)]
+    keys: Keys,
+    #[serde(default = "image")]
+    image_key: String,
+    #[serde(default = "label")]
+    label_key: String,
+    #[serde(default)]
+    num_classes: Option<usize>,
+    #[serde(default)]
+    channels: Option<usize>,
+    #[serde(default = "yes")]
+    allow_missing_keys: bool,
+}
+
+fn image() -> String {
+    "image".to_owned()
+}
+
+fn label() -> String {
+    "label".to_owned()
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Default for CheckCase {
+    fn default() -> Self {
+        CheckCase {
+            keys: Keys::default(),
+            image_key: image(),
+            label_key: label(),
+            num_classes: None,
+            channels: None,
+            allow_missing_keys: true,
+        }
+    }
+}
+
+impl CheckCase {
+    /// For `image` and `label`, with any number of channels and any finite label values.
+    pub fn new() -> Self {
+        CheckCase::default()
+    }
+
+    /// The image of a key, where the sample has it and it is to be looked at.
+    fn find<'a>(&self, sample: &'a Sample, key: &str) -> Result<Option<&'a Image>, TransformError> {
+        let wanted = self.keys.is_empty() || self.keys.iter().any(|k| k == key);
+        if !wanted || (self.allow_missing_keys && !sample.values.contains_key(key)) {
+            return Ok(None);
+        }
+        sample.image(key).map(Some).map_err(|e| e.at(key))
+    }
+
+    fn check_image(&self, image: &Image) -> Result<(), TransformError> {
+        let channels = image.channels();
+        if let Some(expected) = self.channels.filter(|n| *n != channels) {
+            let what = if image.meta.original_shape.len() > 3 {
+                format!(
+                    "the image has {channels} channels: its {}-D file holds {channels} volumes",
+                    image.meta.original_shape.len()
+                )
+            } else {
+                format!("the image has {channels} channel{}", if channels == 1 { "" } else { "s" })
+            };
+            return Err(TransformError::new(what).expected(format!("{expected}, as many as the network takes")));
+        }
+        let (mut nan, mut infinite, mut all) = (0, 0, 0);
+        with_values(image, |values| {
+            all = values.len();
+            for part in values.chunks(4096) {
+                // One cheap question per block; blocks with something wrong are rare.
+                if !part.iter().fold(true, |fine, v| fine & v.is_finite()) {
+                    nan += part.iter().filter(|v| v.is_nan()).count();
+                    infinite += part.iter().filter(|v| v.is_infinite()).count();
+                }
+            }
+        })?;
+        if nan + infinite > 0 {
+            let what = format!("{} of {all} voxels are not finite ({nan} NaN, {infinite} infinite)", nan + infinite);
+            return Err(TransformError::new(what)
+                .expected("finite values")
+                .advice("one such voxel makes the loss NaN: replace them in the file, or leave the case out"));
+        }
+        Ok(())
+    }
+
+    fn check_label(&self, label: &Image) -> Result<(), TransformError> {
+        let classes = self.num_classes;
+        let largest = classes.map_or(f32::MAX, |n| n.saturating_sub(1) as f32);
+        // To an integer and back instead of `fract`, which is a function call on most processors.
+        let fine = |v: f32| match classes {
+            Some(_) => (v >= 0.0) & (v <= largest) & (v as i32 as f32 == v),
+            None => v.is_finite(),
+        };
+        let (mut wrong, mut all) = (0, 0);
+        let mut named: Vec<f32> = Vec::new();
+        with_values(label, |values| {
+            all = values.len();
+            for part in values.chunks(4096) {
+                if part.iter().fold(true, |all_fine, v| all_fine & fine(*v)) {
+                    continue;
+                }
+                for value in part.iter().filter(|v| !fine(**v)) {
+                    wrong += 1;
+                    // All NaN are one value here.
+                    let value = if value.is_nan() { f32::NAN } else { *value };
+                    if let Err(place) = named.binary_search_by(|v| v.total_cmp(&value))
+                        && place <= NAMED
+                    {
+                        named.insert(place, value);
+                        // One more than are named, to know whether there are more.
+                        named.truncate(NAMED + 1);
+                    }
+                }
+            }
+        })?;
+        if wrong == 0 {
+            return Ok(());
+        }
+        let mut list = named.iter().take(NAMED).map(f32::to_string).collect::<Vec<_>>().join(", ");
+        if named.len() > NAMED {
+            list.push_str(", ...");
+        }
+        let error = TransformError::new(format!("{wrong} of {all} label voxels have other values: {list}"));
+        Err(match classes {
+            Some(n) => error
+                .expected(format!("0 to {} (whole numbers: {n} classes)", n.saturating_sub(1)))
+                .advice("set the number of classes of the network, or renumber the label file"),
+            None => error.expected("finite values"),
+        })
+    }
+}
+
+/// Whether the label lies on the image's grid.
+fn check_grid(image: &Image, label: &Image) -> Result<(), TransformError> {
+    let n = image.meta.spatial_dims;
+    if image.shape() != label.shape() {
+        let text = |i: &Image| i.shape().map(|n| n.to_string())[..n].join(" x ");
+        return Err(TransformError::new(format!("the label has {} voxels, the image {}", text(label), text(image)))
+            .expected("the same shape")
+            .advice("resample the label onto the image's grid, or pair the files anew"));
+    }
+    let (a, b) = (affine::restrict(&image.affine, n), affine::restrict(&label.affine, n));
+    for (name, grid) in [("image", &a), ("label", &b)] {
+        if !grid.iter().flatten().all(|v| v.is_finite()) {
+            return Err(TransformError::new(format!("the {name}'s affine has values that are not finite")));
+        }
+    }
+    let length = |v: [f64; 3]| v.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let column = |c: usize| length(std::array::from_fn(|r| a[r][c] - b[r][c]));
+    let spacing = affine::spacing(&a);
+    let axes = (0..n).map(|c| column(c) / spacing[c]).fold(0.0, f64::max);
+    let apart = column(3);
+    // Where the label's first voxel lies, counted in the image's voxels.
+    let voxels = match affine::inverse(&a) {
+        Some(back) => affine::apply(&back, [b[0][3], b[1][3], b[2][3]]).into_iter().map(f64::abs).fold(0.0, f64::max),
+        None => apart / spacing[..n].iter().copied().fold(f64::INFINITY, f64::min),
+    };
+    if axes <= AXES && voxels <= POSITION {
+        return Ok(());
+    }
+    let what = if axes <= AXES {
+        format!("the label lies elsewhere than the image: the origins are {apart:.3} mm apart ({voxels:.2} voxels)")
+    } else {
+        format!(
+            "the label's axes or spacing differ from the image's by {:.2} % of the spacing; the origins are {apart:.3} mm apart",
+            100.0 * axes
+        )
+    };
+    Err(TransformError::new(what)
+        .expected("the same affine")
+        .advice("resample the label onto the image's grid, or correct the affine in its header"))
+}
+
+setters!(CheckCase {
+    /// Look at these only, of image and label; none means both.
+    keys: Keys,
+    /// The image.
+    image_key: String,
+    /// The label map.
+    label_key: String,
+    /// Number of classes, background included.
+    num_classes: Option<usize>,
+    /// Number of channels that the network takes.
+    channels: Option<usize>,
+    /// Skip what a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Transform for CheckCase {
+    fn name(&self) -> &'static str {
+        "CheckCase"
+    }
+
+    fn apply(&self, sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+        let image = self.find(&sample, &self.image_key)?;
+        let label = self.find(&sample, &self.label_key)?;
+        if let Some(image) = image {
+            self.check_image(image).map_err(|e| e.at(&self.image_key))?;
+        }
+        if let Some(label) = label {
+            if let Some(image) = image {
+                check_grid(image, label).map_err(|e| e.at(&self.label_key))?;
+            }
+            self.check_label(label).map_err(|e| e.at(&self.label_key))?;
+        }
+        Ok(vec![sample])
+    }
+
+    fn check(&self, _: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        if let Some(key) = self.keys.iter().find(|k| *k != self.image_key && *k != self.label_key) {
+            return Err(CheckError::new("keys", format!("`{key}` is neither image_key nor label_key")));
+        }
+        if self.image_key == self.label_key {
+            return Err(CheckError::new("label_key", "is the same as image_key"));
+        }
+        if self.num_classes == Some(0) {
+            return Err(CheckError::new("num_classes", "is 0; a label has at least one class"));
+        }
+        if self.channels == Some(0) {
+            return Err(CheckError::new("channels", "is 0; an image has at least one channel"));
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}
