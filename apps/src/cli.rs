@@ -68,9 +68,14 @@ fn listen(verbose: u8) {
         _ => "info,hearth_apps=debug,hearth_train=debug,hearth_data=debug,hearth_engine=debug,hearth_plugin_host=debug",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(terminal::stderr);
     // A second subscriber would only come from a test in the same process; the first one stays.
-    let _ = lines.without_time().with_target(false).with_ansi(terminal::colours_on_stderr()).try_init();
+    let _ = lines
+        .log_internal_errors(false)
+        .without_time()
+        .with_target(false)
+        .with_ansi(terminal::colours_on_stderr())
+        .try_init();
 }
 
 impl Command {

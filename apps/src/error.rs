@@ -20,14 +20,9 @@ pub struct Failure {
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// A failure of these words, with exit code 1.
+    /// A failure of these words, with exit code 1; 2 is clap's own, for what it cannot parse.
     pub fn new(message: impl Into<String>) -> Self {
         Self { chain: vec![message.into()], code: 1 }
-    }
-
-    /// A mistake in how the program was called: exit code 2, as clap's own.
-    pub fn usage(message: impl Into<String>) -> Self {
-        Self { chain: vec![message.into()], code: 2 }
     }
 
     /// The end of a run that was interrupted: exit code 130, nothing more to say.

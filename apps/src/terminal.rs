@@ -30,6 +30,22 @@ pub fn note_line(text: Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
+/// Standard error for a library that writes its own lines; those that cannot be written are dropped.
+pub fn stderr() -> impl Write {
+    struct Deaf;
+    impl Write for Deaf {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let _ = std::io::stderr().write_all(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    Deaf
+}
+
 /// Whether standard error is a terminal that somebody watches: bars there, plain lines elsewhere.
 pub fn watched() -> bool {
     std::io::stderr().is_terminal()

@@ -99,20 +99,19 @@ impl Progress {
         line
     }
 
-    fn say(&mut self, line: &str) -> Result<(), HandlerError> {
+    /// Prints a line. A closed terminal is no reason to end anything, so a line that cannot be written is dropped.
+    fn say(&mut self, line: &str) {
         match &mut self.output {
             Output::Bar(bar) => {
                 if let Some(bar) = bar.take() {
                     bar.finish_and_clear();
                 }
-                writeln!(std::io::stderr(), "{line}")?;
+                let _ = writeln!(std::io::stderr(), "{line}");
             }
             Output::Lines(writer) => {
-                writeln!(writer, "{line}")?;
-                writer.flush()?;
+                let _ = writeln!(writer, "{line}").and_then(|()| writer.flush());
             }
         }
-        Ok(())
     }
 }
 
@@ -157,7 +156,7 @@ impl Handler for Progress {
             }
             Event::EpochCompleted => {
                 let line = self.epoch_line(cx.state);
-                self.say(&line)?;
+                self.say(&line);
             }
             _ => {
                 if let Output::Bar(Some(bar)) = &self.output {

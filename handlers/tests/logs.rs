@@ -166,14 +166,14 @@ fn a_line_for_each_epoch() {
     let mut trainer = Trainer::new(5);
     trainer.metrics = |e| vec![("dice", [0.5, 0.25, 0.75][e as usize - 1])];
     engine.run(&mut trainer, 3).unwrap();
-    assert_eq!(trainer.looks, 3, "the loss is looked at in iterations 4, 8 and 12 only");
+    assert_eq!(trainer.looks, 6, "the loss is looked at in iterations 4, 8 and 12, and at the ends 5, 10 and 15");
     let text = String::from_utf8(out.0.lock().unwrap().clone()).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);
-    assert!(lines[0].starts_with("epoch 1/3  loss 0.2500  dice 0.5000 (best)  0.0 s  0 s left"), "{text}");
-    assert!(lines[1].starts_with("epoch 2/3  loss 0.1250  dice 0.2500  0.0 s"), "{text}");
+    assert!(lines[0].starts_with("epoch 1/3  loss 0.2000  dice 0.5000 (best)  0.0 s  0 s left"), "{text}");
+    assert!(lines[1].starts_with("epoch 2/3  loss 0.1000  dice 0.2500  0.0 s"), "{text}");
     assert!(
-        lines[2].starts_with("epoch 3/3  loss 0.0833  dice 0.7500 (best)  0.0 s") && !lines[2].contains("left"),
+        lines[2].starts_with("epoch 3/3  loss 0.0667  dice 0.7500 (best)  0.0 s") && !lines[2].contains("left"),
         "{text}"
     );
     // A number of 0 never looks.

@@ -10,7 +10,7 @@ use crate::commands::evaluate::{self, Evaluated};
 use crate::error::{Context, Failure, Outcome};
 use crate::picture::{panels, render};
 use crate::recipe::{Recipe, bundled};
-use crate::run::{Cases, Plan, Session, Trained, folders};
+use crate::run::{Cases, Plan, Session, Trained, folders, interrupt};
 use crate::terminal::{bold, seconds};
 use crate::{note, out};
 
@@ -40,7 +40,8 @@ const WINDOW: (f32, f32) = (-160.0, 240.0);
 /// Generates, trains, evaluates, predicts, draws.
 pub fn run(args: &Args) -> Outcome {
     let start = Instant::now();
-    folders::check_free(&args.out)?;
+    interrupt::listen()?;
+    let _reserved = folders::Reserved::new(&args.out)?;
     let at = |name: &str| args.out.join(name);
     let (data, run, labels) = (at("data"), at("run"), at("labels"));
     let mut document = bundled::find("demo")?.document()?;
@@ -49,7 +50,6 @@ pub fn run(args: &Args) -> Outcome {
     let plan = Plan::new(document)?;
 
     out!("{}", bold(&format!("1/4  {CASES} CT volumes with a spleen -> {}", data.display())));
-    std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
     crate::commands::data::phantom_spleen(&data, CASES, Some(SIZE), args.seed)?;
 
     let epochs = plan.recipe.training.epochs;

@@ -40,7 +40,7 @@ pub fn run(args: &Args) -> Outcome {
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
     let mut failed = Vec::new();
     for (image, target) in args.images.iter().zip(&targets) {
-        match trained.label(image).and_then(|label| save(&label, target)) {
+        match folders::check_image(image).and_then(|()| trained.label(image)).and_then(|label| save(&label, target)) {
             Ok(()) => out!("{}", target.display()),
             Err(failure) => {
                 note!("{}: {}", image.display(), failure.line());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::error::{Failure, Outcome};
 use crate::note;
 use crate::recipe::{Document, bundled};
-use crate::run::{Plan, Session, dry_run, folders};
+use crate::run::{Plan, Session, check_resume, dry_run, folders, interrupt};
 
 /// Arguments of `hearth train`.
 #[derive(Debug, clap::Args)]
@@ -51,15 +51,18 @@ pub fn run(args: &Args) -> Outcome {
     if args.dry_run {
         return dry_run(&Plan::new(document)?, &args.data, &args.plugins);
     }
-    if !args.resume {
-        folders::check_free(&args.out)?;
-    }
-    let mut session = Session::new(Plan::new(document)?, &args.data, &args.plugins)?;
+    interrupt::listen()?;
+    let plan = Plan::new(document)?;
     if args.resume {
-        session.resume(folders::open_run(&args.out)?)?;
-    } else {
-        session.start(&args.out)?;
+        let folder = folders::open_run(&args.out)?;
+        check_resume(&plan, &args.data, &folder)?;
+        let mut session = Session::new(plan, &args.data, &args.plugins)?;
+        session.resume(folder)?;
+        return session.run();
     }
+    let _reserved = folders::Reserved::new(&args.out)?;
+    let mut session = Session::new(plan, &args.data, &args.plugins)?;
+    session.start(&args.out)?;
     session.run()
 }
 
@@ -78,13 +81,13 @@ impl Args {
                 ];
                 if let Some((option, _)) = changed.iter().find(|(_, given)| *given) {
                     let advice = "a resumed run only takes --epochs and --device; start a new run to change more";
-                    return Err(Failure::usage(format!("{option} cannot be given with --resume: {advice}")));
+                    return Err(Failure::new(format!("{option} cannot be given with --resume: {advice}")));
                 }
                 Document::open(&folders::open_run(&self.out)?.recipe())?
             }
             (Some(recipe), false) => bundled::open(recipe)?,
             // clap demands it.
-            (None, false) => return Err(Failure::usage("give a recipe")),
+            (None, false) => return Err(Failure::new("give a recipe")),
         };
         let options = [
             ("--device", "training.device", &self.device),

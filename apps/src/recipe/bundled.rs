@@ -40,7 +40,7 @@ impl Bundled {
 pub fn find(name: &str) -> Outcome<&'static Bundled> {
     ALL.iter().find(|recipe| recipe.name == name).ok_or_else(|| {
         let names: Vec<&str> = ALL.iter().map(|recipe| recipe.name).collect();
-        Failure::usage(suggest::unknown("recipe", name, &names))
+        Failure::new(suggest::unknown("recipe", name, &names))
     })
 }
 

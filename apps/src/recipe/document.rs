@@ -116,7 +116,7 @@ impl Document {
         let said = format!("--set {assignment}");
         match assignment.split_once('=') {
             Some((key, value)) => self.assign(said, key.trim(), value.trim()),
-            None => Err(Failure::usage(format!("{said}: expected key=value, like training.epochs=3"))),
+            None => Err(Failure::new(format!("{said}: expected key=value, like training.epochs=3"))),
         }
     }
 
@@ -134,7 +134,7 @@ impl Document {
         } else {
             assign(&mut self.root, &keys, value, index)
         };
-        let done = done.map_err(|message| Failure::usage(format!("{said}: {message}")));
+        let done = done.map_err(|message| Failure::new(format!("{said}: {message}")));
         self.sets.push(said);
         done
     }

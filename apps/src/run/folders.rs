@@ -1,10 +1,13 @@
 //! What may and may not be written where.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use hearth_train::RunFolder;
 
-use crate::error::{Failure, Outcome};
+use super::interrupt;
+use crate::error::{Context, Failure, Outcome};
 
 /// Fails where a new run, data set or the like cannot be: a file is in the way, or something is there already.
 pub fn check_free(folder: &Path) -> Outcome {
@@ -37,4 +40,57 @@ pub fn open_run(folder: &Path) -> Outcome<RunFolder> {
         return Err(Failure::new(format!("there is no run at {}: no such folder", folder.display())));
     }
     Ok(RunFolder::open(folder)?)
+}
+
+/// A folder that is made and can be written before the long work for it begins. Dropped, it is removed again if nothing
+/// came into it.
+#[derive(Debug)]
+pub struct Reserved(());
+
+impl Reserved {
+    /// Makes the folder, and those above it.
+    pub fn new(folder: &Path) -> Outcome<Self> {
+        check_free(folder)?;
+        let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let mut made: Vec<PathBuf> = folder.ancestors().take_while(missing).map(Path::to_owned).collect();
+        made.reverse();
+        std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
+        interrupt::made(folder.to_owned(), made);
+        let reserved = Self(());
+        let probe = folder.join(".hearth-can-write");
+        File::create(&probe)
+            .and_then(|_| std::fs::remove_file(&probe))
+            .while_doing(|| format!("cannot write into --out {}", folder.display()))?;
+        Ok(reserved)
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        interrupt::remove_empty();
+    }
+}
+
+/// Replaces a file as a whole: it is written beside, brought to the disk, and renamed.
+pub fn replace(path: &Path, text: &str) -> Outcome {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".tmp");
+    let beside = PathBuf::from(beside);
+    let write = || {
+        let mut file = File::create(&beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&beside, path)
+    };
+    write().while_doing(|| format!("cannot write {}", path.display()))
+}
+
+/// Fails for what is not a file that can be read to its end: a folder, a device, a pipe.
+pub fn check_image(path: &Path) -> Outcome {
+    let found = std::fs::metadata(path).while_doing(|| format!("cannot read the image {}", path.display()))?;
+    if found.is_file() {
+        return Ok(());
+    }
+    let what = if found.is_dir() { "a folder" } else { "not a regular file" };
+    Err(Failure::new(format!("{} is {what}; give a NIfTI file (.nii or .nii.gz)", path.display())))
 }

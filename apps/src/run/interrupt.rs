@@ -1,29 +1,79 @@
-//! Ctrl-C: the first one asks the run to stop after its step, the second ends the program.
+//! Ctrl-C: while a run is being prepared it ends the program, while it runs the first one asks it to stop after its step.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Context, Outcome};
 use crate::note;
 
-/// How often it was pressed.
-static PRESSED: AtomicU32 = AtomicU32::new(0);
-/// Who is told. The handler of the process is set once, the first run's flag stays: a process trains once.
-static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+/// What Ctrl-C finds.
+enum Stage {
+    /// Nothing is running yet.
+    Preparing,
+    /// A run that stops when the flag is raised.
+    Running(Arc<AtomicBool>),
+    /// It was asked to stop already, or there is nothing left to stop.
+    Ending,
+}
 
-/// From now on Ctrl-C (and a polite `kill`) raises `flag` first and ends the program the second time.
-pub fn listen(flag: Arc<AtomicBool>) -> Outcome {
-    if FLAG.set(flag).is_err() {
-        return Ok(());
-    }
+static STAGE: Mutex<Stage> = Mutex::new(Stage::Preparing);
+/// The folder of the work, and those that were made for it, outermost first.
+static MADE: Mutex<Option<(PathBuf, Vec<PathBuf>)>> = Mutex::new(None);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on Ctrl-C (and a polite `kill`) is listened to.
+pub fn listen() -> Outcome {
     ctrlc::set_handler(|| {
-        if PRESSED.fetch_add(1, Ordering::SeqCst) > 0 {
-            std::process::exit(130);
+        let mut stage = lock(&STAGE);
+        match &*stage {
+            Stage::Preparing => {
+                let kept = remove_empty();
+                match kept {
+                    None => note!("\ninterrupted before the first step; nothing was written"),
+                    Some(kept) => {
+                        note!("\ninterrupted before the first step; what was written is in {}", kept.display())
+                    }
+                }
+                std::process::exit(130);
+            }
+            Stage::Running(flag) => {
+                flag.store(true, Ordering::SeqCst);
+                *stage = Stage::Ending;
+                let more = "press Ctrl-C again to stop at once";
+                note!("\ninterrupted: finishing this step and writing a checkpoint ({more})");
+            }
+            Stage::Ending => std::process::exit(130),
         }
-        if let Some(flag) = FLAG.get() {
-            flag.store(true, Ordering::SeqCst);
-        }
-        note!("\ninterrupted: finishing this step and writing a checkpoint (press Ctrl-C again to stop at once)");
     })
     .while_doing(|| "cannot listen for Ctrl-C")
+}
+
+/// A run has begun: the first Ctrl-C raises `flag`.
+pub fn running(flag: Arc<AtomicBool>) {
+    *lock(&STAGE) = Stage::Running(flag);
+}
+
+/// The run is over: Ctrl-C ends the program.
+pub fn over() {
+    *lock(&STAGE) = Stage::Ending;
+}
+
+/// Notes the folder of the work and those made for it, outermost first, to remove them when nothing came into them.
+pub fn made(root: PathBuf, folders: Vec<PathBuf>) {
+    *lock(&MADE) = Some((root, folders));
+}
+
+/// Removes the noted folders as far as they are empty. Returns the folder of the work if something is in it.
+pub fn remove_empty() -> Option<PathBuf> {
+    let (root, folders) = lock(&MADE).take()?;
+    for folder in folders.iter().rev() {
+        // One that is not empty stays.
+        let _ = std::fs::remove_dir(folder);
+    }
+    let filled = std::fs::read_dir(&root).is_ok_and(|mut inside| inside.next().is_some());
+    filled.then_some(root)
 }

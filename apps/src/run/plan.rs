@@ -104,11 +104,30 @@ fn pipeline(
             places.push(index);
         }
     }
+    check_each_case(recipe, &mut tables, &mut places);
     let keys = (chain == Chain::Prediction).then(|| vec!["image".to_owned()]);
     let options = RecipeOptions { device: Some(device.clone()), keys };
     let pipeline = Pipeline::from_toml_with(&tables, &options)
         .map_err(|error| locate(document, &error, places.get(error.step.saturating_sub(1)).copied()))?;
     Ok((Arc::new(pipeline), places))
+}
+
+/// Puts a `CheckCase` behind the steps that read a case, unless the recipe has one of its own: a label that belongs to
+/// another image, or to other classes, would train without a complaint and measure nonsense.
+fn check_each_case(recipe: &Recipe, tables: &mut Vec<Spanned<toml::Table>>, places: &mut Vec<usize>) {
+    let name =
+        |table: &Spanned<toml::Table>| table.get_ref().get("name").and_then(toml::Value::as_str).map(str::to_owned);
+    let names: Vec<String> = tables.iter().filter_map(name).collect();
+    let reading = names.iter().take_while(|name| matches!(name.as_str(), "LoadImage" | "EnsureChannelFirst")).count();
+    if reading == 0 || names.iter().any(|name| name == "CheckCase") {
+        return;
+    }
+    let mut table = toml::Table::new();
+    table.insert("name".into(), "CheckCase".into());
+    table.insert("num_classes".into(), (recipe.labels.len() as i64).into());
+    table.insert("channels".into(), (recipe.network.in_channels() as i64).into());
+    tables.insert(reading, Spanned::new(0..0, table));
+    places.insert(reading, places[reading - 1]);
 }
 
 /// A pipeline's error, at its place in the recipe.

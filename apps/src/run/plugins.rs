@@ -1,6 +1,6 @@
 //! The recipe's plugins, found and loaded from disk. Nothing is linked in their place.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use hearth_engine::Handler;
 use hearth_plugin_host::{Plugin, PluginError, Search};
@@ -46,6 +46,10 @@ pub fn handlers(plan: &Plan, plugins: &[Plugin], run: &Path) -> Outcome<Vec<Box<
             let mut options = listed.map(|index| plan.recipe.plugins[index].options.clone()).unwrap_or_default();
             if name == "checkpoint" {
                 let dir = options.get("dir").and_then(toml::Value::as_str).unwrap_or("checkpoints");
+                if dir.is_empty() || !Path::new(dir).components().all(|part| matches!(part, Component::Normal(_))) {
+                    let message = format!("checkpoints stay in the run's folder, so `dir` cannot be {dir:?}");
+                    return Err(plan.document.error_at("plugins", message));
+                }
                 let dir = run.join(dir).display().to_string();
                 options.insert("dir".into(), dir.into());
             }

@@ -12,6 +12,7 @@ use hearth_train::{
     EvaluatorOptions, Post, RunFolder, SupervisedEvaluator, SupervisedTrainer, TrainerOptions, checkpoint, device,
 };
 
+use super::record::Record;
 use super::{Cases, Plan, folders, handlers, interrupt, plugins, summary};
 use crate::error::{Context, Failure, Outcome};
 use crate::note;
@@ -37,14 +38,17 @@ impl Session {
         plugins::handlers(&plan, &plugins, Path::new(""))?;
         handlers::before(&plan)?;
         handlers::listed(&plan, Path::new(""))?;
+        warn(&plan, &plugins);
         let trainer = trainer(&plan, data)?;
+        interrupt::running(trainer.engine().interrupt_flag());
         Ok(Self { plan, plugins, trainer, folder: None, data: data.to_owned(), started })
     }
 
     /// Makes the run's folder.
     pub fn start(&mut self, out: &Path) -> Outcome {
-        folders::check_free(out)?;
+        let record = Record::new(&self.plan, &self.data)?;
         let folder = RunFolder::create(out, &self.plan.recipe.to_toml()?)?;
+        record.write(&folder)?;
         self.add_handlers(&folder)?;
         self.folder = Some(folder);
         Ok(())
@@ -64,10 +68,7 @@ impl Session {
         // More epochs than before are part of the run from now on.
         let (path, recipe) = (folder.recipe(), self.plan.recipe.to_toml()?);
         if std::fs::read_to_string(&path).is_ok_and(|before| before != recipe) {
-            let beside = path.with_extension("toml.tmp");
-            std::fs::write(&beside, recipe)
-                .and_then(|()| std::fs::rename(&beside, &path))
-                .while_doing(|| format!("cannot write {}", path.display()))?;
+            folders::replace(&path, &recipe)?;
         }
         self.folder = Some(folder);
         Ok(())
@@ -92,8 +93,8 @@ impl Session {
     /// Trains until the end, or until Ctrl-C.
     pub fn run(&mut self) -> Outcome {
         let folder = self.folder.clone().ok_or_else(|| Failure::new("the run has no folder"))?;
-        interrupt::listen(self.trainer.engine().interrupt_flag())?;
         let end = self.trainer.run();
+        interrupt::over();
         let took = self.started.elapsed().as_secs_f64();
         summary::write(&folder, &self.plan, self.trainer.engine(), end.as_ref(), took)?;
         let state = self.trainer.engine().state();
@@ -124,6 +125,37 @@ impl Session {
             self.trainer.save(&folder.checkpoints(), "interrupted", Some(1))?;
         }
         Ok(())
+    }
+}
+
+/// Fails where a run cannot be gone on with as the plan says, before any of the work.
+pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
+    Record::new(plan, data)?.check(folder)?;
+    if checkpoint::list(&folder.checkpoints())?.is_empty() {
+        return Ok(());
+    }
+    let (done, asked) = (checkpoint::newest(&folder.checkpoints())?.manifest.header.epoch, plan.recipe.training.epochs);
+    if asked < done {
+        let root = folder.root().display();
+        return Err(Failure::new(format!(
+            "{root} is in epoch {done} already: --epochs {asked} is less; nothing is changed"
+        )));
+    }
+    Ok(())
+}
+
+/// Says what will be missing at the end, while there is time.
+fn warn(plan: &Plan, plugins: &[Plugin]) {
+    let loaded = |name: &str| plugins.iter().any(|plugin| plugin.identity().name == name);
+    let training = &plan.recipe.training;
+    if !loaded("checkpoint") {
+        note!("warning: no `checkpoint` plugin is loaded, so the run will keep no checkpoint");
+    }
+    if !loaded("validation") {
+        note!("warning: no `validation` plugin is loaded, so the run will not validate");
+    } else if training.epochs < training.val_interval {
+        let (epochs, interval) = (training.epochs, training.val_interval);
+        note!("warning: the run will never validate: it has {epochs} epochs and val_interval = {interval}");
     }
 }
 

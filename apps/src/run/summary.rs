@@ -5,7 +5,8 @@ use hearth_train::{RunFolder, device};
 use serde_json::{Value, json};
 
 use super::Plan;
-use crate::error::{Context, Outcome};
+use super::folders;
+use crate::error::Outcome;
 
 /// Writes the summary of a run that has ended in whatever way.
 pub fn write(
@@ -48,5 +49,5 @@ pub fn write(
         "handlers": handlers,
     });
     let text = serde_json::to_string_pretty(&summary)? + "\n";
-    std::fs::write(folder.summary(), text).while_doing(|| format!("cannot write {}", folder.summary().display()))
+    folders::replace(&folder.summary(), &text)
 }

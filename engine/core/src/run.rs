@@ -208,7 +208,8 @@ impl Engine {
             }
             Err(error) => {
                 let text = error.to_string();
-                tracing::error!("{text}");
+                // Whoever called prints the error: once is enough.
+                tracing::debug!("{text}");
                 self.state.exception = Some(text);
                 self.progress.iterating = false;
                 // What was asked for before the error is not done: a checkpoint would keep a broken state.

@@ -1,5 +1,7 @@
 //! How long work is shown.
 
+use std::io::Write;
+
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// How long work is shown.
@@ -24,6 +26,11 @@ pub struct Running {
     bar: Option<ProgressBar>,
 }
 
+/// Prints a line to the error stream. Work goes on when nobody can read it any more.
+fn print(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
 impl Progress {
     /// Begins to show work of `total` steps.
     pub fn start(self, name: &'static str, total: u64) -> Running {
@@ -43,7 +50,7 @@ impl Progress {
         if self == Progress::None {
             tracing::info!("{line}");
         } else {
-            eprintln!("{line}");
+            print(format_args!("{line}"));
         }
     }
 }
@@ -58,7 +65,7 @@ impl Running {
         // Lines stay in a log file: a quarter at a time is enough.
         let quarter = |n: u64| n * 4 / self.total.max(1);
         if self.how == Progress::Lines && quarter(done) != quarter(done - 1) {
-            eprintln!("{}: {done} of {}", self.name, self.total);
+            print(format_args!("{}: {done} of {}", self.name, self.total));
         }
     }
 

@@ -103,7 +103,8 @@ impl Handler for Stats {
             Event::EpochCompleted => self.epoch(cx),
             Event::ExceptionRaised => {
                 let what = cx.state.exception.as_deref().unwrap_or("unknown");
-                cx.host.log(Level::Error, &format!("Exception: {what}"));
+                // The program prints its error itself.
+                cx.host.log(Level::Debug, &format!("Exception: {what}"));
                 Ok(())
             }
             _ => Ok(()),

@@ -148,7 +148,7 @@ impl Args {
     fn file(&self, n: usize, what: &str) -> Outcome<&PathBuf> {
         self.files.get(n).ok_or_else(|| {
             let name = self.bench.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-            Failure::usage(format!("hearth bench {name} needs {what}"))
+            Failure::new(format!("hearth bench {name} needs {what}"))
         })
     }
 }

@@ -1,0 +1,97 @@
+//! `run.json`: what a run was started with, so that it is not gone on with as another one.
+
+use std::path::Path;
+
+use hearth_data::Item;
+use hearth_train::RunFolder;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use super::{Cases, Plan, folders};
+use crate::error::{Context, Failure, Outcome};
+
+/// The file in the run's folder.
+const FILE: &str = "run.json";
+
+/// What may differ when a run goes on: nothing of it changes what is computed for a step.
+const FREE: [&str; 4] = ["training.epochs", "training.device", "data.cache", "data.workers"];
+
+/// What a run was started with.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// The resolved recipe.
+    recipe: String,
+    /// The cases it trains on.
+    training: Vec<String>,
+    /// The cases it validates on.
+    validation: Vec<String>,
+}
+
+impl Record {
+    /// What a run with this plan and this data is.
+    pub fn new(plan: &Plan, data: &Path) -> Outcome<Self> {
+        let cases = Cases::open(data, &plan.recipe)?;
+        let names = |items: Vec<Item>| items.into_iter().map(|item| item.case).collect();
+        let recipe = plan.recipe.to_toml()?;
+        Ok(Self { recipe, training: names(cases.training), validation: names(cases.validation) })
+    }
+
+    /// Writes it.
+    pub fn write(&self, folder: &RunFolder) -> Outcome {
+        folders::replace(&folder.root().join(FILE), &(serde_json::to_string_pretty(self)? + "\n"))
+    }
+
+    /// Fails where the run in the folder is another one than this, naming the first difference.
+    pub fn check(&self, folder: &RunFolder) -> Outcome {
+        let path = folder.root().join(FILE);
+        if !path.exists() {
+            return Ok(());
+        }
+        let doing = || format!("cannot read {}", path.display());
+        let first: Self =
+            serde_json::from_str(&std::fs::read_to_string(&path).while_doing(doing)?).while_doing(doing)?;
+        let advice = "a run goes on with what it was started with; start a new run to change it";
+        let cannot = format!("cannot go on with {}", folder.root().display());
+        let (before, now): (Table, Table) = (toml::from_str(&first.recipe)?, toml::from_str(&self.recipe)?);
+        if let Some((key, before, now)) = difference("", &Value::Table(before), &Value::Table(now)) {
+            return Err(Failure::new(format!(
+                "{cannot}: {key} is {now} in its recipe.toml, it was {before}; {advice}"
+            )));
+        }
+        for (what, before, now) in
+            [("train", &first.training, &self.training), ("validate", &first.validation, &self.validation)]
+        {
+            let text = |case: Option<&String>| case.map_or("none".to_owned(), |case| format!("{case:?}"));
+            let length = before.len().max(now.len());
+            if let Some(index) = (0..length).find(|index| before.get(*index) != now.get(*index)) {
+                let (number, now_is, was) = (index + 1, text(now.get(index)), text(before.get(index)));
+                let counts = format!("{} cases, it had {}", now.len(), before.len());
+                return Err(Failure::new(format!(
+                    "{cannot}: the data set has other cases to {what} ({counts}): case {number} is {now_is}, it was {was}; \
+                     {advice}"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first key whose values differ, with both values.
+fn difference(key: &str, before: &Value, now: &Value) -> Option<(String, String, String)> {
+    if before == now || FREE.contains(&key) {
+        return None;
+    }
+    let join = |part: &str| if key.is_empty() { part.to_owned() } else { format!("{key}.{part}") };
+    let nothing = Value::String("not set".into());
+    match (before, now) {
+        (Value::Table(before), Value::Table(now)) => before.keys().chain(now.keys()).find_map(|part| {
+            difference(&join(part), before.get(part).unwrap_or(&nothing), now.get(part).unwrap_or(&nothing))
+        }),
+        (Value::Array(before), Value::Array(now)) if before.len() == now.len() => before
+            .iter()
+            .zip(now)
+            .enumerate()
+            .find_map(|(i, (before, now))| difference(&join(&i.to_string()), before, now)),
+        _ => Some((key.to_owned(), before.to_string(), now.to_string())),
+    }
+}
