@@ -109,7 +109,7 @@ fn spleen_learns_a_real_ct_and_predicts_onto_its_grid() {
     let predicted = read_nifti(&predicted).expect("the prediction");
     assert_eq!(image.data.dims(), predicted.data.dims());
     assert_eq!(image.affine, predicted.affine);
-    let truth = read_nifti(&data.join("case0_label.nii.gz")).expect("the label");
+    let truth = read_nifti(data.join("case0_label.nii.gz")).expect("the label");
     let values = |image: &hearth_data::Image| image.data.clone().into_data().iter::<f32>().collect::<Vec<_>>();
     let (truth, predicted) = (values(&truth), values(&predicted));
     let both = truth.iter().zip(&predicted).filter(|(t, p)| **t == 1.0 && **p == 1.0).count() as f64;

@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Outcome {
             let folder = out.clone().unwrap_or_else(|| PathBuf::from(name));
             let source = match sdk {
                 Some(path) => SdkSource::Path(path.clone()),
-                None => SdkSource::default(),
+                None => sdk_of_the_checkout().map_or_else(SdkSource::default, SdkSource::Path),
             };
             for file in scaffold(&folder, name, &source)? {
                 out!("{}", file.display());
@@ -100,6 +100,13 @@ pub fn run(args: &Args) -> Outcome {
         Action::CheckHere { path } => check_for_parent(path),
     }
     Ok(())
+}
+
+/// The SDK beside the sources this program was built from, where they are still there: a plugin built against it fits this
+/// program in any case.
+fn sdk_of_the_checkout() -> Option<PathBuf> {
+    let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.join("plugins/sdk");
+    sdk.join("Cargo.toml").is_file().then_some(sdk)
 }
 
 /// What cargo calls the library of a crate of this name.
