@@ -63,8 +63,7 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
     let folder = folders::open_run(&args.run)?;
     let Trained { plan, network, checkpoint } = Trained::open(&folder, &args.checkpoint, &args.device)?;
     let recipe = &plan.recipe;
-    let cases = Cases::open(&args.data, recipe)?;
-    let items = if args.all { cases.all() } else { cases.validation };
+    let items = if args.all { Cases::all(&args.data, recipe)? } else { Cases::open(&args.data, recipe)?.validation };
     let dataset = hearth_data::TransformDataset::new(items, plan.validation.clone(), recipe.training.seed, 0)?;
     let loader = DataLoader::new(Arc::new(dataset), LoaderOptions { batch_size: 1, ..LoaderOptions::default() })?;
     let mut evaluator = evaluator(&plan, loader)?;

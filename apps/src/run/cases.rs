@@ -21,24 +21,7 @@ pub struct Cases {
 impl Cases {
     /// Opens the folder and divides it.
     pub fn open(folder: &Path, recipe: &Recipe) -> Outcome<Self> {
-        if !folder.exists() {
-            return Err(Failure::new(format!("--data {}: no such folder", folder.display())));
-        }
-        if folder.is_file() {
-            let advice = "give the folder that holds dataset.json";
-            return Err(Failure::new(format!("--data {} is a file; {advice}", folder.display())));
-        }
-        let set = DecathlonDataset::open(folder).while_doing(|| format!("--data {}", folder.display()))?;
-        let highest = set.labels.keys().max().copied().unwrap_or(0) as usize;
-        if highest >= recipe.labels.len() {
-            return Err(Failure::new(format!(
-                "the data set {:?} has labels up to {highest}, but the recipe {:?} knows {} ({})",
-                set.name,
-                recipe.task,
-                recipe.labels.len(),
-                recipe.labels.join(", ")
-            )));
-        }
+        let set = data_set(folder, recipe)?;
         let count = set.training.len();
         let (training, validation) = match recipe.data.validation {
             Validation::Last(n) => set.split_last(n)?,
@@ -54,6 +37,11 @@ impl Cases {
         Ok(Self { name: set.name.clone(), training, validation })
     }
 
+    /// All labelled cases of a folder, however many there are, in the order of its list.
+    pub fn all(folder: &Path, recipe: &Recipe) -> Outcome<Vec<Item>> {
+        Ok(data_set(folder, recipe)?.training)
+    }
+
     /// About how many bytes the caches take: the first case of each kind tells.
     pub fn predicted_bytes(&self, plan: &Plan) -> Outcome<u64> {
         let cache = &plan.recipe.data.cache;
@@ -67,11 +55,29 @@ impl Cases {
         }
         Ok(total)
     }
+}
 
-    /// All of them, in the order of the data set as far as it was kept.
-    pub fn all(self) -> Vec<Item> {
-        self.training.into_iter().chain(self.validation).collect()
+/// Opens the folder, and refuses one whose labels the recipe does not know.
+fn data_set(folder: &Path, recipe: &Recipe) -> Outcome<DecathlonDataset> {
+    if !folder.exists() {
+        return Err(Failure::new(format!("--data {}: no such folder", folder.display())));
     }
+    if folder.is_file() {
+        let advice = "give the folder that holds dataset.json";
+        return Err(Failure::new(format!("--data {} is a file; {advice}", folder.display())));
+    }
+    let set = DecathlonDataset::open(folder).while_doing(|| format!("--data {}", folder.display()))?;
+    let highest = set.labels.keys().max().copied().unwrap_or(0) as usize;
+    if highest >= recipe.labels.len() {
+        return Err(Failure::new(format!(
+            "the data set {:?} has labels up to {highest}, but the recipe {:?} knows {} ({})",
+            set.name,
+            recipe.task,
+            recipe.labels.len(),
+            recipe.labels.join(", ")
+        )));
+    }
+    Ok(set)
 }
 
 /// numpy's generator takes 32 bits; larger seeds are folded.
