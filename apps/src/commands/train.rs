@@ -34,7 +34,7 @@ pub struct Args {
     /// A plugin library, or a folder to look for plugins in; may be given several times
     #[arg(long = "plugin", value_name = "PATH")]
     pub plugins: Vec<PathBuf>,
-    /// Changes one value of the recipe, as in optimizer.lr=0.01 or transforms.Spacing.pixdim=[1,1,1]
+    /// Changes one value of the recipe, as in optimizer.lr=0.01 or transforms.CropForeground.margin=5
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
     /// Go on from the newest whole checkpoint of RUN, with RUN's own recipe
