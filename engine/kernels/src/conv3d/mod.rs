@@ -1,6 +1,6 @@
 //! Convolution and transposed convolution in three dimensions, with a handwritten backward pass.
 //!
-//! On the CPU both are the same three sums over one arrangement of the data (see [`arrange`]): a padded, phase-split copy
+//! On the CPU both are the same three sums over one arrangement of the data (`arrange`): a padded, phase-split copy
 //! of the input in which every kernel tap of a whole output row reads one contiguous run, so that no column matrix is
 //! built. A transposed convolution is the input gradient of a convolution and the other way round. On any other device,
 //! for another element type and for grouped convolutions, Burn's own operations run.
