@@ -15,6 +15,12 @@ pub trait Transform: Send + Sync + Debug {
         false
     }
 
+    /// Whether it works on images through the functions of [`spatial`](crate::spatial), [`Image::shape`](crate::Image::shape) and
+    /// [`Image::affine`](crate::Image) alone, never through their values. A run of such steps may be composed and sampled once.
+    fn is_lazy(&self) -> bool {
+        false
+    }
+
     /// Does the work. Crops may give several samples for one.
     ///
     /// # Errors
