@@ -13,4 +13,4 @@ pub mod counter_rng;
 pub mod host;
 pub mod resample;
 
-pub use resample::{Interpolation, Matrix, Padding, Sampling, resample};
+pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, sample_grid};

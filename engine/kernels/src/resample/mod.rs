@@ -6,6 +6,7 @@
 
 mod axis;
 mod fallback;
+mod grid;
 
 #[cfg(feature = "cpu")]
 mod cpu;
@@ -16,6 +17,8 @@ mod ops;
 mod tests;
 
 use burn::tensor::Tensor;
+
+pub use grid::sample_grid;
 
 pub(crate) use axis::{Axis, axis_table, taps};
 
