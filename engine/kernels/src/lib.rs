@@ -2,6 +2,7 @@
 //!
 //! - [`mod@conv3d`]: convolution and transposed convolution, forward and backward.
 //! - [`counter_rng`]: random numbers without a state.
+//! - [`mod@filter`]: separable filters, Gaussian taps.
 //! - [`host`]: look at or change the values of a CPU tensor in place, without a copy.
 //! - [`mod@resample`]: affine resampling of a volume, the operation behind `Spacing`.
 //!
@@ -10,6 +11,7 @@
 
 pub mod conv3d;
 pub mod counter_rng;
+pub mod filter;
 pub mod host;
 pub mod resample;
 

@@ -1,0 +1,144 @@
+//! Separable filters: one row of taps per axis.
+//!
+//! [`separable`] correlates a volume with taps along each axis, as `monai.networks.layers.separable_filtering` does; [`gaussian_taps`]
+//! gives those of a Gaussian, as its `gaussian_1d` does. On the CPU a plane is filtered along all axes while it is in the cache, in
+//! threads over planes; elsewhere the same sums are made of shifted tensors.
+
+#[cfg(feature = "cpu")]
+mod cpu;
+mod gaussian;
+mod shifted;
+#[cfg(test)]
+mod tests;
+
+use burn::tensor::Tensor;
+
+pub use gaussian::{Approximation, TRUNCATED, gaussian_taps};
+
+/// What lies beyond the edge of an image, by PyTorch's names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Edge {
+    /// Zero.
+    #[default]
+    Zeros,
+    /// The image mirrored about the centre of its edge voxel: `c b | a b c`.
+    Reflect,
+    /// The edge voxel.
+    Replicate,
+    /// The other end of the image.
+    Circular,
+}
+
+impl Edge {
+    /// Where the value at a place comes from, for an axis of `n` voxels; `None` means zero.
+    ///
+    /// Places further out than [`separable`] allows have no meaning.
+    fn source(self, place: isize, n: usize) -> Option<usize> {
+        let n = n as isize;
+        let inside = (0..n).contains(&place);
+        let place = match self {
+            _ if inside => place,
+            Edge::Zeros => return None,
+            Edge::Replicate => place.clamp(0, n - 1),
+            Edge::Circular => place.rem_euclid(n),
+            Edge::Reflect if place < 0 => -place,
+            Edge::Reflect => 2 * (n - 1) - place,
+        };
+        Some(place.clamp(0, n - 1) as usize)
+    }
+
+    /// How far beyond the edge it goes, for an axis of `n` voxels.
+    fn reach(self, n: usize) -> usize {
+        match self {
+            Edge::Zeros | Edge::Replicate => usize::MAX,
+            Edge::Reflect => n.saturating_sub(1),
+            Edge::Circular => n,
+        }
+    }
+}
+
+/// Why an image can't be filtered.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FilterError {
+    /// There is no voxel in the middle.
+    #[error("a filter needs an odd number of taps; axis {axis} has {taps}")]
+    EvenTaps {
+        /// 0, 1 or 2.
+        axis: usize,
+        /// How many it has.
+        taps: usize,
+    },
+    /// The image ends before the filter does.
+    #[error(
+        "a filter that reaches {reach} voxels beyond the edge of axis {axis} can't be padded by `{edge:?}` in an image of {length} there"
+    )]
+    TooShort {
+        /// 0, 1 or 2.
+        axis: usize,
+        /// Half the number of taps.
+        reach: usize,
+        /// Voxels along the axis.
+        length: usize,
+        /// The padding asked for.
+        edge: Edge,
+    },
+    /// A Gaussian without a width.
+    #[error("the sigma of a Gaussian must be a finite number, not negative; got {0}")]
+    Sigma(f64),
+    /// A Gaussian without a length.
+    #[error(
+        "a Gaussian must be truncated at a positive number of sigmas, and have fewer than {max} taps; got {truncated} sigmas"
+    )]
+    Truncated {
+        /// What was given.
+        truncated: f64,
+        /// The limit.
+        max: usize,
+    },
+}
+
+/// Filters `image` (`[C, X, Y, Z]`, f32) along each axis: `out[i] = sum over k of taps[k] * image[i + k - taps.len() / 2]`.
+///
+/// An axis without taps, or with the single tap 1, is left alone. The result has the image's shape and device.
+///
+/// # Errors
+/// Where an axis has an even number of taps, or more than its padding can serve: as in PyTorch, `Reflect` reaches at most `n - 1` voxels
+/// beyond an axis of `n`, and `Circular` at most `n`.
+pub fn separable(image: Tensor<4>, taps: [&[f32]; 3], edge: Edge) -> Result<Tensor<4>, FilterError> {
+    let dims = image.dims();
+    for (axis, taps) in taps.iter().enumerate() {
+        let (length, reach) = (dims[axis + 1], taps.len() / 2);
+        if !taps.is_empty() && taps.len() % 2 == 0 {
+            return Err(FilterError::EvenTaps { axis, taps: taps.len() });
+        }
+        if length > 0 && reach > edge.reach(length) {
+            return Err(FilterError::TooShort { axis, reach, length, edge });
+        }
+    }
+    let taps = taps.map(|taps| if taps == [1.0] { &[] } else { taps });
+    if dims.contains(&0) || taps.iter().all(|t| t.is_empty()) {
+        return Ok(image);
+    }
+    #[cfg(feature = "cpu")]
+    if let Some(filtered) = cpu::separable(&image, taps, edge) {
+        return Ok(filtered);
+    }
+    Ok(shifted::separable(image, taps, edge))
+}
+
+/// Smooths `image` (`[C, X, Y, Z]`) by a Gaussian with these deviations in voxels, zeros around it: MONAI's `GaussianFilter`.
+///
+/// An axis whose sigma is 0 is left alone.
+///
+/// # Errors
+/// As [`gaussian_taps`].
+pub fn gaussian(
+    image: Tensor<4>,
+    sigma: [f64; 3],
+    truncated: f64,
+    approximation: Approximation,
+) -> Result<Tensor<4>, FilterError> {
+    let [x, y, z] = sigma.map(|sigma| gaussian_taps(sigma, truncated, approximation));
+    separable(image, [&x?, &y?, &z?], Edge::Zeros)
+}
