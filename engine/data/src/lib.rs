@@ -23,6 +23,7 @@ mod progress;
 mod recipe;
 mod sample;
 pub mod spatial;
+mod stored;
 mod transform;
 pub mod transforms;
 
@@ -42,6 +43,7 @@ pub use pipeline::Pipeline;
 pub use progress::{Progress, Running};
 pub use recipe::{RecipeOptions, transform_names};
 pub use sample::{Sample, Value};
+pub use stored::{BoxSource, IndexList, IndexSource, StoredImage, StoredIndices};
 pub use transform::Transform;
 
 use burn::tensor::Device;

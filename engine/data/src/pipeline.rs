@@ -122,11 +122,12 @@ impl Pipeline {
     ) -> Result<Vec<Sample>, Box<StepError>> {
         for (i, step) in self.steps.iter().enumerate().take(to).skip(from) {
             let mut next = Vec::with_capacity(samples.len());
-            for (part, sample) in samples.into_iter().enumerate() {
+            for (part, mut sample) in samples.into_iter().enumerate() {
                 let draw = key.draw(&sample.case, i, part);
                 let case = sample.case.clone();
                 let values = state(&sample);
-                let done = step.apply(sample, &draw).map_err(|error| {
+                let ready = sample.read_stored(|key| step.reads_boxes(key));
+                let done = ready.and_then(|()| step.apply(sample, &draw)).map_err(|error| {
                     Box::new(StepError {
                         case,
                         step: i + 1,
@@ -179,6 +180,15 @@ fn state(sample: &Sample) -> Vec<ValueState> {
                 shape: Some(image.data.dims()),
                 spacing: Some(image.spacing()),
             }),
+            Value::Stored(image) => {
+                let [x, y, z] = image.shape();
+                Some(ValueState {
+                    key: key.clone(),
+                    path: image.meta.path.clone(),
+                    shape: Some([image.channels(), x, y, z]),
+                    spacing: Some(crate::affine::spacing(&image.affine)),
+                })
+            }
             Value::Path(path) => {
                 Some(ValueState { key: key.clone(), path: Some(path.clone()), shape: None, spacing: None })
             }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::TransformError;
-use crate::image::Image;
+use crate::image::{Image, Meta};
+use crate::stored::{IndexList, StoredImage, StoredIndices};
 
 /// One value of a sample.
 #[derive(Clone, Debug)]
@@ -20,8 +21,14 @@ pub enum Value {
     Path(PathBuf),
     /// A number.
     Number(f64),
+    /// Several numbers: a label of more than one class, a place on a slide.
+    Numbers(Arc<[f64]>),
     /// A text.
     Text(String),
+    /// An image whose values are read when they are asked for.
+    Stored(StoredImage),
+    /// Voxel indices that are read when they are asked for.
+    StoredIndices(StoredIndices),
 }
 
 impl Value {
@@ -32,7 +39,10 @@ impl Value {
             Value::Indices(_) => "voxel indices",
             Value::Path(_) => "a path (not loaded yet)",
             Value::Number(_) => "a number",
+            Value::Numbers(_) => "a list of numbers",
             Value::Text(_) => "a text",
+            Value::Stored(_) => "a stored image (not read yet)",
+            Value::StoredIndices(_) => "stored voxel indices (not read yet)",
         }
     }
 }
@@ -121,6 +131,67 @@ impl Sample {
         }
     }
 
+    /// Voxel indices, unpacked or stored.
+    ///
+    /// # Errors
+    /// Where the key does not exist or is something else.
+    pub fn index_list(&self, key: &str) -> Result<IndexList, TransformError> {
+        match self.get(key)? {
+            Value::StoredIndices(list) => Ok(IndexList::Stored(list.clone())),
+            _ => Ok(IndexList::Memory(self.indices(key)?.clone())),
+        }
+    }
+
+    /// `[X, Y, Z]` of an image, stored or not.
+    ///
+    /// # Errors
+    /// Where the key does not exist or is something else.
+    pub fn shape(&self, key: &str) -> Result<[usize; 3], TransformError> {
+        match self.get(key)? {
+            Value::Stored(image) => Ok(image.shape()),
+            _ => Ok(self.image(key)?.shape()),
+        }
+    }
+
+    /// What is known of an image, stored or not.
+    ///
+    /// # Errors
+    /// Where the key does not exist or is something else.
+    pub fn meta(&self, key: &str) -> Result<&Meta, TransformError> {
+        match self.get(key)? {
+            Value::Stored(image) => Ok(&image.meta),
+            _ => Ok(&self.image(key)?.meta),
+        }
+    }
+
+    /// Cuts `start..end` out of an image; of a stored one only that part is read.
+    ///
+    /// # Errors
+    /// Where the key does not exist or is something else, or a stored image can't be read any more.
+    pub fn crop(&mut self, key: &str, start: [usize; 3], end: [usize; 3]) -> Result<(), TransformError> {
+        if let Value::Stored(image) = self.get(key).map_err(|e| e.at(key))? {
+            let image = image.read_box(start, end).map_err(|e| e.at(key))?;
+            self.values.insert(key.to_owned(), Value::Image(image));
+            return Ok(());
+        }
+        self.update(key, |image| Ok(crate::spatial::crop(image, start, end)))
+    }
+
+    /// Reads stored values, but those whose key `may_stay`.
+    ///
+    /// # Errors
+    /// Where one can't be read any more.
+    pub fn read_stored(&mut self, may_stay: impl Fn(&str) -> bool) -> Result<(), TransformError> {
+        for (key, value) in &mut self.values {
+            *value = match value {
+                Value::Stored(image) if !may_stay(key) => Value::Image(image.read().map_err(|e| e.at(key))?),
+                Value::StoredIndices(list) if !may_stay(key) => Value::Indices(list.read().map_err(|e| e.at(key))?),
+                _ => continue,
+            };
+        }
+        Ok(())
+    }
+
     /// Changes one image by value.
     pub(crate) fn update(
         &mut self,
@@ -140,6 +211,9 @@ impl Sample {
             .map(|v| match v {
                 Value::Image(image) => image.bytes(),
                 Value::Indices(indices) => indices.len() * 8,
+                Value::Numbers(numbers) => numbers.len() * 8,
+                Value::Stored(image) => image.bytes(),
+                Value::StoredIndices(list) => list.bytes(),
                 _ => 0,
             })
             .sum()

@@ -21,6 +21,14 @@ pub trait Transform: Send + Sync + Debug {
         false
     }
 
+    /// Whether it takes the value of this key as it is while it is still [stored](crate::StoredImage): it asks for its shape
+    /// ([`Sample::shape`], [`Sample::meta`]), cuts boxes ([`Sample::crop`]) or draws from a list ([`Sample::index_list`]), and
+    /// nothing else. Keys that it does not touch count too. Every other value is read in full before the step.
+    fn reads_boxes(&self, key: &str) -> bool {
+        let _ = key;
+        false
+    }
+
     /// Does the work. Crops may give several samples for one.
     ///
     /// # Errors

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use super::foreground_and_background;
 use crate::params::{Keys, OneOrMany, check_key, resolve_size};
-use crate::spatial::crop;
 use crate::transform::{Transform, describe};
 use crate::{CheckError, Draw, Sample, TransformError, Value};
 
@@ -117,7 +116,7 @@ impl RandCropByPosNegLabel {
     fn warn_once(&self, sample: &Sample) {
         let mut warned = self.warned.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if warned.insert(sample.case.clone()) {
-            let path = sample.image(&self.label_key).ok().and_then(|label| label.meta.path.clone());
+            let path = sample.meta(&self.label_key).ok().and_then(|meta| meta.path.clone());
             let file = path.map_or_else(|| "not from a file".to_owned(), |p| p.display().to_string());
             tracing::warn!(case = %sample.case, file, "no foreground in `{}`: crops come from the background", self.label_key);
         }
@@ -154,21 +153,28 @@ impl Transform for RandCropByPosNegLabel {
         true
     }
 
+    /// With lists given, no value but those of the boxes is looked at.
+    fn reads_boxes(&self, key: &str) -> bool {
+        let looked_at = key == self.label_key || self.image_key.as_deref() == Some(key);
+        self.fg_indices_key.is_some() || !looked_at
+    }
+
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
         let mut taken = |key: &Option<String>| match key {
             Some(key) => {
-                let list = sample.indices(key).map_err(|e| e.at(key))?.clone();
+                let list = sample.index_list(key).map_err(|e| e.at(key))?;
                 sample.values.remove(key);
                 Ok(Some(list))
             }
             None => Ok::<_, TransformError>(None),
         };
         let lists = (taken(&self.fg_indices_key)?, taken(&self.bg_indices_key)?);
-        let label = sample.image(&self.label_key).map_err(|e| e.at(&self.label_key))?;
-        let (shape, spatial_dims) = (label.shape(), label.meta.spatial_dims);
+        let shape = sample.shape(&self.label_key).map_err(|e| e.at(&self.label_key))?;
+        let spatial_dims = sample.meta(&self.label_key).map_err(|e| e.at(&self.label_key))?.spatial_dims;
         let (foreground, background) = match lists {
             (Some(foreground), Some(background)) => (foreground, background),
             _ => {
+                let label = sample.image(&self.label_key).map_err(|e| e.at(&self.label_key))?;
                 let image = match &self.image_key {
                     Some(key) => Some(sample.image(key).map_err(|e| e.at(key))?),
                     None => None,
@@ -186,9 +192,9 @@ impl Transform for RandCropByPosNegLabel {
         }
         let keys = self.keys.of(&sample, self.allow_missing_keys);
         for (_, key) in &keys {
-            let image = sample.image(key).map_err(|e| e.at(key))?;
-            if image.shape() != shape {
-                return Err(TransformError::new(format!("`{key}` has {:?} voxels", image.shape()))
+            let other = sample.shape(key).map_err(|e| e.at(key))?;
+            if other != shape {
+                return Err(TransformError::new(format!("`{key}` has {other:?} voxels"))
                     .expected(format!("{shape:?}, as `{}` has", self.label_key))
                     .at(key));
             }
@@ -196,7 +202,7 @@ impl Transform for RandCropByPosNegLabel {
         let mut out = Vec::with_capacity(self.num_samples);
         for _ in 0..self.num_samples {
             let list = if draw.happens(ratio) { &foreground } else { &background };
-            let flat = list[draw.below(list.len() as u64) as usize] as usize;
+            let flat = list.get(draw.below(list.len() as u64) as usize)? as usize;
             let [_, ny, nz] = shape;
             let center = [flat / (ny * nz), flat / nz % ny, flat % nz];
             if center[0] >= shape[0] {
@@ -209,7 +215,7 @@ impl Transform for RandCropByPosNegLabel {
             let end = std::array::from_fn(|a| start[a] + size[a]);
             let mut part = sample.clone();
             for (_, key) in &keys {
-                part.update(key, |image| Ok(crop(image, start, end)))?;
+                part.crop(key, start, end)?;
             }
             out.push(part);
         }

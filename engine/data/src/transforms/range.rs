@@ -35,6 +35,10 @@ impl Transform for Range {
         self.transform.is_random()
     }
 
+    fn reads_boxes(&self, key: &str) -> bool {
+        self.transform.reads_boxes(key)
+    }
+
     fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
         let span = tracing::info_span!("range", name = %self.range, transform = self.transform.name());
         let _entered = span.enter();
