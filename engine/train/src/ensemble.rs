@@ -9,7 +9,6 @@ use crate::evaluation::{Evaluation, MeanLoss, NamedMetric};
 use crate::evaluator::{CaseRow, EvaluatorOptions, evaluator_parts};
 use crate::loader::Loader;
 use crate::precision::PrecisionError;
-use crate::scalars::Curves;
 
 /// Why an ensemble cannot be.
 #[derive(Debug, thiserror::Error)]

@@ -8,11 +8,10 @@ use hearth_nn::metrics::Metric;
 use hearth_nn::networks::Network;
 
 use crate::evaluator::{CaseRow, EvaluatorOptions};
+use crate::feed::{Feed, Placement};
 use crate::inference::infer;
-use crate::loader::{BatchStream, Loader};
-use crate::scalars::{CurvePoint, Curves};
-use crate::step_error::StepError;
-use crate::tensors::Tensors;
+use crate::loader::Loader;
+use crate::step_error::{StepError, name_cases};
 
 /// A metric and the name it is recorded under.
 pub(crate) struct NamedMetric {
@@ -39,16 +38,11 @@ pub(crate) struct Evaluation<N> {
     pub pred_keys: Vec<String>,
     pub combine: Option<Combine>,
     pub options: EvaluatorOptions,
-    pub loader: Box<dyn Loader>,
     /// The key metric is the first one, where there is one.
     pub metrics: Vec<NamedMetric>,
     pub losses: Vec<MeanLoss>,
     pub rows: Vec<CaseRow>,
-    pub curves: Curves,
-    tensors: Option<Tensors>,
-    batches: Option<BatchStream>,
-    cases: Vec<String>,
-    at: (u64, u64),
+    feed: Feed,
 }
 
 impl<N: Network> Evaluation<N> {
@@ -58,15 +52,10 @@ impl<N: Network> Evaluation<N> {
             pred_keys,
             combine: None,
             options,
-            loader,
             metrics: Vec::new(),
             losses: Vec::new(),
             rows: Vec::new(),
-            curves: Curves::default(),
-            tensors: None,
-            batches: None,
-            cases: Vec::new(),
-            at: (0, 0),
+            feed: Feed::new(loader),
         }
     }
 
@@ -77,53 +66,32 @@ impl<N: Network> Evaluation<N> {
         self.networks = networks.into_iter().map(|net| precision.apply(net.valid().to_device(&device))).collect();
     }
 
-    fn part(&self, part: &'static str, source: impl Into<BoxError>) -> StepError {
-        StepError::part(part, &self.cases, source)
-    }
-
-    fn tensors(&self) -> Result<&Tensors, HostError> {
-        self.tensors.as_ref().ok_or_else(|| HostError::new("there are no tensors outside an iteration"))
-    }
-
-    fn tensors_mut(&mut self) -> Result<&mut Tensors, HostError> {
-        self.tensors.as_mut().ok_or_else(|| HostError::new("there are no tensors outside an iteration"))
-    }
-
-    fn named(&self, key: &str) -> Result<Tensor<5>, StepError> {
-        self.tensors.as_ref().and_then(|tensors| tensors.get(key)).cloned().ok_or_else(|| StepError::NoTensor {
-            key: key.to_owned(),
-            cases: crate::step_error::name_cases(&self.cases),
-            known: self.tensors.as_ref().map(Tensors::names).unwrap_or_default(),
-        })
-    }
-
     fn forward(&mut self) -> Result<(), BoxError> {
-        let image = self.named("image")?;
+        let image = self.feed.named("image")?;
         for index in 0..self.networks.len() {
             let pred = infer(&*self.options.inferer, image.clone(), &self.networks[index]);
-            let pred = pred.map_err(|e| self.part("the forward pass", e))?;
+            let pred = pred.map_err(|e| self.feed.part("the forward pass", e))?;
             let key = self.pred_keys[index].clone();
-            self.tensors_mut()?.insert(&key, pred);
+            self.feed.insert(&key, pred)?;
         }
         Ok(())
     }
 
     /// Members to one prediction, where no handler has done it at `forward_completed`.
     fn ensemble(&mut self) -> Result<(), BoxError> {
-        let Some(how) = self.combine.clone().filter(|_| !self.tensors.as_ref().is_some_and(|t| t.contains("pred")))
-        else {
+        let Some(how) = self.combine.clone().filter(|_| !self.feed.contains("pred")) else {
             return Ok(());
         };
         for key in self.pred_keys.clone() {
-            let mut pred = self.named(&key)?;
+            let mut pred = self.feed.named(&key)?;
             for post in &self.options.post_member {
-                pred = post.apply(pred).map_err(|e| self.part("post-processing a member's prediction", e))?;
+                pred = post.apply(pred).map_err(|e| self.feed.part("post-processing a member's prediction", e))?;
             }
-            self.tensors_mut()?.insert(&key, pred);
+            self.feed.insert(&key, pred)?;
         }
         let keys: Vec<String> = self.pred_keys.clone();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        self.tensors_mut()?.combine(&keys, &how, "pred").map_err(|e| self.part("combining the predictions", e))?;
+        self.feed.combine(&keys, &how, "pred").map_err(|e| self.feed.part("combining the predictions", e))?;
         Ok(())
     }
 
@@ -132,10 +100,10 @@ impl<N: Network> Evaluation<N> {
         if self.losses.is_empty() {
             return Ok(());
         }
-        let (pred, label) = (self.named("pred")?, self.named("label")?);
+        let (pred, label) = (self.feed.named("pred")?, self.feed.named("label")?);
         for mean in &mut self.losses {
             let value = mean.loss.forward(pred.clone(), label.clone());
-            let value = value.map_err(|e| StepError::part("the validation loss", &self.cases, e))?.mean();
+            let value = value.map_err(|e| StepError::part("the validation loss", self.feed.cases(), e))?.mean();
             mean.sum = Some(match mean.sum.take() {
                 Some(sum) => sum + value,
                 None => value,
@@ -146,17 +114,17 @@ impl<N: Network> Evaluation<N> {
     }
 
     fn post_process(&mut self) -> Result<(), BoxError> {
-        if let Some(mut pred) = self.tensors()?.get("pred").cloned() {
+        if let Some(mut pred) = self.feed.get("pred") {
             for post in &self.options.post_pred {
-                pred = post.apply(pred).map_err(|e| self.part("post-processing the prediction", e))?;
+                pred = post.apply(pred).map_err(|e| self.feed.part("post-processing the prediction", e))?;
             }
-            self.tensors_mut()?.insert("pred", pred);
+            self.feed.insert("pred", pred)?;
         }
-        if let Some(mut label) = self.tensors()?.get("label").cloned() {
+        if let Some(mut label) = self.feed.get("label") {
             for post in &self.options.post_label {
-                label = post.apply(label).map_err(|e| self.part("post-processing the label", e))?;
+                label = post.apply(label).map_err(|e| self.feed.part("post-processing the label", e))?;
             }
-            self.tensors_mut()?.insert("label", label);
+            self.feed.insert("label", label)?;
         }
         Ok(())
     }
@@ -165,16 +133,16 @@ impl<N: Network> Evaluation<N> {
         if self.metrics.is_empty() {
             return Ok(());
         }
-        let (pred, label) = (self.named("pred")?, self.named("label")?);
+        let (pred, label) = (self.feed.named("pred")?, self.feed.named("label")?);
         for NamedMetric { name, metric } in &mut self.metrics {
             metric.update(&pred, &label).map_err(|e| {
-                let cases = crate::step_error::name_cases(&self.cases);
+                let cases = name_cases(self.feed.cases());
                 BoxError::from(format!("the metric `{name}` failed on {cases}: {e}"))
             })?;
         }
         if let Some(key) = self.metrics.first() {
             let rows = key.metric.rows();
-            for (case, values) in self.cases.iter().zip(rows.iter().skip(self.rows.len())) {
+            for (case, values) in self.feed.cases().iter().zip(rows.iter().skip(self.rows.len())) {
                 self.rows.push(CaseRow { case: case.clone(), values: values.clone() });
             }
         }
@@ -184,57 +152,35 @@ impl<N: Network> Evaluation<N> {
 
 impl<N: Network> Host for Evaluation<N> {
     fn cases(&self) -> Vec<String> {
-        self.cases.clone()
+        self.feed.cases().to_vec()
     }
 
     fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError> {
-        self.tensors()?.read(name)
+        self.feed.read(name)
     }
 
     fn put_tensor(&mut self, name: &str, tensor: HostTensor<'_>) -> Result<(), HostError> {
-        self.tensors_mut()?.put(name, &tensor)
+        self.feed.put(name, &tensor)
     }
 
     fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
-        self.tensors_mut()?.combine(inputs, how, output)
-    }
-
-    fn scalar(&mut self, tag: &str, value: f64) {
-        let (epoch, iteration) = self.at;
-        self.curves.push(CurvePoint { tag: tag.to_owned(), value, epoch, iteration });
+        self.feed.combine(inputs, how, output)
     }
 }
 
 impl<N: Network> Workflow for Evaluation<N> {
     fn epoch_length(&self) -> Option<u64> {
-        self.loader.batches()
+        self.feed.epoch_length()
     }
 
     fn restart(&mut self, state: &State, skip: u64) -> Result<Option<u64>, BoxError> {
-        self.at = (state.epoch, state.iteration);
-        self.batches = Some(self.loader.pass(state.pass.number, skip));
-        Ok(self.loader.batches())
+        Ok(self.feed.restart(state, skip))
     }
 
-    fn fetch(&mut self, state: &State) -> Result<bool, BoxError> {
-        self.at = (state.epoch, state.iteration);
-        // The last batch's tensors go before the next one's come.
-        self.tensors = None;
-        self.cases.clear();
-        let Some(batch) = self.batches.as_mut().and_then(Iterator::next) else {
-            self.batches = None;
-            return Ok(false);
-        };
+    fn fetch(&mut self, _state: &State) -> Result<bool, BoxError> {
+        let EvaluatorOptions { device, image_key, label_key, .. } = &self.options;
         let spatial_dims = self.networks.first().map_or(3, Network::spatial_dims);
-        let (tensors, cases) = Tensors::of_batch(
-            batch?,
-            &self.options.device,
-            spatial_dims,
-            &self.options.image_key,
-            &self.options.label_key,
-        )?;
-        (self.tensors, self.cases) = (Some(tensors), cases);
-        Ok(true)
+        self.feed.fetch(&Placement { device, spatial_dims, image_key, label_key })
     }
 
     fn iterate(&mut self, engine: &mut Engine) -> Result<(), BoxError> {
@@ -259,7 +205,7 @@ impl<N: Network> Workflow for Evaluation<N> {
     }
 
     fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
-        (self.tensors, self.batches) = (None, None);
+        self.feed.stop();
         for NamedMetric { name, metric } in &mut self.metrics {
             let aggregate = metric.aggregate().map_err(|e| format!("the metric `{name}` has no value: {e}"))?;
             for (label, value) in aggregate.labels.iter().zip(&aggregate.value.values) {

@@ -16,7 +16,6 @@ use crate::evaluation::{Evaluation, MeanLoss, NamedMetric};
 use crate::loader::Loader;
 use crate::post::Post;
 use crate::precision::{Precision, PrecisionError};
-use crate::scalars::Curves;
 
 /// How an evaluator works.
 #[non_exhaustive]
@@ -121,11 +120,6 @@ macro_rules! evaluator_parts {
             /// Its engine, to add handlers to.
             pub fn engine_mut(&mut self) -> &mut Engine {
                 &mut self.engine
-            }
-
-            /// What its handlers hand out for curves.
-            pub fn curves(&self) -> Curves {
-                self.work.curves.clone()
             }
 
             fn pass(&mut self, epoch: u64) -> Result<(Metrics, RunEnd), RunError> {

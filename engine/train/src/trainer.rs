@@ -16,7 +16,6 @@ use crate::evaluate::Evaluate;
 use crate::grad_scaler::GradScaler;
 use crate::loader::Loader;
 use crate::precision::{Precision, PrecisionError};
-use crate::scalars::Curves;
 use crate::training::Training;
 
 /// How a trainer works.
@@ -234,10 +233,5 @@ impl<N: Network> SupervisedTrainer<N> {
     /// The optimizer's state by `path/name`, read back from the device.
     pub fn optimizer_state(&self) -> BTreeMap<String, TensorData> {
         self.work.optimizer.state()
-    }
-
-    /// What handlers hand out for curves.
-    pub fn curves(&self) -> Curves {
-        self.work.curves.clone()
     }
 }

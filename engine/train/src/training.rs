@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::evaluate::Evaluate;
+use crate::feed::{Feed, Placement};
 use crate::inference::infer;
-use crate::loader::{BatchStream, Loader};
-use crate::scalars::{CurvePoint, Curves};
+use crate::loader::Loader;
 use crate::step_error::{StepError, name_cases};
-use crate::tensors::Tensors;
 use crate::trainer::TrainerOptions;
 use crate::{GradScaler, trainer_files};
 use burn::tensor::Tensor;
@@ -30,18 +29,14 @@ pub(crate) struct Training<N> {
     pub learning_rate: f64,
     /// In fp16 only.
     pub scaler: Option<GradScaler>,
-    pub loader: Box<dyn Loader>,
     pub evaluators: BTreeMap<String, Box<dyn Evaluate<N>>>,
-    pub curves: Curves,
-    batches: Option<BatchStream>,
-    tensors: Option<Tensors>,
-    cases: Vec<String>,
+    feed: Feed,
     /// The loss of the present iteration, on the device.
     loss_tensor: Option<Tensor<1>>,
     /// The same, read back because somebody asked.
     loss_value: Option<f64>,
-    /// Epoch and iteration as of the last fetch.
-    at: (u64, u64),
+    /// The epoch as of the last fetch.
+    epoch: u64,
 }
 
 impl<N: Network> Training<N> {
@@ -61,50 +56,30 @@ impl<N: Network> Training<N> {
             optimizer_config,
             options,
             scaler: (precision == crate::Precision::Fp16).then(GradScaler::default),
-            loader,
             evaluators: BTreeMap::new(),
-            curves: Curves::default(),
-            batches: None,
-            tensors: None,
-            cases: Vec::new(),
+            feed: Feed::new(loader),
             loss_tensor: None,
             loss_value: None,
-            at: (0, 0),
+            epoch: 0,
         }
-    }
-
-    fn part(&self, part: &'static str, source: impl Into<BoxError>) -> StepError {
-        StepError::part(part, &self.cases, source)
     }
 
     pub fn network(&self) -> Result<&N, StepError> {
         self.network.as_ref().ok_or(StepError::NoNetwork)
     }
 
-    fn tensors_mut(&mut self) -> Result<&mut Tensors, HostError> {
-        self.tensors.as_mut().ok_or_else(|| HostError::new("there are no tensors outside an iteration"))
-    }
-
-    fn named(&self, key: &str) -> Result<Tensor<5>, StepError> {
-        self.tensors.as_ref().and_then(|tensors| tensors.get(key)).cloned().ok_or_else(|| StepError::NoTensor {
-            key: key.to_owned(),
-            cases: name_cases(&self.cases),
-            known: self.tensors.as_ref().map(Tensors::names).unwrap_or_default(),
-        })
-    }
-
     /// The prediction in f32, with its autodiff graph.
     fn forward(&self, state: &State) -> Result<Tensor<5>, BoxError> {
         let network = self.network()?;
         // A tensor under autodiff is what tells layers that they train.
-        let image = self.named("image")?.autodiff();
+        let image = self.feed.named("image")?.autodiff();
         network.set_draw(state.seed, state.iteration);
-        infer(&*self.options.inferer, image, network).map_err(|e| self.part("the forward pass", e).into())
+        infer(&*self.options.inferer, image, network).map_err(|e| self.feed.part("the forward pass", e).into())
     }
 
     fn backward(&self, loss: &Tensor<1>) -> Result<Gradients, BoxError> {
         if !loss.is_tracked() {
-            return Err(StepError::NoGradient { cases: name_cases(&self.cases) }.into());
+            return Err(StepError::NoGradient { cases: name_cases(self.feed.cases()) }.into());
         }
         let network = self.network()?;
         Ok(match &self.scaler {
@@ -120,7 +95,7 @@ impl<N: Network> Training<N> {
         if let Some(scaler) = &mut self.scaler {
             // The one read-back of a step, and only in fp16: whether to step is decided here, as in torch.
             let norm = gradients.norm().map(|norm| norm.try_into_scalar::<f32>()).transpose();
-            let norm = norm.map_err(|e| StepError::part("the gradient scaler", &self.cases, e.to_string()))?;
+            let norm = norm.map_err(|e| StepError::part("the gradient scaler", self.feed.cases(), e.to_string()))?;
             let finite = norm.is_none_or(f32::is_finite);
             scaler.update(finite);
             if !finite {
@@ -130,7 +105,7 @@ impl<N: Network> Training<N> {
         }
         let network = self.network.take().ok_or(StepError::NoNetwork)?;
         let stepped = self.optimizer.step(network, gradients, self.learning_rate);
-        self.network = Some(stepped.map_err(|e| self.part("the optimizer", e))?);
+        self.network = Some(stepped.map_err(|e| self.feed.part("the optimizer", e))?);
         Ok(())
     }
 }
@@ -158,7 +133,7 @@ impl<N: Network> Host for Training<N> {
     }
 
     fn cases(&self) -> Vec<String> {
-        self.cases.clone()
+        self.feed.cases().to_vec()
     }
 
     fn learning_rate(&self) -> Option<f64> {
@@ -180,7 +155,7 @@ impl<N: Network> Host for Training<N> {
             return Err(HostError::new(format!("no engine is called `{engine}`; there is: {known}")));
         }
         let network = self.network().map_err(|e| HostError::from_error(&e))?.valid();
-        let epoch = self.at.0;
+        let epoch = self.epoch;
         match self.evaluators.get_mut(engine) {
             Some(evaluator) => evaluator.evaluate(network, epoch).map_err(|e| HostError::new(e.to_string())),
             None => Err(HostError::not_offered(engine)),
@@ -188,7 +163,7 @@ impl<N: Network> Host for Training<N> {
     }
 
     fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError> {
-        self.tensors_mut()?.read(name)
+        self.feed.read(name)
     }
 
     fn put_tensor(&mut self, name: &str, tensor: HostTensor<'_>) -> Result<(), HostError> {
@@ -197,53 +172,39 @@ impl<N: Network> Host for Training<N> {
                 "a prediction from outside has no gradient; replace `image` or `label` at iteration_started instead";
             return Err(HostError::new(format!("tensor `pred` cannot be put while training: {why}")));
         }
-        self.tensors_mut()?.put(name, &tensor)
+        self.feed.put(name, &tensor)
     }
 
     fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
-        self.tensors_mut()?.combine(inputs, how, output)
-    }
-
-    fn scalar(&mut self, tag: &str, value: f64) {
-        let (epoch, iteration) = self.at;
-        self.curves.push(CurvePoint { tag: tag.to_owned(), value, epoch, iteration });
+        self.feed.combine(inputs, how, output)
     }
 }
 
 impl<N: Network> Workflow for Training<N> {
     fn epoch_length(&self) -> Option<u64> {
-        self.loader.batches()
+        self.feed.epoch_length()
     }
 
     fn restart(&mut self, state: &State, skip: u64) -> Result<Option<u64>, BoxError> {
-        self.at = (state.epoch, state.iteration);
-        self.batches = Some(self.loader.pass(state.pass.number, skip));
-        Ok(self.loader.batches())
+        self.epoch = state.epoch;
+        Ok(self.feed.restart(state, skip))
     }
 
     fn fetch(&mut self, state: &State) -> Result<bool, BoxError> {
-        self.at = (state.epoch, state.iteration);
-        // The last batch's tensors go before the next one's come.
-        (self.tensors, self.loss_tensor, self.loss_value) = (None, None, None);
-        self.cases.clear();
-        let Some(batch) = self.batches.as_mut().and_then(Iterator::next) else {
-            self.batches = None;
-            return Ok(false);
-        };
+        self.epoch = state.epoch;
+        (self.loss_tensor, self.loss_value) = (None, None);
+        let spatial_dims = self.network()?.spatial_dims();
         let TrainerOptions { device, image_key, label_key, .. } = &self.options;
-        let (tensors, cases) = Tensors::of_batch(batch?, device, self.network()?.spatial_dims(), image_key, label_key)?;
-        (self.tensors, self.cases) = (Some(tensors), cases);
-        Ok(true)
+        self.feed.fetch(&Placement { device, spatial_dims, image_key, label_key })
     }
 
     fn iterate(&mut self, engine: &mut Engine) -> Result<(), BoxError> {
-        self.at.1 = engine.state().iteration;
         let pred = self.forward(engine.state())?;
-        self.tensors_mut()?.insert("pred", pred.clone());
+        self.feed.insert("pred", pred.clone())?;
         engine.fire(Event::ForwardCompleted, self)?;
 
-        let label = self.named("label")?;
-        let loss = self.loss.forward(pred, label).map_err(|e| self.part("the loss", e))?.mean();
+        let label = self.feed.named("label")?;
+        let loss = self.loss.forward(pred, label).map_err(|e| self.feed.part("the loss", e))?.mean();
         self.loss_tensor = Some(loss.clone().without_autodiff());
         engine.fire(Event::LossCompleted, self)?;
 
@@ -256,12 +217,12 @@ impl<N: Network> Workflow for Training<N> {
     }
 
     fn epoch_started(&mut self, state: &mut State) -> Result<(), BoxError> {
-        self.at = (state.epoch, state.iteration);
+        self.epoch = state.epoch;
         Ok(())
     }
 
     fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
-        self.at = (state.epoch, state.iteration);
+        self.epoch = state.epoch;
         Ok(())
     }
 

@@ -121,11 +121,10 @@ fn handlers_may_read_and_replace_tensors_and_set_the_learning_rate() {
         assert!(cx.host.run("test").unwrap_err().to_string().contains("there is: validation"));
         Ok(())
     });
-    let curves = trainer.curves();
     trainer.run().unwrap();
     assert_eq!(trainer.learning_rate(), 0.0);
-    let points = curves.drain();
-    assert_eq!((points.len(), points[0].tag.as_str(), points[0].iteration), (1, "lr", 2));
+    let scalars = &trainer.engine().state().scalars;
+    assert_eq!((scalars.len(), scalars["lr"].value, scalars["lr"].iteration), (1, 0.0, 2));
 }
 
 /// With a learning rate of 0 from the start, a run changes nothing but running statistics: the host's setting is obeyed.

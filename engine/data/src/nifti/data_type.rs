@@ -1,5 +1,7 @@
 //! Types of stored values.
 
+use nifti::{NiftiHeader, NiftiType};
+
 /// Type of the values in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -27,63 +29,78 @@ pub enum DataType {
     F64,
 }
 
-const TABLE: [(DataType, i16, usize, &str); 10] = [
-    (DataType::U8, 2, 1, "uint8"),
-    (DataType::I16, 4, 2, "int16"),
-    (DataType::I32, 8, 4, "int32"),
-    (DataType::F32, 16, 4, "float32"),
-    (DataType::F64, 64, 8, "float64"),
-    (DataType::I8, 256, 1, "int8"),
-    (DataType::U16, 512, 2, "uint16"),
-    (DataType::U32, 768, 4, "uint32"),
-    (DataType::I64, 1024, 8, "int64"),
-    (DataType::U64, 1280, 8, "uint64"),
-];
-
 impl DataType {
-    fn row(self) -> &'static (DataType, i16, usize, &'static str) {
-        // Every type has its row, see the test.
-        TABLE.iter().find(|row| row.0 == self).unwrap_or(&TABLE[0])
+    /// Its name in the NIfTI-1 standard.
+    fn standard(self) -> NiftiType {
+        match self {
+            DataType::U8 => NiftiType::Uint8,
+            DataType::I8 => NiftiType::Int8,
+            DataType::U16 => NiftiType::Uint16,
+            DataType::I16 => NiftiType::Int16,
+            DataType::U32 => NiftiType::Uint32,
+            DataType::I32 => NiftiType::Int32,
+            DataType::U64 => NiftiType::Uint64,
+            DataType::I64 => NiftiType::Int64,
+            DataType::F32 => NiftiType::Float32,
+            DataType::F64 => NiftiType::Float64,
+        }
     }
 
     /// The code of nifti1.h.
     pub fn code(self) -> i16 {
-        self.row().1
+        self.standard() as i16
     }
 
     /// Bytes of one value.
     pub fn size(self) -> usize {
-        self.row().2
+        self.standard().size_of()
     }
 
     /// numpy's name.
     pub fn name(self) -> &'static str {
-        self.row().3
+        match self {
+            DataType::U8 => "uint8",
+            DataType::I8 => "int8",
+            DataType::U16 => "uint16",
+            DataType::I16 => "int16",
+            DataType::U32 => "uint32",
+            DataType::I32 => "int32",
+            DataType::U64 => "uint64",
+            DataType::I64 => "int64",
+            DataType::F32 => "float32",
+            DataType::F64 => "float64",
+        }
     }
 
     /// Reads a code; the error names what it stands for.
     pub(super) fn from_code(code: i16) -> Result<Self, String> {
-        if let Some(row) = TABLE.iter().find(|row| row.1 == code) {
-            return Ok(row.0);
-        }
-        let name = match code {
-            0 => return Err("0 (unknown)".to_owned()),
-            1 => "binary",
-            32 => "complex64",
-            128 => "rgb24",
-            1536 => "float128",
-            1792 => "complex128",
-            2048 => "complex256",
-            2304 => "rgba32",
-            _ => return Err(format!("{code} is no type code")),
-        };
-        Err(format!("{code} ({name})"))
+        Ok(match standard(code) {
+            Some(NiftiType::Uint8) => DataType::U8,
+            Some(NiftiType::Int8) => DataType::I8,
+            Some(NiftiType::Uint16) => DataType::U16,
+            Some(NiftiType::Int16) => DataType::I16,
+            Some(NiftiType::Uint32) => DataType::U32,
+            Some(NiftiType::Int32) => DataType::I32,
+            Some(NiftiType::Uint64) => DataType::U64,
+            Some(NiftiType::Int64) => DataType::I64,
+            Some(NiftiType::Float32) => DataType::F32,
+            Some(NiftiType::Float64) => DataType::F64,
+            Some(other) => return Err(format!("{code} ({})", format!("{other:?}").to_lowercase())),
+            None if code == 0 => return Err("0 (unknown)".to_owned()),
+            None if code == 1 => return Err("1 (binary)".to_owned()),
+            None => return Err(format!("{code} is no type code")),
+        })
     }
 
     /// Whether a code is one of the standard, scalar or not.
     pub(super) fn is_known(code: i16) -> bool {
-        TABLE.iter().any(|row| row.1 == code) || [1, 32, 128, 1536, 1792, 2048, 2304].contains(&code)
+        standard(code).is_some() || code == 1
     }
+}
+
+/// What a code stands for; the crate has no name for 0 (unknown) and 1 (binary).
+fn standard(code: i16) -> Option<NiftiType> {
+    NiftiHeader { datatype: code, ..NiftiHeader::default() }.data_type().ok()
 }
 
 #[cfg(test)]
@@ -91,11 +108,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_type_has_its_row() {
-        for (t, code, size, name) in TABLE {
+    fn every_type_comes_back_from_its_code() {
+        // Codes, sizes and names of nifti1.h and numpy.
+        let table = [
+            (2, 1, "uint8"),
+            (4, 2, "int16"),
+            (8, 4, "int32"),
+            (16, 4, "float32"),
+            (64, 8, "float64"),
+            (256, 1, "int8"),
+            (512, 2, "uint16"),
+            (768, 4, "uint32"),
+            (1024, 8, "int64"),
+            (1280, 8, "uint64"),
+        ];
+        for (code, size, name) in table {
+            let t = DataType::from_code(code).expect("a scalar type");
             assert_eq!((t.code(), t.size(), t.name()), (code, size, name));
-            assert_eq!(DataType::from_code(code), Ok(t));
         }
         assert_eq!(DataType::from_code(128), Err("128 (rgb24)".to_owned()));
+        assert_eq!(DataType::from_code(1), Err("1 (binary)".to_owned()));
+        assert!(DataType::is_known(1) && !DataType::is_known(0) && !DataType::is_known(3));
     }
 }

@@ -1,4 +1,4 @@
-//! The header: 348 bytes (NIfTI-1) or 540 (NIfTI-2), either byte order.
+//! The header: 348 bytes (NIfTI-1, read by the crate `nifti`) or 540 (NIfTI-2, which it does not know), either byte order.
 
 use std::path::Path;
 
@@ -96,7 +96,6 @@ impl Fields<'_> {
     number!(i16, i16);
     number!(i32, i32);
     number!(i64, i64);
-    number!(f32, f32);
     number!(f64, f64);
 
     fn text<const N: usize>(&self, at: usize) -> [u8; N] {
@@ -139,38 +138,52 @@ impl Header {
             }
             _ => return Err(not(format!("not a NIfTI file: magic is {:?}", String::from_utf8_lossy(magic)))),
         };
-        let mut header = if version == 1 { Self::fields1(&fields) } else { Self::fields2(&fields) };
+        let (mut header, dim, offset) = match version {
+            1 => Self::version1(&fields, path)?,
+            _ => Self::version2(&fields),
+        };
         header.version = version;
         header.big_endian = fields.big;
         header.single_file = single_file;
-        header.read_dim(&fields, path)?;
-        header.settle(&fields, path)?;
+        header.read_dim(dim, path)?;
+        header.settle(offset, path)?;
         Ok(header)
     }
 
-    fn fields1(f: &Fields<'_>) -> Header {
-        let f32s = |at: usize, i: usize| f64::from(f.f32(at + 4 * i));
-        Header {
-            datatype: f.i16(70),
-            pixdim: std::array::from_fn(|i| f32s(76, i)),
-            scl_slope: f32s(112, 0),
-            scl_inter: f32s(116, 0),
-            qform_code: f.i16(252).into(),
-            sform_code: f.i16(254).into(),
-            quatern: std::array::from_fn(|i| f32s(256, i)),
-            qoffset: std::array::from_fn(|i| f32s(268, i)),
-            srow: std::array::from_fn(|r| std::array::from_fn(|c| f32s(280 + 16 * r, c))),
-            xyzt_units: f.text::<1>(123)[0].into(),
-            cal: std::array::from_fn(|i| f32s(124, i)),
-            descrip: f.text(148),
-            aux_file: f.text(228),
-            ..Header::default()
+    /// The header, the entries of `dim` and the place of the values.
+    fn version1(f: &Fields<'_>, path: &Path) -> Result<(Header, [i64; 8], f64), NiftiError> {
+        let raw = nifti::NiftiHeader::from_reader(f.bytes)
+            .map_err(|e| NiftiError::Damaged { path: path.to_owned(), what: e.to_string() })?;
+        if raw.sizeof_hdr != 348 {
+            // The crate takes the byte order from dim[0] alone: where that is out of range, it has read the wrong one.
+            let what = format!("{} axes, expected 1 to 7", f.i16(40));
+            return Err(NiftiError::Field { path: path.to_owned(), field: "dim", what });
         }
+        let mut descrip = [0; 80];
+        descrip.iter_mut().zip(&raw.descrip).for_each(|(to, from)| *to = *from);
+        let header = Header {
+            datatype: raw.datatype,
+            pixdim: raw.pixdim.map(f64::from),
+            scl_slope: raw.scl_slope.into(),
+            scl_inter: raw.scl_inter.into(),
+            qform_code: raw.qform_code.into(),
+            sform_code: raw.sform_code.into(),
+            quatern: [raw.quatern_b, raw.quatern_c, raw.quatern_d].map(f64::from),
+            qoffset: [raw.quatern_x, raw.quatern_y, raw.quatern_z].map(f64::from),
+            srow: [raw.srow_x, raw.srow_y, raw.srow_z].map(|row| row.map(f64::from)),
+            xyzt_units: raw.xyzt_units.into(),
+            cal: [raw.cal_max, raw.cal_min].map(f64::from),
+            descrip,
+            aux_file: raw.aux_file,
+            ..Header::default()
+        };
+        // The standard's dim is signed.
+        Ok((header, raw.dim.map(|d| i64::from(d as i16)), raw.vox_offset.into()))
     }
 
-    fn fields2(f: &Fields<'_>) -> Header {
+    fn version2(f: &Fields<'_>) -> (Header, [i64; 8], f64) {
         let f64s = |at: usize, i: usize| f.f64(at + 8 * i);
-        Header {
+        let header = Header {
             datatype: f.i16(12),
             pixdim: std::array::from_fn(|i| f64s(104, i)),
             scl_slope: f64s(176, 0),
@@ -185,19 +198,19 @@ impl Header {
             descrip: f.text(240),
             aux_file: f.text(320),
             ..Header::default()
-        }
+        };
+        (header, std::array::from_fn(|i| f.i64(16 + 8 * i)), f.i64(168) as f64)
     }
 
-    fn read_dim(&mut self, f: &Fields<'_>, path: &Path) -> Result<(), NiftiError> {
+    fn read_dim(&mut self, entries: [i64; 8], path: &Path) -> Result<(), NiftiError> {
         let wrong = |what: String| NiftiError::Field { path: path.to_owned(), field: "dim", what };
-        let entry = |i: usize| if self.version == 1 { i64::from(f.i16(40 + 2 * i)) } else { f.i64(16 + 8 * i) };
-        let count = entry(0);
+        let count = entries[0];
         if !(1..=7).contains(&count) {
             return Err(wrong(format!("{count} axes, expected 1 to 7")));
         }
         let mut dim = Vec::new();
         for axis in 1..=count as usize {
-            let length = entry(axis);
+            let length = entries[axis];
             if length <= 0 {
                 return Err(wrong(format!("axis {axis} has {length} voxels")));
             }
@@ -208,12 +221,11 @@ impl Header {
     }
 
     /// Checks type and offset, and repairs `pixdim` as nibabel does.
-    fn settle(&mut self, f: &Fields<'_>, path: &Path) -> Result<(), NiftiError> {
+    fn settle(&mut self, offset: f64, path: &Path) -> Result<(), NiftiError> {
         let wrong = |field: &'static str, what: String| NiftiError::Field { path: path.to_owned(), field, what };
         if !DataType::is_known(self.datatype) {
             return Err(wrong("datatype", format!("{} is no type code", self.datatype)));
         }
-        let offset = if self.version == 1 { f64::from(f.f32(108)) } else { f.i64(168) as f64 };
         if !(0.0..=1e15).contains(&offset) || offset.fract() != 0.0 {
             return Err(wrong("vox_offset", format!("{offset} is no place in a file")));
         }

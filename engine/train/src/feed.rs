@@ -1,0 +1,111 @@
+//! What trainer and evaluator share: the batches of a pass, and the tensors of the present one by name.
+
+use burn::tensor::{Device, Tensor};
+use hearth_engine::{BoxError, Combine, HostError, HostTensor, State};
+
+use crate::loader::{BatchStream, Loader};
+use crate::step_error::{StepError, name_cases};
+use crate::tensors::Tensors;
+
+/// Where the tensors of a batch go and what they are called in it.
+pub(crate) struct Placement<'a> {
+    pub device: &'a Device,
+    pub spatial_dims: usize,
+    pub image_key: &'a str,
+    pub label_key: &'a str,
+}
+
+pub(crate) struct Feed {
+    loader: Box<dyn Loader>,
+    batches: Option<BatchStream>,
+    tensors: Option<Tensors>,
+    cases: Vec<String>,
+}
+
+impl Feed {
+    pub fn new(loader: Box<dyn Loader>) -> Self {
+        Self { loader, batches: None, tensors: None, cases: Vec::new() }
+    }
+
+    pub fn epoch_length(&self) -> Option<u64> {
+        self.loader.batches()
+    }
+
+    /// Begins the pass that the state counts, without its first `skip` batches.
+    pub fn restart(&mut self, state: &State, skip: u64) -> Option<u64> {
+        self.batches = Some(self.loader.pass(state.pass.number, skip));
+        self.loader.batches()
+    }
+
+    /// Takes the next batch; `false` at the end of the pass.
+    pub fn fetch(&mut self, placement: &Placement<'_>) -> Result<bool, BoxError> {
+        // The last batch's tensors go before the next one's come.
+        self.tensors = None;
+        self.cases.clear();
+        let Some(batch) = self.batches.as_mut().and_then(Iterator::next) else {
+            self.batches = None;
+            return Ok(false);
+        };
+        let Placement { device, spatial_dims, image_key, label_key } = placement;
+        let (tensors, cases) = Tensors::of_batch(batch?, device, *spatial_dims, image_key, label_key)?;
+        (self.tensors, self.cases) = (Some(tensors), cases);
+        Ok(true)
+    }
+
+    /// Ends the pass.
+    pub fn stop(&mut self) {
+        (self.tensors, self.batches) = (None, None);
+    }
+
+    /// The cases of the present batch.
+    pub fn cases(&self) -> &[String] {
+        &self.cases
+    }
+
+    pub fn contains(&self, key: &str) -> bool {
+        self.tensors.as_ref().is_some_and(|tensors| tensors.contains(key))
+    }
+
+    pub fn get(&self, key: &str) -> Option<Tensor<5>> {
+        self.tensors.as_ref().and_then(|tensors| tensors.get(key)).cloned()
+    }
+
+    /// A tensor that the step can't do without.
+    pub fn named(&self, key: &str) -> Result<Tensor<5>, StepError> {
+        self.get(key).ok_or_else(|| StepError::NoTensor {
+            key: key.to_owned(),
+            cases: name_cases(&self.cases),
+            known: self.tensors.as_ref().map(Tensors::names).unwrap_or_default(),
+        })
+    }
+
+    pub fn insert(&mut self, key: &str, tensor: Tensor<5>) -> Result<(), HostError> {
+        self.tensors_mut()?.insert(key, tensor);
+        Ok(())
+    }
+
+    pub fn read(&self, name: &str) -> Result<HostTensor<'_>, HostError> {
+        self.tensors.as_ref().ok_or_else(outside)?.read(name)
+    }
+
+    pub fn put(&mut self, name: &str, tensor: &HostTensor<'_>) -> Result<(), HostError> {
+        self.tensors_mut()?.put(name, tensor)
+    }
+
+    pub fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
+        self.tensors_mut()?.combine(inputs, how, output)
+    }
+
+    /// A part of the step failed on these cases.
+    pub fn part(&self, part: &'static str, source: impl Into<BoxError>) -> StepError {
+        StepError::part(part, &self.cases, source)
+    }
+
+    fn tensors_mut(&mut self) -> Result<&mut Tensors, HostError> {
+        self.tensors.as_mut().ok_or_else(outside)
+    }
+}
+
+fn outside() -> HostError {
+    HostError::new("there are no tensors outside an iteration")
+}
