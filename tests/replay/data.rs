@@ -15,6 +15,7 @@ pub fn replay(case: &Case) -> Outcome {
         "partition_dataset" => partition(case),
         "list_data_collate" => stack(case),
         "decollate_batch" => unstack(case),
+        "iter_patch" | "iter_patch_position" | "iter_patch_slices" => super::patches::replay(case),
         other => Err(Miss::unsupported(format!("op {other}"))),
     }
 }

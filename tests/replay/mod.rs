@@ -7,6 +7,7 @@ pub mod losses;
 pub mod metrics;
 pub mod networks;
 pub mod optim;
+pub mod patches;
 pub mod post;
 pub mod schedules;
 pub mod transforms_intensity;

@@ -17,6 +17,7 @@ pub mod nifti;
 pub mod numpy;
 pub mod orientation;
 mod params;
+pub mod patches;
 pub mod phantom;
 mod pipeline;
 mod progress;

@@ -3,13 +3,16 @@
 mod crop;
 mod grid;
 mod pad;
+mod pad_statistic;
 mod reorder;
+mod window;
 
 pub(crate) use crop::above;
 pub use crop::{BoundingBox, crop, crop_or_pad, foreground_box};
 pub use grid::{GridMode, GridPadding, GridSampling, resample_to, shape_and_offset, zoom_affine};
 pub use pad::{PadMode, pad};
 pub use reorder::{flip, reorder, rotate90};
+pub(crate) use window::window;
 
 use crate::image::{Applied, Image};
 use crate::{TransformError, affine};

@@ -1,8 +1,10 @@
 //! Adding voxels around an image.
 
-use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
+use super::BoundingBox;
+use super::pad_statistic::pad_statistic;
+use super::window::window;
 use crate::TransformError;
 use crate::affine;
 use crate::image::{Applied, Image};
@@ -24,6 +26,26 @@ pub enum PadMode {
     /// The image repeated.
     #[serde(alias = "circular")]
     Wrap,
+    /// A straight line from the edge voxel down to 0.
+    LinearRamp,
+    /// The largest voxel of the line along the axis.
+    Maximum,
+    /// The mean of that line.
+    Mean,
+    /// The median of that line.
+    Median,
+    /// The smallest voxel of that line.
+    Minimum,
+    /// Anything; here 0.
+    Empty,
+}
+
+impl PadMode {
+    /// Whether an added voxel depends on a whole line of the image.
+    pub(crate) fn looks_at_all(self) -> bool {
+        use PadMode::{LinearRamp, Maximum, Mean, Median, Minimum};
+        matches!(self, LinearRamp | Maximum | Mean | Median | Minimum)
+    }
 }
 
 /// Adds voxels before and after each axis. `value` counts for [`PadMode::Constant`] only.
@@ -42,6 +64,21 @@ pub fn pad(
     Ok(image)
 }
 
+/// Padding can't make an image of more than [`LIMIT`] values.
+fn check_size(channels: usize, shape: [usize; 3], before: [usize; 3], after: [usize; 3]) -> Result<(), TransformError> {
+    let size = |a: usize| shape[a].checked_add(before[a])?.checked_add(after[a]);
+    let total = (0..3).try_fold(channels, |all, a| all.checked_mul(size(a)?));
+    match total {
+        Some(total) if total <= LIMIT => Ok(()),
+        _ => Err(TransformError::new(format!("{shape:?} voxels, padded by {before:?} before and {after:?} after"))
+            .expected(format!("at most {LIMIT} values"))
+            .advice("check the size that is padded to")),
+    }
+}
+
+/// 32 GiB of f32: as much as a file may hold.
+const LIMIT: usize = 1 << 33;
+
 pub(super) fn pad_unrecorded(
     mut image: Image,
     before: [usize; 3],
@@ -52,71 +89,17 @@ pub(super) fn pad_unrecorded(
     if before == [0; 3] && after == [0; 3] {
         return Ok(image);
     }
-    let [c, x, y, z] = image.data.dims();
-    let shape = [x, y, z];
-    let device = image.data.device();
-    image.data = if mode == PadMode::Constant {
-        let size: [usize; 3] = std::array::from_fn(|a| shape[a] + before[a] + after[a]);
-        let full = Tensor::<4>::full([c, size[0], size[1], size[2]], value, &device);
-        if shape.contains(&0) {
-            full
-        } else {
-            let [i, j, k] = before;
-            full.slice_assign([0..c, i..i + x, j..j + y, k..k + z], image.data)
-        }
+    let shape = image.shape();
+    check_size(image.channels(), shape, before, after)?;
+    image.data = if mode.looks_at_all() {
+        pad_statistic(image.data, before, after, mode)?
     } else {
-        let mut data = image.data;
-        for axis in 0..3 {
-            if before[axis] + after[axis] == 0 {
-                continue;
-            }
-            if shape[axis] == 0 {
-                return Err(TransformError::new(format!("axis {axis} is empty, {mode:?} padding has nothing to copy")));
-            }
-            let index = sources(shape[axis], before[axis], after[axis], mode);
-            let n = index.len();
-            data = data.select(axis + 1, Tensor::<1, Int>::from_data(TensorData::new(index, [n]), &device));
-        }
-        data
+        let start = before.map(|v| -(v as i64));
+        let end = std::array::from_fn(|a| (shape[a] + after[a]) as i64);
+        let value = if mode == PadMode::Constant { value } else { 0.0 };
+        window(image.data, BoundingBox { start, end }, mode, value)?
     };
     let offset = before.map(|v| -(v as f64));
     image.affine = affine::compose(&image.affine, &affine::translation(offset));
     Ok(image)
-}
-
-/// Which voxel each voxel of the padded axis copies.
-fn sources(n: usize, before: usize, after: usize, mode: PadMode) -> Vec<i32> {
-    let last = n as i64 - 1;
-    (-(before as i64)..(n + after) as i64)
-        .map(|i| {
-            let from = match mode {
-                PadMode::Constant | PadMode::Edge => i.clamp(0, last),
-                PadMode::Wrap => i.rem_euclid(n as i64),
-                PadMode::Reflect if last == 0 => 0,
-                PadMode::Reflect => {
-                    let folded = i.rem_euclid(2 * last);
-                    folded.min(2 * last - folded)
-                }
-                PadMode::Symmetric => {
-                    let folded = i.rem_euclid(2 * n as i64);
-                    folded.min(2 * n as i64 - 1 - folded)
-                }
-            };
-            from as i32
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// `numpy.pad([0, 1, 2], (4, 5), mode)`.
-    #[test]
-    fn sources_are_numpys() {
-        assert_eq!(sources(3, 4, 5, PadMode::Reflect), [0, 1, 2, 1, 0, 1, 2, 1, 0, 1, 2, 1]);
-        assert_eq!(sources(3, 4, 5, PadMode::Symmetric), [2, 2, 1, 0, 0, 1, 2, 2, 1, 0, 0, 1]);
-        assert_eq!(sources(3, 4, 5, PadMode::Wrap), [2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1]);
-        assert_eq!(sources(3, 2, 1, PadMode::Edge), [0, 0, 0, 1, 2, 2]);
-    }
 }
