@@ -4,6 +4,7 @@
 //! - [`counter_rng`]: random numbers without a state.
 //! - [`mod@filter`]: separable filters, Gaussian taps.
 //! - [`host`]: look at or change the values of a CPU tensor in place, without a copy.
+//! - [`mod@interpolate`]: resizing by nearest, linear, cubic or area, and any other separable weights.
 //! - [`mod@resample`]: affine resampling of a volume, the operation behind `Spacing`.
 //!
 //! Each operation runs where its tensor lives. Where a backend has no kernel here, the same result is computed with
@@ -13,6 +14,9 @@ pub mod conv3d;
 pub mod counter_rng;
 pub mod filter;
 pub mod host;
+pub mod interpolate;
 pub mod resample;
 
 pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, sample_grid};
+pub use interpolate::{AxisTaps, InterpolateMode, interpolate};
+pub use resample::{Interpolation, Matrix, Padding, Sampling, resample};
