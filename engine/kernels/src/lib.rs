@@ -17,6 +17,5 @@ pub mod host;
 pub mod interpolate;
 pub mod resample;
 
-pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, sample_grid};
 pub use interpolate::{AxisTaps, InterpolateMode, interpolate};
-pub use resample::{Interpolation, Matrix, Padding, Sampling, resample};
+pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, sample_grid};
