@@ -21,12 +21,14 @@ pub mod patches;
 pub mod phantom;
 mod pipeline;
 mod progress;
+pub mod readers;
 mod recipe;
 mod sample;
 pub mod spatial;
 mod stored;
 mod transform;
 pub mod transforms;
+pub mod writers;
 
 pub use affine::Affine;
 pub use collate::{Batch, ImageInfo, collate, decollate};
@@ -42,10 +44,12 @@ pub use nifti::{NiftiError, NiftiOptions, read_nifti, read_nifti_on, write_nifti
 pub use params::{CheckError, Keys, OneOrMany};
 pub use pipeline::Pipeline;
 pub use progress::{Progress, Running};
+pub use readers::{ReadError, ReadOptions, Reader, read_image, read_image_with};
 pub use recipe::{RecipeOptions, transform_names};
 pub use sample::{Sample, Value};
 pub use stored::{BoxSource, IndexList, IndexSource, StoredImage, StoredIndices};
 pub use transform::Transform;
+pub use writers::{WriteError, WriteOptions, write_image};
 
 use burn::tensor::Device;
 

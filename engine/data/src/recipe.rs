@@ -78,6 +78,7 @@ const REGISTRY: &[(&str, Build)] = &[
     ("RandScaleIntensity", plain::<t::RandScaleIntensity>),
     ("RandShiftIntensity", plain::<t::RandShiftIntensity>),
     ("Range", range),
+    ("SaveImage", plain::<t::SaveImage>),
     ("ScaleIntensityRange", plain::<t::ScaleIntensityRange>),
     ("Spacing", plain::<t::Spacing>),
     ("SpatialPad", plain::<t::SpatialPad>),

@@ -3,16 +3,25 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
+use crate::readers::{self, ReadOptions, read_image_with};
 use crate::transform::{Transform, describe};
 use crate::{CheckError, Draw, Sample, TransformError, Value};
 
-/// Reads the file of each key: NIfTI (`.nii`, `.nii.gz`, `.hdr`/`.img`) to f32, channel first.
+/// Reads the file of each key to f32, channel first, with the reader that knows it ([`readers`](crate::readers)).
 ///
-/// A 4-D file's last axis becomes the channels, as MONAI's `LoadImage` and `EnsureChannelFirst` together have it.
+/// The last axis of a 4-D file, or the colours of a picture, become the channels, as MONAI's `LoadImage` and
+/// `EnsureChannelFirst` together have it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadImage {
     keys: Keys,
+    /// The reader, by name; chosen by content where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reader: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    npz_key: Option<String>,
+    #[serde(default = "yes")]
+    reverse_indexing: bool,
     #[serde(default)]
     allow_missing_keys: bool,
     /// Accepted for MONAI's sake: an image always has a channel axis here.
@@ -25,14 +34,40 @@ pub struct LoadImage {
     image_only: bool,
 }
 
+fn yes() -> bool {
+    true
+}
+
 impl LoadImage {
     /// Loads these keys.
     pub fn new(keys: impl Into<Keys>) -> Self {
-        LoadImage { keys: keys.into(), allow_missing_keys: false, ensure_channel_first: true, image_only: true }
+        LoadImage {
+            keys: keys.into(),
+            reader: None,
+            npz_key: None,
+            reverse_indexing: true,
+            allow_missing_keys: false,
+            ensure_channel_first: true,
+            image_only: true,
+        }
+    }
+
+    fn options(&self) -> ReadOptions {
+        ReadOptions {
+            reader: self.reader.clone(),
+            npz_key: self.npz_key.clone(),
+            reverse_indexing: self.reverse_indexing,
+        }
     }
 }
 
 setters!(LoadImage {
+    /// The reader to use, by name (MONAI's names are understood).
+    reader: Option<String>,
+    /// The array of an NPZ file.
+    npz_key: Option<String>,
+    /// Pictures have the width on their first axis.
+    reverse_indexing: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
 });
@@ -43,6 +78,7 @@ impl Transform for LoadImage {
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+        let options = self.options();
         for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
             let path = match sample.get(key).map_err(|e| e.at(key))? {
                 Value::Path(path) => path.clone(),
@@ -52,7 +88,7 @@ impl Transform for LoadImage {
                     return Err(TransformError::new(format!("`{key}` is {}", other.kind())).expected("a path").at(key));
                 }
             };
-            let image = crate::nifti::read_nifti(&path).map_err(|e| TransformError::new(e.to_string()).at(key))?;
+            let image = read_image_with(&path, &options).map_err(|e| TransformError::new(e.to_string()).at(key))?;
             sample.values.insert(key.to_owned(), Value::Image(image));
         }
         Ok(vec![sample])
@@ -61,6 +97,9 @@ impl Transform for LoadImage {
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
         if self.keys.is_empty() {
             return Err(CheckError::new("keys", "names no value"));
+        }
+        if let Some(name) = &self.reader {
+            readers::by_name(name).map_err(|e| CheckError::new("reader", e))?;
         }
         known.extend(self.keys.iter().map(str::to_owned));
         Ok(())

@@ -1,0 +1,219 @@
+//! Readers: one file each, chosen by what a file holds, then by how its name ends.
+//!
+//! A reader of your own takes the place of what ships where both know a file:
+//!
+//! ```
+//! use hearth_data::readers::{self, Probe, ReadError, ReadOptions, Reader};
+//! use hearth_data::{Image, affine, host_device};
+//!
+//! /// Text files of numbers, one image row per line.
+//! struct TextReader;
+//!
+//! impl Reader for TextReader {
+//!     fn name(&self) -> &'static str { "TextReader" }
+//!     fn suffixes(&self) -> &[&str] { &[".txt"] }
+//!     fn read(&self, path: &std::path::Path, _: &ReadOptions) -> Result<Image, ReadError> {
+//!         let text = std::fs::read_to_string(path).map_err(|e| ReadError::new(path, e))?;
+//!         let values: Result<Vec<f32>, _> = text.split_whitespace().map(str::parse).collect();
+//!         let values = values.map_err(|e| ReadError::new(path, e))?;
+//!         let rows = text.lines().count().max(1);
+//!         let shape = [1, rows, values.len() / rows, 1];
+//!         Ok(Image::from_values(values, shape, affine::IDENTITY, &host_device()).with_spatial_dims(2))
+//!     }
+//! }
+//! readers::register(TextReader);
+//! # let file = std::env::temp_dir().join("hearth-reader-example.txt");
+//! # std::fs::write(&file, "1 2\n3 4\n").unwrap();
+//! assert_eq!(readers::read_image(&file)?.shape(), [2, 2, 1]);
+//! # Ok::<(), ReadError>(())
+//! ```
+
+mod nifti;
+mod npy;
+mod raster;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use serde::{Deserialize, Serialize};
+
+pub use nifti::NiftiReader;
+pub use npy::NumpyReader;
+pub use raster::RasterReader;
+
+use crate::Image;
+use crate::params::closest;
+
+/// What a reader may be told besides the path. Each reader looks at what concerns it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ReadOptions {
+    /// The reader to use, by name; chosen by content where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reader: Option<String>,
+    /// The array of an NPZ file; its first where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub npz_key: Option<String>,
+    /// Pictures (PNG, JPEG, BMP, TIFF): the first axis is the width, as MONAI's `PILReader` has it; `false`: the height.
+    pub reverse_indexing: bool,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        ReadOptions { reader: None, npz_key: None, reverse_indexing: true }
+    }
+}
+
+/// Reads one kind of file.
+pub trait Reader: Send + Sync {
+    /// MONAI's name where it has one.
+    fn name(&self) -> &'static str;
+
+    /// How names of its files end, in lower case: `.nii.gz`.
+    fn suffixes(&self) -> &[&str];
+
+    /// Whether this is one of its files. Where no reader knows a file by its content, the suffix decides.
+    fn recognizes(&self, probe: &Probe<'_>) -> bool {
+        let _ = probe;
+        false
+    }
+
+    /// Reads an image onto the CPU.
+    ///
+    /// # Errors
+    /// Where the file is missing, damaged or not of this kind.
+    fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError>;
+}
+
+/// What is known of a file before it is read.
+#[derive(Debug)]
+pub struct Probe<'a> {
+    /// Where it is.
+    pub path: &'a Path,
+    /// Whether it is a folder.
+    pub folder: bool,
+    /// Its first 1024 bytes (fewer in a smaller file), unpacked where it is a gzip file.
+    pub start: &'a [u8],
+}
+
+/// A file can't be read as an image.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {source}")]
+pub struct ReadError {
+    path: PathBuf,
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl ReadError {
+    /// Says which file, and why; the message of the cause need not name the file again.
+    pub fn new(path: &Path, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        ReadError { path: path.to_owned(), source: why.into() }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+type Readers = Vec<Arc<dyn Reader>>;
+
+fn registry() -> &'static RwLock<Readers> {
+    static READERS: OnceLock<RwLock<Readers>> = OnceLock::new();
+    READERS.get_or_init(|| RwLock::new(vec![Arc::new(NumpyReader), Arc::new(RasterReader), Arc::new(NiftiReader)]))
+}
+
+fn readers() -> Readers {
+    // The newest first.
+    registry().read().unwrap_or_else(PoisonError::into_inner).iter().rev().cloned().collect()
+}
+
+/// Adds a reader; it is asked before those that were there. One of the same name is replaced.
+pub fn register(reader: impl Reader + 'static) {
+    let mut readers = registry().write().unwrap_or_else(PoisonError::into_inner);
+    readers.retain(|r| r.name() != reader.name());
+    readers.push(Arc::new(reader));
+}
+
+/// Names of all readers, those asked first first.
+pub fn reader_names() -> Vec<&'static str> {
+    readers().iter().map(|r| r.name()).collect()
+}
+
+/// Reads a file (or a folder of files that are one image) onto the CPU.
+///
+/// # Errors
+/// Where there is no such file, no reader knows it, or it is damaged.
+pub fn read_image(path: impl AsRef<Path>) -> Result<Image, ReadError> {
+    read_image_with(path, &ReadOptions::default())
+}
+
+/// The same with options.
+///
+/// # Errors
+/// As [`read_image`]; also where the options name a reader that does not exist.
+pub fn read_image_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Image, ReadError> {
+    let path = path.as_ref();
+    let reader = match &options.reader {
+        Some(name) => by_name(name).map_err(|e| ReadError::new(path, e))?,
+        None => choose(path)?,
+    };
+    reader.read(path, options)
+}
+
+/// The reader of a file: the newest that knows its content, else the newest that knows how its name ends.
+///
+/// # Errors
+/// Where there is no such file or no reader takes it.
+pub fn choose(path: &Path) -> Result<Arc<dyn Reader>, ReadError> {
+    let readers = readers();
+    let start = start(path)?;
+    let probe = Probe { path, folder: path.is_dir(), start: &start };
+    if let Some(reader) = readers.iter().find(|r| r.recognizes(&probe)) {
+        return Ok(reader.clone());
+    }
+    let name = path.to_string_lossy().to_lowercase();
+    let by_suffix = |r: &&Arc<dyn Reader>| !probe.folder && r.suffixes().iter().any(|s| name.ends_with(s));
+    readers.iter().find(by_suffix).cloned().ok_or_else(|| {
+        let known: Vec<&str> = readers.iter().flat_map(|r| r.suffixes().iter().copied()).collect();
+        let what =
+            if probe.folder { "the folder holds no image that a reader knows" } else { "no reader knows this file" };
+        ReadError::new(path, format!("{what}; expected one of {}", known.join(" ")))
+    })
+}
+
+/// MONAI's names of readers that do what ours do.
+const ALIASES: [(&str, &str); 2] = [("NibabelReader", "NiftiReader"), ("PILReader", "RasterReader")];
+
+/// A reader by its name, case and MONAI's aliases aside.
+pub(crate) fn by_name(name: &str) -> Result<Arc<dyn Reader>, String> {
+    let wanted = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name)).map_or(name, |(_, ours)| ours);
+    let readers = readers();
+    readers.iter().find(|r| r.name().eq_ignore_ascii_case(wanted)).cloned().ok_or_else(|| {
+        let names: Vec<&str> = readers.iter().map(|r| r.name()).collect();
+        let meant = closest(name, &names).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+        format!("there is no reader `{name}` (there are {}){meant}", names.join(", "))
+    })
+}
+
+/// The first bytes of a file; none of a folder.
+fn start(path: &Path) -> Result<Vec<u8>, ReadError> {
+    const LENGTH: u64 = 1024;
+    let error = |e: std::io::Error| ReadError::new(path, e);
+    if std::fs::metadata(path).map_err(error)?.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut file = File::open(path).map_err(error)?;
+    let mut bytes = Vec::new();
+    file.by_ref().take(LENGTH).read_to_end(&mut bytes).map_err(error)?;
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        let mut unpacked = Vec::new();
+        // A stream that breaks here is told by the reader, which reads all of it.
+        let _ = flate2::read::GzDecoder::new(&bytes[..]).take(LENGTH).read_to_end(&mut unpacked);
+        return Ok(unpacked);
+    }
+    Ok(bytes)
+}

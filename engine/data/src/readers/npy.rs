@@ -1,0 +1,143 @@
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
+use std::path::Path;
+
+use npyz::{NpyFile, Order, TypeChar};
+
+use super::{Probe, ReadError, ReadOptions, Reader};
+use crate::{Image, Meta, affine, host_device};
+
+/// An array may hold this many values.
+const MAX_VALUES: u64 = 8 << 30;
+
+/// NPY and NPZ arrays of two to four axes, with an identity affine.
+///
+/// Two axes are a 2-D image, three a volume. Of four the last holds the channels, as in NIfTI; for any other order use
+/// `EnsureChannelFirst` with `channel_dim` on an array of up to three axes.
+#[derive(Clone, Copy, Debug)]
+pub struct NumpyReader;
+
+impl Reader for NumpyReader {
+    fn name(&self) -> &'static str {
+        "NumpyReader"
+    }
+
+    fn suffixes(&self) -> &[&str] {
+        &[".npy", ".npz"]
+    }
+
+    fn recognizes(&self, probe: &Probe<'_>) -> bool {
+        probe.start.starts_with(b"\x93NUMPY")
+    }
+
+    fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError> {
+        let error = |e: std::io::Error| ReadError::new(path, e);
+        let mut file = BufReader::new(File::open(path).map_err(error)?);
+        let mut magic = [0; 2];
+        file.read_exact(&mut magic).map_err(error)?;
+        file.rewind().map_err(error)?;
+        let array = if &magic == b"PK" {
+            from_npz(file, options.npz_key.as_deref())
+        } else {
+            let length = file.get_ref().metadata().map_err(error)?.len();
+            Array::read(file, length)
+        };
+        array.map_err(|what| ReadError::new(path, what))?.image(path)
+    }
+}
+
+fn from_npz(file: BufReader<File>, key: Option<&str>) -> Result<Array, String> {
+    let mut archive = npyz::zip::ZipArchive::new(file).map_err(|e| format!("not an NPZ file: {e}"))?;
+    let names: Vec<String> = archive.file_names().filter(|n| n.ends_with(".npy")).map(str::to_owned).collect();
+    let first = || names.iter().min().cloned();
+    let name = key.map(|k| format!("{k}.npy")).or_else(first).ok_or("an archive without arrays")?;
+    let entry = archive.by_name(&name).map_err(|_| {
+        let names: Vec<&str> = names.iter().map(|n| n.trim_end_matches(".npy")).collect();
+        format!("no array `{}`; there are {names:?}", name.trim_end_matches(".npy"))
+    })?;
+    let length = entry.size();
+    Array::read(entry, length)
+}
+
+struct Array {
+    shape: Vec<usize>,
+    fortran: bool,
+    values: Vec<f32>,
+    dtype: String,
+}
+
+impl Array {
+    /// `length`: bytes that there are at most, header included.
+    fn read(source: impl Read, length: u64) -> Result<Array, String> {
+        let file = NpyFile::new(source).map_err(|e| format!("not an NPY file: {e}"))?;
+        let shape: Vec<u64> = file.shape().to_vec();
+        let count = shape.iter().try_fold(1_u64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MAX_VALUES);
+        let count =
+            count.ok_or_else(|| format!("an array of shape {shape:?} is over the limit of {MAX_VALUES} values"))?;
+        let fortran = file.order() == Order::Fortran;
+        let npyz::DType::Plain(dtype) = file.dtype() else {
+            return Err("an array of records; expected one number per element".to_owned());
+        };
+        let size = dtype.size_field();
+        if count.checked_mul(size).is_none_or(|bytes| bytes > length) {
+            return Err(format!("the header promises {shape:?} values of {size} bytes, the file has {length} bytes"));
+        }
+        let values = match (dtype.type_char(), size) {
+            (TypeChar::Bool, 1) => convert::<bool>(file, |v| f32::from(u8::from(v))),
+            (TypeChar::Uint, 1) => convert::<u8>(file, f32::from),
+            (TypeChar::Uint, 2) => convert::<u16>(file, f32::from),
+            (TypeChar::Uint, 4) => convert::<u32>(file, |v| v as f32),
+            (TypeChar::Uint, 8) => convert::<u64>(file, |v| v as f32),
+            (TypeChar::Int, 1) => convert::<i8>(file, f32::from),
+            (TypeChar::Int, 2) => convert::<i16>(file, f32::from),
+            (TypeChar::Int, 4) => convert::<i32>(file, |v| v as f32),
+            (TypeChar::Int, 8) => convert::<i64>(file, |v| v as f32),
+            (TypeChar::Float, 2) => convert::<half::f16>(file, f32::from),
+            (TypeChar::Float, 4) => convert::<f32>(file, |v| v),
+            (TypeChar::Float, 8) => convert::<f64>(file, |v| v as f32),
+            _ => return Err(format!("elements of type {dtype}; expected whole or real numbers")),
+        }
+        .map_err(|e| format!("the array can't be read: {e}"))?;
+        if values.len() as u64 != count {
+            return Err(format!("the array ends after {} of {count} values", values.len()));
+        }
+        let shape = shape.iter().map(|d| *d as usize).collect();
+        Ok(Array { shape, fortran, values, dtype: dtype.to_string() })
+    }
+
+    fn image(self, path: &Path) -> Result<Image, ReadError> {
+        let Array { shape, fortran, values, dtype } = self;
+        let [x, y, z, c] = match shape[..] {
+            [x, y] => [x, y, 1, 1],
+            [x, y, z] => [x, y, z, 1],
+            [x, y, z, c] => [x, y, z, c],
+            _ => return Err(ReadError::new(path, format!("an array of shape {shape:?}; expected 2 to 4 axes"))),
+        };
+        // From (x, y, z, c) in either order to (c, x, y, z) with z fastest.
+        let step = if fortran { [1, x, x * y, x * y * z] } else { [y * z * c, z * c, c, 1] };
+        let values = if c == 1 && !fortran {
+            values
+        } else {
+            let mut out = Vec::with_capacity(values.len());
+            for (l, i, j) in (0..c).flat_map(|l| (0..x).flat_map(move |i| (0..y).map(move |j| (l, i, j)))) {
+                let start = l * step[3] + i * step[0] + j * step[1];
+                out.extend((0..z).map(|k| values[start + k * step[2]]));
+            }
+            out
+        };
+        let mut image = Image::from_values(values, [c, x, y, z], affine::IDENTITY, &host_device());
+        image.meta = Meta {
+            path: Some(path.to_owned()),
+            spatial_dims: if shape.len() == 2 { 2 } else { 3 },
+            stored_type: dtype,
+            original_channel_dim: (shape.len() == 4).then_some(-1),
+            original_shape: shape,
+            ..Meta::default()
+        };
+        Ok(image)
+    }
+}
+
+fn convert<T: npyz::Deserialize>(file: NpyFile<impl Read>, to: impl Fn(T) -> f32) -> std::io::Result<Vec<f32>> {
+    file.data::<T>().map_err(|e| std::io::Error::other(e.to_string()))?.map(|v| v.map(&to)).collect()
+}

@@ -1,0 +1,93 @@
+use std::path::Path;
+
+use image::{DynamicImage, ImageReader, Limits};
+
+use super::{Probe, ReadError, ReadOptions, Reader};
+use crate::{Image, Meta, affine, host_device};
+
+/// A picture may unpack to this many bytes.
+const MAX_BYTES: u64 = 4 << 30;
+/// And be this wide or high.
+const MAX_SIDE: u32 = 1 << 17;
+
+/// PNG, JPEG and BMP, as MONAI's `PILReader`: `[C, W, H, 1]` with the values of the file (0 to 255, or 65535), identity affine.
+///
+/// Grey has one channel (two with alpha), colour three (four with alpha). A palette is resolved to its colours.
+#[derive(Clone, Copy, Debug)]
+pub struct RasterReader;
+
+impl Reader for RasterReader {
+    fn name(&self) -> &'static str {
+        "RasterReader"
+    }
+
+    fn suffixes(&self) -> &[&str] {
+        &[".png", ".jpg", ".jpeg", ".bmp"]
+    }
+
+    fn recognizes(&self, probe: &Probe<'_>) -> bool {
+        [&b"\x89PNG\r\n\x1a\n"[..], b"\xff\xd8\xff"].iter().any(|magic| probe.start.starts_with(magic))
+            // `BM` alone is too little to go by; the four reserved bytes are zero.
+            || (probe.start.starts_with(b"BM") && probe.start.get(6..10) == Some(&[0; 4]))
+    }
+
+    fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError> {
+        let mut limits = Limits::default();
+        limits.max_image_width = Some(MAX_SIDE);
+        limits.max_image_height = Some(MAX_SIDE);
+        limits.max_alloc = Some(MAX_BYTES);
+        let mut reader =
+            ImageReader::open(path).and_then(ImageReader::with_guessed_format).map_err(|e| ReadError::new(path, e))?;
+        reader.limits(limits);
+        let picture = reader.decode().map_err(|e| ReadError::new(path, e))?;
+        let (width, height) = (picture.width() as usize, picture.height() as usize);
+        let (stored, channels, values): (_, _, Vec<f32>) = match picture {
+            DynamicImage::ImageLuma8(p) => ("uint8", 1, widen(&p)),
+            DynamicImage::ImageLumaA8(p) => ("uint8", 2, widen(&p)),
+            DynamicImage::ImageRgb8(p) => ("uint8", 3, widen(&p)),
+            DynamicImage::ImageRgba8(p) => ("uint8", 4, widen(&p)),
+            DynamicImage::ImageLuma16(p) => ("uint16", 1, widen(&p)),
+            DynamicImage::ImageLumaA16(p) => ("uint16", 2, widen(&p)),
+            DynamicImage::ImageRgb16(p) => ("uint16", 3, widen(&p)),
+            DynamicImage::ImageRgba16(p) => ("uint16", 4, widen(&p)),
+            other => return Err(ReadError::new(path, format!("pixels of type {:?} are not read", other.color()))),
+        };
+        Ok(planar(path, &values, [width, height, channels], options.reverse_indexing, stored))
+    }
+}
+
+fn widen<T: Copy + Into<f32>>(values: &[T]) -> Vec<f32> {
+    values.iter().map(|v| (*v).into()).collect()
+}
+
+/// An image from rows of interleaved pixels.
+pub(super) fn planar(
+    path: &Path,
+    pixels: &[f32],
+    [width, height, channels]: [usize; 3],
+    reverse_indexing: bool,
+    stored_type: &str,
+) -> Image {
+    let size = if reverse_indexing { [width, height] } else { [height, width] };
+    let steps = if reverse_indexing { [channels, channels * width] } else { [channels * width, channels] };
+    let mut values = Vec::with_capacity(pixels.len());
+    for channel in 0..channels {
+        for a in 0..size[0] {
+            values.extend((0..size[1]).map(|b| pixels[channel + a * steps[0] + b * steps[1]]));
+        }
+    }
+    let mut image = Image::from_values(values, [channels, size[0], size[1], 1], affine::IDENTITY, &host_device());
+    let mut original_shape = size.to_vec();
+    if channels > 1 {
+        original_shape.push(channels);
+    }
+    image.meta = Meta {
+        path: Some(path.to_owned()),
+        spatial_dims: 2,
+        stored_type: stored_type.to_owned(),
+        original_shape,
+        original_channel_dim: (channels > 1).then_some(-1),
+        ..Meta::default()
+    };
+    image
+}

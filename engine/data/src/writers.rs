@@ -1,0 +1,146 @@
+//! Writing an image in the format that the file's name asks for: NIfTI, PNG, NPY.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use npyz::WriterBuilder;
+
+use crate::nifti::NiftiError;
+use crate::{Image, NiftiOptions, write_nifti};
+
+/// How an image is written.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct WriteOptions {
+    /// Type and compression of NIfTI files.
+    pub nifti: NiftiOptions,
+    /// PNG: multiply by this first; 255 for values from 0 to 1, as MONAI's `PILWriter(scale=255)`.
+    pub scale: Option<f32>,
+}
+
+impl WriteOptions {
+    /// For a label map: whole numbers, not scaled.
+    pub fn label() -> Self {
+        WriteOptions { nifti: NiftiOptions::label(), scale: None }
+    }
+}
+
+/// An image can't be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// As NIfTI.
+    #[error(transparent)]
+    Nifti(#[from] NiftiError),
+    /// The file system said no.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The format can't hold it.
+    #[error("{path}: {what}")]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        what: String,
+    },
+}
+
+/// How names of written files may end.
+pub const SUFFIXES: [&str; 4] = [".nii", ".nii.gz", ".png", ".npy"];
+
+/// Writes an image; the name's end says how. The file appears under its name only when it is complete.
+///
+/// NIfTI as [`write_nifti`]. PNG: a 2-D image with 1 to 4 channels, its first axis the width, 8 bits where all values fit, else 16; they
+/// must be whole numbers from 0 to 65535 after scaling (rounded). NPY: f32, `[C, X, Y, Z]` (without `Z` where the image is 2-D).
+///
+/// # Errors
+/// Where the name ends in something else, the format can't hold the image, or the file system says no.
+pub fn write_image(path: impl AsRef<Path>, image: &Image, options: &WriteOptions) -> Result<(), WriteError> {
+    let path = path.as_ref();
+    let name = path.to_string_lossy().to_lowercase();
+    if name.ends_with(".nii") || name.ends_with(".nii.gz") {
+        return Ok(write_nifti(path, image, options.nifti.clone())?);
+    }
+    let format = |what: String| WriteError::Format { path: path.to_owned(), what };
+    if name.ends_with(".png") {
+        let picture = picture(image, options.scale).map_err(format)?;
+        whole(path, |file| picture.write_to(file, image::ImageFormat::Png).map_err(std::io::Error::other))
+    } else if name.ends_with(".npy") {
+        let [c, x, y, z] = image.data.dims().map(|d| d as u64);
+        let shape = if image.meta.spatial_dims == 2 { vec![c, x, y] } else { vec![c, x, y, z] };
+        whole(path, |file| {
+            let mut writer = npyz::WriteOptions::new().default_dtype().shape(&shape).writer(file).begin_nd()?;
+            writer.extend(image.to_vec())?;
+            writer.finish()
+        })
+    } else {
+        Err(format(format!("no format is known for this name; expected one that ends in {}", SUFFIXES.join(" "))))
+    }
+}
+
+/// Writes to a temporary name beside the file and renames it.
+fn whole(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<(), WriteError> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    let done = File::create(&part).map(BufWriter::new).and_then(|mut file| {
+        write(&mut file)?;
+        file.flush()?;
+        file.get_ref().sync_all()?;
+        std::fs::rename(&part, path)
+    });
+    done.map_err(|source| {
+        // What was begun is of no use; the error that is told is that of the writing.
+        let _ = std::fs::remove_file(&part);
+        WriteError::Io { path: path.to_owned(), source }
+    })
+}
+
+fn picture(image: &Image, scale: Option<f32>) -> Result<image::DynamicImage, String> {
+    use image::{DynamicImage, ImageBuffer};
+    let [channels, width, height, depth] = image.data.dims();
+    if depth != 1 || !(1..=4).contains(&channels) {
+        return Err(format!(
+            "a PNG holds one slice of 1 to 4 channels, the image has {:?} voxels and {channels} channels",
+            image.shape()
+        ));
+    }
+    let values = image.to_vec();
+    let factor = scale.unwrap_or(1.0);
+    let mut pixels = Vec::with_capacity(values.len());
+    for y in 0..height {
+        for x in 0..width {
+            for c in 0..channels {
+                let value = (values[(c * width + x) * height + y] * factor).round_ties_even();
+                if !(0.0..=65_535.0).contains(&value) {
+                    return Err(format!("the value {value} at ({x}, {y}) does not go into a PNG; expected 0 to 65535"));
+                }
+                pixels.push(value as u16);
+            }
+        }
+    }
+    let size = (width as u32, height as u32);
+    macro_rules! build {
+        ($deep:ident, $flat:ident) => {{
+            if pixels.iter().all(|v| *v < 256) {
+                let bytes = pixels.iter().map(|v| *v as u8).collect();
+                ImageBuffer::from_raw(size.0, size.1, bytes).map(DynamicImage::$flat)
+            } else {
+                ImageBuffer::from_raw(size.0, size.1, pixels).map(DynamicImage::$deep)
+            }
+        }};
+    }
+    match channels {
+        1 => build!(ImageLuma16, ImageLuma8),
+        2 => build!(ImageLumaA16, ImageLumaA8),
+        3 => build!(ImageRgb16, ImageRgb8),
+        _ => build!(ImageRgba16, ImageRgba8),
+    }
+    .ok_or_else(|| format!("{width} x {height} pixels don't make a picture"))
+}
