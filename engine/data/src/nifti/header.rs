@@ -209,8 +209,7 @@ impl Header {
             return Err(wrong(format!("{count} axes, expected 1 to 7")));
         }
         let mut dim = Vec::new();
-        for axis in 1..=count as usize {
-            let length = entries[axis];
+        for (axis, length) in entries.into_iter().enumerate().skip(1).take(count as usize) {
             if length <= 0 {
                 return Err(wrong(format!("axis {axis} has {length} voxels")));
             }
