@@ -13,3 +13,4 @@ pub mod schedules;
 pub mod transforms_intensity;
 pub mod transforms_spatial;
 pub mod transforms_utility_post;
+pub mod warps;

@@ -44,7 +44,7 @@ pub fn replay(case: &Case) -> Outcome {
             finish(case, rotate90(image, k, axes[0], axes[1]), |_, _| ())
         }
         "RandCropByPosNegLabel" => pos_neg(case),
-        other => Err(Miss::unsupported(format!("op {other}"))),
+        other => super::warps::replay(case).unwrap_or_else(|| Err(Miss::unsupported(format!("op {other}")))),
     }
 }
 
@@ -128,7 +128,7 @@ fn pos_neg(case: &Case) -> Outcome {
 }
 
 /// Compares image and affine, and the inverse where the case has one.
-fn finish(case: &Case, result: Image, more: impl FnOnce(&Image, &mut Check<'_>)) -> Outcome {
+pub fn finish(case: &Case, result: Image, more: impl FnOnce(&Image, &mut Check<'_>)) -> Outcome {
     let mut check = case.check();
     compare(&mut check, case, &result, ["out.image", "out.affine"]);
     more(&result, &mut check);
@@ -154,7 +154,8 @@ pub fn shape(image: &Image) -> Vec<usize> {
     image.data.dims()[..=image.meta.spatial_dims].to_vec()
 }
 
-fn input(case: &Case) -> Result<Image, Miss> {
+/// `in.image` with `in.affine`.
+pub fn input(case: &Case) -> Result<Image, Miss> {
     let matrix = match case.find("in.affine") {
         Some(array) => array.matrix4()?,
         None => affine::IDENTITY,
@@ -188,7 +189,7 @@ pub fn typed<T: DeserializeOwned>(case: &Case, mut params: Value) -> Result<T, M
 }
 
 /// Unsupported unless every argument of the call is one of these.
-fn only_call(case: &Case, known: &[&str]) -> Outcome {
+pub fn only_call(case: &Case, known: &[&str]) -> Outcome {
     match case.call.as_object().into_iter().flatten().find(|(name, _)| !known.contains(&name.as_str())) {
         Some((name, _)) => Err(Miss::unsupported(format!("argument {name} of {}", case.op))),
         None => Ok(()),

@@ -109,6 +109,17 @@ pub enum Applied {
         /// How it was sampled.
         sampling: crate::spatial::GridSampling,
     },
+    /// Sampled through a matrix (Rotate, Affine, Zoom).
+    Warp {
+        /// Affine before.
+        affine: Affine,
+        /// Shape before.
+        shape: [usize; 3],
+        /// Voxel before to the place that is read to undo it.
+        back: Affine,
+        /// How it was sampled.
+        sampling: crate::spatial::GridSampling,
+    },
 }
 
 impl Image {

@@ -63,6 +63,7 @@ fn range(mut table: Table, options: &RecipeOptions) -> Result<Box<dyn Transform>
 
 /// Every transform a recipe can name.
 const REGISTRY: &[(&str, Build)] = &[
+    ("Affine", plain::<t::Affine>),
     ("CheckCase", plain::<t::CheckCase>),
     ("CropForeground", plain::<t::CropForeground>),
     ("EnsureChannelFirst", plain::<t::EnsureChannelFirst>),
@@ -71,14 +72,17 @@ const REGISTRY: &[(&str, Build)] = &[
     ("LoadImage", plain::<t::LoadImage>),
     ("NormalizeIntensity", plain::<t::NormalizeIntensity>),
     ("Orientation", plain::<t::Orientation>),
+    ("RandAffine", plain::<t::RandAffine>),
     ("RandCropByPosNegLabel", plain::<t::RandCropByPosNegLabel>),
     ("RandFlip", plain::<t::RandFlip>),
     ("RandGaussianNoise", plain::<t::RandGaussianNoise>),
+    ("RandRotate", plain::<t::RandRotate>),
     ("RandRotate90", plain::<t::RandRotate90>),
     ("RandScaleIntensity", plain::<t::RandScaleIntensity>),
     ("RandShiftIntensity", plain::<t::RandShiftIntensity>),
     ("Range", range),
     ("SaveImage", plain::<t::SaveImage>),
+    ("Rotate", plain::<t::Rotate>),
     ("ScaleIntensityRange", plain::<t::ScaleIntensityRange>),
     ("Spacing", plain::<t::Spacing>),
     ("SpatialPad", plain::<t::SpatialPad>),

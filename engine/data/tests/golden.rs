@@ -17,6 +17,7 @@ mod replay {
     pub mod transforms_intensity;
     pub mod transforms_spatial;
     pub mod transforms_utility_post;
+    pub mod warps;
 }
 
 use golden::{Case, Miss};

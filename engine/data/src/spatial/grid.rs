@@ -49,7 +49,12 @@ pub struct GridSampling {
 }
 
 impl GridSampling {
-    fn kernel(self) -> Sampling {
+    /// The same with nearest interpolation, where that is wanted.
+    pub(super) fn or_nearest(self, nearest: bool) -> Self {
+        if nearest { GridSampling { mode: GridMode::Nearest, ..self } } else { self }
+    }
+
+    pub(super) fn kernel(self) -> Sampling {
         let padding = match (self.padding_mode, self.align_corners) {
             (GridPadding::Border, _) => Padding::Border,
             (GridPadding::Zeros, _) => Padding::Zeros,
@@ -124,7 +129,7 @@ pub(super) fn resample_unrecorded(
 }
 
 /// Removes rounding noise: terms that move no output voxel by 1e-9 of a voxel.
-fn tidy(matrix: &mut Affine, size: [usize; 3]) {
+pub(super) fn tidy(matrix: &mut Affine, size: [usize; 3]) {
     for (r, row) in matrix.iter_mut().enumerate().take(3) {
         for c in 0..3 {
             if r != c && row[c].abs() * (size[c] as f64) < 1e-9 {

@@ -2,16 +2,20 @@
 
 mod crop;
 mod grid;
+mod matrix;
 mod pad;
 mod pad_statistic;
 mod reorder;
+mod warp;
 mod window;
 
 pub(crate) use crop::above;
 pub use crop::{BoundingBox, crop, crop_or_pad, foreground_box};
 pub use grid::{GridMode, GridPadding, GridSampling, resample_to, shape_and_offset, zoom_affine};
+pub use matrix::{AffineParameters, RotateOrder, rotation, scaling, shear, shift};
 pub use pad::{PadMode, pad};
 pub use reorder::{flip, reorder, rotate90};
+pub use warp::{Warp, check_grid, warp};
 pub(crate) use window::window;
 
 use crate::image::{Applied, Image};
@@ -42,8 +46,13 @@ pub(crate) fn undo(image: Image, applied: &Applied, nearest: bool) -> Result<Ima
             }
             crop::crop_unrecorded(image, *before, end)
         }
+        Applied::Warp { affine, shape, back, sampling } => {
+            let mut image = warp::through(image, back, *shape, sampling.or_nearest(nearest));
+            image.affine = *affine;
+            image
+        }
         Applied::Resample { affine, shape, sampling } => {
-            let sampling = if nearest { GridSampling { mode: GridMode::Nearest, ..*sampling } } else { *sampling };
+            let sampling = sampling.or_nearest(nearest);
             let destination = affine::restrict(affine, image.meta.spatial_dims);
             let original = *affine;
             let mut image = grid::resample_unrecorded(image, &destination, *shape, sampling)?.0;

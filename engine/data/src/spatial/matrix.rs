@@ -1,0 +1,210 @@
+//! Matrices of rotations, shears, shifts and scalings about the origin, as MONAI composes them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::TransformError;
+use crate::affine::{self, Affine};
+
+/// The axes that the angles of a 3-D rotation turn about, in order: one to three of `XYZ` (each about the axes as turned so far) or of
+/// `xyz` (about axes that stay), as `scipy.spatial.transform.Rotation.from_euler` reads them. A 2-D rotation has no use for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RotateOrder {
+    axes: Vec<usize>,
+    intrinsic: bool,
+}
+
+impl Default for RotateOrder {
+    fn default() -> Self {
+        RotateOrder { axes: vec![0, 1, 2], intrinsic: true }
+    }
+}
+
+impl TryFrom<String> for RotateOrder {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let intrinsic = text.chars().all(|c| c.is_ascii_uppercase());
+        let axes: Option<Vec<usize>> = text.to_ascii_lowercase().chars().map(|c| "xyz".find(c)).collect();
+        match axes {
+            Some(axes)
+                if (1..=3).contains(&axes.len())
+                    && (intrinsic || text.chars().all(|c| c.is_ascii_lowercase()))
+                    && axes.windows(2).all(|pair| pair[0] != pair[1]) =>
+            {
+                Ok(RotateOrder { axes, intrinsic })
+            }
+            _ => Err(format!(
+                "`{text}` is no order of rotations: one to three of XYZ, or of xyz, none twice in a row, for instance `XYZ`"
+            )),
+        }
+    }
+}
+
+impl From<RotateOrder> for String {
+    fn from(order: RotateOrder) -> Self {
+        let letters = if order.intrinsic { ["X", "Y", "Z"] } else { ["x", "y", "z"] };
+        order.axes.iter().map(|a| letters[*a]).collect()
+    }
+}
+
+/// The rotation by these angles (radians) in `n` dimensions. In 2-D the first angle counts; in 3-D missing ones are 0.
+///
+/// # Errors
+/// Where there is no angle, or (in 3-D) more than `order` has axes.
+pub fn rotation(n: usize, angles: &[f64], order: &RotateOrder) -> Result<Affine, TransformError> {
+    if angles.is_empty() {
+        return Err(TransformError::new("a rotation without an angle").expected("one angle in 2-D, up to three in 3-D"));
+    }
+    if n < 3 {
+        return Ok(turn(0, 1, angles[0]));
+    }
+    if angles.len() > order.axes.len() {
+        return Err(TransformError::new(format!("{} angles of rotation", angles.len())).expected(format!(
+            "at most {}: the order of rotations is {}",
+            order.axes.len(),
+            String::from(order.clone())
+        )));
+    }
+    Ok(order.axes.iter().zip(angles).fold(affine::IDENTITY, |so_far, (axis, angle)| {
+        let (from, to) = [(1, 2), (2, 0), (0, 1)][*axis];
+        let next = turn(from, to, *angle);
+        if order.intrinsic { affine::compose(&so_far, &next) } else { affine::compose(&next, &so_far) }
+    }))
+}
+
+/// Turns the first axis towards the second.
+fn turn(from: usize, to: usize, angle: f64) -> Affine {
+    let (sin, cos) = angle.sin_cos();
+    let mut out = affine::IDENTITY;
+    (out[from][from], out[from][to]) = (cos, -sin);
+    (out[to][from], out[to][to]) = (sin, cos);
+    out
+}
+
+/// The shear of these factors in `n` dimensions: single shears (x by y, x by z, y by x, y by z, z by x, z by y; in 2-D x by y, y by x),
+/// one after the other, so that volumes stay. Missing ones are 0, and those beyond 6 (2-D: 2) don't count.
+pub fn shear(n: usize, factors: &[f64]) -> Affine {
+    let places: &[(usize, usize)] =
+        if n < 3 { &[(0, 1), (1, 0)] } else { &[(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] };
+    places.iter().zip(factors).fold(affine::IDENTITY, |so_far, ((row, column), factor)| {
+        let mut next = affine::IDENTITY;
+        next[*row][*column] = *factor;
+        affine::compose(&next, &so_far)
+    })
+}
+
+/// The scaling by one factor per axis; missing ones are 1.
+pub fn scaling(n: usize, factors: &[f64]) -> Affine {
+    let mut out = affine::IDENTITY;
+    for (axis, factor) in factors.iter().enumerate().take(n.min(3)) {
+        out[axis][axis] = *factor;
+    }
+    out
+}
+
+/// The shift by one number of voxels per axis; missing ones are 0.
+pub fn shift(n: usize, voxels: &[f64]) -> Affine {
+    affine::translation(std::array::from_fn(|a| voxels.get(a).filter(|_| a < n).copied().unwrap_or(0.0)))
+}
+
+/// What an affine transform does about the centre of the image, MONAI's `AffineGrid`: output places are scaled, then shifted, sheared
+/// and rotated, which gives the places that are read. Empty lists do nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AffineParameters {
+    /// Angles in radians: one in 2-D, up to three in 3-D.
+    pub rotate: Vec<f64>,
+    /// Factors: see [`shear`].
+    pub shear: Vec<f64>,
+    /// Voxels per axis.
+    pub translate: Vec<f64>,
+    /// Factors per axis.
+    pub scale: Vec<f64>,
+    /// What the angles turn about.
+    pub rotate_order: RotateOrder,
+}
+
+impl AffineParameters {
+    /// The matrix in `n` dimensions, about the origin.
+    ///
+    /// # Errors
+    /// As [`rotation`], or where a number is not finite.
+    pub fn matrix(&self, n: usize) -> Result<Affine, TransformError> {
+        let mut out = affine::IDENTITY;
+        if !self.rotate.is_empty() {
+            out = rotation(n, &self.rotate, &self.rotate_order)?;
+        }
+        for next in [shear(n, &self.shear), shift(n, &self.translate), scaling(n, &self.scale)] {
+            out = affine::compose(&out, &next);
+        }
+        if out.iter().flatten().any(|v| !v.is_finite()) {
+            return Err(TransformError::new(format!("the matrix {:?} of {self:?} is not finite", &out[..3])));
+        }
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(text: &str) -> RotateOrder {
+        RotateOrder::try_from(text.to_owned()).expect("an order")
+    }
+
+    const UPPER: [[f64; 3]; 3] = [
+        [0.936293363584, -0.189796060979, 0.295520206661],
+        [0.295773602361, 0.879838033304, -0.372025551942],
+        [-0.189400933089, 0.435732131462, 0.879923176281],
+    ];
+    const LOWER: [[f64; 3]; 3] = [
+        [0.879923176281, -0.372025551942, 0.295520206661],
+        [0.435732131462, 0.879838033304, -0.189796060979],
+        [-0.189400933089, 0.295773602361, 0.936293363584],
+    ];
+    const TWICE_Y: [[f64; 3]; 3] = [
+        [0.828791028932, 0.115080988997, 0.547596380862],
+        [0.058710801694, 0.955336489126, -0.289629477626],
+        [-0.556469650678, 0.272192135295, 0.785017814675],
+    ];
+
+    /// Run with MONAI 1.6.1: `create_rotate(3, (0.4, 0.3, 0.2), rotate_order=...)`.
+    #[test]
+    fn rotations_are_monais() {
+        for (text, expected) in [("XYZ", UPPER), ("zyx", LOWER), ("YXY", TWICE_Y)] {
+            let got = rotation(3, &[0.4, 0.3, 0.2], &order(text)).expect("a rotation");
+            for r in 0..3 {
+                for c in 0..3 {
+                    assert!((got[r][c] - expected[r][c]).abs() < 1e-11, "{text}: {got:?}");
+                }
+            }
+        }
+        let flat = rotation(2, &[0.3], &RotateOrder::default()).expect("a rotation");
+        assert_eq!((flat[0][1], flat[1][0]), (-0.3_f64.sin(), 0.3_f64.sin()));
+    }
+
+    /// Run with MONAI 1.6.1: `create_shear(3, (0.05, 0.1, 0.0, -0.05, 0.02, 0.3))` and `create_shear(2, (0.2, -0.1))`.
+    #[test]
+    fn shears_are_monais() {
+        let got = shear(3, &[0.05, 0.1, 0.0, -0.05, 0.02, 0.3]);
+        let expected = [[1.0, 0.05, 0.1], [0.0, 1.0, -0.05], [0.02, 0.301, 0.987]];
+        for (got, expected) in got.iter().zip(expected) {
+            assert!(got[..3].iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{got:?} for {expected:?}");
+        }
+        let got = shear(2, &[0.2, -0.1]);
+        assert_eq!([got[0][1], got[1][0], got[1][1]], [0.2, -0.1, 1.0 - 0.2 * 0.1]);
+    }
+
+    #[test]
+    fn wrong_orders_and_numbers_of_angles_are_refused() {
+        for text in ["", "XYZX", "XXY", "Xy", "abc", "X1"] {
+            assert!(RotateOrder::try_from(text.to_owned()).is_err(), "{text}");
+        }
+        assert_eq!(String::from(order("zy")), "zy");
+        assert!(rotation(3, &[0.1, 0.2], &order("Z")).is_err());
+        assert!(rotation(3, &[0.1; 4], &RotateOrder::default()).is_err());
+        assert!(rotation(2, &[], &RotateOrder::default()).is_err());
+        let wild = AffineParameters { rotate: vec![f64::NAN], ..AffineParameters::default() };
+        assert!(wild.matrix(3).is_err());
+    }
+}

@@ -1,0 +1,130 @@
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::affine::check_numbers;
+use crate::params::{Keys, OneOrMany};
+use crate::spatial::{GridMode, GridPadding, GridSampling, RotateOrder, Warp, warp};
+use crate::transform::{Transform, describe};
+use crate::{CheckError, Draw, Image, Sample, TransformError};
+
+/// Rotates about the centre of the image by `angle` radians: one angle in 2-D, three in 3-D (one number counts for all three), about the
+/// axes of `rotate_order`.
+///
+/// Without `keep_size` the result is as large as it takes to hold the whole image.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rotate {
+    keys: Keys,
+    angle: OneOrMany<f64>,
+    #[serde(default = "yes")]
+    keep_size: bool,
+    #[serde(default)]
+    mode: OneOrMany<GridMode>,
+    #[serde(default)]
+    padding_mode: OneOrMany<GridPadding>,
+    #[serde(default)]
+    align_corners: OneOrMany<bool>,
+    #[serde(default)]
+    rotate_order: RotateOrder,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+pub(super) fn yes() -> bool {
+    true
+}
+
+impl Rotate {
+    /// Linearly, keeping the size.
+    pub fn new(keys: impl Into<Keys>, angle: impl Into<OneOrMany<f64>>) -> Self {
+        Rotate {
+            keys: keys.into(),
+            angle: angle.into(),
+            keep_size: true,
+            mode: OneOrMany::default(),
+            padding_mode: OneOrMany::default(),
+            align_corners: OneOrMany::default(),
+            rotate_order: RotateOrder::default(),
+            allow_missing_keys: false,
+        }
+    }
+
+    /// Rotates one image; `place` is that of its key.
+    ///
+    /// # Errors
+    /// Where the number of angles is wrong for the image.
+    pub fn rotate(&self, image: Image, place: usize) -> Result<Image, TransformError> {
+        let angles = match self.angle {
+            OneOrMany::One(angle) if image.meta.spatial_dims == 3 => vec![angle; 3],
+            _ => self.angle.as_slice().to_vec(),
+        };
+        let align_corners = self.align_corners.at(place).unwrap_or_default();
+        let sampling = GridSampling::of_key(place, &self.mode, &self.padding_mode, align_corners);
+        rotate(image, &angles, &self.rotate_order, self.keep_size, sampling)
+    }
+}
+
+/// Rotates an image about its centre by one angle in 2-D, or three in 3-D.
+///
+/// # Errors
+/// Where the number of angles is wrong for the image, or one is not finite.
+pub fn rotate(
+    image: Image,
+    angles: &[f64],
+    order: &RotateOrder,
+    keep_size: bool,
+    sampling: GridSampling,
+) -> Result<Image, TransformError> {
+    let (shape, n) = (image.shape(), image.meta.spatial_dims);
+    let how = Warp::rotation(angles, order, shape, n, keep_size, sampling.align_corners)?;
+    warp(image, &how, sampling)
+}
+
+setters!(Rotate {
+    /// Keep the size, rather than hold the whole image.
+    keep_size: bool,
+    /// Interpolation, one or per key.
+    mode: OneOrMany<GridMode>,
+    /// What lies outside, one or per key.
+    padding_mode: OneOrMany<GridPadding>,
+    /// See [`GridSampling::align_corners`]; one or per key.
+    align_corners: OneOrMany<bool>,
+    /// The axes that the angles turn about.
+    rotate_order: RotateOrder,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Transform for Rotate {
+    fn name(&self) -> &'static str {
+        "Rotate"
+    }
+
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
+    fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+        for (place, key) in self.keys.of(&sample, self.allow_missing_keys) {
+            sample.update(key, |image| self.rotate(image, place))?;
+        }
+        Ok(vec![sample])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        self.keys.check(known)?;
+        self.keys.check_list("mode", &self.mode)?;
+        self.keys.check_list("padding_mode", &self.padding_mode)?;
+        self.keys.check_list("align_corners", &self.align_corners)?;
+        check_numbers("angle", &self.angle, 3)?;
+        match self.angle.as_slice().len() {
+            1 | 3 => Ok(()),
+            n => Err(CheckError::new("angle", format!("has {n} angles; one turns a 2-D image, three a 3-D one"))),
+        }
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}
