@@ -33,7 +33,7 @@ enum Command {
     Predict(predict::Args),
     /// Write what a recipe's deterministic transforms make of a case
     Preprocess(preprocess::Args),
-    /// Make data sets
+    /// Make data sets and look at them
     Data(data::Args),
     /// List the devices that this program can use
     Devices(devices::Args),

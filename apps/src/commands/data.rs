@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Subcommand, ValueEnum};
 use hearth_data::phantom;
 
+use super::preview;
 use crate::error::{Context, Outcome};
 use crate::out;
 use crate::run::folders;
@@ -19,6 +20,8 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
+    /// Draw what a recipe's transforms make of a case: a contact sheet
+    Preview(preview::Args),
     /// Make volumes that look like the real thing, with exact labels, as a Decathlon folder
     Phantom {
         /// What they show
@@ -44,16 +47,22 @@ enum Kind {
     Spleen,
 }
 
-/// Makes a data set.
+/// Does what is asked of data.
 pub fn run(args: &Args) -> Outcome {
-    let Action::Phantom { kind: Kind::Spleen, cases, out, size, seed } = &args.action;
-    folders::check_free(out)?;
-    phantom_spleen(out, *cases as usize, size.map(|size| size as usize), *seed)?;
-    // The recipe `demo` keeps the last four for validation.
-    let hint =
-        if *cases > 4 { format!("; try: hearth train demo --data {} --out run", out.display()) } else { String::new() };
-    out!("{cases} cases in {}{hint}", out.display());
-    Ok(())
+    match &args.action {
+        Action::Preview(args) => preview::run(args),
+        Action::Phantom { kind: Kind::Spleen, cases, out, size, seed } => {
+            folders::check_free(out)?;
+            phantom_spleen(out, *cases as usize, size.map(|size| size as usize), *seed)?;
+            // The recipe `demo` keeps the last four for validation.
+            let hint = match *cases > 4 {
+                true => format!("; try: hearth train demo --data {} --out run", out.display()),
+                false => String::new(),
+            };
+            out!("{cases} cases in {}{hint}", out.display());
+            Ok(())
+        }
+    }
 }
 
 /// CT-like volumes with a spleen, as a Decathlon folder.

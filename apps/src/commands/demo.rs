@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::commands::evaluate::{self, Evaluated};
 use crate::error::{Context, Failure, Outcome};
-use crate::picture::{panels, render};
+use crate::picture::{Volume, panels, render};
 use crate::recipe::{Recipe, bundled};
 use crate::run::{Cases, Plan, Session, Trained, folders, interrupt};
 use crate::terminal::{bold, seconds};
@@ -113,7 +113,15 @@ fn draw(args: &Args, run: &Path, data: &Path, labels: &Path, picture: &Path) -> 
         (both + u64::from(*a > 0 && *b > 0), either + u64::from(*a > 0) + u64::from(*b > 0))
     });
     let dice = if either == 0 { f64::NAN } else { 2.0 * both as f64 / either as f64 };
-    let slices = panels(shown.shape(), shown.spacing(), &shown.to_vec(), &label, &prediction, WINDOW);
+    let slices = panels(&Volume {
+        shape: shown.shape(),
+        spacing: shown.spacing(),
+        channels: vec![&shown.to_vec()],
+        label: &label,
+        prediction: &prediction,
+        window: WINDOW,
+        flat: false,
+    });
     render(&format!("{}   Dice {dice:.3}", case.case), &slices).save(picture)?;
     Ok(dice)
 }

@@ -8,5 +8,6 @@ pub mod evaluate;
 pub mod plugin;
 pub mod predict;
 pub mod preprocess;
+pub mod preview;
 pub mod recipes;
 pub mod train;

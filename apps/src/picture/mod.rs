@@ -3,6 +3,10 @@
 mod canvas;
 mod font;
 mod overlay;
+mod panel;
+mod sheet;
 
 pub use canvas::{Canvas, Rgb};
-pub use overlay::{Panel, panels, render};
+pub use overlay::{panels, render};
+pub use panel::{Panel, Volume};
+pub use sheet::sheet;

@@ -131,7 +131,7 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Spanned<toml::Table>>, plac
 }
 
 /// A pipeline's error, at its place in the recipe.
-fn locate(document: &Document, error: &RecipeError, place: Option<usize>) -> Failure {
+pub fn locate(document: &Document, error: &RecipeError, place: Option<usize>) -> Failure {
     let Some(index) = place else { return Failure::new(error.to_string()) };
     let path = match &error.parameter {
         Some(parameter) => format!("transforms.{index}.{parameter}"),

@@ -1,0 +1,215 @@
+//! `hearth data preview`: what a pipeline makes of a case, as a contact sheet.
+
+use std::path::PathBuf;
+
+use hearth_data::{DrawKey, Image, Pipeline, RecipeOptions, Sample, Value};
+use toml::{Spanned, Table};
+
+use crate::error::{Failure, Outcome};
+use crate::out;
+use crate::picture::{Panel, Volume, sheet};
+use crate::recipe::{Document, bundled};
+use crate::run::locate;
+
+/// Arguments of `hearth data preview`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A bundled recipe or a TOML file; one with nothing but `[[transforms]]` will do
+    #[arg(value_name = "RECIPE")]
+    pub recipe: String,
+    /// The image
+    #[arg(short, long, value_name = "FILE")]
+    pub image: PathBuf,
+    /// Its label, drawn as an outline
+    #[arg(short, long, value_name = "FILE")]
+    pub label: Option<PathBuf>,
+    /// The sheet, a PNG
+    #[arg(short = 'o', long = "out", value_name = "FILE", default_value = "preview.png")]
+    pub out: PathBuf,
+    /// How many times the random transforms are drawn
+    #[arg(short = 'n', long, default_value_t = 11, value_parser = clap::value_parser!(u64).range(1..=400))]
+    pub samples: u64,
+    /// One picture after each step of the chain instead
+    #[arg(long, conflicts_with = "samples")]
+    pub steps: bool,
+    /// The same seed gives the same draws
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Which channel to draw; colour pictures are drawn in colour
+    #[arg(long, default_value_t = 0)]
+    pub channel: usize,
+    /// Pictures in a row
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=20))]
+    pub columns: u64,
+    /// Changes one value of the recipe
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<String>,
+}
+
+/// Draws the sheet.
+pub fn run(args: &Args) -> Outcome {
+    if args.out.extension().is_none_or(|e| !e.eq_ignore_ascii_case("png")) {
+        return Err(Failure::new(format!(
+            "--out {} is written as a PNG; give a name that ends in .png",
+            args.out.display()
+        )));
+    }
+    let mut document = bundled::open(&args.recipe)?;
+    for set in &args.sets {
+        document.set(set)?;
+    }
+    let chain = Chain::new(args, &document)?;
+    let panels = if args.steps { chain.steps()? } else { chain.samples()? };
+    let name = args.image.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let title = format!("{}  {name}", document.name());
+    let shown = panels.len();
+    sheet(&title, &panels, args.columns as usize).save(&args.out)?;
+    out!("{}  {shown} pictures", args.out.display());
+    Ok(())
+}
+
+/// The training chain of a recipe, and the case it is tried on.
+struct Chain<'a> {
+    args: &'a Args,
+    document: &'a Document,
+    tables: Vec<Spanned<Table>>,
+    /// Which entry of the recipe a table is.
+    places: Vec<usize>,
+}
+
+impl<'a> Chain<'a> {
+    fn new(args: &'a Args, document: &'a Document) -> Outcome<Self> {
+        let listed = document.find("transforms").to_toml();
+        let listed = listed.as_array().filter(|list| !list.is_empty());
+        let listed = listed.ok_or_else(|| Failure::new(format!("{} has no [[transforms]]", document.name())))?;
+        let (mut tables, mut places) = (Vec::new(), Vec::new());
+        for (place, entry) in listed.iter().enumerate() {
+            let toml::Value::Table(table) = entry else {
+                return Err(document.error_at(&format!("transforms.{place}"), "expected a table: a transform"));
+            };
+            let mut table = table.clone();
+            if table.remove("only").as_ref().and_then(toml::Value::as_str) != Some("validation") {
+                tables.push(Spanned::new(0..0, table));
+                places.push(place);
+            }
+        }
+        Ok(Self { args, document, tables, places })
+    }
+
+    /// The first `count` steps.
+    fn pipeline(&self, count: usize) -> Outcome<Pipeline> {
+        let mut keys = vec!["image".to_owned()];
+        if self.args.label.is_some() {
+            keys.push("label".to_owned());
+        }
+        let options = RecipeOptions { keys: Some(keys), ..RecipeOptions::default() };
+        Pipeline::from_toml_with(&self.tables[..count], &options)
+            .map_err(|error| locate(self.document, &error, self.places.get(error.step.saturating_sub(1)).copied()))
+    }
+
+    fn sample(&self) -> Sample {
+        let name = self.args.image.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let sample = Sample::new(name).with("image", Value::Path(self.args.image.clone()));
+        match &self.args.label {
+            Some(label) => sample.with("label", Value::Path(label.clone())),
+            None => sample,
+        }
+    }
+
+    /// The deterministic part once, then what the random part makes of it, draw by draw. All are drawn with the first one's
+    /// window, so that a change of intensity shows.
+    fn samples(&self) -> Outcome<Vec<Panel>> {
+        let pipeline = self.pipeline(self.tables.len())?;
+        let before = pipeline.run_deterministic(self.sample())?;
+        let mut panels = Vec::new();
+        let mut window = None;
+        for sample in &before {
+            panels.push(panel(sample, self.args, "not augmented".to_owned(), &mut window)?);
+        }
+        if pipeline.split() == pipeline.len() {
+            return Ok(panels);
+        }
+        for epoch in 1..=self.args.samples {
+            let key = DrawKey::new(self.args.seed, epoch, 0);
+            let drawn = pipeline.run_random(before.clone(), key)?;
+            let several = drawn.len() > 1;
+            for (part, sample) in drawn.iter().enumerate() {
+                let caption =
+                    if several { format!("draw {epoch}, crop {}", part + 1) } else { format!("draw {epoch}") };
+                panels.push(panel(sample, self.args, caption, &mut window)?);
+            }
+        }
+        Ok(panels)
+    }
+
+    /// The first sample after each step, each with its own window.
+    fn steps(&self) -> Outcome<Vec<Panel>> {
+        let mut panels = Vec::new();
+        let mut done = 0;
+        for count in 1..=self.tables.len() {
+            let pipeline = self.pipeline(count)?;
+            // A step on keys that are not shown leaves the chain as it was.
+            let Some(step) = pipeline.steps().last().filter(|_| pipeline.len() > done) else { continue };
+            done = pipeline.len();
+            let samples = pipeline.run(self.sample(), DrawKey::new(self.args.seed, 1, 0))?;
+            let first = samples.first().ok_or_else(|| Failure::new(format!("step {count} gave nothing")))?;
+            panels.push(panel(first, self.args, format!("{done} {}", step.name()), &mut None)?);
+        }
+        Ok(panels)
+    }
+}
+
+/// The slice of a sample that shows most of its label, else its middle.
+fn panel(sample: &Sample, args: &Args, caption: String, window: &mut Option<(f32, f32)>) -> Outcome<Panel> {
+    let image = sample.image("image")?;
+    let flat = image.meta.spatial_dims == 2;
+    // Shown as radiologists look at it, whatever the chain made of its axes.
+    let upright = |image: &Image| match flat {
+        true => Ok(image.clone()),
+        false => hearth_data::transforms::Orientation::new("image", "RAS").turn(image.clone()),
+    };
+    let shown = upright(image)?;
+    let values = shown.to_vec();
+    let size = shown.shape().iter().product::<usize>();
+    let channels: Vec<&[f32]> = values.chunks(size.max(1)).collect();
+    let channels = if flat && channels.len() == 3 {
+        channels
+    } else {
+        let count = channels.len();
+        let one = channels.into_iter().nth(args.channel);
+        vec![one.ok_or_else(|| Failure::new(format!("--channel {}: the image has {count} channels", args.channel)))?]
+    };
+    let classes: Vec<u8> = match sample.image("label") {
+        Ok(label) if label.shape() == image.shape() => {
+            upright(label)?.to_vec().into_iter().take(size).map(|class| class.round() as u8).collect()
+        }
+        _ => Vec::new(),
+    };
+    let window = *window.get_or_insert_with(|| range(&channels));
+    let volume = Volume {
+        shape: shown.shape(),
+        spacing: shown.spacing(),
+        channels,
+        label: &classes,
+        prediction: &[],
+        window,
+        flat,
+    };
+    let areas = volume.areas();
+    let middle = volume.shape[2] / 2;
+    let most = (0..areas.len()).max_by_key(|z| (areas[*z], usize::MAX - z.abs_diff(middle))).unwrap_or(middle);
+    Ok(volume.slice(most, caption))
+}
+
+/// What is drawn black and white: all but the lowest and highest half per cent.
+fn range(channels: &[&[f32]]) -> (f32, f32) {
+    let mut values: Vec<f32> = channels.iter().flat_map(|c| c.iter().copied()).filter(|v| v.is_finite()).collect();
+    if values.is_empty() {
+        return (0.0, 1.0);
+    }
+    let cut = values.len() / 200;
+    let last = values.len() - 1;
+    let low = *values.select_nth_unstable_by(cut, f32::total_cmp).1;
+    let high = *values.select_nth_unstable_by(last - cut, f32::total_cmp).1;
+    if low < high { (low, high) } else { (low, low + 1.0) }
+}
