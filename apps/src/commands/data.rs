@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Subcommand, ValueEnum};
 use hearth_data::phantom;
 
-use super::preview;
+use super::{convert, preview};
 use crate::error::{Context, Outcome};
 use crate::out;
 use crate::run::folders;
@@ -22,6 +22,8 @@ pub struct Args {
 enum Action {
     /// Draw what a recipe's transforms make of a case: a contact sheet
     Preview(preview::Args),
+    /// Write an image in another format
+    Convert(convert::Args),
     /// Make volumes that look like the real thing, with exact labels, as a Decathlon folder
     Phantom {
         /// What they show
@@ -51,6 +53,7 @@ enum Kind {
 pub fn run(args: &Args) -> Outcome {
     match &args.action {
         Action::Preview(args) => preview::run(args),
+        Action::Convert(args) => convert::run(args),
         Action::Phantom { kind: Kind::Spleen, cases, out, size, seed } => {
             folders::check_free(out)?;
             phantom_spleen(out, *cases as usize, size.map(|size| size as usize), *seed)?;

@@ -120,7 +120,7 @@ fn draw(args: &Args, run: &Path, data: &Path, labels: &Path, picture: &Path) -> 
         label: &label,
         prediction: &prediction,
         window: WINDOW,
-        flat: false,
+        side: Some('R'),
     });
     render(&format!("{}   Dice {dice:.3}", case.case), &slices).save(picture)?;
     Ok(dice)

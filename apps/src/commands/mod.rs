@@ -1,6 +1,7 @@
 //! The commands, one file each: its arguments, and `run`.
 
 pub mod bench;
+pub mod convert;
 pub mod data;
 pub mod demo;
 pub mod devices;

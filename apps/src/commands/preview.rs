@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hearth_data::{DrawKey, Image, Pipeline, RecipeOptions, Sample, Value};
+use hearth_data::{DrawKey, Pipeline, RecipeOptions, Sample, Value};
 use toml::{Spanned, Table};
 
 use crate::error::{Failure, Outcome};
@@ -162,17 +162,12 @@ impl<'a> Chain<'a> {
 /// The slice of a sample that shows most of its label, else its middle.
 fn panel(sample: &Sample, args: &Args, caption: String, window: &mut Option<(f32, f32)>) -> Outcome<Panel> {
     let image = sample.image("image")?;
-    let flat = image.meta.spatial_dims == 2;
-    // Shown as radiologists look at it, whatever the chain made of its axes.
-    let upright = |image: &Image| match flat {
-        true => Ok(image.clone()),
-        false => hearth_data::transforms::Orientation::new("image", "RAS").turn(image.clone()),
-    };
-    let shown = upright(image)?;
-    let values = shown.to_vec();
-    let size = shown.shape().iter().product::<usize>();
+    // The axes stay as the chain leaves them, which is what a network sees: a flip is to show.
+    let side = image.orientation().chars().next().filter(|_| image.meta.spatial_dims == 3);
+    let values = image.to_vec();
+    let size = image.shape().iter().product::<usize>();
     let channels: Vec<&[f32]> = values.chunks(size.max(1)).collect();
-    let channels = if flat && channels.len() == 3 {
+    let channels = if side.is_none() && channels.len() == 3 {
         channels
     } else {
         let count = channels.len();
@@ -181,19 +176,19 @@ fn panel(sample: &Sample, args: &Args, caption: String, window: &mut Option<(f32
     };
     let classes: Vec<u8> = match sample.image("label") {
         Ok(label) if label.shape() == image.shape() => {
-            upright(label)?.to_vec().into_iter().take(size).map(|class| class.round() as u8).collect()
+            label.to_vec().into_iter().take(size).map(|class| class.round() as u8).collect()
         }
         _ => Vec::new(),
     };
     let window = *window.get_or_insert_with(|| range(&channels));
     let volume = Volume {
-        shape: shown.shape(),
-        spacing: shown.spacing(),
+        shape: image.shape(),
+        spacing: image.spacing(),
         channels,
         label: &classes,
         prediction: &[],
         window,
-        flat,
+        side,
     };
     let areas = volume.areas();
     let middle = volume.shape[2] / 2;

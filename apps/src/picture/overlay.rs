@@ -75,7 +75,7 @@ mod tests {
             label: &label,
             prediction: &label,
             window: (0.0, 20.0),
-            flat: false,
+            side: Some('R'),
         });
         let captions: Vec<&str> = shown.iter().map(|panel| panel.caption.as_str()).collect();
         assert_eq!(captions, ["slice 4 of 9", "slice 5 of 9", "slice 6 of 9"]);
@@ -98,7 +98,7 @@ mod tests {
             pixels: vec![[200; 3]; 32 * 32],
             label: label.clone(),
             prediction: label,
-            radiological: true,
+            side: Some('R'),
             caption: String::new(),
         };
         let canvas = render("a title", &[panel]);

@@ -22,13 +22,13 @@ pub struct Panel {
     pub label: Vec<u8>,
     /// Predicted classes.
     pub prediction: Vec<u8>,
-    /// Whether the left side is the patient's right.
-    pub radiological: bool,
+    /// Which side of the patient is on the left: `R`.
+    pub side: Option<char>,
     /// What is written below.
     pub caption: String,
 }
 
-/// A volume to take slices of. Values are row-major `[X, Y, Z]`, oriented RAS.
+/// A volume to take slices of. Values are row-major `[X, Y, Z]`.
 pub struct Volume<'a> {
     /// `[X, Y, Z]`.
     pub shape: [usize; 3],
@@ -42,8 +42,9 @@ pub struct Volume<'a> {
     pub prediction: &'a [u8],
     /// What is drawn black and white.
     pub window: (f32, f32),
-    /// Whether it is a flat picture, drawn as it is stored.
-    pub flat: bool,
+    /// Which side of the patient the first axis ends at: `R` where it is oriented RAS. None of a flat picture, which is drawn as
+    /// it is stored.
+    pub side: Option<char>,
 }
 
 impl Volume<'_> {
@@ -67,7 +68,7 @@ impl Volume<'_> {
         let (low, high) = self.window;
         let range = (high - low).max(f32::MIN_POSITIVE);
         let at = |row: usize, column: usize| {
-            let (x, y) = if self.flat { (column, row) } else { (nx - 1 - column, ny - 1 - row) };
+            let (x, y) = if self.side.is_none() { (column, row) } else { (nx - 1 - column, ny - 1 - row) };
             (x * ny + y) * nz + z
         };
         let places = || (0..ny).flat_map(move |row| (0..nx).map(move |column| (row, column)));
@@ -84,7 +85,7 @@ impl Volume<'_> {
             pixels: places().map(|(r, c)| colour(at(r, c))).collect(),
             label: classes(self.label),
             prediction: classes(self.prediction),
-            radiological: !self.flat,
+            side: self.side,
             caption,
         }
     }
@@ -118,8 +119,8 @@ impl Panel {
                 canvas.set(left + x, top + y, mixed);
             }
         }
-        if panel.radiological {
-            canvas.text(left + 6, top + 6, 2, FAINT, "R");
+        if let Some(side) = panel.side {
+            canvas.text(left + 6, top + 6, 2, FAINT, &side.to_string());
         }
         for (classes, colour, dashed) in [(&panel.label, LABEL, false), (&panel.prediction, PREDICTION, true)] {
             let at = |x: usize, y: usize| classes[y * panel.height / height * panel.width + x * panel.width / width];

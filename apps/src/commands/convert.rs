@@ -1,0 +1,44 @@
+//! `hearth data convert`.
+
+use std::path::PathBuf;
+
+use hearth_data::{ReadOptions, WriteOptions, read_image_with, write_image};
+
+use crate::error::{Failure, Outcome};
+use crate::out;
+
+/// Arguments of `hearth data convert`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// An image in any format that a reader knows
+    #[arg(value_name = "IN")]
+    pub input: PathBuf,
+    /// Where it goes; the name's end says how: .nii.gz, .nii, .npy, .png
+    #[arg(value_name = "OUT")]
+    pub output: PathBuf,
+    /// Write whole numbers: a label map
+    #[arg(long)]
+    pub label: bool,
+    /// The reader to use, by name; chosen by the file's content otherwise
+    #[arg(long, value_name = "NAME")]
+    pub reader: Option<String>,
+}
+
+/// Reads and writes.
+pub fn run(args: &Args) -> Outcome {
+    if args.output.exists() {
+        let advice = "remove it, or give another name";
+        return Err(Failure::new(format!("{} is there already; {advice}", args.output.display())));
+    }
+    let mut options = ReadOptions::default();
+    options.reader.clone_from(&args.reader);
+    let image = read_image_with(&args.input, &options)?;
+    let written = if args.label { WriteOptions::label() } else { WriteOptions::default() };
+    write_image(&args.output, &image, &written)?;
+    let [x, y, z] = image.shape();
+    let [a, b, c] = image.spacing();
+    let channels = if image.channels() > 1 { format!(", {} channels", image.channels()) } else { String::new() };
+    let place = format!("{a:.3} x {b:.3} x {c:.3} mm, {}", image.orientation());
+    out!("{}  {x} x {y} x {z}{channels}, {place}", args.output.display());
+    Ok(())
+}
