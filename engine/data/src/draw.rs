@@ -85,6 +85,28 @@ impl Draw {
         order
     }
 
+    /// A sequence of its own for part `n` of the work: the draws of one key, of one hole, of one channel.
+    pub fn part(&self, n: u64) -> Draw {
+        let [a, b, stream, _] = philox([n as u32, (n >> 32) as u32, self.stream, 2], self.key);
+        Draw { key: [a, b], stream, next: AtomicU64::new(0) }
+    }
+
+    /// Replaces each value by a number drawn uniformly from `low` to `high`, as [`add_normal`](Self::add_normal) adds: the same
+    /// whatever the number of threads, and no part of the sequence.
+    pub fn fill_uniform(&self, values: &mut [f32], low: f32, high: f32) {
+        use rayon::prelude::*;
+        values.par_chunks_mut(1 << 14).enumerate().for_each(|(chunk, values)| {
+            let first = (chunk << 12) as u64;
+            for (i, four) in values.chunks_mut(4).enumerate() {
+                let n = first + i as u64;
+                let bits = philox([n as u32, (n >> 32) as u32, self.stream, 3], self.key);
+                for (value, bits) in four.iter_mut().zip(bits) {
+                    *value = low + (high - low) * ((bits >> 8) as f32 * (1.0 / 16_777_216.0));
+                }
+            }
+        });
+    }
+
     /// Adds normal noise to each value: the same numbers whatever the number of threads, and each time it is called.
     /// They are no part of the sequence that the other functions draw from.
     pub fn add_normal(&self, values: &mut [f32], mean: f32, std: f32) {
@@ -186,6 +208,31 @@ mod tests {
         let mut other = vec![0.0_f32; 200_000];
         DrawKey::new(5, 0, 0).draw("x", 1, 0).add_normal(&mut other, 1.0, 2.0);
         assert_ne!(values, other);
+    }
+
+    #[test]
+    fn parts_are_sequences_of_their_own() {
+        let draw = DrawKey::new(5, 0, 0).draw("x", 0, 0);
+        let first: Vec<f64> = (0..4).map(|n| draw.part(n).uniform()).collect();
+        assert_eq!(first[2], DrawKey::new(5, 0, 0).draw("x", 0, 0).part(2).uniform());
+        assert!((0..4).all(|i| (0..i).all(|j| first[i] != first[j])), "{first:?}");
+        assert_ne!(draw.part(0).part(1).uniform(), draw.part(1).part(0).uniform());
+    }
+
+    #[test]
+    fn filling_is_uniform_and_does_not_depend_on_threads() {
+        let fill = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
+            let mut values = vec![0.0_f32; 100_001];
+            pool.install(|| DrawKey::new(7, 0, 0).draw("x", 0, 0).fill_uniform(&mut values, -1.0, 3.0));
+            values
+        };
+        let values = fill(1);
+        assert_eq!(values, fill(3));
+        assert!(values.iter().all(|v| (-1.0..=3.0).contains(v)));
+        let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / values.len() as f64;
+        let low = values.iter().filter(|v| **v < 0.0).count() as f64 / values.len() as f64;
+        assert!((mean - 1.0).abs() < 0.02 && (low - 0.25).abs() < 0.01, "mean {mean}, {low} below 0");
     }
 
     #[test]

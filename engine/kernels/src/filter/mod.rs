@@ -2,11 +2,12 @@
 //!
 //! [`separable`] correlates a volume with taps along each axis, as `monai.networks.layers.separable_filtering` does; [`gaussian_taps`]
 //! gives those of a Gaussian, as its `gaussian_1d` does. On the CPU a plane is filtered along all axes while it is in the cache, in
-//! threads over planes; elsewhere the same sums are made of shifted tensors.
+//! threads over planes; elsewhere the same sums are made of shifted tensors. [`median`] is no sum, but is asked for beside them.
 
 #[cfg(feature = "cpu")]
 mod cpu;
 mod gaussian;
+mod median;
 mod shifted;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ mod tests;
 use burn::tensor::Tensor;
 
 pub use gaussian::{Approximation, TRUNCATED, gaussian_taps};
+pub use median::median;
 
 /// What lies beyond the edge of an image, by PyTorch's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,76 @@
+use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::linear::{Linear, map_linear};
+use super::ranges::check_positive;
+use super::statistics::{image_extremes, image_moments};
+use super::values::map;
+use crate::params::Keys;
+use crate::{CheckError, Image, TransformError};
+
+/// Gamma correction within the range of the image: `((x - min) / range) ^ gamma * range + min`.
+///
+/// `invert_image`: of the negated image, negated back. `retain_stats`: mean and standard deviation are brought back to what they were.
+/// The range is that of all channels together.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdjustContrast {
+    keys: Keys,
+    gamma: f64,
+    #[serde(default)]
+    invert_image: bool,
+    #[serde(default)]
+    retain_stats: bool,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl AdjustContrast {
+    /// By this gamma.
+    pub fn new(keys: impl Into<Keys>, gamma: f64) -> Self {
+        AdjustContrast { keys: keys.into(), gamma, invert_image: false, retain_stats: false, allow_missing_keys: false }
+    }
+
+    /// Changes one image.
+    pub fn adjust(&self, image: Image) -> Image {
+        adjust_contrast(image, self.gamma, self.invert_image, self.retain_stats)
+    }
+
+    fn change(&self, image: Image) -> Result<Image, TransformError> {
+        Ok(self.adjust(image))
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        check_positive("gamma", self.gamma)
+    }
+}
+
+/// What [`AdjustContrast`] does, for a given gamma.
+pub(super) fn adjust_contrast(image: Image, gamma: f64, invert: bool, retain: bool) -> Image {
+    let before = retain.then(|| image_moments(&image, false, false)[0]);
+    let Some((low, high)) = image_extremes(&image, false).first().copied() else { return image };
+    let (min, max, sign) = if invert { (-high, -low, -1.0) } else { (low, high, 1.0) };
+    let (range, gamma) = (max - min, gamma as f32);
+    // MONAI's epsilon: a constant image gives its own value and not NaN.
+    let scale = 1.0 / (range + 1e-7);
+    let curve = |x: f32| sign * (((sign * x - min) * scale).powf(gamma) * range + min);
+    let curve_of = |x: Tensor<4>| (((x * sign - min) * scale).powf_scalar(gamma) * range + min) * sign;
+    let image = map(image, curve, curve_of);
+    let Some(before) = before else { return image };
+    let after = image_moments(&image, false, false)[0];
+    let factor = before.sample_deviation() / (after.sample_deviation() + 1e-8);
+    let back =
+        Linear { shift: after.mean as f32, factor: factor as f32, offset: before.mean as f32, ..Linear::IDENTITY };
+    map_linear(image, &[back])
+}
+
+setters!(AdjustContrast {
+    /// Of the negated image.
+    invert_image: bool,
+    /// Keep mean and deviation.
+    retain_stats: bool,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+image_transform!(AdjustContrast, change);

@@ -1,0 +1,86 @@
+use serde::{Deserialize, Serialize};
+
+use super::adjust_contrast::adjust_contrast;
+use super::ranges::check_positive;
+use crate::params::{Keys, OneOrMany};
+use crate::transforms::rand_flip::tenth;
+use crate::{CheckError, Draw, Image, TransformError};
+
+/// [`AdjustContrast`](super::AdjustContrast) with a gamma drawn uniformly, with probability `prob`.
+///
+/// A single number `gamma` means 0.5..gamma. All keys share the gamma.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandAdjustContrast {
+    keys: Keys,
+    #[serde(default = "tenth")]
+    prob: f64,
+    #[serde(default = "gammas")]
+    gamma: OneOrMany<f64>,
+    #[serde(default)]
+    invert_image: bool,
+    #[serde(default)]
+    retain_stats: bool,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+fn gammas() -> OneOrMany<f64> {
+    OneOrMany::from([0.5, 4.5])
+}
+
+impl RandAdjustContrast {
+    /// Gamma from 0.5 to 4.5, with probability 0.1.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        RandAdjustContrast {
+            keys: keys.into(),
+            prob: tenth(),
+            gamma: gammas(),
+            invert_image: false,
+            retain_stats: false,
+            allow_missing_keys: false,
+        }
+    }
+
+    fn range(&self) -> (f64, f64) {
+        match self.gamma.as_slice() {
+            [a, b] => (a.min(*b), a.max(*b)),
+            one => (0.5, one.first().copied().unwrap_or(0.5)),
+        }
+    }
+
+    fn draw(&self, draw: &Draw, _: &[&Image]) -> Result<f64, TransformError> {
+        let (low, high) = self.range();
+        Ok(draw.between(low, high))
+    }
+
+    fn change(&self, image: Image, gamma: &f64, _: usize) -> Result<Image, TransformError> {
+        Ok(adjust_contrast(image, *gamma, self.invert_image, self.retain_stats))
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        match self.gamma.as_slice() {
+            [high] if *high <= 0.5 => Err(CheckError::new(
+                "gamma",
+                format!("a single number must be larger than 0.5 (0.5 to gamma), not {high}"),
+            )),
+            [_] | [_, _] => self.gamma.as_slice().iter().try_for_each(|v| check_positive("gamma", *v)),
+            _ => Err(CheckError::new("gamma", "must be one number or a pair")),
+        }
+    }
+}
+
+setters!(RandAdjustContrast {
+    /// How often.
+    prob: f64,
+    /// The range of gamma.
+    gamma: OneOrMany<f64>,
+    /// Of the negated image.
+    invert_image: bool,
+    /// Keep mean and deviation.
+    retain_stats: bool,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+random_image_transform!(RandAdjustContrast);

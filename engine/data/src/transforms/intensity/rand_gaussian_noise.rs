@@ -1,0 +1,93 @@
+use burn::tensor::{Tensor, TensorData};
+use hearth_kernels::host;
+use serde::{Deserialize, Serialize};
+
+use super::ranges::check_finite;
+use super::yes;
+use crate::params::Keys;
+use crate::transforms::rand_flip::tenth;
+use crate::{CheckError, Draw, Image, TransformError};
+
+/// Adds normal noise of mean `mean` with probability `prob`; its deviation is drawn uniformly from 0..`std`, or is `std` itself where
+/// `sample_std` is false. All keys of one shape get the same noise.
+///
+/// The noise is made by the CPU, so that a batch is the same on every device.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandGaussianNoise {
+    keys: Keys,
+    #[serde(default = "tenth")]
+    prob: f64,
+    #[serde(default)]
+    mean: f64,
+    #[serde(default = "tenth")]
+    std: f64,
+    #[serde(default = "yes")]
+    sample_std: bool,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl RandGaussianNoise {
+    /// Deviation up to 0.1, with probability 0.1.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        RandGaussianNoise {
+            keys: keys.into(),
+            prob: tenth(),
+            mean: 0.0,
+            std: tenth(),
+            sample_std: true,
+            allow_missing_keys: false,
+        }
+    }
+
+    fn draw(&self, draw: &Draw, _: &[&Image]) -> Result<(f32, Draw), TransformError> {
+        let std = if self.sample_std { draw.between(0.0, self.std) } else { self.std };
+        Ok((std as f32, draw.part(0)))
+    }
+
+    fn change(&self, mut image: Image, (std, noise): &(f32, Draw), _: usize) -> Result<Image, TransformError> {
+        image.data = add_noise(image.data, noise, self.mean as f32, *std);
+        Ok(image)
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        check_finite("mean", self.mean)?;
+        check_deviation(self.std)
+    }
+}
+
+/// Adds normal noise, wherever the values live.
+pub(super) fn add_noise(data: Tensor<4>, noise: &Draw, mean: f32, std: f32) -> Tensor<4> {
+    host::change(data, |values| noise.add_normal(values, mean, std)).unwrap_or_else(|data| {
+        let dims = data.dims();
+        let mut values = vec![0.0; dims.iter().product()];
+        noise.add_normal(&mut values, mean, std);
+        let noise = Tensor::from_data(TensorData::new(values, dims), &data.device());
+        data + noise
+    })
+}
+
+/// A standard deviation must be finite and not negative.
+pub(super) fn check_deviation(std: f64) -> Result<(), CheckError> {
+    if std >= 0.0 && std.is_finite() {
+        Ok(())
+    } else {
+        Err(CheckError::new("std", format!("{std} must be a finite number, not negative")))
+    }
+}
+
+setters!(RandGaussianNoise {
+    /// How often.
+    prob: f64,
+    /// Mean of the noise.
+    mean: f64,
+    /// Deviation of the noise, or the largest one.
+    std: f64,
+    /// Draw the deviation.
+    sample_std: bool,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+random_image_transform!(RandGaussianNoise);

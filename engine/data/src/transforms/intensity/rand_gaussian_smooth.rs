@@ -1,0 +1,84 @@
+use serde::{Deserialize, Serialize};
+
+use super::gaussian_smooth::{GaussianApprox, smooth};
+use super::ranges::check_pair;
+use crate::params::{Keys, OneOrMany};
+use crate::transforms::rand_flip::tenth;
+use crate::{CheckError, Draw, Image, TransformError};
+
+/// [`GaussianSmooth`](super::GaussianSmooth) with a sigma per axis drawn uniformly, with probability `prob`. All keys share the sigmas.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandGaussianSmooth {
+    keys: Keys,
+    #[serde(default = "sigmas")]
+    sigma_x: [f64; 2],
+    #[serde(default = "sigmas")]
+    sigma_y: [f64; 2],
+    #[serde(default = "sigmas")]
+    sigma_z: [f64; 2],
+    #[serde(default)]
+    approx: GaussianApprox,
+    #[serde(default = "tenth")]
+    prob: f64,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+fn sigmas() -> [f64; 2] {
+    [0.25, 1.5]
+}
+
+impl RandGaussianSmooth {
+    /// Sigmas from 0.25 to 1.5, with probability 0.1.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        RandGaussianSmooth {
+            keys: keys.into(),
+            sigma_x: sigmas(),
+            sigma_y: sigmas(),
+            sigma_z: sigmas(),
+            approx: GaussianApprox::default(),
+            prob: tenth(),
+            allow_missing_keys: false,
+        }
+    }
+
+    fn draw(&self, draw: &Draw, _: &[&Image]) -> Result<[f64; 3], TransformError> {
+        Ok([self.sigma_x, self.sigma_y, self.sigma_z].map(|[low, high]| draw.between(low, high)))
+    }
+
+    fn change(&self, image: Image, sigma: &[f64; 3], _: usize) -> Result<Image, TransformError> {
+        let n = image.meta.spatial_dims;
+        smooth(image, &OneOrMany::Many(sigma[..n].to_vec()), self.approx)
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        for (name, range) in [("sigma_x", self.sigma_x), ("sigma_y", self.sigma_y), ("sigma_z", self.sigma_z)] {
+            check_sigmas(name, range)?;
+        }
+        Ok(())
+    }
+}
+
+/// A range of sigmas: from 0 (which leaves the axis alone) to something larger.
+pub(super) fn check_sigmas(parameter: &str, range: [f64; 2]) -> Result<(), CheckError> {
+    check_pair(parameter, range, 0.0, f64::INFINITY)?;
+    if range[1] > 0.0 { Ok(()) } else { Err(CheckError::new(parameter, "must reach beyond 0")) }
+}
+
+setters!(RandGaussianSmooth {
+    /// Range of the sigma along the first axis.
+    sigma_x: [f64; 2],
+    /// Range of the sigma along the second axis.
+    sigma_y: [f64; 2],
+    /// Range of the sigma along the third axis, where there is one.
+    sigma_z: [f64; 2],
+    /// How the Gaussian is made discrete.
+    approx: GaussianApprox,
+    /// How often.
+    prob: f64,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+random_image_transform!(RandGaussianSmooth);

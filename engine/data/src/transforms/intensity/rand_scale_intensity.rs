@@ -1,0 +1,61 @@
+use serde::{Deserialize, Serialize};
+
+use super::linear::{Linear, map_linear};
+use super::ranges::{check_symmetric, for_channels, per_channel, symmetric};
+use crate::params::{Keys, OneOrMany};
+use crate::transforms::rand_flip::tenth;
+use crate::{CheckError, Draw, Image, TransformError};
+
+/// Multiplies by `1 + f`, with `f` drawn uniformly from `factors`, with probability `prob`.
+///
+/// A single number `factors` means -factors..factors. With `channel_wise` each channel draws its own. All keys share the draws.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandScaleIntensity {
+    keys: Keys,
+    factors: OneOrMany<f64>,
+    #[serde(default = "tenth")]
+    prob: f64,
+    #[serde(default)]
+    channel_wise: bool,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl RandScaleIntensity {
+    /// With probability 0.1.
+    pub fn new(keys: impl Into<Keys>, factors: impl Into<OneOrMany<f64>>) -> Self {
+        RandScaleIntensity {
+            keys: keys.into(),
+            factors: factors.into(),
+            prob: tenth(),
+            channel_wise: false,
+            allow_missing_keys: false,
+        }
+    }
+
+    fn draw(&self, draw: &Draw, images: &[&Image]) -> Result<Vec<f64>, TransformError> {
+        Ok(per_channel(draw, symmetric(&self.factors), self.channel_wise, images))
+    }
+
+    fn change(&self, image: Image, drawn: &[f64], _: usize) -> Result<Image, TransformError> {
+        let maps: Vec<Linear> = drawn.iter().map(|f| Linear { factor: (1.0 + f) as f32, ..Linear::IDENTITY }).collect();
+        let maps = for_channels(&maps, image.channels());
+        Ok(map_linear(image, &maps))
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        check_symmetric("factors", &self.factors)
+    }
+}
+
+setters!(RandScaleIntensity {
+    /// How often.
+    prob: f64,
+    /// Each channel draws its own number.
+    channel_wise: bool,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+random_image_transform!(RandScaleIntensity);

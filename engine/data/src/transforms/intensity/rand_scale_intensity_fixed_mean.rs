@@ -1,0 +1,70 @@
+use serde::{Deserialize, Serialize};
+
+use super::ranges::{check_symmetric, per_channel, symmetric};
+use super::scale_intensity_fixed_mean::scale_around_mean;
+use super::yes;
+use crate::params::{Keys, OneOrMany};
+use crate::transforms::rand_flip::tenth;
+use crate::{CheckError, Draw, Image, TransformError};
+
+/// [`ScaleIntensityFixedMean`](super::ScaleIntensityFixedMean) with a factor drawn uniformly from `factors`, with probability `prob`.
+///
+/// A single number `factors` means -factors..factors. With `channel_wise` each channel draws its own. All keys share the draws.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandScaleIntensityFixedMean {
+    keys: Keys,
+    factors: OneOrMany<f64>,
+    #[serde(default = "yes")]
+    fixed_mean: bool,
+    #[serde(default)]
+    preserve_range: bool,
+    #[serde(default = "tenth")]
+    prob: f64,
+    #[serde(default)]
+    channel_wise: bool,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl RandScaleIntensityFixedMean {
+    /// With probability 0.1.
+    pub fn new(keys: impl Into<Keys>, factors: impl Into<OneOrMany<f64>>) -> Self {
+        RandScaleIntensityFixedMean {
+            keys: keys.into(),
+            factors: factors.into(),
+            fixed_mean: true,
+            preserve_range: false,
+            prob: tenth(),
+            channel_wise: false,
+            allow_missing_keys: false,
+        }
+    }
+
+    fn draw(&self, draw: &Draw, images: &[&Image]) -> Result<Vec<f64>, TransformError> {
+        Ok(per_channel(draw, symmetric(&self.factors), self.channel_wise, images))
+    }
+
+    fn change(&self, image: Image, drawn: &[f64], _: usize) -> Result<Image, TransformError> {
+        Ok(scale_around_mean(image, drawn, self.fixed_mean, self.preserve_range))
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        check_symmetric("factors", &self.factors)
+    }
+}
+
+setters!(RandScaleIntensityFixedMean {
+    /// Keep the mean.
+    fixed_mean: bool,
+    /// Clip to the range of the input.
+    preserve_range: bool,
+    /// How often.
+    prob: f64,
+    /// Each channel draws its own number.
+    channel_wise: bool,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+random_image_transform!(RandScaleIntensityFixedMean);

@@ -1,0 +1,90 @@
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::ranges::{check_symmetric, per_channel, symmetric};
+use super::shift_intensity::{check_factor_key, factor_of, shift};
+use crate::params::{Keys, OneOrMany, check_probability};
+use crate::transform::{Transform, describe};
+use crate::transforms::rand_flip::tenth;
+use crate::{CheckError, Draw, Sample, TransformError};
+
+/// Adds a number drawn uniformly from `offsets`, with probability `prob`.
+///
+/// A single number `offsets` means -offsets..offsets. With `channel_wise` each channel draws its own. All keys share the draws; each
+/// multiplies them by the number of the sample that `factor_key` names for it, where that is given.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandShiftIntensity {
+    keys: Keys,
+    offsets: OneOrMany<f64>,
+    #[serde(default)]
+    factor_key: Option<OneOrMany<String>>,
+    #[serde(default = "tenth")]
+    prob: f64,
+    #[serde(default)]
+    channel_wise: bool,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl RandShiftIntensity {
+    /// With probability 0.1.
+    pub fn new(keys: impl Into<Keys>, offsets: impl Into<OneOrMany<f64>>) -> Self {
+        RandShiftIntensity {
+            keys: keys.into(),
+            offsets: offsets.into(),
+            factor_key: None,
+            prob: tenth(),
+            channel_wise: false,
+            allow_missing_keys: false,
+        }
+    }
+}
+
+setters!(RandShiftIntensity {
+    /// Number of the sample to multiply the offset by.
+    factor_key: Option<OneOrMany<String>>,
+    /// How often.
+    prob: f64,
+    /// Each channel draws its own number.
+    channel_wise: bool,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Transform for RandShiftIntensity {
+    fn name(&self) -> &'static str {
+        "RandShiftIntensity"
+    }
+
+    fn is_random(&self) -> bool {
+        true
+    }
+
+    fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
+        if !draw.happens(self.prob) {
+            return Ok(vec![sample]);
+        }
+        let keys = self.keys.of(&sample, self.allow_missing_keys);
+        let images = keys.iter().map(|(_, key)| sample.image(key).map_err(|e| e.at(key)));
+        let images = images.collect::<Result<Vec<_>, _>>()?;
+        let drawn = per_channel(draw, symmetric(&self.offsets), self.channel_wise, &images);
+        for (place, key) in keys {
+            let factor = factor_of(self.factor_key.as_ref(), place, &sample)?;
+            sample.update(key, |image| Ok(shift(image, &drawn, factor)))?;
+        }
+        Ok(vec![sample])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        self.keys.check(known)?;
+        check_probability(self.prob)?;
+        check_factor_key(self.factor_key.as_ref(), &self.keys, known)?;
+        check_symmetric("offsets", &self.offsets)
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}

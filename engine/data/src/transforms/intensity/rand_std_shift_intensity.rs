@@ -1,0 +1,65 @@
+use serde::{Deserialize, Serialize};
+
+use super::ranges::{check_symmetric, symmetric};
+use super::std_shift_intensity::shift_by_deviation;
+use crate::params::{Keys, OneOrMany};
+use crate::transforms::rand_flip::tenth;
+use crate::{CheckError, Draw, Image, TransformError};
+
+/// [`StdShiftIntensity`](super::StdShiftIntensity) with a factor drawn uniformly from `factors`, with probability `prob`.
+///
+/// A single number `factors` means -factors..factors. One factor is drawn for all channels and keys.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandStdShiftIntensity {
+    keys: Keys,
+    factors: OneOrMany<f64>,
+    #[serde(default = "tenth")]
+    prob: f64,
+    #[serde(default)]
+    nonzero: bool,
+    #[serde(default)]
+    channel_wise: bool,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl RandStdShiftIntensity {
+    /// With probability 0.1.
+    pub fn new(keys: impl Into<Keys>, factors: impl Into<OneOrMany<f64>>) -> Self {
+        RandStdShiftIntensity {
+            keys: keys.into(),
+            factors: factors.into(),
+            prob: tenth(),
+            nonzero: false,
+            channel_wise: false,
+            allow_missing_keys: false,
+        }
+    }
+
+    fn draw(&self, draw: &Draw, _: &[&Image]) -> Result<f64, TransformError> {
+        let (low, high) = symmetric(&self.factors);
+        Ok(draw.between(low, high))
+    }
+
+    fn change(&self, image: Image, factor: &f64, _: usize) -> Result<Image, TransformError> {
+        Ok(shift_by_deviation(image, *factor, self.nonzero, self.channel_wise))
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        check_symmetric("factors", &self.factors)
+    }
+}
+
+setters!(RandStdShiftIntensity {
+    /// How often.
+    prob: f64,
+    /// Leave zeros out and alone.
+    nonzero: bool,
+    /// Deviation of each channel by itself.
+    channel_wise: bool,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+random_image_transform!(RandStdShiftIntensity);

@@ -1,0 +1,64 @@
+use serde::{Deserialize, Serialize};
+
+use super::linear::{Linear, map_linear};
+use super::ranges::check_finite;
+use super::statistics::{Moments, image_moments};
+use crate::params::Keys;
+use crate::{CheckError, Image, TransformError};
+
+/// Adds `factor` times the (population) standard deviation of the image, or of each channel.
+///
+/// `nonzero`: deviation over, and change of, voxels other than 0 only.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StdShiftIntensity {
+    keys: Keys,
+    factor: f64,
+    #[serde(default)]
+    nonzero: bool,
+    #[serde(default)]
+    channel_wise: bool,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl StdShiftIntensity {
+    /// By `factor` deviations of the whole image.
+    pub fn new(keys: impl Into<Keys>, factor: f64) -> Self {
+        StdShiftIntensity { keys: keys.into(), factor, nonzero: false, channel_wise: false, allow_missing_keys: false }
+    }
+
+    /// Shifts one image.
+    pub fn shift(&self, image: Image) -> Image {
+        shift_by_deviation(image, self.factor, self.nonzero, self.channel_wise)
+    }
+
+    fn change(&self, image: Image) -> Result<Image, TransformError> {
+        Ok(self.shift(image))
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        check_finite("factor", self.factor)
+    }
+}
+
+/// What [`StdShiftIntensity`] does, for a given factor.
+pub(super) fn shift_by_deviation(image: Image, factor: f64, nonzero: bool, channel_wise: bool) -> Image {
+    let offset = |m: &Moments| if m.count == 0 { 0.0 } else { (factor * m.deviation()) as f32 };
+    let maps: Vec<Linear> = image_moments(&image, channel_wise, nonzero)
+        .iter()
+        .map(|m| Linear { offset: offset(m), keep_zero: nonzero, ..Linear::IDENTITY })
+        .collect();
+    map_linear(image, &maps)
+}
+
+setters!(StdShiftIntensity {
+    /// Leave zeros out and alone.
+    nonzero: bool,
+    /// Each channel by itself.
+    channel_wise: bool,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+image_transform!(StdShiftIntensity, change);
