@@ -1,0 +1,81 @@
+//! `hearth data`: pictures of a chain, other formats.
+
+mod common;
+
+use common::{fail, phantom, succeed, text, tiny_recipe};
+
+#[test]
+fn a_contact_sheet_has_a_picture_of_every_draw() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = phantom(dir.path(), 1);
+    let file = |folder: &str| {
+        let inside = std::fs::read_dir(data.join(folder)).expect("a folder").next().expect("a case").expect("a case");
+        text(&inside.path())
+    };
+    let (image, label, recipe) = (file("imagesTr"), file("labelsTr"), text(&tiny_recipe(dir.path())));
+    let sheet = |name: &str, more: &[&str]| {
+        let out = dir.path().join(name);
+        let out_text = text(&out);
+        let mut arguments = vec!["data", "preview", &recipe, "-i", &image, "-l", &label, "-o", &out_text];
+        arguments.extend(more);
+        (succeed(&arguments), hearth_data::read_image(&out).expect("a picture"))
+    };
+    // The tiny recipe cuts two crops per draw: 1 + 3 * 2 pictures.
+    let (said, first) = sheet("a.png", &["-n", "3"]);
+    assert!(said.contains("7 pictures"), "{said}");
+    assert_eq!((first.channels(), first.shape()[0]), (3, 12 + 4 * 252));
+    let (_, again) = sheet("b.png", &["-n", "3"]);
+    assert!(first.to_vec() == again.to_vec(), "the same seed gives the same sheet");
+    let (_, other) = sheet("c.png", &["-n", "3", "--seed", "1"]);
+    assert!(first.to_vec() != other.to_vec(), "another seed gives other crops");
+    // The outline of the label is green.
+    let green = |v: &[f32], n: usize| (0..n).filter(|i| [v[*i], v[n + i], v[2 * n + i]] == [60.0, 220.0, 90.0]).count();
+    let pixels = first.shape().iter().product();
+    assert!(green(&first.to_vec(), pixels) > 100);
+    let (said, _) = sheet("d.png", &["--steps", "--columns", "2"]);
+    assert!(said.contains("7 pictures"), "{said}");
+}
+
+#[test]
+fn a_file_of_transforms_alone_can_be_previewed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let array = dir.path().join("a.npy");
+    let values = (0..600).map(|v| v as f32).collect();
+    let picture = hearth_data::Image::from_values(
+        values,
+        [1, 30, 20, 1],
+        hearth_data::affine::IDENTITY,
+        &hearth_data::host_device(),
+    );
+    hearth_data::write_image(&array, &picture.with_spatial_dims(2), &hearth_data::WriteOptions::default())
+        .expect("written");
+    let chain = dir.path().join("chain.toml");
+    let steps = "[[transforms]]\nname = \"LoadImage\"\nkeys = [\"image\"]\n[[transforms]]\nname = \"RandFlip\"\nkeys = [\"image\"]\nprob = 1.0\n";
+    std::fs::write(&chain, steps).expect("written");
+    let out = text(&dir.path().join("sheet.png"));
+    let (chain, array) = (text(&chain), text(&array));
+    assert!(succeed(&["data", "preview", &chain, "-i", &array, "-o", &out, "-n", "2"]).contains("3 pictures"));
+    fail(&["data", "preview", &chain, "-i", &array, "-o", "sheet.jpg"], 1, &["sheet.jpg", ".png"]);
+    fail(&["data", "preview", &chain, "-i", "missing.npy", "-o", &out], 1, &["missing.npy"]);
+    fail(&["data", "preview", &chain, "-i", &array, "-o", &out, "--channel", "4"], 1, &["--channel 4", "1 channels"]);
+    std::fs::write(dir.path().join("bad.toml"), steps.replace("prob", "prop")).expect("written");
+    let bad = text(&dir.path().join("bad.toml"));
+    fail(&["data", "preview", &bad, "-i", &array, "-o", &out], 1, &["bad.toml:", "prop", "did you mean \"prob\"?"]);
+}
+
+#[test]
+fn images_are_written_in_other_formats() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = phantom(dir.path(), 1);
+    let label =
+        std::fs::read_dir(data.join("labelsTr")).expect("a folder").next().expect("a case").expect("a case").path();
+    let out = dir.path().join("label.nii");
+    let said = succeed(&["data", "convert", &text(&label), &text(&out), "--label"]);
+    assert!(said.contains("label.nii") && said.contains("mm"), "{said}");
+    let (before, after) =
+        (hearth_data::read_image(&label).expect("readable"), hearth_data::read_image(&out).expect("readable"));
+    assert_eq!(before.affine, after.affine);
+    assert!(before.to_vec() == after.to_vec());
+    fail(&["data", "convert", &text(&label), &text(&out)], 1, &["there already"]);
+    fail(&["data", "convert", &text(&label), &text(&dir.path().join("x.tif"))], 1, &["x.tif", ".nii.gz"]);
+}

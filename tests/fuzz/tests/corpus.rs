@@ -1,0 +1,33 @@
+//! Every file of the corpus, and every cut of each, goes through its reader.
+
+use std::path::Path;
+
+/// Where a corpus file is cut.
+const CUTS: usize = 16;
+
+fn replay(target: &str, read: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    let mut files = 0;
+    for entry in std::fs::read_dir(&folder).expect("a corpus") {
+        let bytes = std::fs::read(entry.expect("a file").path()).expect("a file");
+        read(&bytes);
+        (0..CUTS).for_each(|cut| read(&bytes[..bytes.len() * cut / CUTS]));
+        files += 1;
+    }
+    assert!(files > 2, "{} holds {files} files", folder.display());
+}
+
+#[test]
+fn nifti() {
+    replay("nifti", hearth_fuzz::nifti);
+}
+
+#[test]
+fn npy() {
+    replay("npy", hearth_fuzz::npy);
+}
+
+#[test]
+fn dataset_json() {
+    replay("dataset_json", hearth_fuzz::dataset_json);
+}
