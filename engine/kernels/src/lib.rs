@@ -5,6 +5,7 @@
 //! - [`mod@filter`]: separable filters, Gaussian taps.
 //! - [`host`]: look at or change the values of a CPU tensor in place, without a copy.
 //! - [`mod@interpolate`]: resizing by nearest, linear, cubic or area, and any other separable weights.
+//! - [`label`]: connected components, distance transforms and binary morphology of masks.
 //! - [`mod@resample`]: affine resampling of a volume, the operation behind `Spacing`.
 //!
 //! Each operation runs where its tensor lives. Where a backend has no kernel here, the same result is computed with
@@ -15,6 +16,7 @@ pub mod counter_rng;
 pub mod filter;
 pub mod host;
 pub mod interpolate;
+pub mod label;
 pub mod resample;
 
 pub use interpolate::{AxisTaps, InterpolateMode, interpolate};
