@@ -1,0 +1,3 @@
+//! Reading tiles and regions.
+
+fn main() {}

@@ -1,0 +1,88 @@
+//! JPEG 2000 tiles: bare codestreams, or JP2 files.
+
+use hayro_jpeg2000::{DecodeSettings, DecoderContext, Image};
+
+use super::Shape;
+use crate::error::Fault;
+use crate::pixels::ycbcr_to_rgb;
+
+pub(super) fn decode(bytes: &[u8], shape: Shape, is_ycbcr: bool) -> Result<Vec<u8>, Fault> {
+    let header = Header::find(bytes)?;
+    let fits = header.width == shape.width as u64
+        && (shape.rows as u64..=shape.height as u64).contains(&header.height)
+        && header.components == shape.samples;
+    if !fits {
+        return Err(Fault::damaged(format!(
+            "JPEG 2000 of {} x {} pixels with {} components, expected {} x {} with {}",
+            header.width, header.height, header.components, shape.width, shape.rows, shape.samples
+        )));
+    }
+    let fault = |error| Fault::damaged(format!("JPEG 2000: {error}"));
+    let settings = DecodeSettings { strict: true, ..DecodeSettings::default() };
+    let image = Image::new(bytes, &settings).map_err(fault)?;
+    let mut context = DecoderContext::default();
+    let decoded = image.decode(&mut context).map_err(fault)?;
+    let components = decoded.components();
+    let (width, pixels) = (image.width() as usize, image.width() as usize * image.height() as usize);
+    if components.len() != shape.samples || components.iter().any(|c| c.samples().len() != pixels) {
+        return Err(Fault::damaged("JPEG 2000: components of different sizes"));
+    }
+    let depth = components[0].bit_depth();
+    if components.iter().any(|c| c.bit_depth() != depth) || usize::from(depth) > shape.bits {
+        return Err(Fault::unsupported(format!("JPEG 2000 with {depth} bits for samples of {}", shape.bits)));
+    }
+    let rows = pixels / width;
+    let mut out = vec![0; rows * shape.row_bytes()];
+    let most = ((1u32 << depth) - 1) as f32;
+    for (c, component) in components.iter().enumerate() {
+        for (y, line) in component.samples().chunks_exact(width).enumerate() {
+            let line = &line[..shape.width];
+            let row = &mut out[y * shape.row_bytes()..][..shape.row_bytes()];
+            if shape.bits == 8 {
+                let row = row.iter_mut().skip(c).step_by(shape.samples);
+                row.zip(line).for_each(|(out, v)| *out = v.round_ties_even().clamp(0.0, most) as u8);
+            } else {
+                let row = row.chunks_exact_mut(2).skip(c).step_by(shape.samples);
+                row.zip(line).for_each(|(out, v)| {
+                    out.copy_from_slice(&(v.round_ties_even().clamp(0.0, most) as u16).to_ne_bytes());
+                });
+            }
+        }
+    }
+    // Subsampled colours were converted by the decoder already.
+    if is_ycbcr && !header.subsampled && shape.bits == 8 {
+        ycbcr_to_rgb(&mut out);
+    }
+    Ok(out)
+}
+
+/// What the codestream says of its size, read before the decoder allocates for it.
+struct Header {
+    width: u64,
+    height: u64,
+    components: usize,
+    subsampled: bool,
+}
+
+impl Header {
+    fn find(bytes: &[u8]) -> Result<Self, Fault> {
+        // SOC and SIZ follow each other, in a bare codestream at its start and in a JP2 file within its last box.
+        let start = bytes.windows(4).position(|w| w == [0xFF, 0x4F, 0xFF, 0x51]);
+        let siz = start.and_then(|at| bytes.get(at + 6..)).filter(|siz| siz.len() >= 36);
+        let siz = siz.ok_or_else(|| Fault::damaged("JPEG 2000: no header"))?;
+        let word = |at: usize| u64::from(u32::from_be_bytes([siz[at], siz[at + 1], siz[at + 2], siz[at + 3]]));
+        let (right, bottom, left, top) = (word(2), word(6), word(10), word(14));
+        let (tile_width, tile_height) = (word(18), word(22));
+        let components = usize::from(u16::from_be_bytes([siz[34], siz[35]]));
+        let (Some(width), Some(height)) = (right.checked_sub(left), bottom.checked_sub(top)) else {
+            return Err(Fault::damaged("JPEG 2000: a size below 0"));
+        };
+        // Each tile costs memory of its own, so their number is bounded like anything else.
+        let tiles = right.div_ceil(tile_width.max(1)).saturating_mul(bottom.div_ceil(tile_height.max(1)));
+        if width == 0 || height == 0 || tiles == 0 || tiles > 4096 || left > right / 2 || top > bottom / 2 {
+            return Err(Fault::damaged(format!("JPEG 2000: {width} x {height} pixels in {tiles} tiles")));
+        }
+        let list = siz[36..].chunks_exact(3).take(components);
+        Ok(Header { width, height, components, subsampled: list.clone().any(|c| (c[1], c[2]) != (1, 1)) })
+    }
+}

@@ -1,0 +1,52 @@
+//! Codecs of bytes: LZW, Deflate, ZSTD.
+
+use libdeflater::{DecompressionError, Decompressor};
+use weezl::{BitOrder, LzwStatus, decode::Decoder};
+
+use super::Shape;
+use crate::error::Fault;
+
+fn room(shape: Shape) -> Vec<u8> {
+    vec![0; shape.height * shape.row_bytes()]
+}
+
+pub(super) fn lzw(mut bytes: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
+    let mut out = room(shape);
+    let mut filled = 0;
+    let mut decoder = Decoder::with_tiff_size_switch(BitOrder::Msb, 8);
+    // What follows the last pixel (an end code, as a rule) is not needed.
+    while filled < out.len() {
+        let result = decoder.decode_bytes(bytes, &mut out[filled..]);
+        filled += result.consumed_out;
+        bytes = &bytes[result.consumed_in..];
+        match result.status {
+            Ok(LzwStatus::Ok) => {}
+            Ok(LzwStatus::Done | LzwStatus::NoProgress) => break,
+            Err(error) => return Err(Fault::damaged(format!("LZW: {error}"))),
+        }
+    }
+    out.truncate(filled);
+    Ok(out)
+}
+
+pub(super) fn deflate(bytes: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
+    let mut out = room(shape);
+    match Decompressor::new().zlib_decompress(bytes, &mut out) {
+        Ok(filled) => {
+            out.truncate(filled);
+            Ok(out)
+        }
+        Err(DecompressionError::InsufficientSpace) => {
+            Err(Fault::damaged(format!("Deflate: more than the {} bytes of its pixels", out.len())))
+        }
+        Err(error) => Err(Fault::damaged(format!("Deflate: {error}"))),
+    }
+}
+
+pub(super) fn zstd(bytes: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
+    let mut out = room(shape);
+    let filled =
+        zstd::bulk::decompress_to_buffer(bytes, &mut out).map_err(|error| Fault::damaged(format!("ZSTD: {error}")))?;
+    out.truncate(filled);
+    Ok(out)
+}

@@ -1,0 +1,35 @@
+//! How much memory a file may ask for.
+
+use crate::error::Fault;
+
+/// What a file may make the reader allocate. Checked before memory is taken; a file that wants more is a
+/// [`SlideError::Limit`](crate::SlideError::Limit).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of tag values (offsets of tiles, texts, tables) in the whole file. 256 MiB.
+    pub tag_bytes: u64,
+    /// Bytes of one tile or strip once it is decoded. 1 GiB.
+    pub tile_bytes: u64,
+    /// Bytes of one image or region. 8 GiB.
+    pub image_bytes: u64,
+    /// Number of pages (directories), those below others included. 65,536.
+    pub pages: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { tag_bytes: 256 << 20, tile_bytes: 1 << 30, image_bytes: 8 << 30, pages: 65_536 }
+    }
+}
+
+/// The product of `sizes`, where that is at most `limit`.
+pub(crate) fn checked_bytes(what: &str, sizes: &[u64], limit: u64) -> Result<usize, Fault> {
+    let product = sizes.iter().try_fold(1u64, |product, size| product.checked_mul(*size));
+    match product.filter(|bytes| *bytes <= limit).map(usize::try_from) {
+        Some(Ok(bytes)) => Ok(bytes),
+        _ => {
+            let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
+            Err(Fault::Limit(format!("{what} wants {} bytes, {limit} are allowed", sizes.join(" x "))))
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Any pyramid of TIFF pages: smaller versions of the first page, below it (SubIFDs) or behind it.
+
+use super::layout::{Layout, LevelPage};
+use crate::tiff::Page;
+
+pub(super) fn layout(pages: &[Page]) -> Layout {
+    let main = pages.iter().find(|page| !page.is_reduced).unwrap_or(&pages[0]);
+    let mut layout = Layout { vendor: "generic-tiff", levels: levels(pages, main), ..Layout::default() };
+    for page in pages {
+        if let Some(name) = associated_name(page).filter(|_| layout.levels.iter().all(|l| l.page != page.number)) {
+            layout.associated.entry(name.to_owned()).or_insert(page.number);
+        }
+    }
+    layout
+}
+
+/// `main` and its smaller versions, from the largest to the smallest. Of pages of one size (focus planes) the first counts.
+pub(super) fn levels(pages: &[Page], main: &Page) -> Vec<LevelPage> {
+    let belongs = |page: &&Page| match page.parent {
+        Some(parent) => parent == main.number,
+        None => page.number >= main.number,
+    };
+    let mut levels: Vec<LevelPage> = vec![LevelPage::whole(main)];
+    for page in pages.iter().filter(belongs).filter(|page| is_smaller_version(main, page)) {
+        if levels.iter().all(|level| level.width != page.width) {
+            levels.push(LevelPage::whole(page));
+        }
+    }
+    levels.sort_by_key(|level| std::cmp::Reverse(level.width));
+    levels
+}
+
+/// Whether a page may show the same as `main` with fewer pixels: of one kind, and smaller by the same factor along both axes.
+fn is_smaller_version(main: &Page, page: &Page) -> bool {
+    let same_kind =
+        (page.samples, page.bits[0], page.segments.tiled) == (main.samples, main.bits[0], main.segments.tiled);
+    let smaller = page.width < main.width && page.height < main.height;
+    let (x, y) = (main.width as f64 / page.width as f64, main.height as f64 / page.height as f64);
+    // Both sizes were rounded: the shorter side tells the factor up to one pixel.
+    let slack = 0.01 + 1.0 / page.width.min(page.height) as f64;
+    same_kind && smaller && (x / y - 1.0).abs() < slack && (page.is_reduced || x > 1.5)
+}
+
+/// `label`, `macro` or `thumbnail`, where the page says that it is one.
+pub(super) fn associated_name(page: &Page) -> Option<&'static str> {
+    let text = page.description().to_lowercase();
+    let first = text.split(|c: char| !c.is_ascii_alphabetic()).find(|word| !word.is_empty())?;
+    ["label", "macro", "thumbnail"].into_iter().find(|name| *name == first)
+}

@@ -1,0 +1,275 @@
+//! A whole-slide image: levels, regions, associated images.
+
+mod aperio;
+mod generic;
+mod layout;
+mod ome;
+#[cfg(feature = "openslide")]
+mod openslide;
+mod philips;
+mod pixels;
+mod resolution;
+mod scaled;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use resolution::{RESOLUTION_TOLERANCE, Resolution};
+
+use crate::cache::TileCache;
+use crate::error::{Fault, SlideError};
+use crate::limits::Limits;
+use crate::raster::Raster;
+use crate::region::Rect;
+use crate::source::Source;
+use pixels::{Pixels, TiffPixels};
+
+/// One level of a slide: the same image with fewer pixels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Level {
+    /// Pixels in a row.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+    /// How many pixels of level 0 one pixel is wide and high: the mean of both axes, as in OpenSlide.
+    pub downsample: f64,
+    /// Pixels in a row of a tile (of a strip: the level's).
+    pub tile_width: usize,
+    /// Rows of a tile or strip.
+    pub tile_height: usize,
+}
+
+/// What is shown where a region lies outside the slide, or where the file leaves a tile out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Background {
+    /// All channels at the most that u8 and u16 can hold (other types: 0).
+    #[default]
+    White,
+    /// All channels 0, opacity at its most.
+    Black,
+    /// A colour in u8, scaled to u16 (other types: 0); gray channels take the mean.
+    Rgb([u8; 3]),
+}
+
+/// How a slide is opened.
+#[derive(Clone, Debug, Default)]
+pub struct SlideOptions {
+    /// What surrounds the slide. White.
+    pub background: Background,
+    /// Where decoded tiles are kept; none: [`TileCache::shared`].
+    pub cache: Option<TileCache>,
+    /// What the file may make us allocate.
+    pub limits: Limits,
+}
+
+/// Counts of what a slide has done since it was opened, all clones together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Tiles and strips of levels that were decoded.
+    pub tiles_decoded: u64,
+    /// Tiles and strips that were wanted, the ones from the cache included.
+    pub tiles_wanted: u64,
+}
+
+/// A whole-slide image. Clones are cheap and share everything; any number of threads may read at once.
+///
+/// ```no_run
+/// use hearth_slides::Slide;
+///
+/// let slide = Slide::open("tumor_001.tif")?;
+/// println!("{:?} at {:?} µm", slide.dimensions(), slide.mpp());
+/// let region = slide.read_region(0, 30_000, 40_000, 768, 768)?;
+/// let rgb = region.as_u8().expect("bright field");
+/// # Ok::<(), hearth_slides::SlideError>(())
+/// ```
+#[derive(Clone)]
+pub struct Slide {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    path: PathBuf,
+    levels: Vec<Level>,
+    mpp: Option<[f64; 2]>,
+    power: Option<f64>,
+    vendor: String,
+    properties: BTreeMap<String, String>,
+    associated: Vec<String>,
+    limits: Limits,
+    pixels: Box<dyn Pixels>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    decoded: AtomicU64,
+    wanted: AtomicU64,
+}
+
+/// What a file that was recognized offers.
+struct Opened {
+    levels: Vec<Level>,
+    mpp: Option<[f64; 2]>,
+    power: Option<f64>,
+    vendor: String,
+    properties: BTreeMap<String, String>,
+    associated: Vec<String>,
+    pixels: Box<dyn Pixels>,
+}
+
+impl Slide {
+    /// Opens a slide: pyramidal or plain TIFF and BigTIFF, Aperio SVS, Philips TIFF, OME-TIFF. Content decides, not the file's name.
+    ///
+    /// # Errors
+    /// The file can't be read, is damaged, or is of a vendor that is read with the feature `openslide` only.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, SlideError> {
+        Self::open_with(path, &SlideOptions::default())
+    }
+
+    /// Opens a slide with options of one's own.
+    pub fn open_with(path: impl AsRef<Path>, options: &SlideOptions) -> Result<Self, SlideError> {
+        let path = path.as_ref();
+        let counts = Arc::new(Counts::default());
+        let opened = match Source::open(path).and_then(|source| TiffPixels::open(source, options, Arc::clone(&counts)))
+        {
+            #[cfg(feature = "openslide")]
+            Err(Fault::NotTiff(_) | Fault::Unsupported(_)) if openslide::knows(path) => {
+                openslide::open(path, options, Arc::clone(&counts))
+            }
+            #[cfg(not(feature = "openslide"))]
+            Err(Fault::NotTiff(what)) => {
+                Err(Fault::NotTiff(format!("{what}; slides that are not TIFFs are read with the feature `openslide`")))
+            }
+            other => other,
+        };
+        Ok(Self::new(path, opened.map_err(|fault| fault.of(path))?, options, counts))
+    }
+
+    /// Takes a slide that is in memory; errors call it `name`.
+    pub fn from_bytes(name: impl AsRef<Path>, bytes: Vec<u8>, options: &SlideOptions) -> Result<Self, SlideError> {
+        let (path, counts) = (name.as_ref(), Arc::new(Counts::default()));
+        let opened = TiffPixels::open(Source::Bytes(bytes), options, Arc::clone(&counts));
+        Ok(Self::new(path, opened.map_err(|fault| fault.of(path))?, options, counts))
+    }
+
+    fn new(path: &Path, opened: Opened, options: &SlideOptions, counts: Arc<Counts>) -> Self {
+        let Opened { levels, mpp, power, vendor, properties, associated, pixels } = opened;
+        let (path, limits) = (path.to_owned(), options.limits);
+        let inner = Inner { path, levels, mpp, power, vendor, properties, associated, limits, pixels, counts };
+        Slide { inner: Arc::new(inner) }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// All levels, from the largest (level 0) to the smallest; there is at least one.
+    pub fn levels(&self) -> &[Level] {
+        &self.inner.levels
+    }
+
+    /// Width and height of level 0 in pixels.
+    pub fn dimensions(&self) -> (usize, usize) {
+        (self.inner.levels[0].width, self.inner.levels[0].height)
+    }
+
+    /// Micrometres per pixel of level 0 along x and y: by the vendor's description, else by the resolution tags.
+    pub fn mpp(&self) -> Option<[f64; 2]> {
+        self.inner.mpp
+    }
+
+    /// Magnification of the objective, by the vendor's description.
+    pub fn objective_power(&self) -> Option<f64> {
+        self.inner.power
+    }
+
+    /// `aperio`, `philips`, `ome-tiff`, `generic-tiff`; through OpenSlide, the name that it gives.
+    pub fn vendor(&self) -> &str {
+        &self.inner.vendor
+    }
+
+    /// What the file says of itself, under names like OpenSlide's: `aperio.AppMag`, `tiff.Software`.
+    pub fn properties(&self) -> &BTreeMap<String, String> {
+        &self.inner.properties
+    }
+
+    /// Names of the images beside the slide: of `label`, `macro`, `thumbnail`, ... those that are there.
+    pub fn associated_names(&self) -> &[String] {
+        &self.inner.associated
+    }
+
+    /// Reads an image beside the slide.
+    ///
+    /// # Errors
+    /// There is none of that name, or it can't be decoded.
+    pub fn read_associated(&self, name: &str) -> Result<Raster, SlideError> {
+        let Some(name) = self.inner.associated.iter().find(|n| *n == name) else {
+            return Err(self.request(format!("no image {name:?}; there are {:?}", self.inner.associated)));
+        };
+        self.inner.pixels.associated(name).map_err(|fault| fault.of(self.path()))
+    }
+
+    /// Reads `width * height` pixels of a level from column `x` and row `y`, counted **in pixels of that level**.
+    ///
+    /// Only tiles that the region touches are decoded, in parallel. The region may lie partly or wholly outside; what is outside is
+    /// [`SlideOptions::background`].
+    ///
+    /// # Errors
+    /// There is no such level, the region is larger than [`Limits::image_bytes`], or a tile is damaged (the error names it).
+    pub fn read_region(&self, level: usize, x: i64, y: i64, width: usize, height: usize) -> Result<Raster, SlideError> {
+        self.check_level(level)?;
+        let rect = Rect { x, y, width, height };
+        self.inner.pixels.region(level, rect).map_err(|fault| fault.of(self.path()))
+    }
+
+    /// Reads as OpenSlide and MONAI's `WSIReader` place a region: the top left corner `(x, y)` is given **in pixels of level 0**, the size
+    /// `(width, height)` in pixels of `level`. The corner goes to the nearest pixel of the level.
+    ///
+    /// MONAI gives location and size as (row, column) and (height, width); here x comes first.
+    ///
+    /// # Errors
+    /// As [`read_region`](Self::read_region).
+    pub fn read_region_at(
+        &self,
+        location: (i64, i64),
+        level: usize,
+        size: (usize, usize),
+    ) -> Result<Raster, SlideError> {
+        let downsample = self.check_level(level)?.downsample;
+        let to_level = |at: i64| (at as f64 / downsample).round_ties_even() as i64;
+        self.read_region(level, to_level(location.0), to_level(location.1), size.0, size.1)
+    }
+
+    /// What the slide and its clones have decoded so far.
+    pub fn stats(&self) -> Stats {
+        let counts = &self.inner.counts;
+        Stats {
+            tiles_decoded: counts.decoded.load(Ordering::Relaxed),
+            tiles_wanted: counts.wanted.load(Ordering::Relaxed),
+        }
+    }
+
+    fn check_level(&self, level: usize) -> Result<&Level, SlideError> {
+        let levels = &self.inner.levels;
+        levels
+            .get(level)
+            .ok_or_else(|| self.request(format!("level {level} of {} (from 0) was asked for", levels.len())))
+    }
+
+    pub(crate) fn request(&self, what: String) -> SlideError {
+        SlideError::Request { path: self.inner.path.clone(), what }
+    }
+}
+
+impl fmt::Debug for Slide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (width, height) = self.dimensions();
+        write!(f, "Slide({}, {width} x {height}, {} levels)", self.path().display(), self.levels().len())
+    }
+}

@@ -1,0 +1,124 @@
+//! Slides of other vendors, through the OpenSlide library.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use openslide_rs::{Address, OpenSlide, Region, Size};
+
+use super::pixels::{Pixels, canvas};
+use super::{Background, Counts, Level, Opened, SlideOptions};
+use crate::error::Fault;
+use crate::limits::Limits;
+use crate::raster::{Color, Raster, SampleType, Samples};
+use crate::region::Rect;
+use crate::tiff::Format;
+
+const FORMAT: Format = Format { sample: SampleType::U8, channels: 3, color: Color::Rgb };
+
+struct Foreign {
+    slide: OpenSlide,
+    levels: Vec<Level>,
+    background: Background,
+    limits: Limits,
+    counts: Arc<Counts>,
+}
+
+/// Whether OpenSlide reads such a file.
+pub(super) fn knows(path: &Path) -> bool {
+    OpenSlide::detect_vendor(path).is_ok()
+}
+
+/// Opens a slide with OpenSlide. Its own cache holds the tiles; a region counts as one tile.
+pub(super) fn open(path: &Path, options: &SlideOptions, counts: Arc<Counts>) -> Result<Opened, Fault> {
+    let slide = OpenSlide::new(path).map_err(fault)?;
+    let names = slide.property_names().map_err(fault)?;
+    let properties: BTreeMap<String, String> =
+        names.into_iter().filter_map(|name| Some((name.clone(), slide.property_value(&name).ok()?))).collect();
+    let number = |name: &str| properties.get(name)?.parse::<f64>().ok().filter(|v| v.is_finite() && *v > 0.0);
+    let size = |name: String| properties.get(&name).and_then(|v| v.parse().ok());
+    let sizes = slide.all_level_dimensions().iter().zip(slide.all_level_downsamples());
+    let levels: Vec<Level> = sizes
+        .enumerate()
+        .map(|(i, (size_of, downsample))| Level {
+            width: size_of.w as usize,
+            height: size_of.h as usize,
+            downsample: *downsample,
+            tile_width: size(format!("openslide.level[{i}].tile-width")).unwrap_or(size_of.w as usize),
+            tile_height: size(format!("openslide.level[{i}].tile-height")).unwrap_or(size_of.h as usize),
+        })
+        .collect();
+    if levels.is_empty() {
+        return Err(Fault::damaged("OpenSlide finds no level"));
+    }
+    let mpp = number("openslide.mpp-x").zip(number("openslide.mpp-y"));
+    Ok(Opened {
+        levels: levels.clone(),
+        mpp: mpp.map(|(x, y)| [x, y]),
+        power: number("openslide.objective-power"),
+        vendor: properties.get("openslide.vendor").cloned().unwrap_or_default(),
+        associated: slide.associated_image_names().map_err(fault)?,
+        properties,
+        pixels: Box::new(Foreign { slide, levels, background: options.background, limits: options.limits, counts }),
+    })
+}
+
+fn fault(error: openslide_rs::errors::OpenSlideError) -> Fault {
+    Fault::damaged(format!("OpenSlide: {error}"))
+}
+
+impl Pixels for Foreign {
+    fn region(&self, level: usize, rect: Rect) -> Result<Raster, Fault> {
+        let mut out = canvas(rect, FORMAT, self.background, &self.limits)?;
+        let size = self.levels[level];
+        // Places outside are no numbers for it.
+        let clip = |start: i64, len: usize, end: usize| {
+            let cut = |at: i64| at.clamp(0, end as i64);
+            (cut(start), cut(start.saturating_add(len as i64)))
+        };
+        let (left, right) = clip(rect.x, rect.width, size.width);
+        let (top, bottom) = clip(rect.y, rect.height, size.height);
+        if left >= right || top >= bottom {
+            return Ok(out);
+        }
+        let (width, height) = ((right - left) as usize, (bottom - top) as usize);
+        let at = |place: i64| (place as f64 * size.downsample).round() as u32;
+        let region = Region {
+            address: Address { x: at(left), y: at(top) },
+            level: level as u32,
+            size: Size { w: width as u32, h: height as u32 },
+        };
+        self.counts.wanted.fetch_add(1, Ordering::Relaxed);
+        self.counts.decoded.fetch_add(1, Ordering::Relaxed);
+        let argb = self.slide.read_region(&region).map_err(fault)?;
+        let Samples::U8(pixels) = &mut out.samples else { return Ok(out) };
+        let (left, top) = ((left - rect.x) as usize, (top - rect.y) as usize);
+        for (row, line) in argb.chunks_exact(width * 4).enumerate() {
+            blend(line, &mut pixels[((top + row) * rect.width + left) * 3..][..width * 3]);
+        }
+        Ok(out)
+    }
+
+    fn associated(&self, name: &str) -> Result<Raster, Fault> {
+        let (size, argb) = self.slide.read_associated_buffer(name).map_err(fault)?;
+        let rect = Rect { x: 0, y: 0, width: size.w as usize, height: size.h as usize };
+        let mut out = canvas(rect, FORMAT, self.background, &self.limits)?;
+        if let Samples::U8(pixels) = &mut out.samples {
+            blend(&argb, pixels);
+        }
+        Ok(out)
+    }
+}
+
+/// Lays pixels of premultiplied ARGB (one number in the machine's byte order each) over a background.
+fn blend(argb: &[u8], background: &mut [u8]) {
+    for (out, pixel) in background.chunks_exact_mut(3).zip(argb.as_chunks::<4>().0) {
+        let pixel = u32::from_ne_bytes(*pixel);
+        let through = 255 - (pixel >> 24);
+        for (out, shift) in out.iter_mut().zip([16, 8, 0]) {
+            let over = (u32::from(*out) * through + 127) / 255;
+            *out = ((pixel >> shift & 255) + over).min(255) as u8;
+        }
+    }
+}

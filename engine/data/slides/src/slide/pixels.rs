@@ -1,0 +1,141 @@
+//! Where a slide's pixels come from: tiles of a TIFF, through the cache.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::layout::{self, LevelPage};
+use super::{Background, Counts, Level, Opened, SlideOptions};
+use crate::cache::TileCache;
+use crate::error::Fault;
+use crate::limits::{Limits, checked_bytes};
+use crate::raster::{Color, Raster, Samples};
+use crate::region::{Rect, fill};
+use crate::source::Source;
+use crate::tiff::{self, Format, Page};
+
+/// Reads regions of levels that exist and images that are named.
+pub(super) trait Pixels: Send + Sync {
+    fn region(&self, level: usize, rect: Rect) -> Result<Raster, Fault>;
+    fn associated(&self, name: &str) -> Result<Raster, Fault>;
+}
+
+pub(super) struct TiffPixels {
+    source: Source,
+    limits: Limits,
+    background: Background,
+    cache: TileCache,
+    /// What its tiles are called in the cache.
+    id: u64,
+    pages: Vec<Page>,
+    levels: Vec<LevelPage>,
+    associated: BTreeMap<String, usize>,
+    counts: Arc<Counts>,
+}
+
+impl TiffPixels {
+    pub fn open(source: Source, options: &SlideOptions, counts: Arc<Counts>) -> Result<Opened, Fault> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let pages = tiff::pages(&source, &options.limits)?;
+        let found = layout::find(&pages)?;
+        let (width, height) = (found.levels[0].width as f64, found.levels[0].height as f64);
+        let level = |level: &LevelPage| Level {
+            width: level.width,
+            height: level.height,
+            downsample: (width / level.width as f64 + height / level.height as f64) / 2.0,
+            tile_width: pages[level.page].segments.width,
+            tile_height: pages[level.page].segments.height,
+        };
+        Ok(Opened {
+            levels: found.levels.iter().map(level).collect(),
+            mpp: found.mpp,
+            power: found.power,
+            vendor: found.vendor.to_owned(),
+            properties: found.properties,
+            associated: found.associated.keys().cloned().collect(),
+            pixels: Box::new(TiffPixels {
+                source,
+                limits: options.limits,
+                background: options.background,
+                cache: options.cache.clone().unwrap_or_else(TileCache::shared),
+                id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+                pages,
+                levels: found.levels,
+                associated: found.associated,
+                counts,
+            }),
+        })
+    }
+}
+
+impl Pixels for TiffPixels {
+    fn region(&self, level: usize, rect: Rect) -> Result<Raster, Fault> {
+        let level = self.levels[level];
+        let page = &self.pages[level.page];
+        let format = page.format().map_err(|fault| fault.within(|| format!("page {}", page.number)))?;
+        let mut raster = canvas(rect, format, self.background, &self.limits)?;
+        // What a level is padded with is no part of it.
+        let grid = crate::region::Grid { width: level.width, height: level.height, ..page.grid(format) };
+        fill(raster.samples.as_bytes_mut(), grid, rect, |index| {
+            self.counts.wanted.fetch_add(1, Ordering::Relaxed);
+            // Pages are at most 65,536 by default; of tiles there are fewer than bytes in the tags.
+            let key = (self.id, page.number as u32, index as u32);
+            self.cache.get(key, || {
+                self.counts.decoded.fetch_add(1, Ordering::Relaxed);
+                page.tile(&self.source, &self.limits, index)
+            })
+        })?;
+        Ok(raster)
+    }
+
+    fn associated(&self, name: &str) -> Result<Raster, Fault> {
+        let page = &self.pages[self.associated[name]];
+        let white = if self.background == Background::Black { 0 } else { u8::MAX };
+        tiff::read_page(&self.source, &self.limits, page, white)
+    }
+}
+
+impl Drop for TiffPixels {
+    fn drop(&mut self) {
+        self.cache.forget(self.id);
+    }
+}
+
+/// A raster of nothing but background.
+pub(super) fn canvas(rect: Rect, format: Format, background: Background, limits: &Limits) -> Result<Raster, Fault> {
+    let Format { sample, channels, color } = format;
+    let sizes = [rect.width, rect.height, format.pixel()].map(|n| n as u64);
+    checked_bytes("the region", &sizes, limits.image_bytes)?;
+    let mut samples = Samples::zeros(sample, rect.width * rect.height * channels);
+    let pixel = background_pixel(format, background);
+    match &mut samples {
+        Samples::U8(values) if pixel.iter().all(|v| *v == pixel[0]) => values.fill(pixel[0]),
+        Samples::U8(values) => values.chunks_exact_mut(channels).for_each(|p| p.copy_from_slice(&pixel)),
+        Samples::U16(values) => {
+            values
+                .chunks_exact_mut(channels)
+                .for_each(|p| p.iter_mut().zip(&pixel).for_each(|(p, v)| *p = u16::from(*v) * 257));
+        }
+        _ => {}
+    }
+    Ok(Raster { width: rect.width, height: rect.height, channels, color, samples })
+}
+
+/// A pixel of background in u8.
+fn background_pixel(format: Format, background: Background) -> Vec<u8> {
+    let rgb = match background {
+        Background::White => [u8::MAX; 3],
+        Background::Black => [0; 3],
+        Background::Rgb(rgb) => rgb,
+    };
+    let gray = (rgb.iter().map(|v| u16::from(*v)).sum::<u16>() / 3) as u8;
+    (0..format.channels)
+        .map(|c| match (format.color, c) {
+            (Color::Rgb | Color::Rgba, 0..3) => rgb[c],
+            (Color::Rgba, 3) | (Color::GrayAlpha, 1) => u8::MAX,
+            // No ink is white.
+            (Color::Cmyk, _) => 0,
+            _ => gray,
+        })
+        .collect()
+}

@@ -1,0 +1,179 @@
+//! Regions at any resolution: read from the next finer level and reduced.
+
+use fast_image_resize::images::{Image, ImageRef};
+use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+
+use super::{Resolution, Slide};
+use crate::error::{Fault, SlideError};
+use crate::limits::checked_bytes;
+use crate::raster::{Raster, SampleType, Samples};
+
+/// A level this close (relatively) to the wanted resolution is read as it is.
+const SAME: f64 = 0.01;
+
+/// Source pixels of one block along an axis: bounds the memory that a large reduction takes.
+const BLOCK: f64 = 4096.0;
+
+impl Slide {
+    /// Reads `size` (width, height) pixels at a resolution, from the corner `location` (x, y) in pixels of level 0.
+    ///
+    /// Where a level has that resolution (up to 1 %), it is read as it is. Else the next finer level is read and reduced with a triangle
+    /// filter as wide as the reduction (Pillow's `BILINEAR`); beyond level 0 it is magnified. Neighbouring regions fit together.
+    ///
+    /// # Errors
+    /// As [`read_region`](Self::read_region); also where the slide does not say its resolution, or has samples other than u8, u16, i32
+    /// and f32 or more than four channels and must be reduced.
+    pub fn read_at(
+        &self,
+        location: (f64, f64),
+        resolution: Resolution,
+        size: (usize, usize),
+    ) -> Result<Raster, SlideError> {
+        self.read_scaled(location, self.scale(resolution)?, size)
+    }
+
+    /// The whole slide in at most `side` pixels along its longer side; never magnified.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at).
+    pub fn thumbnail(&self, side: usize) -> Result<Raster, SlideError> {
+        let (width, height) = self.dimensions();
+        let longer = width.max(height);
+        if side == 0 {
+            return Err(self.request("a thumbnail of 0 pixels".into()));
+        }
+        let part = |length: usize| ((length as f64 * side as f64 / longer as f64).round() as usize).max(1);
+        let (w, h) = if longer <= side { (width, height) } else { (part(width), part(height)) };
+        self.read_scaled((0.0, 0.0), [width as f64 / w as f64, height as f64 / h as f64], (w, h))
+    }
+
+    /// `scale`: pixels of level 0 per pixel along x and y.
+    pub(crate) fn read_scaled(
+        &self,
+        location: (f64, f64),
+        scale: [f64; 2],
+        (width, height): (usize, usize),
+    ) -> Result<Raster, SlideError> {
+        let is_same = |downsample: f64| scale.iter().all(|s| (s / downsample - 1.0).abs() < SAME);
+        if let Some(level) = self.levels().iter().position(|level| is_same(level.downsample)) {
+            let downsample = self.levels()[level].downsample;
+            let (x, y) = ((location.0 / downsample).round() as i64, (location.1 / downsample).round() as i64);
+            return self.read_region(level, x, y, width, height);
+        }
+        let level = self.best_level_for_downsample(scale[0].min(scale[1]));
+        let source = self.levels()[level];
+        // Sizes of levels are rounded, so each axis has a factor of its own.
+        let (full_width, full_height) = self.dimensions();
+        let factor = [source.width as f64 / full_width as f64, source.height as f64 / full_height as f64];
+        let x = Axis::new(location.0 * factor[0], scale[0] * factor[0], source.width);
+        let y = Axis::new(location.1 * factor[1], scale[1] * factor[1], source.height);
+
+        let fault = |fault: Fault| fault.of(self.path());
+        let nothing = self.read_region(level, 0, 0, 0, 0)?;
+        let kind = nothing.samples.kind();
+        let pixel = pixel_type(kind, nothing.channels).ok_or_else(|| {
+            let what = format!(
+                "{} samples in {} channels can't be reduced; read a level as it is",
+                kind.name(),
+                nothing.channels
+            );
+            fault(Fault::Unsupported(what))
+        })?;
+        let sizes = [width, height, nothing.channels, kind.bytes()].map(|n| n as u64);
+        checked_bytes("the region", &sizes, self.inner.limits.image_bytes).map_err(fault)?;
+        let mut out = Samples::zeros(kind, width * height * nothing.channels);
+        let pixel_bytes = nothing.channels * kind.bytes();
+        let mut resizer = Resizer::new();
+        for top in (0..height).step_by(y.block()) {
+            for left in (0..width).step_by(x.block()) {
+                let (w, h) = (x.block().min(width - left), y.block().min(height - top));
+                let (columns, rows) = (x.source(left, w), y.source(top, h));
+                let read = self.read_region(level, columns.first, rows.first, columns.len, rows.len)?;
+                let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).crop(
+                    columns.start,
+                    rows.start,
+                    columns.span,
+                    rows.span,
+                );
+                let mut block = Image::new(w as u32, h as u32, pixel);
+                ImageRef::new(columns.len as u32, rows.len as u32, read.samples.as_bytes(), pixel)
+                    .map_err(|error| error.to_string())
+                    .and_then(|from| resizer.resize(&from, &mut block, &options).map_err(|error| error.to_string()))
+                    .map_err(|error| fault(Fault::Unsupported(format!("reducing a region: {error}"))))?;
+                let bytes = out.as_bytes_mut();
+                for (row, line) in block.buffer().chunks_exact(w * pixel_bytes).enumerate() {
+                    let at = ((top + row) * width + left) * pixel_bytes;
+                    bytes[at..at + line.len()].copy_from_slice(line);
+                }
+            }
+        }
+        Ok(Raster { width, height, samples: out, ..nothing })
+    }
+}
+
+fn pixel_type(kind: SampleType, channels: usize) -> Option<PixelType> {
+    Some(match (kind, channels) {
+        (SampleType::U8, 1) => PixelType::U8,
+        (SampleType::U8, 2) => PixelType::U8x2,
+        (SampleType::U8, 3) => PixelType::U8x3,
+        (SampleType::U8, 4) => PixelType::U8x4,
+        (SampleType::U16, 1) => PixelType::U16,
+        (SampleType::U16, 2) => PixelType::U16x2,
+        (SampleType::U16, 3) => PixelType::U16x3,
+        (SampleType::U16, 4) => PixelType::U16x4,
+        (SampleType::I32, 1) => PixelType::I32,
+        (SampleType::F32, 1) => PixelType::F32,
+        (SampleType::F32, 2) => PixelType::F32x2,
+        (SampleType::F32, 3) => PixelType::F32x3,
+        (SampleType::F32, 4) => PixelType::F32x4,
+        _ => return None,
+    })
+}
+
+/// One axis of a reduction, in pixels of the level that is read.
+struct Axis {
+    /// Where the first pixel begins.
+    origin: f64,
+    /// Source pixels per pixel.
+    step: f64,
+    /// Source pixels there are.
+    len: usize,
+}
+
+/// Source pixels that a run of pixels needs.
+struct Span {
+    /// The first one to read, and how many.
+    first: i64,
+    len: usize,
+    /// Where the run lies among them.
+    start: f64,
+    span: f64,
+}
+
+impl Axis {
+    fn new(origin: f64, step: f64, len: usize) -> Self {
+        Axis { origin, step, len }
+    }
+
+    /// Pixels that are made at once.
+    fn block(&self) -> usize {
+        ((BLOCK / self.step) as usize).max(1)
+    }
+
+    fn source(&self, from: usize, count: usize) -> Span {
+        let (start, end) = (self.origin + from as f64 * self.step, self.origin + (from + count) as f64 * self.step);
+        // The filter reaches one pixel of the result to both sides, or of the source where that is larger.
+        let reach = self.step.max(1.0) + 1.0;
+        let (mut first, mut last) = ((start - reach).floor() as i64, (end + reach).ceil() as i64);
+        // At the slide's edge the filter ends, where the region does not: background would shine through.
+        if start >= 0.0 {
+            first = first.max(0);
+        }
+        if end <= self.len as f64 + 1e-6 {
+            last = last.min(self.len as i64);
+        }
+        let len = (last - first).max(1) as usize;
+        let start = start - first as f64;
+        Span { first, len, start, span: (count as f64 * self.step).min(len as f64 - start) }
+    }
+}

@@ -1,0 +1,71 @@
+//! Bytes that any number of threads read at once: no common position, no lock.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use crate::error::Fault;
+
+/// A file, or bytes in memory.
+#[derive(Debug)]
+pub(crate) enum Source {
+    File { file: File, len: u64 },
+    Bytes(Vec<u8>),
+}
+
+impl Source {
+    pub fn open(path: &Path) -> Result<Self, Fault> {
+        let file = File::open(path)?;
+        let meta = file.metadata()?;
+        if meta.is_dir() {
+            return Err(Fault::NotTiff("a folder, not a file".into()));
+        }
+        Ok(Source::File { file, len: meta.len() })
+    }
+
+    pub fn len(&self) -> u64 {
+        match self {
+            Source::File { len, .. } => *len,
+            Source::Bytes(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Bytes `offset..offset + len`, which must lie within the file: so no more is allocated than the file is long.
+    pub fn read(&self, offset: u64, len: u64, what: &str) -> Result<Vec<u8>, Fault> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.len());
+        let (Some(_), Ok(size)) = (end, usize::try_from(len)) else {
+            return Err(Fault::damaged(format!(
+                "{what}: {len} bytes from byte {offset}, but the file ends at byte {}",
+                self.len()
+            )));
+        };
+        match self {
+            Source::File { file, .. } => {
+                let mut bytes = vec![0; size];
+                read_exact_at(file, &mut bytes, offset)?;
+                Ok(bytes)
+            }
+            // `end` lies within a vector, so the offsets fit `usize`.
+            Source::Bytes(bytes) => Ok(bytes[offset as usize..][..size].to_vec()),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, bytes, offset)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => {
+                bytes = &mut bytes[n..];
+                offset += n as u64;
+            }
+        }
+    }
+    Ok(())
+}

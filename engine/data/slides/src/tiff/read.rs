@@ -1,0 +1,201 @@
+//! Plain TIFFs: whole pages as images, and stacks of pages.
+
+use std::path::{Path, PathBuf};
+
+use super::page::{Format, Page};
+use super::tile::Tile;
+use crate::error::{Fault, SlideError};
+use crate::limits::{Limits, checked_bytes};
+use crate::raster::{Color, Raster, SampleType, Samples};
+use crate::region::{Grid, Rect, fill};
+use crate::source::Source;
+
+/// A TIFF file as a list of pages, whatever they are.
+///
+/// ```no_run
+/// let file = hearth_slides::TiffFile::open("stack.tif")?;
+/// for page in file.pages() {
+///     println!("{} x {}, {:?}", page.width, page.height, page.description);
+/// }
+/// let raster = file.read(0)?;
+/// # Ok::<(), hearth_slides::SlideError>(())
+/// ```
+#[derive(Debug)]
+pub struct TiffFile {
+    path: PathBuf,
+    source: Source,
+    limits: Limits,
+    pages: Vec<Page>,
+    infos: Vec<PageInfo>,
+}
+
+/// What a page is, without its pixels.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PageInfo {
+    /// Pixels in a row.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+    /// Samples of a pixel as it is read: a palette gives 3.
+    pub channels: usize,
+    /// Their type; `None` where the page can't be read, and [`TiffFile::read`] says why.
+    pub sample: Option<SampleType>,
+    /// What the channels mean, where the page can be read.
+    pub color: Option<Color>,
+    /// Width and height of a tile; `None` for strips.
+    pub tile: Option<(usize, usize)>,
+    /// `JPEG`, `LZW`, ...
+    pub compression: String,
+    /// The page that this one stands below (SubIFDs), by its number.
+    pub parent: Option<usize>,
+    /// Whether the page calls itself a smaller version of another.
+    pub is_reduced: bool,
+    /// The tag ImageDescription.
+    pub description: Option<String>,
+    /// Micrometres per pixel along x and y, by the resolution tags.
+    pub mpp: Option<[f64; 2]>,
+}
+
+impl TiffFile {
+    /// Opens a file and reads its directories, with the default [`Limits`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, SlideError> {
+        Self::open_with(path, Limits::default())
+    }
+
+    /// Opens a file and reads its directories.
+    pub fn open_with(path: impl AsRef<Path>, limits: Limits) -> Result<Self, SlideError> {
+        let path = path.as_ref();
+        let source = Source::open(path).map_err(|fault| fault.of(path))?;
+        Self::new(path, source, limits)
+    }
+
+    /// Takes a file that is in memory; errors call it `name`.
+    pub fn from_bytes(name: impl AsRef<Path>, bytes: Vec<u8>, limits: Limits) -> Result<Self, SlideError> {
+        Self::new(name.as_ref(), Source::Bytes(bytes), limits)
+    }
+
+    fn new(path: &Path, source: Source, limits: Limits) -> Result<Self, SlideError> {
+        let pages = super::pages(&source, &limits).map_err(|fault| fault.of(path))?;
+        let infos = pages.iter().map(info).collect();
+        Ok(TiffFile { path: path.to_owned(), source, limits, pages, infos })
+    }
+
+    /// Its pages in the file's order, those below others behind them.
+    pub fn pages(&self) -> &[PageInfo] {
+        &self.infos
+    }
+
+    /// Decodes a whole page. White-is-zero is inverted, palettes and YCbCr become RGB; planes are interleaved.
+    pub fn read(&self, page: usize) -> Result<Raster, SlideError> {
+        let Some(found) = self.pages.get(page) else {
+            return Err(SlideError::Request {
+                path: self.path.clone(),
+                what: format!("page {page} of {} was asked for", self.pages.len()),
+            });
+        };
+        read_page(&self.source, &self.limits, found, 0).map_err(|fault| fault.of(&self.path))
+    }
+}
+
+fn info(page: &Page) -> PageInfo {
+    let format = page.format().ok();
+    PageInfo {
+        width: page.width,
+        height: page.height,
+        channels: format.map_or(page.samples, |f| f.channels),
+        sample: format.map(|f| f.sample),
+        color: format.map(|f| f.color),
+        tile: page.segments.tiled.then_some((page.segments.width, page.segments.height)),
+        compression: page.compression.name(),
+        parent: page.parent,
+        is_reduced: page.is_reduced,
+        description: page.texts.description.clone(),
+        mpp: page.mpp(),
+    }
+}
+
+/// Decodes a whole page; what the file leaves out has the bytes `background`.
+pub(crate) fn read_page(source: &Source, limits: &Limits, page: &Page, background: u8) -> Result<Raster, Fault> {
+    let place = || format!("page {}", page.number);
+    let format = page.format().map_err(|fault| fault.within(place))?;
+    let Format { sample, channels, color } = format;
+    check_stored(page, format, limits).map_err(|fault| fault.within(place))?;
+    let mut samples = Samples::zeros(sample, page.width * page.height * channels);
+    if background != 0 {
+        samples.as_bytes_mut().fill(background);
+    }
+    let rect = Rect { x: 0, y: 0, width: page.width, height: page.height };
+    fill(samples.as_bytes_mut(), page.grid(format), rect, |index| {
+        page.tile(source, limits, index).map(|tile| tile.map(Owned))
+    })?;
+    Ok(Raster { width: page.width, height: page.height, channels, color, samples })
+}
+
+/// A file that claims more pixels than its bytes can hold is told so before memory is taken for them.
+fn check_stored(page: &Page, format: Format, limits: &Limits) -> Result<(), Fault> {
+    let sizes = [page.width, page.height, format.pixel()].map(|n| n as u64);
+    let wanted = checked_bytes("an image", &sizes, limits.image_bytes)? as u64;
+    let segments = &page.segments;
+    let indices = (0..segments.planes).flat_map(|p| (0..segments.across * segments.down).map(move |i| (i, p)));
+    let counts = indices.map(|(i, p)| segments.place(i, p).1);
+    let stored = counts.clone().fold(0u64, u64::saturating_add);
+    let left_out = if counts.clone().any(|count| count == 0) { LEFT_OUT } else { 0 };
+    // Palettes and small samples take more room in memory than in the file.
+    let least = wanted / if page.bits[0] < 8 || page.palette.is_some() { 24 } else { 1 };
+    page.compression.check_plausible(stored, least.saturating_sub(left_out))
+}
+
+/// Bytes of pixels that a whole page may have in tiles which the file leaves out.
+const LEFT_OUT: u64 = 64 << 20;
+
+struct Owned(Tile);
+
+impl AsRef<Tile> for Owned {
+    fn as_ref(&self) -> &Tile {
+        &self.0
+    }
+}
+
+impl Page {
+    pub fn grid(&self, format: Format) -> Grid {
+        Grid {
+            width: self.width,
+            height: self.height,
+            tile_width: self.segments.width,
+            tile_height: self.segments.height,
+            across: self.segments.across,
+            pixel: format.pixel(),
+        }
+    }
+}
+
+/// Reads the first page of a TIFF.
+pub fn read_tiff(path: impl AsRef<Path>) -> Result<Raster, SlideError> {
+    TiffFile::open(path)?.read(0)
+}
+
+/// Reads a stack: the first page and all others of its size and type, in the file's order. Thumbnails and smaller versions are left out.
+pub fn read_tiff_stack(path: impl AsRef<Path>) -> Result<Vec<Raster>, SlideError> {
+    let file = TiffFile::open(path)?;
+    let first = &file.infos[0];
+    let same = |info: &PageInfo| {
+        (info.width, info.height, info.channels, info.sample)
+            == (first.width, first.height, first.channels, first.sample)
+            && !info.is_reduced
+            && info.parent.is_none()
+    };
+    let (mut rasters, mut bytes) = (Vec::new(), 0u64);
+    for (number, _) in file.infos.iter().enumerate().filter(|(_, info)| same(info)) {
+        let page = &file.pages[number];
+        let pixel = page.format().map(Format::pixel).unwrap_or_default();
+        bytes = bytes.saturating_add((page.width * page.height * pixel) as u64);
+        if bytes > file.limits.image_bytes {
+            let fault =
+                Fault::Limit(format!("a stack of more than the {} bytes that are allowed", file.limits.image_bytes));
+            return Err(fault.of(&file.path));
+        }
+        rasters.push(file.read(number)?);
+    }
+    Ok(rasters)
+}
