@@ -3,6 +3,7 @@ pub mod batch;
 pub mod data;
 pub mod ensemble;
 pub mod inferers;
+pub mod labels;
 pub mod losses;
 pub mod metrics;
 pub mod networks;

@@ -13,6 +13,7 @@ pub mod golden;
 #[path = "../../../tests/replay"]
 mod replay {
     pub mod data;
+    pub mod labels;
     pub mod patches;
     pub mod transforms_intensity;
     pub mod transforms_spatial;

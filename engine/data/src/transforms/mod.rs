@@ -18,6 +18,39 @@ macro_rules! setters {
     };
 }
 
+/// Implements [`Transform`](crate::Transform) for a transform that changes each image by itself.
+///
+/// It has `keys`, `allow_missing_keys`, `check_parameters(&self)` and the function named second, `(&self, Image)` to an image.
+macro_rules! image_transform {
+    ($type:ident, $change:ident) => {
+        impl $crate::Transform for $type {
+            fn name(&self) -> &'static str {
+                stringify!($type)
+            }
+
+            fn apply(
+                &self,
+                mut sample: $crate::Sample,
+                _: &$crate::Draw,
+            ) -> Result<Vec<$crate::Sample>, $crate::TransformError> {
+                for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
+                    sample.update(key, |image| self.$change(image))?;
+                }
+                Ok(vec![sample])
+            }
+
+            fn check(&self, known: &mut std::collections::BTreeSet<String>) -> Result<(), $crate::CheckError> {
+                self.keys.check(known)?;
+                self.check_parameters()
+            }
+
+            fn describe(&self) -> serde_json::Value {
+                $crate::transform::describe(self.name(), self)
+            }
+        }
+    };
+}
+
 mod affine;
 mod affine_grid;
 mod affine_ranges;
@@ -27,6 +60,7 @@ mod ensure_channel_first;
 mod ensure_type;
 mod fg_bg_to_indices;
 mod intensity;
+mod labels;
 mod load_image;
 mod orientation;
 mod rand_affine;
@@ -50,6 +84,7 @@ pub use ensure_channel_first::{ChannelDim, EnsureChannelFirst};
 pub use ensure_type::EnsureType;
 pub use fg_bg_to_indices::{FgBgToIndices, foreground_and_background};
 pub use intensity::*;
+pub use labels::*;
 pub use load_image::LoadImage;
 pub use orientation::Orientation;
 pub use rand_affine::RandAffine;

@@ -4,39 +4,6 @@
 //! frequencies (percentiles, histograms, medians, Fourier transforms) always runs on the CPU: values are copied from another device
 //! and back.
 
-/// Implements [`Transform`](crate::Transform) for a transform that changes each image by itself.
-///
-/// It has `keys`, `allow_missing_keys`, `check_parameters(&self)` and the function named second, `(&self, Image)` to an image.
-macro_rules! image_transform {
-    ($type:ident, $change:ident) => {
-        impl $crate::Transform for $type {
-            fn name(&self) -> &'static str {
-                stringify!($type)
-            }
-
-            fn apply(
-                &self,
-                mut sample: $crate::Sample,
-                _: &$crate::Draw,
-            ) -> Result<Vec<$crate::Sample>, $crate::TransformError> {
-                for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
-                    sample.update(key, |image| self.$change(image))?;
-                }
-                Ok(vec![sample])
-            }
-
-            fn check(&self, known: &mut std::collections::BTreeSet<String>) -> Result<(), $crate::CheckError> {
-                self.keys.check(known)?;
-                self.check_parameters()
-            }
-
-            fn describe(&self) -> serde_json::Value {
-                $crate::transform::describe(self.name(), self)
-            }
-        }
-    };
-}
-
 /// Implements [`Transform`](crate::Transform) for one that draws once for all keys, with probability `prob`.
 ///
 /// It has `keys`, `prob`, `allow_missing_keys`, `check_parameters(&self)`, `draw(&self, &Draw, &[&Image])` that draws the parameters, and
@@ -110,6 +77,8 @@ mod scale_intensity_range_percentiles;
 mod shift_intensity;
 mod std_shift_intensity;
 mod threshold_intensity;
+
+pub(in crate::transforms) use values::{map, on_host, zip};
 
 pub use adjust_contrast::AdjustContrast;
 pub use clip_intensity_percentiles::ClipIntensityPercentiles;

@@ -21,7 +21,7 @@ pub(super) fn each_piece(values: &mut [f32], edit: impl Fn(&mut [f32]) + Send + 
 }
 
 /// Replaces every value on the CPU; `elsewhere` says the same with tensor operations.
-pub(super) fn map(
+pub(in crate::transforms) fn map(
     mut image: Image,
     change: impl Fn(f32) -> f32 + Sync,
     elsewhere: impl FnOnce(Tensor<4>) -> Tensor<4>,
@@ -34,7 +34,7 @@ pub(super) fn map(
 }
 
 /// The same for two images of one shape: `change(first, second)`.
-pub(super) fn zip(
+pub(in crate::transforms) fn zip(
     mut image: Image,
     other: &Tensor<4>,
     change: impl Fn(f32, f32) -> f32 + Sync,
@@ -53,7 +53,7 @@ pub(super) fn zip(
 }
 
 /// Changes the values (row-major) on the CPU, wherever the image lives: copied there and back from any other device.
-pub(super) fn on_host(mut image: Image, edit: impl FnOnce(&mut [f32])) -> Image {
+pub(in crate::transforms) fn on_host(mut image: Image, edit: impl FnOnce(&mut [f32])) -> Image {
     let mut edit = Some(edit);
     let mut run = |values: &mut [f32]| {
         if let Some(edit) = edit.take() {

@@ -1,0 +1,200 @@
+//! Is this data fit to train on? What an image file holds and what is odd about it ([`inspect`]), and the same for a whole data
+//! set with what its files have to do with each other ([`verify`]).
+//!
+//! Everything found is a [`Finding`]: how bad, what, where, and what to do. [`inspect`] takes any [`Image`], whatever reader it came
+//! from.
+//!
+//! ```no_run
+//! use hearth_data::quality::{self, Severity, VerifyOptions};
+//! let report = quality::verify("Task04_Hippocampus".as_ref(), &VerifyOptions::default())?;
+//! for finding in report.findings.iter().filter(|f| f.severity >= Severity::Warning) {
+//!     println!("{finding}");
+//! }
+//! # Ok::<(), hearth_data::DataError>(())
+//! ```
+
+mod across;
+mod case;
+mod geometry;
+mod inspect;
+mod listing;
+mod values;
+mod verify;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+pub use inspect::{Inspection, inspect, inspect_file, inspect_folder};
+pub use values::{LabelCount, LabelValues, ValueSummary};
+pub use verify::{CaseReport, Verification, VerifyOptions, verify};
+
+use serde::Serialize;
+
+/// How bad something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Good to know.
+    Note,
+    /// Odd; look at it.
+    Warning,
+    /// Training would fail or learn nonsense.
+    Error,
+}
+
+impl Severity {
+    /// In one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
+/// What kind of thing was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Kind {
+    /// A file that the data set names is not there.
+    MissingFile,
+    /// A file can't be read.
+    Unreadable,
+    /// An affine that is not finite or can't be inverted.
+    BadAffine,
+    /// A voxel size that is 0, negative, not a number or absurd.
+    BadSpacing,
+    /// Axes that are not at right angles.
+    Sheared,
+    /// Axes that lie between the body's axes.
+    Oblique,
+    /// A left-handed grid.
+    Mirrored,
+    /// The file does not say where the image lies.
+    NoAffine,
+    /// The header's two affines, or its affine and voxel sizes, contradict each other.
+    AffineConflict,
+    /// Lengths that are not in millimetres.
+    Units,
+    /// NaN or infinite values.
+    NotFinite,
+    /// Every voxel has the same value.
+    Constant,
+    /// Image and label have different shapes.
+    ShapeMismatch,
+    /// Image and label lie on different grids.
+    GridMismatch,
+    /// A label without any foreground.
+    EmptyLabel,
+    /// Label values that the data set does not name.
+    UnexpectedLabel,
+    /// Label values that are not whole numbers from 0.
+    BadLabelValue,
+    /// A label that most cases have, or that no case has.
+    MissingLabel,
+    /// A label of more or smaller pieces than is usual.
+    Pieces,
+    /// Two files with the same content.
+    Duplicate,
+    /// Another number of channels than the data set says or other cases have.
+    Channels,
+    /// A size far from that of the other cases.
+    UnusualShape,
+    /// A voxel size far from that of the other cases.
+    UnusualSpacing,
+    /// Another orientation than the other cases have.
+    MixedOrientation,
+}
+
+impl Kind {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Kind::MissingFile => "missing file",
+            Kind::Unreadable => "unreadable file",
+            Kind::BadAffine => "bad affine",
+            Kind::BadSpacing => "bad voxel size",
+            Kind::Sheared => "sheared grid",
+            Kind::Oblique => "oblique grid",
+            Kind::Mirrored => "left-handed grid",
+            Kind::NoAffine => "no affine",
+            Kind::AffineConflict => "affines in conflict",
+            Kind::Units => "units",
+            Kind::NotFinite => "values not finite",
+            Kind::Constant => "constant image",
+            Kind::ShapeMismatch => "shapes differ",
+            Kind::GridMismatch => "grids differ",
+            Kind::EmptyLabel => "empty label",
+            Kind::UnexpectedLabel => "unexpected label",
+            Kind::BadLabelValue => "bad label value",
+            Kind::MissingLabel => "missing label",
+            Kind::Pieces => "label in pieces",
+            Kind::Duplicate => "duplicate",
+            Kind::Channels => "channels",
+            Kind::UnusualShape => "unusual shape",
+            Kind::UnusualSpacing => "unusual voxel size",
+            Kind::MixedOrientation => "mixed orientation",
+        }
+    }
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Finding {
+    /// How bad.
+    pub severity: Severity,
+    /// What kind of thing.
+    pub kind: Kind,
+    /// The case it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub case: Option<String>,
+    /// The file it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// What was found.
+    pub what: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+}
+
+impl Finding {
+    fn new(severity: Severity, kind: Kind, what: impl Into<String>) -> Self {
+        Finding { severity, kind, case: None, file: None, what: what.into(), advice: None }
+    }
+
+    fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    fn file(mut self, file: &Path) -> Self {
+        self.file = Some(file.to_owned());
+        self
+    }
+
+    fn case(mut self, case: &str) -> Self {
+        self.case = Some(case.to_owned());
+        self
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.severity.word())?;
+        if let Some(case) = &self.case {
+            write!(f, "case {case}: ")?;
+        }
+        if let Some(file) = &self.file {
+            write!(f, "{}: ", file.display())?;
+        }
+        f.write_str(&self.what)?;
+        match &self.advice {
+            Some(advice) => write!(f, "; {advice}"),
+            None => Ok(()),
+        }
+    }
+}

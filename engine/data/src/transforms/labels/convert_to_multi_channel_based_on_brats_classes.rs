@@ -1,0 +1,93 @@
+use burn::tensor::{Tensor, TensorData};
+use hearth_kernels::host;
+use serde::{Deserialize, Serialize};
+
+use crate::params::Keys;
+use crate::{CheckError, Image, TransformError};
+
+/// The overlapping regions of BraTS as channels of 0 and 1, of a label map of one channel: tumour core, whole tumour, enhancing tumour.
+///
+/// The labels are those of BraTS: 1 necrotic and non-enhancing core, 2 oedema, `et_label` enhancing tumour (4 until 2022, 3 from 2023).
+/// `classes` (not in MONAI) lists the labels of each channel instead, for other numberings: the Decathlon's Task01 is
+/// `[[2, 3], [1, 2, 3], [3]]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConvertToMultiChannelBasedOnBratsClasses {
+    keys: Keys,
+    #[serde(default = "four")]
+    et_label: i64,
+    #[serde(default)]
+    classes: Option<Vec<Vec<i64>>>,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+fn four() -> i64 {
+    4
+}
+
+impl ConvertToMultiChannelBasedOnBratsClasses {
+    /// With the labels of BraTS 2018 to 2022.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        ConvertToMultiChannelBasedOnBratsClasses {
+            keys: keys.into(),
+            et_label: 4,
+            classes: None,
+            allow_missing_keys: false,
+        }
+    }
+
+    /// Converts one label map.
+    ///
+    /// # Errors
+    /// Where it has several channels.
+    pub fn convert(&self, mut image: Image) -> Result<Image, TransformError> {
+        let [channels, x, y, z] = image.data.dims();
+        if channels != 1 {
+            return Err(TransformError::new(format!("a label map of {channels} channels")).expected("one channel"));
+        }
+        let classes: Vec<Vec<f32>> = match &self.classes {
+            Some(classes) => classes.iter().map(|labels| labels.iter().map(|l| *l as f32).collect()).collect(),
+            None => {
+                let et = self.et_label as f32;
+                vec![vec![1.0, et], vec![1.0, et, 2.0], vec![et]]
+            }
+        };
+        let on_cpu = host::read(&image.data, |values| {
+            let of_class = |labels: &Vec<f32>| values.iter().map(|v| f32::from(labels.contains(v))).collect::<Vec<_>>();
+            classes.iter().flat_map(of_class).collect::<Vec<f32>>()
+        });
+        image.data = match on_cpu {
+            Some(values) => Tensor::from_data(TensorData::new(values, [classes.len(), x, y, z]), &image.data.device()),
+            None => {
+                let of_class = |labels: &Vec<f32>| {
+                    let none = image.data.zeros_like();
+                    labels.iter().fold(none, |mask, label| mask.mask_fill(image.data.clone().equal_elem(*label), 1.0))
+                };
+                Tensor::cat(classes.iter().map(of_class).collect(), 0)
+            }
+        };
+        Ok(image)
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        if matches!(self.et_label, 1 | 2) {
+            return Err(CheckError::new("et_label", format!("is {}, which is another class's label", self.et_label)));
+        }
+        if self.classes.as_ref().is_some_and(Vec::is_empty) {
+            return Err(CheckError::new("classes", "names no class"));
+        }
+        Ok(())
+    }
+}
+
+setters!(ConvertToMultiChannelBasedOnBratsClasses {
+    /// Label of the enhancing tumour.
+    et_label: i64,
+    /// The labels of each channel.
+    classes: Option<Vec<Vec<i64>>>,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+image_transform!(ConvertToMultiChannelBasedOnBratsClasses, convert);

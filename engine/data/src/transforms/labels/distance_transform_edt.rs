@@ -1,0 +1,88 @@
+use hearth_kernels::label::{self, To};
+use serde::{Deserialize, Serialize};
+
+use super::{axes, voxels};
+use crate::params::{Keys, OneOrMany};
+use crate::transforms::intensity::on_host;
+use crate::{CheckError, Image, TransformError};
+
+/// Distance of every voxel that is not 0 to the nearest one that is, each channel by itself; exact, in f32.
+///
+/// `sampling`: size of a voxel, one number or one per axis; left out, distances are in voxels. In a channel without a 0, distances are to a
+/// voxel before the first one, as scipy has it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DistanceTransformEDT {
+    keys: Keys,
+    #[serde(default)]
+    sampling: Option<OneOrMany<f64>>,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl DistanceTransformEDT {
+    /// In voxels.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        DistanceTransformEDT { keys: keys.into(), sampling: None, allow_missing_keys: false }
+    }
+
+    /// The distances in one image.
+    ///
+    /// # Errors
+    /// Where `sampling` has not one number per axis.
+    pub fn distances(&self, image: Image) -> Result<Image, TransformError> {
+        let (shape, size) = (axes(&image), voxels(&image));
+        let spacing = match &self.sampling {
+            None => vec![1.0; shape.len()],
+            Some(OneOrMany::One(value)) => vec![*value; shape.len()],
+            Some(OneOrMany::Many(values)) => values.clone(),
+        };
+        if size == 0 {
+            return Ok(image);
+        }
+        let mut result = Ok(());
+        let image = on_host(image, |values| {
+            result = values.chunks_exact_mut(size).try_for_each(|channel| {
+                let distances = label::distances(channel, &shape, &spacing, To::Unset)?;
+                channel.copy_from_slice(&distances);
+                if channel.first() == Some(&f32::INFINITY) {
+                    from_before(channel, &shape, &spacing);
+                }
+                Ok::<_, TransformError>(())
+            });
+        });
+        result?;
+        Ok(image)
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        let values = self.sampling.as_ref().map_or(&[][..], OneOrMany::as_slice);
+        match values.iter().find(|v| !(v.is_finite() && **v > 0.0)) {
+            Some(value) => Err(CheckError::new("sampling", format!("{value} is no size of a voxel"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Distances to the voxel one step before the first, along the first axis.
+fn from_before(channel: &mut [f32], shape: &[usize], spacing: &[f64]) {
+    for (index, value) in channel.iter_mut().enumerate() {
+        let mut rest = index;
+        let mut squared = 0.0;
+        for axis in (0..shape.len()).rev() {
+            let place = rest % shape[axis] + usize::from(axis == 0);
+            rest /= shape[axis];
+            squared += (place as f64 * spacing[axis]).powi(2);
+        }
+        *value = squared.sqrt() as f32;
+    }
+}
+
+setters!(DistanceTransformEDT {
+    /// Size of a voxel, one number or one per axis.
+    sampling: Option<OneOrMany<f64>>,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+image_transform!(DistanceTransformEDT, distances);

@@ -1,0 +1,121 @@
+use hearth_kernels::label;
+use serde::{Deserialize, Serialize};
+
+use super::{axes, channels_of, check_connectivity, voxels};
+use crate::params::{Keys, OneOrMany};
+use crate::transforms::intensity::on_host;
+use crate::{CheckError, Image, TransformError};
+
+/// Fills what a label encloses with that label, whatever was there.
+///
+/// `applied_labels`: the labels (of several channels: the channels of a one-hot map) that are filled, left out all but 0. A hole at the edge of the image
+/// is open. `connectivity`: orthogonal steps by which one gets out of a hole, left out as many as there are axes. A label map's labels are filled in
+/// ascending order; channels of a one-hot map become 0 or 1.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FillHoles {
+    keys: Keys,
+    #[serde(default)]
+    applied_labels: Option<OneOrMany<i64>>,
+    #[serde(default)]
+    connectivity: Option<usize>,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+/// A map with more label values than this is no label map.
+const MOST_LABELS: usize = 1 << 12;
+
+impl FillHoles {
+    /// Fills the holes of all labels.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        FillHoles { keys: keys.into(), applied_labels: None, connectivity: None, allow_missing_keys: false }
+    }
+
+    /// Fills one image.
+    ///
+    /// # Errors
+    /// Where a label names no channel of a one-hot map, the connectivity is more than the number of axes, or the image has thousands of values.
+    pub fn fill(&self, image: Image) -> Result<Image, TransformError> {
+        let (channels, shape, size) = (image.channels(), axes(&image), voxels(&image));
+        if size == 0 {
+            return Ok(image);
+        }
+        let connectivity = self.connectivity.unwrap_or(shape.len());
+        // MONAI takes an empty list, and a lone 0, for no list.
+        let named = self.applied_labels.as_ref().filter(|l| !matches!(l, OneOrMany::One(0))).map(OneOrMany::as_slice);
+        let mut labels: Option<Vec<i64>> = named.filter(|labels| !labels.is_empty()).map(<[i64]>::to_vec);
+        if let Some(labels) = &mut labels {
+            labels.retain(|label| *label != 0);
+            labels.sort_unstable();
+        }
+        let of_channels = match &labels {
+            Some(labels) if channels > 1 => channels_of(labels, channels)?,
+            _ => (1..channels).collect(),
+        };
+        let mut result = Ok(());
+        let image = on_host(image, |values| {
+            result = if channels > 1 {
+                let mut planes: Vec<&mut [f32]> = values.chunks_exact_mut(size).collect();
+                of_channels.iter().try_for_each(|channel| {
+                    let channel = &mut *planes[*channel];
+                    if labels.is_none() && channel.iter().map(|v| f64::from(*v)).sum::<f64>() <= 0.0 {
+                        return Ok(());
+                    }
+                    channel.iter_mut().for_each(|v| *v = f32::from(*v != 0.0));
+                    label::fill_holes(channel, &shape, connectivity, 1.0)?;
+                    Ok(())
+                })
+            } else {
+                let labels = match labels {
+                    Some(labels) => Ok(labels.iter().map(|l| *l as f32).collect()),
+                    None => distinct(values),
+                };
+                labels.and_then(|labels| {
+                    labels.iter().try_for_each(|label| {
+                        label::fill_holes(values, &shape, connectivity, *label)?;
+                        Ok(())
+                    })
+                })
+            };
+        });
+        result?;
+        Ok(image)
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        check_connectivity(self.connectivity)
+    }
+}
+
+/// The label values that occur, ascending, without 0.
+fn distinct(values: &[f32]) -> Result<Vec<f32>, TransformError> {
+    let mut found: Vec<f32> = Vec::new();
+    let mut last = 0.0;
+    for value in values {
+        if *value == last || *value == 0.0 || value.is_nan() {
+            continue;
+        }
+        last = *value;
+        if let Err(place) = found.binary_search_by(|v| v.total_cmp(value)) {
+            if found.len() == MOST_LABELS {
+                return Err(TransformError::new(format!("the image has more than {MOST_LABELS} different values"))
+                    .expected("a label map")
+                    .advice("make predictions discrete first (AsDiscrete), or name the labels (applied_labels)"));
+            }
+            found.insert(place, *value);
+        }
+    }
+    Ok(found)
+}
+
+setters!(FillHoles {
+    /// Fill these labels (channels of a one-hot map) only.
+    applied_labels: Option<OneOrMany<i64>>,
+    /// Orthogonal steps by which one gets out of a hole.
+    connectivity: Option<usize>,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+image_transform!(FillHoles, fill);

@@ -1,0 +1,174 @@
+use std::collections::HashMap;
+
+use hearth_kernels::label::{self, Components, LabelError};
+use serde::{Deserialize, Serialize};
+
+use super::{axes, channels_of, check_connectivity, voxels, yes};
+use crate::params::{Keys, OneOrMany};
+use crate::transforms::intensity::on_host;
+use crate::{CheckError, Image, TransformError};
+
+/// Keeps the `num_components` largest connected components of each label and sets the others to 0.
+///
+/// `applied_labels`: the labels (of a one-hot map: the channels) that are looked at; left out, all but 0. `is_onehot`: left out, an image of several
+/// channels is one. `independent = false` takes the labels together, as one region. `connectivity`: orthogonal steps that make a neighbour, left out as
+/// many as there are axes. Of components of one size the later is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeepLargestConnectedComponent {
+    keys: Keys,
+    #[serde(default)]
+    applied_labels: Option<OneOrMany<i64>>,
+    #[serde(default)]
+    is_onehot: Option<bool>,
+    #[serde(default = "yes")]
+    independent: bool,
+    #[serde(default)]
+    connectivity: Option<usize>,
+    #[serde(default = "one")]
+    num_components: usize,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+fn one() -> usize {
+    1
+}
+
+impl KeepLargestConnectedComponent {
+    /// Keeps the largest component of each label.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        KeepLargestConnectedComponent {
+            keys: keys.into(),
+            applied_labels: None,
+            is_onehot: None,
+            independent: true,
+            connectivity: None,
+            num_components: 1,
+            allow_missing_keys: false,
+        }
+    }
+
+    /// Cleans one image.
+    ///
+    /// # Errors
+    /// Where a label names no channel of a one-hot map, the connectivity is more than the number of axes, or an image of several channels is to be a
+    /// label map without `applied_labels`.
+    pub fn keep(&self, image: Image) -> Result<Image, TransformError> {
+        let channels = image.channels();
+        let shape = axes(&image);
+        let connectivity = self.connectivity.unwrap_or(shape.len());
+        let onehot = self.is_onehot.unwrap_or(channels > 1);
+        if !onehot && channels != 1 && self.applied_labels.is_none() {
+            return Err(TransformError::new(format!("a label map of {channels} channels")).expected("one channel"));
+        }
+        let labels = self.applied_labels.as_ref().map(OneOrMany::as_slice);
+        let of_channels = match labels {
+            Some(labels) if onehot => channels_of(labels, channels)?,
+            _ => (1..channels).collect(),
+        };
+        let size = voxels(&image);
+        if size == 0 {
+            return Ok(image);
+        }
+        let mut result = Ok(());
+        let image = on_host(image, |values| {
+            let mut planes: Vec<&mut [f32]> = values.chunks_exact_mut(size).collect();
+            result = if onehot {
+                // A channel that is not named counts where it has a voxel at all.
+                let used = |channel: &[f32]| channel.iter().map(|v| f64::from(*v)).sum::<f64>() > 0.0;
+                let chosen: Vec<usize> =
+                    of_channels.into_iter().filter(|c| labels.is_some() || used(planes[*c])).collect();
+                self.one_hot(&mut planes, &chosen, &shape, connectivity)
+            } else {
+                self.label_map(&mut *planes[0], &shape, connectivity, labels)
+            };
+        });
+        result?;
+        Ok(image)
+    }
+
+    fn one_hot(
+        &self,
+        planes: &mut [&mut [f32]],
+        channels: &[usize],
+        shape: &[usize],
+        connectivity: usize,
+    ) -> Result<(), LabelError> {
+        let clean = |foreground: &[bool], planes: &mut [&mut [f32]], channels: &[usize]| {
+            let found = label::components(foreground, shape, connectivity)?;
+            let dropped = self.dropped(&found, |_| 0);
+            for channel in channels {
+                found.paint(&mut *planes[*channel], |component| dropped[component].then_some(0.0));
+            }
+            Ok(())
+        };
+        if self.independent {
+            return channels.iter().try_for_each(|channel| {
+                let foreground: Vec<bool> = planes[*channel].iter().map(|v| *v > 0.0).collect();
+                clean(&foreground, planes, &[*channel])
+            });
+        }
+        let mut foreground = vec![false; planes[0].len()];
+        for channel in channels {
+            foreground.iter_mut().zip(&*planes[*channel]).for_each(|(set, v)| *set |= *v == 1.0);
+        }
+        clean(&foreground, planes, channels)
+    }
+
+    fn label_map(
+        &self,
+        map: &mut [f32],
+        shape: &[usize],
+        connectivity: usize,
+        labels: Option<&[i64]>,
+    ) -> Result<(), LabelError> {
+        let labels: Option<Vec<f32>> = labels.map(|labels| labels.iter().map(|l| *l as f32).collect());
+        let applies = |v: f32| labels.as_ref().map_or(v != 0.0 && !v.is_nan(), |labels| labels.contains(&v));
+        if self.independent {
+            let found = label::components_by_value(map, shape, connectivity)?;
+            let values: Vec<f32> = found.regions().iter().map(|r| map[r.first]).collect();
+            let dropped = self.dropped(&found, |component| values[component].to_bits());
+            found.paint(map, |component| (dropped[component] && applies(values[component])).then_some(0.0));
+        } else {
+            let foreground: Vec<bool> = map.iter().map(|v| applies(*v)).collect();
+            let found = label::components(&foreground, shape, connectivity)?;
+            let dropped = self.dropped(&found, |_| 0);
+            found.paint(map, |component| dropped[component].then_some(0.0));
+        }
+        Ok(())
+    }
+
+    /// Which components are not among the largest of their group.
+    fn dropped(&self, found: &Components, group: impl Fn(usize) -> u32) -> Vec<bool> {
+        let mut dropped = vec![false; found.len()];
+        let mut seen = HashMap::new();
+        for component in found.by_size() {
+            let rank = seen.entry(group(component)).or_insert(0_usize);
+            dropped[component] = *rank >= self.num_components;
+            *rank += 1;
+        }
+        dropped
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        check_connectivity(self.connectivity)
+    }
+}
+
+setters!(KeepLargestConnectedComponent {
+    /// Look at these labels (channels of a one-hot map) only.
+    applied_labels: Option<OneOrMany<i64>>,
+    /// Whether channels are labels.
+    is_onehot: Option<bool>,
+    /// Each label by itself, not their union.
+    independent: bool,
+    /// Orthogonal steps that make a neighbour.
+    connectivity: Option<usize>,
+    /// How many components are kept.
+    num_components: usize,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+image_transform!(KeepLargestConnectedComponent, keep);

@@ -1,0 +1,51 @@
+use serde::{Deserialize, Serialize};
+
+use super::check_labels;
+use crate::params::{Keys, OneOrMany};
+use crate::transforms::intensity::map;
+use crate::{CheckError, Image, TransformError};
+
+/// Keeps the labels of `applied_labels` and sets all others to 0.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LabelFilter {
+    keys: Keys,
+    applied_labels: OneOrMany<i64>,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl LabelFilter {
+    /// Keeps these labels.
+    pub fn new(keys: impl Into<Keys>, applied_labels: impl Into<OneOrMany<i64>>) -> Self {
+        LabelFilter { keys: keys.into(), applied_labels: applied_labels.into(), allow_missing_keys: false }
+    }
+
+    /// Filters one image.
+    pub fn filter(&self, image: Image) -> Image {
+        let labels: Vec<f32> = self.applied_labels.as_slice().iter().map(|l| *l as f32).collect();
+        map(
+            image,
+            |x| if labels.contains(&x) { x } else { 0.0 },
+            |x| {
+                let none = x.zeros_like();
+                labels.iter().fold(none, |kept, label| kept.mask_fill(x.clone().equal_elem(*label), *label))
+            },
+        )
+    }
+
+    fn change(&self, image: Image) -> Result<Image, TransformError> {
+        Ok(self.filter(image))
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        check_labels("applied_labels", &self.applied_labels)
+    }
+}
+
+setters!(LabelFilter {
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+image_transform!(LabelFilter, change);

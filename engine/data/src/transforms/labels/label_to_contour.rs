@@ -1,0 +1,58 @@
+use hearth_kernels::filter::{self, Edge};
+use serde::{Deserialize, Serialize};
+
+use crate::params::Keys;
+use crate::transforms::intensity::zip;
+use crate::{CheckError, Image, TransformError};
+
+/// The contours of masks of 0 and 1, each channel by itself: 1 on voxels with a neighbour of 0, diagonals and what lies beyond the
+/// edge among them.
+///
+/// This is a Laplace filter over all neighbours, cut off at 0 and 1; `kernel_type` has no other choice.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LabelToContour {
+    keys: Keys,
+    #[serde(default)]
+    kernel_type: Kernel,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+enum Kernel {
+    #[default]
+    Laplace,
+}
+
+impl LabelToContour {
+    /// For these masks.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        LabelToContour { keys: keys.into(), kernel_type: Kernel::Laplace, allow_missing_keys: false }
+    }
+
+    /// The contour of one image.
+    ///
+    /// # Errors
+    /// Where the filter can't be applied.
+    pub fn contour(&self, image: Image) -> Result<Image, TransformError> {
+        let n = image.meta.spatial_dims;
+        let taps: [&[f32]; 3] = std::array::from_fn(|axis| if axis < n { &[1.0; 3][..] } else { &[] });
+        let sums = filter::separable(image.data.clone(), taps, Edge::Zeros);
+        let sums = sums.map_err(|e| TransformError::new(e.to_string()))?;
+        // The voxel itself is in the sum: 26 neighbours in 3-D.
+        let weight = 3_f32.powi(n as i32);
+        Ok(zip(image, &sums, |x, sum| (weight * x - sum).clamp(0.0, 1.0), |x, sum| (x * weight - sum).clamp(0.0, 1.0)))
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        Ok(())
+    }
+}
+
+setters!(LabelToContour {
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+image_transform!(LabelToContour, contour);

@@ -1,0 +1,82 @@
+use serde::{Deserialize, Serialize};
+
+use crate::params::Keys;
+use crate::transforms::intensity::map;
+use crate::{CheckError, Image, TransformError};
+
+/// Replaces label values: `orig_labels[i]` becomes `target_labels[i]`, all others stay. Of a value that is listed twice the last entry counts.
+///
+/// Values are always f32 here; with a whole-numbered `dtype` fractions are cut off.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MapLabelValue {
+    keys: Keys,
+    orig_labels: Vec<f64>,
+    target_labels: Vec<f64>,
+    #[serde(default)]
+    dtype: Number,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+/// Type of the new values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+enum Number {
+    #[default]
+    #[serde(rename = "float32", alias = "float", alias = "float64")]
+    Float,
+    #[serde(rename = "int64", alias = "int", alias = "int32", alias = "int16", alias = "uint8", alias = "long")]
+    Whole,
+}
+
+impl MapLabelValue {
+    /// Each of the first becomes that of the second at its place.
+    pub fn new(keys: impl Into<Keys>, orig_labels: impl Into<Vec<f64>>, target_labels: impl Into<Vec<f64>>) -> Self {
+        MapLabelValue {
+            keys: keys.into(),
+            orig_labels: orig_labels.into(),
+            target_labels: target_labels.into(),
+            dtype: Number::Float,
+            allow_missing_keys: false,
+        }
+    }
+
+    /// Recodes one image.
+    pub fn recode(&self, image: Image) -> Image {
+        let whole = self.dtype == Number::Whole;
+        let cut = |v: f32| if whole { v.trunc() } else { v };
+        let pairs = self.orig_labels.iter().zip(&self.target_labels).map(|(from, to)| (*from as f32, cut(*to as f32)));
+        // Adding 0 makes -0 the same key as 0.
+        let mut table: Vec<(f32, f32)> = pairs.rev().map(|(from, to)| (from + 0.0, to)).collect();
+        table.sort_by(|a, b| a.0.total_cmp(&b.0));
+        table.dedup_by(|later, kept| later.0 == kept.0);
+        let find = |v: f32| table.binary_search_by(|(from, _)| from.total_cmp(&(v + 0.0))).ok().map(|i| table[i].1);
+        map(
+            image,
+            |v| find(v).unwrap_or_else(|| cut(v)),
+            |x| {
+                let kept = if whole { x.clone().trunc() } else { x.clone() };
+                table.iter().fold(kept, |out, (from, to)| out.mask_fill(x.clone().equal_elem(*from), *to))
+            },
+        )
+    }
+
+    fn change(&self, image: Image) -> Result<Image, TransformError> {
+        Ok(self.recode(image))
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        let (from, to) = (self.orig_labels.len(), self.target_labels.len());
+        if from != to {
+            return Err(CheckError::new("target_labels", format!("has {to} entries for {from} orig_labels")));
+        }
+        Ok(())
+    }
+}
+
+setters!(MapLabelValue {
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+image_transform!(MapLabelValue, change);

@@ -1,0 +1,97 @@
+//! Transforms of label maps and of predictions: what to keep of them, what to fill, how to recode them.
+//!
+//! A label map has one channel of label values, a one-hot map one channel of 0 and 1 per label; most transforms take either.
+//! Connected components, holes and distances are computed by [`hearth_kernels::label`], on the CPU: values on another device are
+//! copied there and back. The rest runs where the image lives. Geometry stays as it is.
+
+mod convert_to_multi_channel_based_on_brats_classes;
+mod distance_transform_edt;
+mod fill_holes;
+mod keep_largest_connected_component;
+mod label_filter;
+mod label_to_contour;
+mod label_to_mask;
+mod map_label_value;
+mod prob_nms;
+mod remove_repeated_channel;
+mod remove_small_objects;
+
+pub use convert_to_multi_channel_based_on_brats_classes::ConvertToMultiChannelBasedOnBratsClasses;
+pub use distance_transform_edt::DistanceTransformEDT;
+pub use fill_holes::FillHoles;
+pub use keep_largest_connected_component::KeepLargestConnectedComponent;
+pub use label_filter::LabelFilter;
+pub use label_to_contour::LabelToContour;
+pub use label_to_mask::LabelToMask;
+pub use map_label_value::MapLabelValue;
+pub use prob_nms::{Detection, ProbNMS};
+pub use remove_repeated_channel::RemoveRepeatedChannel;
+pub use remove_small_objects::RemoveSmallObjects;
+
+use burn::tensor::{Int, Tensor};
+use hearth_kernels::label::LabelError;
+
+use crate::params::OneOrMany;
+use crate::{CheckError, Image, TransformError};
+
+fn yes() -> bool {
+    true
+}
+
+impl From<LabelError> for TransformError {
+    fn from(error: LabelError) -> Self {
+        let advice = match error {
+            LabelError::Connectivity { .. } => Some("leave `connectivity` out for all neighbours"),
+            _ => None,
+        };
+        TransformError { advice: advice.map(str::to_owned), ..TransformError::new(error.to_string()) }
+    }
+}
+
+/// The axes that count, as labelling takes them.
+fn axes(image: &Image) -> Vec<usize> {
+    image.spatial_shape()
+}
+
+/// Voxels of a channel.
+fn voxels(image: &Image) -> usize {
+    image.shape().iter().product()
+}
+
+/// Indices of the channels that a list of labels names in a one-hot map.
+fn channels_of(labels: &[i64], channels: usize) -> Result<Vec<usize>, TransformError> {
+    let index = |label: &i64| usize::try_from(*label).ok().filter(|i| *i < channels);
+    labels
+        .iter()
+        .map(|label| {
+            index(label).ok_or_else(|| {
+                TransformError::new(format!("label {label} of an image of {channels} channels"))
+                    .expected(format!("0 to {}: in a one-hot map labels are channels", channels.saturating_sub(1)))
+            })
+        })
+        .collect()
+}
+
+/// The channels of these indices, in their order.
+fn select(image: &Image, channels: &[usize]) -> Tensor<4> {
+    let indices: Vec<i64> = channels.iter().map(|i| *i as i64).collect();
+    let indices = Tensor::<1, Int>::from_data(indices.as_slice(), &image.data.device());
+    image.data.clone().select(0, indices)
+}
+
+/// A connectivity that no image has is refused before the first case.
+fn check_connectivity(connectivity: Option<usize>) -> Result<(), CheckError> {
+    match connectivity {
+        Some(n) if !(1..=3).contains(&n) => {
+            Err(CheckError::new("connectivity", format!("{n}; expected 1 to the number of axes")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_labels(parameter: &str, labels: &OneOrMany<i64>) -> Result<(), CheckError> {
+    match labels.as_slice() {
+        [] => Err(CheckError::new(parameter, "names no label")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,167 @@
+use std::collections::BTreeSet;
+
+use hearth_kernels::filter::{self, Approximation};
+use serde::{Deserialize, Serialize};
+
+use crate::params::{Keys, OneOrMany};
+use crate::transform::{Transform, describe};
+use crate::{CheckError, Draw, Image, Sample, TransformError, Value};
+
+/// The peaks of a probability map of one channel: the largest value above `prob_threshold`, then the largest outside the box of
+/// `box_size` voxels around it, and so on.
+///
+/// The key then holds numbers, `1 + spatial_dims` per peak: its probability and its voxel. `sigma` smooths first; as in MONAI, which takes
+/// the first two axes of the map for batch and channel, only along the third axis.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProbNMS {
+    keys: Keys,
+    #[serde(default = "two")]
+    spatial_dims: usize,
+    #[serde(default)]
+    sigma: OneOrMany<f64>,
+    #[serde(default = "half")]
+    prob_threshold: f64,
+    #[serde(default = "box_size")]
+    box_size: OneOrMany<usize>,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+/// A peak of a probability map.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Detection {
+    /// Its value.
+    pub probability: f32,
+    /// Its voxel; 0 on an axis that the map does not have.
+    pub at: [usize; 3],
+}
+
+fn two() -> usize {
+    2
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+fn box_size() -> OneOrMany<usize> {
+    OneOrMany::One(48)
+}
+
+impl ProbNMS {
+    /// Peaks above 0.5 of maps with so many axes, with boxes of 48.
+    pub fn new(keys: impl Into<Keys>, spatial_dims: usize) -> Self {
+        ProbNMS {
+            keys: keys.into(),
+            spatial_dims,
+            sigma: OneOrMany::default(),
+            prob_threshold: half(),
+            box_size: box_size(),
+            allow_missing_keys: false,
+        }
+    }
+
+    /// The peaks of one map, from the highest; of equal ones the first in memory first.
+    ///
+    /// # Errors
+    /// Where the map has several channels or another number of axes.
+    pub fn detections(&self, image: &Image) -> Result<Vec<Detection>, TransformError> {
+        let n = self.spatial_dims;
+        if image.channels() != 1 || image.meta.spatial_dims != n {
+            let (c, found) = (image.channels(), image.meta.spatial_dims);
+            return Err(TransformError::new(format!("a probability map of {found} axes and {c} channels"))
+                .expected(format!("{n} axes (`spatial_dims`) and one channel")));
+        }
+        let mut image = image.clone();
+        if self.sigma != OneOrMany::One(0.0) && n == 3 {
+            // The kernel of the first axis, along the last: what MONAI's filter makes of a map without batch and channel.
+            let sigma = [0.0, 0.0, self.sigma.at(0).unwrap_or_default()];
+            let smooth = filter::gaussian(image.data, sigma, 4.0, Approximation::Erf);
+            image.data = smooth.map_err(|e| TransformError::new(e.to_string()))?;
+        }
+        let values = image.to_vec();
+        let threshold = self.prob_threshold as f32;
+        let mut candidates: Vec<usize> = (0..values.len()).filter(|i| values[*i] > threshold).collect();
+        candidates.sort_unstable_by(|a, b| values[*b].total_cmp(&values[*a]).then(a.cmp(b)));
+        let shape = image.shape();
+        let boxes: [usize; 3] =
+            std::array::from_fn(|axis| if axis < n { self.box_size.at(axis).unwrap_or(1) } else { 1 });
+        let mut taken = vec![false; values.len()];
+        let mut out = Vec::new();
+        for index in candidates {
+            if taken[index] {
+                continue;
+            }
+            let at = [index / (shape[1] * shape[2]), index / shape[2] % shape[1], index % shape[2]];
+            out.push(Detection { probability: values[index], at });
+            let start: [usize; 3] = std::array::from_fn(|a| at[a].saturating_sub(boxes[a] / 2));
+            let end: [usize; 3] = std::array::from_fn(|a| (at[a] + boxes[a] - boxes[a] / 2).min(shape[a]));
+            for x in start[0]..end[0] {
+                for y in start[1]..end[1] {
+                    let line = (x * shape[1] + y) * shape[2];
+                    taken[line + start[2]..line + end[2]].fill(true);
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        let n = self.spatial_dims;
+        if !(2..=3).contains(&n) {
+            return Err(CheckError::new("spatial_dims", format!("{n}; expected 2 or 3")));
+        }
+        if self.prob_threshold.is_nan() || self.prob_threshold < 0.0 {
+            return Err(CheckError::new("prob_threshold", format!("{}; expected 0 or more", self.prob_threshold)));
+        }
+        let per_axis = |parameter: &str, many: bool, count: usize| match many && count != n {
+            true => Err(CheckError::new(parameter, format!("has {count} entries for {n} axes"))),
+            false => Ok(()),
+        };
+        per_axis("box_size", matches!(self.box_size, OneOrMany::Many(_)), self.box_size.as_slice().len())?;
+        per_axis("sigma", matches!(self.sigma, OneOrMany::Many(_)), self.sigma.as_slice().len())?;
+        if self.box_size.as_slice().contains(&0) {
+            return Err(CheckError::new("box_size", "is 0"));
+        }
+        Ok(())
+    }
+}
+
+setters!(ProbNMS {
+    /// Standard deviation of the smoothing, in voxels.
+    sigma: OneOrMany<f64>,
+    /// Peaks are above this.
+    prob_threshold: f64,
+    /// Voxels around a peak in which there is no other, one number or one per axis.
+    box_size: OneOrMany<usize>,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Transform for ProbNMS {
+    fn name(&self) -> &'static str {
+        "ProbNMS"
+    }
+
+    fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+        for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
+            let found = sample.image(key).and_then(|image| self.detections(image)).map_err(|e| e.at(key))?;
+            let row = |d: &Detection| {
+                let place = d.at.into_iter().take(self.spatial_dims).map(|v| v as f64);
+                std::iter::once(f64::from(d.probability)).chain(place).collect::<Vec<_>>()
+            };
+            sample.values.insert(key.to_owned(), Value::Numbers(found.iter().flat_map(row).collect()));
+        }
+        Ok(vec![sample])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        self.keys.check(known)?;
+        self.check_parameters()
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}

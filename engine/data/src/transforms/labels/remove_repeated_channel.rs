@@ -1,0 +1,50 @@
+use serde::{Deserialize, Serialize};
+
+use super::select;
+use crate::params::Keys;
+use crate::{CheckError, Image, TransformError};
+
+/// Keeps the first of every `repeats` channels.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveRepeatedChannel {
+    keys: Keys,
+    repeats: usize,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl RemoveRepeatedChannel {
+    /// Keeps one of `repeats`.
+    pub fn new(keys: impl Into<Keys>, repeats: usize) -> Self {
+        RemoveRepeatedChannel { keys: keys.into(), repeats, allow_missing_keys: false }
+    }
+
+    /// Changes one image.
+    ///
+    /// # Errors
+    /// Where it has one channel only.
+    pub fn remove(&self, mut image: Image) -> Result<Image, TransformError> {
+        if image.channels() < 2 {
+            let what = format!("the image has {} channel, none is repeated", image.channels());
+            return Err(TransformError::new(what).expected("several channels"));
+        }
+        let kept: Vec<usize> = (0..image.channels()).step_by(self.repeats.max(1)).collect();
+        image.data = select(&image, &kept);
+        Ok(image)
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        match self.repeats {
+            0 => Err(CheckError::new("repeats", "is 0; a channel is there at least once")),
+            _ => Ok(()),
+        }
+    }
+}
+
+setters!(RemoveRepeatedChannel {
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+image_transform!(RemoveRepeatedChannel, remove);
