@@ -21,6 +21,7 @@ pub mod patches;
 pub mod phantom;
 mod pipeline;
 mod progress;
+pub mod quality;
 pub mod readers;
 mod recipe;
 mod sample;

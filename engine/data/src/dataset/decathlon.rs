@@ -35,15 +35,8 @@ impl DecathlonDataset {
     /// Where the list is missing, damaged, names a file that does not exist, or one outside the folder.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, DataError> {
         let dir = dir.as_ref();
-        let path = dir.join("dataset.json");
-        let io = |source| DataError::Io { path: path.clone(), source };
-        let length = std::fs::metadata(&path).map_err(io)?.len();
-        let wrong = |what: String| DataError::List { path: path.clone(), what };
-        if length > MAX_LIST {
-            return Err(wrong(format!("{length} bytes, more than the limit of {MAX_LIST}")));
-        }
-        let text = std::fs::read_to_string(&path).map_err(io)?;
-        let list: Value = serde_json::from_str(&text).map_err(|e| wrong(format!("not JSON: {e}")))?;
+        let list = read_list(dir)?;
+        let wrong = |what: String| DataError::List { path: dir.join("dataset.json"), what };
         let entries = |key: &str| match &list[key] {
             Value::Array(entries) => Ok(entries.as_slice()),
             Value::Null => Ok(&[][..]),
@@ -51,14 +44,14 @@ impl DecathlonDataset {
         };
         let mut training = Vec::new();
         for (i, entry) in entries("training")?.iter().enumerate() {
-            let image = file(dir, &entry["image"]).map_err(|e| wrong(format!("training[{i}].image: {e}")))?;
-            let label = file(dir, &entry["label"]).map_err(|e| wrong(format!("training[{i}].label: {e}")))?;
+            let image = listed_file(dir, &entry["image"]).map_err(|e| wrong(format!("training[{i}].image: {e}")))?;
+            let label = listed_file(dir, &entry["label"]).map_err(|e| wrong(format!("training[{i}].label: {e}")))?;
             training.push(Item::new(case_name(&image)).with("image", image).with("label", label));
         }
         let mut test = Vec::new();
         for (i, entry) in entries("test")?.iter().enumerate() {
             let value = if entry.is_object() { &entry["image"] } else { entry };
-            let image = file(dir, value).map_err(|e| wrong(format!("test[{i}]: {e}")))?;
+            let image = listed_file(dir, value).map_err(|e| wrong(format!("test[{i}]: {e}")))?;
             test.push(Item::new(case_name(&image)).with("image", image));
         }
         if training.is_empty() && test.is_empty() {
@@ -105,8 +98,21 @@ impl DecathlonDataset {
     }
 }
 
+/// `dir/dataset.json`.
+pub(crate) fn read_list(dir: &Path) -> Result<Value, DataError> {
+    let path = dir.join("dataset.json");
+    let io = |source| DataError::Io { path: path.clone(), source };
+    let wrong = |what: String| DataError::List { path: path.clone(), what };
+    let length = std::fs::metadata(&path).map_err(io)?.len();
+    if length > MAX_LIST {
+        return Err(wrong(format!("{length} bytes, more than the limit of {MAX_LIST}")));
+    }
+    let text = std::fs::read_to_string(&path).map_err(io)?;
+    serde_json::from_str(&text).map_err(|e| wrong(format!("not JSON: {e}")))
+}
+
 /// A path of the list, below the folder.
-fn file(dir: &Path, value: &Value) -> Result<PathBuf, String> {
+pub(crate) fn listed_file(dir: &Path, value: &Value) -> Result<PathBuf, String> {
     let name = value.as_str().ok_or_else(|| "is not a path".to_owned())?;
     let relative = Path::new(name);
     let inside = relative.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
@@ -124,7 +130,7 @@ fn file(dir: &Path, value: &Value) -> Result<PathBuf, String> {
 }
 
 /// File name without suffix.
-fn case_name(path: &Path) -> String {
+pub(crate) fn case_name(path: &Path) -> String {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     [".nii.gz", ".nii"].iter().find_map(|s| name.strip_suffix(s)).unwrap_or(&name).to_owned()
 }
@@ -141,7 +147,7 @@ fn make_unique(items: &mut [Item]) {
     }
 }
 
-fn names(value: &Value) -> BTreeMap<u32, String> {
+pub(crate) fn names(value: &Value) -> BTreeMap<u32, String> {
     let pairs = value.as_object().into_iter().flatten();
     pairs.filter_map(|(k, v)| Some((k.parse().ok()?, v.as_str()?.to_owned()))).collect()
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 pub use cache::{CacheDataset, CacheOptions};
 pub use decathlon::DecathlonDataset;
+pub(crate) use decathlon::{case_name, listed_file, names, read_list};
 pub use partition::{PartitionOptions, partition_dataset, partition_ratios};
 
 use crate::{DataError, DrawKey, Pipeline, Sample, Value};

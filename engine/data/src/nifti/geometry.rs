@@ -43,11 +43,13 @@ impl Header {
         affine
     }
 
-    fn sform(&self) -> Affine {
+    /// The matrix affine.
+    pub(crate) fn sform(&self) -> Affine {
         [self.srow[0], self.srow[1], self.srow[2], IDENTITY[3]]
     }
 
-    fn qform(&self) -> Affine {
+    /// The quaternion affine.
+    pub(crate) fn qform(&self) -> Affine {
         let [b, c, d] = self.quatern;
         let rest = 1.0 - (b * b + c * c + d * d);
         // A quaternion that is a little too long is normalized, as nibabel does within its tolerance.

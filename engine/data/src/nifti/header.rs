@@ -44,6 +44,8 @@ pub struct Header {
     pub aux_file: [u8; 24],
     /// Whether the values are in the same file.
     pub single_file: bool,
+    /// Axes (from 1) whose voxel size in the file was 0, negative or not a number, and was mended in `pixdim`.
+    pub repaired: Vec<usize>,
 }
 
 impl Default for Header {
@@ -68,6 +70,7 @@ impl Default for Header {
             descrip: [0; 80],
             aux_file: [0; 24],
             single_file: true,
+            repaired: Vec::new(),
         }
     }
 }
@@ -242,7 +245,11 @@ impl Header {
                 ));
             }
         }
-        for value in &mut self.pixdim[1..4] {
+        for (axis, value) in self.pixdim.iter_mut().enumerate().skip(1).take(3) {
+            // Said of NaN too; axes that the image does not have may hold anything.
+            if (value.is_nan() || *value <= 0.0) && axis <= self.dim.len() {
+                self.repaired.push(axis);
+            }
             if *value == 0.0 || value.is_nan() {
                 *value = 1.0;
             }

@@ -59,7 +59,11 @@ fn axes(grid: &Affine, n: usize, out: &mut Vec<Finding>) {
     let [x, y, z] = [unit(0), unit(1), if n == 3 { unit(2) } else { [0.0, 0.0, 1.0] }];
     let normal = [x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]];
     if n == 3 && dot(normal, z) < 0.0 {
-        out.push(Finding::new(Severity::Note, Kind::Mirrored, "the grid is left-handed (common; Orientation turns it)"));
+        out.push(Finding::new(
+            Severity::Note,
+            Kind::Mirrored,
+            "the grid is left-handed (common; Orientation turns it)",
+        ));
     }
 }
 
@@ -76,8 +80,10 @@ fn nifti(header: &Header, used: &Affine, n: usize, out: &mut Vec<Finding>) {
         let (a, b) = (affine::restrict(a, n), affine::restrict(b, n));
         affine::distance(&a, &b) / affine::spacing(&a)[..n].iter().copied().fold(f64::INFINITY, f64::min)
     };
+    // What can't be compared (NaN) differs.
+    let differ = |by: f64| by.is_nan() || by > SAME;
     match (header.sform_code > 0, header.qform_code > 0) {
-        (true, true) if !(apart(&sform, &qform) <= SAME) => {
+        (true, true) if differ(apart(&sform, &qform)) => {
             let one = if affine::distance(used, &qform) < affine::distance(used, &sform) { "qform" } else { "sform" };
             let what = format!("the header's sform and qform lie {:.2} voxels apart", apart(&sform, &qform));
             let advice = format!("the {one} was used; other programs may take the other: write one of them into both");
@@ -92,7 +98,7 @@ fn nifti(header: &Header, used: &Affine, n: usize, out: &mut Vec<Finding>) {
     }
     let sizes = affine::spacing_in(used, n);
     let stated = &header.pixdim[1..=n];
-    if let Some(axis) = (0..n).find(|a| !((stated[*a] - sizes[*a]).abs() <= SAME * sizes[*a].abs())) {
+    if let Some(axis) = (0..n).find(|a| differ((stated[*a] - sizes[*a]).abs() / sizes[*a])) {
         let what = format!(
             "the header's voxel size of axis {} is {:.4} mm, its affine's {:.4} mm",
             axis + 1,

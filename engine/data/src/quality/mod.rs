@@ -24,7 +24,8 @@ mod verify;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub use inspect::{Inspection, inspect, inspect_file, inspect_folder};
+pub use case::LabelReport;
+pub use inspect::{Inspected, Inspection, inspect, inspect_file, inspect_folder};
 pub use values::{LabelCount, LabelValues, ValueSummary};
 pub use verify::{CaseReport, Verification, VerifyOptions, verify};
 
@@ -62,6 +63,8 @@ pub enum Kind {
     MissingFile,
     /// A file can't be read.
     Unreadable,
+    /// A file that belongs to no case.
+    Unlisted,
     /// An affine that is not finite or can't be inverted.
     BadAffine,
     /// A voxel size that is 0, negative, not a number or absurd.
@@ -114,6 +117,7 @@ impl Kind {
         match self {
             Kind::MissingFile => "missing file",
             Kind::Unreadable => "unreadable file",
+            Kind::Unlisted => "unlisted file",
             Kind::BadAffine => "bad affine",
             Kind::BadSpacing => "bad voxel size",
             Kind::Sheared => "sheared grid",

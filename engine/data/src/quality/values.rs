@@ -76,8 +76,7 @@ struct Sums {
 }
 
 impl Sums {
-    const NONE: Sums =
-        Sums { nan: 0, infinite: 0, min: f32::INFINITY, max: f32::NEG_INFINITY, sum: 0.0, squares: 0.0 };
+    const NONE: Sums = Sums { nan: 0, infinite: 0, min: f32::INFINITY, max: f32::NEG_INFINITY, sum: 0.0, squares: 0.0 };
 
     fn add(&mut self, value: f32, shift: f64) {
         if value.is_finite() {

@@ -117,6 +117,13 @@ impl ReadError {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Why, without the file's name in front.
+    pub fn why(&self) -> String {
+        let text = self.source.to_string();
+        let name = format!("{}: ", self.path.display());
+        text.strip_prefix(&name).map_or_else(|| text.clone(), str::to_owned)
+    }
 }
 
 type Readers = Vec<Arc<dyn Reader>>;

@@ -157,7 +157,7 @@ impl CheckCase {
 }
 
 /// Whether the label lies on the image's grid.
-fn check_grid(image: &Image, label: &Image) -> Result<(), TransformError> {
+pub(crate) fn check_grid(image: &Image, label: &Image) -> Result<(), TransformError> {
     let n = image.meta.spatial_dims;
     if image.shape() != label.shape() {
         let text = |i: &Image| i.shape().map(|n| n.to_string())[..n].join(" x ");

@@ -78,6 +78,7 @@ mod shift_intensity;
 mod std_shift_intensity;
 mod threshold_intensity;
 
+pub(crate) use values::look;
 pub(in crate::transforms) use values::{map, on_host, zip};
 
 pub use adjust_contrast::AdjustContrast;

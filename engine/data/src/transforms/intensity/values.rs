@@ -74,7 +74,7 @@ pub(in crate::transforms) fn on_host(mut image: Image, edit: impl FnOnce(&mut [f
 }
 
 /// Looks at the values (row-major) on the CPU, wherever the image lives.
-pub(super) fn look<R>(image: &Image, look: impl FnOnce(&[f32]) -> R) -> R {
+pub(crate) fn look<R>(image: &Image, look: impl FnOnce(&[f32]) -> R) -> R {
     let mut look = Some(look);
     let seen = host::read(&image.data, |values| look.take().map(|look| look(values))).flatten();
     match (seen, look) {

@@ -1,0 +1,156 @@
+//! Which files make up a data set.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{Finding, Kind, Severity};
+use crate::dataset::{case_name, listed_file, names, read_list};
+use crate::{DataError, readers};
+
+/// Folders below folders are looked into so far.
+const DEPTH: usize = 8;
+
+/// A data set as it says it is.
+pub(super) struct Listing {
+    pub name: String,
+    /// Names of the label values; none where nobody says which there are.
+    pub labels: BTreeMap<u32, String>,
+    /// Number of channels, where the data set says so.
+    pub channels: Option<usize>,
+    pub cases: Vec<Listed>,
+    pub findings: Vec<Finding>,
+}
+
+/// One case of a list.
+pub(super) struct Listed {
+    pub case: String,
+    pub split: &'static str,
+    pub image: Result<PathBuf, String>,
+    pub label: Option<Result<PathBuf, String>>,
+}
+
+/// By `dataset.json`; without one, `imagesTr` with `labelsTr` (and the like) by file name; without those, all images.
+pub(super) fn list(dir: &Path) -> Result<Listing, DataError> {
+    let mut listing = if dir.join("dataset.json").is_file() { by_list(dir)? } else { by_folders(dir)? };
+    if listing.cases.is_empty() {
+        let what = "holds neither a dataset.json nor an image that a reader knows".to_owned();
+        return Err(DataError::List { path: dir.to_owned(), what });
+    }
+    unlisted(&mut listing);
+    Ok(listing)
+}
+
+fn by_list(dir: &Path) -> Result<Listing, DataError> {
+    let list = read_list(dir)?;
+    let entries = |key: &str| list[key].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut cases = Vec::new();
+    for (split, key) in [("training", "training"), ("validation", "validation"), ("test", "test")] {
+        for (i, entry) in entries(key).iter().enumerate() {
+            let image = if entry.is_object() { &entry["image"] } else { entry };
+            let label = (entry["label"] != Value::Null).then(|| listed_file(dir, &entry["label"]));
+            let image = listed_file(dir, image);
+            let case = image.as_ref().map_or_else(|_| format!("{key}[{i}]"), |path| case_name(path));
+            cases.push(Listed { case, split, image, label });
+        }
+    }
+    let names = names(&list["labels"]);
+    let mut findings = Vec::new();
+    if let Some(count) = list["numTraining"].as_u64()
+        && count as usize != entries("training").len()
+    {
+        let listed = entries("training").len();
+        let what = format!("dataset.json says that there are {count} training cases, and lists {listed}");
+        findings.push(Finding::new(Severity::Note, Kind::MissingFile, what));
+    }
+    let channels = list["modality"].as_object().or(list["channel_names"].as_object()).map(serde_json::Map::len);
+    let name = list["name"].as_str().unwrap_or_default().to_owned();
+    Ok(Listing { name, labels: names, channels: channels.filter(|n| *n > 0), cases, findings })
+}
+
+fn by_folders(dir: &Path) -> Result<Listing, DataError> {
+    let mut cases = Vec::new();
+    for (split, images, labels) in
+        [("training", "imagesTr", "labelsTr"), ("test", "imagesTs", "labelsTs"), ("training", "images", "labels")]
+    {
+        if !dir.join(images).is_dir() {
+            continue;
+        }
+        let of_labels = if dir.join(labels).is_dir() { images_below(&dir.join(labels))? } else { Vec::new() };
+        let by_name: BTreeMap<String, &PathBuf> = of_labels.iter().map(|path| (case_name(path), path)).collect();
+        for image in images_below(&dir.join(images))? {
+            let case = case_name(&image);
+            // nnU-Net ends images, not labels, with the number of the channel.
+            let found = by_name.get(&case).or_else(|| by_name.get(case.strip_suffix("_0000")?));
+            let label = match (found, split) {
+                (Some(path), _) => Some(Ok((*path).clone())),
+                (None, "training") if !of_labels.is_empty() => Some(Err(format!("no label of this name in {labels}"))),
+                (None, _) => None,
+            };
+            cases.push(Listed { case, split, image: Ok(image), label });
+        }
+    }
+    if cases.is_empty() {
+        let alone =
+            |image: PathBuf| Listed { case: case_name(&image), split: "training", image: Ok(image), label: None };
+        cases = images_below(dir)?.into_iter().map(alone).collect();
+    }
+    let name = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(Listing { name, labels: BTreeMap::new(), channels: None, cases, findings: Vec::new() })
+}
+
+/// Images that lie beside those of the list and are not in it.
+fn unlisted(listing: &mut Listing) {
+    let files =
+        listing.cases.iter().flat_map(|c| [c.image.as_ref().ok(), c.label.as_ref().and_then(|l| l.as_ref().ok())]);
+    let known: BTreeSet<&Path> = files.flatten().map(PathBuf::as_path).collect();
+    let folders: BTreeSet<&Path> = known.iter().filter_map(|path| path.parent()).collect();
+    let mut found = Vec::new();
+    for folder in folders {
+        let beside = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        found.extend(
+            beside.filter(|p| p.is_file() && !hidden(p) && !known.contains(p.as_path())).filter(|p| is_image(p)),
+        );
+    }
+    found.sort();
+    if let Some(first) = found.first() {
+        let more = if found.len() > 1 { format!(" and {} more", found.len() - 1) } else { String::new() };
+        let what = format!("{}{more} lie beside the data set's images and belong to no case", first.display());
+        listing.findings.push(Finding::new(Severity::Note, Kind::Unlisted, what));
+    }
+}
+
+/// The images of a folder and of those below, sorted. A folder that a reader takes for one image is one.
+pub(super) fn images_below(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let mut found = Vec::new();
+    let mut folders = vec![(dir.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        let io = |source| DataError::Io { path: folder.clone(), source };
+        for entry in std::fs::read_dir(&folder).map_err(io)? {
+            let entry = entry.map_err(io)?;
+            let path = entry.path();
+            if hidden(&path) {
+                continue;
+            }
+            // A link to a folder is not followed: it may lead back.
+            let folder = entry.file_type().map_err(io)?.is_dir();
+            if is_image(&path) {
+                found.push(path);
+            } else if folder && depth < DEPTH {
+                folders.push((path, depth + 1));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Such as the `._` files that a Mac leaves in archives.
+fn hidden(path: &Path) -> bool {
+    path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'))
+}
+
+fn is_image(path: &Path) -> bool {
+    readers::choose(path).is_ok()
+}

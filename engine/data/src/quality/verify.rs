@@ -1,0 +1,159 @@
+//! A whole data set.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::case::{grid_findings, label_findings, labels};
+use super::listing::{Listed, Listing, list};
+use super::{Finding, Inspection, Kind, LabelReport, Severity, across, inspect};
+use crate::{DataError, Image, Progress, read_image};
+
+/// How [`verify`] goes about it.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct VerifyOptions {
+    /// How the work is shown.
+    pub progress: Progress,
+}
+
+/// What a data set holds, and what is to be fixed in it.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Verification {
+    /// The folder.
+    pub dir: PathBuf,
+    /// Name of the data set.
+    pub name: String,
+    /// Names of the label values; none where the data set does not say.
+    pub names: BTreeMap<u32, String>,
+    /// The cases, in the order of the list.
+    pub cases: Vec<CaseReport>,
+    /// All that was found, the worst first, then by kind and case.
+    pub findings: Vec<Finding>,
+}
+
+/// What one case holds.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct CaseReport {
+    /// Its name.
+    pub case: String,
+    /// `training`, `validation` or `test`.
+    pub split: String,
+    /// Its image, where that could be read.
+    pub image: Option<Inspection>,
+    /// Its label, where it has one and it could be read.
+    pub label: Option<Inspection>,
+    /// The labels that occur, but for 0.
+    pub labels: Vec<LabelReport>,
+    #[serde(skip)]
+    label_is_sound: bool,
+    #[serde(skip)]
+    findings: Vec<Finding>,
+}
+
+impl CaseReport {
+    /// Whether it has a label whose values are labels.
+    pub(super) fn has_labels(&self) -> bool {
+        self.label_is_sound
+    }
+}
+
+impl Verification {
+    /// Number of findings of a severity.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.findings.iter().filter(|f| f.severity == severity).count()
+    }
+}
+
+/// Reads every file of a data set and looks at what it holds and how the files go together.
+///
+/// The data set is a folder with a `dataset.json` as the Decathlon has it (its labels and modalities are held against the files), or one with
+/// `imagesTr` and `labelsTr` (`images` and `labels`), or any folder of images. Cases are read by several threads, one case in memory for each.
+///
+/// # Errors
+/// Where `dataset.json` is damaged, or the folder holds no image. What is wrong with a file is a finding.
+pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Verification, DataError> {
+    let Listing { name, labels, channels, cases, mut findings } = list(dir)?;
+    let running = options.progress.start("cases", cases.len() as u64);
+    let cases: Vec<CaseReport> = cases
+        .par_iter()
+        .with_max_len(1)
+        .map(|listed| {
+            let report = look_at(listed, &labels);
+            running.advance();
+            report
+        })
+        .collect();
+    running.finish();
+    findings.extend(across::findings(&cases, &labels, channels));
+    findings.extend(cases.iter().flat_map(|case| case.findings.iter().cloned()));
+    // Stable: findings of a kind stay in the order of the cases.
+    findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.kind.cmp(&b.kind)).then(a.case.cmp(&b.case)));
+    Ok(Verification { dir: dir.to_owned(), name, names: labels, cases, findings })
+}
+
+fn look_at(listed: &Listed, names: &BTreeMap<u32, String>) -> CaseReport {
+    let mut findings = Vec::new();
+    let image = read(&listed.image, "image", &mut findings);
+    let label = listed.label.as_ref().and_then(|label| read(label, "label", &mut findings));
+    let mut report = CaseReport {
+        case: listed.case.clone(),
+        split: listed.split.to_owned(),
+        image: image.as_ref().map(inspect),
+        label: label.as_ref().map(inspect),
+        labels: Vec::new(),
+        label_is_sound: false,
+        findings: Vec::new(),
+    };
+    findings.extend(report.image.iter().flat_map(|i| i.findings.iter().cloned()));
+    if let Some(map) = &label {
+        let (counts, found) = labels(map);
+        report.labels = found.into_iter().filter(|l| l.value != 0).collect();
+        report.label_is_sound = counts.are_labels();
+        // A label that is all background is empty, which says more than constant.
+        let of_label =
+            report.label.iter().flat_map(|i| i.findings.iter().cloned()).filter(|f| f.kind != Kind::Constant);
+        let mut more: Vec<Finding> = of_label.collect();
+        more.extend(label_findings(&counts, names));
+        // Both headers' oddities are told once where they are the same.
+        let same = |f: &Finding| findings.iter().any(|of_image| of_image.kind == f.kind && of_image.what == f.what);
+        more.retain(|f| !same(f));
+        if let Some(image) = &image {
+            more.extend(grid_findings(image, map));
+        }
+        findings.extend(more.into_iter().map(|f| match &map.meta.path {
+            Some(path) => f.file(path),
+            None => f,
+        }));
+    }
+    report.findings = findings.into_iter().map(|f| f.case(&listed.case)).collect();
+    report
+}
+
+/// Reads a file; what is wrong with it becomes a finding, a decoder's panic among it.
+fn read(file: &Result<PathBuf, String>, what: &str, findings: &mut Vec<Finding>) -> Option<Image> {
+    let path = match file {
+        Ok(path) => path,
+        Err(why) => {
+            let advice = "put the file in its place, or take the case out of the list";
+            let text = format!("the {what} is missing: {why}");
+            findings.push(Finding::new(Severity::Error, Kind::MissingFile, text).advice(advice));
+            return None;
+        }
+    };
+    let result = catch_unwind(AssertUnwindSafe(|| read_image(path).map_err(|e| e.why())));
+    let why = match result {
+        Ok(Ok(image)) => return Some(image),
+        Ok(Err(why)) => why,
+        Err(_) => "the reader gave up on it".to_owned(),
+    };
+    let advice = "copy or download the file again, or leave the case out";
+    let text = format!("the {what} can't be read: {why}");
+    findings.push(Finding::new(Severity::Error, Kind::Unreadable, text).advice(advice).file(path));
+    None
+}
