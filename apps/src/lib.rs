@@ -16,6 +16,7 @@ pub mod picture;
 pub mod recipe;
 pub mod run;
 pub mod spleen;
+pub mod table;
 pub mod terminal;
 
 pub use error::{Failure, Outcome};

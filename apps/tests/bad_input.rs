@@ -71,6 +71,21 @@ fn wrong_types_and_absurd_values_are_pointed_at() {
 }
 
 #[test]
+fn post_processing_is_checked_with_the_recipe() {
+    let post = |steps: &str, words: &[&str]| {
+        recipe_fails("[inferer]", &format!("[post]\nprediction = [{steps}]\n[inferer]"), words);
+    };
+    post("{ name = \"AsDiscret\" }", &["unknown name \"AsDiscret\", did you mean \"AsDiscrete\"?", "^^^^"]);
+    post("{ name = \"AsDiscrete\", argmx = true }", &["unknown key \"argmx\", did you mean \"argmax\"?"]);
+    post("{ argmax = true }", &["a step needs a `name`"]);
+    post("{ name = \"FillHoles\", connectivty = 1 }", &["\"connectivty\", did you mean \"connectivity\"?"]);
+    post("{ name = \"FillHoles\", connectivity = 7 }", &["connectivity", "7"]);
+    post("{ name = \"FillHoles\", keys = [\"pred\"] }", &["leave `keys` out"]);
+    post("{ name = \"RandFlip\", prob = 0.5 }", &["RandFlip is random"]);
+    post("{ name = \"Activations\", sigmoid = true, softmax = true }", &["sigmoid and softmax"]);
+}
+
+#[test]
 fn overrides_are_checked_like_the_recipe() {
     let dir = temporary();
     let recipe = text(&tiny_recipe(dir.path()));

@@ -79,3 +79,47 @@ fn images_are_written_in_other_formats() {
     fail(&["data", "convert", &text(&label), &text(&out)], 1, &["there already"]);
     fail(&["data", "convert", &text(&label), &text(&dir.path().join("x.tif"))], 1, &["x.tif", ".nii.gz"]);
 }
+
+#[test]
+fn inspect_says_what_a_file_and_a_folder_hold() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = phantom(dir.path(), 2);
+    let image = std::fs::read_dir(data.join("labelsTr")).expect("a folder").next().expect("a case").expect("a case");
+    let label = text(&image.path());
+    let said = succeed(&["data", "inspect", &label]);
+    for word in ["shape   48 x 48 x", "1 channel", "RAS", "labels  0: ", "%), 1: ", "values  0 to 1"] {
+        assert!(said.contains(word), "no {word:?} in\n{said}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&succeed(&["data", "inspect", "--json", &label])).expect("JSON");
+    assert_eq!(json["labels"]["counts"].as_array().map(Vec::len), Some(2));
+    let said = succeed(&["data", "inspect", &text(&data)]);
+    assert_eq!(said.lines().count(), 5, "{said}");
+    assert!(said.lines().next().is_some_and(|head| head.starts_with("file")), "{said}");
+    std::fs::write(data.join("imagesTr/broken.nii"), [0; 400]).expect("a file");
+    fail(&["data", "inspect", &text(&data)], 1, &["broken.nii", "1 of 5 images"]);
+    fail(&["data", "inspect", "nowhere.nii.gz"], 1, &["nowhere.nii.gz"]);
+    fail(&["data", "inspect", &text(&dir.path().join("data/none"))], 1, &["none"]);
+}
+
+#[test]
+fn verify_ends_with_what_to_fix() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = phantom(dir.path(), 3);
+    let said = succeed(&["data", "verify", &text(&data), "--cases"]);
+    for word in ["3 cases (3 training)", "1 spleen", "voxels, axis 1", "0 errors"] {
+        assert!(said.contains(word), "no {word:?} in\n{said}");
+    }
+    let mut labels: Vec<_> = std::fs::read_dir(data.join("labelsTr")).expect("a folder").flatten().collect();
+    labels.sort_by_key(std::fs::DirEntry::path);
+    std::fs::remove_file(labels[0].path()).expect("a file");
+    let output = common::run(&["data", "verify", &text(&data)]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1));
+    for word in ["to fix", "the label is missing", "take the case out of the list", "1 error"] {
+        assert!(said.contains(word), "no {word:?} in\n{said}");
+    }
+    let output = common::run(&["data", "verify", "--json", &text(&data)]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["findings"][0]["kind"], "missing_file");
+    fail(&["data", "verify", &text(dir.path().join("nowhere").as_path())], 1, &["nowhere"]);
+}

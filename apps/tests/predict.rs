@@ -73,6 +73,35 @@ fn labels_lie_on_the_grid_of_their_image() {
 }
 
 #[test]
+fn post_processing_cleans_what_is_predicted() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    assert!(plugins_are_built());
+    let (recipe, data) = (tiny_recipe(dir.path()), phantom(dir.path(), 2));
+    let post = "[post]\nprediction = [{ name = \"AsDiscrete\", argmax = true, to_onehot = 2 }, \
+                { name = \"KeepLargestConnectedComponent\" }]\n";
+    let plain = std::fs::read_to_string(&recipe).expect("the recipe");
+    std::fs::write(&recipe, format!("{plain}{post}")).expect("the recipe is written");
+    let out = dir.path().join("run");
+    let arguments = ["train", &text(&recipe), "--data", &text(&data), "--out", &text(&out), "--epochs", "1"];
+    succeed(&[&arguments[..], &["--device", "cpu"]].concat());
+    // As a data set, so that the pieces of the labels can be counted.
+    let labels = dir.path().join("predicted/labels");
+    for image in volumes(&data.join("imagesTr")) {
+        let copy = dir.path().join("predicted/images").join(image.file_name().expect("a name"));
+        std::fs::create_dir_all(copy.parent().expect("a folder")).expect("a folder");
+        std::fs::copy(&image, &copy).expect("a copy");
+        succeed(&["predict", &text(&out), "--device", "cpu", "-o", &text(&labels), "-i", &text(&image)]);
+    }
+    let options = hearth_data::quality::VerifyOptions::default();
+    let report = hearth_data::quality::verify(&dir.path().join("predicted"), &options).expect("a data set");
+    assert_eq!(report.cases.len(), 2);
+    for label in report.cases.iter().flat_map(|case| &case.labels) {
+        assert_eq!((label.value, label.components), (1, 1));
+    }
+    assert!(report.cases.iter().any(|case| !case.labels.is_empty()), "one epoch finds something, however wrong");
+}
+
+#[test]
 fn a_run_holds_what_it_should_and_evaluates_to_what_it_said() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let (run_folder, data) = trained(dir.path());

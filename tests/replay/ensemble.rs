@@ -41,16 +41,19 @@ fn members(stack: &Array) -> Result<Vec<Tensor<5>>, Miss> {
         .collect()
 }
 
-/// Weights, one for each member or for each member and channel, flattened.
+/// Weights of any number of axes, flattened.
 fn weights(case: &Case) -> Result<Option<Vec<f64>>, Miss> {
-    let number = |value: &serde_json::Value| {
-        value.as_f64().map(|n| vec![n]).or_else(|| value.as_array()?.iter().map(serde_json::Value::as_f64).collect())
-    };
-    match case.params["weights"].as_array() {
-        None => Ok(None),
-        Some(rows) => {
-            let rows: Option<Vec<Vec<f64>>> = rows.iter().map(number).collect();
-            rows.map(|rows| Some(rows.concat())).ok_or_else(|| Miss::unsupported("weights of more than two axes"))
+    fn flatten(value: &serde_json::Value, out: &mut Vec<f64>) -> Option<()> {
+        match value {
+            serde_json::Value::Array(rows) => rows.iter().try_for_each(|row| flatten(row, out)),
+            number => Some(out.push(number.as_f64()?)),
         }
+    }
+    let given = &case.params["weights"];
+    let mut out = Vec::new();
+    match flatten(given, &mut out) {
+        _ if given.is_null() => Ok(None),
+        Some(()) => Ok(Some(out)),
+        None => Err(Miss::unsupported(format!("weights {given}"))),
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Subcommand, ValueEnum};
 use hearth_data::phantom;
 
-use super::{convert, preview};
+use super::{convert, inspect, preview, verify};
 use crate::error::{Context, Outcome};
 use crate::out;
 use crate::run::folders;
@@ -20,6 +20,10 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
+    /// Say what an image holds and what is odd about it: geometry, type, values, labels
+    Inspect(inspect::Args),
+    /// Check a data set: read every file, hold labels against images, end with what to fix
+    Verify(verify::Args),
     /// Draw what a recipe's transforms make of a case: a contact sheet
     Preview(preview::Args),
     /// Write an image in another format
@@ -52,6 +56,8 @@ enum Kind {
 /// Does what is asked of data.
 pub fn run(args: &Args) -> Outcome {
     match &args.action {
+        Action::Inspect(args) => inspect::run(args),
+        Action::Verify(args) => verify::run(args),
         Action::Preview(args) => preview::run(args),
         Action::Convert(args) => convert::run(args),
         Action::Phantom { kind: Kind::Spleen, cases, out, size, seed } => {

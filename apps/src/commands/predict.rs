@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use burn::tensor::activation::softmax;
 use burn::tensor::{DType, Tensor};
 use hearth_data::{Image, NiftiOptions, Sample, Value, write_nifti};
+use hearth_nn::losses::one_hot;
 use hearth_nn::networks::Network;
+use hearth_train::Post;
 
 use crate::error::{Context, Failure, Outcome};
 use crate::run::{Trained, folders};
@@ -139,6 +141,36 @@ impl Trained {
             });
         }
         let (held, label) = best.ok_or_else(|| Failure::new("the network has no output"))?;
-        Ok(Image { data: label, ..held })
+        self.clean(Image { data: label, ..held })
+    }
+
+    /// The transforms of `post.prediction`, on the label map: on one channel for each class from a step with `to_onehot` on, as
+    /// where the metric is measured.
+    fn clean(&self, mut label: Image) -> Outcome<Image> {
+        let (mut onehot, mut classes) = (false, None);
+        for step in self.plan.post_prediction()? {
+            match step {
+                Post::AsDiscrete(step) => classes = classes.or(step.to_onehot),
+                Post::Transforms(steps) => {
+                    if let Some(classes) = classes.filter(|_| !onehot) {
+                        label.data = one_hot(label.data.unsqueeze_dim(0), classes).squeeze_dim(0);
+                        onehot = true;
+                    }
+                    let sample = Sample::new("").with_image(Post::KEY, label);
+                    let mut made = steps.run_deterministic(sample)?;
+                    let mut sample = made.pop().ok_or_else(|| Failure::new("the transforms of [post] gave nothing"))?;
+                    label = sample.take_image(Post::KEY)?;
+                }
+                _ => {}
+            }
+        }
+        if onehot {
+            // A voxel that was taken out of its class is in none now: background.
+            let [_, x, y, z] = label.data.dims();
+            let set = label.data.clone().max_dim(0).greater_elem(0.0);
+            let class = label.data.argmax(0).float().cast(DType::F32);
+            label.data = Tensor::<4>::zeros([1, x, y, z], &class.device()).mask_where(set, class);
+        }
+        Ok(label)
     }
 }

@@ -9,7 +9,7 @@ use crate::error::{Failure, Outcome};
 use crate::out;
 use crate::picture::{Panel, Volume, sheet};
 use crate::recipe::{Document, bundled};
-use crate::run::locate;
+use crate::run::{locate, table_at};
 
 /// Arguments of `hearth data preview`.
 #[derive(Debug, clap::Args)]
@@ -104,7 +104,7 @@ impl<'a> Chain<'a> {
         }
         let options = RecipeOptions { keys: Some(keys), ..RecipeOptions::default() };
         Pipeline::from_toml_with(&self.tables[..count], &options)
-            .map_err(|error| locate(self.document, &error, self.places.get(error.step.saturating_sub(1)).copied()))
+            .map_err(|error| locate(self.document, &error, table_at(&self.places, &error).as_deref()))
     }
 
     fn sample(&self) -> Sample {

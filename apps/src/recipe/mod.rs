@@ -23,12 +23,13 @@
 pub mod bundled;
 mod document;
 mod overrides;
+pub mod post;
 mod read;
 mod schema;
 pub mod suggest;
 
 pub use document::{Document, Node, Origin};
 pub use schema::{
-    Cache, CacheDevice, Data, HandlerEntry, InfererConfig, Metric, PluginEntry, Post, PostStep, PrecisionWord, Recipe,
-    Training, Validation,
+    Cache, CacheDevice, Data, HandlerEntry, InfererConfig, Metric, PluginEntry, Post, PrecisionWord, Recipe, Training,
+    Validation,
 };

@@ -9,7 +9,6 @@ use hearth_nn::losses::LossConfig;
 use hearth_nn::metrics::{DiceMetric, MetricReduction};
 use hearth_nn::networks::NetworkConfig;
 use hearth_nn::optim::OptimizerConfig;
-use hearth_nn::post::{Activations, AsDiscrete};
 use serde::{Deserialize, Serialize};
 
 use super::document::{Document, Node, Origin};
@@ -204,32 +203,15 @@ impl InfererConfig {
 }
 
 /// What is made of predictions and labels before the metric sees them. Left out, a prediction's largest channel wins.
+///
+/// A step is `Activations`, `AsDiscrete`, or a transform of images without its `keys`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Post {
     /// Of the network's output.
-    pub prediction: Vec<PostStep>,
+    pub prediction: Vec<toml::Table>,
     /// Of the label map.
-    pub label: Vec<PostStep>,
-}
-
-/// One step of [`Post`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "name")]
-pub enum PostStep {
-    /// Sigmoid or softmax.
-    Activations(Activations),
-    /// Argmax, one-hot, threshold.
-    AsDiscrete(AsDiscrete),
-}
-
-impl From<&PostStep> for hearth_train::Post {
-    fn from(step: &PostStep) -> Self {
-        match step {
-            PostStep::Activations(step) => Self::Activations(step.clone()),
-            PostStep::AsDiscrete(step) => Self::AsDiscrete(step.clone()),
-        }
-    }
+    pub label: Vec<toml::Table>,
 }
 
 /// The metric that decides which checkpoint is best: the mean Dice.
@@ -303,14 +285,12 @@ impl Recipe {
 
     /// What depends on other values and was left out.
     fn fill_in(&mut self) {
-        let classes = self.labels.len();
+        let classes = self.labels.len() as i64;
         if self.post.prediction.is_empty() {
-            let step = AsDiscrete { argmax: true, to_onehot: Some(classes), ..AsDiscrete::default() };
-            self.post.prediction.push(PostStep::AsDiscrete(step));
+            self.post.prediction.push(as_discrete(&[("argmax", true.into()), ("to_onehot", classes.into())]));
         }
         if self.post.label.is_empty() {
-            let step = AsDiscrete { to_onehot: Some(classes), ..AsDiscrete::default() };
-            self.post.label.push(PostStep::AsDiscrete(step));
+            self.post.label.push(as_discrete(&[("to_onehot", classes.into())]));
         }
         for plugin in self.plugins.iter_mut().filter(|plugin| plugin.name == "validation") {
             let interval = toml::Value::Integer(self.training.val_interval.try_into().unwrap_or(i64::MAX));
@@ -386,6 +366,12 @@ impl Recipe {
         }
         Ok(())
     }
+}
+
+/// A step of [`Post`].
+fn as_discrete(options: &[(&str, toml::Value)]) -> toml::Table {
+    let name = [("name".to_owned(), toml::Value::from("AsDiscrete"))];
+    name.into_iter().chain(options.iter().map(|(key, value)| ((*key).to_owned(), value.clone()))).collect()
 }
 
 /// The first key of the tree that is not among what was read, with its siblings that were.

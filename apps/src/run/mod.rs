@@ -14,6 +14,6 @@ mod weights;
 
 pub use cases::Cases;
 pub use dry::dry_run;
-pub use plan::{Plan, locate};
+pub use plan::{Plan, locate, table_at};
 pub use session::{Session, check_resume, evaluator, trainer};
 pub use weights::Trained;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use hearth_data::{Pipeline, RecipeError, RecipeOptions};
 use hearth_nn::networks::{AnyNetwork, Network};
-use hearth_train::{Precision, device};
+use hearth_train::{Post, Precision, device};
 use toml::Spanned;
 
 use crate::error::{Failure, Outcome};
-use crate::recipe::{Document, PrecisionWord, Recipe, suggest};
+use crate::recipe::{Document, PrecisionWord, Recipe, post, suggest};
 
 /// What a recipe asks for, checked.
 pub struct Plan {
@@ -65,7 +65,20 @@ impl Plan {
         let random: Vec<usize> = steps.filter(|(_, step)| step.is_random()).map(|(place, _)| *place).collect();
         let (validation, _) = pipeline(&document, &recipe, &device, Chain::Validation, &random)?;
         let (prediction, _) = pipeline(&document, &recipe, &device, Chain::Prediction, &random)?;
-        Ok(Self { document, recipe, device, on_processor, precision, training, validation, prediction })
+        let plan = Self { document, recipe, device, on_processor, precision, training, validation, prediction };
+        plan.post_prediction()?;
+        plan.post_label()?;
+        Ok(plan)
+    }
+
+    /// What is made of a prediction.
+    pub fn post_prediction(&self) -> Outcome<Vec<Post>> {
+        post::steps(&self.document, "prediction", &self.recipe.post.prediction)
+    }
+
+    /// What is made of a label before the metric sees it.
+    pub fn post_label(&self) -> Outcome<Vec<Post>> {
+        post::steps(&self.document, "label", &self.recipe.post.label)
     }
 
     /// The network with its first weights, on a device of the caller's.
@@ -108,7 +121,7 @@ fn pipeline(
     let keys = (chain == Chain::Prediction).then(|| vec!["image".to_owned()]);
     let options = RecipeOptions { device: Some(device.clone()), keys };
     let pipeline = Pipeline::from_toml_with(&tables, &options)
-        .map_err(|error| locate(document, &error, places.get(error.step.saturating_sub(1)).copied()))?;
+        .map_err(|error| locate(document, &error, table_at(&places, &error).as_deref()))?;
     Ok((Arc::new(pipeline), places))
 }
 
@@ -130,14 +143,19 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Spanned<toml::Table>>, plac
     places.insert(reading, places[reading - 1]);
 }
 
-/// A pipeline's error, at its place in the recipe.
-pub fn locate(document: &Document, error: &RecipeError, place: Option<usize>) -> Failure {
-    let Some(index) = place else { return Failure::new(error.to_string()) };
+/// The table of `transforms` that an error is about.
+pub fn table_at(places: &[usize], error: &RecipeError) -> Option<String> {
+    places.get(error.step.saturating_sub(1)).map(|index| format!("transforms.{index}"))
+}
+
+/// A pipeline's error, at its place in the recipe: that of a transform's table.
+pub fn locate(document: &Document, error: &RecipeError, place: Option<&str>) -> Failure {
+    let Some(place) = place else { return Failure::new(error.to_string()) };
     let path = match &error.parameter {
-        Some(parameter) => format!("transforms.{index}.{parameter}"),
-        None => format!("transforms.{index}"),
+        Some(parameter) => format!("{place}.{parameter}"),
+        None => place.to_owned(),
     };
-    let table = document.find(&format!("transforms.{index}"));
+    let table = document.find(place);
     // A misspelt key is pointed at itself, everything else at its value.
     let misspelt = error.suggestion.as_ref().zip(error.parameter.as_ref());
     if let Some((meant, written)) = misspelt.filter(|_| error.message.starts_with("unknown field"))

@@ -9,7 +9,7 @@ use hearth_engine::{Better, RunEnd};
 use hearth_nn::networks::AnyNetwork;
 use hearth_plugin_host::Plugin;
 use hearth_train::{
-    EvaluatorOptions, Post, RunFolder, SupervisedEvaluator, SupervisedTrainer, TrainerOptions, checkpoint, device,
+    EvaluatorOptions, RunFolder, SupervisedEvaluator, SupervisedTrainer, TrainerOptions, checkpoint, device,
 };
 
 use super::record::Record;
@@ -207,8 +207,8 @@ pub fn evaluator(plan: &Plan, loader: DataLoader) -> Outcome<SupervisedEvaluator
     let mut options = EvaluatorOptions::new(&plan.device);
     options.precision = plan.precision;
     options.inferer = plan.recipe.inferer.build();
-    options.post_pred = plan.recipe.post.prediction.iter().map(Post::from).collect();
-    options.post_label = plan.recipe.post.label.iter().map(Post::from).collect();
+    options.post_pred = plan.post_prediction()?;
+    options.post_label = plan.post_label()?;
     let evaluator = SupervisedEvaluator::new(options, loader)?;
     Ok(evaluator.with_key_metric("mean_dice", plan.recipe.metric.build(), Better::Higher))
 }

@@ -71,8 +71,8 @@ impl DataSet {
     }
 
     fn list(&self, labels: &[&str], modality: &[&str]) {
-        let names = |names: &[&str]| -> serde_json::Map<_, _> {
-            names.iter().enumerate().map(|(i, name)| (i.to_string(), (*name).into())).collect()
+        let names = |names: &[&str]| -> serde_json::Map<String, serde_json::Value> {
+            names.iter().enumerate().map(|(i, name)| (i.to_string(), serde_json::Value::from(*name))).collect()
         };
         let entry = |case: &String| serde_json::json!({"image": format!("./imagesTr/{case}.nii"), "label": format!("./labelsTr/{case}.nii")});
         let list = serde_json::json!({

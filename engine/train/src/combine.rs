@@ -21,7 +21,7 @@ pub enum CombineError {
     },
     /// The weights do not fit the predictions.
     #[error(
-        "{found} weights for {members} predictions of {channels} channels; give one for each prediction, or one for each prediction and channel"
+        "{found} weights for {members} predictions of {channels} channels; give one for each prediction, for each prediction and channel, or for each value"
     )]
     Weights {
         /// How many weights there are.
@@ -50,33 +50,37 @@ fn stack(members: &[Tensor<5>]) -> Result<Tensor<6>, CombineError> {
 
 /// MONAI's `MeanEnsemble`: the mean over the members, `[B, C, X, Y, Z]` each, of `x * w / mean(w)`.
 ///
-/// The weights are one for each member, or one for each member and channel (`w[member * C + channel]`), and need not
-/// sum to 1; the mean is taken over the members, so for each channel by itself.
+/// The weights are one for each member, one for each member and channel (`w[member * C + channel]`), or one for each value of each
+/// member (`[members, C, X, Y, Z]`, the same for all entries of the batch), and need not sum to 1; the mean is taken over the
+/// members, so for each channel or value by itself.
 ///
 /// # Errors
 /// For no members, unequal shapes, a wrong number of weights, or weights whose mean is 0.
 pub fn mean_ensemble(members: &[Tensor<5>], weights: Option<&[f64]>) -> Result<Tensor<5>, CombineError> {
     let stacked = stack(members)?;
-    let [count, _, channels, ..] = stacked.dims();
+    let [count, _, channels, x, y, z] = stacked.dims();
     let Some(weights) = weights else {
         return Ok(stacked.mean_dim(0).squeeze_dim(0));
     };
-    let columns = match weights.len() {
-        n if n == count => 1,
-        n if n == count * channels => channels,
+    let per_member = match weights.len() {
+        n if n == count => [1, 1, 1, 1],
+        n if n == count * channels => [channels, 1, 1, 1],
+        n if n == count * channels * x * y * z => [channels, x, y, z],
         found => return Err(CombineError::Weights { found, members: count, channels }),
     };
-    let mut scaled = Vec::with_capacity(weights.len());
+    let columns: usize = per_member.iter().product();
+    let mut means = vec![0.0; columns];
     for (i, weight) in weights.iter().enumerate() {
-        let column = i % columns;
-        let mean = weights.iter().skip(column).step_by(columns).sum::<f64>() / count as f64;
-        if !mean.is_finite() || mean == 0.0 {
-            return Err(CombineError::WeightSum(mean));
-        }
-        scaled.push((weight / mean) as f32);
+        means[i % columns] += weight / count as f64;
     }
+    if let Some(mean) = means.iter().find(|mean| !mean.is_finite() || **mean == 0.0) {
+        return Err(CombineError::WeightSum(*mean));
+    }
+    let scaled: Vec<f32> = weights.iter().enumerate().map(|(i, weight)| (weight / means[i % columns]) as f32).collect();
     let device = stacked.device();
-    let scale = Tensor::<1>::from_data(scaled.as_slice(), &device).reshape([count, 1, columns, 1, 1, 1]);
+    let scale = Tensor::<1>::from_data(scaled.as_slice(), &device);
+    let [c, x, y, z] = per_member;
+    let scale = scale.reshape([count, 1, c, x, y, z]);
     Ok((stacked * scale).mean_dim(0).squeeze_dim(0))
 }
 

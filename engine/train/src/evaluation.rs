@@ -66,6 +66,10 @@ impl<N: Network> Evaluation<N> {
         self.networks = networks.into_iter().map(|net| precision.apply(net.valid().to_device(&device))).collect();
     }
 
+    fn spatial_dims(&self) -> usize {
+        self.networks.first().map_or(3, Network::spatial_dims)
+    }
+
     fn forward(&mut self) -> Result<(), BoxError> {
         let image = self.feed.named("image")?;
         for index in 0..self.networks.len() {
@@ -85,7 +89,9 @@ impl<N: Network> Evaluation<N> {
         for key in self.pred_keys.clone() {
             let mut pred = self.feed.named(&key)?;
             for post in &self.options.post_member {
-                pred = post.apply(pred).map_err(|e| self.feed.part("post-processing a member's prediction", e))?;
+                pred = post
+                    .apply(pred, self.spatial_dims(), self.feed.items())
+                    .map_err(|e| self.feed.part("post-processing a member's prediction", e))?;
             }
             self.feed.insert(&key, pred)?;
         }
@@ -116,13 +122,17 @@ impl<N: Network> Evaluation<N> {
     fn post_process(&mut self) -> Result<(), BoxError> {
         if let Some(mut pred) = self.feed.get("pred") {
             for post in &self.options.post_pred {
-                pred = post.apply(pred).map_err(|e| self.feed.part("post-processing the prediction", e))?;
+                pred = post
+                    .apply(pred, self.spatial_dims(), self.feed.items())
+                    .map_err(|e| self.feed.part("post-processing the prediction", e))?;
             }
             self.feed.insert("pred", pred)?;
         }
         if let Some(mut label) = self.feed.get("label") {
             for post in &self.options.post_label {
-                label = post.apply(label).map_err(|e| self.feed.part("post-processing the label", e))?;
+                label = post
+                    .apply(label, self.spatial_dims(), self.feed.items())
+                    .map_err(|e| self.feed.part("post-processing the label", e))?;
             }
             self.feed.insert("label", label)?;
         }
@@ -179,7 +189,7 @@ impl<N: Network> Workflow for Evaluation<N> {
 
     fn fetch(&mut self, _state: &State) -> Result<bool, BoxError> {
         let EvaluatorOptions { device, image_key, label_key, .. } = &self.options;
-        let spatial_dims = self.networks.first().map_or(3, Network::spatial_dims);
+        let spatial_dims = self.spatial_dims();
         self.feed.fetch(&Placement { device, spatial_dims, image_key, label_key })
     }
 

@@ -1,9 +1,11 @@
 //! What trainer and evaluator share: the batches of a pass, and the tensors of the present one by name.
 
 use burn::tensor::{Device, Tensor};
+use hearth_data::affine::IDENTITY;
 use hearth_engine::{BoxError, Combine, HostError, HostTensor, State};
 
 use crate::loader::{BatchStream, Loader};
+use crate::post::Item;
 use crate::step_error::{StepError, name_cases};
 use crate::tensors::Tensors;
 
@@ -20,11 +22,13 @@ pub(crate) struct Feed {
     batches: Option<BatchStream>,
     tensors: Option<Tensors>,
     cases: Vec<String>,
+    /// The same cases with the geometry of their images, for post-processing.
+    items: Vec<Item>,
 }
 
 impl Feed {
     pub fn new(loader: Box<dyn Loader>) -> Self {
-        Self { loader, batches: None, tensors: None, cases: Vec::new() }
+        Self { loader, batches: None, tensors: None, cases: Vec::new(), items: Vec::new() }
     }
 
     pub fn epoch_length(&self) -> Option<u64> {
@@ -47,7 +51,15 @@ impl Feed {
             return Ok(false);
         };
         let Placement { device, spatial_dims, image_key, label_key } = placement;
-        let (tensors, cases) = Tensors::of_batch(batch?, device, *spatial_dims, image_key, label_key)?;
+        let batch = batch?;
+        let affine = |index: usize| {
+            let images = batch.images.get(index)?;
+            Some(images.get(*image_key).or_else(|| images.values().next())?.affine)
+        };
+        let item =
+            |(index, case): (usize, &String)| Item { case: case.clone(), affine: affine(index).unwrap_or(IDENTITY) };
+        self.items = batch.cases.iter().enumerate().map(item).collect();
+        let (tensors, cases) = Tensors::of_batch(batch, device, *spatial_dims, image_key, label_key)?;
         (self.tensors, self.cases) = (Some(tensors), cases);
         Ok(true)
     }
@@ -60,6 +72,11 @@ impl Feed {
     /// The cases of the present batch.
     pub fn cases(&self) -> &[String] {
         &self.cases
+    }
+
+    /// The present batch's cases and their geometry.
+    pub fn items(&self) -> &[Item] {
+        &self.items
     }
 
     pub fn contains(&self, key: &str) -> bool {

@@ -1,15 +1,18 @@
 //! What happens to predictions and labels before metrics see them: [`Post`].
 
 use std::fmt;
+use std::sync::Arc;
 
 use burn::tensor::Tensor;
+use hearth_data::{Affine, Image, Pipeline, Sample, affine};
 use hearth_engine::BoxError;
 use hearth_nn::post::{Activations, AsDiscrete};
 use serde::{Deserialize, Serialize};
 
 /// A post-processing step, on a batch `[B, C, X, Y, Z]`. In a recipe: `{ name = "AsDiscrete", argmax = true, to_onehot = 2 }`.
 ///
-/// MONAI decollates a batch into items first; since every step treats items alike, the batch as a whole gives the same.
+/// MONAI decollates a batch into items first. `Activations` and `AsDiscrete` treat items alike, so the batch as a whole gives the
+/// same; [`Post::Transforms`] gets each item by itself.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "name")]
 pub enum Post {
@@ -17,6 +20,9 @@ pub enum Post {
     Activations(Activations),
     /// Argmax, one-hot, threshold, rounding.
     AsDiscrete(AsDiscrete),
+    /// Transforms of images, such as `KeepLargestConnectedComponent`, with the key [`Post::KEY`]. Random ones are left out.
+    #[serde(skip)]
+    Transforms(Arc<Pipeline>),
     /// A function of your own.
     #[serde(skip)]
     Custom(Box<dyn Fn(Tensor<5>) -> Result<Tensor<5>, BoxError> + Send>),
@@ -27,12 +33,23 @@ impl fmt::Debug for Post {
         match self {
             Post::Activations(step) => step.fmt(f),
             Post::AsDiscrete(step) => step.fmt(f),
+            Post::Transforms(steps) => steps.fmt(f),
             Post::Custom(_) => f.write_str("Custom"),
         }
     }
 }
 
+/// What [`Post::Transforms`] should know of an item besides its values.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub case: String,
+    pub affine: Affine,
+}
+
 impl Post {
+    /// What the `keys` of transforms are in post-processing.
+    pub const KEY: &str = "pred";
+
     /// The prediction's usual steps for exclusive classes: the class of the largest logit, one channel for each class.
     pub fn argmax(classes: usize) -> Vec<Post> {
         vec![Post::AsDiscrete(AsDiscrete { argmax: true, to_onehot: Some(classes), ..AsDiscrete::default() })]
@@ -51,11 +68,84 @@ impl Post {
         ]
     }
 
-    pub(crate) fn apply(&self, x: Tensor<5>) -> Result<Tensor<5>, BoxError> {
+    /// Does the step. `items` are those of the batch, in its order; without them, an item has no name and voxels of 1 mm.
+    pub(crate) fn apply(&self, x: Tensor<5>, spatial_dims: usize, items: &[Item]) -> Result<Tensor<5>, BoxError> {
         match self {
             Post::Activations(step) => Ok(step.apply(x)?),
             Post::AsDiscrete(step) => Ok(step.apply(x)?),
+            Post::Transforms(steps) => each_item(steps, x, spatial_dims, items),
             Post::Custom(step) => step(x),
         }
+    }
+}
+
+fn each_item(steps: &Pipeline, x: Tensor<5>, spatial_dims: usize, items: &[Item]) -> Result<Tensor<5>, BoxError> {
+    let mut done: Vec<Tensor<5>> = Vec::with_capacity(x.dims()[0]);
+    for index in 0..x.dims()[0] {
+        let (case, affine) = match items.get(index) {
+            Some(item) => (item.case.as_str(), item.affine),
+            None => ("", affine::IDENTITY),
+        };
+        let data = x.clone().narrow(0, index, 1).squeeze_dim::<4>(0);
+        let image = Image::new(data, affine).with_spatial_dims(spatial_dims);
+        let mut made = steps.run_deterministic(Sample::new(case).with_image(Post::KEY, image))?;
+        let (Some(mut sample), true) = (made.pop(), made.is_empty()) else {
+            return Err("post-processing must give one result for each prediction".into());
+        };
+        let result = sample.take_image(Post::KEY)?.data;
+        if let Some(first) = done.first().filter(|first| first.dims()[1..] != result.dims()) {
+            let (found, expected) = (result.dims(), first.dims()[1..].to_vec());
+            return Err(
+                format!("post-processing gives a result of shape {found:?}, of another case {expected:?}").into()
+            );
+        }
+        done.push(result.unsqueeze_dim(0));
+    }
+    Ok(Tensor::cat(done, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{Device, TensorData};
+    use hearth_data::transforms::{KeepLargestConnectedComponent, ProbNMS, RemoveSmallObjects};
+    use hearth_data::{Transform, affine};
+
+    use super::*;
+
+    fn batch(values: &[f32], shape: [usize; 5]) -> Tensor<5> {
+        Tensor::from_data(TensorData::new(values.to_vec(), shape), &Device::flex())
+    }
+
+    fn transforms(step: impl Transform + 'static) -> Post {
+        Post::Transforms(Pipeline::new(vec![Box::new(step)]).expect("a sound step").into())
+    }
+
+    #[test]
+    fn each_item_is_transformed_by_itself_on_its_own_grid() {
+        let x = batch(&[1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0], [2, 1, 1, 4, 1]);
+        let keep = transforms(KeepLargestConnectedComponent::new(Post::KEY));
+        let kept: Vec<f32> = keep.apply(x.clone(), 2, &[]).expect("kept").into_data().iter().collect();
+        assert_eq!(kept, [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0]);
+        let item = |case: &str, size: f64| {
+            let mut affine = affine::IDENTITY;
+            affine[1][1] = size;
+            Item { case: case.to_owned(), affine }
+        };
+        let remove = transforms(RemoveSmallObjects::new(Post::KEY).min_size(4.0).by_measure(true));
+        let items = [item("small", 2.0), item("large", 4.0)];
+        let kept: Vec<f32> = remove.apply(x, 2, &items).expect("kept").into_data().iter().collect();
+        assert_eq!(kept, [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn errors_say_which_case_and_what_is_no_image() {
+        let x = batch(&[0.7; 8], [1, 1, 2, 4, 1]);
+        let item = Item { case: "first".to_owned(), affine: affine::IDENTITY };
+        let keep = transforms(KeepLargestConnectedComponent::new(Post::KEY).connectivity(3_usize));
+        let text = keep.apply(x.clone(), 2, &[item]).expect_err("refused").to_string();
+        assert!(text.contains("case first") && text.contains("connectivity 3 for 2 axes"), "{text}");
+        let peaks = transforms(ProbNMS::new(Post::KEY, 2));
+        let text = peaks.apply(x, 2, &[]).expect_err("refused").to_string();
+        assert!(text.contains("`pred` is a list of numbers"), "{text}");
     }
 }

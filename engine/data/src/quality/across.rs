@@ -34,7 +34,7 @@ fn duplicates(cases: &[CaseReport], out: &mut Vec<Finding>) {
     for case in cases {
         for (is_label, found) in [(false, &case.image), (true, &case.label)] {
             if let Some(found) = found.as_ref().filter(telling) {
-                groups.entry((is_label, &found.digest)).or_default().push((case, found));
+                groups.entry((is_label, found.digest.as_str())).or_default().push((case, found));
             }
         }
     }

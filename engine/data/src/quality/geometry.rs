@@ -34,7 +34,7 @@ pub(super) fn findings(image: &Image) -> Vec<Finding> {
 /// Oddities of a sound affine.
 fn axes(grid: &Affine, n: usize, out: &mut Vec<Finding>) {
     let sizes = &affine::spacing(grid)[..n];
-    if let Some(size) = sizes.iter().find(|s| !SIZES.contains(s)) {
+    if let Some(size) = sizes.iter().find(|s| !SIZES.contains(*s)) {
         out.push(
             Finding::new(Severity::Error, Kind::BadSpacing, format!("a voxel of {size:e} mm"))
                 .advice("correct the voxel size in the file's header; lengths are in millimetres"),

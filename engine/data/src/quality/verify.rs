@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rayon::prelude::*;
 use serde::Serialize;
 
 use super::case::{grid_findings, label_findings, labels};
 use super::listing::{Listed, Listing, list};
 use super::{Finding, Inspection, Kind, LabelReport, Severity, across, inspect};
-use crate::{DataError, Image, Progress, read_image};
+use crate::{DataError, Image, Progress, Running, read_image};
 
 /// How [`verify`] goes about it.
 #[derive(Clone, Debug, Default)]
@@ -80,21 +80,38 @@ impl Verification {
 pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Verification, DataError> {
     let Listing { name, labels, channels, cases, mut findings } = list(dir)?;
     let running = options.progress.start("cases", cases.len() as u64);
-    let cases: Vec<CaseReport> = cases
-        .par_iter()
-        .with_max_len(1)
-        .map(|listed| {
-            let report = look_at(listed, &labels);
-            running.advance();
-            report
-        })
-        .collect();
+    let cases = look_at_all(&cases, &labels, &running);
     running.finish();
     findings.extend(across::findings(&cases, &labels, channels));
     findings.extend(cases.iter().flat_map(|case| case.findings.iter().cloned()));
     // Stable: findings of a kind stay in the order of the cases.
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.kind.cmp(&b.kind)).then(a.case.cmp(&b.case)));
     Ok(Verification { dir: dir.to_owned(), name, names: labels, cases, findings })
+}
+
+/// The reports in the order of the list. On threads of their own: a thread of the common pool that waits takes up further cases
+/// meanwhile, and with them their images.
+fn look_at_all(cases: &[Listed], names: &BTreeMap<u32, String>, running: &Running) -> Vec<CaseReport> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(cases.len());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(listed) = cases.get(index) else { return done };
+            done.push((index, look_at(listed, names)));
+            running.advance();
+        }
+    };
+    let mut all: Vec<(usize, CaseReport)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<(usize, CaseReport)>>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().flat_map(join).collect()
+    });
+    all.sort_by_key(|(index, _)| *index);
+    all.into_iter().map(|(_, report)| report).collect()
 }
 
 fn look_at(listed: &Listed, names: &BTreeMap<u32, String>) -> CaseReport {

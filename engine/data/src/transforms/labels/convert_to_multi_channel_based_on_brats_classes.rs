@@ -91,3 +91,22 @@ setters!(ConvertToMultiChannelBasedOnBratsClasses {
 });
 
 image_transform!(ConvertToMultiChannelBasedOnBratsClasses, convert);
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{rows, stack, values};
+    use super::*;
+
+    #[test]
+    fn regions_overlap_and_may_be_listed() {
+        let image = rows(&[[0, 1, 2, 3, 4]]);
+        let brats = ConvertToMultiChannelBasedOnBratsClasses::new("x");
+        let channels = values(&brats.convert(image.clone()).expect("converted"));
+        assert_eq!(channels, [0, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0, 0, 0, 0, 1]);
+        let decathlon = brats.clone().classes(Some(vec![vec![2_i64, 3], vec![1, 2, 3], vec![3]]));
+        let channels = values(&decathlon.convert(image.clone()).expect("converted"));
+        assert_eq!(channels, [0, 0, 1, 1, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 0]);
+        assert!(brats.convert(stack(&[image.clone(), image])).is_err());
+        assert!(ConvertToMultiChannelBasedOnBratsClasses::new("x").et_label(2).check_parameters().is_err());
+    }
+}

@@ -86,3 +86,26 @@ setters!(DistanceTransformEDT {
 });
 
 image_transform!(DistanceTransformEDT, distances);
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::rows;
+    use super::*;
+
+    #[test]
+    fn a_channel_without_background_is_measured_from_before_its_first_voxel() {
+        // scipy.ndimage.distance_transform_edt(numpy.ones((2, 3)), sampling=[2, 3])
+        let transform = DistanceTransformEDT::new("x").sampling(OneOrMany::from([2.0, 3.0]));
+        let found = transform.distances(rows(&[[1, 1, 1], [1, 1, 1]])).expect("distances").to_vec();
+        let expected = [2.0, 3.605_551_3, 6.324_555_4, 4.0, 5.0, 7.211_102_5];
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
+    }
+
+    #[test]
+    fn a_spacing_for_other_axes_is_refused() {
+        let three = DistanceTransformEDT::new("x").sampling(OneOrMany::from([1.0; 3]));
+        let text = three.distances(rows(&[[1, 0]])).expect_err("refused").to_string();
+        assert!(text.contains("spacing [1.0, 1.0, 1.0] for 2 axes"), "{text}");
+        assert!(DistanceTransformEDT::new("x").sampling(OneOrMany::One(0.0)).check_parameters().is_err());
+    }
+}

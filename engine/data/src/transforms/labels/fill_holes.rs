@@ -119,3 +119,42 @@ setters!(FillHoles {
 });
 
 image_transform!(FillHoles, fill);
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{rows, stack, values};
+    use super::*;
+
+    /// The example of MONAI's documentation.
+    #[test]
+    fn holes_at_the_edge_are_open() {
+        let image = rows(&[[1, 1, 1, 2, 2, 2, 3, 3], [1, 0, 1, 2, 0, 0, 3, 0], [1, 1, 1, 2, 2, 2, 3, 3]]);
+        let filled = FillHoles::new("x").fill(image).expect("filled");
+        let expected = [1, 1, 1, 2, 2, 2, 3, 3, 1, 1, 1, 2, 0, 0, 3, 0, 1, 1, 1, 2, 2, 2, 3, 3];
+        assert_eq!(values(&filled), expected);
+    }
+
+    #[test]
+    fn what_is_enclosed_goes_whatever_it_is() {
+        let image = rows(&[[1, 1, 1, 1, 1], [1, 2, 2, 2, 1], [1, 2, 0, 2, 1], [1, 2, 2, 2, 1], [1, 1, 1, 1, 1]]);
+        let filled = FillHoles::new("x").fill(image).expect("filled");
+        assert_eq!(values(&filled), [1; 25]);
+    }
+
+    #[test]
+    fn channels_are_filled_and_made_zero_and_one() {
+        let ring = rows(&[[2, 2, 2], [2, 0, 2], [2, 2, 2]]);
+        let image = stack(&[ring.clone(), ring.clone(), ring]);
+        let filled = FillHoles::new("x").applied_labels(OneOrMany::from([2_i64])).fill(image).expect("filled");
+        assert_eq!(values(&filled)[..18], [2, 2, 2, 2, 0, 2, 2, 2, 2, 2, 2, 2, 2, 0, 2, 2, 2, 2]);
+        assert_eq!(values(&filled)[18..], [1; 9]);
+    }
+
+    #[test]
+    fn an_image_is_no_label_map() {
+        let values: Vec<f32> = (0..10_000).map(|i| i as f32 * 0.5).collect();
+        let image = Image::from_values(values, [1, 100, 100, 1], crate::affine::IDENTITY, &crate::host_device());
+        let text = FillHoles::new("x").fill(image).expect_err("refused").to_string();
+        assert!(text.contains("more than 4096 different values") && text.contains("AsDiscrete"), "{text}");
+    }
+}

@@ -172,3 +172,53 @@ setters!(KeepLargestConnectedComponent {
 });
 
 image_transform!(KeepLargestConnectedComponent, keep);
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{rows, stack, values};
+    use super::*;
+
+    /// The examples of MONAI's documentation.
+    #[test]
+    fn labels_alone_or_together_with_and_without_diagonals() {
+        let image = || rows(&[[0, 0, 1, 0, 0], [0, 2, 1, 1, 1], [1, 2, 1, 0, 0], [1, 2, 0, 1, 0], [2, 2, 0, 0, 2]]);
+        let keep = |independent: bool, connectivity: usize| {
+            let transform = KeepLargestConnectedComponent::new("x").applied_labels(OneOrMany::from([1_i64, 2]));
+            values(&transform.independent(independent).connectivity(connectivity).keep(image()).expect("kept"))
+        };
+        let together = [0, 0, 1, 0, 0, 0, 2, 1, 1, 1, 1, 2, 1, 0, 0, 1, 2, 0, 0, 0, 2, 2, 0, 0, 0];
+        assert_eq!(keep(false, 1), together);
+        let alone = [0, 0, 1, 0, 0, 0, 2, 1, 1, 1, 0, 2, 1, 0, 0, 0, 2, 0, 0, 0, 2, 2, 0, 0, 0];
+        assert_eq!(keep(true, 1), alone);
+        assert_eq!(keep(false, 2), values(&image()));
+    }
+
+    #[test]
+    fn a_union_of_channels_cleans_each_of_them() {
+        let a = rows(&[[1, 1, 0, 0, 0, 1]]);
+        let b = rows(&[[0, 0, 1, 0, 1, 0]]);
+        let background = rows(&[[0, 0, 0, 1, 0, 0]]);
+        let transform = KeepLargestConnectedComponent::new("x").independent(false);
+        let kept = transform.keep(stack(&[background, a, b])).expect("kept");
+        assert_eq!(values(&kept), [0, 0, 0, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let says = |transform: KeepLargestConnectedComponent, image: Image, words: &str| {
+            let text = transform.keep(image).expect_err("refused").to_string();
+            assert!(text.contains(words), "{text:?} holds {words:?}");
+        };
+        let transform = || KeepLargestConnectedComponent::new("x");
+        let two = || stack(&[rows(&[[1, 0]]), rows(&[[0, 1]])]);
+        says(
+            transform().applied_labels(OneOrMany::One(2_i64)),
+            two(),
+            "label 2 of an image of 2 channels; expected 0 to 1",
+        );
+        says(transform().applied_labels(OneOrMany::One(-1_i64)), two(), "label -1");
+        says(transform().is_onehot(Some(false)), two(), "a label map of 2 channels");
+        says(transform().connectivity(3_usize), rows(&[[1, 0]]), "connectivity 3 for 2 axes");
+        assert!(transform().connectivity(4_usize).check_parameters().is_err());
+    }
+}

@@ -80,3 +80,19 @@ setters!(MapLabelValue {
 });
 
 image_transform!(MapLabelValue, change);
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{rows, values};
+    use super::*;
+
+    #[test]
+    fn labels_are_exchanged_at_once_and_the_last_entry_counts() {
+        let image = rows(&[[0, 1, 2, 3]]);
+        let swap = MapLabelValue::new("x", [1.0, 2.0], [2.0, 1.0]);
+        assert_eq!(values(&swap.recode(image.clone())), [0, 2, 1, 3]);
+        let twice = MapLabelValue::new("x", [3.0, 0.0, 3.0], [5.0, 9.0, 7.0]);
+        assert_eq!(values(&twice.recode(image)), [9, 1, 2, 7]);
+        assert!(MapLabelValue::new("x", [1.0], [1.0, 2.0]).check_parameters().is_err());
+    }
+}

@@ -95,3 +95,25 @@ fn check_labels(parameter: &str, labels: &OneOrMany<i64>) -> Result<(), CheckErr
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Image, affine, host_device};
+
+    /// A 2-D image of rows, one channel.
+    pub(super) fn rows<const N: usize>(rows: &[[u8; N]]) -> Image {
+        let values = rows.as_flattened().iter().map(|v| f32::from(*v)).collect();
+        Image::from_values(values, [1, rows.len(), N, 1], affine::IDENTITY, &host_device()).with_spatial_dims(2)
+    }
+
+    /// Its values.
+    pub(super) fn values(image: &Image) -> Vec<u8> {
+        image.to_vec().iter().map(|v| *v as u8).collect()
+    }
+
+    /// Its channels as those of one image.
+    pub(super) fn stack(images: &[Image]) -> Image {
+        let data = burn::tensor::Tensor::cat(images.iter().map(|i| i.data.clone()).collect(), 0);
+        Image { data, ..images[0].clone() }
+    }
+}

@@ -165,3 +165,36 @@ impl Transform for ProbNMS {
         describe(self.name(), self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::rows;
+    use super::*;
+
+    #[test]
+    fn peaks_come_from_the_highest_and_the_boxes_are_cut_off_at_the_edge() {
+        let map = rows(&[[9, 8, 1, 0, 7], [1, 1, 1, 1, 7]]);
+        let nms = ProbNMS::new("x", 2).prob_threshold(0.9).box_size(OneOrMany::One(3_usize));
+        let found: Vec<([usize; 3], f32)> =
+            nms.detections(&map).expect("peaks").iter().map(|d| (d.at, d.probability)).collect();
+        assert_eq!(found, [([0, 0, 0], 9.0), ([0, 4, 0], 7.0), ([0, 2, 0], 1.0)]);
+        let sample = Sample::new("a").with_image("x", map);
+        let draw = crate::DrawKey::new(0, 0, 0).draw("a", 0, 0);
+        let made = nms.apply(sample, &draw).expect("peaks").remove(0);
+        match made.get("x") {
+            Ok(Value::Numbers(numbers)) => assert_eq!(numbers[..], [9.0, 0.0, 0.0, 7.0, 0.0, 4.0, 1.0, 0.0, 2.0]),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn maps_and_boxes_of_other_axes_are_refused() {
+        let text = ProbNMS::new("x", 3).detections(&rows(&[[1]])).expect_err("refused").to_string();
+        assert!(text.contains("2 axes and 1 channels; expected 3 axes"), "{text}");
+        let wrong = |nms: ProbNMS| assert!(nms.check_parameters().is_err());
+        wrong(ProbNMS::new("x", 2).box_size(OneOrMany::from([1_usize, 2, 3])));
+        wrong(ProbNMS::new("x", 2).box_size(OneOrMany::One(0_usize)));
+        wrong(ProbNMS::new("x", 2).prob_threshold(-0.1));
+        wrong(ProbNMS::new("x", 4));
+    }
+}

@@ -158,3 +158,35 @@ setters!(RemoveSmallObjects {
 });
 
 image_transform!(RemoveSmallObjects, remove);
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{rows, values};
+    use super::*;
+
+    #[test]
+    fn sizes_are_measured_on_the_image_s_own_grid() {
+        let mut image = rows(&[[1, 1, 0, 1, 0]]);
+        let transform = RemoveSmallObjects::new("x").min_size(6.0).by_measure(true);
+        // Voxels of 1 mm^2: both objects are too small. Of 4 mm^2: only the second is.
+        assert_eq!(values(&transform.remove(image.clone()).expect("removed")), [0; 5]);
+        (image.affine[0][0], image.affine[1][1]) = (2.0, -2.0);
+        assert_eq!(values(&transform.remove(image.clone()).expect("removed")), [1, 1, 0, 0, 0]);
+        let given = transform.clone().pixdim(OneOrMany::One(100.0));
+        assert_eq!(values(&given.remove(image.clone()).expect("removed")), [1, 1, 0, 0, 0]);
+        image.affine = affine::IDENTITY;
+        assert_eq!(values(&given.remove(image.clone()).expect("removed")), [1, 1, 0, 1, 0]);
+        let text = transform.pixdim(OneOrMany::from([1.0; 3])).remove(image).expect_err("refused").to_string();
+        assert!(text.contains("3 numbers for 2 axes"), "{text}");
+    }
+
+    #[test]
+    fn labels_are_objects_and_never_negative() {
+        let image = rows(&[[2, 0, 2, 0, 1]]);
+        let transform = RemoveSmallObjects::new("x").min_size(2.0);
+        assert_eq!(values(&transform.remove(image.clone()).expect("removed")), [2, 0, 2, 0, 0]);
+        let negative = Image { data: image.data.clone() - 1.5, ..image };
+        let text = transform.remove(Image { data: negative.data * 4.0, ..negative }).expect_err("refused").to_string();
+        assert!(text.contains("a label of -"), "{text}");
+    }
+}

@@ -1,0 +1,160 @@
+//! `hearth data inspect`: what an image holds, and what is odd about it.
+
+use std::path::{Path, PathBuf};
+
+use hearth_data::quality::{self, Finding, Inspection, LabelValues, ValueSummary};
+use hearth_data::readers;
+
+use crate::error::{Failure, Outcome};
+use crate::table::{self, Lean};
+use crate::terminal::{bold, thousands};
+use crate::{note, out};
+
+/// So many label values are listed.
+const LABELS: usize = 24;
+
+/// Arguments of `hearth data inspect`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// An image in any format that a reader knows, or a folder of images
+    #[arg(value_name = "FILE|DIR")]
+    pub path: PathBuf,
+    /// Everything as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Looks at a file, or at each of a folder.
+pub fn run(args: &Args) -> Outcome {
+    let path = &args.path;
+    // A folder of slices is one image.
+    if path.is_dir() && readers::choose(path).is_err() {
+        return folder(path, args.json);
+    }
+    let found = quality::inspect_file(path)?;
+    if args.json {
+        out!("{}", serde_json::to_string_pretty(&found)?);
+    } else {
+        print(&found);
+    }
+    Ok(())
+}
+
+fn print(found: &Inspection) {
+    if let Some(file) = &found.file {
+        out!("{}", bold(&file.display().to_string()));
+    }
+    let stored: Vec<String> = found.stored_shape.iter().map(usize::to_string).collect();
+    let channels = if found.channels == 1 { "1 channel".to_owned() } else { format!("{} channels", found.channels) };
+    out!("  shape   {}, {channels}", shape(found));
+    out!("  stored  {} as {}", stored.join(" x "), found.stored_type);
+    out!("  voxel   {}", voxel(found));
+    let [x, y, z] = [0, 1, 2].map(|row| found.affine[row][3]);
+    out!("  origin  {x:.2}, {y:.2}, {z:.2} mm (RAS+)");
+    for (channel, summary) in found.values.iter().enumerate() {
+        let head = if found.channels == 1 { "values".to_owned() } else { format!("values of channel {channel}") };
+        out!("  {head}  {}, mean {:.4}, deviation {:.4}", range(summary), summary.mean, summary.std);
+    }
+    if let Some(labels) = &found.labels {
+        out!("  labels  {}", label_counts(labels));
+    }
+    print_findings(&found.findings);
+}
+
+fn print_findings(findings: &[Finding]) {
+    for finding in findings {
+        let advice = finding.advice.as_ref().map_or_else(String::new, |advice| format!("; {advice}"));
+        out!("  {}: {}{advice}", finding.severity.word(), finding.what);
+    }
+}
+
+fn folder(dir: &Path, json: bool) -> Outcome {
+    let files = quality::inspect_folder(dir)?;
+    if files.is_empty() {
+        return Err(Failure::new(format!("{} holds no image that a reader knows", dir.display())));
+    }
+    let mut broken = 0;
+    let mut rows = Vec::new();
+    let mut listed = Vec::new();
+    for (file, found) in &files {
+        match found {
+            Ok(found) if json => listed.push(serde_json::to_value(found)?),
+            Ok(found) => rows.push(row(dir, file, found)),
+            Err(error) => {
+                broken += 1;
+                note!("{error}");
+                listed.push(serde_json::json!({ "file": file, "error": error.why() }));
+            }
+        }
+    }
+    if json {
+        out!("{}", serde_json::to_string_pretty(&listed)?);
+    } else {
+        let columns = [
+            ("file", Lean::Left),
+            ("shape", Lean::Right),
+            ("channels", Lean::Right),
+            ("voxel (mm)", Lean::Left),
+            ("stored as", Lean::Left),
+            ("values", Lean::Left),
+            ("odd", Lean::Left),
+        ];
+        table::lines(&columns, &rows).iter().for_each(|line| out!("{line}"));
+    }
+    match broken {
+        0 => Ok(()),
+        _ => Err(Failure::new(format!("{broken} of {} images can't be read", files.len()))),
+    }
+}
+
+fn row(dir: &Path, file: &Path, found: &Inspection) -> Vec<String> {
+    let name = file.strip_prefix(dir).unwrap_or(file).display().to_string();
+    let odd: Vec<&str> = found.findings.iter().map(|f| f.kind.words()).collect();
+    let all = found.values.iter().copied().reduce(|mut a, b| {
+        (a.min, a.max) = (a.min.min(b.min), a.max.max(b.max));
+        a
+    });
+    let values = all.as_ref().map_or_else(String::new, range);
+    vec![
+        name,
+        shape(found),
+        found.channels.to_string(),
+        voxel(found),
+        found.stored_type.clone(),
+        values,
+        odd.join(", "),
+    ]
+}
+
+/// `35 x 51 x 35`.
+pub(super) fn shape(found: &Inspection) -> String {
+    found.shape.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ")
+}
+
+/// `1.000 x 1.000 x 1.000 mm, RAS`.
+pub(super) fn voxel(found: &Inspection) -> String {
+    let sizes: Vec<String> = found.spacing.iter().map(|size| format!("{size:.3}")).collect();
+    let code = if found.orientation.is_empty() { "?" } else { &found.orientation };
+    format!("{} {code}", sizes.join(" x "))
+}
+
+fn range(values: &ValueSummary) -> String {
+    let short = |value: f32| format!("{value:.6}").trim_end_matches('0').trim_end_matches('.').to_owned();
+    format!("{} to {}", short(values.min), short(values.max))
+}
+
+/// `0: 61,232 (98.1 %), 1: 843 (1.4 %)`.
+fn label_counts(labels: &LabelValues) -> String {
+    let total: usize = labels.counts.iter().map(|c| c.voxels).sum();
+    let part = |voxels: usize| 100.0 * voxels as f64 / total.max(1) as f64;
+    let listed = labels
+        .counts
+        .iter()
+        .take(LABELS)
+        .map(|c| format!("{}: {} ({:.2} %)", c.value, thousands(c.voxels as u64), part(c.voxels)));
+    let mut text = listed.collect::<Vec<_>>().join(", ");
+    if labels.counts.len() > LABELS {
+        text.push_str(&format!(", and {} more values", labels.counts.len() - LABELS));
+    }
+    text
+}

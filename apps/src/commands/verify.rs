@@ -1,0 +1,200 @@
+//! `hearth data verify`: whether a data set is fit to train on, and what to fix.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use hearth_data::quality::{self, CaseReport, Finding, Severity, Verification, VerifyOptions};
+
+use super::inspect::{shape, voxel};
+use crate::error::{Failure, Outcome};
+use crate::out;
+use crate::table::{self, Lean};
+use crate::terminal::{bold, progress, thousands};
+
+/// So many findings of a kind are listed.
+const LISTED: usize = 10;
+
+/// Arguments of `hearth data verify`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A folder with a dataset.json, with imagesTr and labelsTr, or of images
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// A line for each case too
+    #[arg(long)]
+    pub cases: bool,
+    /// Every finding, not the first ten of a kind
+    #[arg(long)]
+    pub all: bool,
+    /// Everything as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Checks the data set; fails where something in it is an error.
+pub fn run(args: &Args) -> Outcome {
+    let mut options = VerifyOptions::default();
+    options.progress = progress();
+    let found = quality::verify(&args.dir, &options)?;
+    if args.json {
+        out!("{}", serde_json::to_string_pretty(&found)?);
+    } else {
+        print(&found, args);
+    }
+    match found.count(Severity::Error) {
+        0 => Ok(()),
+        1 => Err(Failure::new("1 error in the data set; fix it, or leave the case out")),
+        n => Err(Failure::new(format!("{n} errors in the data set; fix them, or leave those cases out"))),
+    }
+}
+
+fn print(found: &Verification, args: &Args) {
+    let mut splits: BTreeMap<&str, usize> = BTreeMap::new();
+    found.cases.iter().for_each(|case| *splits.entry(&case.split).or_default() += 1);
+    let splits: Vec<String> = splits.iter().map(|(split, count)| format!("{count} {split}")).collect();
+    let name = if found.name.is_empty() { found.dir.display().to_string() } else { found.name.clone() };
+    out!("{}: {} cases ({})", bold(&name), found.cases.len(), splits.join(", "));
+    images(&found.cases);
+    labels(found);
+    if args.cases {
+        each_case(&found.cases);
+    }
+    to_fix(found, args.all);
+}
+
+/// Least, median and most of what the images are.
+fn images(cases: &[CaseReport]) {
+    let images: Vec<_> = cases.iter().filter_map(|case| case.image.as_ref()).collect();
+    let axes = images.iter().map(|image| image.shape.len()).max().unwrap_or(0);
+    let mut rows = Vec::new();
+    for axis in 0..axes {
+        let of = |get: &dyn Fn(&quality::Inspection) -> Option<f64>| -> Vec<f64> {
+            let mut values: Vec<f64> = images.iter().filter_map(|image| get(image)).collect();
+            values.sort_by(f64::total_cmp);
+            values
+        };
+        let voxels = of(&|image| image.shape.get(axis).map(|n| *n as f64));
+        let sizes = of(&|image| image.spacing.get(axis).copied());
+        let three = |values: &[f64], digits: usize| -> Vec<String> {
+            let at = |place: usize| values.get(place).map_or_else(String::new, |v| format!("{v:.digits$}"));
+            vec![at(0), at(values.len() / 2), at(values.len().saturating_sub(1))]
+        };
+        rows.push([vec![format!("voxels, axis {}", axis + 1)], three(&voxels, 0)].concat());
+        rows.push([vec![format!("mm per voxel, axis {}", axis + 1)], three(&sizes, 3)].concat());
+    }
+    rows.sort_by_key(|row| row[0].starts_with("mm"));
+    show(&[("images", Lean::Left), ("least", Lean::Right), ("median", Lean::Right), ("most", Lean::Right)], &rows);
+}
+
+fn show(columns: &[(&str, Lean)], rows: &[Vec<String>]) {
+    if rows.is_empty() {
+        return;
+    }
+    out!("");
+    for (number, line) in table::lines(columns, rows).iter().enumerate() {
+        out!("{}", if number == 0 { bold(line) } else { line.clone() });
+    }
+}
+
+/// How much there is of each label.
+fn labels(found: &Verification) {
+    let mut by_value: BTreeMap<u32, (Vec<usize>, usize)> =
+        found.names.keys().filter(|value| **value != 0).map(|value| (*value, (Vec::new(), 0))).collect();
+    for label in found.cases.iter().flat_map(|case| &case.labels) {
+        let (voxels, pieces) = by_value.entry(label.value).or_default();
+        voxels.push(label.voxels);
+        *pieces = (*pieces).max(label.components);
+    }
+    let rows: Vec<Vec<String>> = by_value
+        .into_iter()
+        .map(|(value, (mut voxels, pieces))| {
+            voxels.sort_unstable();
+            let at = |place: usize| voxels.get(place).map_or_else(|| "-".to_owned(), |n| thousands(*n as u64));
+            let name = found.names.get(&value).map_or_else(String::new, |name| format!(" {name}"));
+            vec![
+                format!("{value}{name}"),
+                voxels.len().to_string(),
+                at(0),
+                at(voxels.len() / 2),
+                at(voxels.len().saturating_sub(1)),
+                pieces.to_string(),
+            ]
+        })
+        .collect();
+    let columns = [
+        ("label", Lean::Left),
+        ("cases", Lean::Right),
+        ("voxels: least", Lean::Right),
+        ("median", Lean::Right),
+        ("most", Lean::Right),
+        ("pieces, at most", Lean::Right),
+    ];
+    show(&columns, &rows);
+}
+
+fn each_case(cases: &[CaseReport]) {
+    let rows: Vec<Vec<String>> = cases
+        .iter()
+        .map(|case| {
+            let labels: Vec<String> =
+                case.labels.iter().map(|l| format!("{}: {}", l.value, thousands(l.voxels as u64))).collect();
+            let image = case.image.as_ref();
+            vec![
+                case.case.clone(),
+                case.split.clone(),
+                image.map_or_else(|| "-".to_owned(), shape),
+                image.map_or_else(|| "-".to_owned(), voxel),
+                labels.join(", "),
+            ]
+        })
+        .collect();
+    let columns = [
+        ("case", Lean::Left),
+        ("split", Lean::Left),
+        ("shape", Lean::Right),
+        ("voxel (mm)", Lean::Left),
+        ("voxels of labels", Lean::Left),
+    ];
+    show(&columns, &rows);
+}
+
+/// The table of what to fix; what to do is said once for each kind.
+fn to_fix(found: &Verification, all: bool) {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut advice: Vec<(&str, &str)> = Vec::new();
+    for group in found.findings.chunk_by(|a, b| (a.severity, a.kind) == (b.severity, b.kind)) {
+        let shown = if all { group.len() } else { group.len().min(LISTED) };
+        rows.extend(group[..shown].iter().map(|finding| line(found, finding)));
+        if shown < group.len() {
+            let more = format!("and {} more ({})", group.len() - shown, group[0].kind.words());
+            rows.push(vec![group[0].severity.word().to_owned(), String::new(), more]);
+        }
+        if let Some(text) = &group[0].advice {
+            advice.push((group[0].kind.words(), text.as_str()));
+        }
+    }
+    show(&[("to fix", Lean::Left), ("case", Lean::Left), ("what", Lean::Left)], &rows);
+    let rows: Vec<Vec<String>> =
+        advice.iter().map(|(kind, text)| vec![(*kind).to_owned(), (*text).to_owned()]).collect();
+    show(&[("about", Lean::Left), ("do", Lean::Left)], &rows);
+    let count = |severity: Severity, one: &str| match found.count(severity) {
+        1 => format!("1 {one}"),
+        n => format!("{n} {one}s"),
+    };
+    out!("");
+    out!(
+        "{}, {}, {}",
+        count(Severity::Error, "error"),
+        count(Severity::Warning, "warning"),
+        count(Severity::Note, "note")
+    );
+}
+
+fn line(found: &Verification, finding: &Finding) -> Vec<String> {
+    let file = finding.file.as_ref().map(|file| file.strip_prefix(&found.dir).unwrap_or(file).display().to_string());
+    let what = match file {
+        Some(file) => format!("{}  [{file}]", finding.what),
+        None => finding.what.clone(),
+    };
+    vec![finding.severity.word().to_owned(), finding.case.clone().unwrap_or_default(), what]
+}

@@ -1,0 +1,41 @@
+//! Tables of text.
+
+/// Which way a column leans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lean {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Lines of a table: each column as wide as its widest entry, two blanks between columns. A last column that leans left is not
+/// padded.
+pub fn lines(columns: &[(&str, Lean)], rows: &[Vec<String>]) -> Vec<String> {
+    let head: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let all: Vec<&Vec<String>> = std::iter::once(&head).chain(rows).collect();
+    let length = |row: &Vec<String>, column: usize| row.get(column).map_or(0, |text| text.chars().count());
+    let widths: Vec<usize> =
+        (0..columns.len()).map(|column| all.iter().map(|row| length(row, column)).max().unwrap_or(0)).collect();
+    let line = |row: &&Vec<String>| {
+        let cells =
+            row.iter().zip(columns.iter().zip(widths.iter().copied())).map(|(text, ((_, lean), width))| match lean {
+                Lean::Left => format!("{text:<width$}"),
+                Lean::Right => format!("{text:>width$}"),
+            });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    all.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_entry() {
+        let columns = [("case", Lean::Left), ("voxels", Lean::Right), ("what", Lean::Left)];
+        let rows = [vec!["a".into(), "12".into(), "x".into()], vec!["längst".into(), "1234567".into(), String::new()]];
+        assert_eq!(lines(&columns, &rows), ["case     voxels  what", "a            12  x", "längst  1234567"]);
+    }
+}
