@@ -260,7 +260,7 @@ fn check_end(begin: u64, length: u64, total: u64, tag: Tag) -> Result<(), String
     if end <= total {
         return Ok(());
     }
-    Err(format!("element {tag} says it has {length} bytes, but the file ends {} bytes earlier: cut off", end - total))
+    Err(format!("element {tag} says it has {length} bytes, {} more than the file: cut off, or damaged", end - total))
 }
 
 /// Where the header of the element begins whose value begins at `value`.
