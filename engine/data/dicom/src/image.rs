@@ -109,7 +109,7 @@ impl ImageFile {
         };
         let padding = padding.map(|(a, b)| (sign(a), sign(b)));
         let lossy = attributes.text(tags::LOSSY_IMAGE_COMPRESSION).as_deref() == Some("01") || opened.syntax.is_lossy();
-        Ok(ImageFile {
+        let image = ImageFile {
             path: opened.path.clone(),
             syntax: opened.syntax.clone(),
             frames: frames(&attributes, format.frames)?,
@@ -119,7 +119,12 @@ impl ImageFile {
             lossy,
             element: element.clone(),
             offsets: attributes.longs(tags::EXTENDED_OFFSET_TABLE),
-        })
+        };
+        if element.length.is_some() {
+            // Uncompressed pixels that are not all there are told at once: nothing is read for that.
+            image.frame_reader()?;
+        }
+        Ok(image)
     }
 
     pub fn frame_reader(&self) -> Result<FrameReader, DicomError> {

@@ -14,8 +14,7 @@ pub struct Limits {
     pub frames: u64,
     /// Values of a volume; each takes four bytes. 2^31.
     pub volume_values: u64,
-    /// A compressed frame of `n` bytes may become `64 MiB` or `20 000 n` bytes, whichever is more: a small file
-    /// can't claim gigabytes.
+    /// Compressed pixels of `n` bytes may become 16 MiB, or 20 000 `n` bytes if that is more: a small file can't claim gigabytes.
     pub expansion: u64,
     /// Files in a folder. A million.
     pub files: usize,

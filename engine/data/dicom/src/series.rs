@@ -10,7 +10,7 @@ use crate::finding::{Finding, FindingKind, Severity};
 use crate::geometry::Grid;
 use crate::image::ImageFile;
 use crate::options::ReadOptions;
-use crate::pixels::{FrameReader, Photometric};
+use crate::pixels::{FrameReader, Photometric, check_expansion};
 use crate::stack::{Slice, Stack};
 use crate::volume::{Rescale, Volume};
 
@@ -136,6 +136,7 @@ impl Series {
             return Err(DicomError::Limit { path: self.first().path.clone(), what });
         }
         let readers = self.readers()?;
+        self.check_expansion(&readers, options)?;
         let mut values = vec![0.0; total as usize];
         let slice_bytes = shape[0] * shape[1] * shape[2] * size_of::<f32>();
         let batch = (BATCH / slice_bytes.max(1)).clamp(rayon::current_num_threads(), 64);
@@ -151,6 +152,18 @@ impl Series {
     fn readers(&self) -> Result<HashMap<&Path, FrameReader>, DicomError> {
         let files: HashMap<&Path, &ImageFile> = self.slices.iter().map(|s| (s.path(), s.file.as_ref())).collect();
         files.into_par_iter().map(|(path, file)| Ok((path, file.frame_reader()?))).collect()
+    }
+
+    /// Compressed slices together must not claim more than they can become, before the volume is made for them.
+    fn check_expansion(&self, readers: &HashMap<&Path, FrameReader>, options: &ReadOptions) -> Result<(), DicomError> {
+        let (mut compressed, mut decoded) = (0, 0);
+        for slice in &self.slices {
+            if let Some(bytes) = readers[slice.path()].compressed(slice.frame) {
+                compressed += bytes;
+                decoded += slice.file.format.decoded_bytes();
+            }
+        }
+        check_expansion(&self.first().path, compressed, decoded, &options.limits)
     }
 
     fn volume(&self, values: Vec<f32>, options: &ReadOptions) -> Volume {

@@ -81,6 +81,16 @@ impl FrameReader {
         &self.syntax
     }
 
+    /// Bytes that a frame takes in the file; `None` where frames are not compressed.
+    pub fn compressed(&self, frame: usize) -> Option<u64> {
+        match &self.place {
+            Place::Native { .. } => None,
+            Place::Fragments { fragments, frames } => {
+                Some(fragments[frames[frame].clone()].iter().map(|f| u64::from(f.length)).sum())
+            }
+        }
+    }
+
     /// The bytes of a frame (from 0) as they are in the file.
     pub fn frame(&self, format: &PixelFormat, frame: usize) -> Result<Vec<u8>, DicomError> {
         let io = |source| DicomError::Io { path: self.path.clone(), source };

@@ -185,6 +185,11 @@ impl PixelFormat {
         (self.bits_allocated as usize).div_ceil(8)
     }
 
+    /// Bytes of one frame while it is worked on.
+    pub fn decoded_bytes(&self) -> u64 {
+        (self.frame_samples() * self.sample_bytes()) as u64
+    }
+
     /// Bytes of one uncompressed frame, where frames begin at bytes.
     fn native_bytes(&self) -> u64 {
         let samples = match self.photometric {
@@ -269,6 +274,15 @@ pub(crate) fn stored_frame(
         bytes = lut::apply_palette(&bytes, format, palette);
     }
     Ok(bytes)
+}
+
+/// Compressed bytes must not claim to become more than any codec can make of them.
+pub(crate) fn check_expansion(path: &Path, compressed: u64, decoded: u64, limits: &Limits) -> Result<(), DicomError> {
+    if decoded <= (16 << 20).max(limits.expansion.saturating_mul(compressed)) {
+        return Ok(());
+    }
+    let what = format!("{compressed} bytes of pixels claim to become {decoded} (Limits::expansion)");
+    Err(DicomError::Limit { path: path.to_owned(), what })
 }
 
 /// The pixels of one file exactly as stored: no rescaling, no inversion.
