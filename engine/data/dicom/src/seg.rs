@@ -19,6 +19,9 @@ use crate::tags::Attributes;
 /// Segmentation Storage and Label Map Segmentation Storage.
 const CLASSES: [&str; 2] = ["1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7"];
 
+/// Slices without any frame in the grid of a segmentation itself; a lying file could ask for millions.
+const MOST_SLICES: f64 = 1024.0;
+
 /// Frames decoded at once.
 const BATCH: usize = 64;
 
@@ -196,8 +199,8 @@ impl Segmentation {
         let (first, last) = (places[0], places[places.len() - 1]);
         let across = along(last, first, -1.0);
         let steps = (dot(across, normal) / step).round();
-        if steps > 1e6 {
-            let what = format!("frames lie {steps} slices apart");
+        if steps > MOST_SLICES + places.len() as f64 {
+            let what = format!("frames lie {steps} slices apart; give the grid of the images");
             return Err(DicomError::Grid { path: self.path.clone(), what });
         }
         let origins = (0..=steps as usize).map(|k| along(first, across, k as f64 / steps.max(1.0))).collect();
