@@ -33,8 +33,8 @@ pub mod writers;
 pub use affine::Affine;
 pub use collate::{Batch, ImageInfo, collate, decollate};
 pub use dataset::{
-    CacheDataset, CacheOptions, Dataset, DecathlonDataset, Item, PartitionOptions, TransformDataset, partition_dataset,
-    partition_ratios,
+    CacheDataset, CacheOptions, Dataset, DecathlonDataset, Item, PartitionOptions, PatchWSIDataset, TransformDataset,
+    WsiOptions, WsiPatch, partition_dataset, partition_ratios,
 };
 pub use draw::{Draw, DrawKey};
 pub use error::{DataError, RecipeError, StepError, TransformError, ValueState};

@@ -3,6 +3,7 @@
 mod cache;
 mod decathlon;
 mod partition;
+mod wsi;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,6 +13,7 @@ use std::sync::Arc;
 pub use cache::{CacheDataset, CacheOptions};
 pub use decathlon::DecathlonDataset;
 pub use partition::{PartitionOptions, partition_dataset, partition_ratios};
+pub use wsi::{PatchWSIDataset, WsiOptions, WsiPatch};
 
 use crate::{DataError, DrawKey, Pipeline, Sample, Value};
 
