@@ -1,11 +1,8 @@
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
 use crate::orientation::{Labels, RAS_LABELS, Reorder, directions, parse_codes};
 use crate::params::Keys;
-use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError, spatial};
+use crate::{CheckError, Image, TransformError, spatial};
 
 /// Permutes and flips axes until they run as `axcodes` says, for instance `RAS`: towards Right, Anterior, Superior.
 ///
@@ -20,7 +17,7 @@ pub struct Orientation {
     #[serde(default)]
     as_closest_canonical: bool,
     #[serde(default)]
-    labels: Option<[(char, char); 3]>,
+    labels: Option<Vec<(char, char)>>,
     #[serde(default)]
     allow_missing_keys: bool,
 }
@@ -41,13 +38,13 @@ impl Orientation {
     ///
     /// # Errors
     /// Where the code does not name each of the image's axes once.
-    pub fn turn(&self, image: Image) -> Result<Image, TransformError> {
+    pub fn turn(&self, image: Image, _place: usize) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
         let from = directions(&image.affine, n);
         let to: Vec<(usize, bool)> = if self.as_closest_canonical {
             (0..n).map(|axis| (axis, false)).collect()
         } else {
-            let labels = self.labels.unwrap_or_else(|| image.meta.space.labels());
+            let labels = self.labels.as_deref().map_or_else(|| image.meta.space.labels(), three);
             let code: String = self.axcodes.iter().flat_map(|c| c.chars()).take(n).collect();
             parse_codes(&code, &labels).filter(|to| to.len() == n).ok_or_else(|| {
                 TransformError::new(format!("axcodes `{code}` does not name {n} axes"))
@@ -61,31 +58,11 @@ impl Orientation {
         })?;
         Ok(spatial::reorder(image, &how))
     }
-}
 
-setters!(Orientation {
-    /// Turn to `RAS`, whatever `axcodes` says.
-    as_closest_canonical: bool,
-    /// Letters of (beginning, end) of each world axis.
-    labels: Option<Labels>,
-    /// Skip keys that a sample does not have.
-    allow_missing_keys: bool,
-});
-
-impl Transform for Orientation {
-    fn name(&self) -> &'static str {
-        "Orientation"
-    }
-
-    fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
-        for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
-            sample.update(key, |image| self.turn(image))?;
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        if self.labels.as_ref().is_some_and(|labels| !matches!(labels.len(), 2 | 3)) {
+            return Err(CheckError::new("labels", "must have the letters of 2 or 3 axes"));
         }
-        Ok(vec![sample])
-    }
-
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
-        self.keys.check(known)?;
         match &self.axcodes {
             None if !self.as_closest_canonical => {
                 Err(CheckError::new("axcodes", "is missing; for instance `RAS`, or `as_closest_canonical = true`"))
@@ -96,8 +73,20 @@ impl Transform for Orientation {
             _ => Ok(()),
         }
     }
-
-    fn describe(&self) -> serde_json::Value {
-        describe(self.name(), self)
-    }
 }
+
+/// Labels of three axes; an image of two needs only two.
+fn three(labels: &[(char, char)]) -> Labels {
+    std::array::from_fn(|axis| labels.get(axis).copied().unwrap_or(('\0', '\0')))
+}
+
+setters!(Orientation {
+    /// Turn to `RAS`, whatever `axcodes` says.
+    as_closest_canonical: bool,
+    /// Letters of (beginning, end) of each world axis.
+    labels: Option<Vec<(char, char)>>,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+per_image!(Orientation { apply: turn, lazy: true, check: check_parameters });
