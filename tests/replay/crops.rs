@@ -40,10 +40,7 @@ pub fn replay(case: &Case) -> Option<Outcome> {
 }
 
 /// A transform that changes one image.
-fn one_image<T: DeserializeOwned>(
-    case: &Case,
-    apply: impl Fn(&T, Image) -> Result<Image, TransformError>,
-) -> Outcome {
+fn one_image<T: DeserializeOwned>(case: &Case, apply: impl Fn(&T, Image) -> Result<Image, TransformError>) -> Outcome {
     let transform: T = typed(case, parameters(case)?)?;
     finish(case, apply(&transform, input(case)?)?, |_, _| ())
 }

@@ -38,7 +38,7 @@ impl CopyItems {
             Some(names) => {
                 let keys = (0..self.times).flat_map(|_| self.keys.iter());
                 keys.zip(names.iter().map(str::to_owned)).collect()
-            },
+            }
         }
     }
 }

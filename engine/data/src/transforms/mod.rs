@@ -18,9 +18,6 @@ macro_rules! setters {
     };
 }
 
-mod affine;
-mod affine_grid;
-mod affine_ranges;
 /// [`Transform`](crate::Transform) for a type that changes the image of each key by itself: by its function `apply`, given the image and
 /// the place of its key. `lazy` says whether it may be [lazy](crate::Transform::is_lazy); `check` names the function that looks at the
 /// parameters.
@@ -59,6 +56,9 @@ macro_rules! per_image {
     };
 }
 
+mod affine;
+mod affine_grid;
+mod affine_ranges;
 mod border_pad;
 mod bounding_rect;
 mod center_scale_crop;
@@ -87,12 +87,14 @@ mod rand_crop_by_pos_neg_label;
 mod rand_flip;
 mod rand_rotate;
 mod pad;
+mod rand_affine;
 mod rand_axis_flip;
 mod rand_crop_by_label_classes;
 mod rand_crop_by_pos_neg_label;
 mod rand_flip;
 mod rand_gaussian_noise;
 mod rand_grid_patch;
+mod rand_rotate;
 mod rand_rotate90;
 mod range;
 mod rotate;
@@ -104,11 +106,11 @@ mod rand_spatial_crop;
 mod rand_spatial_crop_samples;
 mod rand_weighted_crop;
 mod range;
-mod rotate;
-mod save_image;
 mod repeat_channel;
 mod resize_with_pad_or_crop;
+mod rotate;
 mod rotate90;
+mod save_image;
 mod scale_intensity_range;
 mod select_items;
 mod spacing;
@@ -151,12 +153,14 @@ pub use rand_crop_by_pos_neg_label::{RandCropByPosNegLabel, corrected_center, fo
 pub use rand_flip::RandFlip;
 pub use rand_rotate::RandRotate;
 pub use pad::Pad;
+pub use rand_affine::RandAffine;
 pub use rand_axis_flip::RandAxisFlip;
 pub use rand_crop_by_label_classes::RandCropByLabelClasses;
 pub use rand_crop_by_pos_neg_label::RandCropByPosNegLabel;
 pub use rand_flip::RandFlip;
 pub use rand_gaussian_noise::RandGaussianNoise;
 pub use rand_grid_patch::RandGridPatch;
+pub use rand_rotate::RandRotate;
 pub use rand_rotate90::RandRotate90;
 pub use range::Range;
 pub use rotate::{Rotate, rotate};
@@ -168,11 +172,11 @@ pub use rand_spatial_crop::RandSpatialCrop;
 pub use rand_spatial_crop_samples::RandSpatialCropSamples;
 pub use rand_weighted_crop::{RandWeightedCrop, weighted_centers};
 pub use range::Range;
-pub use rotate::{Rotate, rotate};
-pub use save_image::SaveImage;
 pub use repeat_channel::RepeatChannel;
 pub use resize_with_pad_or_crop::ResizeWithPadOrCrop;
+pub use rotate::{Rotate, rotate};
 pub use rotate90::Rotate90;
+pub use save_image::SaveImage;
 pub use scale_intensity_range::ScaleIntensityRange;
 pub use select_items::SelectItems;
 pub use spacing::Spacing;

@@ -17,7 +17,7 @@ pub struct Orientation {
     #[serde(default)]
     as_closest_canonical: bool,
     #[serde(default)]
-    labels: Option<Vec<(char, char)>>,
+    labels: Option<Labels>,
     #[serde(default)]
     allow_missing_keys: bool,
 }
@@ -44,7 +44,7 @@ impl Orientation {
         let to: Vec<(usize, bool)> = if self.as_closest_canonical {
             (0..n).map(|axis| (axis, false)).collect()
         } else {
-            let labels = self.labels.as_deref().map_or_else(|| image.meta.space.labels(), three);
+            let labels = self.labels.unwrap_or_else(|| image.meta.space.labels());
             let code: String = self.axcodes.iter().flat_map(|c| c.chars()).take(n).collect();
             parse_codes(&code, &labels).filter(|to| to.len() == n).ok_or_else(|| {
                 TransformError::new(format!("axcodes `{code}` does not name {n} axes"))
@@ -60,9 +60,6 @@ impl Orientation {
     }
 
     fn check_parameters(&self) -> Result<(), CheckError> {
-        if self.labels.as_ref().is_some_and(|labels| !matches!(labels.len(), 2 | 3)) {
-            return Err(CheckError::new("labels", "must have the letters of 2 or 3 axes"));
-        }
         match &self.axcodes {
             None if !self.as_closest_canonical => {
                 Err(CheckError::new("axcodes", "is missing; for instance `RAS`, or `as_closest_canonical = true`"))
@@ -75,16 +72,11 @@ impl Orientation {
     }
 }
 
-/// Labels of three axes; an image of two needs only two.
-fn three(labels: &[(char, char)]) -> Labels {
-    std::array::from_fn(|axis| labels.get(axis).copied().unwrap_or(('\0', '\0')))
-}
-
 setters!(Orientation {
     /// Turn to `RAS`, whatever `axcodes` says.
     as_closest_canonical: bool,
     /// Letters of (beginning, end) of each world axis.
-    labels: Option<Vec<(char, char)>>,
+    labels: Option<Labels>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
 });
