@@ -225,7 +225,10 @@ mod tests {
             ([3, 70, 80, 60], [336_000, 4800, -60, -1], 4799),
             ([80, 60, 3, 70], [60, 1, 336_000, 4800], 0),
         ] {
-            assert_eq!(pack(&[View::new(&values, &lengths, &strides, start)]), plain(&values, &lengths, &strides, start));
+            assert_eq!(
+                pack(&[View::new(&values, &lengths, &strides, start)]),
+                plain(&values, &lengths, &strides, start)
+            );
         }
     }
 

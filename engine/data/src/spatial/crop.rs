@@ -26,9 +26,9 @@ impl BoundingBox {
             let size = self.end[axis] - self.start[axis];
             let k = k[axis] as i64;
             if k > 0 {
-                let wanted = (size + k - 1) / k * k;
+                let wanted = (size.saturating_add(k - 1) / k).saturating_mul(k);
                 self.start[axis] -= (wanted - size).div_euclid(2);
-                self.end[axis] = self.start[axis] + wanted;
+                self.end[axis] = self.start[axis].saturating_add(wanted);
             }
         }
         self

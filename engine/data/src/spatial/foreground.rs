@@ -41,8 +41,9 @@ pub fn foreground_box(
     let Some((low, high)) = found else { return Ok(BoundingBox { start: [0; 3], end: [0; 3] }) };
     let mut region = BoundingBox { start: [0; 3], end: [0; 3] };
     for axis in 0..3 {
-        region.start[axis] = low[axis] as i64 - margin[axis] as i64;
-        region.end[axis] = (high[axis] + 1 + margin[axis]) as i64;
+        let margin = i64::try_from(margin[axis]).unwrap_or(i64::MAX / 2).min(i64::MAX / 2);
+        region.start[axis] = low[axis] as i64 - margin;
+        region.end[axis] = high[axis] as i64 + 1 + margin;
         if allow_smaller {
             region.start[axis] = region.start[axis].max(0);
             region.end[axis] = region.end[axis].min(shape[axis] as i64);
