@@ -100,6 +100,8 @@ pub enum Applied {
         /// Added after, per axis.
         after: [usize; 3],
     },
+    /// A volume of one slice became a 2-D image.
+    Flatten,
     /// Resampled onto another grid.
     Resample {
         /// Affine before.

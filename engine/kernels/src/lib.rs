@@ -12,6 +12,8 @@
 //! ordinary tensor operations.
 
 pub mod conv3d;
+#[cfg(feature = "cpu")]
+mod copy;
 pub mod counter_rng;
 pub mod filter;
 pub mod host;

@@ -1,6 +1,7 @@
 //! Spatial operations on an [`Image`]: each carries the affine along, notes what it did, and can be undone.
 
 mod crop;
+mod foreground;
 mod grid;
 mod matrix;
 mod pad;
@@ -9,8 +10,8 @@ mod reorder;
 mod warp;
 mod window;
 
-pub(crate) use crop::above;
-pub use crop::{BoundingBox, crop, crop_or_pad, foreground_box};
+pub use crop::{BoundingBox, crop, crop_or_pad};
+pub use foreground::foreground_box;
 pub use grid::{GridMode, GridPadding, GridSampling, resample_to, shape_and_offset, zoom_affine};
 pub use matrix::{AffineParameters, RotateOrder, rotation, scaling, shear, shift};
 pub use pad::{PadMode, pad};
@@ -45,6 +46,11 @@ pub(crate) fn undo(image: Image, applied: &Applied, nearest: bool) -> Result<Ima
                 })?;
             }
             crop::crop_unrecorded(image, *before, end)
+        }
+        Applied::Flatten => {
+            let mut image = image;
+            image.meta.spatial_dims = 3;
+            image
         }
         Applied::Warp { affine, shape, back, sampling } => {
             let mut image = warp::through(image, back, *shape, sampling.or_nearest(nearest));
