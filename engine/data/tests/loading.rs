@@ -39,7 +39,7 @@ fn pipeline() -> Arc<Pipeline> {
 }
 
 fn options(workers: usize) -> LoaderOptions {
-    LoaderOptions { batch_size: 2, shuffle: true, workers, buffer: 2, seed: 5, drop_last: false }
+    LoaderOptions { batch_size: 2, shuffle: true, workers, seed: 5, ..LoaderOptions::default() }
 }
 
 fn contents(batches: impl Iterator<Item = Result<Batch, DataError>>) -> Vec<(Vec<String>, Vec<f32>)> {

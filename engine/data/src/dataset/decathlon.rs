@@ -124,13 +124,13 @@ fn file(dir: &Path, value: &Value) -> Result<PathBuf, String> {
 }
 
 /// File name without suffix.
-fn case_name(path: &Path) -> String {
+pub(super) fn case_name(path: &Path) -> String {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     [".nii.gz", ".nii"].iter().find_map(|s| name.strip_suffix(s)).unwrap_or(&name).to_owned()
 }
 
 /// Cases of one name (files in several folders) get a number.
-fn make_unique(items: &mut [Item]) {
+pub(super) fn make_unique(items: &mut [Item]) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for item in items {
         let count = seen.entry(item.case.clone()).or_default();

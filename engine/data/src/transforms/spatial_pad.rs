@@ -18,6 +18,17 @@ pub enum PadMethod {
     End,
 }
 
+impl PadMethod {
+    /// Voxels added before and after, of so many in all.
+    pub(crate) fn sides(self, missing: [usize; 3]) -> ([usize; 3], [usize; 3]) {
+        let before = match self {
+            PadMethod::Symmetric => missing.map(|m| m / 2),
+            PadMethod::End => [0; 3],
+        };
+        (before, std::array::from_fn(|a| missing[a] - before[a]))
+    }
+}
+
 /// Pads to at least `spatial_size` voxels per axis; an entry that is not positive keeps that axis.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,11 +66,7 @@ impl SpatialPad {
         let shape = image.shape();
         let size = resolve_size(&self.spatial_size, shape, image.meta.spatial_dims)?;
         let missing: [usize; 3] = std::array::from_fn(|a| size[a].saturating_sub(shape[a]));
-        let before = match self.method {
-            PadMethod::Symmetric => missing.map(|m| m / 2),
-            PadMethod::End => [0; 3],
-        };
-        let after = std::array::from_fn(|a| missing[a] - before[a]);
+        let (before, after) = self.method.sides(missing);
         pad(image, before, after, self.mode.at(place).unwrap_or_default(), self.value)
     }
 }
