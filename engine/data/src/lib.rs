@@ -9,6 +9,8 @@
 pub mod affine;
 mod collate;
 mod dataset;
+#[cfg(feature = "download")]
+pub mod download;
 mod draw;
 mod error;
 mod image;
@@ -39,7 +41,7 @@ pub use dataset::{
     Dataset, DecathlonDataset, Field, Identity, Item, LmdbDataset, PartitionOptions, PatchDataset, PersistentDataset,
     SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions, TransformDataset, ZipDataset, cross_validation_list,
     csv_items, partition_dataset, partition_dataset_classes, partition_ratios, partition_ratios_classes,
-    resample_datalist, select_cross_validation_folds,
+    resample_datalist, select_cross_validation_folds, split_fraction,
 };
 pub use draw::{Draw, DrawKey};
 pub use error::{DataError, RecipeError, StepError, TransformError, ValueState};

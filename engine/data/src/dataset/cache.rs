@@ -115,6 +115,11 @@ impl CacheDataset {
         self.kept().count()
     }
 
+    /// Whether a case is cached by now.
+    pub fn is_cached(&self, index: usize) -> bool {
+        self.slots.get(index).and_then(|slot| slot.get()?.get()).is_some()
+    }
+
     /// Bytes of the cached values; what is shared counts once.
     pub fn bytes(&self) -> usize {
         let mut kept: Vec<&Kept> = self.kept().collect();

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 pub use cache::{CacheDataset, CacheOptions};
 pub use cases::TransformDataset;
 pub use csv::{Column, ColumnKind, CsvOptions, csv_items};
-pub use decathlon::DecathlonDataset;
+pub use decathlon::{DecathlonDataset, split_fraction};
 pub use entry::Storage;
 pub use folds::{CrossValidation, cross_validation_list, select_cross_validation_folds};
 pub use identity::Identity;
