@@ -276,7 +276,7 @@ fn tar(entries: &[(&str, &[u8], tar::EntryType)]) -> Vec<u8> {
 fn zip(entries: &[(&str, &[u8])], mode: u32) -> Vec<u8> {
     let mut out = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     for (name, content) in entries {
-        let options = zip::write::FileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+        let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
         out.start_file(*name, options.unix_permissions(mode)).expect("in memory");
         out.write_all(content).expect("in memory");
     }
@@ -380,6 +380,35 @@ fn a_bomb_stops_at_the_limit() {
     assert!(full.expect_err("something is there").to_string().contains("not empty"));
 }
 
+#[test]
+fn a_task_is_fetched_checked_unpacked_and_opened() {
+    let list = br#"{"name": "Tiny", "labels": {"0": "background"}, "training": [{"image": "./imagesTr/a.nii", "label": "./labelsTr/a.nii"}], "test": []}"#;
+    let archive = tar(&[
+        ("Task99_Tiny/dataset.json", list, FILE),
+        ("Task99_Tiny/imagesTr/a.nii", b"image", FILE),
+        ("Task99_Tiny/imagesTr/._a.nii", b"Apple's", FILE),
+        ("Task99_Tiny/labelsTr/a.nii", b"label", FILE),
+    ]);
+    let task = DecathlonTask { name: "Task99_Tiny", md5: md5_of(&archive).leak() };
+    let server = Server::new([("/Task99_Tiny.tar", Act::Cut(archive, 3_000))]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let get = |task, keep| decathlon(task, dir.path(), Some(&server.base), keep, &quick());
+    let other = DecathlonTask { md5: DECATHLON_TASKS[0].md5, ..task };
+    assert!(matches!(get(other, false), Err(DownloadError::Checksum { .. })));
+    assert!(!dir.path().join("Task99_Tiny").exists(), "nothing is unpacked before it is checked");
+    let set = get(task, true).expect("a data set");
+    assert_eq!((set.name.as_str(), set.training.len()), ("Tiny", 1));
+    assert!(dir.path().join("Task99_Tiny.tar").exists());
+    let before = server.requests().len();
+    get(task, false).expect("there");
+    assert_eq!(server.requests().len(), before);
+}
+
+fn md5_of(bytes: &[u8]) -> String {
+    use md5::{Digest, Md5};
+    Md5::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+}
+
 /// Stands for a DICOM reader: the "files" are lists of what to say.
 struct Texts;
 
@@ -399,11 +428,7 @@ impl ReadSegmentation for Texts {
 }
 
 fn series(content: &[u8], sums_of: &[u8]) -> Act {
-    let md5 = {
-        use md5::{Digest, Md5};
-        Md5::digest(sums_of).iter().map(|b| format!("{b:02x}")).collect::<String>()
-    };
-    let sums = format!("FileName,MD5Hash\n1.dcm,{md5}\n");
+    let sums = format!("FileName,MD5Hash\n1.dcm,{}\n", md5_of(sums_of));
     Act::Serve(zip(&[("1.dcm", content), ("md5hashes.csv", sums.as_bytes())], 0o644))
 }
 

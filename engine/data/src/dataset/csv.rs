@@ -406,6 +406,6 @@ mod tests {
         assert!(error("image,v\na,1\n", &missing).contains("did you mean \"image\""));
         assert!(error("image,v\na,1\n", &options(|o| o.rows = Some(vec![0..2; 1]))).contains("no rows 0..2"));
         assert!(csv_items(&["/nowhere.csv"], &plain).expect_err("no file").to_string().contains("nowhere.csv"));
-        assert!(csv_items::<&str>(&[], &plain).is_err());
+        assert!(csv_items(&[] as &[&str], &plain).is_err());
     }
 }

@@ -1,12 +1,13 @@
 //! [`LmdbDataset`]: all cases in one database file.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, RwLock, Weak};
 
 use heed::types::Bytes as Blob;
-use heed::{Database, Env, EnvFlags, EnvOpenOptions, MdbError, WithoutTls};
+use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, WithoutTls};
 
 use super::cases::Cases;
 use super::entry::{Bytes, Counter, slice};
@@ -80,7 +81,7 @@ impl Dataset for LmdbDataset {
 struct Inner {
     path: PathBuf,
     env: Env<WithoutTls>,
-    entries: Database<Blob, Blob>,
+    entries: Database<'static, Blob, Blob>,
     /// Held for reading during a transaction, for writing while the map changes its size.
     resizing: RwLock<()>,
 }
@@ -116,9 +117,14 @@ impl Lmdb {
             options.open(&path)
         };
         let env = env.map_err(other)?;
-        let mut transaction = env.write_txn().map_err(other)?;
-        let entries = env.create_database(&mut transaction, None).map_err(other)?;
-        transaction.commit().map_err(other)?;
+        let transaction = env.write_txn().map_err(other)?;
+        let made = env.create_databases_and_commit(transaction, |opener, transaction| {
+            opener.create_database(transaction, None).map(CommitOrAbort::<_, Infallible>::Commit)
+        });
+        let entries = match made.map_err(other)? {
+            CommitOrAbort::Commit(entries) => entries,
+            CommitOrAbort::Abort(never) => match never {},
+        };
         let inner = Arc::new(Inner { path: path.clone(), env, entries, resizing: RwLock::new(()) });
         open.insert(path, Arc::downgrade(&inner));
         Ok(Lmdb(inner))

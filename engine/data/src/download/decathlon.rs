@@ -71,24 +71,12 @@ pub fn decathlon(
     keep_archive: bool,
     options: &FetchOptions,
 ) -> Result<DecathlonDataset, DownloadError> {
-    let checksum = Checksum::Md5(task.md5.to_owned());
-    fetch_task(task.name, &checksum, dir, base, keep_archive, options)
-}
-
-fn fetch_task(
-    name: &str,
-    checksum: &Checksum,
-    dir: &Path,
-    base: Option<&str>,
-    keep_archive: bool,
-    options: &FetchOptions,
-) -> Result<DecathlonDataset, DownloadError> {
-    let folder = dir.join(name);
+    let folder = dir.join(task.name);
     let there = std::fs::read_dir(&folder).is_ok_and(|mut inside| inside.next().is_some());
     if !there {
-        let archive = dir.join(format!("{name}.tar"));
-        let base = base.unwrap_or(BASE).trim_end_matches('/');
-        fetch(&format!("{base}/{name}.tar"), &archive, Some(checksum), options)?;
+        let archive = dir.join(format!("{}.tar", task.name));
+        let url = format!("{}/{}.tar", base.unwrap_or(BASE).trim_end_matches('/'), task.name);
+        fetch(&url, &archive, Some(&Checksum::Md5(task.md5.to_owned())), options)?;
         unpack(&archive, &folder, ArchiveLimits::default(), options.progress)?;
         if !keep_archive {
             std::fs::remove_file(&archive).map_err(DownloadError::io(&archive))?;

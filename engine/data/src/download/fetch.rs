@@ -158,17 +158,16 @@ enum Failed {
 
 fn download(url: &str, part: &Path, options: &FetchOptions) -> Result<(), DownloadError> {
     let agent = options.agent();
-    let io = |path: &Path| DownloadError::io(path);
-    let mut file = OpenOptions::new().create(true).append(true).open(part).map_err(io(part))?;
+    let mut file = OpenOptions::new().create(true).append(true).open(part).map_err(DownloadError::io(part))?;
     let (mut tries, mut pause) = (0, options.pause);
-    let mut best = file.metadata().map_err(io(part))?.len();
+    let mut best = file.metadata().map_err(DownloadError::io(part))?.len();
     loop {
         let failed = match attempt(&agent, url, &mut file, part, options) {
             Ok(()) => break,
             Err(Failed::For(error)) => return Err(error),
             Err(Failed::Again(what)) => what,
         };
-        let length = file.metadata().map_err(io(part))?.len();
+        let length = file.metadata().map_err(DownloadError::io(part))?.len();
         // A server that sends some each time may be tried for ever; one that begins anew each time may not.
         (tries, pause) = if length > best { (1, options.pause) } else { (tries + 1, pause) };
         best = best.max(length);
@@ -179,7 +178,7 @@ fn download(url: &str, part: &Path, options: &FetchOptions) -> Result<(), Downlo
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_secs(60));
     }
-    file.sync_all().map_err(io(part))
+    file.sync_all().map_err(DownloadError::io(part))
 }
 
 /// One request, and what comes of it, appended to the file.
