@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hearth::data::{
-    Batch, CacheDataset, CacheOptions, Dataset, DistributedSampler, Image, ImageInfo, Item, Meta, PartitionOptions,
-    Pipeline, Sample, Sampler, SmartCacheDataset, SmartCacheOptions, Value as Entry, affine, collate, decollate,
-    host_device, pad_collate, partition_dataset, partition_dataset_classes, partition_ratios, partition_ratios_classes,
-    resample_datalist, select_cross_validation_folds, spatial::PadMode, transforms::PadMethod,
+    Batch, CacheDataset, CacheOptions, Dataset, DistributedSampler, GridPatchDataset, Image, ImageInfo, Item, Meta,
+    PartitionOptions, Pipeline, Sample, Sampler, SmartCacheDataset, SmartCacheOptions, Value as Entry, affine, collate,
+    decollate, host_device, pad_collate, partition_dataset, partition_dataset_classes, partition_ratios,
+    partition_ratios_classes, resample_datalist, select_cross_validation_folds, spatial::PadMode,
+    transforms::PadMethod,
 };
 use hearth_tests::golden::{Array, Case, Miss, Outcome};
 use serde_json::Value;
@@ -22,6 +23,7 @@ pub fn replay(case: &Case) -> Outcome {
         "DistributedSampler" => distributed(case),
         "CacheDataset" => cached(case),
         "SmartCacheDataset" => smart(case),
+        "GridPatchDataset" => grid_patches(case),
         "list_data_collate" | "pad_list_data_collate" => stack(case),
         "decollate_batch" => unstack(case),
         "iter_patch" | "iter_patch_position" | "iter_patch_slices" => super::patches::replay(case),
@@ -169,6 +171,54 @@ fn smart(case: &Case) -> Outcome {
     let mut check = case.check();
     check.equal("epochs", &answer::<Vec<Vec<usize>>>(case, "epochs")?, &epochs);
     check.equal("length", &answer(case, "length")?, &dataset.len());
+    check.outcome()
+}
+
+/// Images in memory as a data set.
+struct Images(Vec<Image>);
+
+impl Dataset for Images {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn case(&self, _: usize) -> &str {
+        "image"
+    }
+
+    fn get(&self, index: usize, _: u64) -> Result<Vec<Sample>, hearth::data::DataError> {
+        Ok(vec![Sample::new("image").with_image("image", self.0[index].clone())])
+    }
+}
+
+fn grid_patches(case: &Case) -> Outcome {
+    case.only_params(&["patch_size", "start_pos", "mode", "value", "constant_values", "with_coordinates"])?;
+    let mut images = Vec::new();
+    while let Some(array) = case.find(&format!("in.image{}", images.len())) {
+        images.push(super::transforms_spatial::image(array, affine::IDENTITY)?);
+    }
+    let axes = images.first().map_or(0, |image| image.meta.spatial_dims);
+    let grid = super::patches::grid(case, false)?;
+    let dataset = GridPatchDataset::new(Arc::new(Images(images)), "image", &grid.patch_size)
+        .start_pos(&grid.start_pos)
+        .padding(super::patches::padding(case)?);
+    let (mut values, mut coords, mut shape) = (Vec::new(), Vec::new(), vec![0]);
+    for index in 0..dataset.len() {
+        for patch in dataset.get(index, 0)? {
+            let image = patch.image("image")?;
+            shape[0] += 1;
+            shape.truncate(1);
+            shape.extend(&image.data.dims()[..=axes]);
+            values.extend(image.to_vec());
+            match patch.get("patch_coords")? {
+                Entry::Numbers(numbers) => coords.extend_from_slice(numbers),
+                other => return Err(Miss::failed(format!("patch_coords: {other:?}"))),
+            }
+        }
+    }
+    let mut check = case.check();
+    check.close_f32("out.patches", &shape, &values);
+    check.close("out.coords", &[shape[0], axes + 1, 2], &coords);
     check.outcome()
 }
 

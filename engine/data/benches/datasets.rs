@@ -10,8 +10,9 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use hearth_data::phantom::{self, SpleenOptions};
 use hearth_data::transforms::{FgBgToIndices, LoadImage, RandCropByPosNegLabel, ScaleIntensityRange};
 use hearth_data::{
-    CacheDataset, CacheOptions, DataError, DataLoader, Dataset, DecathlonDataset, Image, Item, LmdbDataset, LoaderOptions,
-    PersistentDataset, Pipeline, Progress, Sample, Storage, StoreOptions, Transform, TransformDataset, affine, host_device,
+    CacheDataset, CacheOptions, DataError, DataLoader, Dataset, DecathlonDataset, Image, Item, LmdbDataset,
+    LoaderOptions, PersistentDataset, Pipeline, Progress, Sample, Storage, StoreOptions, Transform, TransformDataset,
+    affine, host_device,
 };
 
 const KEYS: [&str; 2] = ["image", "label"];
@@ -52,7 +53,8 @@ fn crops(criterion: &mut Criterion) {
         });
     };
     measure("from the files", &TransformDataset::new(items.clone(), pipeline(), 0, 0).expect("sound"));
-    let kept = PersistentDataset::new(items.clone(), pipeline(), 0, 0, dir.path().join("files"), StoreOptions::default());
+    let kept =
+        PersistentDataset::new(items.clone(), pipeline(), 0, 0, dir.path().join("files"), StoreOptions::default());
     let kept = kept.expect("a folder");
     kept.fill(1, Progress::None).expect("filled");
     measure("PersistentDataset", &kept);

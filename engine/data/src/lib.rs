@@ -38,10 +38,10 @@ pub use affine::Affine;
 pub use collate::{Batch, Collate, ImageInfo, collate, decollate, pad_collate};
 pub use dataset::{
     CacheDataset, CacheNTransDataset, CacheOptions, CachePool, Column, ColumnKind, CrossValidation, CsvOptions,
-    Dataset, DecathlonDataset, Field, GridPatchDataset, Identity, Item, LmdbDataset, PartitionOptions, PatchDataset, PersistentDataset,
-    SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions, TransformDataset, ZipDataset, cross_validation_list,
-    csv_items, partition_dataset, partition_dataset_classes, partition_ratios, partition_ratios_classes,
-    resample_datalist, select_cross_validation_folds, split_fraction,
+    Dataset, DecathlonDataset, Field, GridPatchDataset, Identity, Item, LmdbDataset, PartitionOptions, PatchDataset,
+    PersistentDataset, SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions, TransformDataset, ZipDataset,
+    cross_validation_list, csv_items, partition_dataset, partition_dataset_classes, partition_ratios,
+    partition_ratios_classes, resample_datalist, select_cross_validation_folds, split_fraction,
 };
 pub use draw::{Draw, DrawKey};
 pub use error::{DataError, RecipeError, StepError, TransformError, ValueState};

@@ -20,6 +20,8 @@ mod bytes;
 mod chunk;
 mod head;
 mod read;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub(crate) use bytes::{Bytes, Counter, FileBytes, MemoryBytes, slice};
@@ -29,7 +31,7 @@ pub(crate) use write::encode;
 use serde::{Deserialize, Serialize};
 
 /// First bytes of an entry. The last one is the version of the format.
-pub(super) const MAGIC: [u8; 8] = *b"HEARTHE\x01";
+const MAGIC: [u8; 8] = *b"HEARTHE\x01";
 /// Bytes before the head.
 const PREFIX: usize = 52;
 /// Voxels in a chunk, at most.
