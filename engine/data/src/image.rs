@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use burn::tensor::{Device, Tensor, TensorData};
+use serde::{Deserialize, Serialize};
 
 use crate::affine::{self, Affine};
 use crate::orientation::{self, Reorder};
@@ -21,7 +22,7 @@ pub struct Image {
 }
 
 /// What is known about an image besides its values.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Meta {
     /// The file it came from.
@@ -41,11 +42,12 @@ pub struct Meta {
     /// Spatial operations done since loading, in order: what [`Image::undo_last`] takes back.
     pub applied: Vec<Applied>,
     /// The file's header, carried over when the image, or a prediction on its grid, is written.
+    #[serde(with = "shared_header")]
     pub header: Option<std::sync::Arc<crate::nifti::Header>>,
 }
 
 /// Direction of the world axes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Space {
     /// Right, Anterior, Superior.
     #[default]
@@ -81,7 +83,7 @@ impl Default for Meta {
 }
 
 /// A spatial operation that was done, with what is needed to undo it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Applied {
     /// Axes permuted and flipped (Orientation, Flip, Rotate90).
@@ -201,5 +203,22 @@ impl Image {
             Some(applied) => crate::spatial::undo(self, &applied, nearest),
             None => Ok(self),
         }
+    }
+}
+
+/// A header that several images share is kept with each.
+mod shared_header {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::nifti::Header;
+
+    pub fn serialize<S: Serializer>(header: &Option<Arc<Header>>, out: S) -> Result<S::Ok, S::Error> {
+        header.as_deref().serialize(out)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<Header>>, D::Error> {
+        Ok(Option::<Header>::deserialize(from)?.map(Arc::new))
     }
 }

@@ -15,6 +15,17 @@ pub enum PadMethod {
     End,
 }
 
+impl PadMethod {
+    /// Voxels added before and after, of so many in all.
+    pub(crate) fn sides(self, missing: [usize; 3]) -> ([usize; 3], [usize; 3]) {
+        let before = match self {
+            PadMethod::Symmetric => missing.map(|m| m / 2),
+            PadMethod::End => [0; 3],
+        };
+        (before, std::array::from_fn(|a| missing[a] - before[a]))
+    }
+}
+
 /// Pads to at least `spatial_size` voxels per axis; an entry that is not positive keeps that axis.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
