@@ -10,6 +10,8 @@ use super::transforms_spatial::typed;
 pub fn replay(case: &Case) -> Outcome {
     match case.op.as_str() {
         "EnsureChannelFirst" => channel_first(case),
+        "SobelGradients" => super::color::sobel(case),
+        op if op.starts_with("torchvision.adjust_") => super::color::adjust(case),
         other => super::crops::replay(case).unwrap_or_else(|| Err(Miss::unsupported(format!("op {other}")))),
     }
 }

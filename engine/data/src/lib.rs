@@ -8,6 +8,7 @@
 
 pub mod affine;
 mod collate;
+mod cucim;
 mod dataset;
 #[cfg(feature = "download")]
 pub mod download;
@@ -37,6 +38,8 @@ pub mod writers;
 
 pub use affine::Affine;
 pub use collate::{Batch, Collate, ImageInfo, collate, decollate, pad_collate};
+pub use collate::{Batch, ImageInfo, collate, decollate};
+pub use cucim::cucim_names;
 pub use dataset::{
     CacheDataset, CacheOptions, Dataset, DecathlonDataset, Item, PartitionOptions, PatchWSIDataset, TransformDataset,
     WsiOptions, WsiPatch, partition_dataset, partition_ratios,

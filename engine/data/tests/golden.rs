@@ -13,6 +13,7 @@ pub mod golden;
 #[path = "../../../tests/replay"]
 mod replay {
     pub mod crops;
+    pub mod color;
     pub mod data;
     pub mod patches;
     pub mod transforms_intensity;
