@@ -38,11 +38,9 @@ pub mod writers;
 
 pub use affine::Affine;
 pub use collate::{Batch, Collate, ImageInfo, collate, decollate, pad_collate};
-pub use collate::{Batch, ImageInfo, collate, decollate};
 pub use cucim::cucim_names;
 pub use dataset::{
-    CacheDataset, CacheOptions, Dataset, DecathlonDataset, Item, PartitionOptions, PatchWSIDataset, TransformDataset,
-    WsiOptions, WsiPatch, partition_dataset, partition_ratios,
+    PatchWSIDataset, WsiOptions, WsiPatch,
     CacheDataset, CacheNTransDataset, CacheOptions, CachePool, Column, ColumnKind, CrossValidation, CsvOptions,
     Dataset, DecathlonDataset, Field, GridPatchDataset, Identity, Item, LmdbDataset, PartitionOptions, PatchDataset,
     PersistentDataset, SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions, TransformDataset, ZipDataset,

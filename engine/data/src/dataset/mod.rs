@@ -21,8 +21,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use cache::{CacheDataset, CacheOptions};
-pub use decathlon::DecathlonDataset;
-pub use partition::{PartitionOptions, partition_dataset, partition_ratios};
 pub use wsi::{PatchWSIDataset, WsiOptions, WsiPatch};
 pub use cases::TransformDataset;
 pub use csv::{Column, ColumnKind, CsvOptions, csv_items};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use hearth_slides::{RESOLUTION_TOLERANCE, Resolution, Slide, SlidingOptions, TissueOptions};
 
-use super::{Dataset, guarded, no_case};
+use super::Dataset;
+use super::cases::guarded;
 use crate::readers::slide_region;
 use crate::{DataError, DrawKey, Image, Pipeline, Sample, Value, affine, host_device};
 
@@ -210,7 +211,9 @@ impl Dataset for PatchWSIDataset {
     }
 
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
-        let patch = self.patches.get(index).ok_or_else(|| no_case(index, self.patches.len()))?;
+        let patch = self.patches.get(index).ok_or_else(|| {
+            DataError::Option(format!("there is no patch {index}; the data set has {}", self.patches.len()))
+        })?;
         guarded(&self.names[index], || {
             let sample = self.sample(index, patch)?;
             Ok(self.pipeline.run(sample, DrawKey::new(self.seed, epoch, self.rank))?)
