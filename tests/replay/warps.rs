@@ -1,6 +1,6 @@
 //! Spatial transforms that sample anew: affine transforms, rotations, zooms, resizing, deformations.
 
-use hearth::data::transforms::{Affine, AffineGrid, Rotate};
+use hearth::data::transforms::{Affine, AffineGrid, Resize, Rotate, Zoom};
 use hearth::data::{Affine as Matrix, host_device};
 use hearth_tests::golden::{Case, Miss, Outcome};
 use serde_json::{Value, json};
@@ -12,7 +12,9 @@ pub fn replay(case: &Case) -> Option<Outcome> {
     Some(match case.op.as_str() {
         "Affine" => affine_transform(case),
         "AffineGrid" => affine_grid(case),
+        "Resize" => resize(case),
         "Rotate" => rotate(case),
+        "Zoom" => zoom(case),
         _ => return None,
     })
 }
@@ -76,4 +78,21 @@ fn rotate(case: &Case) -> Outcome {
     only_call(case, &[])?;
     let transform: Rotate = typed(case, parameters(case))?;
     finish(case, transform.rotate(input(case)?, 0)?, |_, _| ())
+}
+
+fn resize(case: &Case) -> Outcome {
+    only_call(case, &[])?;
+    let mut params = parameters(case);
+    if let Some(sigma) = params.get_mut("anti_aliasing_sigma").filter(|sigma| sigma.is_array()) {
+        // One image: a list is one number per axis, not per key.
+        *sigma = json!([sigma.clone()]);
+    }
+    let transform: Resize = typed(case, params)?;
+    finish(case, transform.resize(input(case)?, 0)?, |_, _| ())
+}
+
+fn zoom(case: &Case) -> Outcome {
+    only_call(case, &[])?;
+    let transform: Zoom = typed(case, parameters(case))?;
+    finish(case, transform.zoom(input(case)?, 0)?, |_, _| ())
 }

@@ -94,11 +94,14 @@ const REGISTRY: &[(&str, Build)] = &[
     ("RandScaleIntensityFixedMean", plain::<t::RandScaleIntensityFixedMean>),
     ("RandShiftIntensity", plain::<t::RandShiftIntensity>),
     ("RandStdShiftIntensity", plain::<t::RandStdShiftIntensity>),
+    ("RandSimulateLowResolution", plain::<t::RandSimulateLowResolution>),
+    ("RandZoom", plain::<t::RandZoom>),
     ("Range", range),
-    ("SaveImage", plain::<t::SaveImage>),
+    ("Resize", plain::<t::Resize>),
     ("Rotate", plain::<t::Rotate>),
     ("ScaleIntensity", plain::<t::ScaleIntensity>),
     ("ScaleIntensityFixedMean", plain::<t::ScaleIntensityFixedMean>),
+    ("SaveImage", plain::<t::SaveImage>),
     ("ScaleIntensityRange", plain::<t::ScaleIntensityRange>),
     ("ScaleIntensityRangePercentiles", plain::<t::ScaleIntensityRangePercentiles>),
     ("ShiftIntensity", plain::<t::ShiftIntensity>),
@@ -107,6 +110,7 @@ const REGISTRY: &[(&str, Build)] = &[
     ("StdShiftIntensity", plain::<t::StdShiftIntensity>),
     ("ThresholdIntensity", plain::<t::ThresholdIntensity>),
     ("ToDevice", placed::<t::ToDevice>),
+    ("Zoom", plain::<t::Zoom>),
 ];
 
 /// Names of all transforms that a recipe can use.
