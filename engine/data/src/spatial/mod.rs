@@ -1,6 +1,7 @@
 //! Spatial operations on an [`Image`]: each carries the affine along, notes what it did, and can be undone.
 
 mod crop;
+mod deform;
 mod grid;
 mod matrix;
 mod pad;
@@ -11,6 +12,8 @@ mod warp;
 mod window;
 
 pub(crate) use crop::above;
+pub(crate) use deform::displaced;
+pub use deform::deform;
 pub use crop::{BoundingBox, crop, crop_or_pad, foreground_box};
 pub use grid::{GridMode, GridPadding, GridSampling, resample_to, shape_and_offset, zoom_affine};
 pub use matrix::{AffineParameters, RotateOrder, rotation, scaling, shear, shift};
