@@ -55,7 +55,8 @@ fn displace(values: &mut [f32], [ny, nz]: [usize; 2], magnitude: f32, matrix: &A
             let values = first[row.clone()].iter_mut().zip(&mut second[row.clone()]).zip(&mut third[row]);
             for (k, ((a, b), c)) in values.enumerate() {
                 let k = k as f32;
-                let moved = |r: usize| start[r] + step[r] * k + linear[r][0] * *a + linear[r][1] * *b + linear[r][2] * *c;
+                let moved =
+                    |r: usize| start[r] + step[r] * k + linear[r][0] * *a + linear[r][1] * *b + linear[r][2] * *c;
                 (*a, *b, *c) = (moved(0), moved(1), moved(2));
             }
         }

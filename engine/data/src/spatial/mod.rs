@@ -12,9 +12,9 @@ mod warp;
 mod window;
 
 pub(crate) use crop::above;
-pub(crate) use deform::displaced;
-pub use deform::deform;
 pub use crop::{BoundingBox, crop, crop_or_pad, foreground_box};
+pub use deform::deform;
+pub(crate) use deform::displaced;
 pub use grid::{GridMode, GridPadding, GridSampling, resample_to, shape_and_offset, zoom_affine};
 pub use matrix::{AffineParameters, RotateOrder, rotation, scaling, shear, shift};
 pub use pad::{PadMode, pad};

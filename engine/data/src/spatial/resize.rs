@@ -49,7 +49,7 @@ impl ResizeMode {
 }
 
 /// Resizes an image. `align_corners` lays the centres of the corner voxels on each other rather than the outer corners; it counts for the
-/// linear and the cubic mode only.
+/// linear and the cubic mode only. A 2-D image that gets a third axis of several voxels is a 3-D one from then on.
 ///
 /// # Errors
 /// As [`check_grid`].
@@ -60,9 +60,11 @@ pub fn resize(image: Image, size: [usize; 3], mode: ResizeMode, align_corners: b
     }
     check_grid(image.channels(), size)?;
     let align_corners = align_corners && mode.knows_corners();
-    let matrix = scale_affine(shape, size, n, align_corners);
+    let dims = if size[2] == shape[2] { n } else { 3 };
+    let matrix = scale_affine(shape, size, dims, align_corners);
     // One affine, as any other: it can wait for its neighbours.
     if mode == ResizeMode::Trilinear
+        && dims == n
         && let Ok(how) = Warp::voxels(&matrix, shape, size, n, false)
     {
         let sampling =
@@ -72,6 +74,7 @@ pub fn resize(image: Image, size: [usize; 3], mode: ResizeMode, align_corners: b
     let affine = image.affine;
     let mut image = resize_unrecorded(image, size, mode, align_corners);
     image.affine = affine::compose(&affine, &matrix);
+    image.meta.spatial_dims = dims;
     image.meta.applied.push(Applied::Resize { affine, shape, spatial_dims: n, mode, align_corners });
     Ok(image)
 }

@@ -2,12 +2,12 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::rand_flip::tenth;
 use super::rotate::yes;
 use super::zoom::{Zooming, check_factors, edge};
 use crate::params::{Keys, OneOrMany, check_probability};
 use crate::spatial::{PadMode, ResizeMode};
 use crate::transform::{Transform, describe};
+use crate::transforms::rand_flip::tenth;
 use crate::{CheckError, Draw, Sample, TransformError};
 
 /// Zooms by a factor drawn from `min_zoom` to `max_zoom`, with probability `prob`, for all keys alike. See [`Zoom`](super::Zoom).

@@ -3,10 +3,10 @@ use std::collections::BTreeSet;
 use hearth_kernels::interpolate;
 use serde::{Deserialize, Serialize};
 
-use super::rand_flip::tenth;
 use crate::params::{Keys, check_probability};
 use crate::spatial::{ResizeMode, check_grid};
 use crate::transform::{Transform, describe};
+use crate::transforms::rand_flip::tenth;
 use crate::{CheckError, Draw, Image, Sample, TransformError};
 
 /// Resizes by a factor drawn from `zoom_range` and back, with probability `prob`: what a scanner of lower resolution would have seen

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::affine::reflection;
 use super::affine_ranges::{AffineRanges, Spans};
 use super::elastic::{self, deform_all};
-use super::rand_flip::tenth;
 use crate::affine as matrices;
 use crate::params::{Keys, OneOrMany, check_probability};
 use crate::spatial::{AffineParameters, GridMode, GridPadding, GridSampling, check_grid};
 use crate::transform::{Transform, describe};
+use crate::transforms::rand_flip::tenth;
 use crate::{CheckError, Draw, Image, Sample, TransformError};
 
 /// Deforms a 2-D image elastically, and then as [`RandAffine`](super::RandAffine) does, with probability `prob`, for all keys alike.
@@ -80,8 +80,7 @@ impl Rand2DElastic {
         std::array::from_fn(|axis| {
             // In f32, as PyTorch counts them.
             let steps = (size[axis] as f32 - 1.0) / (2.0 * self.step(axis)) as f32;
-            let points =
-                if size[axis] % 2 == 0 { (steps + 0.5).ceil() * 2.0 + 2.0 } else { steps.ceil() * 2.0 + 3.0 };
+            let points = if size[axis] % 2 == 0 { (steps + 0.5).ceil() * 2.0 + 2.0 } else { steps.ceil() * 2.0 + 3.0 };
             points as usize
         })
     }
@@ -216,7 +215,7 @@ impl Transform for Rand2DElastic {
             let drawn = Elastic2D { offset, magnitude, affine: affine.clone() };
             self.places(&drawn, image.shape(), size, &image.data.device())
         });
-        let keys = self.keys.owned(&sample, self.allow_missing_keys);
+        let keys = self.keys.of(&sample, self.allow_missing_keys);
         deform_all(&mut sample, &keys, &self.spatial_size, |place| self.sampling(place), places)?;
         Ok(vec![sample])
     }

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::affine::reflection;
 use super::affine_ranges::{AffineRanges, Spans};
 use super::elastic::{self, affine_part, check_range, deform_all};
-use super::rand_flip::tenth;
 use crate::params::{Keys, OneOrMany, check_probability};
 use crate::spatial::{AffineParameters, GridMode, GridPadding, GridSampling, check_grid, displaced};
 use crate::transform::{Transform, describe};
+use crate::transforms::rand_flip::tenth;
 use crate::{CheckError, Draw, Image, Sample, TransformError};
 
 /// Deforms a 3-D image elastically, and then as [`RandAffine`](super::RandAffine) does, with probability `prob`, for all keys alike.
@@ -159,9 +159,6 @@ impl Transform for Rand3DElastic {
         let magnitude = draw.between(self.magnitude_range[0], self.magnitude_range[1]);
         let sigma = draw.between(self.sigma_range[0], self.sigma_range[1]);
         let affine = self.ranges().draw(draw);
-        let keys: Vec<(usize, String)> =
-            self.keys.of(&sample, self.allow_missing_keys).into_iter().map(|(i, key)| (i, key.to_owned())).collect();
-        let keys: Vec<(usize, &str)> = keys.iter().map(|(i, key)| (*i, key.as_str())).collect();
         let places = happens.then_some(|image: &Image, size: [usize; 3]| {
             only_3d(image)?;
             check_grid(3, size)?;
@@ -171,6 +168,7 @@ impl Transform for Rand3DElastic {
             let offset = Tensor::from_data(offset, &image.data.device());
             Elastic3D { offset, magnitude, sigma, affine: affine.clone() }.places(image.shape())
         });
+        let keys = self.keys.of(&sample, self.allow_missing_keys);
         deform_all(&mut sample, &keys, &self.spatial_size, |place| self.sampling(place), places)?;
         Ok(vec![sample])
     }

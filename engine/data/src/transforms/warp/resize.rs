@@ -65,9 +65,6 @@ impl Resize {
     pub fn resize(&self, mut image: Image, place: usize) -> Result<Image, TransformError> {
         let size = self.size(image.shape(), image.meta.spatial_dims)?;
         check_grid(image.channels(), size)?;
-        if let OneOrMany::Many(sizes) = &self.spatial_size {
-            image.meta.spatial_dims = image.meta.spatial_dims.max(sizes.len().min(3));
-        }
         if self.anti_aliasing.at(place).unwrap_or_default() {
             image = self.smooth(image, size, place)?;
         }
