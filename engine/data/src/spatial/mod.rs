@@ -14,8 +14,6 @@ mod window;
 
 pub use crop::{BoundingBox, crop, crop_or_pad};
 pub use foreground::foreground_box;
-pub(crate) use crop::above;
-pub use crop::{BoundingBox, crop, crop_or_pad, foreground_box};
 pub use deform::deform;
 pub(crate) use deform::displaced;
 pub use grid::{GridMode, GridPadding, GridSampling, resample_to, shape_and_offset, zoom_affine};
