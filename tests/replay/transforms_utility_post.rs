@@ -11,6 +11,8 @@ pub fn replay(case: &Case) -> Outcome {
     match case.op.as_str() {
         "EnsureChannelFirst" => channel_first(case),
         "FgBgToIndices" => indices(case),
+        "SobelGradients" => super::color::sobel(case),
+        op if op.starts_with("torchvision.adjust_") => super::color::adjust(case),
         other => Err(Miss::unsupported(format!("op {other}"))),
     }
 }

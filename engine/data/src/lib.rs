@@ -8,6 +8,7 @@
 
 pub mod affine;
 mod collate;
+mod cucim;
 mod dataset;
 mod draw;
 mod error;
@@ -31,6 +32,7 @@ pub mod transforms;
 pub mod writers;
 
 pub use affine::Affine;
+pub use cucim::cucim_names;
 pub use collate::{Batch, ImageInfo, collate, decollate};
 pub use dataset::{
     CacheDataset, CacheOptions, Dataset, DecathlonDataset, Item, PartitionOptions, TransformDataset, partition_dataset,

@@ -12,6 +12,7 @@ use burn::tensor::Device;
 use serde::de::DeserializeOwned;
 use toml::{Spanned, Table, Value};
 
+use crate::cucim;
 use crate::params::closest;
 use crate::transforms as t;
 use crate::{Pipeline, RecipeError, Transform};
@@ -63,45 +64,57 @@ fn range(mut table: Table, options: &RecipeOptions) -> Result<Box<dyn Transform>
 
 /// Every transform a recipe can name.
 const REGISTRY: &[(&str, Build)] = &[
-    ("Affine", plain::<t::Affine>),
     ("AdjustContrast", plain::<t::AdjustContrast>),
+    ("Affine", plain::<t::Affine>),
     ("CheckCase", plain::<t::CheckCase>),
     ("ClipIntensityPercentiles", plain::<t::ClipIntensityPercentiles>),
+    ("ColorJitter", plain::<t::ColorJitter>),
     ("CropForeground", plain::<t::CropForeground>),
     ("EnsureChannelFirst", plain::<t::EnsureChannelFirst>),
     ("EnsureType", placed::<t::EnsureType>),
     ("FgBgToIndices", plain::<t::FgBgToIndices>),
+    ("ForegroundMask", plain::<t::ForegroundMask>),
     ("GaussianSharpen", plain::<t::GaussianSharpen>),
     ("GaussianSmooth", plain::<t::GaussianSmooth>),
+    ("GibbsNoise", plain::<t::GibbsNoise>),
+    ("HistogramNormalize", plain::<t::HistogramNormalize>),
+    ("KSpaceSpikeNoise", plain::<t::KSpaceSpikeNoise>),
     ("LoadImage", plain::<t::LoadImage>),
     ("MaskIntensity", plain::<t::MaskIntensity>),
+    ("MedianSmooth", plain::<t::MedianSmooth>),
     ("NormalizeIntensity", plain::<t::NormalizeIntensity>),
     ("Orientation", plain::<t::Orientation>),
-    ("RandAffine", plain::<t::RandAffine>),
-    ("RandCropByPosNegLabel", plain::<t::RandCropByPosNegLabel>),
-    ("RandFlip", plain::<t::RandFlip>),
-    ("RandGaussianNoise", plain::<t::RandGaussianNoise>),
-    ("RandRotate", plain::<t::RandRotate>),
     ("RandAdjustContrast", plain::<t::RandAdjustContrast>),
+    ("RandAffine", plain::<t::RandAffine>),
+    ("RandBiasField", plain::<t::RandBiasField>),
+    ("RandCoarseDropout", plain::<t::RandCoarseDropout>),
+    ("RandCoarseShuffle", plain::<t::RandCoarseShuffle>),
     ("RandCropByPosNegLabel", plain::<t::RandCropByPosNegLabel>),
     ("RandFlip", plain::<t::RandFlip>),
     ("RandGaussianNoise", plain::<t::RandGaussianNoise>),
     ("RandGaussianSharpen", plain::<t::RandGaussianSharpen>),
     ("RandGaussianSmooth", plain::<t::RandGaussianSmooth>),
+    ("RandGibbsNoise", plain::<t::RandGibbsNoise>),
+    ("RandHistogramShift", plain::<t::RandHistogramShift>),
+    ("RandIntensityRemap", plain::<t::RandIntensityRemap>),
+    ("RandKSpaceSpikeNoise", plain::<t::RandKSpaceSpikeNoise>),
     ("RandRicianNoise", plain::<t::RandRicianNoise>),
+    ("RandRotate", plain::<t::RandRotate>),
     ("RandRotate90", plain::<t::RandRotate90>),
     ("RandScaleIntensity", plain::<t::RandScaleIntensity>),
     ("RandScaleIntensityFixedMean", plain::<t::RandScaleIntensityFixedMean>),
     ("RandShiftIntensity", plain::<t::RandShiftIntensity>),
     ("RandStdShiftIntensity", plain::<t::RandStdShiftIntensity>),
     ("Range", range),
-    ("SaveImage", plain::<t::SaveImage>),
     ("Rotate", plain::<t::Rotate>),
+    ("SaveImage", plain::<t::SaveImage>),
+    ("SavitzkyGolaySmooth", plain::<t::SavitzkyGolaySmooth>),
     ("ScaleIntensity", plain::<t::ScaleIntensity>),
     ("ScaleIntensityFixedMean", plain::<t::ScaleIntensityFixedMean>),
     ("ScaleIntensityRange", plain::<t::ScaleIntensityRange>),
     ("ScaleIntensityRangePercentiles", plain::<t::ScaleIntensityRangePercentiles>),
     ("ShiftIntensity", plain::<t::ShiftIntensity>),
+    ("SobelGradients", plain::<t::SobelGradients>),
     ("Spacing", plain::<t::Spacing>),
     ("SpatialPad", plain::<t::SpatialPad>),
     ("StdShiftIntensity", plain::<t::StdShiftIntensity>),
@@ -135,9 +148,17 @@ fn build(mut table: Table, options: &RecipeOptions) -> Result<Box<dyn Transform>
         }
         None => return Err(problem(None, "the table has no `name`".to_owned())),
     };
-    // MONAI's dictionary transforms are named with a `d` at the end; both are understood.
+    let name = match cucim::translate(&name, &mut table) {
+        None => name,
+        Some(Ok(transform)) => transform.to_owned(),
+        Some(Err(message)) => {
+            return Err(Problem { transform: Some(name), ..problem(None, message) });
+        }
+    };
+    // MONAI's dictionary transforms are named with a `d` at the end, functions in small letters; both are understood.
     let find = |name: &str| REGISTRY.iter().find(|(known, _)| *known == name);
-    let Some((known, make)) = find(&name).or_else(|| find(name.strip_suffix('d')?)) else {
+    let small = |name: &str| REGISTRY.iter().find(|(known, _)| known.to_lowercase() == name.replace('_', ""));
+    let Some((known, make)) = find(&name).or_else(|| find(name.strip_suffix('d')?)).or_else(|| small(&name)) else {
         let names: Vec<&str> = transform_names().collect();
         let suggestion = closest(&name, &names);
         return Err(Problem { suggestion, ..problem(Some("name"), format!("there is no transform `{name}`")) });
