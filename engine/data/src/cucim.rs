@@ -100,8 +100,12 @@ mod tests {
     #[test]
     fn parameters_get_the_names_of_the_transform() {
         for (name, text, transform, expected) in [
-            ("normalize_data", "norm_constant = 10\nmin_value = 0\nmax_value = 255", "ScaleIntensityRange",
-                "b_max = 10\na_min = 0\na_max = 255\nb_min = 0.0"),
+            (
+                "normalize_data",
+                "norm_constant = 10\nmin_value = 0\nmax_value = 255",
+                "ScaleIntensityRange",
+                "b_max = 10\na_min = 0\na_max = 255\nb_min = 0.0",
+            ),
             ("image_rotate_90", "k = 1\nspatial_axis = [1, 2]", "Rotate90", "k = 1\nspatial_axes = [0, 1]"),
             ("rand_image_flip", "spatial_axis = [1, -1]\nprob = 0.5", "RandFlip", "spatial_axis = [0, -1]\nprob = 0.5"),
             ("rand_color_jitter", "hue = 0.1", "ColorJitter", "hue = 0.1\nprob = 0.1\ndtype = \"uint8\""),
@@ -116,7 +120,9 @@ mod tests {
     #[test]
     fn what_can_not_be_turned_is_told() {
         assert!(turned("image_flip", "spatial_axis = [0, 1]").expect_err("a channel").contains("from 1"));
-        assert!(turned("normalize_data", "norm_constant = 1\nmin_value = 0").expect_err("missing").contains("max_value"));
+        assert!(
+            turned("normalize_data", "norm_constant = 1\nmin_value = 0").expect_err("missing").contains("max_value")
+        );
         assert!(turned("normalize_data", "type = \"atan\"").is_err());
         assert!(turned("rand_color_jitter", "whole_batch = true").is_err());
     }

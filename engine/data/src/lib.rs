@@ -32,8 +32,8 @@ pub mod transforms;
 pub mod writers;
 
 pub use affine::Affine;
-pub use cucim::cucim_names;
 pub use collate::{Batch, ImageInfo, collate, decollate};
+pub use cucim::cucim_names;
 pub use dataset::{
     CacheDataset, CacheOptions, Dataset, DecathlonDataset, Item, PartitionOptions, TransformDataset, partition_dataset,
     partition_ratios,

@@ -344,7 +344,11 @@ fn images_that_do_not_fit_are_told() {
         ("name = 'SobelGradients'\nkernel_size = 21", image(), "reaches 10 voxels"),
         ("name = 'KSpaceSpikeNoise'\nloc = [8, 8, 2]", image(), "outside"),
         ("name = 'KSpaceSpikeNoise'\nloc = [1, 1]", image(), "2 numbers"),
-        ("name = 'ShiftIntensity'\noffset = 1\nfactor_key = 'mask'\nkeys = ['image', 'mask']", image(), "expected a number"),
+        (
+            "name = 'ShiftIntensity'\noffset = 1\nfactor_key = 'mask'\nkeys = ['image', 'mask']",
+            image(),
+            "expected a number",
+        ),
         ("name = 'RandKSpaceSpikeNoise'\nintensity_range = [[1.0, 2.0]]\nprob = 1.0", image(), "intensity_range"),
     ] {
         let pipeline = read(text).unwrap_or_else(|e| panic!("{text}: {e}"));
