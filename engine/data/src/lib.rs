@@ -38,6 +38,7 @@ pub mod writers;
 
 pub use affine::Affine;
 pub use collate::{Batch, Collate, ImageInfo, collate, decollate, pad_collate};
+pub use collate::{Batch, ImageInfo, collate, decollate};
 pub use cucim::cucim_names;
 pub use dataset::{
     PatchWSIDataset, WsiOptions, WsiPatch,

@@ -1,5 +1,6 @@
 use burn::tensor::{Tensor, TensorData};
 use hearth_kernels::host;
+use hearth_kernels::math::exp;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -75,12 +76,16 @@ pub fn bias_coefficients(degree: usize, spatial_dims: usize) -> usize {
     (1..=spatial_dims).fold(1, |product, k| product * (degree + k) / k)
 }
 
-/// The logarithm of a bias field as a function of the row: polynomials along the last axis, and their coefficients row by row.
+/// The logarithm of a bias field, row by row: a polynomial along the last axis whose coefficients depend on the row.
 struct Field {
     /// Degrees of the three axes with their coefficient.
     terms: Vec<([usize; 3], f64)>,
-    /// Legendre polynomials by axis and degree.
-    basis: [Vec<Vec<f64>>; 3],
+    /// Legendre polynomials of the first two axes, by degree.
+    across: [Vec<Vec<f64>>; 2],
+    /// Those along a row.
+    along: Vec<Vec<f32>>,
+    /// `[X, Y, Z]`; `[1, X, Y]` of a 2-D image.
+    shape: [usize; 3],
 }
 
 impl Field {
@@ -94,25 +99,41 @@ impl Field {
         for i in 0..=degree {
             if n == 2 {
                 // MONAI fills the lower triangle of its matrix in 2-D: the second degree is at most the first.
-                terms.extend((0..=i).map(|j| [i, j, 0]));
+                terms.extend((0..=i).map(|j| [0, i, j]));
             } else {
                 terms.extend((0..=degree - i).flat_map(|j| (0..=degree - i - j).map(move |k| [i, j, k])));
             }
         }
-        let basis = std::array::from_fn(|axis| legendre(shape[axis], if axis < n { degree } else { 0 }));
-        Ok(Field { terms: terms.into_iter().zip(coefficients.iter().copied()).collect(), basis })
+        // The rows of a 2-D image lie along its second axis: the last one has a single voxel.
+        let shape = if n == 2 { [1, shape[0], shape[1]] } else { shape };
+        let [x, y, z] = std::array::from_fn(|axis| legendre(shape[axis], degree));
+        let along = z.into_iter().map(|p| p.into_iter().map(|v| v as f32).collect()).collect();
+        let terms = terms.into_iter().zip(coefficients.iter().copied()).collect();
+        Ok(Field { terms, across: [x, y], along, shape })
     }
 
-    /// The values along one row.
-    fn row(&self, x: usize, y: usize, row: &mut [f32]) {
-        let mut along = vec![0.0_f64; self.basis[2].len()];
+    /// The values along one row, by its number.
+    fn row(&self, number: usize, row: &mut [f32]) {
+        let (x, y) = (number / self.shape[1], number % self.shape[1]);
+        let mut coefficients = vec![0.0_f64; self.along.len()];
         for ([i, j, k], coefficient) in &self.terms {
-            along[*k] += coefficient * self.basis[0][*i][x] * self.basis[1][*j][y];
+            coefficients[*k] += coefficient * self.across[0][*i][x] * self.across[1][*j][y];
         }
         row.fill(0.0);
-        for (coefficient, polynomial) in along.iter().zip(&self.basis[2]) {
-            row.iter_mut().zip(polynomial).for_each(|(v, p)| *v += (coefficient * p) as f32);
+        for (coefficient, polynomial) in coefficients.into_iter().zip(&self.along) {
+            let coefficient = coefficient as f32;
+            row.iter_mut().zip(polynomial).for_each(|(v, p)| *v += coefficient * p);
         }
+    }
+
+    /// The values of the whole image, changed row by row.
+    fn values(&self, change: impl Fn(&mut [f32]) + Sync) -> Vec<f32> {
+        let mut values = vec![0.0_f32; self.shape.iter().product()];
+        values.par_chunks_mut(self.shape[2].max(1)).enumerate().for_each(|(number, row)| {
+            self.row(number, row);
+            change(row);
+        });
+        values
     }
 }
 
@@ -142,12 +163,7 @@ pub fn bias_field(
     degree: usize,
     coefficients: &[f64],
 ) -> Result<Vec<f32>, TransformError> {
-    let field = Field::new(shape, spatial_dims, degree, coefficients)?;
-    let [nx, ny, nz] = shape;
-    let mut values = vec![0.0_f32; nx * ny * nz];
-    let rows = values.par_chunks_mut(nz.max(1)).enumerate();
-    rows.for_each(|(row, values)| field.row(row / ny, row % ny, values));
-    Ok(values)
+    Ok(Field::new(shape, spatial_dims, degree, coefficients)?.values(|_| ()))
 }
 
 /// Multiplies each channel by the `exp` of a bias field.
@@ -156,18 +172,25 @@ pub fn bias_field(
 /// Where there are not [`bias_coefficients`] coefficients.
 pub fn apply_bias_field(mut image: Image, degree: usize, coefficients: &[f64]) -> Result<Image, TransformError> {
     let shape = image.shape();
-    let n = image.meta.spatial_dims;
-    let mut field = bias_field(shape, n, degree, coefficients)?;
-    field.par_iter_mut().for_each(|v| *v = v.exp());
+    let field = Field::new(shape, image.meta.spatial_dims, degree, coefficients)?;
+    let [planes, rows, length] = field.shape;
+    let rows = planes * rows;
     let changed = host::change(image.data, |values| {
-        for channel in values.chunks_mut(field.len().max(1)) {
-            channel.par_iter_mut().zip(&field).for_each(|(v, factor)| *v *= factor);
-        }
+        // Made anew for each channel: that costs less than to fetch it from memory.
+        let all = values.par_chunks_mut(length.max(1)).enumerate();
+        all.for_each_init(
+            || vec![0.0_f32; length],
+            |factors, (number, row)| {
+                field.row(number % rows, factors);
+                exp(factors);
+                row.iter_mut().zip(factors).for_each(|(v, factor)| *v *= *factor);
+            },
+        );
     });
     image.data = changed.unwrap_or_else(|data| {
         let [x, y, z] = shape;
         let device = data.device();
-        data * Tensor::<4>::from_data(TensorData::new(field, [1, x, y, z]), &device)
+        data * Tensor::<4>::from_data(TensorData::new(field.values(exp), [1, x, y, z]), &device)
     });
     Ok(image)
 }
