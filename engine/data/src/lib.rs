@@ -27,8 +27,8 @@ mod progress;
 pub mod readers;
 mod recipe;
 mod sample;
-mod select;
 mod sampler;
+mod select;
 pub mod spatial;
 mod stored;
 mod transform;
@@ -38,15 +38,13 @@ pub mod writers;
 
 pub use affine::Affine;
 pub use collate::{Batch, Collate, ImageInfo, collate, decollate, pad_collate};
-pub use collate::{Batch, ImageInfo, collate, decollate};
 pub use cucim::cucim_names;
 pub use dataset::{
-    PatchWSIDataset, WsiOptions, WsiPatch,
     CacheDataset, CacheNTransDataset, CacheOptions, CachePool, Column, ColumnKind, CrossValidation, CsvOptions,
     Dataset, DecathlonDataset, Field, GridPatchDataset, Identity, Item, LmdbDataset, PartitionOptions, PatchDataset,
-    PersistentDataset, SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions, TransformDataset, ZipDataset,
-    cross_validation_list, csv_items, partition_dataset, partition_dataset_classes, partition_ratios,
-    partition_ratios_classes, resample_datalist, select_cross_validation_folds, split_fraction,
+    PatchWSIDataset, PersistentDataset, SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions, TransformDataset,
+    WsiOptions, WsiPatch, ZipDataset, cross_validation_list, csv_items, partition_dataset, partition_dataset_classes,
+    partition_ratios, partition_ratios_classes, resample_datalist, select_cross_validation_folds, split_fraction,
 };
 pub use draw::{Draw, DrawKey};
 pub use error::{DataError, RecipeError, StepError, TransformError, ValueState};
@@ -59,8 +57,8 @@ pub use progress::{Progress, Running};
 pub use readers::{ReadError, ReadOptions, Reader, read_image, read_image_with};
 pub use recipe::{RecipeOptions, transform_names};
 pub use sample::{Sample, Value};
-pub use select::Select;
 pub use sampler::{DistributedSampler, DistributedWeightedRandomSampler, Sampler, WeightedRandomSampler};
+pub use select::Select;
 pub use stored::{BoxSource, IndexList, IndexSource, StoredImage, StoredIndices};
 pub use transform::Transform;
 pub use writers::{WriteError, WriteOptions, write_image};

@@ -273,7 +273,17 @@ fn keep_keys(mut table: Table, wanted: Option<&[String]>) -> Option<Table> {
     if !keep.contains(&true) {
         return None;
     }
-    for parameter in ["keys", "mode", "padding_mode", "align_corners", "dtype", "scale_extent", "orig_keys", "nearest_interp", "post_func"] {
+    for parameter in [
+        "keys",
+        "mode",
+        "padding_mode",
+        "align_corners",
+        "dtype",
+        "scale_extent",
+        "orig_keys",
+        "nearest_interp",
+        "post_func",
+    ] {
         if let Some(Value::Array(values)) = table.get_mut(parameter)
             && values.len() == keep.len()
         {

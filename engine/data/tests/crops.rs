@@ -83,11 +83,15 @@ proptest! {
 
 #[test]
 fn a_prediction_is_thresholded_after_it_came_back() {
-    let sample = Sample::new("x").with_image("image", counting([1, 4, 4, 4])).with_image("other", counting([1, 4, 4, 4]));
+    let sample =
+        Sample::new("x").with_image("image", counting([1, 4, 4, 4])).with_image("other", counting([1, 4, 4, 4]));
     let chain: Vec<Box<dyn Transform>> = vec![
         Box::new(SpatialCrop::between("image", [1, 0, 0], [3, 4, 4])),
         Box::new(CopyItems::new("image").names(Some("pred".into()))),
-        Box::new(Invert::new("pred", "image".to_owned()).post_func(Some("> 40".parse::<hearth_data::Select>().expect("a comparison").into()))),
+        Box::new(
+            Invert::new("pred", "image".to_owned())
+                .post_func(Some("> 40".parse::<hearth_data::Select>().expect("a comparison").into())),
+        ),
     ];
     let out = run(chain, sample.clone(), 0);
     let expected: Vec<f32> = (1..=64).map(|v| if (17..=48).contains(&v) && v > 40 { 1.0 } else { 0.0 }).collect();
@@ -212,7 +216,10 @@ fn a_case_without_foreground_is_told_once_with_its_file() {
     let told = warnings.0.lock().expect("not poisoned").clone();
     assert_eq!(told.len(), 3, "{told:#?}");
     for (text, part) in told.iter().zip(["no foreground", "no voxel of class [1, 2]", "all weights"]) {
-        assert!(text.contains("/data/labels/case_3.nii.gz") && text.contains("case_3") && text.contains(part), "{text}");
+        assert!(
+            text.contains("/data/labels/case_3.nii.gz") && text.contains("case_3") && text.contains(part),
+            "{text}"
+        );
     }
 }
 
@@ -230,7 +237,10 @@ fn bad_parameters_are_refused_before_the_first_case() {
     assert_eq!(refused(Box::new(SpatialPad::new("image", 4).mode(vec![PadMode::Edge; 2]))), "mode");
     assert_eq!(refused(Box::new(CenterScaleCrop::new("image", f64::NAN))), "roi_scale");
     assert_eq!(refused(Box::new(RandSpatialCropSamples::new("image", 4, 0))), "num_samples");
-    assert_eq!(refused(Box::new(RandCropByLabelClasses::new("image", "image", 4).ratios(Some(vec![1.0, -1.0])))), "ratios");
+    assert_eq!(
+        refused(Box::new(RandCropByLabelClasses::new("image", "image", 4).ratios(Some(vec![1.0, -1.0])))),
+        "ratios"
+    );
     assert_eq!(refused(Box::new(GridPatch::new("image", [3, 3]).overlap(1.0))), "overlap");
     assert_eq!(refused(Box::new(GridPatch::new("image", [3, 3]).sort_fn(Some(PatchOrder::Random)))), "sort_fn");
     assert_eq!(refused(Box::new(GridSplit::new("image").grid(vec![0, 2]))), "grid");
@@ -263,7 +273,12 @@ fn bad_cases_are_told() {
     has(failed(Box::new(RandSpatialCrop::new("image", 5).random_size(true))), "larger than the largest");
     has(failed(Box::new(RandCropByPosNegLabel::new("image", "image", 9))), "SpatialPad");
     has(failed(Box::new(RandCropByLabelClasses::new("image", "image", 2))), "num_classes");
-    has(failed(Box::new(RandCropByLabelClasses::new("small", "small", 2).num_classes(Some(3)).ratios(Some(vec![0.0, 1.0, 1.0])))), "no class");
+    has(
+        failed(Box::new(
+            RandCropByLabelClasses::new("small", "small", 2).num_classes(Some(3)).ratios(Some(vec![0.0, 1.0, 1.0])),
+        )),
+        "no class",
+    );
     has(failed(Box::new(RandWeightedCrop::new("image", "small", 2))), "as `small` has");
     has(failed(Box::new(GridPatch::new(["image", "small"], [2, 2, 2]))), "as `image` gives");
     has(failed(Box::new(GridSplit::new("image"))), "one entry per axis");

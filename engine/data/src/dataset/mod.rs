@@ -11,17 +11,16 @@ mod identity;
 mod kept;
 mod lmdb;
 mod partition;
-mod wsi;
 mod persistent;
 mod smart;
 mod store;
+mod wsi;
 mod zip;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use cache::{CacheDataset, CacheOptions};
-pub use wsi::{PatchWSIDataset, WsiOptions, WsiPatch};
 pub use cases::TransformDataset;
 pub use csv::{Column, ColumnKind, CsvOptions, csv_items};
 pub use decathlon::{DecathlonDataset, split_fraction};
@@ -38,6 +37,7 @@ pub use partition::{
 pub use persistent::{CacheNTransDataset, PersistentDataset};
 pub use smart::{SmartCacheDataset, SmartCacheOptions};
 pub use store::StoreOptions;
+pub use wsi::{PatchWSIDataset, WsiOptions, WsiPatch};
 pub use zip::{PatchDataset, ZipDataset};
 
 use crate::{DataError, Sample, Value};

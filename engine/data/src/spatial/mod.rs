@@ -1,8 +1,8 @@
 //! Spatial operations on an [`Image`]: each carries the affine along, notes what it did, and can be undone.
 
 mod crop;
-mod foreground;
 mod deform;
+mod foreground;
 mod grid;
 mod matrix;
 mod pad;
@@ -13,9 +13,9 @@ mod warp;
 mod window;
 
 pub use crop::{BoundingBox, crop, crop_or_pad};
-pub use foreground::foreground_box;
 pub use deform::deform;
 pub(crate) use deform::displaced;
+pub use foreground::foreground_box;
 pub use grid::{GridMode, GridPadding, GridSampling, resample_to, shape_and_offset, zoom_affine};
 pub use matrix::{AffineParameters, RotateOrder, rotation, scaling, shear, shift};
 pub use pad::{PadMode, pad};

@@ -39,10 +39,10 @@ proptest! {
         channels in 1..3_usize,
         shape in prop_oneof![[1..70_usize, 1..70_usize, 1..40_usize], [1..200_usize, 1..200_usize, 1..2_usize]],
         kind in 0..4_usize,
-        ends in [(0.0..1.0, 0.0..1.0), (0.0..1.0, 0.0..1.0), (0.0..1.0, 0.0..1.0)],
+        ends in [(0.0..1.0_f64, 0.0..1.0_f64), (0.0..1.0_f64, 0.0..1.0_f64), (0.0..1.0_f64, 0.0..1.0_f64)],
     ) {
         let image = image([channels, shape[0], shape[1], shape[2]], kind);
-        let place = |part: f64, n: usize| (part * (n + 1) as f64) as usize;
+        let place = |part: f64, n: usize| -> usize { (part * (n + 1) as f64) as usize };
         let start: [usize; 3] = std::array::from_fn(|a| place(ends[a].0.min(ends[a].1), shape[a]));
         let end: [usize; 3] = std::array::from_fn(|a| place(ends[a].0.max(ends[a].1), shape[a]));
         let mut stored = read(&[Sample::new("a").with_image("image", image.clone())], Storage::Exact).remove(0);
