@@ -178,7 +178,9 @@ impl Shared {
         }
         let first = state.epoch.replace(epoch).is_none();
         let mut before = std::mem::take(&mut state.kept);
-        state.kept = window.iter().chain(&next).map(|case| (*case, before.remove(case).unwrap_or_default())).collect();
+        // Windows overlap: a case of both must not lose what is kept of it.
+        let both = window.iter().chain(next.iter().filter(|case| !window.contains(case)));
+        state.kept = both.map(|case| (*case, before.remove(case).unwrap_or_default())).collect();
         let slots: Vec<Arc<Slot>> = window.iter().map(|case| state.kept[case].clone()).collect();
         state.wanted = next.into_iter().filter(|case| state.kept[case].get().is_none()).collect();
         state.wanted.retain(|case| !window.contains(case));

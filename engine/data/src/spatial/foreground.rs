@@ -41,7 +41,7 @@ pub fn foreground_box(
     let Some((low, high)) = found else { return Ok(BoundingBox { start: [0; 3], end: [0; 3] }) };
     let mut region = BoundingBox { start: [0; 3], end: [0; 3] };
     for axis in 0..3 {
-        let margin = i64::try_from(margin[axis]).unwrap_or(i64::MAX / 2).min(i64::MAX / 2);
+        let margin = i64::try_from(margin[axis]).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
         region.start[axis] = low[axis] as i64 - margin;
         region.end[axis] = high[axis] as i64 + 1 + margin;
         if allow_smaller {

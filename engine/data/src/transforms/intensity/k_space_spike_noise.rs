@@ -108,7 +108,7 @@ impl KSpaceSpikeNoise {
     }
 
     fn check_parameters(&self) -> Result<(), CheckError> {
-        if self.loc.places().is_empty() {
+        if self.loc.places().is_empty() || self.loc.places().iter().any(Vec::is_empty) {
             return Err(CheckError::new("loc", "names no place"));
         }
         let Some(intensity) = &self.k_intensity else { return Ok(()) };
