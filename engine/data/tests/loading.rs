@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use hearth_data::phantom::{self, SpleenOptions};
 use hearth_data::transforms::*;
 use hearth_data::{
-    Batch, CacheDataset, CacheOptions, Collate, DataError, DataLoader, Dataset, DecathlonDataset, DistributedSampler, Image,
-    Item, LoaderOptions, PatchLoader, Pipeline, Sample, SmartCacheDataset, SmartCacheOptions, ThreadDataLoader, Transform,
-    TransformDataset, Value, WeightedRandomSampler, affine, collate, decollate, host_device, spatial::PadMode,
+    Batch, CacheDataset, CacheOptions, Collate, DataError, DataLoader, Dataset, DecathlonDataset, DistributedSampler,
+    Image, Item, LoaderOptions, PatchLoader, Pipeline, Sample, SmartCacheDataset, SmartCacheOptions, ThreadDataLoader,
+    Transform, TransformDataset, Value, WeightedRandomSampler, affine, collate, decollate, host_device,
+    spatial::PadMode,
 };
 
 fn phantom(cases: usize) -> (tempfile::TempDir, Vec<Item>) {
@@ -393,7 +394,12 @@ fn smaller_images_are_padded_where_that_is_asked_for() {
             "sizes"
         }
         fn get(&self, index: usize, _: u64) -> Result<Vec<Sample>, DataError> {
-            let image = Image::from_values(vec![index as f32; 2 + index], [1, 1, 1, 2 + index], affine::IDENTITY, &host_device());
+            let image = Image::from_values(
+                vec![index as f32; 2 + index],
+                [1, 1, 1, 2 + index],
+                affine::IDENTITY,
+                &host_device(),
+            );
             Ok(vec![Sample::new("sizes").with_image("image", image)])
         }
     }

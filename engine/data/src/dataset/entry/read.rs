@@ -92,7 +92,7 @@ impl Entry {
     pub fn samples(&self, place: impl Fn(usize, &str) -> Device) -> Vec<Sample> {
         let value = |sample: usize, name: &str, head: &ValueHead| match head {
             ValueHead::Image(head) => {
-                let (shape, affine, meta) = (head.shape, head.affine, head.meta.clone());
+                let (shape, affine, meta) = (head.shape, head.affine, (&head.meta).into());
                 let source =
                     EntryImage { shared: self.shared.clone(), head: head.clone(), device: place(sample, name) };
                 Value::Stored(StoredImage::new(Arc::new(source), shape, affine, meta))

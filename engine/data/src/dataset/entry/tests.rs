@@ -39,12 +39,12 @@ proptest! {
         channels in 1..3_usize,
         shape in prop_oneof![[1..70_usize, 1..70_usize, 1..40_usize], [1..200_usize, 1..200_usize, 1..2_usize]],
         kind in 0..4_usize,
-        ends in [(0.0..1.0, 0.0..1.0), (0.0..1.0, 0.0..1.0), (0.0..1.0, 0.0..1.0)],
+        ends in [(0.0..1.0_f64, 0.0..1.0_f64), (0.0..1.0_f64, 0.0..1.0_f64), (0.0..1.0_f64, 0.0..1.0_f64)],
     ) {
         let image = image([channels, shape[0], shape[1], shape[2]], kind);
         let place = |part: f64, n: usize| (part * (n + 1) as f64) as usize;
-        let start: [usize; 3] = std::array::from_fn(|a| place(ends[a].0.min(ends[a].1), shape[a]));
-        let end: [usize; 3] = std::array::from_fn(|a| place(ends[a].0.max(ends[a].1), shape[a]));
+        let start: [usize; 3] = std::array::from_fn(|a| place(ends[a].0.min(ends[a].1), shape[a] - 1));
+        let end: [usize; 3] = std::array::from_fn(|a| place(ends[a].0.max(ends[a].1), shape[a]).max(start[a] + 1));
         let mut stored = read(&[Sample::new("a").with_image("image", image.clone())], Storage::Exact).remove(0);
         prop_assert_eq!(stored.shape("image").expect("an image"), shape);
         let whole = match stored.get("image").expect("an image") {
@@ -101,9 +101,7 @@ proptest! {
 fn everything_else_comes_back_too() {
     let mut image = image([1, 3, 4, 5], 0);
     // A header has values that no text form keeps: NaN, bytes that are not UTF-8.
-    let mut header = nifti::Header::default();
-    header.scl_slope = f64::NAN;
-    header.descrip = [0xff; 80];
+    let header = nifti::Header { scl_slope: f64::NAN, descrip: [0xff; 80], ..nifti::Header::default() };
     image.meta.header = Some(header.into());
     image.meta.path = Some("/data/a.nii.gz".into());
     image.meta.original_affine = affine::translation([0.1, 1e-300, -7.0]);

@@ -57,7 +57,7 @@ fn encode_image(image: &Image, storage: Storage, chunks: &mut Vec<u8>) -> Result
         kind,
         edges: edges(image.shape()),
         affine: image.affine,
-        meta: image.meta.clone(),
+        meta: (&image.meta).into(),
         chunks: Vec::new(),
     };
     let [nx, ny, nz] = head.grid();
