@@ -204,18 +204,13 @@ pub fn collate(samples: Vec<Sample>) -> Result<Batch, DataError> {
 /// On the CPU one copy into one buffer; elsewhere a concatenation on the device.
 fn stack_images(images: Vec<Tensor<4>>) -> Tensor<5> {
     let [c, x, y, z] = images[0].dims();
-    let size = c * x * y * z;
     let shape = [images.len(), c, x, y, z];
     let device = images[0].device();
     if let [only] = &images[..] {
         return only.clone().reshape(shape);
     }
-    if host::is_host(&device) && size > 0 {
-        let mut values = Vec::with_capacity(size * images.len());
-        let complete = images.iter().all(|image| host::read(image, |v| values.extend_from_slice(v)).is_some());
-        if complete {
-            return Tensor::from_data(burn::tensor::TensorData::new(values, shape), &device);
-        }
+    if let Some(values) = host::concat(&images) {
+        return Tensor::from_data(burn::tensor::TensorData::new(values, shape), &device);
     }
     Tensor::stack(images, 0)
 }

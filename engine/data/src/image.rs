@@ -101,6 +101,8 @@ pub enum Applied {
         /// Added after, per axis.
         after: [usize; 3],
     },
+    /// A volume of one slice became a 2-D image.
+    Flatten,
     /// Resampled onto another grid.
     Resample {
         /// Affine before.
@@ -109,6 +111,19 @@ pub enum Applied {
         shape: [usize; 3],
         /// How it was sampled.
         sampling: crate::spatial::GridSampling,
+    },
+    /// Resized by another mode than a linear one (Resize, Zoom).
+    Resize {
+        /// Affine before.
+        affine: Affine,
+        /// Shape before.
+        shape: [usize; 3],
+        /// Number of axes before.
+        spatial_dims: usize,
+        /// How it was resized.
+        mode: crate::spatial::ResizeMode,
+        /// Whether centres or outer corners were laid on each other.
+        align_corners: bool,
     },
     /// Sampled through a matrix (Rotate, Affine, Zoom).
     Warp {

@@ -8,6 +8,7 @@
 
 pub mod affine;
 mod collate;
+mod cucim;
 mod dataset;
 #[cfg(feature = "download")]
 pub mod download;
@@ -27,6 +28,7 @@ pub mod readers;
 mod recipe;
 mod sample;
 mod sampler;
+mod select;
 pub mod spatial;
 mod stored;
 mod transform;
@@ -36,12 +38,13 @@ pub mod writers;
 
 pub use affine::Affine;
 pub use collate::{Batch, Collate, ImageInfo, collate, decollate, pad_collate};
+pub use cucim::cucim_names;
 pub use dataset::{
     CacheDataset, CacheNTransDataset, CacheOptions, CachePool, Column, ColumnKind, CrossValidation, CsvOptions,
     Dataset, DecathlonDataset, Field, GridPatchDataset, Identity, Item, LmdbDataset, PartitionOptions, PatchDataset,
-    PersistentDataset, SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions, TransformDataset, ZipDataset,
-    cross_validation_list, csv_items, partition_dataset, partition_dataset_classes, partition_ratios,
-    partition_ratios_classes, resample_datalist, select_cross_validation_folds, split_fraction,
+    PatchWSIDataset, PersistentDataset, SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions, TransformDataset,
+    WsiOptions, WsiPatch, ZipDataset, cross_validation_list, csv_items, partition_dataset, partition_dataset_classes,
+    partition_ratios, partition_ratios_classes, resample_datalist, select_cross_validation_folds, split_fraction,
 };
 pub use draw::{Draw, DrawKey};
 pub use error::{DataError, RecipeError, StepError, TransformError, ValueState};
@@ -55,6 +58,7 @@ pub use readers::{ReadError, ReadOptions, Reader, read_image, read_image_with};
 pub use recipe::{RecipeOptions, transform_names};
 pub use sample::{Sample, Value};
 pub use sampler::{DistributedSampler, DistributedWeightedRandomSampler, Sampler, WeightedRandomSampler};
+pub use select::Select;
 pub use stored::{BoxSource, IndexList, IndexSource, StoredImage, StoredIndices};
 pub use transform::Transform;
 pub use writers::{WriteError, WriteOptions, write_image};

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hearth_data::download::{
-    ArchiveLimits, Checksum, DownloadError, FetchOptions, ReadSegmentation, Segmentation, Tcia, TciaOptions, fetch,
-    unpack,
+    ArchiveLimits, Checksum, DECATHLON_TASKS, DecathlonTask, DownloadError, FetchOptions, ReadSegmentation,
+    Segmentation, Tcia, TciaOptions, decathlon, fetch, unpack,
 };
 use hearth_data::{DataError, DrawKey, Progress, split_fraction};
 

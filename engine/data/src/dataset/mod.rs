@@ -14,6 +14,7 @@ mod partition;
 mod persistent;
 mod smart;
 mod store;
+mod wsi;
 mod zip;
 
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ pub(crate) use persistent::write_whole;
 pub use persistent::{CacheNTransDataset, PersistentDataset};
 pub use smart::{SmartCacheDataset, SmartCacheOptions};
 pub use store::StoreOptions;
+pub use wsi::{PatchWSIDataset, WsiOptions, WsiPatch};
 pub use zip::{PatchDataset, ZipDataset};
 
 use crate::{DataError, Sample, Value};

@@ -27,6 +27,7 @@ pub(super) struct SampleHead {
 pub(super) enum ValueHead {
     Image(ImageHead),
     Indices(IndicesHead),
+    Lists(Vec<IndicesHead>),
     Path(PathBuf),
     Number(f64),
     Numbers(Vec<f64>),

@@ -20,6 +20,9 @@ pub(crate) fn encode(samples: &[Sample], key: [u8; 32], storage: Storage) -> Res
             let head = match value {
                 Value::Image(image) => ValueHead::Image(encode_image(image, storage, &mut chunks)?),
                 Value::Indices(list) => ValueHead::Indices(encode_indices(list, &mut chunks)),
+                Value::Lists(lists) => {
+                    ValueHead::Lists(lists.iter().map(|list| encode_indices(list, &mut chunks)).collect())
+                }
                 Value::Path(path) => ValueHead::Path(path.clone()),
                 Value::Number(number) => ValueHead::Number(*number),
                 Value::Numbers(numbers) => ValueHead::Numbers(numbers.to_vec()),
