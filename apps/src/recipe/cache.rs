@@ -191,7 +191,8 @@ impl Cache {
             if holds { Ok(()) } else { Err(document.error_at(&format!("data.cache.{key}"), message)) }
         };
         let kind = self.kind;
-        for entry in document.find("data.cache").entries() {
+        let written = document.find("data").entries().iter().find(|entry| entry.key == "cache");
+        for entry in written.map_or(&[][..], |cache| cache.node.entries()) {
             let key = entry.key.as_str();
             if key != "kind" && !kind.keys().contains(&key) {
                 let kinds = [CacheKind::Cache, CacheKind::Persistent, CacheKind::Lmdb, CacheKind::Smart];

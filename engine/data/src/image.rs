@@ -22,7 +22,7 @@ pub struct Image {
 }
 
 /// What is known about an image besides its values.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Meta {
     /// The file it came from.
@@ -42,7 +42,6 @@ pub struct Meta {
     /// Spatial operations done since loading, in order: what [`Image::undo_last`] takes back.
     pub applied: Vec<Applied>,
     /// The file's header, carried over when the image, or a prediction on its grid, is written.
-    #[serde(with = "shared_header")]
     pub header: Option<std::sync::Arc<crate::nifti::Header>>,
 }
 
@@ -216,22 +215,5 @@ impl Image {
             Some(applied) => crate::spatial::undo(self, &applied, nearest),
             None => Ok(self),
         }
-    }
-}
-
-/// A header that several images share is kept with each.
-mod shared_header {
-    use std::sync::Arc;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::nifti::Header;
-
-    pub fn serialize<S: Serializer>(header: &Option<Arc<Header>>, out: S) -> Result<S::Ok, S::Error> {
-        header.as_deref().serialize(out)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<Header>>, D::Error> {
-        Ok(Option::<Header>::deserialize(from)?.map(Arc::new))
     }
 }

@@ -31,6 +31,8 @@ pub enum Value {
     Stored(StoredImage),
     /// Voxel indices that are read when they are asked for.
     StoredIndices(StoredIndices),
+    /// Several lists of indices that are read when they are asked for.
+    StoredLists(Vec<StoredIndices>),
 }
 
 impl Value {
@@ -46,6 +48,7 @@ impl Value {
             Value::Text(_) => "a text",
             Value::Stored(_) => "a stored image (not read yet)",
             Value::StoredIndices(_) => "stored voxel indices (not read yet)",
+            Value::StoredLists(_) => "several stored lists of indices (not read yet)",
         }
     }
 }
@@ -145,6 +148,17 @@ impl Sample {
         }
     }
 
+    /// Several lists of indices, unpacked or stored.
+    ///
+    /// # Errors
+    /// Where the key does not exist or is something else.
+    pub fn index_lists(&self, key: &str) -> Result<Vec<IndexList>, TransformError> {
+        match self.get(key)? {
+            Value::StoredLists(lists) => Ok(lists.iter().cloned().map(IndexList::Stored).collect()),
+            _ => Ok(self.lists(key)?.iter().cloned().map(IndexList::Memory).collect()),
+        }
+    }
+
     /// `[X, Y, Z]` of an image, stored or not.
     ///
     /// # Errors
@@ -189,6 +203,10 @@ impl Sample {
             *value = match value {
                 Value::Stored(image) if !may_stay(key) => Value::Image(image.read().map_err(|e| e.at(key))?),
                 Value::StoredIndices(list) if !may_stay(key) => Value::Indices(list.read().map_err(|e| e.at(key))?),
+                Value::StoredLists(lists) if !may_stay(key) => {
+                    let lists: Result<Vec<_>, _> = lists.iter().map(StoredIndices::read).collect();
+                    Value::Lists(lists.map_err(|e| e.at(key))?)
+                }
                 _ => continue,
             };
         }
@@ -231,6 +249,7 @@ impl Sample {
                 Value::Numbers(numbers) => numbers.len() * 8,
                 Value::Stored(image) => image.bytes(),
                 Value::StoredIndices(list) => list.bytes(),
+                Value::StoredLists(lists) => lists.iter().map(StoredIndices::bytes).sum(),
                 _ => 0,
             })
             .sum()

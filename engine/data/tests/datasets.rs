@@ -325,7 +325,7 @@ fn a_crop_reads_the_chunks_it_touches() {
     let cache = dir.path().join("cache");
     persistent(&items, crop_of_noise(64), &cache).fill(1, hearth_data::Progress::None).expect("filled");
     let size = fs::metadata(&entries(&cache)[0]).expect("an entry").len();
-    assert!(size > 160 * 160 * 160, "{size} bytes: noise must not shrink to nothing");
+    assert!(size > 160 * 160 * 160 * 3, "noise stays about as large as it is");
     let kept = persistent(&items, crop_of_noise(64), &cache);
     let database = LmdbDataset::new(items, crop_of_noise(64), 7, 0, dir.path().join("db"), StoreOptions::default());
     let database = database.expect("opened");
@@ -348,7 +348,7 @@ fn a_crop_reads_the_chunks_it_touches() {
         let most = chunks * 32 * 32 * 32 * 5 + (64 << 10);
         for read in [now - last, now_database - last_database] {
             assert!(
-                read <= most && read >= chunks * 32 * 32 * 32 * 4,
+                read <= most && read >= chunks * 32 * 32 * 32 * 3,
                 "{read} bytes for {chunks} chunks, {most} at most"
             );
             assert!(read * 4 < size, "{read} of {size} bytes");
@@ -532,9 +532,9 @@ fn the_window_moves_as_monais() {
         let (dataset, log) = smart(options(shuffle));
         let epochs: Vec<String> = (1..=6).map(|epoch| epoch_of(&dataset, epoch)).collect();
         assert_eq!(epochs, expected);
-        // Each comes once per turn round the list, but the first, of which it was ready.
+        // The window of four and the one case that comes next are all there are: each is made once, and none is dropped.
         let made = log.lock().expect("no panic").len();
-        assert!((9..=10).contains(&made), "{made} made in 6 epochs");
+        assert_eq!(made, 5);
         assert!(dataset.cached() <= 5);
     }
     // A run that begins later has the window it would have had, and no case twice.

@@ -320,7 +320,7 @@ fn parameters_that_make_no_sense_are_refused_before_the_first_case() {
         ("name = 'RandCoarseShuffle'\nholes = 2\nspatial_size = 3\nmax_holes = 1", "max_holes"),
         ("name = 'RandIntensityRemap'\nkernel_size = 0", "kernel_size"),
         ("name = 'ForegroundMask'\nthreshold = { X = 1 }", "X"),
-        ("name = 'ForegroundMask'\nthreshold = 'guess'", "threshold"),
+        ("name = 'ForegroundMask'\nthreshold = 'guess'", "ForegroundMask"),
         ("name = 'ColorJitter'\nhue = 0.7", "hue"),
     ] {
         let error = read(text).expect_err(text);

@@ -68,6 +68,8 @@ pub struct CacheDataset {
     keys: Option<KeyMaker>,
     /// One per case that may be cached; set when the case is first needed.
     slots: Vec<OnceLock<Arc<Slot>>>,
+    /// Bytes it may take.
+    limit: u64,
     /// Bytes that may still be taken.
     left: AtomicU64,
 }
@@ -102,8 +104,8 @@ impl CacheDataset {
             KeyMaker::new(&format!("{steps} {:?} {device:?}", options.storage), identity)
         });
         let slots = (0..count).map(|_| OnceLock::new()).collect();
-        let left = AtomicU64::new(limit.unwrap_or(u64::MAX));
-        let dataset = CacheDataset { cases, options, keys, slots, left };
+        let limit = limit.unwrap_or(u64::MAX);
+        let dataset = CacheDataset { cases, options, keys, slots, limit, left: AtomicU64::new(limit) };
         if !dataset.options.runtime {
             dataset.fill()?;
         }
@@ -136,8 +138,12 @@ impl CacheDataset {
         if self.slots.is_empty() {
             return Ok(());
         }
-        let first = self.keep(0)?.map_or(0, Kept::bytes);
-        self.predict(first as u64)?;
+        let Some(first) = self.keep(0)? else {
+            let limit = readable(self.limit);
+            self.options.progress.say(&format!("cache: {limit} hold no case, so all are made at each access"));
+            return Ok(());
+        };
+        self.predict(first.bytes() as u64)?;
         let bar = self.options.progress.start("cache", self.slots.len() as u64);
         bar.advance();
         let full = for_each(1..self.slots.len(), self.options.workers, &bar, |index| Ok(self.keep(index)?.is_some()));
@@ -184,8 +190,7 @@ impl CacheDataset {
     fn predict(&self, each: u64) -> Result<(), DataError> {
         let (count, all) = (self.slots.len() as u64, self.cases.len());
         let needed = each.saturating_mul(count);
-        let limit = self.left.load(Ordering::Relaxed).saturating_add(each);
-        let fits = limit.checked_div(each).unwrap_or(u64::MAX).min(count);
+        let fits = self.limit.checked_div(each).unwrap_or(u64::MAX).min(count);
         let told = if self.options.auto { fits } else { count };
         self.options.progress.say(&format!(
             "cache: {told} of {all} cases, about {} ({} each)",
@@ -201,7 +206,7 @@ impl CacheDataset {
              the first random step",
             readable(needed),
             readable(each),
-            readable(limit),
+            readable(self.limit),
             (fits as f64 / all as f64 * 100.0).floor() / 100.0
         )))
     }

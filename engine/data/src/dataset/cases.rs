@@ -60,15 +60,15 @@ impl Cases {
     }
 
     pub fn item(&self, index: usize) -> Result<&Item, DataError> {
-        self.items.get(index).ok_or_else(|| {
-            DataError::Option(format!("there is no case {index}; the data set has {}", self.items.len()))
-        })
+        self.items.get(index).ok_or_else(|| no_case(index, self.items.len()))
     }
 
-    /// The kept steps' names and parameters: what a cache key is made of.
+    /// The kept steps' names and parameters, and what else the pipeline says of itself: what a cache key is made of.
     pub fn describe_fixed(&self) -> String {
-        let steps: Vec<_> = self.pipeline.steps()[..self.split].iter().map(|s| s.describe()).collect();
-        let mut out = serde_json::Value::from(steps).to_string();
+        let later = self.split..self.pipeline.len();
+        let described = self.pipeline.describe();
+        let parts = described.as_array().into_iter().flatten().enumerate();
+        let mut out: String = parts.filter(|(i, _)| !later.contains(i)).map(|(_, part)| format!("{part}\n")).collect();
         if self.pipeline.steps()[..self.split].iter().any(|s| s.is_random()) {
             // What is kept of random steps is a draw of this seed.
             out.push_str(&format!(" seed {} rank {}", self.seed, self.rank));
@@ -157,6 +157,11 @@ impl Dataset for TransformDataset {
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
         self.0.whole(index, epoch)
     }
+}
+
+/// The error for an index that does not exist.
+pub(crate) fn no_case(index: usize, count: usize) -> DataError {
+    DataError::Option(format!("there is no case {index}; the data set has {count}"))
 }
 
 fn check_items(items: &[Item], pipeline: &Pipeline) -> Result<(), DataError> {

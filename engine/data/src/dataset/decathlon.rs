@@ -131,7 +131,7 @@ fn file(dir: &Path, value: &Value) -> Result<PathBuf, String> {
 }
 
 /// File name without suffix.
-pub(super) fn case_name(path: &Path) -> String {
+pub(crate) fn case_name(path: &Path) -> String {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     [".nii.gz", ".nii", ".tif", ".tiff", ".svs", ".png", ".jpg", ".npy"]
         .iter()

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Dataset;
-use super::cases::guarded;
+use super::{Dataset, guarded};
 use crate::patches::{PatchGrid, Patches, iter_patch};
 use crate::spatial::PadMode;
 use crate::{DataError, Keys, Sample, TransformError, Value};
@@ -32,7 +31,7 @@ impl GridPatchDataset {
     /// which are divided alike. The image is repeated beyond its end, as by MONAI's default, where a patch reaches there.
     pub fn new(dataset: Arc<dyn Dataset>, keys: impl Into<Keys>, patch_size: &[usize]) -> Self {
         // Of the image's axes; channels are not divided.
-        let grid = PatchGrid::new([&[0], patch_size].concat());
+        let grid = PatchGrid::new([&[0][..], patch_size].concat());
         let padding = Some((PadMode::Wrap, 0.0));
         GridPatchDataset { dataset, keys: keys.into(), grid, padding, with_coordinates: true }
     }

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 
 pub use cache::{CacheDataset, CacheOptions};
 pub use cases::TransformDataset;
+pub(crate) use cases::{guarded, no_case};
 pub use csv::{Column, ColumnKind, CsvOptions, csv_items};
 pub use decathlon::{DecathlonDataset, split_fraction};
 pub use entry::Storage;
@@ -34,6 +35,8 @@ pub use partition::{
     PartitionOptions, partition_dataset, partition_dataset_classes, partition_ratios, partition_ratios_classes,
     resample_datalist,
 };
+#[cfg(feature = "download")]
+pub(crate) use persistent::write_whole;
 pub use persistent::{CacheNTransDataset, PersistentDataset};
 pub use smart::{SmartCacheDataset, SmartCacheOptions};
 pub use store::StoreOptions;

@@ -9,7 +9,7 @@ use burn::tensor::Device;
 use super::cache::count;
 use super::cases::{Cases, for_each, threads};
 use super::kept::{Kept, Slot};
-use super::{Dataset, Item, Storage};
+use super::{Dataset, Item, Storage, no_case};
 use crate::numpy::shuffled_indices;
 use crate::{DataError, Pipeline, Progress, Sample};
 
@@ -239,7 +239,7 @@ impl Dataset for SmartCacheDataset {
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
         let shared = &self.shared;
         if index >= shared.cached {
-            return Err(DataError::Option(format!("there is no case {index}; an epoch has {}", shared.cached)));
+            return Err(no_case(index, shared.cached));
         }
         if shared.lock().epoch.is_none_or(|current| epoch > current) {
             self.begin_epoch(epoch);

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Dataset;
-use super::cases::guarded;
+use super::{Dataset, guarded};
 use crate::{DataError, DrawKey, Pipeline, Sample};
 
 /// Cases of several data sets side by side: case i has the values of case i of each. It is as long as the shortest.

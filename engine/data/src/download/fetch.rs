@@ -114,7 +114,13 @@ pub fn fetch(url: &str, path: &Path, checksum: Option<&Checksum>, options: &Fetc
     }
     let part = with_suffix(path, ".part");
     let began_with = fs::metadata(&part).map_or(0, |m| m.len());
-    download(url, &part, options)?;
+    if let Err(error) = download(url, &part, options) {
+        if fs::metadata(&part).is_ok_and(|m| m.len() == 0) {
+            // Nothing came that could be gone on with. That the file stays would be no worse.
+            let _ = fs::remove_file(&part);
+        }
+        return Err(error);
+    }
     if let Some(checksum) = checksum
         && let Err(error) = checksum.check(&part)
     {
@@ -195,6 +201,7 @@ fn attempt(agent: &Agent, url: &str, file: &mut File, part: &Path, options: &Fet
         ureq::Error::BadUri(what) | ureq::Error::RequireHttpsOnly(what) => {
             answer(format!("not a usable address: {what}"))
         }
+        ureq::Error::Http(error) => answer(format!("not a usable address: {error}")),
         error => Failed::Again(error.to_string()),
     })?;
     let (status, headers) = (response.status(), response.headers().clone());

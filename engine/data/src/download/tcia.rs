@@ -15,6 +15,8 @@ use crate::{DataError, Item};
 const BASE: &str = "https://services.cancerimagingarchive.net/nbia-api/services/v1";
 /// A larger answer is refused.
 const MAX_ANSWER: u64 = 256 << 20;
+/// Which series is where, in the folder of a collection.
+const INDEX: &str = "series.json";
 /// What the archive puts beside the files of a series: their names and MD5 sums.
 const SUMS: &str = "md5hashes.csv";
 
@@ -89,8 +91,13 @@ impl Tcia {
             return Err(DownloadError::Answer { url: service.base.to_owned(), what });
         }
         series.truncate(options.limit.unwrap_or(usize::MAX));
+        let mut places = read_index(&dir);
         for uid in &series {
-            service.case(&dir, uid, reader)?;
+            let there = places.get(uid).map(|place| dir.join(place));
+            if !there.is_some_and(|place| place.join("image").is_dir() && place.join("seg").is_dir()) {
+                places.insert(uid.clone(), service.case(&dir, uid, reader)?);
+                write_index(&dir, &places)?;
+            }
         }
         let raw = dir.join("raw");
         if raw.exists() {
@@ -126,6 +133,18 @@ impl Tcia {
         }
         Ok(items)
     }
+}
+
+/// Where series are, by their UID. What can't be read is found out again.
+fn read_index(dir: &Path) -> BTreeMap<String, String> {
+    let text = fs::read(dir.join(INDEX)).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+fn write_index(dir: &Path, places: &BTreeMap<String, String>) -> Result<(), DownloadError> {
+    let path = dir.join(INDEX);
+    let text = serde_json::to_vec_pretty(places).map_err(std::io::Error::from).map_err(DownloadError::io(&path))?;
+    crate::dataset::write_whole(&path, &text).map_err(DownloadError::io(&path))
 }
 
 fn folders(dir: &Path) -> Result<BTreeMap<String, PathBuf>, DataError> {
@@ -174,13 +193,14 @@ impl Service<'_> {
         list.iter().map(|entry| uid(entry).ok_or_else(|| wrong(format!("{entry} has no usable UID")))).collect()
     }
 
-    /// Fetches a segmentation and what it was drawn on.
-    fn case(&self, dir: &Path, uid: &str, reader: &dyn ReadSegmentation) -> Result<(), DownloadError> {
+    /// Fetches a segmentation and what it was drawn on; returns where they are.
+    fn case(&self, dir: &Path, uid: &str, reader: &dyn ReadSegmentation) -> Result<String, DownloadError> {
         let raw = dir.join("raw").join(uid);
         self.series(uid, &raw)?;
         let data = |error| DownloadError::Data(Box::new(error));
         let segmentation = reader.read(&raw).map_err(data)?;
-        let place = dir.join(as_name(&segmentation.patient)).join(segmentation.number.to_string());
+        let name = format!("{}/{}", as_name(&segmentation.patient), segmentation.number);
+        let place = dir.join(&name);
         let seg = place.join("seg");
         if !seg.exists() {
             let image = self.reference(&segmentation)?.ok_or_else(|| {
@@ -190,7 +210,7 @@ impl Service<'_> {
             self.series(&image, &place.join("image"))?;
             fs::rename(&raw, &seg).map_err(DownloadError::io(&seg))?;
         }
-        Ok(())
+        Ok(name)
     }
 
     /// The series of images that a segmentation was drawn on.

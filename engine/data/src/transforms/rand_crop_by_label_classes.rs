@@ -121,7 +121,7 @@ impl Transform for RandCropByLabelClasses {
 
     fn reads_boxes(&self, key: &str) -> bool {
         let looked_at = key == self.label_key || self.image_key.as_deref() == Some(key);
-        self.indices_key.as_deref() != Some(key) && (self.indices_key.is_some() || !looked_at)
+        self.indices_key.is_some() || !looked_at
     }
 
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
@@ -129,7 +129,7 @@ impl Transform for RandCropByLabelClasses {
         let shape = sample.shape(&self.label_key).map_err(at_label)?;
         let lists = match &self.indices_key {
             Some(key) => {
-                let lists = sample.lists(key).map_err(|e| e.at(key))?.to_vec();
+                let lists = sample.index_lists(key).map_err(|e| e.at(key))?;
                 sample.values.remove(key);
                 lists
             }
@@ -158,7 +158,7 @@ impl Transform for RandCropByLabelClasses {
         let mut boxes = Vec::with_capacity(self.num_samples);
         for _ in 0..self.num_samples {
             let list = &lists[choose(&ratios, draw.uniform() * total)];
-            let flat = list[draw.below(list.len() as u64) as usize];
+            let flat = list.get(draw.below(list.len() as u64) as usize).map_err(at_label)?;
             let start = start_around(flat, shape, size).map_err(at_label)?;
             boxes.push((start, std::array::from_fn(|a| start[a] + size[a])));
         }

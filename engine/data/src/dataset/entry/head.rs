@@ -1,13 +1,14 @@
 //! The head of an entry: everything but the voxels.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::CHUNK;
 use super::chunk::Kind;
-use crate::nifti::MAX_BYTES;
-use crate::{Affine, Meta};
+use crate::nifti::{Header, MAX_BYTES};
+use crate::{Affine, Applied, Meta, Space};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Head {
@@ -26,6 +27,7 @@ pub(super) struct SampleHead {
 pub(super) enum ValueHead {
     Image(ImageHead),
     Indices(IndicesHead),
+    Lists(Vec<IndicesHead>),
     Path(PathBuf),
     Number(f64),
     Numbers(Vec<f64>),
@@ -39,9 +41,56 @@ pub(super) struct ImageHead {
     /// Voxels of a whole chunk, per axis.
     pub edges: [usize; 3],
     pub affine: Affine,
-    pub meta: Meta,
+    pub meta: MetaHead,
     /// By channel, x, y, z; z fastest.
     pub chunks: Vec<ChunkHead>,
+}
+
+/// [`Meta`], as far as it outlives a pipeline.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct MetaHead {
+    path: Option<PathBuf>,
+    spatial_dims: usize,
+    stored_type: String,
+    original_affine: Affine,
+    original_shape: Vec<usize>,
+    original_channel_dim: Option<i64>,
+    space: Space,
+    applied: Vec<Applied>,
+    header: Option<Header>,
+}
+
+impl From<&Meta> for MetaHead {
+    fn from(meta: &Meta) -> Self {
+        MetaHead {
+            path: meta.path.clone(),
+            spatial_dims: meta.spatial_dims,
+            stored_type: meta.stored_type.clone(),
+            original_affine: meta.original_affine,
+            original_shape: meta.original_shape.clone(),
+            original_channel_dim: meta.original_channel_dim,
+            space: meta.space,
+            applied: meta.applied.clone(),
+            header: meta.header.as_deref().cloned(),
+        }
+    }
+}
+
+impl From<&MetaHead> for Meta {
+    fn from(head: &MetaHead) -> Self {
+        Meta {
+            path: head.path.clone(),
+            spatial_dims: head.spatial_dims,
+            stored_type: head.stored_type.clone(),
+            original_affine: head.original_affine,
+            original_shape: head.original_shape.clone(),
+            original_channel_dim: head.original_channel_dim,
+            space: head.space,
+            applied: head.applied.clone(),
+            header: head.header.clone().map(Arc::new),
+            ..Meta::default()
+        }
+    }
 }
 
 /// Where a chunk is, and how it is kept.

@@ -79,6 +79,7 @@ impl Entry {
         let sound = head.samples.iter().flat_map(|s| &s.values).all(|(_, value)| match value {
             ValueHead::Image(image) => image.is_sound(end),
             ValueHead::Indices(list) => list.is_sound(end),
+            ValueHead::Lists(lists) => lists.iter().all(|list| list.is_sound(end)),
             _ => true,
         });
         if !sound {
@@ -90,17 +91,19 @@ impl Entry {
 
     /// The samples; images and lists are still stored, and come to the device that `place` gives for the sample and key.
     pub fn samples(&self, place: impl Fn(usize, &str) -> Device) -> Vec<Sample> {
+        let list = |head: &IndicesHead| {
+            let source = EntryIndices { shared: self.shared.clone(), head: head.clone() };
+            StoredIndices::new(Arc::new(source), head.length)
+        };
         let value = |sample: usize, name: &str, head: &ValueHead| match head {
             ValueHead::Image(head) => {
-                let (shape, affine, meta) = (head.shape, head.affine, head.meta.clone());
+                let (shape, affine, meta) = (head.shape, head.affine, (&head.meta).into());
                 let source =
                     EntryImage { shared: self.shared.clone(), head: head.clone(), device: place(sample, name) };
                 Value::Stored(StoredImage::new(Arc::new(source), shape, affine, meta))
             }
-            ValueHead::Indices(head) => {
-                let source = EntryIndices { shared: self.shared.clone(), head: head.clone() };
-                Value::StoredIndices(StoredIndices::new(Arc::new(source), head.length))
-            }
+            ValueHead::Indices(head) => Value::StoredIndices(list(head)),
+            ValueHead::Lists(heads) => Value::StoredLists(heads.iter().map(&list).collect()),
             ValueHead::Path(path) => Value::Path(path.clone()),
             ValueHead::Number(number) => Value::Number(*number),
             ValueHead::Numbers(numbers) => Value::Numbers(numbers.as_slice().into()),

@@ -43,8 +43,8 @@ proptest! {
     ) {
         let image = image([channels, shape[0], shape[1], shape[2]], kind);
         let place = |part: f64, n: usize| -> usize { (part * (n + 1) as f64) as usize };
-        let start: [usize; 3] = std::array::from_fn(|a| place(ends[a].0.min(ends[a].1), shape[a]));
-        let end: [usize; 3] = std::array::from_fn(|a| place(ends[a].0.max(ends[a].1), shape[a]));
+        let start: [usize; 3] = std::array::from_fn(|a| place(ends[a].0.min(ends[a].1), shape[a] - 1));
+        let end: [usize; 3] = std::array::from_fn(|a| place(ends[a].0.max(ends[a].1), shape[a]).max(start[a] + 1));
         let mut stored = read(&[Sample::new("a").with_image("image", image.clone())], Storage::Exact).remove(0);
         prop_assert_eq!(stored.shape("image").expect("an image"), shape);
         let whole = match stored.get("image").expect("an image") {
@@ -101,9 +101,7 @@ proptest! {
 fn everything_else_comes_back_too() {
     let mut image = image([1, 3, 4, 5], 0);
     // A header has values that no text form keeps: NaN, bytes that are not UTF-8.
-    let mut header = nifti::Header::default();
-    header.scl_slope = f64::NAN;
-    header.descrip = [0xff; 80];
+    let header = nifti::Header { scl_slope: f64::NAN, descrip: [0xff; 80], ..nifti::Header::default() };
     image.meta.header = Some(header.into());
     image.meta.path = Some("/data/a.nii.gz".into());
     image.meta.original_affine = affine::translation([0.1, 1e-300, -7.0]);
@@ -113,13 +111,17 @@ fn everything_else_comes_back_too() {
         .with("path", Value::Path("x.nii".into()))
         .with("number", Value::Number(0.1))
         .with("numbers", Value::Numbers(vec![1.0, f64::INFINITY].into()))
-        .with("text", Value::Text("ä".to_owned()));
+        .with("text", Value::Text("ä".to_owned()))
+        .with("lists", Value::Lists(vec![vec![5, 6, 7].into(), Vec::new().into(), vec![0].into()]));
     let mut back = read(&[sample.clone(), Sample::new("empty")], Storage::Exact);
     assert_eq!((back.len(), back[1].case.as_str()), (2, "empty"));
+    let lists = back[0].index_lists("lists").expect("lists");
+    assert_eq!(lists.iter().map(|l| l.len()).collect::<Vec<_>>(), [3, 0, 1]);
+    assert_eq!(lists[0].get(2), Ok(7));
     back[0].read_stored(|_| false).expect("sound");
     let meta = |sample: &Sample| format!("{:?}", sample.image("image").expect("an image").meta);
     assert_eq!(meta(&back[0]), meta(&sample));
-    for key in ["path", "number", "numbers", "text"] {
+    for key in ["lists", "path", "number", "numbers", "text"] {
         assert_eq!(format!("{:?}", back[0].get(key)), format!("{:?}", sample.get(key)));
     }
 }

@@ -20,6 +20,9 @@ pub(crate) fn encode(samples: &[Sample], key: [u8; 32], storage: Storage) -> Res
             let head = match value {
                 Value::Image(image) => ValueHead::Image(encode_image(image, storage, &mut chunks)?),
                 Value::Indices(list) => ValueHead::Indices(encode_indices(list, &mut chunks)),
+                Value::Lists(lists) => {
+                    ValueHead::Lists(lists.iter().map(|list| encode_indices(list, &mut chunks)).collect())
+                }
                 Value::Path(path) => ValueHead::Path(path.clone()),
                 Value::Number(number) => ValueHead::Number(*number),
                 Value::Numbers(numbers) => ValueHead::Numbers(numbers.to_vec()),
@@ -57,7 +60,7 @@ fn encode_image(image: &Image, storage: Storage, chunks: &mut Vec<u8>) -> Result
         kind,
         edges: edges(image.shape()),
         affine: image.affine,
-        meta: image.meta.clone(),
+        meta: (&image.meta).into(),
         chunks: Vec::new(),
     };
     let [nx, ny, nz] = head.grid();
