@@ -24,6 +24,9 @@ enum Action {
     Inspect(inspect::Args),
     /// Check a data set: read every file, hold labels against images, end with what to fix
     Verify(verify::Args),
+    /// Download a public data set
+    #[cfg(feature = "download")]
+    Download(super::download::Args),
     /// Draw what a recipe's transforms make of a case: a contact sheet
     Preview(preview::Args),
     /// Write an image in another format
@@ -58,6 +61,8 @@ pub fn run(args: &Args) -> Outcome {
     match &args.action {
         Action::Inspect(args) => inspect::run(args),
         Action::Verify(args) => verify::run(args),
+        #[cfg(feature = "download")]
+        Action::Download(args) => super::download::run(args),
         Action::Preview(args) => preview::run(args),
         Action::Convert(args) => convert::run(args),
         Action::Phantom { kind: Kind::Spleen, cases, out, size, seed } => {

@@ -21,6 +21,7 @@
 //! values, and the tree into a [`Recipe`]. Every error names the place and, where a word is misspelt, the word meant.
 
 pub mod bundled;
+mod cache;
 mod document;
 mod overrides;
 pub mod post;
@@ -28,8 +29,8 @@ mod read;
 mod schema;
 pub mod suggest;
 
+pub use cache::{Cache, CacheDevice, CacheKind, Rate};
 pub use document::{Document, Node, Origin};
 pub use schema::{
-    Cache, CacheDevice, Data, HandlerEntry, InfererConfig, Metric, PluginEntry, Post, PrecisionWord, Recipe, Training,
-    Validation,
+    Data, HandlerEntry, InfererConfig, Metric, PluginEntry, Post, PrecisionWord, Recipe, Training, Validation,
 };

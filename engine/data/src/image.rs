@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use burn::tensor::{Device, Tensor, TensorData};
+use serde::{Deserialize, Serialize};
 
 use crate::affine::{self, Affine};
 use crate::orientation::{self, Reorder};
@@ -45,7 +46,7 @@ pub struct Meta {
 }
 
 /// Direction of the world axes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Space {
     /// Right, Anterior, Superior.
     #[default]
@@ -81,7 +82,7 @@ impl Default for Meta {
 }
 
 /// A spatial operation that was done, with what is needed to undo it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Applied {
     /// Axes permuted and flipped (Orientation, Flip, Rotate90).
@@ -100,6 +101,8 @@ pub enum Applied {
         /// Added after, per axis.
         after: [usize; 3],
     },
+    /// A volume of one slice became a 2-D image.
+    Flatten,
     /// Resampled onto another grid.
     Resample {
         /// Affine before.
@@ -108,6 +111,19 @@ pub enum Applied {
         shape: [usize; 3],
         /// How it was sampled.
         sampling: crate::spatial::GridSampling,
+    },
+    /// Resized by another mode than a linear one (Resize, Zoom).
+    Resize {
+        /// Affine before.
+        affine: Affine,
+        /// Shape before.
+        shape: [usize; 3],
+        /// Number of axes before.
+        spatial_dims: usize,
+        /// How it was resized.
+        mode: crate::spatial::ResizeMode,
+        /// Whether centres or outer corners were laid on each other.
+        align_corners: bool,
     },
     /// Sampled through a matrix (Rotate, Affine, Zoom).
     Warp {

@@ -30,12 +30,7 @@ impl Pipeline {
         let pipeline = Pipeline { steps };
         let mut known = BTreeSet::new();
         if pipeline.input_keys().is_empty() {
-            for step in &pipeline.steps {
-                let described = step.describe();
-                let inner = &described["transform"]["keys"];
-                let keys = if inner.is_null() { &described["keys"] } else { inner };
-                known.extend(keys.as_array().into_iter().flatten().filter_map(|k| k.as_str().map(str::to_owned)));
-            }
+            known = pipeline.named_keys();
         }
         for (i, step) in pipeline.steps.iter().enumerate() {
             step.check(&mut known).map_err(|e| RecipeError {
@@ -51,6 +46,33 @@ impl Pipeline {
             })?;
         }
         Ok(pipeline)
+    }
+
+    /// The keys that steps name (`keys`, `mask_key`, ...) and that no step before them makes.
+    fn named_keys(&self) -> BTreeSet<String> {
+        let (mut given, mut made) = (BTreeSet::new(), BTreeSet::new());
+        for step in &self.steps {
+            let mut described = step.describe();
+            if let Some(inner) = described.get_mut("transform").map(serde_json::Value::take) {
+                described = inner;
+            }
+            for (name, value) in described.as_object().into_iter().flatten() {
+                let named: Vec<&str> = match value {
+                    serde_json::Value::Array(keys) if name == "keys" => {
+                        keys.iter().filter_map(|k| k.as_str()).collect()
+                    }
+                    serde_json::Value::String(key) if name.ends_with("_key") => vec![key],
+                    _ => Vec::new(),
+                };
+                given.extend(named.into_iter().filter(|key| !made.contains(*key)).map(str::to_owned));
+            }
+            let before: BTreeSet<String> = given.union(&made).cloned().collect();
+            let mut after = before.clone();
+            // A mistake in the step is told when it is checked in earnest.
+            let _ = step.check(&mut after);
+            made.extend(after.difference(&before).cloned());
+        }
+        given
     }
 
     /// The steps.
@@ -113,7 +135,8 @@ impl Pipeline {
         self.run_steps(samples, key, self.split(), self.steps.len())
     }
 
-    fn run_steps(
+    /// Runs the steps from `from` (included) to `to` (not included).
+    pub(crate) fn run_steps(
         &self,
         mut samples: Vec<Sample>,
         key: DrawKey,

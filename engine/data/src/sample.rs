@@ -17,6 +17,8 @@ pub enum Value {
     Image(Image),
     /// Flat voxel indices, row-major over the spatial axes.
     Indices(Arc<[u64]>),
+    /// Several lists of indices: one per class, or one per axis for coordinates.
+    Lists(Vec<Arc<[u64]>>),
     /// A file that is not loaded yet.
     Path(PathBuf),
     /// A number.
@@ -29,6 +31,8 @@ pub enum Value {
     Stored(StoredImage),
     /// Voxel indices that are read when they are asked for.
     StoredIndices(StoredIndices),
+    /// Several lists of indices that are read when they are asked for.
+    StoredLists(Vec<StoredIndices>),
 }
 
 impl Value {
@@ -37,12 +41,14 @@ impl Value {
         match self {
             Value::Image(_) => "an image",
             Value::Indices(_) => "voxel indices",
+            Value::Lists(_) => "several lists of indices",
             Value::Path(_) => "a path (not loaded yet)",
             Value::Number(_) => "a number",
             Value::Numbers(_) => "a list of numbers",
             Value::Text(_) => "a text",
             Value::Stored(_) => "a stored image (not read yet)",
             Value::StoredIndices(_) => "stored voxel indices (not read yet)",
+            Value::StoredLists(_) => "several stored lists of indices (not read yet)",
         }
     }
 }
@@ -142,6 +148,17 @@ impl Sample {
         }
     }
 
+    /// Several lists of indices, unpacked or stored.
+    ///
+    /// # Errors
+    /// Where the key does not exist or is something else.
+    pub fn index_lists(&self, key: &str) -> Result<Vec<IndexList>, TransformError> {
+        match self.get(key)? {
+            Value::StoredLists(lists) => Ok(lists.iter().cloned().map(IndexList::Stored).collect()),
+            _ => Ok(self.lists(key)?.iter().cloned().map(IndexList::Memory).collect()),
+        }
+    }
+
     /// `[X, Y, Z]` of an image, stored or not.
     ///
     /// # Errors
@@ -186,10 +203,27 @@ impl Sample {
             *value = match value {
                 Value::Stored(image) if !may_stay(key) => Value::Image(image.read().map_err(|e| e.at(key))?),
                 Value::StoredIndices(list) if !may_stay(key) => Value::Indices(list.read().map_err(|e| e.at(key))?),
+                Value::StoredLists(lists) if !may_stay(key) => {
+                    let lists: Result<Vec<_>, _> = lists.iter().map(StoredIndices::read).collect();
+                    Value::Lists(lists.map_err(|e| e.at(key))?)
+                }
                 _ => continue,
             };
         }
         Ok(())
+    }
+
+    /// Several lists of indices.
+    ///
+    /// # Errors
+    /// Where the key does not exist or is something else.
+    pub fn lists(&self, key: &str) -> Result<&[Arc<[u64]>], TransformError> {
+        match self.get(key)? {
+            Value::Lists(lists) => Ok(lists),
+            other => {
+                Err(TransformError::new(format!("`{key}` is {}", other.kind())).expected("several lists of indices"))
+            }
+        }
     }
 
     /// Changes one image by value.
@@ -204,16 +238,18 @@ impl Sample {
         Ok(())
     }
 
-    /// Bytes of all images and indices.
+    /// Bytes of all images and lists of indices.
     pub fn bytes(&self) -> usize {
         self.values
             .values()
             .map(|v| match v {
                 Value::Image(image) => image.bytes(),
                 Value::Indices(indices) => indices.len() * 8,
+                Value::Lists(lists) => lists.iter().map(|list| list.len() * 8).sum(),
                 Value::Numbers(numbers) => numbers.len() * 8,
                 Value::Stored(image) => image.bytes(),
                 Value::StoredIndices(list) => list.bytes(),
+                Value::StoredLists(lists) => lists.iter().map(StoredIndices::bytes).sum(),
                 _ => 0,
             })
             .sum()

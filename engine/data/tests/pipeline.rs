@@ -193,7 +193,7 @@ fn a_crop_to_nothing_says_so() {
     let pipeline = Pipeline::new(vec![Box::new(CropForeground::new("image", "image"))]).expect("sound");
     let error =
         pipeline.run(Sample::new("x").with_image("image", dark.clone()), DrawKey::new(0, 0, 0)).expect_err("dark");
-    assert!(error.to_string().contains("above 0"), "{error}");
+    assert!(error.to_string().contains("> 0"), "{error}");
     let allowed: Vec<Box<dyn Transform>> = vec![Box::new(CropForeground::new("image", "image").allow_empty(true))];
     let out = run(allowed, Sample::new("x").with_image("image", dark));
     assert_eq!(out[0].image("image").expect("an image").shape(), [0, 0, 0]);
@@ -226,7 +226,7 @@ fn a_prediction_returns_to_the_inputs_grid() {
     let steps: Vec<Box<dyn Transform>> = vec![
         Box::new(Orientation::new("image", "RAS")),
         Box::new(Spacing::new("image", [0.8, 0.7, 1.6])),
-        Box::new(CropForeground::new("image", "image").threshold(25.0).margin(4_usize)),
+        Box::new(CropForeground::new("image", "image").select_fn(25.0).margin(4_usize)),
         Box::new(SpatialPad::new("image", [40, 40, 40])),
     ];
     let pipeline = Pipeline::new(steps).expect("sound");

@@ -6,17 +6,21 @@
 //! - [`host`]: look at or change the values of a CPU tensor in place, without a copy.
 //! - [`mod@interpolate`]: resizing by nearest, linear, cubic or area, and any other separable weights.
 //! - [`label`]: connected components, distance transforms and binary morphology of masks.
+//! - [`math`]: powers and exponentials of many values at once.
 //! - [`mod@resample`]: affine resampling of a volume, the operation behind `Spacing`.
 //!
 //! Each operation runs where its tensor lives. Where a backend has no kernel here, the same result is computed with
 //! ordinary tensor operations.
 
 pub mod conv3d;
+#[cfg(feature = "cpu")]
+mod copy;
 pub mod counter_rng;
 pub mod filter;
 pub mod host;
 pub mod interpolate;
 pub mod label;
+pub mod math;
 pub mod resample;
 
 pub use interpolate::{AxisTaps, InterpolateMode, interpolate};

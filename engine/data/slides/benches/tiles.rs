@@ -57,10 +57,8 @@ fn tiles(c: &mut Criterion) {
         let slide = open(&path, 0);
         let level = slide.levels()[0];
         let (w, h) = (level.tile_width, level.tile_height);
-        let corners: Vec<(usize, usize)> = (0..level.height)
-            .step_by(h)
-            .flat_map(|y| (0..level.width).step_by(w).map(move |x| (x, y)))
-            .collect();
+        let corners: Vec<(usize, usize)> =
+            (0..level.height).step_by(h).flat_map(|y| (0..level.width).step_by(w).map(move |x| (x, y))).collect();
         group.bench_function(BenchmarkId::new("each", name), |b| {
             b.iter(|| {
                 corners.par_iter().for_each(|(x, y)| {

@@ -1,20 +1,27 @@
 //! Spatial operations on an [`Image`]: each carries the affine along, notes what it did, and can be undone.
 
 mod crop;
+mod deform;
+mod foreground;
 mod grid;
 mod matrix;
 mod pad;
 mod pad_statistic;
 mod reorder;
+mod resize;
 mod warp;
 mod window;
 
-pub(crate) use crop::above;
-pub use crop::{BoundingBox, crop, crop_or_pad, foreground_box};
+pub use crop::{BoundingBox, crop, crop_or_pad};
+pub use deform::deform;
+pub(crate) use deform::displaced;
+pub use foreground::foreground_box;
 pub use grid::{GridMode, GridPadding, GridSampling, resample_to, shape_and_offset, zoom_affine};
 pub use matrix::{AffineParameters, RotateOrder, rotation, scaling, shear, shift};
 pub use pad::{PadMode, pad};
 pub use reorder::{flip, reorder, rotate90};
+pub(crate) use resize::scale_affine;
+pub use resize::{ResizeMode, resize};
 pub use warp::{Warp, check_grid, warp};
 pub(crate) use window::window;
 
@@ -46,9 +53,20 @@ pub(crate) fn undo(image: Image, applied: &Applied, nearest: bool) -> Result<Ima
             }
             crop::crop_unrecorded(image, *before, end)
         }
+        Applied::Flatten => {
+            let mut image = image;
+            image.meta.spatial_dims = 3;
+            image
+        }
         Applied::Warp { affine, shape, back, sampling } => {
             let mut image = warp::through(image, back, *shape, sampling.or_nearest(nearest));
             image.affine = *affine;
+            image
+        }
+        Applied::Resize { affine, shape, spatial_dims, mode, align_corners } => {
+            let mut image = resize::resize_unrecorded(image, *shape, mode.or_nearest(nearest), *align_corners);
+            image.affine = *affine;
+            image.meta.spatial_dims = *spatial_dims;
             image
         }
         Applied::Resample { affine, shape, sampling } => {

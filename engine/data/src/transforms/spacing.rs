@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany};
-use crate::spatial::{GridMode, GridPadding, GridSampling, resample_to, shape_and_offset, zoom_affine};
+use crate::spatial::{GridMode, GridPadding, GridSampling, resample_to, scale_affine, shape_and_offset, zoom_affine};
 use crate::transform::{Transform, describe};
 use crate::{CheckError, Draw, Image, Sample, TransformError, affine};
 
@@ -106,27 +106,6 @@ impl Spacing {
             align_corners: self.align_corners.at(place).unwrap_or_default(),
         }
     }
-}
-
-/// The scaling from one shape to another about the centre (MONAI's `scale_affine`).
-fn scale_affine(before: [usize; 3], after: [usize; 3], n: usize, align_corners: bool) -> affine::Affine {
-    let mut out = affine::IDENTITY;
-    if before[..n] == after[..n] {
-        return out;
-    }
-    for axis in 0..n {
-        let (old, new) = (before[axis] as f64, after[axis] as f64);
-        let scale = match (align_corners, after[axis]) {
-            (true, 1) => 0.0,
-            (true, _) => (old - 1.0) / (new - 1.0),
-            (false, _) => old / new.max(1.0),
-        };
-        out[axis][axis] = scale;
-        if !align_corners {
-            out[axis][3] = (scale - 1.0) / 2.0;
-        }
-    }
-    out
 }
 
 setters!(Spacing {

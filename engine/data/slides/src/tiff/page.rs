@@ -225,7 +225,10 @@ impl Page {
         if transform_codec && !matches!((sample, bits), (SampleType::U8, 8) | (SampleType::U16, 16)) {
             return unsupported(format!("{} with samples of {bits} bits", self.compression.name()));
         }
-        let alpha = |colors: usize| self.samples == colors + 1 && matches!(self.extra_samples.first(), Some(1 | 2));
+        // Writers of RGBA forget the tag now and then; nobody writes a fourth sample of no meaning without it.
+        let alpha = |colors: usize| {
+            self.samples == colors + 1 && matches!((self.extra_samples.first(), colors), (Some(1 | 2), _) | (None, 3))
+        };
         let (channels, color) = match (self.photometric, self.samples) {
             (WHITE_IS_ZERO | BLACK_IS_ZERO, n) => (n, if alpha(1) { Color::GrayAlpha } else { Color::Gray }),
             (RGB, n @ 3..) => (n, if alpha(3) { Color::Rgba } else { Color::Rgb }),

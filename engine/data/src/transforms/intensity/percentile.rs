@@ -143,7 +143,7 @@ mod tests {
     /// MONAI's `percentile` of the f32 values of `10 * sqrt(i)`: `torch.quantile` for 5000, `numpy.percentile` for 1200000.
     #[test]
     fn values_of_torch_and_numpy() {
-        for (n, expected) in [(5000, TORCH), (1_200_000, NUMPY)] {
+        for (n, expected) in [(5000_i64, TORCH), (1_200_000, NUMPY)] {
             // In an order of its own: 7919 has no factor in common with either size.
             let values: Vec<f32> = (0..n).map(|i| (((i * 7919) % n) as f64).sqrt() as f32 * 10.0).collect();
             let got = percentiles(&values, &[0.5, 12.345, 50.0, 99.5]);

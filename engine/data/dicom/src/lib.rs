@@ -1,0 +1,61 @@
+//! DICOM from folder to volume.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), hearth_dicom::DicomError> {
+//! let scan = hearth_dicom::scan("patient/")?;
+//! for series in &scan.series {
+//!     println!("{}", series.summary());
+//!     series.findings().iter().for_each(|f| println!("  {f}"));
+//! }
+//! let volume = scan.series[0].read()?; // values [C, X, Y, Z], Z fastest, in HU, Bq/ml, ...; an affine to RAS+ mm
+//! let contours = hearth_dicom::StructureSet::open("patient/RS.dcm")?;
+//! let tumour = contours.mask("GTV", volume.grid())?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`scan`] looks at all files of a folder, and says which series of images there are. A **series** here is what becomes one volume:
+//!   slices of one SeriesInstanceUID that fit together, sorted by where they lie along their normal, never by name or number.
+//! - What is odd is told as [`Finding`]s with names of files: missing slices, tilt, duplicates, ... Those that would make the volume wrong
+//!   are errors until they are accepted ([`ReadOptions::accept`]).
+//! - [`Series::read`] decodes slices in parallel. Each slice has its own rescaling, as PET needs it.
+//! - [`StructureSet`] and [`Segmentation`] become masks and label maps on the grid of a series; [`Scan::pairs`] finds which belong together.
+//!
+//! Files come from outside, so nothing in them is believed: every size is checked before memory is taken ([`Limits`]), and a
+//! decoder that panics is an error of its file.
+
+mod codec;
+mod error;
+mod finding;
+mod geometry;
+mod image;
+mod open;
+mod options;
+mod pairs;
+mod pixels;
+mod polygon;
+mod quiet;
+mod regions;
+mod rtstruct;
+mod scan;
+mod seg;
+mod series;
+mod stack;
+mod syntax;
+mod tags;
+mod volume;
+
+pub use error::DicomError;
+pub use finding::{Finding, FindingKind, Severity};
+pub use geometry::{Affine, Grid};
+pub use options::{Limits, Monochrome1, ReadOptions};
+pub use pairs::{Pair, Pairs};
+pub use pixels::{StoredPixels, StoredType, read_stored};
+pub use regions::{Region, RegionVolume, Regions};
+pub use rtstruct::{Contour, ContourKind, Mask, Roi, StructureSet};
+pub use scan::{Annotation, AnnotationKind, OtherObject, Scan, read_path, scan, scan_files, scan_with};
+pub use seg::{Segment, Segmentation, SegmentationKind};
+pub use series::Series;
+pub use stack::Slice;
+pub use syntax::{TransferSyntax, is_dicom};
+pub use volume::{Rescale, Volume};

@@ -1,0 +1,324 @@
+//! Opening a file: all of its attributes, and where its pixels are.
+//!
+//! The parser of dicom-rs takes memory for a value as soon as it has read the value's length, and follows sequences by recursion. A
+//! damaged file could so ask for four gigabytes, or overflow the stack. Every file is therefore walked once before, without
+//! reading values: lengths must lie within the file, and sequences must not nest deeper than [`MAX_DEPTH`].
+
+use std::fs::File;
+use std::io::{Cursor, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dicom_core::header::Header;
+use dicom_core::{DataDictionary, PrimitiveValue, Tag, VR};
+use dicom_dictionary_std::{StandardDataDictionary, tags};
+use dicom_object::InMemDicomObject;
+use dicom_parser::dataset::LazyDataToken;
+use dicom_parser::dataset::lazy_read::LazyDataSetReader;
+use dicom_parser::stateful::decode::StatefulDecode;
+
+use crate::error::DicomError;
+use crate::options::Limits;
+use crate::quiet::caught;
+use crate::syntax::{Encoding, TransferSyntax, chain, layout};
+
+/// Sequences and items within each other, counted together.
+const MAX_DEPTH: usize = 64;
+
+/// As much of a file is read first; most headers fit.
+const HEAD: u64 = 64 << 10;
+
+/// A file, parsed up to its pixels.
+pub(crate) struct Opened {
+    pub path: PathBuf,
+    pub object: InMemDicomObject,
+    pub syntax: TransferSyntax,
+    pub pixels: Option<PixelElement>,
+}
+
+/// What the pixels are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PixelKind {
+    Integer,
+    Float,
+    Double,
+}
+
+/// Where the pixels are.
+#[derive(Clone, Debug)]
+pub(crate) struct PixelElement {
+    pub source: Source,
+    pub offset: u64,
+    /// `None` where they are in fragments.
+    pub length: Option<u64>,
+    pub kind: PixelKind,
+}
+
+/// Bytes to read from: a file, or what a deflated data set was inflated to.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    File { path: PathBuf, size: u64 },
+    Memory { bytes: Arc<Vec<u8>> },
+}
+
+impl Source {
+    pub fn size(&self) -> u64 {
+        match self {
+            Source::File { size, .. } => *size,
+            Source::Memory { bytes } => bytes.len() as u64,
+        }
+    }
+
+    /// Some bytes. They must lie within [`Source::size`]; no memory is taken otherwise.
+    pub fn read(&self, offset: u64, length: u64) -> std::io::Result<Vec<u8>> {
+        let early = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        let end = offset.checked_add(length).filter(|end| *end <= self.size()).ok_or_else(early)?;
+        match self {
+            Source::Memory { bytes } => Ok(bytes[offset as usize..end as usize].to_vec()),
+            Source::File { path, .. } => {
+                let mut file = File::open(path)?;
+                file.seek(SeekFrom::Start(offset))?;
+                let mut bytes = vec![0; length as usize];
+                file.read_exact(&mut bytes)?;
+                Ok(bytes)
+            }
+        }
+    }
+}
+
+/// Opens a file.
+pub(crate) fn open(path: &Path, limits: &Limits) -> Result<Opened, DicomError> {
+    let io = |source| DicomError::Io { path: path.to_owned(), source };
+    let damaged = |what: String| DicomError::Damaged { path: path.to_owned(), what };
+    let mut file = File::open(path).map_err(io)?;
+    let size = file.metadata().map_err(io)?.len();
+    let mut head = Vec::new();
+    grow(&mut file, &mut head, HEAD.min(size)).map_err(io)?;
+    let layout = layout(&head).ok_or_else(|| DicomError::NotDicom { path: path.to_owned() })?;
+    if size > limits.file_bytes {
+        let what = format!("{size} bytes; the limit is {} (Limits::file_bytes)", limits.file_bytes);
+        return Err(DicomError::Limit { path: path.to_owned(), what });
+    }
+    let encoding = layout.syntax.encoding;
+    if layout.syntax.deflated {
+        grow(&mut file, &mut head, size).map_err(io)?;
+        let bytes = inflate(&head[layout.dataset..], limits.file_bytes).map_err(damaged)?;
+        drop(head);
+        let source = Source::Memory { bytes: Arc::new(bytes) };
+        let Source::Memory { bytes } = &source else { return Err(damaged("no bytes".to_owned())) };
+        let walked = walk(bytes, encoding, bytes.len() as u64).map_err(damaged)?;
+        let walked = walked.ok_or_else(|| damaged("the deflated data set ends early".to_owned()))?;
+        let object = parse(&bytes[..walked.end], encoding).map_err(damaged)?;
+        let pixels = walked.pixels.map(|p| p.element(source.clone(), 0));
+        return Ok(Opened { path: path.to_owned(), object, syntax: layout.syntax, pixels });
+    }
+    loop {
+        let rest = size - layout.dataset as u64;
+        if let Some(walked) = walk(&head[layout.dataset..], encoding, rest).map_err(damaged)? {
+            let object = parse(&head[layout.dataset..][..walked.end], encoding).map_err(damaged)?;
+            let source = Source::File { path: path.to_owned(), size };
+            let pixels = walked.pixels.map(|p| p.element(source, layout.dataset as u64));
+            return Ok(Opened { path: path.to_owned(), object, syntax: layout.syntax, pixels });
+        }
+        let want = (head.len() as u64 * 8).min(size);
+        grow(&mut file, &mut head, want).map_err(io)?;
+    }
+}
+
+/// Reads on until `bytes` holds `want` bytes.
+fn grow(file: &mut File, bytes: &mut Vec<u8>, want: u64) -> std::io::Result<()> {
+    let missing = want - bytes.len() as u64;
+    bytes.reserve_exact(missing as usize);
+    if file.take(missing).read_to_end(bytes)? as u64 == missing {
+        return Ok(());
+    }
+    Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof))
+}
+
+/// Inflates a data set; no more than `limit` bytes.
+fn inflate(bytes: &[u8], limit: u64) -> Result<Vec<u8>, String> {
+    let mut out = Vec::new();
+    let read = flate2::read::DeflateDecoder::new(bytes).take(limit + 1).read_to_end(&mut out);
+    read.map_err(|e| format!("the deflated data set is damaged: {e}"))?;
+    if out.len() as u64 > limit {
+        return Err(format!("inflates to more than the limit of {limit} bytes (Limits::file_bytes)"));
+    }
+    Ok(out)
+}
+
+fn parse(bytes: &[u8], encoding: Encoding) -> Result<InMemDicomObject, String> {
+    let parse = || encoding.parse(bytes).map(name_unknown);
+    caught(parse).unwrap_or_else(|panic| Err(format!("the parser panicked: {panic}")))
+}
+
+/// Elements whose kind of value was lost on the way (VR `UN`) are implicit VR, little endian (PS3.5, 6.2.2): the dictionary knows what
+/// they are. What can't be read so stays as it is.
+fn name_unknown(mut object: InMemDicomObject) -> InMemDicomObject {
+    let mut bytes = Vec::new();
+    for element in object.iter().filter(|e| e.vr() == VR::UN && StandardDataDictionary.by_tag(e.tag()).is_some()) {
+        if let Some(PrimitiveValue::U8(value)) = element.value().primitive() {
+            let tag = element.tag();
+            bytes.extend([tag.group().to_le_bytes(), tag.element().to_le_bytes()].as_flattened());
+            bytes.extend((value.len() as u32).to_le_bytes());
+            bytes.extend(value);
+        }
+    }
+    let sound = walk_tokens(&bytes, Encoding::Implicit, bytes.len() as u64).is_ok_and(|w| w.is_some());
+    if let Some(known) = sound.then(|| Encoding::Implicit.parse(&bytes).ok()).flatten() {
+        known.into_iter().for_each(|element| {
+            object.put(element);
+        });
+    }
+    object
+}
+
+/// A data set that was walked to its pixels, or to its end.
+struct Walked {
+    /// End of the attributes before the pixels.
+    end: usize,
+    pixels: Option<Found>,
+}
+
+struct Found {
+    offset: u64,
+    length: Option<u64>,
+    kind: PixelKind,
+}
+
+impl Found {
+    fn element(self, source: Source, base: u64) -> PixelElement {
+        PixelElement { source, offset: base + self.offset, length: self.length, kind: self.kind }
+    }
+}
+
+/// Walks the beginning of a data set of `total` bytes. `None`: what is needed lies beyond `bytes`.
+fn walk(bytes: &[u8], encoding: Encoding, total: u64) -> Result<Option<Walked>, String> {
+    caught(|| walk_tokens(bytes, encoding, total)).unwrap_or_else(|panic| Err(format!("the parser panicked: {panic}")))
+}
+
+fn walk_tokens(bytes: &[u8], encoding: Encoding, total: u64) -> Result<Option<Walked>, String> {
+    let whole = bytes.len() as u64 == total;
+    let syntax = encoding.registered();
+    let mut reader = LazyDataSetReader::new_with_ts(Cursor::new(bytes), &syntax).map_err(|e| chain(&e))?;
+    let mut depth = 0_usize;
+    loop {
+        let token = match reader.advance() {
+            Some(Ok(token)) => token,
+            Some(Err(_)) if !whole => return Ok(None),
+            Some(Err(error)) => return Err(format!("damaged, or cut off: {}", chain(&error))),
+            None if !whole => return Ok(None),
+            None if depth > 0 => return Err("ends within a sequence: cut off".to_owned()),
+            None => return Ok(Some(Walked { end: bytes.len(), pixels: None })),
+        };
+        match token {
+            LazyDataToken::PixelSequenceStart if depth == 0 => break,
+            LazyDataToken::SequenceStart { .. }
+            | LazyDataToken::ItemStart { .. }
+            | LazyDataToken::PixelSequenceStart => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Err(format!("sequences nest deeper than the limit of {MAX_DEPTH}"));
+                }
+            }
+            LazyDataToken::SequenceEnd | LazyDataToken::ItemEnd => depth = depth.saturating_sub(1),
+            LazyDataToken::LazyValue { header, decoder } => {
+                let (begin, length) = (decoder.position(), u64::from(header.len.0));
+                check_end(begin, length, total, header.tag)?;
+                let kind = match header.tag {
+                    tags::PIXEL_DATA => Some(PixelKind::Integer),
+                    tags::FLOAT_PIXEL_DATA => Some(PixelKind::Float),
+                    tags::DOUBLE_FLOAT_PIXEL_DATA => Some(PixelKind::Double),
+                    _ => None,
+                };
+                if let Some(kind) = kind.filter(|_| depth == 0) {
+                    let end = header_start(bytes, begin as usize, header.tag, encoding);
+                    let pixels = Some(Found { offset: begin, length: Some(length), kind });
+                    return Ok(Some(Walked { end, pixels }));
+                }
+                if begin + length > bytes.len() as u64 {
+                    return Ok(None);
+                }
+                decoder.skip_bytes(header.len.0).map_err(|e| chain(&e))?;
+            }
+            LazyDataToken::LazyItemValue { len, decoder } => {
+                check_end(decoder.position(), u64::from(len), total, tags::PIXEL_DATA)?;
+                if decoder.position() + u64::from(len) > bytes.len() as u64 {
+                    return Ok(None);
+                }
+                decoder.skip_bytes(len).map_err(|e| chain(&e))?;
+            }
+            _ => {}
+        }
+    }
+    let begin = reader.into_decoder().position();
+    let end = header_start(bytes, begin as usize, tags::PIXEL_DATA, encoding);
+    Ok(Some(Walked { end, pixels: Some(Found { offset: begin, length: None, kind: PixelKind::Integer }) }))
+}
+
+fn check_end(begin: u64, length: u64, total: u64, tag: Tag) -> Result<(), String> {
+    let end = begin + length;
+    if end <= total {
+        return Ok(());
+    }
+    Err(format!("element {tag} says it has {length} bytes, {} more than the file: cut off, or damaged", end - total))
+}
+
+/// Where the header of the element begins whose value begins at `value`.
+fn header_start(bytes: &[u8], value: usize, tag: Tag, encoding: Encoding) -> usize {
+    let written = match encoding {
+        Encoding::Big => [tag.group().to_be_bytes(), tag.element().to_be_bytes()],
+        _ => [tag.group().to_le_bytes(), tag.element().to_le_bytes()],
+    };
+    let long = value.saturating_sub(12);
+    if bytes.get(long..long + 4) == Some(written.as_flattened()) { long } else { value.saturating_sub(8) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explicit(tag: (u16, u16), vr: &[u8; 2], value: &[u8]) -> Vec<u8> {
+        let mut out = [tag.0.to_le_bytes(), tag.1.to_le_bytes()].as_flattened().to_vec();
+        out.extend(vr);
+        match vr {
+            b"OB" | b"OW" | b"SQ" | b"UN" => {
+                out.extend([0, 0]);
+                out.extend((value.len() as u32).to_le_bytes());
+            }
+            _ => out.extend((value.len() as u16).to_le_bytes()),
+        }
+        out.extend(value);
+        out
+    }
+
+    #[test]
+    fn a_length_beyond_the_file_is_refused_before_memory_is_taken() {
+        let mut bytes = explicit((8, 0x60), b"CS", b"CT");
+        bytes.extend(b"\x09\x00\x10\x00UN\x00\x00\xf0\xff\xff\xff");
+        let error = walk(&bytes, Encoding::Explicit, bytes.len() as u64).err().expect("cut off");
+        assert!(error.contains("4294967280 bytes") && error.contains("cut off"), "{error}");
+    }
+
+    #[test]
+    fn nesting_has_a_limit() {
+        let mut bytes = Vec::new();
+        for _ in 0..1000 {
+            bytes.extend(b"\x40\x00\x30\xa7SQ\x00\x00\xff\xff\xff\xff\xfe\xff\x00\xe0\xff\xff\xff\xff");
+        }
+        let error = walk(&bytes, Encoding::Explicit, bytes.len() as u64).err().expect("too deep");
+        assert!(error.contains("deeper"), "{error}");
+    }
+
+    #[test]
+    fn pixels_are_found_in_the_beginning_of_a_file() {
+        let head = explicit((8, 0x60), b"CS", b"CT");
+        let mut bytes = head.clone();
+        bytes.extend(explicit((0x7fe0, 0x10), b"OW", &[7; 40]));
+        let found = walk(&bytes[..head.len() + 12], Encoding::Explicit, bytes.len() as u64).expect("sound");
+        let found = found.expect("enough bytes");
+        assert_eq!(found.end, head.len());
+        let pixels = found.pixels.expect("pixels");
+        assert_eq!((pixels.offset, pixels.length), (head.len() as u64 + 12, Some(40)));
+        assert!(walk(&bytes[..head.len() + 3], Encoding::Explicit, bytes.len() as u64).expect("sound").is_none());
+    }
+}

@@ -1,0 +1,107 @@
+//! How to read, and how much at most.
+
+use crate::finding::FindingKind;
+
+/// What reading may take. Everything is checked before memory is taken for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Bytes of one file, also after a deflated data set is inflated. 4 GiB.
+    pub file_bytes: u64,
+    /// Samples (pixels times colours) of one frame. 2^28.
+    pub frame_samples: u64,
+    /// Frames of one file. 200 000.
+    pub frames: u64,
+    /// Values of a volume; each takes four bytes. 2^31.
+    pub volume_values: u64,
+    /// Compressed pixels of `n` bytes may become 16 MiB, or 20 000 `n` bytes if that is more: a small file can't claim gigabytes.
+    pub expansion: u64,
+    /// Files in a folder. A million.
+    pub files: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            file_bytes: 4 << 30,
+            frame_samples: 1 << 28,
+            frames: 200_000,
+            volume_values: 1 << 31,
+            expansion: 20_000,
+            files: 1_000_000,
+        }
+    }
+}
+
+/// What to do with MONOCHROME1, where the smallest value is meant to be shown white.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Monochrome1 {
+    /// Invert where values have no unit (radiographs: CR, DX, MG, XA and the like), so that dense is bright as in MONOCHROME2; leave
+    /// CT, PT, NM, MR and RTDOSE alone: there it only concerns the display, and inverted Hounsfield units would be wrong.
+    #[default]
+    Auto,
+    /// Always invert, over the range of the stored bits.
+    Invert,
+    /// Never invert.
+    Keep,
+}
+
+/// How to read.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ReadOptions {
+    /// How much at most.
+    pub limits: Limits,
+    /// Findings of severity error that are accepted.
+    pub accept: Vec<FindingKind>,
+    /// What to do with MONOCHROME1.
+    pub monochrome1: Monochrome1,
+    /// Apply RescaleSlope and RescaleIntercept, the modality LUT or DoseGridScaling (else: stored values).
+    pub rescale: bool,
+    /// Put this value (after rescaling) where the pixel padding value is. `None` leaves the padding as it is, as MONAI does.
+    pub padding: Option<f32>,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        ReadOptions {
+            limits: Limits::default(),
+            accept: Vec::new(),
+            monochrome1: Monochrome1::default(),
+            rescale: true,
+            padding: None,
+        }
+    }
+}
+
+impl ReadOptions {
+    /// Accepts a fault: a series that has it is read.
+    pub fn accept(mut self, kind: FindingKind) -> Self {
+        self.accept.push(kind);
+        self
+    }
+
+    /// Sets the limits.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Says what to do with MONOCHROME1.
+    pub fn monochrome1(mut self, what: Monochrome1) -> Self {
+        self.monochrome1 = what;
+        self
+    }
+
+    /// Says whether to rescale to the modality's units.
+    pub fn rescale(mut self, rescale: bool) -> Self {
+        self.rescale = rescale;
+        self
+    }
+
+    /// Puts `value` where the pixel padding value is.
+    pub fn padding(mut self, value: f32) -> Self {
+        self.padding = Some(value);
+        self
+    }
+}

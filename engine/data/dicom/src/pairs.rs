@@ -1,0 +1,109 @@
+//! Images and what was drawn on them, as collections of The Cancer Imaging Archive have them.
+
+use crate::error::DicomError;
+use crate::finding::{Finding, FindingKind, Severity};
+use crate::options::ReadOptions;
+use crate::regions::{RegionVolume, Regions};
+use crate::scan::{Annotation, Scan};
+use crate::series::Series;
+use crate::volume::Volume;
+
+/// A series, and a structure set or segmentation drawn on it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Pair {
+    /// The images.
+    pub image: Series,
+    /// What was drawn on them.
+    pub annotation: Annotation,
+}
+
+/// All pairs of a folder.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Pairs {
+    /// Image and annotation, by the annotation's patient, series number and file.
+    pub pairs: Vec<Pair>,
+    /// Annotations whose images are not there, with the reason.
+    pub unpaired: Vec<(Annotation, String)>,
+}
+
+impl Scan {
+    /// Puts each RTSTRUCT and SEG together with its images: by the SeriesInstanceUID it names, else by the frame of reference where
+    /// only one series has it. Of several stacks of the same series the largest is taken.
+    pub fn pairs(&self) -> Pairs {
+        let mut annotations = self.annotations.clone();
+        let key = |a: &Annotation| (a.patient.clone(), a.series_number, a.path.clone());
+        annotations.sort_by_cached_key(key);
+        let mut out = Pairs::default();
+        for annotation in annotations {
+            match self.image_of(&annotation) {
+                Ok(image) => out.pairs.push(Pair { image: image.clone(), annotation }),
+                Err(why) => out.unpaired.push((annotation, why)),
+            }
+        }
+        out
+    }
+
+    fn image_of(&self, annotation: &Annotation) -> Result<&Series, String> {
+        let named = |s: &&Series| annotation.referenced_series.iter().any(|uid| uid == s.uid());
+        if let Some(series) = self.series.iter().filter(named).max_by_key(|s| s.slices().len()) {
+            return Ok(series);
+        }
+        let frame = annotation.frame_of_reference.as_deref();
+        let near: Vec<&Series> =
+            self.series.iter().filter(|s| frame.is_some() && s.frame_of_reference() == frame).collect();
+        match near.as_slice() {
+            [series] => Ok(series),
+            [] => Err(format!(
+                "drawn on series {}, which is not here; nor is another one in the same frame of reference",
+                annotation.referenced_series.join(", ")
+            )),
+            several => Err(format!(
+                "drawn on series {}, which is not here; {} series have its frame of reference",
+                annotation.referenced_series.join(", "),
+                several.len()
+            )),
+        }
+    }
+}
+
+impl Pair {
+    /// Reads image and regions, one channel per region ([`Regions::channels`]).
+    ///
+    /// Regions lie on the grid of the image. A segmentation of other voxels stays on its own grid, and a finding says so: resample it
+    /// to the image.
+    ///
+    /// # Errors
+    /// As [`Series::read_with`] and [`Regions::channels`].
+    pub fn read_channels(&self, names: &[&str], options: &ReadOptions) -> Result<(Volume, RegionVolume), DicomError> {
+        self.read(options, |regions, grid| regions.channels(names, grid, options))
+    }
+
+    /// Reads image and regions, as a label map ([`Regions::labels`]); else as [`Pair::read_channels`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_labels(&self, names: &[&str], options: &ReadOptions) -> Result<(Volume, RegionVolume), DicomError> {
+        self.read(options, |regions, grid| regions.labels(names, grid, options))
+    }
+
+    fn read(
+        &self,
+        options: &ReadOptions,
+        draw: impl Fn(&Regions, &crate::geometry::Grid) -> Result<RegionVolume, DicomError>,
+    ) -> Result<(Volume, RegionVolume), DicomError> {
+        let image = self.image.read_with(options)?;
+        let regions = Regions::open(&self.annotation.path, options)?;
+        let drawn = match (draw(&regions, image.grid()), regions.own_grid()) {
+            (Err(DicomError::Grid { what, .. }), Some(own)) => {
+                let mut drawn = draw(&regions, &own?)?;
+                let text = format!("not on the grid of the images ({what}); it is on its own");
+                drawn.findings.push(Finding::new(FindingKind::OutsideGrid, Severity::Warning, text));
+                drawn
+            }
+            (drawn, _) => drawn?,
+        };
+        Ok((image, drawn))
+    }
+}

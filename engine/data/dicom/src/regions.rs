@@ -1,0 +1,168 @@
+//! Regions drawn on images, whatever they were drawn with: [`StructureSet`] (RTSTRUCT) or [`Segmentation`] (SEG).
+
+use std::path::Path;
+
+use crate::error::DicomError;
+use crate::finding::{Finding, FindingKind, Severity};
+use crate::geometry::Grid;
+use crate::options::ReadOptions;
+use crate::rtstruct::StructureSet;
+use crate::seg::Segmentation;
+
+/// A named region.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Region {
+    /// Its value in a label map.
+    pub label: u32,
+    /// ROIName or SegmentLabel.
+    pub name: String,
+    /// ROIDescription or SegmentDescription.
+    pub description: Option<String>,
+    /// What it is: RTROIInterpretedType, or the meaning of SegmentedPropertyTypeCodeSequence.
+    pub property: Option<String>,
+    /// Red, green, blue.
+    pub color: Option<[u8; 3]>,
+}
+
+/// Regions on a grid.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RegionVolume {
+    /// `[C, X, Y, Z]`, Z fastest. A label map has one channel with labels, 0 where there is none. Else one channel per region: 0 or 1, or
+    /// a fraction between.
+    pub values: Vec<f32>,
+    /// `[C, X, Y, Z]`.
+    pub shape: [usize; 4],
+    /// The regions, in the order of channels.
+    pub regions: Vec<Region>,
+    /// Where its voxels lie.
+    pub grid: Grid,
+    /// What is odd about it.
+    pub findings: Vec<Finding>,
+}
+
+/// A file of regions.
+#[derive(Clone, Debug)]
+pub enum Regions {
+    /// An RTSTRUCT.
+    Structures(StructureSet),
+    /// A SEG.
+    Segments(Segmentation),
+}
+
+impl Regions {
+    /// Opens an RTSTRUCT or SEG file.
+    ///
+    /// # Errors
+    /// Where it is neither, or damaged.
+    pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, DicomError> {
+        match Segmentation::open_with(&path, options) {
+            Ok(segmentation) => Ok(Regions::Segments(segmentation)),
+            Err(DicomError::Nothing { .. }) => StructureSet::open_with(&path, options).map(Regions::Structures),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What there is: names, colours, labels.
+    pub fn list(&self) -> Vec<Region> {
+        match self {
+            Regions::Structures(set) => set.regions(),
+            Regions::Segments(segmentation) => segmentation.regions(),
+        }
+    }
+
+    /// One channel per region, in the order of `names`; all regions where `names` is empty. A name is a region's name or
+    /// description. A region that this file does not have is a channel of zeros and a finding.
+    ///
+    /// # Errors
+    /// Where none of the names is there, regions don't lie on the grid, a file is damaged, or limits are exceeded.
+    pub fn channels(&self, names: &[&str], grid: &Grid, options: &ReadOptions) -> Result<RegionVolume, DicomError> {
+        match self {
+            Regions::Structures(set) => set.channels(names, grid, options),
+            Regions::Segments(segmentation) => segmentation.channels(names, grid, options),
+        }
+    }
+
+    /// A label map: label 1 for the first of `names` and so on; where `names` is empty, the labels of [`Regions::list`]. Where regions
+    /// overlap the later wins, and a finding says so; a fraction counts from one half.
+    ///
+    /// # Errors
+    /// As [`Regions::channels`].
+    pub fn labels(&self, names: &[&str], grid: &Grid, options: &ReadOptions) -> Result<RegionVolume, DicomError> {
+        match self {
+            Regions::Structures(set) => set.labels(names, grid, options),
+            Regions::Segments(segmentation) => segmentation.labels(names, grid, options),
+        }
+    }
+
+    /// The grid it lies on by itself; an RTSTRUCT has none.
+    pub fn own_grid(&self) -> Option<Result<Grid, DicomError>> {
+        match self {
+            Regions::Structures(_) => None,
+            Regions::Segments(segmentation) => Some(segmentation.own_grid()),
+        }
+    }
+}
+
+/// Which regions are asked for: for each wanted one its place in `all`, and how it is to be called and labelled.
+pub(crate) fn choose(
+    all: &[Region],
+    names: &[&str],
+    path: &Path,
+    findings: &mut Vec<Finding>,
+) -> Result<Vec<(Option<usize>, Region)>, DicomError> {
+    if names.is_empty() {
+        return Ok(all.iter().cloned().enumerate().map(|(i, r)| (Some(i), r)).collect());
+    }
+    let find = |name: &str| {
+        let described = |r: &Region| r.description.as_deref() == Some(name);
+        all.iter().position(|r| r.name == name).or_else(|| all.iter().position(described))
+    };
+    let found: Vec<Option<usize>> = names.iter().map(|n| find(n)).collect();
+    let there: Vec<&str> = all.iter().map(|r| r.name.as_str()).collect();
+    if found.iter().all(Option::is_none) {
+        let what = format!("none of the regions {names:?}; there are {there:?}");
+        return Err(DicomError::Nothing { path: path.to_owned(), what });
+    }
+    let chosen = names.iter().zip(found).enumerate().map(|(i, (name, at))| {
+        let label = i as u32 + 1;
+        let region = match at {
+            Some(at) => Region { label, ..all[at].clone() },
+            None => {
+                let text = format!("no region {name:?}: it is empty here; there are {there:?}");
+                findings.push(Finding::new(FindingKind::MissingRegion, Severity::Warning, text));
+                Region { label, name: (*name).to_owned(), description: None, property: None, color: None }
+            }
+        };
+        (at, region)
+    });
+    Ok(chosen.collect())
+}
+
+/// Zeros for so many channels on a grid.
+pub(crate) fn zeros(
+    channels: usize,
+    grid: &Grid,
+    path: &Path,
+    options: &ReadOptions,
+) -> Result<(Vec<f32>, [usize; 4]), DicomError> {
+    let [x, y, z] = grid.shape();
+    let total = [channels, x, y, z].iter().try_fold(1_u64, |n, by| n.checked_mul(*by as u64));
+    let limit = options.limits.volume_values;
+    match total {
+        Some(total) if total <= limit => Ok((vec![0.0; total as usize], [channels, x, y, z])),
+        _ => {
+            let what = format!(
+                "{channels} channel(s) of {x} x {y} x {z} voxels; the limit is {limit} (Limits::volume_values)"
+            );
+            Err(DicomError::Limit { path: path.to_owned(), what })
+        }
+    }
+}
+
+/// Says how many voxels had more than one label.
+pub(crate) fn overlap(voxels: usize) -> Option<Finding> {
+    let text = format!("regions overlap in {voxels} voxel(s): the later one was taken");
+    (voxels > 0).then(|| Finding::new(FindingKind::Overlap, Severity::Warning, text))
+}

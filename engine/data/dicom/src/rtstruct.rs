@@ -1,0 +1,341 @@
+//! RTSTRUCT: contours drawn on slices, and the masks they make.
+
+use std::path::{Path, PathBuf};
+
+use dicom_dictionary_std::tags;
+
+use crate::error::DicomError;
+use crate::finding::{Finding, FindingKind, Severity};
+use crate::geometry::{Grid, Vector, along, dot, norm};
+use crate::image::Identity;
+use crate::open::open;
+use crate::options::ReadOptions;
+use crate::polygon::fill;
+use crate::regions::{Region, RegionVolume, choose, overlap, zeros};
+use crate::tags::Attributes;
+
+/// RT Structure Set Storage.
+const CLASS: &str = "1.2.840.10008.5.1.4.1.1.481.3";
+
+/// A structure set: named regions drawn as contours.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct StructureSet {
+    /// Its file.
+    pub path: PathBuf,
+    /// StructureSetLabel.
+    pub label: Option<String>,
+    /// Its regions, in the order of the file.
+    pub rois: Vec<Roi>,
+    /// SeriesInstanceUIDs of the images it was drawn on.
+    pub referenced_series: Vec<String>,
+    /// Frame of reference it lies in.
+    pub frame_of_reference: Option<String>,
+}
+
+/// A region of interest.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Roi {
+    /// ROINumber.
+    pub number: i64,
+    /// ROIName; may be empty.
+    pub name: String,
+    /// ROIDescription.
+    pub description: Option<String>,
+    /// RTROIInterpretedType: `GTV`, `ORGAN`, `ISOCENTER`, ...
+    pub interpreted_type: Option<String>,
+    /// Red, green, blue.
+    pub color: Option<[u8; 3]>,
+    /// Its contours.
+    pub contours: Vec<Contour>,
+}
+
+/// One contour.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Contour {
+    /// What its points are.
+    pub kind: ContourKind,
+    /// Its points in mm, LPS.
+    pub points: Vec<[f64; 3]>,
+}
+
+/// What the points of a contour are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ContourKind {
+    /// A polygon in a plane. These make masks.
+    ClosedPlanar,
+    /// As `ClosedPlanar`, said to be combined by exclusive or.
+    ClosedPlanarXor,
+    /// A line in a plane.
+    OpenPlanar,
+    /// A line.
+    OpenNonplanar,
+    /// Points.
+    Point,
+}
+
+/// Which voxels of a grid lie in a region.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Mask {
+    /// 0 or 1 per voxel, `[X, Y, Z]`, Z fastest.
+    pub values: Vec<u8>,
+    /// The grid.
+    pub grid: Grid,
+    /// What is odd: contours outside the grid, or between its slices.
+    pub findings: Vec<Finding>,
+}
+
+impl StructureSet {
+    /// Opens an RTSTRUCT file with default options.
+    ///
+    /// # Errors
+    /// Where it is not one, or damaged.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, DicomError> {
+        StructureSet::open_with(path, &ReadOptions::default())
+    }
+
+    /// Opens an RTSTRUCT file.
+    ///
+    /// # Errors
+    /// As [`StructureSet::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, DicomError> {
+        let path = path.as_ref();
+        let opened = open(path, &options.limits)?;
+        let attributes = Attributes::new(&opened.object, path);
+        let identity = Identity::read(&attributes);
+        if !is_structure_set(&identity) {
+            let what = format!("modality {:?}; expected a structure set (RTSTRUCT)", identity.modality);
+            return Err(DicomError::Nothing { path: path.to_owned(), what });
+        }
+        let number = |item: &Attributes<'_>, named| item.required(named, i64::MIN, i64::MAX);
+        let mut rois = Vec::new();
+        for item in attributes.items(tags::STRUCTURE_SET_ROI_SEQUENCE) {
+            rois.push(Roi {
+                number: number(&item, tags::ROI_NUMBER)?,
+                name: item.text(tags::ROI_NAME).unwrap_or_default(),
+                description: item.text(tags::ROI_DESCRIPTION),
+                interpreted_type: None,
+                color: None,
+                contours: Vec::new(),
+            });
+        }
+        for item in attributes.items(tags::RTROI_OBSERVATIONS_SEQUENCE) {
+            let roi = item.int(tags::REFERENCED_ROI_NUMBER)?;
+            if let Some(roi) = rois.iter_mut().find(|r| Some(r.number) == roi) {
+                roi.interpreted_type = item.text(tags::RTROI_INTERPRETED_TYPE);
+            }
+        }
+        for item in attributes.items(tags::ROI_CONTOUR_SEQUENCE) {
+            let number = number(&item, tags::REFERENCED_ROI_NUMBER)?;
+            let Some(roi) = rois.iter_mut().find(|r| r.number == number) else {
+                return Err(item.error(tags::REFERENCED_ROI_NUMBER, format!("{number}: there is no such ROI")));
+            };
+            roi.color = item.vector::<3>(tags::ROI_DISPLAY_COLOR).ok().flatten().map(|c| c.map(|v| v as u8));
+            for contour in item.items(tags::CONTOUR_SEQUENCE) {
+                roi.contours.push(read_contour(&contour)?);
+            }
+        }
+        Ok(StructureSet {
+            path: path.to_owned(),
+            label: attributes.text(tags::STRUCTURE_SET_LABEL),
+            rois,
+            referenced_series: referenced_series(&attributes),
+            frame_of_reference: frame_of_reference(&attributes),
+        })
+    }
+
+    /// The region of that name.
+    ///
+    /// # Errors
+    /// Where there is none; the names there are are listed.
+    pub fn roi(&self, name: &str) -> Result<&Roi, DicomError> {
+        self.rois.iter().find(|r| r.name == name).ok_or_else(|| {
+            let there: Vec<&str> = self.rois.iter().map(|r| r.name.as_str()).collect();
+            DicomError::Nothing { path: self.path.clone(), what: format!("no ROI {name:?}; there are {there:?}") }
+        })
+    }
+
+    /// Regions with an area; labels count from 1 in the order of the file.
+    pub fn regions(&self) -> Vec<Region> {
+        let region = |(i, r): (usize, &Roi)| Region {
+            label: i as u32 + 1,
+            name: r.name.clone(),
+            description: r.description.clone(),
+            property: r.interpreted_type.clone(),
+            color: r.color,
+        };
+        self.areas().enumerate().map(region).collect()
+    }
+
+    fn areas(&self) -> impl Iterator<Item = &Roi> {
+        self.rois.iter().filter(|r| r.has_area())
+    }
+
+    /// One channel per region; see [`crate::Regions::channels`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn channels(&self, names: &[&str], grid: &Grid, options: &ReadOptions) -> Result<RegionVolume, DicomError> {
+        let mut findings = Vec::new();
+        let chosen = choose(&self.regions(), names, &self.path, &mut findings)?;
+        let (mut values, shape) = zeros(chosen.len(), grid, &self.path, options)?;
+        let size = shape[1] * shape[2] * shape[3];
+        for (channel, (at, _)) in values.chunks_exact_mut(size.max(1)).zip(&chosen) {
+            let Some(mask) = self.chosen_mask(*at, grid)? else { continue };
+            channel.iter_mut().zip(&mask.values).for_each(|(v, m)| *v = f32::from(*m));
+            findings.extend(mask.findings);
+        }
+        let regions = chosen.into_iter().map(|(_, r)| r).collect();
+        Ok(RegionVolume { values, shape, regions, grid: grid.clone(), findings })
+    }
+
+    /// A label map; see [`crate::Regions::labels`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn labels(&self, names: &[&str], grid: &Grid, options: &ReadOptions) -> Result<RegionVolume, DicomError> {
+        let mut findings = Vec::new();
+        let chosen = choose(&self.regions(), names, &self.path, &mut findings)?;
+        let (mut values, shape) = zeros(1, grid, &self.path, options)?;
+        let mut twice = 0;
+        for (at, region) in &chosen {
+            let Some(mask) = self.chosen_mask(*at, grid)? else { continue };
+            for (value, _) in values.iter_mut().zip(&mask.values).filter(|(_, m)| **m > 0) {
+                twice += usize::from(*value != 0.0);
+                *value = region.label as f32;
+            }
+            findings.extend(mask.findings);
+        }
+        findings.extend(overlap(twice));
+        let regions = chosen.into_iter().map(|(_, r)| r).collect();
+        Ok(RegionVolume { values, shape, regions, grid: grid.clone(), findings })
+    }
+
+    fn chosen_mask(&self, at: Option<usize>, grid: &Grid) -> Result<Option<Mask>, DicomError> {
+        let Some(roi) = at.and_then(|i| self.areas().nth(i)) else { return Ok(None) };
+        let fail = |what| DicomError::Grid { path: self.path.clone(), what };
+        roi.mask(grid).map(Some).map_err(fail)
+    }
+
+    /// The mask of the region of that name on a grid: of the series it was drawn on, or any whose slices are parallel to the contours.
+    ///
+    /// # Errors
+    /// Where there is no such region, or its contours are not parallel to the slices.
+    pub fn mask(&self, name: &str, grid: &Grid) -> Result<Mask, DicomError> {
+        self.roi(name)?.mask(grid).map_err(|what| DicomError::Grid { path: self.path.clone(), what })
+    }
+}
+
+impl Roi {
+    /// Whether it has an area: contours that are closed.
+    pub fn has_area(&self) -> bool {
+        self.contours.iter().any(Contour::has_area)
+    }
+
+    /// The mask: a voxel belongs to it where its centre lies within the contours of its slice, by the even-odd rule, so that a contour
+    /// within another is a hole. A contour belongs to the slice nearest to its plane.
+    fn mask(&self, grid: &Grid) -> Result<Mask, String> {
+        let [nx, ny, nz] = grid.shape();
+        let plane = grid.plane().ok_or_else(|| "rows and columns of the grid are parallel".to_owned())?;
+        let mut slices: Vec<Vec<Vec<[f64; 2]>>> = vec![Vec::new(); nz];
+        let (mut outside, mut between) = (0, 0);
+        for contour in self.contours.iter().filter(|c| c.has_area()) {
+            let center = contour.center();
+            let depth = |p: Vector| dot(p, plane.normal);
+            let away = |k: &usize| (depth(grid.origins()[*k]) - depth(center)).abs();
+            let Some(slice) = (0..nz).min_by(|a, b| away(a).total_cmp(&away(b))) else { continue };
+            let gap = slice_gap(grid, slice);
+            let slope = contour.points.iter().map(|p| (depth(*p) - depth(center)).abs()).fold(0.0, f64::max);
+            if slope > 0.5 * gap {
+                return Err(format!(
+                    "ROI {:?} has a contour that is not parallel to the slices (by {slope:.2} mm); take the grid of the series it was \
+                     drawn on",
+                    self.name
+                ));
+            }
+            if away(&slice) > (0.5 + 1e-3) * gap {
+                outside += 1;
+                continue;
+            }
+            between += usize::from(away(&slice) > 0.1 * gap);
+            let origin = grid.origins()[slice];
+            slices[slice].push(contour.points.iter().map(|p| plane.column_row(origin, *p)).collect());
+        }
+        let mut values = vec![0; nx * ny * nz];
+        for (k, polygons) in slices.iter().enumerate().filter(|(_, p)| !p.is_empty()) {
+            fill(polygons, nx, ny, |i, j| values[(i * ny + j) * nz + k] = 1);
+        }
+        let mut findings = Vec::new();
+        let mut tell = |count: usize, what: &str| {
+            if count > 0 {
+                let text = format!("ROI {:?}: {count} of {} contour(s) {what}", self.name, self.contours.len());
+                findings.push(Finding::new(FindingKind::OutsideGrid, Severity::Warning, text));
+            }
+        };
+        tell(outside, "lie above or below the grid and were left out");
+        tell(between, "lie between slices and were moved to the nearest");
+        Ok(Mask { values, grid: grid.clone(), findings })
+    }
+}
+
+impl Contour {
+    fn has_area(&self) -> bool {
+        matches!(self.kind, ContourKind::ClosedPlanar | ContourKind::ClosedPlanarXor) && self.points.len() >= 3
+    }
+
+    fn center(&self) -> Vector {
+        let sum = self.points.iter().fold([0.0; 3], |sum, p| along(sum, *p, 1.0));
+        sum.map(|v| v / self.points.len() as f64)
+    }
+}
+
+/// Distance to the nearer neighbour of a slice.
+fn slice_gap(grid: &Grid, slice: usize) -> f64 {
+    let origins = grid.origins();
+    let to = |k: Option<usize>| k.and_then(|k| origins.get(k)).map(|o| norm(along(*o, origins[slice], -1.0)));
+    let gap = [to(slice.checked_sub(1)), to(Some(slice + 1))].into_iter().flatten().fold(f64::INFINITY, f64::min);
+    if gap.is_finite() { gap } else { grid.spacing()[2] }
+}
+
+fn read_contour(item: &Attributes<'_>) -> Result<Contour, DicomError> {
+    let kind = match item.text(tags::CONTOUR_GEOMETRIC_TYPE).as_deref() {
+        Some("CLOSED_PLANAR") | None => ContourKind::ClosedPlanar,
+        Some("CLOSEDPLANAR_XOR") => ContourKind::ClosedPlanarXor,
+        Some("OPEN_PLANAR") => ContourKind::OpenPlanar,
+        Some("OPEN_NONPLANAR") => ContourKind::OpenNonplanar,
+        Some("POINT") => ContourKind::Point,
+        Some(other) => return Err(item.error(tags::CONTOUR_GEOMETRIC_TYPE, format!("{other:?} is not known"))),
+    };
+    let numbers = item.floats(tags::CONTOUR_DATA)?.unwrap_or_default();
+    let (points, rest) = numbers.as_chunks::<3>();
+    if !rest.is_empty() {
+        let what = format!("{} numbers; expected three for each point", numbers.len());
+        return Err(item.error(tags::CONTOUR_DATA, what));
+    }
+    Ok(Contour { kind, points: points.to_vec() })
+}
+
+pub(crate) fn is_structure_set(identity: &Identity) -> bool {
+    identity.sop_class == CLASS || (identity.sop_class.is_empty() && identity.modality == "RTSTRUCT")
+}
+
+/// The frame of reference that its regions lie in.
+pub(crate) fn frame_of_reference(attributes: &Attributes<'_>) -> Option<String> {
+    attributes.items(tags::STRUCTURE_SET_ROI_SEQUENCE).find_map(|r| r.text(tags::REFERENCED_FRAME_OF_REFERENCE_UID))
+}
+
+/// SeriesInstanceUIDs of the images it was drawn on.
+pub(crate) fn referenced_series(attributes: &Attributes<'_>) -> Vec<String> {
+    let mut out: Vec<String> = attributes
+        .items(tags::REFERENCED_FRAME_OF_REFERENCE_SEQUENCE)
+        .flat_map(|f| f.items(tags::RT_REFERENCED_STUDY_SEQUENCE))
+        .flat_map(|s| s.items(tags::RT_REFERENCED_SERIES_SEQUENCE))
+        .filter_map(|s| s.text(tags::SERIES_INSTANCE_UID))
+        .collect();
+    out.dedup();
+    out
+}

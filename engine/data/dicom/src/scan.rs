@@ -1,0 +1,258 @@
+//! What there is in a folder.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use crate::error::DicomError;
+use crate::finding::{Finding, FindingKind, Severity};
+use crate::image::{Identity, ImageFile};
+use crate::open::{Opened, open};
+use crate::options::ReadOptions;
+use crate::rtstruct;
+use crate::seg;
+use crate::series::Series;
+use crate::stack::{Slice, stacks};
+use crate::tags::Attributes;
+use crate::volume::Volume;
+
+/// What was found in a folder or among files.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Scan {
+    /// Series of images, by patient, series number and UID.
+    pub series: Vec<Series>,
+    /// RTSTRUCT and SEG objects.
+    pub annotations: Vec<Annotation>,
+    /// Other DICOM objects: reports, plans, presentation states, whole slides, a DICOMDIR (the files themselves are looked at).
+    pub others: Vec<OtherObject>,
+    /// How many files are not DICOM: they were passed over.
+    pub not_dicom: usize,
+    /// DICOM files that can't be used, each with its reason.
+    pub failed: Vec<DicomError>,
+}
+
+/// What draws regions onto images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AnnotationKind {
+    /// RTSTRUCT: [`crate::StructureSet`].
+    StructureSet,
+    /// SEG: [`crate::Segmentation`].
+    Segmentation,
+}
+
+/// An RTSTRUCT or SEG object, and the images it was drawn on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Annotation {
+    /// Its file.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: AnnotationKind,
+    /// SeriesInstanceUIDs of the images it was drawn on.
+    pub referenced_series: Vec<String>,
+    /// Frame of reference it lies in.
+    pub frame_of_reference: Option<String>,
+    /// PatientID.
+    pub patient: Option<String>,
+    /// SeriesNumber.
+    pub series_number: Option<i64>,
+}
+
+/// A DICOM object that is no image we read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OtherObject {
+    /// Its file.
+    pub path: PathBuf,
+    /// Its modality: `SR`, `RTPLAN`, `SM`, ...; empty where there is none.
+    pub modality: String,
+    /// SOPClassUID.
+    pub sop_class: String,
+}
+
+/// Looks at a file, or at all files of a folder and its subfolders, with default options. Pixels are not read.
+///
+/// # Errors
+/// Where the path can't be read, or has too many files. Faults of single files are in [`Scan::failed`].
+pub fn scan(path: impl AsRef<Path>) -> Result<Scan, DicomError> {
+    scan_with(path, &ReadOptions::default())
+}
+
+/// Looks at a file, or at all files of a folder and its subfolders.
+///
+/// # Errors
+/// As [`scan`].
+pub fn scan_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Scan, DicomError> {
+    let mut files = Vec::new();
+    collect(path.as_ref(), &mut files, options.limits.files)?;
+    Ok(scan_files(&files, options))
+}
+
+/// Looks at some files.
+pub fn scan_files(files: &[PathBuf], options: &ReadOptions) -> Scan {
+    let looked: Vec<Result<Object, DicomError>> = files.par_iter().map(|path| look(path, options)).collect();
+    let mut scan = Scan::default();
+    let mut groups: BTreeMap<GroupKey, Vec<Slice>> = BTreeMap::new();
+    for object in looked {
+        match object {
+            Ok(Object::Image(file)) => {
+                let slices = (0..file.frames.len()).map(|frame| Slice { file: file.clone(), frame });
+                groups.entry(group_key(&file)).or_default().extend(slices);
+            }
+            Ok(Object::Annotation(annotation)) => scan.annotations.push(annotation),
+            Ok(Object::Other(other)) => scan.others.push(other),
+            Err(DicomError::NotDicom { .. }) => scan.not_dicom += 1,
+            Err(error) => scan.failed.push(error),
+        }
+    }
+    for ((_, folder), slices) in groups {
+        for mut stack in stacks(slices) {
+            if let Some(folder) = &folder {
+                let text = format!("no SeriesInstanceUID: the files of {} are taken as one series", folder.display());
+                stack.findings.push(Finding::new(FindingKind::MissingSeries, Severity::Warning, text));
+            }
+            scan.series.push(Series::new(stack));
+        }
+    }
+    // Stable: series of one UID stay in their order.
+    scan.series.sort_by(|a, b| {
+        let key = |s: &Series| (s.patient().map(ToOwned::to_owned), s.number(), s.uid().to_owned());
+        key(a).cmp(&key(b))
+    });
+    scan
+}
+
+/// Reads the one series of a folder, or one file.
+///
+/// # Errors
+/// Where there is no series of images, or more than one; and as [`Series::read_with`].
+pub fn read_path(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Volume, DicomError> {
+    let path = path.as_ref();
+    let mut scan = scan_with(path, options)?;
+    if scan.series.len() > 1 {
+        let series = scan.series.iter().map(Series::summary).collect();
+        return Err(DicomError::Several { path: path.to_owned(), series });
+    }
+    if let Some(series) = scan.series.pop() {
+        return series.read_with(options);
+    }
+    if scan.failed.len() == 1 {
+        return Err(scan.failed.remove(0));
+    }
+    if path.is_file() && scan.not_dicom == 1 {
+        return Err(DicomError::NotDicom { path: path.to_owned() });
+    }
+    Err(DicomError::Nothing { path: path.to_owned(), what: format!("no series of images; found {}", scan.contents()) })
+}
+
+impl Scan {
+    /// What was found beside series, for a line of text.
+    fn contents(&self) -> String {
+        let mut parts = Vec::new();
+        for annotation in &self.annotations {
+            parts.push(match annotation.kind {
+                AnnotationKind::StructureSet => "an RTSTRUCT (read it by `StructureSet::open`)".to_owned(),
+                AnnotationKind::Segmentation => "a segmentation (read it by `Segmentation::open`)".to_owned(),
+            });
+        }
+        for other in &self.others {
+            parts.push(match other.modality.as_str() {
+                "SM" => "a whole slide (its tiles are no volume; read it as a slide)".to_owned(),
+                "" => format!("an object of class {:?}", other.sop_class),
+                modality => format!("an object of modality {modality}"),
+            });
+        }
+        parts.truncate(3);
+        if !self.failed.is_empty() {
+            parts.push(format!("{} damaged DICOM file(s), the first: {}", self.failed.len(), self.failed[0]));
+        }
+        if self.not_dicom > 0 {
+            parts.push(format!("{} file(s) that are not DICOM", self.not_dicom));
+        }
+        if parts.is_empty() { "no files".to_owned() } else { parts.join("; ") }
+    }
+}
+
+/// All files under a path, sorted.
+fn collect(path: &Path, files: &mut Vec<PathBuf>, limit: usize) -> Result<(), DicomError> {
+    let io = |source| DicomError::Io { path: path.to_owned(), source };
+    if !fs::metadata(path).map_err(io)?.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    // A stack, not recursion, and no links to folders: loops can't happen.
+    let mut folders = vec![path.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let io = |source| DicomError::Io { path: folder.clone(), source };
+        for entry in fs::read_dir(&folder).map_err(io)? {
+            let entry = entry.map_err(io)?;
+            let kind = entry.file_type().map_err(io)?;
+            let path = entry.path();
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() || path.is_file() {
+                files.push(path);
+            }
+            if files.len() > limit {
+                let what = format!("more than {limit} files (Limits::files)");
+                return Err(DicomError::Limit { path: folder, what });
+            }
+        }
+    }
+    files.sort();
+    Ok(())
+}
+
+/// What one file is.
+enum Object {
+    Image(Arc<ImageFile>),
+    Annotation(Annotation),
+    Other(OtherObject),
+}
+
+fn look(path: &Path, options: &ReadOptions) -> Result<Object, DicomError> {
+    let opened = open(path, &options.limits)?;
+    let attributes = Attributes::new(&opened.object, path);
+    let identity = Identity::read(&attributes);
+    let annotation = |kind, referenced_series| {
+        Object::Annotation(Annotation {
+            path: path.to_owned(),
+            kind,
+            referenced_series,
+            frame_of_reference: identity
+                .frame_of_reference
+                .clone()
+                .or_else(|| rtstruct::frame_of_reference(&attributes)),
+            patient: identity.patient.clone(),
+            series_number: identity.series_number,
+        })
+    };
+    if rtstruct::is_structure_set(&identity) {
+        return Ok(annotation(AnnotationKind::StructureSet, rtstruct::referenced_series(&attributes)));
+    }
+    if seg::is_segmentation(&identity) {
+        return Ok(annotation(AnnotationKind::Segmentation, seg::referenced_series(&attributes)));
+    }
+    let Opened { pixels: Some(element), .. } = &opened else { return Ok(other(path, identity)) };
+    if identity.modality == "SM" {
+        return Ok(other(path, identity));
+    }
+    Ok(Object::Image(Arc::new(ImageFile::read(&opened, element, &options.limits)?)))
+}
+
+fn other(path: &Path, identity: Identity) -> Object {
+    Object::Other(OtherObject { path: path.to_owned(), modality: identity.modality, sop_class: identity.sop_class })
+}
+
+/// What keeps series apart: their UID, or the folder of files that have none.
+type GroupKey = (String, Option<PathBuf>);
+
+fn group_key(file: &ImageFile) -> GroupKey {
+    let uid = file.identity.series.clone();
+    let folder = uid.is_empty().then(|| file.path.parent().map(Path::to_owned).unwrap_or_default());
+    (uid, folder)
+}

@@ -1,0 +1,345 @@
+//! From slices of one series to stacks: which fit together, in what order, and what is odd about them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::finding::{Finding, FindingKind, Severity, names};
+use crate::geometry::{Grid, Orientation, Vector, along, dot, norm};
+use crate::image::{FrameInfo, ImageFile};
+
+/// A slice: one frame of one file.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    pub(crate) file: Arc<ImageFile>,
+    pub(crate) frame: usize,
+}
+
+impl Slice {
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    /// Number of the frame within the file, from 0.
+    pub fn frame(&self) -> usize {
+        self.frame
+    }
+
+    /// SOPInstanceUID of its file.
+    pub fn sop_instance(&self) -> &str {
+        &self.file.identity.sop_instance
+    }
+
+    /// ImagePositionPatient: the centre of the first pixel in mm, LPS.
+    pub fn position(&self) -> Option<[f64; 3]> {
+        self.info().position
+    }
+
+    pub(crate) fn info(&self) -> &FrameInfo {
+        &self.file.frames[self.frame]
+    }
+
+    fn placed(&self) -> Option<(Vector, Orientation)> {
+        self.info().position.zip(self.info().orientation)
+    }
+
+    /// Time, acquisition, number, name: the order where places don't tell.
+    fn order(&self) -> (i64, Option<i64>, Option<i64>, &Path, usize) {
+        let identity = &self.file.identity;
+        (self.info().time, identity.acquisition_number, identity.instance_number, self.path(), self.frame)
+    }
+}
+
+/// Slices in order, where they lie, and what is odd.
+pub(crate) struct Stack {
+    pub slices: Vec<Slice>,
+    pub grid: Grid,
+    pub findings: Vec<Finding>,
+}
+
+/// Sorts the slices of one series into stacks.
+pub(crate) fn stacks(slices: Vec<Slice>) -> Vec<Stack> {
+    let kinds = split(slices);
+    let split = (kinds.len() > 1).then(|| {
+        let kind = |slices: &Vec<Slice>| {
+            let format = &slices[0].file.format;
+            let placed = if slices[0].placed().is_some() { "" } else { " without position" };
+            let files = names(slices.iter().map(Slice::path));
+            format!("{} of {} x {}{placed} ({files})", slices.len(), format.columns, format.rows)
+        };
+        let text = kinds.iter().map(kind).collect::<Vec<_>>().join("; ");
+        let text = format!(
+            "slices of different size, orientation, spacing or colours can't be stacked; as series of their own: {text}"
+        );
+        Finding::new(FindingKind::Split, Severity::Warning, text)
+    });
+    let mut out: Vec<Stack> = kinds.into_iter().flat_map(arrange).collect();
+    for stack in &mut out {
+        stack.findings.extend(split.clone());
+        stack.findings.extend(of_values(&stack.slices));
+    }
+    out
+}
+
+/// Slices that could be stacked, each kind apart.
+fn split(slices: Vec<Slice>) -> Vec<Vec<Slice>> {
+    let fits = |a: &Slice, b: &Slice| {
+        let (f, g) = (&a.file.format, &b.file.format);
+        let near = |[x, y]: [f64; 2], [u, v]: [f64; 2]| (x - u).abs() <= 1e-3 * x && (y - v).abs() <= 1e-3 * y;
+        let spacing = match (a.info().spacing, b.info().spacing) {
+            (Some(a), Some(b)) => near(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        let placed = match (a.placed(), b.placed()) {
+            (Some((_, a)), Some((_, b))) => a.is_close(&b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        (f.rows, f.columns, f.channels()) == (g.rows, g.columns, g.channels()) && spacing && placed
+    };
+    let mut kinds: Vec<Vec<Slice>> = Vec::new();
+    for slice in slices {
+        match kinds.iter_mut().find(|k| fits(&k[0], &slice)) {
+            Some(kind) => kind.push(slice),
+            None => kinds.push(vec![slice]),
+        }
+    }
+    kinds
+}
+
+/// Puts slices of one kind in order.
+fn arrange(mut slices: Vec<Slice>) -> Vec<Stack> {
+    slices.sort_by(|a, b| a.order().cmp(&b.order()));
+    let Some((_, orientation)) = slices[0].placed() else { return vec![unplaced(slices)] };
+    let mut findings = Vec::new();
+    drop_copies(&mut slices, &mut findings);
+    let normal = orientation.normal();
+    let depth = |s: &Slice| s.info().position.map_or(0.0, |p| dot(p, normal));
+    // Stable: within a place the order stays.
+    slices.sort_by(|a, b| depth(a).total_cmp(&depth(b)));
+    // Positions closer than this are the same.
+    let tiny = 1e-3 * slices[0].info().distance().or(slices[0].info().spacing.map(|[x, _]| x)).unwrap_or(1.0);
+    let mut places: Vec<Vec<Slice>> = Vec::new();
+    for slice in slices {
+        match places.last_mut() {
+            Some(place) if depth(&slice) - depth(&place[0]) < tiny => place.push(slice),
+            _ => places.push(vec![slice]),
+        }
+    }
+    let most = places.iter().map(Vec::len).max().unwrap_or(1);
+    let volumes = if places.iter().all(|p| p.len() == most) { most } else { 1 };
+    if volumes > 1 {
+        let text = format!(
+            "{volumes} slices at each of {} place(s): as series of their own, in the order of time, acquisition and instance number",
+            places.len()
+        );
+        findings.push(Finding::new(FindingKind::Repeated, Severity::Note, text));
+    } else if most > 1 {
+        findings.push(crowded(&places));
+    }
+    (0..volumes)
+        .map(|v| {
+            let slices: Vec<Slice> = places.iter().map(|p| p[v].clone()).collect();
+            let mut findings = findings.clone();
+            let grid = place(&slices, &orientation, tiny, &mut findings);
+            Stack { slices, grid, findings }
+        })
+        .collect()
+}
+
+/// The same slice twice: the same SOPInstanceUID in several files.
+fn drop_copies(slices: &mut Vec<Slice>, findings: &mut Vec<Finding>) {
+    let mut seen = std::collections::HashSet::new();
+    let mut copies: Vec<PathBuf> = Vec::new();
+    slices.retain(|s| {
+        let first = s.sop_instance().is_empty() || seen.insert((s.sop_instance().to_owned(), s.frame));
+        if !first {
+            copies.push(s.path().to_owned());
+        }
+        first
+    });
+    if !copies.is_empty() {
+        let text = format!(
+            "{} slice(s) are in several files; taken once, passing over {}",
+            copies.len(),
+            names(copies.iter().map(PathBuf::as_path))
+        );
+        findings.push(Finding::new(FindingKind::DuplicateSlices, Severity::Warning, text).files(copies));
+    }
+}
+
+/// Different slices at the same place, but not at every place.
+fn crowded(places: &[Vec<Slice>]) -> Finding {
+    let files: Vec<PathBuf> = places.iter().filter(|p| p.len() > 1).flatten().map(|s| s.path().to_owned()).collect();
+    let text = format!(
+        "{} different slices lie at {} place(s), others have one each: {}",
+        files.len(),
+        places.iter().filter(|p| p.len() > 1).count(),
+        names(files.iter().map(PathBuf::as_path))
+    );
+    Finding::new(FindingKind::DuplicateSlices, Severity::Error, text).files(files)
+}
+
+/// The grid of slices in order, with what is odd about their places.
+fn place(slices: &[Slice], orientation: &Orientation, tiny: f64, findings: &mut Vec<Finding>) -> Grid {
+    let first = &slices[0];
+    let spacing = pixel_spacing(first, findings);
+    let origins: Vec<Vector> = slices.iter().filter_map(|s| s.info().position).collect();
+    if origins.len() > 1 {
+        findings.extend(gaps(slices, orientation.normal(), tiny));
+        findings.extend(slant(slices, &origins, orientation.normal(), spacing, tiny));
+    }
+    let format = &first.file.format;
+    let thickness = first.info().distance().unwrap_or(1.0);
+    Grid::stack([format.columns, format.rows], orientation, spacing, origins, thickness)
+}
+
+fn pixel_spacing(slice: &Slice, findings: &mut Vec<Finding>) -> [f64; 2] {
+    slice.info().spacing.unwrap_or_else(|| {
+        let text = "no PixelSpacing: 1 mm is taken";
+        findings.push(Finding::new(FindingKind::MissingSpacing, Severity::Warning, text));
+        [1.0, 1.0]
+    })
+}
+
+/// Whether slices are missing, or at uneven distances.
+fn gaps(slices: &[Slice], normal: Vector, tiny: f64) -> Option<Finding> {
+    let depths: Vec<f64> = slices.iter().filter_map(|s| s.info().position).map(|p| dot(p, normal)).collect();
+    let gaps: Vec<f64> = depths.windows(2).map(|w| w[1] - w[0]).collect();
+    let mut sorted = gaps.clone();
+    sorted.sort_by(f64::total_cmp);
+    let usual = sorted[(sorted.len() - 1) / 2];
+    let odd = |limit: &dyn Fn(f64) -> bool| (0..gaps.len()).filter(|i| limit(gaps[*i])).collect::<Vec<_>>();
+    let missing = odd(&|g| g > 1.5 * usual || g < 0.5 * usual);
+    let uneven = odd(&|g| (g - usual).abs() > 0.01 * usual + tiny);
+    let (kind, severity, at) = match (missing.is_empty(), uneven.is_empty()) {
+        (false, _) => (FindingKind::MissingSlices, Severity::Error, missing),
+        (true, false) => (FindingKind::UnevenGaps, Severity::Warning, uneven),
+        (true, true) => return None,
+    };
+    let show = |i: &usize| {
+        let pair = names([slices[*i].path(), slices[*i + 1].path()]);
+        format!("{:.3} mm between {pair}", gaps[*i])
+    };
+    let listed = at.iter().take(3).map(show).collect::<Vec<_>>().join("; ");
+    let more = if at.len() > 3 { format!("; and {} more", at.len() - 3) } else { String::new() };
+    let what = if kind == FindingKind::MissingSlices { "slices are missing" } else { "gaps are uneven" };
+    let text = format!(
+        "{} of {} gaps between slices differ from the usual {usual:.3} mm, {what}: {listed}{more}",
+        at.len(),
+        gaps.len()
+    );
+    let files = at.iter().flat_map(|i| [slices[*i].path().to_owned(), slices[*i + 1].path().to_owned()]).collect();
+    Some(Finding::new(kind, severity, text).files(files))
+}
+
+/// Whether slices are shifted against each other: evenly (tilt), or not (crooked).
+fn slant(slices: &[Slice], origins: &[Vector], normal: Vector, spacing: [f64; 2], tiny: f64) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let (first, last) = (origins[0], origins[origins.len() - 1]);
+    let across = along(last, first, -1.0);
+    let height = dot(across, normal);
+    let sideways = norm(along(across, normal, -height));
+    if sideways > 1e-3 * height + tiny {
+        let angle = sideways.atan2(height).to_degrees();
+        let text = format!(
+            "the slices are shifted against their normal by {angle:.1} degrees (gantry tilt): the affine is sheared, and says where \
+             voxels truly are"
+        );
+        findings.push(Finding::new(FindingKind::GantryTilt, Severity::Warning, text));
+    }
+    let off = |p: &Vector| {
+        let from = along(*p, first, -1.0);
+        norm(along(from, across, -dot(from, normal) / height))
+    };
+    let crooked: Vec<usize> =
+        (0..origins.len()).filter(|i| off(&origins[*i]) > 0.1 * spacing[0].min(spacing[1]) + tiny).collect();
+    if !crooked.is_empty() {
+        let most = crooked.iter().map(|i| off(&origins[*i])).fold(0.0, f64::max);
+        let files: Vec<PathBuf> = crooked.iter().map(|i| slices[*i].path().to_owned()).collect();
+        let text = format!(
+            "{} slice(s) lie up to {most:.2} mm beside the line from the first slice to the last: {}",
+            files.len(),
+            names(files.iter().map(PathBuf::as_path))
+        );
+        findings.push(Finding::new(FindingKind::CrookedStack, Severity::Warning, text).files(files));
+    }
+    findings
+}
+
+/// Slices without places, in the order of SliceLocation, else of their numbers.
+fn unplaced(mut slices: Vec<Slice>) -> Stack {
+    let mut findings = Vec::new();
+    drop_copies(&mut slices, &mut findings);
+    let several = slices.iter().any(|s| s.path() != slices[0].path());
+    let located: Option<Vec<f64>> = slices.iter().map(|s| s.info().location).collect();
+    let mut by = "the order of frames";
+    let mut measured = None;
+    if several {
+        by = "InstanceNumber";
+        if let Some(mut locations) = located {
+            locations.sort_by(f64::total_cmp);
+            if locations.windows(2).all(|w| w[1] > w[0]) {
+                let location = |s: &Slice| s.info().location.unwrap_or(0.0);
+                slices.sort_by(|a, b| location(a).total_cmp(&location(b)));
+                measured = Some((locations[locations.len() - 1] - locations[0]) / (locations.len() - 1) as f64);
+                by = "SliceLocation";
+            }
+        }
+    }
+    let severity = match (several, slices.len()) {
+        (true, _) => Severity::Error,
+        (false, 1) => Severity::Note,
+        (false, _) => Severity::Warning,
+    };
+    let text = match severity {
+        Severity::Note => {
+            "no ImagePositionPatient and ImageOrientationPatient: the affine only has the spacing".to_owned()
+        }
+        _ => format!(
+            "{} slices without ImagePositionPatient and ImageOrientationPatient, stacked by {by}: {}",
+            slices.len(),
+            names(slices.iter().map(Slice::path).take(if several { slices.len() } else { 1 }))
+        ),
+    };
+    findings.push(Finding::new(FindingKind::MissingPosition, severity, text));
+    let info = slices[0].info();
+    let orientation = info.orientation.unwrap_or(Orientation::AXIAL);
+    let spacing = pixel_spacing(&slices[0], &mut findings);
+    let distance = measured.or(info.distance());
+    if distance.is_none() && slices.len() > 1 {
+        let text = "no SpacingBetweenSlices and no SliceThickness: slices 1 mm apart are taken";
+        findings.push(Finding::new(FindingKind::MissingSpacing, Severity::Warning, text));
+    }
+    let distance = distance.unwrap_or(1.0);
+    let start = info.position.unwrap_or_default();
+    let origins = (0..slices.len()).map(|i| along(start, orientation.normal(), distance * i as f64)).collect();
+    let format = &slices[0].file.format;
+    let grid = Grid::stack([format.columns, format.rows], &orientation, spacing, origins, distance);
+    Stack { slices, grid, findings }
+}
+
+/// What is odd about values.
+fn of_values(slices: &[Slice]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let files = |odd: &dyn Fn(&Slice) -> bool| -> Vec<PathBuf> {
+        slices.iter().filter(|s| odd(s)).map(|s| s.path().to_owned()).collect()
+    };
+    let units = &slices[0].info().units;
+    let other = files(&|s| s.info().units != *units);
+    if !other.is_empty() {
+        let listed = names(other.iter().map(PathBuf::as_path));
+        let text = format!("units differ: {} in the first slice, not in {listed}", units.as_deref().unwrap_or("none"));
+        findings.push(Finding::new(FindingKind::MixedUnits, Severity::Warning, text).files(other));
+    }
+    let lossy = files(&|s| s.file.lossy).len();
+    if lossy > 0 {
+        let text = format!("{lossy} of {} slice(s) were compressed with loss", slices.len());
+        findings.push(Finding::new(FindingKind::Lossy, Severity::Note, text));
+    }
+    if let Some((low, high)) = slices[0].file.padding {
+        let range = if low == high { format!("{low}") } else { format!("{low} to {high}") };
+        let text = format!("the stored value {range} is padding outside the scanned area");
+        findings.push(Finding::new(FindingKind::Padding, Severity::Note, text));
+    }
+    findings
+}

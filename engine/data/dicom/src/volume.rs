@@ -1,0 +1,67 @@
+//! A series as numbers.
+
+use std::path::PathBuf;
+
+use crate::finding::Finding;
+use crate::geometry::{Affine, Grid};
+use crate::pixels::StoredType;
+
+/// From stored values to the modality's units.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rescale {
+    /// RescaleSlope (or DoseGridScaling).
+    pub slope: f64,
+    /// RescaleIntercept.
+    pub intercept: f64,
+}
+
+/// A volume: values, and where they lie.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Volume {
+    /// Values, row-major: `[C, X, Y, Z]`, Z fastest.
+    pub values: Vec<f32>,
+    /// `[C, X, Y, Z]`: one channel, or three for red, green, blue; X along the rows of a slice, Y along its columns.
+    pub shape: [usize; 4],
+    /// Voxel index to RAS+ mm. With a gantry tilt it is sheared.
+    pub affine: Affine,
+    /// The type of stored samples.
+    pub stored_type: StoredType,
+    /// Modality: `CT`, `MR`, `PT`, ...
+    pub modality: String,
+    /// Units as the file has them: `HU`, `BQML`, `GY`, ...
+    pub units: Option<String>,
+    /// What stored values were multiplied by and added to, where it is the same for all slices (for PET it often is not).
+    pub rescale: Option<Rescale>,
+    /// Stored values from and to which pixels are padding.
+    pub padding: Option<(f64, f64)>,
+    /// SeriesInstanceUID; empty where there is none.
+    pub series_uid: String,
+    /// SeriesDescription.
+    pub series_description: Option<String>,
+    /// PatientID.
+    pub patient: Option<String>,
+    /// StudyInstanceUID; empty where there is none.
+    pub study_uid: String,
+    /// FrameOfReferenceUID.
+    pub frame_of_reference: Option<String>,
+    /// The file of each slice, along Z.
+    pub files: Vec<PathBuf>,
+    /// What is odd about it.
+    pub findings: Vec<Finding>,
+    pub(crate) grid: Grid,
+}
+
+impl Volume {
+    /// Where its voxels lie, to put masks and segmentations onto.
+    pub fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    /// The value at channel and voxel; `None` outside.
+    pub fn get(&self, [c, x, y, z]: [usize; 4]) -> Option<f32> {
+        let [channels, nx, ny, nz] = self.shape;
+        let inside = c < channels && x < nx && y < ny && z < nz;
+        if inside { self.values.get(((c * nx + x) * ny + y) * nz + z).copied() } else { None }
+    }
+}
