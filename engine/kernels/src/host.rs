@@ -34,7 +34,7 @@ pub fn read<const D: usize, R>(tensor: &Tensor<D>, look: impl FnOnce(&[f32]) -> 
         if let Some(values) = flex.as_slice::<f32>() {
             return Some(look(values));
         }
-        let packed = flex.to_contiguous();
+        let packed = crate::layout::packed(flex);
         packed.as_slice::<f32>().map(look)
     }
     #[cfg(not(feature = "cpu"))]
@@ -62,7 +62,7 @@ pub fn change<const D: usize>(tensor: Tensor<D>, edit: impl FnOnce(&mut [f32])) 
             && flex.bytes().len() == flex.layout().num_elements() * size_of::<f32>();
         drop(keep);
         if !whole {
-            flex = flex.to_contiguous();
+            flex = crate::layout::packed(flex).to_contiguous();
         }
         edit(flex.storage_mut::<f32>());
         Ok(Tensor::from_primitive::<Flex>(flex))

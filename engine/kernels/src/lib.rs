@@ -17,7 +17,11 @@ pub mod filter;
 pub mod host;
 pub mod interpolate;
 pub mod label;
+#[cfg(feature = "cpu")]
+mod layout;
 pub mod resample;
+#[cfg(feature = "cpu")]
+mod simd;
 
 pub use interpolate::{AxisTaps, InterpolateMode, interpolate};
 pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, sample_grid};

@@ -5,19 +5,22 @@ use burn::tensor::{DType, Tensor};
 
 use super::{Matrix, Sampling};
 
-/// Backends with a resampling kernel.
+/// Backends with a resampling kernel. Images are f32, `[C, X, Y, Z]`, no axis empty; of splines they are the coefficients.
 #[backend_extension(
     Flex: cfg(feature = "cpu"),
     Cube: cfg(feature = "cube"),
 )]
 pub trait ResampleOps: Backend {
-    /// `image` is f32, `[C, X, Y, Z]`, no axis empty.
+    /// Samples at `matrix * output voxel`.
     fn resample_affine(
         image: FloatTensor<Self>,
         matrix: Matrix,
         size: [usize; 3],
         sampling: Sampling,
     ) -> FloatTensor<Self>;
+
+    /// Samples at coordinates, f32, `[3, X', Y', Z']`.
+    fn sample_grid(image: FloatTensor<Self>, coordinates: FloatTensor<Self>, sampling: Sampling) -> FloatTensor<Self>;
 }
 
 /// Whether the tensor's backend is one of those above.
@@ -36,6 +39,12 @@ pub(super) fn has_kernel(image: &Tensor<4>) -> bool {
 }
 
 /// Runs the kernel; [`has_kernel`] must have said yes.
-pub(super) fn launch(image: Tensor<4>, matrix: Matrix, size: [usize; 3], sampling: Sampling) -> Tensor<4> {
+pub(super) fn by_matrix(image: Tensor<4>, matrix: Matrix, size: [usize; 3], sampling: Sampling) -> Tensor<4> {
     Tensor::from_dispatch(<Dispatch as ResampleOps>::resample_affine(image.into_dispatch(), matrix, size, sampling))
+}
+
+/// Runs the kernel; [`has_kernel`] must have said yes of both.
+pub(super) fn by_grid(image: Tensor<4>, coordinates: Tensor<4>, sampling: Sampling) -> Tensor<4> {
+    let (image, coordinates) = (image.into_dispatch(), coordinates.into_dispatch());
+    Tensor::from_dispatch(<Dispatch as ResampleOps>::sample_grid(image, coordinates, sampling))
 }
