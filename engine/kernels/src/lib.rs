@@ -24,4 +24,4 @@ pub mod resample;
 mod simd;
 
 pub use interpolate::{AxisTaps, InterpolateMode, interpolate};
-pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, sample_grid};
+pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, resample_part, sample_grid};

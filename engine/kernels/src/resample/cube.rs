@@ -12,22 +12,18 @@ use cubecl::client::Client;
 use cubecl::prelude::*;
 
 use super::ops::ResampleOps;
-use super::{Axis, Interpolation, Matrix, Padding, Sampling, is_separable, taps};
+use super::{Axis, Interpolation, Padding, Sampling, Target, taps};
 
 impl ResampleOps for Cube {
-    fn resample_affine(
-        image: FloatTensor<Self>,
-        matrix: Matrix,
-        size: [usize; 3],
-        sampling: Sampling,
-    ) -> FloatTensor<Self> {
-        if !is_separable(&matrix) {
-            let source = upload(&image, matrix.as_flattened().iter().map(|v| *v as f32).collect());
-            return general(image, source, size, sampling, false);
+    fn resample_affine(image: FloatTensor<Self>, target: Target, sampling: Sampling) -> FloatTensor<Self> {
+        if !target.is_separable() {
+            let matrix = target.matrix.as_flattened().iter().map(|v| *v as f32);
+            let source = upload(&image, matrix.chain(target.origin.map(|v| v as f32)).collect());
+            return general(image, source, target.size, sampling, false);
         }
         let shape = image.meta.shape().clone();
-        let table = upload(&image, tap_table(&matrix, [shape[1], shape[2], shape[3]], size, sampling));
-        let (output, client, cube_count, cube_dim) = prepare(&image, size);
+        let table = upload(&image, tap_table(&target, [shape[1], shape[2], shape[3]], sampling));
+        let (output, client, cube_count, cube_dim) = prepare(&image, target.size);
         separable_kernel::launch(
             &client,
             cube_count,
@@ -109,11 +105,11 @@ fn upload(image: &CubeTensor, values: Vec<f32>) -> CubeTensor {
 }
 
 /// Per output index of x, then y, then z: the taps' indices, then their weights. Indices are exact in f32 up to 2^24.
-fn tap_table(matrix: &Matrix, dims: [usize; 3], size: [usize; 3], sampling: Sampling) -> Vec<f32> {
+fn tap_table(target: &Target, dims: [usize; 3], sampling: Sampling) -> Vec<f32> {
     let taps = sampling.mode.taps();
-    let mut out = Vec::with_capacity(2 * taps * size.iter().sum::<usize>());
+    let mut out = Vec::with_capacity(2 * taps * target.size.iter().sum::<usize>());
     for axis in 0..3 {
-        let table = Axis::new(matrix, axis, dims[axis], size[axis], sampling);
+        let table = Axis::new(target, axis, dims[axis], sampling);
         for (index, weight) in table.index.chunks_exact(taps).zip(table.weight.chunks_exact(taps)) {
             out.extend(index.iter().map(|i| *i as f32));
             out.extend(weight);
@@ -151,7 +147,8 @@ fn separable_kernel(input: &Tensor<f32>, table: &Tensor<f32>, output: &mut Tenso
     output[place] = sum;
 }
 
-/// Finds the taps of each output's coordinate, and blends them. `source` is the matrix, or with `grid` the coordinates.
+/// Finds the taps of each output's coordinate, and blends them. `source` is the matrix and the origin, or with `grid` the
+/// coordinates.
 #[cube(launch)]
 fn general_kernel(
     input: &Tensor<f32>,
@@ -179,9 +176,9 @@ fn general_kernel(
             let first = axis * source.stride(0) + x * source.stride(1);
             at = source[first + y * source.stride(2) + z * source.stride(3)];
         } else {
-            at = source[axis * 4] * f32::cast_from(x)
-                + source[axis * 4 + 1] * f32::cast_from(y)
-                + source[axis * 4 + 2] * f32::cast_from(z)
+            at = source[axis * 4] * (source[12] + f32::cast_from(x))
+                + source[axis * 4 + 1] * (source[13] + f32::cast_from(y))
+                + source[axis * 4 + 2] * (source[14] + f32::cast_from(z))
                 + source[axis * 4 + 3];
         }
         let n = f32::cast_from(input.shape(axis + 1));

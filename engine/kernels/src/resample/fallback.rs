@@ -3,15 +3,16 @@
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use super::taps::{MOST_TAPS, find};
-use super::{Axis, Matrix, Sampling, is_separable};
+use super::{Axis, Sampling, Target};
 
-pub(super) fn by_matrix(image: Tensor<4>, matrix: &Matrix, size: [usize; 3], sampling: Sampling) -> Tensor<4> {
-    if is_separable(matrix) {
-        return separable(image, matrix, size, sampling);
+pub(super) fn by_matrix(image: Tensor<4>, target: Target, sampling: Sampling) -> Tensor<4> {
+    if target.is_separable() {
+        return separable(image, &target, sampling);
     }
+    let size = target.size;
     let points = (0..size.iter().product::<usize>()).map(|i| {
-        let o = [i / (size[1] * size[2]), i / size[2] % size[1], i % size[2]].map(|v| v as f64);
-        matrix.map(|row| row[0] * o[0] + row[1] * o[1] + row[2] * o[2] + row[3])
+        let at = [i / (size[1] * size[2]), i / size[2] % size[1], i % size[2]];
+        std::array::from_fn(|row| target.coordinate(row, at))
     });
     at_points(image, points, size, sampling)
 }
@@ -26,13 +27,13 @@ pub(super) fn by_grid(image: Tensor<4>, coordinates: Tensor<4>, sampling: Sampli
 }
 
 /// One axis after the other: pick each tap's voxels, weigh them, add.
-fn separable(mut image: Tensor<4>, matrix: &Matrix, size: [usize; 3], sampling: Sampling) -> Tensor<4> {
+fn separable(mut image: Tensor<4>, target: &Target, sampling: Sampling) -> Tensor<4> {
     let device = image.device();
     let taps = sampling.mode.taps();
     for axis in 0..3 {
-        let table = Axis::new(matrix, axis, image.dims()[axis + 1], size[axis], sampling);
+        let table = Axis::new(target, axis, image.dims()[axis + 1], sampling);
         let mut along = [1; 4];
-        along[axis + 1] = size[axis];
+        along[axis + 1] = target.size[axis];
         let parts = (0..taps).map(|t| {
             let index = table.index.iter().skip(t).step_by(taps).copied().collect::<Vec<_>>();
             let weight = table.weight.iter().skip(t).step_by(taps).copied().collect();

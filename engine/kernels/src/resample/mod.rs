@@ -71,6 +71,45 @@ pub struct Sampling {
     pub padding: Padding,
 }
 
+/// A matrix from output to input voxels, and the box of output voxels that is wanted of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    matrix: Matrix,
+    origin: [usize; 3],
+    size: [usize; 3],
+}
+
+impl Target {
+    /// Where an output voxel of the box reads along one input axis.
+    #[inline(always)]
+    pub(crate) fn coordinate(&self, row: usize, at: [usize; 3]) -> f64 {
+        let m = &self.matrix[row];
+        let [x, y, z] = std::array::from_fn(|a| (self.origin[a] + at[a]) as f64);
+        m[0] * x + m[1] * y + m[3] + m[2] * z
+    }
+
+    /// Whether each output axis reads along the same input axis only.
+    fn is_separable(&self) -> bool {
+        (0..3).all(|row| (0..3).all(|column| row == column || self.matrix[row][column] == 0.0))
+    }
+
+    /// Whether an input axis is read at 0 only.
+    fn reads_zero(&self, row: usize) -> bool {
+        let m = &self.matrix[row];
+        m[3] == 0.0 && (0..3).all(|column| m[column] == 0.0 || (self.origin[column], self.size[column]) == (0, 1))
+    }
+
+    /// The input axis of each output axis, where each reads along one of its own and they are not in order.
+    fn exchanged(&self) -> Option<[usize; 3]> {
+        if self.is_separable() {
+            return None;
+        }
+        [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]].into_iter().find(|order| {
+            (0..3).all(|row| (0..3).all(|column| order[column] == row || self.matrix[row][column] == 0.0))
+        })
+    }
+}
+
 /// Resamples `image` (`[C, X, Y, Z]`) to `[C, size[0], size[1], size[2]]` on the image's own device.
 ///
 /// Coordinates are f64 on the CPU and for diagonal matrices everywhere; with another matrix a GPU computes them in f32.
@@ -79,20 +118,28 @@ pub struct Sampling {
 /// # Panics
 /// Where a spline's order is above 5.
 pub fn resample(image: Tensor<4>, matrix: &Matrix, size: [usize; 3], sampling: Sampling) -> Tensor<4> {
-    let has_kernel = ops::has_kernel(&image);
-    prepared(image, matrix, size, sampling, |image, matrix, size| {
-        if has_kernel {
-            ops::by_matrix(image, *matrix, size, sampling)
-        } else {
-            fallback::by_matrix(image, matrix, size, sampling)
-        }
-    })
+    resample_part(image, matrix, [0; 3], size, sampling)
+}
+
+/// The voxels from `origin` to `origin + size` of what [`resample`] gives, without the rest.
+///
+/// # Panics
+/// As [`resample`].
+pub fn resample_part(
+    image: Tensor<4>,
+    matrix: &Matrix,
+    origin: [usize; 3],
+    size: [usize; 3],
+    sampling: Sampling,
+) -> Tensor<4> {
+    let run = if ops::has_kernel(&image) { ops::by_matrix } else { fallback::by_matrix };
+    prepared(image, Target { matrix: *matrix, origin, size }, sampling, run)
 }
 
 /// The same with ordinary tensor operations only: what a device without a kernel runs, and what kernels are tested
 /// against.
 pub fn resample_with_tensor_ops(image: Tensor<4>, matrix: &Matrix, size: [usize; 3], sampling: Sampling) -> Tensor<4> {
-    prepared(image, matrix, size, sampling, |image, matrix, size| fallback::by_matrix(image, matrix, size, sampling))
+    prepared(image, Target { matrix: *matrix, origin: [0; 3], size }, sampling, fallback::by_matrix)
 }
 
 /// Samples `image` (`[C, X, Y, Z]`) at `coordinates` (`[3, X', Y', Z']`): output voxel `o` takes the value at
@@ -125,53 +172,29 @@ pub fn sample_grid(image: Tensor<4>, coordinates: Tensor<4>, sampling: Sampling)
 /// Does what every device does alike: empty images, spline coefficients, exchanged axes.
 fn prepared(
     image: Tensor<4>,
-    matrix: &Matrix,
-    size: [usize; 3],
+    target: Target,
     sampling: Sampling,
-    run: impl FnOnce(Tensor<4>, &Matrix, [usize; 3]) -> Tensor<4>,
+    run: impl FnOnce(Tensor<4>, Target, Sampling) -> Tensor<4>,
 ) -> Tensor<4> {
-    let dims = image.dims();
+    let (dims, size) = (image.dims(), target.size);
     if dims.contains(&0) || size.contains(&0) {
         return Tensor::zeros([dims[0], size[0], size[1], size[2]], &image.device());
     }
-    let still = std::array::from_fn(|axis| dims[axis + 1] == 1 && reads_zero(&matrix[axis], size));
+    let still = std::array::from_fn(|axis| dims[axis + 1] == 1 && target.reads_zero(axis));
     let (image, margins) = spline::coefficients(image, sampling, still);
-    let mut matrix = *matrix;
-    for (row, margin) in matrix.iter_mut().zip(margins) {
+    let mut target = target;
+    for (row, margin) in target.matrix.iter_mut().zip(margins) {
         row[3] += margin as f64;
     }
-    let Some(order) = exchanged(&matrix) else { return run(image, &matrix, size) };
-    // Output axis `a` reads along input axis `order[a]`. Whatever is smaller is turned.
+    let Some(order) = target.exchanged() else { return run(image, target, sampling) };
+    // Output axis `a` reads along input axis `order[a]`: the result is turned.
     let [x, y, z] = order.map(|axis| axis as i64 + 1);
-    if image.shape().num_elements() <= dims[0] * size.iter().product::<usize>() {
-        return run(image.permute([0, x, y, z]), &order.map(|axis| matrix[axis]), size);
-    }
-    let mut turned = [[0.0; 4]; 3];
-    let mut turned_size = [0; 3];
+    let mut turned = Target { matrix: [[0.0; 4]; 3], ..target };
     for (a, axis) in order.into_iter().enumerate() {
-        turned[axis][axis] = matrix[axis][a];
-        turned[axis][3] = matrix[axis][3];
-        turned_size[axis] = size[a];
+        turned.matrix[axis][axis] = target.matrix[axis][a];
+        turned.matrix[axis][3] = target.matrix[axis][3];
+        turned.size[axis] = size[a];
+        turned.origin[axis] = target.origin[a];
     }
-    run(image, &turned, turned_size).permute([0, x, y, z])
-}
-
-/// Whether every output voxel has the coordinate 0 by this row of a matrix.
-pub(crate) fn reads_zero(row: &[f64; 4], size: [usize; 3]) -> bool {
-    row[3] == 0.0 && (0..3).all(|column| row[column] == 0.0 || size[column] == 1)
-}
-
-/// Whether each output axis reads along the same input axis only.
-pub(crate) fn is_separable(matrix: &Matrix) -> bool {
-    (0..3).all(|row| (0..3).all(|column| row == column || matrix[row][column] == 0.0))
-}
-
-/// The input axis of each output axis, where each reads along one of its own and they are not in order.
-fn exchanged(matrix: &Matrix) -> Option<[usize; 3]> {
-    if is_separable(matrix) {
-        return None;
-    }
-    [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
-        .into_iter()
-        .find(|order| (0..3).all(|row| (0..3).all(|column| order[column] == row || matrix[row][column] == 0.0)))
+    run(image, turned, sampling).permute([0, x, y, z])
 }

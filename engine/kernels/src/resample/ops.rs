@@ -3,7 +3,7 @@
 use burn::backend::{Backend, Dispatch, DispatchDevice, backend_extension, tensor::FloatTensor};
 use burn::tensor::{DType, Tensor};
 
-use super::{Matrix, Sampling};
+use super::{Sampling, Target};
 
 /// Backends with a resampling kernel. Images are f32, `[C, X, Y, Z]`, no axis empty; of splines they are the coefficients.
 #[backend_extension(
@@ -11,13 +11,8 @@ use super::{Matrix, Sampling};
     Cube: cfg(feature = "cube"),
 )]
 pub trait ResampleOps: Backend {
-    /// Samples at `matrix * output voxel`.
-    fn resample_affine(
-        image: FloatTensor<Self>,
-        matrix: Matrix,
-        size: [usize; 3],
-        sampling: Sampling,
-    ) -> FloatTensor<Self>;
+    /// Samples where a matrix says.
+    fn resample_affine(image: FloatTensor<Self>, target: Target, sampling: Sampling) -> FloatTensor<Self>;
 
     /// Samples at coordinates, f32, `[3, X', Y', Z']`.
     fn sample_grid(image: FloatTensor<Self>, coordinates: FloatTensor<Self>, sampling: Sampling) -> FloatTensor<Self>;
@@ -39,8 +34,8 @@ pub(super) fn has_kernel(image: &Tensor<4>) -> bool {
 }
 
 /// Runs the kernel; [`has_kernel`] must have said yes.
-pub(super) fn by_matrix(image: Tensor<4>, matrix: Matrix, size: [usize; 3], sampling: Sampling) -> Tensor<4> {
-    Tensor::from_dispatch(<Dispatch as ResampleOps>::resample_affine(image.into_dispatch(), matrix, size, sampling))
+pub(super) fn by_matrix(image: Tensor<4>, target: Target, sampling: Sampling) -> Tensor<4> {
+    Tensor::from_dispatch(<Dispatch as ResampleOps>::resample_affine(image.into_dispatch(), target, sampling))
 }
 
 /// Runs the kernel; [`has_kernel`] must have said yes of both.

@@ -1,6 +1,6 @@
 //! Where a coordinate reads, and with what weights.
 
-use super::{Interpolation, Matrix, Padding, Sampling};
+use super::{Interpolation, Padding, Sampling, Target};
 
 /// The most taps that any mode has along one axis (a spline of order 5).
 pub(crate) const MOST_TAPS: usize = 6;
@@ -213,14 +213,15 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// Builds the table of axis `axis` of a diagonal matrix, for `size` outputs from `n` inputs.
-    pub fn new(matrix: &Matrix, axis: usize, n: usize, size: usize, sampling: Sampling) -> Self {
-        let (step, start) = (matrix[axis][axis], matrix[axis][3]);
+    /// Builds the table of axis `axis` of a diagonal matrix, from `n` inputs.
+    pub fn new(target: &Target, axis: usize, n: usize, sampling: Sampling) -> Self {
+        let (step, start) = (target.matrix[axis][axis], target.matrix[axis][3]);
+        let (origin, size) = (target.origin[axis], target.size[axis]);
         let taps = sampling.mode.taps();
         let (mut index, mut weight) = (vec![0; size * taps], vec![0.0_f32; size * taps]);
         let mut found = [0; MOST_TAPS];
         for (i, (index, weight)) in index.chunks_exact_mut(taps).zip(weight.chunks_exact_mut(taps)).enumerate() {
-            find(start + step * i as f64, n, sampling, &mut found[..taps], weight);
+            find(start + step * (origin + i) as f64, n, sampling, &mut found[..taps], weight);
             // A tap that counts nothing reads what another one reads.
             let some = weight.iter().position(|w| *w != 0.0).map_or(0, |t| found[t]);
             for (t, index) in index.iter_mut().enumerate() {

@@ -84,7 +84,8 @@ fn close(name: &str, got: &[f32], expected: &[f32], tolerance: f32) {
 /// Kernel, tensor operations, and the kernel that takes coordinates, against the definition.
 fn check(device: &Device, tolerance: f32, matrix: &Matrix, shape: [usize; 4], size: [usize; 3], sampling: Sampling) {
     let image = volume(shape, device);
-    let still = std::array::from_fn(|a| shape[a + 1] == 1 && reads_zero(&matrix[a], size));
+    let target = Target { matrix: *matrix, origin: [0; 3], size };
+    let still = std::array::from_fn(|a| shape[a + 1] == 1 && target.reads_zero(a));
     let (coefficients, margins) = spline::coefficients(image.clone(), sampling, still);
     let n = coefficients.dims();
     let at = points(matrix, size);
@@ -93,6 +94,13 @@ fn check(device: &Device, tolerance: f32, matrix: &Matrix, shape: [usize; 4], si
     let name = |what: &str| format!("{what}, {sampling:?}, {matrix:?}, {shape:?} to {size:?}");
     let got = values(resample(image.clone(), matrix, size, sampling));
     close(&name("kernel"), &got, &expected, tolerance);
+    let origin: [usize; 3] = std::array::from_fn(|a| size[a] / 3);
+    let part: [usize; 3] = std::array::from_fn(|a| size[a] - origin[a] - size[a] / 4);
+    let cut = values(resample_part(image.clone(), matrix, origin, part, sampling));
+    let whole = resample(image.clone(), matrix, size, sampling);
+    let ranges = std::array::from_fn::<_, 3, _>(|a| origin[a]..origin[a] + part[a]);
+    let [x, y, z] = ranges;
+    assert_eq!(cut, values(whole.slice([0..shape[0], x, y, z])), "{}", name("part"));
     let got = values(resample_with_tensor_ops(image.clone(), matrix, size, sampling));
     close(&name("tensor operations"), &got, &expected, tolerance);
 

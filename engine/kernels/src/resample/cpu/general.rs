@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use super::super::taps::{EDGE, find, fold, interior};
-use super::super::{Matrix, Padding, Sampling, reads_zero};
+use super::super::{Padding, Sampling, Target};
 use crate::simd::widest;
 
 /// Planes, rows and columns of a tile.
@@ -175,19 +175,18 @@ impl<'a> Volume<'a> {
 pub(super) fn by_matrix<const T: usize>(
     source: &[f32],
     dims: [usize; 4],
-    matrix: &Matrix,
-    size: [usize; 3],
+    target: &Target,
     sampling: Sampling,
     out: &mut [f32],
 ) {
-    let flat = dims[1] == 1 && reads_zero(&matrix[0], size);
+    let flat = dims[1] == 1 && target.reads_zero(0);
     let shape = [dims[1], dims[2], dims[3]];
-    tasks(out, size).into_par_iter().for_each(|task| {
+    tasks(out, target.size).into_par_iter().for_each(|task| {
         let image = Volume::new(channel(source, shape, task.channel), shape, sampling, flat);
         if flat {
-            widest(|| tiles::<T, true>(&image, matrix, size, task));
+            widest(|| tiles::<T, true>(&image, target, task));
         } else {
-            widest(|| tiles::<T, false>(&image, matrix, size, task));
+            widest(|| tiles::<T, false>(&image, target, task));
         }
     });
 }
@@ -226,19 +225,23 @@ fn tasks(out: &mut [f32], size: [usize; 3]) -> Vec<Task<'_>> {
 }
 
 #[inline(always)]
-fn tiles<const T: usize, const FLAT: bool>(image: &Volume, matrix: &Matrix, size: [usize; 3], task: Task) {
+fn tiles<const T: usize, const FLAT: bool>(image: &Volume, target: &Target, task: Task) {
+    let size = target.size;
     let planes = task.out.len() / (task.rows * size[2]);
-    let step = matrix.map(|row| row[2]);
+    let step = target.matrix.map(|row| row[2]);
+    let first = target.origin[2];
     for y0 in (0..task.rows).step_by(TILE[1]) {
         for z0 in (0..size[2]).step_by(TILE[2]) {
             let z1 = (z0 + TILE[2]).min(size[2]);
             for x in 0..planes {
                 for y in y0..(y0 + TILE[1]).min(task.rows) {
-                    let (i, j) = ((task.x + x) as f64, (task.y + y) as f64);
-                    let start = matrix.map(|row| row[0] * i + row[1] * j + row[3]);
                     let row = &mut task.out[(x * task.rows + y) * size[2]..][..size[2]];
-                    let at = |z: usize| std::array::from_fn(|a| start[a] + step[a] * z as f64);
-                    let (a, b) = image.inner(start, step, z0, z1);
+                    // Counted from where the whole result begins: the part has the very coordinates of the whole.
+                    let voxel = [(target.origin[0] + task.x + x) as f64, (target.origin[1] + task.y + y) as f64];
+                    let start = target.matrix.map(|m| m[0] * voxel[0] + m[1] * voxel[1] + m[3]);
+                    let at = |z: usize| std::array::from_fn(|a| start[a] + step[a] * (first + z) as f64);
+                    let (a, b) = image.inner(start, step, first + z0, first + z1);
+                    let (a, b) = (a - first, b - first);
                     for z in (z0..a).chain(b..z1) {
                         row[z] = image.anywhere::<T, FLAT>(at(z));
                     }

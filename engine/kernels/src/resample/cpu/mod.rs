@@ -13,7 +13,7 @@ use general::{by_grid, by_matrix};
 use separable::separable;
 
 use super::ops::ResampleOps;
-use super::{Matrix, Sampling, is_separable, reads_zero};
+use super::{Sampling, Target};
 
 /// Calls a function with the number of taps of a mode as a constant.
 macro_rules! with_taps {
@@ -29,22 +29,18 @@ macro_rules! with_taps {
     };
 }
 impl ResampleOps for Flex {
-    fn resample_affine(
-        image: FloatTensor<Self>,
-        matrix: Matrix,
-        size: [usize; 3],
-        sampling: Sampling,
-    ) -> FloatTensor<Self> {
+    fn resample_affine(image: FloatTensor<Self>, target: Target, sampling: Sampling) -> FloatTensor<Self> {
         let (image, dims) = packed(image);
         let source = image.as_slice::<f32>().unwrap_or_default();
-        let mut out = vec![0.0_f32; dims[0] * size.iter().product::<usize>()];
-        let (shape, moved, shifted) = two_dimensional(dims, &matrix, size);
-        if is_separable(&moved) {
-            with_taps!(sampling.mode, separable, source, shape, &moved, shifted, sampling, &mut out);
+        let [sx, sy, sz] = target.size;
+        let mut out = vec![0.0_f32; dims[0] * sx * sy * sz];
+        let (shape, target) = two_dimensional(dims, target);
+        if target.is_separable() {
+            with_taps!(sampling.mode, separable, source, shape, &target, sampling, &mut out);
         } else {
-            with_taps!(sampling.mode, by_matrix, source, shape, &moved, shifted, sampling, &mut out);
+            with_taps!(sampling.mode, by_matrix, source, shape, &target, sampling, &mut out);
         }
-        tensor(out, [dims[0], size[0], size[1], size[2]])
+        tensor(out, [dims[0], sx, sy, sz])
     }
 
     fn sample_grid(image: FloatTensor<Self>, grid: FloatTensor<Self>, sampling: Sampling) -> FloatTensor<Self> {
@@ -70,11 +66,13 @@ fn tensor(values: Vec<f32>, shape: [usize; 4]) -> FloatTensor<Flex> {
 }
 
 /// A 2-D image (`Z = 1`) as one with `X = 1`, which is the same in memory, so that rows are long.
-fn two_dimensional(dims: [usize; 4], m: &Matrix, size: [usize; 3]) -> ([usize; 4], Matrix, [usize; 3]) {
+fn two_dimensional(dims: [usize; 4], target: Target) -> ([usize; 4], Target) {
     let [c, x, y, z] = dims;
-    if z != 1 || size[2] != 1 || !reads_zero(&m[2], size) {
-        return (dims, *m, size);
+    if z != 1 || target.size[2] != 1 || !target.reads_zero(2) {
+        return (dims, target);
     }
+    let Target { matrix: m, origin, size } = target;
     let row = |r: usize| [0.0, m[r][0], m[r][1], m[r][3]];
-    ([c, 1, x, y], [[0.0; 4], row(0), row(1)], [1, size[0], size[1]])
+    let matrix = [[0.0; 4], row(0), row(1)];
+    ([c, 1, x, y], Target { matrix, origin: [0, origin[0], origin[1]], size: [1, size[0], size[1]] })
 }

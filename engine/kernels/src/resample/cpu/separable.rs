@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::super::{Axis, Matrix, Sampling};
+use super::super::{Axis, Sampling, Target};
 use crate::simd::widest;
 
 /// Values of blended rows that one task keeps.
@@ -30,19 +30,19 @@ struct Scratch {
 pub(super) fn separable<const T: usize>(
     source: &[f32],
     dims: [usize; 4],
-    matrix: &Matrix,
-    size: [usize; 3],
+    target: &Target,
     sampling: Sampling,
     out: &mut [f32],
 ) {
-    let axes: [Axis; 3] = std::array::from_fn(|axis| Axis::new(matrix, axis, dims[axis + 1], size[axis], sampling));
+    let size = target.size;
+    let axes: [Axis; 3] = std::array::from_fn(|axis| Axis::new(target, axis, dims[axis + 1], sampling));
     // Rows per task: what is blended for them fits the cache nearest to the core.
     let per_row = (axes[2].span() * axes[1].span()).div_ceil(size[1]).max(1);
     let rows = (BLOCK / per_row).clamp(1, size[1]);
     let mut tasks = Vec::new();
-    for (plane, target) in out.chunks_mut(size[1] * size[2]).enumerate() {
+    for (plane, values) in out.chunks_mut(size[1] * size[2]).enumerate() {
         let (channel, x) = (plane / size[0], plane % size[0]);
-        for (i, out) in target.chunks_mut(rows * size[2]).enumerate() {
+        for (i, out) in values.chunks_mut(rows * size[2]).enumerate() {
             let first = i * rows;
             tasks.push(Task { channel, x, rows: first..first + out.len() / size[2], out });
         }
