@@ -24,6 +24,8 @@ pub struct RecipeOptions {
     /// Keep only these keys: a pipeline for training serves for prediction, where there is no `label`. Per-key lists are
     /// shortened alike, and a transform left without keys is dropped.
     pub keys: Option<Vec<String>>,
+    /// Whether a run of spatial transforms is sampled once.
+    pub lazy: crate::spatial::Lazy,
 }
 
 type Build = fn(Table, &RecipeOptions) -> Result<Box<dyn Transform>, String>;
@@ -99,11 +101,14 @@ const REGISTRY: &[(&str, Build)] = &[
     ("Rotate", plain::<t::Rotate>),
     ("ScaleIntensity", plain::<t::ScaleIntensity>),
     ("ScaleIntensityFixedMean", plain::<t::ScaleIntensityFixedMean>),
+    ("Resample", plain::<t::Resample>),
+    ("ResampleToMatch", plain::<t::ResampleToMatch>),
     ("ScaleIntensityRange", plain::<t::ScaleIntensityRange>),
     ("ScaleIntensityRangePercentiles", plain::<t::ScaleIntensityRangePercentiles>),
     ("ShiftIntensity", plain::<t::ShiftIntensity>),
     ("Spacing", plain::<t::Spacing>),
     ("SpatialPad", plain::<t::SpatialPad>),
+    ("SpatialResample", plain::<t::SpatialResample>),
     ("StdShiftIntensity", plain::<t::StdShiftIntensity>),
     ("ThresholdIntensity", plain::<t::ThresholdIntensity>),
     ("ToDevice", placed::<t::ToDevice>),
@@ -188,12 +193,13 @@ impl Pipeline {
             steps.push(step);
             places.push((i, table.span()));
         }
-        Pipeline::checked(steps, |i| places.get(i).map(|(_, span)| span.clone())).map_err(|mut e| {
+        let pipeline = Pipeline::checked(steps, |i| places.get(i).map(|(_, span)| span.clone())).map_err(|mut e| {
             if let Some((original, _)) = places.get(e.step - 1) {
                 e.step = original + 1;
             }
             e
-        })
+        })?;
+        Ok(pipeline.lazy(options.lazy))
     }
 }
 

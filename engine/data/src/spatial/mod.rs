@@ -2,6 +2,7 @@
 
 mod crop;
 mod grid;
+pub(crate) mod lazy;
 mod matrix;
 mod pad;
 mod pad_statistic;
@@ -11,11 +12,14 @@ mod window;
 
 pub(crate) use crop::above;
 pub use crop::{BoundingBox, crop, crop_or_pad, foreground_box};
-pub use grid::{GridMode, GridPadding, GridSampling, resample_to, shape_and_offset, zoom_affine};
+pub use grid::{
+    ComputeType, GridMode, GridPadding, GridSampling, SplineOrder, resample_to, shape_and_offset, zoom_affine,
+};
+pub use lazy::{Lazy, LazySampling};
 pub use matrix::{AffineParameters, RotateOrder, rotation, scaling, shear, shift};
 pub use pad::{PadMode, pad};
 pub use reorder::{flip, reorder, rotate90};
-pub use warp::{Warp, check_grid, warp};
+pub use warp::{Warp, check_grid, resample_at, warp};
 pub(crate) use window::window;
 
 use crate::image::{Applied, Image};
@@ -23,6 +27,7 @@ use crate::{TransformError, affine};
 
 /// Undoes one operation on an image that is in the state right after it.
 pub(crate) fn undo(image: Image, applied: &Applied, nearest: bool) -> Result<Image, TransformError> {
+    let image = lazy::end(image)?;
     let mut image = match applied {
         Applied::Reorder(reorder) => reorder::reorder_unrecorded(image, &reorder.inverse()),
         Applied::Crop { start, shape } => {
@@ -47,7 +52,8 @@ pub(crate) fn undo(image: Image, applied: &Applied, nearest: bool) -> Result<Ima
             crop::crop_unrecorded(image, *before, end)
         }
         Applied::Warp { affine, shape, back, sampling } => {
-            let mut image = warp::through(image, back, *shape, sampling.or_nearest(nearest));
+            let mut image = image;
+            image.data = lazy::read(image.data, *back, *shape, sampling.or_nearest(nearest));
             image.affine = *affine;
             image
         }

@@ -77,6 +77,10 @@ impl Transform for Orientation {
         "Orientation"
     }
 
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
             sample.update(key, |image| self.turn(image))?;
