@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use hearth::data::{
-    Batch, Image, ImageInfo, Meta, PartitionOptions, Sample, Value as Entry, affine, collate, decollate, host_device,
+    Batch, Image, ImageInfo, Meta, PartitionOptions, Sample, Value as Entry, affine, collate, decollate,
     partition_dataset, partition_ratios,
 };
 use hearth_tests::golden::{Array, Case, Miss, Outcome};
 use serde_json::Value;
+
+use super::device::device;
 
 /// Replays one case of splitting or collation.
 pub fn replay(case: &Case) -> Outcome {
@@ -129,7 +131,7 @@ fn unstack(case: &Case) -> Outcome {
 }
 
 fn hearth_tensor(values: Vec<f32>, shape: [usize; 5]) -> burn::tensor::Tensor<5> {
-    burn::tensor::Tensor::from_data(burn::tensor::TensorData::new(values, shape), &host_device())
+    burn::tensor::Tensor::from_data(burn::tensor::TensorData::new(values, shape), &device())
 }
 
 /// An array of up to four axes, the missing ones 1.
@@ -138,5 +140,5 @@ fn any_image(array: &Array) -> Result<Image, Miss> {
         return Err(Miss::unsupported(format!("an array of shape {:?}", array.shape)));
     }
     let shape: [usize; 4] = std::array::from_fn(|a| array.shape.get(a).copied().unwrap_or(1));
-    Ok(Image::from_values(array.f32(), shape, affine::IDENTITY, &host_device()))
+    Ok(Image::from_values(array.f32(), shape, affine::IDENTITY, &device()))
 }

@@ -13,7 +13,9 @@ pub mod golden;
 #[path = "../../../tests/replay"]
 mod replay {
     pub mod data;
+    pub mod device;
     pub mod patches;
+    pub mod resampling;
     pub mod transforms_intensity;
     pub mod transforms_spatial;
     pub mod transforms_utility_post;

@@ -1,39 +1,21 @@
 //! Resampling on GPUs: one thread per output value.
 //!
-//! A diagonal matrix comes as a table of taps per axis, computed on the host in f64, so that every device picks the same voxels. For any
-//! other matrix, and for coordinates that lie on the device, the kernel finds the taps itself, in f32: GPUs without f64 are common.
+//! The kernel finds the taps itself, in f32: GPUs without f64 are common. (Where the axes are independent, tables are computed on the
+//! host, see [`separable`](crate::separable).)
 
-use burn::backend::{Cube, ops::FloatTensorOps, tensor::FloatTensor};
-use burn::tensor::TensorData;
-use burn_cubecl::CubeBackend;
-use burn_cubecl::ops::numeric::empty_device_dtype;
+use burn::backend::{Cube, tensor::FloatTensor};
 use burn_cubecl::tensor::CubeTensor;
-use cubecl::client::Client;
 use cubecl::prelude::*;
 
 use super::ops::ResampleOps;
-use super::{Axis, Interpolation, Padding, Sampling, Target, taps};
+use super::{Interpolation, Padding, Sampling, Target, taps};
+use crate::separable::cube::{prepare, upload};
 
 impl ResampleOps for Cube {
     fn resample_affine(image: FloatTensor<Self>, target: Target, sampling: Sampling) -> FloatTensor<Self> {
-        if !target.is_separable() {
-            let matrix = target.matrix.as_flattened().iter().map(|v| *v as f32);
-            let source = upload(&image, matrix.chain(target.origin.map(|v| v as f32)).collect());
-            return general(image, source, target.size, sampling, false);
-        }
-        let shape = image.meta.shape().clone();
-        let table = upload(&image, tap_table(&target, [shape[1], shape[2], shape[3]], sampling));
-        let (output, client, cube_count, cube_dim) = prepare(&image, target.size);
-        separable_kernel::launch(
-            &client,
-            cube_count,
-            cube_dim,
-            image.into_tensor_arg(),
-            table.into_tensor_arg(),
-            output.clone().into_tensor_arg(),
-            sampling.mode.taps(),
-        );
-        output
+        let matrix = target.matrix.as_flattened().iter().map(|v| *v as f32);
+        let source = upload(&image, matrix.chain(target.origin.map(|v| v as f32)).collect());
+        general(image, source, target.size, sampling, false)
     }
 
     fn sample_grid(image: FloatTensor<Self>, coordinates: FloatTensor<Self>, sampling: Sampling) -> FloatTensor<Self> {
@@ -85,66 +67,6 @@ fn taps_of(mode: u32) -> usize {
         CUBIC => 4,
         spline => (spline - SPLINE) as usize + 1,
     }
-}
-
-/// The output, and how many threads fill it.
-fn prepare(image: &CubeTensor, size: [usize; 3]) -> (CubeTensor, Client, CubeCount, CubeDim) {
-    let channels = image.meta.shape()[0];
-    let shape = [channels, size[0], size[1], size[2]];
-    let output = empty_device_dtype(image.client.clone(), image.device.clone(), shape.into(), image.dtype);
-    let count = shape.iter().product::<usize>();
-    let cube_dim = CubeDim::new(&image.client, count);
-    let cube_count = cubecl::calculate_cube_count_elemwise(&image.client, count, cube_dim);
-    (output, image.client.clone(), cube_count, cube_dim)
-}
-
-/// A line of numbers on the image's device.
-fn upload(image: &CubeTensor, values: Vec<f32>) -> CubeTensor {
-    let n = values.len();
-    CubeBackend::float_from_data(TensorData::new(values, [n]), &image.device)
-}
-
-/// Per output index of x, then y, then z: the taps' indices, then their weights. Indices are exact in f32 up to 2^24.
-fn tap_table(target: &Target, dims: [usize; 3], sampling: Sampling) -> Vec<f32> {
-    let taps = sampling.mode.taps();
-    let mut out = Vec::with_capacity(2 * taps * target.size.iter().sum::<usize>());
-    for axis in 0..3 {
-        let table = Axis::new(target, axis, dims[axis], sampling);
-        for (index, weight) in table.index.chunks_exact(taps).zip(table.weight.chunks_exact(taps)) {
-            out.extend(index.iter().map(|i| *i as f32));
-            out.extend(weight);
-        }
-    }
-    out
-}
-
-/// Blends the voxels of a table: `taps` indices and `taps` weights for each output index of x, then y, then z.
-#[cube(launch)]
-fn separable_kernel(input: &Tensor<f32>, table: &Tensor<f32>, output: &mut Tensor<f32>, #[comptime] taps: usize) {
-    let place = ABSOLUTE_POS;
-    if place >= output.len() {
-        terminate!();
-    }
-    let (sx, sy, sz) = (output.shape(1), output.shape(2), output.shape(3));
-    let z = place % sz;
-    let y = place / sz % sy;
-    let x = place / (sz * sy) % sx;
-    let c = place / (sz * sy * sx);
-    let entry = taps * 2;
-    let (i, j, k) = (x * entry, (sx + y) * entry, (sx + sy + z) * entry);
-    let mut sum = 0.0f32;
-    for a in 0..taps {
-        let plane = c * input.stride(0) + usize::cast_from(table[i + a]) * input.stride(1);
-        for b in 0..taps {
-            let row = plane + usize::cast_from(table[j + b]) * input.stride(2);
-            let weight = table[i + taps + a] * table[j + taps + b];
-            for d in 0..taps {
-                let at = row + usize::cast_from(table[k + d]) * input.stride(3);
-                sum += input[at] * (weight * table[k + taps + d]);
-            }
-        }
-    }
-    output[place] = sum;
 }
 
 /// Finds the taps of each output's coordinate, and blends them. `source` is the matrix and the origin, or with `grid` the

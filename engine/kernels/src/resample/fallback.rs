@@ -3,12 +3,9 @@
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use super::taps::{MOST_TAPS, find};
-use super::{Axis, Sampling, Target};
+use super::{Sampling, Target};
 
 pub(super) fn by_matrix(image: Tensor<4>, target: Target, sampling: Sampling) -> Tensor<4> {
-    if target.is_separable() {
-        return separable(image, &target, sampling);
-    }
     let size = target.size;
     let points = (0..size.iter().product::<usize>()).map(|i| {
         let at = [i / (size[1] * size[2]), i / size[2] % size[1], i % size[2]];
@@ -24,26 +21,6 @@ pub(super) fn by_grid(image: Tensor<4>, coordinates: Tensor<4>, sampling: Sampli
     let values: Vec<f32> = coordinates.try_into_vec_as().unwrap_or_else(|_| vec![f32::NAN; 3 * count]);
     let points = (0..count).map(|i| std::array::from_fn(|axis| f64::from(values[axis * count + i])));
     at_points(image, points, [sx, sy, sz], sampling)
-}
-
-/// One axis after the other: pick each tap's voxels, weigh them, add.
-fn separable(mut image: Tensor<4>, target: &Target, sampling: Sampling) -> Tensor<4> {
-    let device = image.device();
-    let taps = sampling.mode.taps();
-    for axis in 0..3 {
-        let table = Axis::new(target, axis, image.dims()[axis + 1], sampling);
-        let mut along = [1; 4];
-        along[axis + 1] = target.size[axis];
-        let parts = (0..taps).map(|t| {
-            let index = table.index.iter().skip(t).step_by(taps).copied().collect::<Vec<_>>();
-            let weight = table.weight.iter().skip(t).step_by(taps).copied().collect();
-            image.clone().select(axis + 1, indices(&index, &device)) * weights(weight, &device).reshape(along)
-        });
-        if let Some(sum) = parts.reduce(|sum, part| sum + part) {
-            image = sum;
-        }
-    }
-    image
 }
 
 /// One gather from the flattened volume per combination of taps, with indices and weights computed here in f64.

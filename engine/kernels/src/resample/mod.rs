@@ -21,7 +21,7 @@ mod tests;
 
 use burn::tensor::Tensor;
 
-pub(crate) use taps::Axis;
+use crate::separable::{separable, separable_with_tensor_ops};
 
 /// The upper three rows of a 4x4 matrix: output voxel to input voxel.
 pub type Matrix = [[f64; 4]; 3];
@@ -132,14 +132,14 @@ pub fn resample_part(
     size: [usize; 3],
     sampling: Sampling,
 ) -> Tensor<4> {
-    let run = if ops::has_kernel(&image) { ops::by_matrix } else { fallback::by_matrix };
-    prepared(image, Target { matrix: *matrix, origin, size }, sampling, run)
+    let kernels = ops::has_kernel(&image);
+    prepared(image, Target { matrix: *matrix, origin, size }, sampling, kernels)
 }
 
 /// The same with ordinary tensor operations only: what a device without a kernel runs, and what kernels are tested
 /// against.
 pub fn resample_with_tensor_ops(image: Tensor<4>, matrix: &Matrix, size: [usize; 3], sampling: Sampling) -> Tensor<4> {
-    prepared(image, Target { matrix: *matrix, origin: [0; 3], size }, sampling, fallback::by_matrix)
+    prepared(image, Target { matrix: *matrix, origin: [0; 3], size }, sampling, false)
 }
 
 /// Samples `image` (`[C, X, Y, Z]`) at `coordinates` (`[3, X', Y', Z']`): output voxel `o` takes the value at
@@ -169,26 +169,24 @@ pub fn sample_grid(image: Tensor<4>, coordinates: Tensor<4>, sampling: Sampling)
     }
 }
 
-/// Does what every device does alike: empty images, spline coefficients, exchanged axes.
-fn prepared(
-    image: Tensor<4>,
-    target: Target,
-    sampling: Sampling,
-    run: impl FnOnce(Tensor<4>, Target, Sampling) -> Tensor<4>,
-) -> Tensor<4> {
+/// Does what every device does alike: empty images, spline coefficients, exchanged axes, axes that are independent.
+fn prepared(image: Tensor<4>, mut target: Target, sampling: Sampling, kernels: bool) -> Tensor<4> {
     let (dims, size) = (image.dims(), target.size);
     if dims.contains(&0) || size.contains(&0) {
         return Tensor::zeros([dims[0], size[0], size[1], size[2]], &image.device());
     }
     let still = std::array::from_fn(|axis| dims[axis + 1] == 1 && target.reads_zero(axis));
     let (image, margins) = spline::coefficients(image, sampling, still);
-    let mut target = target;
     for (row, margin) in target.matrix.iter_mut().zip(margins) {
         row[3] += margin as f64;
     }
-    let Some(order) = target.exchanged() else { return run(image, target, sampling) };
+    if target.is_separable() {
+        return by_axes(image, &target, sampling, kernels);
+    }
+    let Some(order) = target.exchanged() else {
+        return if kernels { ops::by_matrix(image, target, sampling) } else { fallback::by_matrix(image, target, sampling) };
+    };
     // Output axis `a` reads along input axis `order[a]`: the result is turned.
-    let [x, y, z] = order.map(|axis| axis as i64 + 1);
     let mut turned = Target { matrix: [[0.0; 4]; 3], ..target };
     for (a, axis) in order.into_iter().enumerate() {
         turned.matrix[axis][axis] = target.matrix[axis][a];
@@ -196,5 +194,12 @@ fn prepared(
         turned.size[axis] = size[a];
         turned.origin[axis] = target.origin[a];
     }
-    run(image, turned, sampling).permute([0, x, y, z])
+    let [x, y, z] = order.map(|axis| axis as i64 + 1);
+    by_axes(image, &turned, sampling, kernels).permute([0, x, y, z])
+}
+
+fn by_axes(image: Tensor<4>, target: &Target, sampling: Sampling, kernels: bool) -> Tensor<4> {
+    let dims = image.dims();
+    let axes = std::array::from_fn(|axis| taps::table(target, axis, dims[axis + 1], sampling));
+    if kernels { separable(image, &axes) } else { separable_with_tensor_ops(image, &axes) }
 }

@@ -1,7 +1,7 @@
 //! Routes resampling to the kernel of the tensor's backend.
 
-use burn::backend::{Backend, Dispatch, DispatchDevice, backend_extension, tensor::FloatTensor};
-use burn::tensor::{DType, Tensor};
+use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+use burn::tensor::Tensor;
 
 use super::{Sampling, Target};
 
@@ -11,27 +11,14 @@ use super::{Sampling, Target};
     Cube: cfg(feature = "cube"),
 )]
 pub trait ResampleOps: Backend {
-    /// Samples where a matrix says.
+    /// Samples where a matrix says that is not diagonal.
     fn resample_affine(image: FloatTensor<Self>, target: Target, sampling: Sampling) -> FloatTensor<Self>;
 
     /// Samples at coordinates, f32, `[3, X', Y', Z']`.
     fn sample_grid(image: FloatTensor<Self>, coordinates: FloatTensor<Self>, sampling: Sampling) -> FloatTensor<Self>;
 }
 
-/// Whether the tensor's backend is one of those above.
-pub(super) fn has_kernel(image: &Tensor<4>) -> bool {
-    if image.dtype() != DType::F32 {
-        return false;
-    }
-    match image.device().as_dispatch() {
-        #[cfg(feature = "cpu")]
-        DispatchDevice::Flex(_) => true,
-        #[cfg(feature = "cube")]
-        DispatchDevice::Cube(_) => true,
-        #[allow(unreachable_patterns)]
-        _ => false,
-    }
-}
+pub(super) use crate::separable::has_kernel;
 
 /// Runs the kernel; [`has_kernel`] must have said yes.
 pub(super) fn by_matrix(image: Tensor<4>, target: Target, sampling: Sampling) -> Tensor<4> {

@@ -1,6 +1,8 @@
 //! Where a coordinate reads, and with what weights.
 
 use super::{Interpolation, Padding, Sampling, Target};
+use crate::interpolate::cubic_weights;
+use crate::separable::AxisTaps;
 
 /// The most taps that any mode has along one axis (a spline of order 5).
 pub(crate) const MOST_TAPS: usize = 6;
@@ -40,26 +42,11 @@ impl Interpolation {
             }
             Interpolation::Cubic => {
                 let t = c - first - 1.0;
-                let u = 1.0 - t;
-                for (weight, value) in weights.iter_mut().zip([far(1.0 + t), near(t), near(u), far(1.0 + u)]) {
-                    *weight = value as f32;
-                }
+                weights.iter_mut().zip(cubic_weights(t)).for_each(|(weight, value)| *weight = value as f32);
             }
             Interpolation::Spline(order) => b_spline(order, c - first - f64::from(order / 2), weights),
         }
     }
-}
-
-/// Keys' cubic convolution with a = -0.75 (PyTorch's), at a distance of at most 1...
-#[inline(always)]
-fn near(d: f64) -> f64 {
-    (1.25 * d - 2.25) * d * d + 1.0
-}
-
-/// ...and at a distance from 1 to 2.
-#[inline(always)]
-fn far(d: f64) -> f64 {
-    ((-0.75 * d + 3.75) * d - 6.0) * d + 3.0
 }
 
 /// The B-spline's values at its taps, for a coordinate `x` from its middle tap (order 2 and 4) or the one before its middle.
@@ -198,58 +185,26 @@ pub(crate) fn interior(n: usize, mode: Interpolation) -> (f64, f64) {
     }
 }
 
-/// The taps of every output index along one axis, those of one output next to each other.
-#[derive(Clone, Debug)]
-pub(crate) struct Axis {
-    /// Input index per tap. Also where the weight is 0 it lies within `low..=high`.
-    pub index: Vec<u32>,
-    pub weight: Vec<f32>,
-    /// First input index that is read.
-    pub low: u32,
-    /// Last input index that is read.
-    pub high: u32,
-    /// Where every output is the input at a fixed distance: the first of them, counted from `low`.
-    pub copied_from: Option<usize>,
-}
-
-impl Axis {
-    /// Builds the table of axis `axis` of a diagonal matrix, from `n` inputs.
-    pub fn new(target: &Target, axis: usize, n: usize, sampling: Sampling) -> Self {
-        let (step, start) = (target.matrix[axis][axis], target.matrix[axis][3]);
-        let (origin, size) = (target.origin[axis], target.size[axis]);
-        let taps = sampling.mode.taps();
-        let (mut index, mut weight) = (vec![0; size * taps], vec![0.0_f32; size * taps]);
-        let mut found = [0; MOST_TAPS];
-        for (i, (index, weight)) in index.chunks_exact_mut(taps).zip(weight.chunks_exact_mut(taps)).enumerate() {
-            find(start + step * (origin + i) as f64, n, sampling, &mut found[..taps], weight);
-            // A tap that counts nothing reads what another one reads.
-            let some = weight.iter().position(|w| *w != 0.0).map_or(0, |t| found[t]);
-            for (t, index) in index.iter_mut().enumerate() {
-                *index = if weight[t] == 0.0 { some } else { found[t] } as u32;
-            }
+/// The taps of every output index along one axis of a diagonal matrix, from `n` inputs.
+pub(crate) fn table(target: &Target, axis: usize, n: usize, sampling: Sampling) -> AxisTaps {
+    let (step, start) = (target.matrix[axis][axis], target.matrix[axis][3]);
+    let (origin, size) = (target.origin[axis], target.size[axis]);
+    let taps = sampling.mode.taps();
+    let (mut index, mut weight) = (vec![0; size * taps], vec![0.0_f32; size * taps]);
+    let mut found = [0; MOST_TAPS];
+    let mut counts = None;
+    for (i, (index, weight)) in index.chunks_exact_mut(taps).zip(weight.chunks_exact_mut(taps)).enumerate() {
+        find(start + step * (origin + i) as f64, n, sampling, &mut found[..taps], weight);
+        // A tap that counts nothing reads what another one reads, so that nothing else is touched.
+        counts = weight.iter().position(|w| *w != 0.0).map(|t| found[t]).or(counts);
+        for (t, index) in index.iter_mut().enumerate() {
+            *index = if weight[t] == 0.0 { counts.unwrap_or(usize::MAX) } else { found[t] } as u32;
         }
-        let read = || index.iter().zip(&weight).filter(|(_, w)| **w != 0.0).map(|(i, _)| *i);
-        let (low, high) = (read().min().unwrap_or(0), read().max().unwrap_or(0));
-        index.iter_mut().for_each(|i| *i = (*i).clamp(low, high));
-        let first = index.first().copied().unwrap_or(0);
-        let copied = index.chunks_exact(taps).zip(weight.chunks_exact(taps)).enumerate().all(|(i, (index, weight))| {
-            let one = weight.iter().filter(|w| **w == 1.0).count() == 1;
-            let rest = weight.iter().filter(|w| **w == 0.0).count() == taps - 1;
-            one && rest && index[0] as usize == first as usize + i
-        });
-        Axis { copied_from: copied.then_some((first - low) as usize), index, weight, low, high }
     }
-
-    /// Input indices and weights of one output.
-    #[inline(always)]
-    pub fn of<const T: usize>(&self, output: usize) -> (&[u32; T], &[f32; T]) {
-        (&self.index.as_chunks::<T>().0[output], &self.weight.as_chunks::<T>().0[output])
-    }
-
-    /// Length of the part of the input that is read.
-    pub fn span(&self) -> usize {
-        (self.high - self.low) as usize + 1
-    }
+    // Those before the first that counts.
+    let first = index.iter().copied().find(|i| *i != u32::MAX).unwrap_or(0);
+    index.iter_mut().filter(|i| **i == u32::MAX).for_each(|i| *i = first);
+    AxisTaps::new(taps, index, weight)
 }
 
 #[cfg(test)]

@@ -1,17 +1,11 @@
 //! Resampling on the CPU.
-//!
-//! - [`separable`]: a diagonal matrix; planes are blended, then rows, then neighbours in a row.
-//! - [`general`]: any other matrix, and coordinates of one's own; voxel by voxel, in tiles that stay in the cache.
 
 mod general;
-mod separable;
 
 use burn::backend::{Flex, tensor::FloatTensor};
 use burn::tensor::TensorData;
 
 use general::{by_grid, by_matrix};
-use separable::separable;
-
 use super::ops::ResampleOps;
 use super::{Sampling, Target};
 
@@ -28,6 +22,7 @@ macro_rules! with_taps {
         }
     };
 }
+
 impl ResampleOps for Flex {
     fn resample_affine(image: FloatTensor<Self>, target: Target, sampling: Sampling) -> FloatTensor<Self> {
         let (image, dims) = packed(image);
@@ -35,11 +30,7 @@ impl ResampleOps for Flex {
         let [sx, sy, sz] = target.size;
         let mut out = vec![0.0_f32; dims[0] * sx * sy * sz];
         let (shape, target) = two_dimensional(dims, target);
-        if target.is_separable() {
-            with_taps!(sampling.mode, separable, source, shape, &target, sampling, &mut out);
-        } else {
-            with_taps!(sampling.mode, by_matrix, source, shape, &target, sampling, &mut out);
-        }
+        with_taps!(sampling.mode, by_matrix, source, shape, &target, sampling, &mut out);
         tensor(out, [dims[0], sx, sy, sz])
     }
 
