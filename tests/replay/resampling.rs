@@ -116,7 +116,9 @@ fn pipeline(case: &Case) -> Result<Pipeline, Miss> {
         let mut table = step["params"].clone();
         let Some(params) = table.as_object_mut() else { return Err(Miss::failed("a step without parameters")) };
         // The type and place of MONAI's computation; the rest is understood or refused.
-        params.retain(|name, value| !value.is_null() && !["dtype", "device", "lazy", "image_only"].contains(&name.as_str()));
+        params.retain(|name, value| {
+            !value.is_null() && !["dtype", "device", "lazy", "image_only"].contains(&name.as_str())
+        });
         params.insert("name".to_owned(), step["op"].clone());
         params.insert("keys".to_owned(), json!(["image"]));
         tables.push(table);

@@ -2,8 +2,8 @@
 
 use hearth::data::spatial::{flip, rotate90};
 use hearth::data::transforms::{
-    CropForeground, Orientation, RandCropByPosNegLabel, SpatialPad, corrected_center,
-    foreground_and_background, foreground_ratio,
+    CropForeground, Orientation, RandCropByPosNegLabel, SpatialPad, corrected_center, foreground_and_background,
+    foreground_ratio,
 };
 use hearth::data::{Affine, Image, Space, affine};
 use hearth_tests::golden::{Array, Case, Check, Miss, Outcome};

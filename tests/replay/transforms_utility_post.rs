@@ -25,8 +25,7 @@ fn channel_first(case: &Case) -> Outcome {
         [x, y, z] => ([1, x, y, z], 3),
         _ => return Err(Miss::unsupported(format!("an array of shape {:?}", array.shape))),
     };
-    let mut raw =
-        Image::from_values(array.f32(), shape, affine::IDENTITY, &device()).with_spatial_dims(spatial_dims);
+    let mut raw = Image::from_values(array.f32(), shape, affine::IDENTITY, &device()).with_spatial_dims(spatial_dims);
     raw.meta.original_channel_dim = match &case.record["meta"]["original_channel_dim"] {
         serde_json::Value::Number(axis) => axis.as_i64(),
         _ => None,

@@ -1,7 +1,7 @@
 //! Spatial transforms that sample anew: affine transforms, rotations, zooms, resizing, deformations.
 
-use hearth::data::transforms::{Affine, AffineGrid, Rotate};
 use hearth::data::Affine as Matrix;
+use hearth::data::transforms::{Affine, AffineGrid, Rotate};
 use hearth_tests::golden::{Case, Miss, Outcome};
 use serde_json::{Value, json};
 

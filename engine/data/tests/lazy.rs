@@ -198,10 +198,8 @@ fn a_sampling_for_all_steps_takes_padding_along() {
 
 #[test]
 fn an_error_says_the_shape_that_is_to_come() {
-    let steps: Vec<Box<dyn Transform>> = vec![
-        Box::new(Spacing::new(["image", "label"], 0.5)),
-        step(|_, _| Err(TransformError::new("no more"))),
-    ];
+    let steps: Vec<Box<dyn Transform>> =
+        vec![Box::new(Spacing::new(["image", "label"], 0.5)), step(|_, _| Err(TransformError::new("no more")))];
     let pipeline = Pipeline::new(steps).expect("sound");
     let error = pipeline.run(sample(), DrawKey::new(0, 0, 0)).expect_err("the second step fails").to_string();
     assert!(error.contains("step 2 of 2") && error.contains("14 x 15 x 21"), "{error}");

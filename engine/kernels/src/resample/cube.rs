@@ -8,7 +8,7 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::ops::ResampleOps;
-use super::{Interpolation, Padding, Sampling, Target, taps};
+use super::{Interpolation, Padding, Sampling, Target};
 use crate::separable::cube::{prepare, upload};
 
 impl ResampleOps for Cube {
@@ -56,9 +56,8 @@ fn general(image: CubeTensor, source: CubeTensor, size: [usize; 3], sampling: Sa
 const NEAREST: u32 = 0;
 const LINEAR: u32 = 1;
 const CUBIC: u32 = 2;
-/// Order 0; the other orders follow.
+/// Order 0, an even number; the other orders follow.
 const SPLINE: u32 = 10;
-const EDGE: f32 = taps::EDGE as f32;
 
 fn taps_of(mode: u32) -> usize {
     match mode {
@@ -144,27 +143,31 @@ fn find(
         let up = fraction > 0.5 || (fraction == 0.5 && odd == 1.0);
         first = select(up, first + 1.0, first);
     }
-    if comptime!(mode == CUBIC) {
-        first -= 1.0;
+    if comptime!(mode >= SPLINE && mode % 2 == 0) {
+        first = (c + 0.5).floor();
     }
-    if comptime!(mode >= SPLINE) {
-        if comptime!((mode - SPLINE) % 2 == 0) {
-            first = (c + 0.5).floor();
-        }
-        first -= comptime!(((mode - SPLINE) / 2) as f32);
+    if comptime!(mode == CUBIC || mode == SPLINE + 2 || mode == SPLINE + 3) {
+        first = first - 1.0;
     }
-    // One voxel that is read where it is; and zero beyond the edge, where nothing is to fade.
+    if comptime!(mode == SPLINE + 4 || mode == SPLINE + 5) {
+        first = first - 2.0;
+    }
+    // Beyond the edge nothing is read where nothing fades out.
+    let mut reads = 1.0f32;
+    if comptime!(padding == 4) {
+        reads = select(at < -0.000001 || at > last + 0.000001, 0.0, 1.0);
+    }
     let alone = n == 1.0 && at == 0.0;
-    let cut = comptime!(padding == 4) && (at < -EDGE || at > last + EDGE);
     for t in 0..taps {
-        let tap = first + f32::cast_from(t);
-        let folded = place_tap(tap, n, padding);
-        let inside = comptime!(padding != 1) || (tap >= 0.0 && tap <= last);
-        let kept = inside && !cut;
-        let sole = select(t == 0, 1.0f32, 0.0f32);
-        let own = select(kept, weigh(c - tap, mode), 0.0);
-        index[entry + t] = select(alone || !kept, 0.0, folded);
-        weight[entry + t] = select(alone, sole, own);
+        let step = f32::cast_from(t);
+        let tap = first + step;
+        let mut counts = reads;
+        if comptime!(padding == 1) {
+            counts = select(tap >= 0.0 && tap <= last, 1.0, 0.0);
+        }
+        let whole = select(step == 0.0, 1.0f32, 0.0f32);
+        index[entry + t] = select(alone || counts == 0.0, 0.0, place_tap(tap, n, padding));
+        weight[entry + t] = select(alone, whole, counts * weigh(c - tap, mode));
     }
 }
 
@@ -183,7 +186,7 @@ fn fold(at: f32, n: f32, #[comptime] mode: u32, #[comptime] padding: u32) -> f32
     if comptime!(padding == 5) {
         // A whole turn below 0 is the last voxel, above it the first.
         let safe = select(last > 0.0, last, 1.0);
-        let below = c + safe * ((-c / safe).floor() + 1.0);
+        let below = c + safe * ((0.0 - c / safe).floor() + 1.0);
         let above = c - safe * (c / safe).floor();
         c = select(c < 0.0, below, select(c > last, above, c));
         c = select(last > 0.0, c, 0.0);

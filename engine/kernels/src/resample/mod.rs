@@ -184,7 +184,11 @@ fn prepared(image: Tensor<4>, mut target: Target, sampling: Sampling, kernels: b
         return by_axes(image, &target, sampling, kernels);
     }
     let Some(order) = target.exchanged() else {
-        return if kernels { ops::by_matrix(image, target, sampling) } else { fallback::by_matrix(image, target, sampling) };
+        return if kernels {
+            ops::by_matrix(image, target, sampling)
+        } else {
+            fallback::by_matrix(image, target, sampling)
+        };
     };
     // Output axis `a` reads along input axis `order[a]`: the result is turned.
     let mut turned = Target { matrix: [[0.0; 4]; 3], ..target };

@@ -5,9 +5,9 @@ mod general;
 use burn::backend::{Flex, tensor::FloatTensor};
 use burn::tensor::TensorData;
 
-use general::{by_grid, by_matrix};
 use super::ops::ResampleOps;
 use super::{Sampling, Target};
+use general::{by_grid, by_matrix};
 
 /// Calls a function with the number of taps of a mode as a constant.
 macro_rules! with_taps {
