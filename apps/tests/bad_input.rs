@@ -71,6 +71,30 @@ fn wrong_types_and_absurd_values_are_pointed_at() {
 }
 
 #[test]
+fn caches_that_make_no_sense_are_pointed_at() {
+    let fails = |cache: &str, words: &[&str]| recipe_fails("[data]\n", &format!("[data]\ncache = {cache}\n"), words);
+    fails("{ rate = 1.5 }", &["bad.toml:16:18: 1.5 is not a part"]);
+    fails("{ rate = \"all\" }", &["\"auto\""]);
+    fails("{ kind = \"disk\" }", &["unknown name \"disk\""]);
+    fails("{ kind = \"persistent\" }", &["\"persistent\" needs a dir"]);
+    fails("{ dir = \"c\" }", &["kind = \"cache\" has no use for dir; it is for \"persistent\", \"lmdb\""]);
+    fails("{ kind = \"none\", rate = 1.0 }", &["has no use for rate"]);
+    fails("{ kind = \"smart\", rate = \"auto\" }", &["needs a part"]);
+    fails("{ kind = \"smart\", replace_rate = 0.0 }", &["replace_rate = 0.0", "more than 0"]);
+    fails("{ device = \"same\", storage = \"exact\" }", &["use f32 or f16"]);
+    fails("{ rate = \"auto\", limit_gib = -1 }", &["-1 GiB"]);
+    fails("{ rat = 1.0 }", &["unknown key \"rat\", did you mean \"rate\"?"]);
+}
+
+#[test]
+fn a_task_that_is_not_there_is_told_before_anything_is_fetched() {
+    let dir = temporary();
+    let out = text(&dir.path().join("out"));
+    fail(&["data", "download", "Task09_Splen", "--out", &out], 1, &["did you mean \"Task09_Spleen\"?"]);
+    assert!(!dir.path().join("out").exists());
+}
+
+#[test]
 fn overrides_are_checked_like_the_recipe() {
     let dir = temporary();
     let recipe = text(&tiny_recipe(dir.path()));

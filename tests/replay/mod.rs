@@ -1,5 +1,7 @@
 //! One file per family of golden cases: each turns a case into calls of the library.
 pub mod batch;
+pub mod color;
+pub mod crops;
 pub mod data;
 pub mod device;
 pub mod ensemble;

@@ -38,17 +38,9 @@ pub fn replay(case: &Case) -> Outcome {
 
 fn patches(case: &Case) -> Outcome {
     case.only_params(&["patch_size", "start_pos", "overlap", "mode", "value", "constant_values", "copy_back"])?;
-    let mode = match &case.params["mode"] {
-        // `null` that is written means no padding; a mode that is not given means `wrap`.
-        Value::Null if case.params.get("mode").is_some() => None,
-        Value::Null => Some(PadMode::Wrap),
-        Value::String(name) if name.is_empty() => None,
-        name => Some(serde_json::from_value(name.clone()).map_err(|e| Miss::unsupported(e.to_string()))?),
-    };
-    let value = ["value", "constant_values"].iter().find_map(|k| case.params[*k].as_f64()).unwrap_or(0.0) as f32;
     let image = image(case.array("in.image")?, affine::IDENTITY)?;
     let n = image.meta.spatial_dims;
-    let found = iter_patch(&image, &grid(case, false)?, mode.map(|mode| (mode, value)))?;
+    let found = iter_patch(&image, &grid(case, false)?, padding(case)?)?;
     let (mut values, mut coords, mut shape) = (Vec::new(), Vec::new(), vec![found.len()]);
     for patch in found.iter() {
         let patch = patch?;
@@ -63,7 +55,21 @@ fn patches(case: &Case) -> Outcome {
     check.outcome()
 }
 
-fn grid(case: &Case, padded: bool) -> Result<PatchGrid, Miss> {
+/// What is beyond the image: mode and constant.
+pub fn padding(case: &Case) -> Result<Option<(PadMode, f32)>, Miss> {
+    let mode = match &case.params["mode"] {
+        // `null` that is written means no padding; a mode that is not given means `wrap`.
+        Value::Null if case.params.get("mode").is_some() => None,
+        Value::Null => Some(PadMode::Wrap),
+        Value::String(name) if name.is_empty() => None,
+        name => Some(serde_json::from_value(name.clone()).map_err(|e| Miss::unsupported(e.to_string()))?),
+    };
+    let value = ["value", "constant_values"].iter().find_map(|k| case.params[*k].as_f64()).unwrap_or(0.0) as f32;
+    Ok(mode.map(|mode| (mode, value)))
+}
+
+/// The grid that a case's parameters describe.
+pub fn grid(case: &Case, padded: bool) -> Result<PatchGrid, Miss> {
     let list = |name: &str| match &case.params[name] {
         Value::Null => Vec::new(),
         Value::Array(entries) => entries.clone(),

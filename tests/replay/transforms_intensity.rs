@@ -14,10 +14,23 @@ pub fn replay(case: &Case) -> Outcome {
     let result = match case.op.as_str() {
         "AdjustContrast" => of::<t::AdjustContrast>(case)?.adjust(input),
         "ClipIntensityPercentiles" => of::<t::ClipIntensityPercentiles>(case)?.clip(input)?,
+        "ForegroundMask" => of::<t::ForegroundMask>(case)?.mask(input)?,
         "GaussianSharpen" => of::<t::GaussianSharpen>(case)?.sharpen(input)?,
         "GaussianSmooth" => of::<t::GaussianSmooth>(case)?.smooth(input)?,
+        "GibbsNoise" => of::<t::GibbsNoise>(case)?.cut(input),
+        "HistogramNormalize" => {
+            let mask = ["in.mask", "in.mask_data"].iter().find_map(|name| case.find(name));
+            let mask = mask.map(|array| image(array, affine::IDENTITY)).transpose()?;
+            floats(case, "in.image")?;
+            of::<t::HistogramNormalize>(case)?.normalize(input, mask.as_ref())?
+        }
+        "KSpaceSpikeNoise" => of::<t::KSpaceSpikeNoise>(case)?.spike(input)?,
         "MaskIntensity" => mask(case, input)?,
+        "MedianSmooth" => of::<t::MedianSmooth>(case)?.smooth(input)?,
         "NormalizeIntensity" => of::<t::NormalizeIntensity>(case)?.normalize(input)?,
+        "RandBiasField" => return bias_field(case, input),
+        "RandHistogramShift" => histogram_shift(case, input)?,
+        "SavitzkyGolaySmooth" => of::<t::SavitzkyGolaySmooth>(case)?.smooth(input)?,
         "ScaleIntensity" => scale(case, input)?,
         "ScaleIntensityFixedMean" => of::<t::ScaleIntensityFixedMean>(case)?.scale(input),
         "ScaleIntensityRange" => of::<t::ScaleIntensityRange>(case)?.scale(input),
@@ -42,6 +55,7 @@ fn parameters(case: &Case) -> Value {
         // What is returned besides the image, and what to do where an integer type ends.
         params.remove("return_clipping_values");
         params.remove("safe");
+        params.remove("prob");
     }
     params
 }
@@ -49,6 +63,37 @@ fn parameters(case: &Case) -> Value {
 /// The transform of this case.
 fn of<T: DeserializeOwned>(case: &Case) -> Result<T, Miss> {
     typed(case, parameters(case))
+}
+
+/// scikit-image counts whole numbers another way than f32, which is what images are here.
+fn floats(case: &Case, name: &str) -> Outcome {
+    match case.array(name)?.dtype.as_str() {
+        "F32" | "F64" => Ok(()),
+        other => Err(Miss::unsupported(format!("{} of {other}", case.op))),
+    }
+}
+
+/// The draw is given: coefficients.
+fn bias_field(case: &Case, input: Image) -> Outcome {
+    of::<t::RandBiasField>(case)?;
+    let degree = case.params["degree"].as_u64().unwrap_or(3) as usize;
+    let coefficients: Vec<f64> = serde_json::from_value(case.call["coeff"].clone())?;
+    let field = t::bias_field(input.shape(), input.meta.spatial_dims, degree, &coefficients)?;
+    let spatial = input.spatial_shape();
+    let result = t::apply_bias_field(input, degree, &coefficients)?;
+    let mut check = case.check();
+    if case.find("out.field").is_some() {
+        check.close_f32("out.field", &spatial, &field);
+    }
+    check.close_f32("out.image", &shape(&result), &result.to_vec());
+    check.outcome()
+}
+
+/// The draw is given: control points.
+fn histogram_shift(case: &Case, input: Image) -> Result<Image, Miss> {
+    of::<t::RandHistogramShift>(case)?;
+    let points = |name: &str| serde_json::from_value::<Vec<f64>>(case.call[name].clone());
+    Ok(t::shift_histogram(input, &points("reference_control_points")?, &points("floating_control_points")?)?)
 }
 
 /// In a call, `None` is a value of its own and `factor` means nothing beside the default range.

@@ -1,19 +1,27 @@
 //! Spatial transforms that sample anew: affine transforms, rotations, zooms, resizing, deformations.
 
-use hearth::data::Affine as Matrix;
-use hearth::data::transforms::{Affine, AffineGrid, Rotate};
+use hearth::data::spatial::AffineParameters;
+use hearth::data::transforms::{
+    Affine, AffineGrid, Elastic2D, Elastic3D, GridDistortion, Rand2DElastic, Rand3DElastic, Resize, Rotate, Zoom,
+};
+use hearth::data::{Affine as Matrix, Image};
 use hearth_tests::golden::{Case, Miss, Outcome};
 use serde_json::{Value, json};
 
 use super::device::device;
-use super::transforms_spatial::{finish, input, only_call, typed};
+use super::transforms_spatial::{finish, image, input, only_call, shape, typed};
 
 /// Replays one of them; `None` where it is another operation.
 pub fn replay(case: &Case) -> Option<Outcome> {
     Some(match case.op.as_str() {
         "Affine" => affine_transform(case),
         "AffineGrid" => affine_grid(case),
+        "GridDistortion" => grid_distortion(case),
+        "Rand2DElastic" => elastic_2d(case),
+        "Rand3DElastic" => elastic_3d(case),
+        "Resize" => resize(case),
         "Rotate" => rotate(case),
+        "Zoom" => zoom(case),
         _ => return None,
     })
 }
@@ -77,4 +85,71 @@ fn rotate(case: &Case) -> Outcome {
     only_call(case, &[])?;
     let transform: Rotate = typed(case, parameters(case))?;
     finish(case, transform.rotate(input(case)?, 0)?, |_, _| ())
+}
+
+fn resize(case: &Case) -> Outcome {
+    only_call(case, &[])?;
+    let mut params = parameters(case);
+    if let Some(sigma) = params.get_mut("anti_aliasing_sigma").filter(|sigma| sigma.is_array()) {
+        // One image: a list is one number per axis, not per key.
+        *sigma = json!([sigma.clone()]);
+    }
+    let transform: Resize = typed(case, params)?;
+    finish(case, transform.resize(input(case)?, 0)?, |_, _| ())
+}
+
+fn zoom(case: &Case) -> Outcome {
+    only_call(case, &[])?;
+    let transform: Zoom = typed(case, parameters(case))?;
+    finish(case, transform.zoom(input(case)?, 0)?, |_, _| ())
+}
+
+fn grid_distortion(case: &Case) -> Outcome {
+    only_call(case, &[])?;
+    let transform: GridDistortion = typed(case, parameters(case))?;
+    finish(case, transform.distort(input(case)?, 0)?, |_, _| ())
+}
+
+/// The affine part of a draw that is given.
+fn drawn(case: &Case) -> Result<AffineParameters, Miss> {
+    let list = |name: &str| match &case.call[name] {
+        Value::Null => Ok(Vec::new()),
+        one if one.is_number() => serde_json::from_value(json!([one])),
+        many => serde_json::from_value(many.clone()),
+    };
+    Ok(AffineParameters {
+        rotate: list("rotate")?,
+        shear: list("shear")?,
+        translate: list("translate")?,
+        scale: list("scale")?,
+        ..AffineParameters::default()
+    })
+}
+
+fn number(case: &Case, name: &str) -> Result<f64, Miss> {
+    case.call[name].as_f64().ok_or_else(|| Miss::unsupported(format!("{} without {name}", case.op)))
+}
+
+/// Elastic cases have no affine: MONAI leaves it as it is.
+fn deformed(case: &Case, image: &Image) -> Outcome {
+    let mut check = case.check();
+    check.close_f32("out.image", &shape(image), &image.to_vec());
+    check.outcome()
+}
+
+fn elastic_2d(case: &Case) -> Outcome {
+    only_call(case, &["magnitude", "rotate", "shear", "translate", "scale"])?;
+    let transform: Rand2DElastic = typed(case, parameters(case))?;
+    let offset = case.array("in.random_offset")?.f32();
+    let draw = Elastic2D { offset, magnitude: number(case, "magnitude")?, affine: drawn(case)? };
+    deformed(case, &transform.deform(input(case)?, &draw, 0)?)
+}
+
+fn elastic_3d(case: &Case) -> Outcome {
+    only_call(case, &["magnitude", "sigma", "rotate", "shear", "translate", "scale"])?;
+    let transform: Rand3DElastic = typed(case, parameters(case))?;
+    let offset = image(case.array("in.rand_offset")?, hearth::data::affine::IDENTITY)?.data;
+    let (magnitude, sigma) = (number(case, "magnitude")?, number(case, "sigma")?);
+    let draw = Elastic3D { offset, magnitude, sigma, affine: drawn(case)? };
+    deformed(case, &transform.deform(input(case)?, &draw, 0)?)
 }

@@ -20,6 +20,9 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
+    /// Download a public data set
+    #[cfg(feature = "download")]
+    Download(super::download::Args),
     /// Draw what a recipe's transforms make of a case: a contact sheet
     Preview(preview::Args),
     /// Write an image in another format
@@ -52,6 +55,8 @@ enum Kind {
 /// Does what is asked of data.
 pub fn run(args: &Args) -> Outcome {
     match &args.action {
+        #[cfg(feature = "download")]
+        Action::Download(args) => super::download::run(args),
         Action::Preview(args) => preview::run(args),
         Action::Convert(args) => convert::run(args),
         Action::Phantom { kind: Kind::Spleen, cases, out, size, seed } => {

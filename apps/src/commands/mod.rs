@@ -5,6 +5,8 @@ pub mod convert;
 pub mod data;
 pub mod demo;
 pub mod devices;
+#[cfg(feature = "download")]
+pub mod download;
 pub mod evaluate;
 pub mod plugin;
 pub mod predict;

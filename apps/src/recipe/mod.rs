@@ -21,14 +21,15 @@
 //! values, and the tree into a [`Recipe`]. Every error names the place and, where a word is misspelt, the word meant.
 
 pub mod bundled;
+mod cache;
 mod document;
 mod overrides;
 mod read;
 mod schema;
 pub mod suggest;
 
+pub use cache::{Cache, CacheDevice, CacheKind, Rate};
 pub use document::{Document, Node, Origin};
 pub use schema::{
-    Cache, CacheDevice, Data, HandlerEntry, InfererConfig, Metric, PluginEntry, Post, PostStep, PrecisionWord, Recipe,
-    Training, Validation,
+    Data, HandlerEntry, InfererConfig, Metric, PluginEntry, Post, PostStep, PrecisionWord, Recipe, Training, Validation,
 };

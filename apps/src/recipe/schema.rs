@@ -13,6 +13,7 @@ use hearth_nn::optim::OptimizerConfig;
 use hearth_nn::post::{Activations, AsDiscrete};
 use serde::{Deserialize, Serialize};
 
+use super::cache::Cache;
 use super::document::{Document, Node, Origin};
 use super::suggest;
 use crate::error::{Failure, Outcome};
@@ -65,7 +66,7 @@ pub struct Recipe {
 pub struct Data {
     /// Which labelled cases validate.
     pub validation: Validation,
-    /// What is kept in memory.
+    /// What is kept of the cases after the deterministic transforms.
     pub cache: Cache,
     /// Threads that prepare batches ahead; with 0 the training thread prepares each when it needs it.
     pub workers: usize,
@@ -93,38 +94,6 @@ impl Default for Validation {
     fn default() -> Self {
         Validation::Fraction(0.2)
     }
-}
-
-/// What is kept in memory after the deterministic transforms.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Cache {
-    /// Which part of the cases, 0 to 1.
-    pub rate: f64,
-    /// At most so many cases.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub num: Option<usize>,
-    /// Threads that fill it.
-    pub workers: usize,
-    /// Where it lives: `host`, or `same` for the device that trains.
-    pub device: CacheDevice,
-}
-
-impl Default for Cache {
-    fn default() -> Self {
-        Self { rate: 1.0, num: None, workers: 2, device: CacheDevice::Host }
-    }
-}
-
-/// Where a cache lives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CacheDevice {
-    /// In this machine's memory.
-    #[default]
-    Host,
-    /// On the device that trains.
-    Same,
 }
 
 /// The training loop.
@@ -306,6 +275,7 @@ impl Recipe {
 
     /// What depends on other values and was left out.
     fn fill_in(&mut self) {
+        self.data.cache.fill_in();
         let classes = self.labels.len();
         if self.post.prediction.is_empty() {
             let step = AsDiscrete { argmax: true, to_onehot: Some(classes), ..AsDiscrete::default() };
@@ -344,11 +314,7 @@ impl Recipe {
         )?;
         demand(training.batch_size >= 1, "training.batch_size", "a batch holds at least 1 case".into())?;
         demand(training.val_interval >= 1, "training.val_interval", "give 1 or more epochs".into())?;
-        demand(
-            (0.0..=1.0).contains(&data.cache.rate),
-            "data.cache.rate",
-            format!("{} is not a part; give 0 to 1", data.cache.rate),
-        )?;
+        data.cache.check(document)?;
         match data.validation {
             Validation::Last(n) => demand(n >= 1, "data.validation", "at least 1 case validates".into())?,
             Validation::Fraction(part) => demand(

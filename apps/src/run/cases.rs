@@ -6,7 +6,7 @@ use hearth_data::{DecathlonDataset, Item, Sample};
 
 use super::Plan;
 use crate::error::{Context, Failure, Outcome};
-use crate::recipe::{Recipe, Validation};
+use crate::recipe::{CacheKind, Rate, Recipe, Validation};
 
 /// Labelled cases of a Decathlon folder.
 pub struct Cases {
@@ -42,12 +42,16 @@ impl Cases {
         Ok(data_set(folder, recipe)?.training)
     }
 
-    /// About how many bytes the caches take: the first case of each kind tells.
+    /// About how many bytes the caches take, in memory or on disk: the first case of each kind tells.
     pub fn predicted_bytes(&self, plan: &Plan) -> Outcome<u64> {
         let cache = &plan.recipe.data.cache;
+        if cache.kind == CacheKind::None {
+            return Ok(0);
+        }
+        let rate = cache.rate.map_or(1.0, Rate::part);
         let mut total = 0;
         for (items, pipeline) in [(&self.training, &plan.training), (&self.validation, &plan.validation)] {
-            let count = ((items.len() as f64 * cache.rate) as usize).min(cache.num.unwrap_or(usize::MAX));
+            let count = ((items.len() as f64 * rate) as usize).min(cache.num.unwrap_or(usize::MAX));
             if let Some(first) = items.first().filter(|_| count > 0) {
                 let samples = pipeline.run_deterministic(first.sample())?;
                 total += samples.iter().map(Sample::bytes).sum::<usize>() as u64 * count as u64;

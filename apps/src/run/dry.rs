@@ -9,6 +9,7 @@ use hearth_train::device;
 use super::{Cases, Plan, handlers, plugins};
 use crate::error::Outcome;
 use crate::out;
+use crate::recipe::{CacheDevice, CacheKind};
 use crate::terminal::{bold, bytes, dim, thousands};
 
 /// Prints the resolved recipe, the pipelines, the network, the cache, the device and the plugins.
@@ -39,11 +40,14 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     let (train, validate) = (cases.training.len(), cases.validation.len());
     out!("{}     {}: {train} cases train, {validate} validate", bold("data"), cases.name);
     let predicted = cases.predicted_bytes(plan)?;
-    let place = match plan.recipe.data.cache.device {
-        crate::recipe::CacheDevice::Host => "in memory",
-        crate::recipe::CacheDevice::Same => "on the device",
+    let cache = &plan.recipe.data.cache;
+    let place = match (&cache.dir, cache.device) {
+        _ if cache.kind == CacheKind::None => "nothing is kept".to_owned(),
+        (Some(dir), _) => format!("at most {} in {}", bytes(predicted), dir.display()),
+        (None, Some(CacheDevice::Same)) => format!("about {} on the device", bytes(predicted)),
+        (None, _) => format!("about {} in memory", bytes(predicted)),
     };
-    out!("{}    about {} {place}", bold("cache"), bytes(predicted));
+    out!("{}    {place}", bold("cache"));
     Ok(())
 }
 

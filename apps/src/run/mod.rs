@@ -1,6 +1,7 @@
 //! A run: how a trainer is put together from a recipe, and what becomes of it.
 
 mod cases;
+mod dataset;
 mod dry;
 pub mod folders;
 mod handlers;

@@ -14,7 +14,7 @@ use crate::error::{Context, Failure, Outcome};
 const FILE: &str = "run.json";
 
 /// What may differ when a run goes on: nothing of it changes what is computed for a step.
-const FREE: [&str; 4] = ["training.epochs", "training.device", "data.cache", "data.workers"];
+const FREE: [&str; 3] = ["training.epochs", "training.device", "data.workers"];
 
 /// What a run was started with.
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,9 +76,18 @@ impl Record {
     }
 }
 
+/// What of a cache changes a step: a window that moves over the cases, and halves.
+fn in_a_cache(cache: &Value) -> Vec<Option<&Value>> {
+    let is = |key: &str, word: &str| cache.get(key).and_then(Value::as_str) == Some(word);
+    let window =
+        ["kind", "rate", "num", "replace_rate", "shuffle"].map(|key| cache.get(key).filter(|_| is("kind", "smart")));
+    let halves = cache.get("storage").filter(|_| is("storage", "f16"));
+    window.into_iter().chain([halves]).collect()
+}
+
 /// The first key whose values differ, with both values.
 fn difference(key: &str, before: &Value, now: &Value) -> Option<(String, String, String)> {
-    if before == now || FREE.contains(&key) {
+    if before == now || FREE.contains(&key) || (key == "data.cache" && in_a_cache(before) == in_a_cache(now)) {
         return None;
     }
     let join = |part: &str| if key.is_empty() { part.to_owned() } else { format!("{key}.{part}") };

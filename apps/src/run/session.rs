@@ -1,10 +1,9 @@
 //! A training run: everything a recipe asks for, put together and run.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
-use hearth_data::{CacheDataset, CacheOptions, DataLoader, Dataset, Item, LoaderOptions, Pipeline};
+use hearth_data::{DataLoader, LoaderOptions};
 use hearth_engine::{Better, RunEnd};
 use hearth_nn::networks::AnyNetwork;
 use hearth_plugin_host::Plugin;
@@ -12,12 +11,12 @@ use hearth_train::{
     EvaluatorOptions, Post, RunFolder, SupervisedEvaluator, SupervisedTrainer, TrainerOptions, checkpoint, device,
 };
 
+use super::dataset::{Use, dataset};
 use super::record::Record;
 use super::{Cases, Plan, folders, handlers, interrupt, plugins, summary};
 use crate::error::{Context, Failure, Outcome};
 use crate::note;
-use crate::recipe::CacheDevice;
-use crate::terminal::{progress, seconds};
+use crate::terminal::seconds;
 
 /// A trainer with its data, before and while it runs.
 pub struct Session {
@@ -166,8 +165,8 @@ pub fn trainer(plan: &Plan, data: &Path) -> Outcome<SupervisedTrainer<AnyNetwork
     let network = plan.network(&plan.device)?;
     let (train, validate) = (cases.training.len(), cases.validation.len());
     note!("{}: {train} cases train, {validate} validate, on {}", cases.name, device::name(&plan.device));
-    let training = dataset(plan, cases.training, plan.training.clone(), "training")?;
-    let validation = dataset(plan, cases.validation, plan.validation.clone(), "validation")?;
+    let training = dataset(plan, cases.training, plan.training.clone(), Use::Training)?;
+    let validation = dataset(plan, cases.validation, plan.validation.clone(), Use::Validation)?;
     let seed = recipe.training.seed;
     let loader = LoaderOptions {
         batch_size: recipe.training.batch_size,
@@ -185,21 +184,6 @@ pub fn trainer(plan: &Plan, data: &Path) -> Outcome<SupervisedTrainer<AnyNetwork
     let single = LoaderOptions { batch_size: 1, seed, ..LoaderOptions::default() };
     trainer.add_evaluator("validation", evaluator(plan, DataLoader::new(validation, single)?)?);
     Ok(trainer)
-}
-
-/// The cases behind a pipeline, cached as the recipe says.
-fn dataset(plan: &Plan, items: Vec<Item>, pipeline: Arc<Pipeline>, what: &str) -> Outcome<Arc<dyn Dataset>> {
-    let (cache, seed) = (&plan.recipe.data.cache, plan.recipe.training.seed);
-    let options = CacheOptions {
-        rate: cache.rate,
-        num: cache.num,
-        workers: cache.workers,
-        device: (cache.device == CacheDevice::Same).then(|| plan.device.clone()),
-        progress: progress(),
-        ..CacheOptions::default()
-    };
-    let made = CacheDataset::new(items, pipeline, seed, 0, options);
-    Ok(Arc::new(made.while_doing(|| format!("preparing the {what} cases"))?))
 }
 
 /// The evaluator that the `validation` plugin runs.

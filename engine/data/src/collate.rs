@@ -1,11 +1,31 @@
 //! Samples into batches, and back.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use hearth_kernels::host;
 
+use crate::spatial::{PadMode, pad};
+use crate::transforms::PadMethod;
 use crate::{Affine, DataError, Image, Meta, Sample, Value};
+
+/// How samples become a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Collate {
+    /// Images of one key must have one size.
+    #[default]
+    List,
+    /// Smaller images are padded to the largest of their key along each axis, and remember it: undoing takes it off again.
+    Pad {
+        /// On which sides.
+        method: PadMethod,
+        /// What the added voxels hold.
+        mode: PadMode,
+        /// The constant of [`PadMode::Constant`].
+        value: f32,
+    },
+}
 
 /// Samples stacked along a new first axis.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +38,8 @@ pub struct Batch {
     pub images: Vec<BTreeMap<String, ImageInfo>>,
     /// One number per entry, by key.
     pub numbers: BTreeMap<String, Vec<f64>>,
+    /// Several numbers per entry, by key.
+    pub lists: BTreeMap<String, Vec<Arc<[f64]>>>,
     /// One text per entry, by key.
     pub texts: BTreeMap<String, Vec<String>>,
 }
@@ -53,6 +75,16 @@ impl Batch {
         })
     }
 
+    /// The same batch with its tensors on another device.
+    pub fn to_device(mut self, device: &Device) -> Self {
+        for tensor in self.tensors.values_mut() {
+            if tensor.device() != *device {
+                *tensor = tensor.clone().to_device(device);
+            }
+        }
+        self
+    }
+
     /// One entry of any tensor that goes with this batch (a prediction, say) as an image, with the geometry of `like`.
     ///
     /// # Errors
@@ -68,6 +100,42 @@ impl Batch {
         let data = tensor.clone().narrow(0, entry, 1).reshape([c, x, y, z]);
         Ok(Image { data, affine: info.affine, meta: info.meta.clone() })
     }
+}
+
+/// [`collate`] with padding first, where that is asked for.
+pub(crate) fn collate_with(samples: Vec<Sample>, how: &Collate) -> Result<Batch, DataError> {
+    match how {
+        Collate::List => collate(samples),
+        Collate::Pad { method, mode, value } => pad_collate(samples, *method, *mode, *value),
+    }
+}
+
+/// Pads the images of each key to the largest size among them, then stacks (MONAI's `pad_list_data_collate`).
+///
+/// # Errors
+/// Where keys or numbers of channels differ, or a mode can't pad so far.
+pub fn pad_collate(mut samples: Vec<Sample>, method: PadMethod, mode: PadMode, value: f32) -> Result<Batch, DataError> {
+    let mut largest: BTreeMap<String, [usize; 3]> = BTreeMap::new();
+    for (key, entry) in samples.iter().flat_map(|s| &s.values) {
+        if let Value::Image(image) = entry {
+            let size = largest.entry(key.clone()).or_default();
+            size.iter_mut().zip(image.shape()).for_each(|(size, length)| *size = length.max(*size));
+        }
+    }
+    for sample in &mut samples {
+        for (key, size) in &largest {
+            let Some(Value::Image(image)) = sample.values.get(key) else { continue };
+            let shape = image.shape();
+            if shape == *size {
+                continue;
+            }
+            let (before, after) = method.sides(std::array::from_fn(|a| size[a] - shape[a]));
+            let padded = pad(image.clone(), before, after, mode, value)
+                .map_err(|e| DataError::Collate(format!("case {}, `{key}` can't be padded: {e}", sample.case)))?;
+            sample.values.insert(key.clone(), Value::Image(padded));
+        }
+    }
+    collate(samples)
 }
 
 /// Stacks samples (crops of one case are samples of their own).
@@ -97,7 +165,8 @@ pub fn collate(samples: Vec<Sample>) -> Result<Batch, DataError> {
                 if a != b {
                     return Err(DataError::Collate(format!(
                         "`{key}` of different sizes can't share a batch: {a:?} (channels, x, y, z) in case {}, {b:?} in case {}\n  \
-                         crop or pad to one size before batching (RandCropByPosNegLabel, SpatialPad), or use batch_size 1",
+                         crop or pad to one size before batching (RandCropByPosNegLabel, SpatialPad), collate with padding, or \
+                         use batch_size 1",
                         batch.cases[0], sample.case
                     )));
                 }
@@ -108,6 +177,7 @@ pub fn collate(samples: Vec<Sample>) -> Result<Batch, DataError> {
         for (key, value) in values {
             match value {
                 Value::Number(number) => batch.numbers.entry(key).or_default().push(number),
+                Value::Numbers(numbers) => batch.lists.entry(key).or_default().push(numbers),
                 Value::Text(text) => batch.texts.entry(key).or_default().push(text),
                 _ => {}
             }
@@ -116,8 +186,10 @@ pub fn collate(samples: Vec<Sample>) -> Result<Batch, DataError> {
         batch.cases.push(sample.case);
     }
     let count = batch.cases.len();
-    let lengths = batch.numbers.iter().map(|(k, v)| (k, v.len())).chain(batch.texts.iter().map(|(k, v)| (k, v.len())));
-    if let Some((key, _)) = lengths.clone().find(|(_, n)| *n != count) {
+    let numbers = batch.numbers.iter().map(|(k, v)| (k, v.len()));
+    let lists = batch.lists.iter().map(|(k, v)| (k, v.len()));
+    let mut lengths = numbers.chain(lists).chain(batch.texts.iter().map(|(k, v)| (k, v.len())));
+    if let Some((key, _)) = lengths.find(|(_, n)| *n != count) {
         return Err(DataError::Collate(format!(
             "only some of the cases {:?} have a value `{key}`; a batch needs it of all or none",
             batch.cases
@@ -132,18 +204,13 @@ pub fn collate(samples: Vec<Sample>) -> Result<Batch, DataError> {
 /// On the CPU one copy into one buffer; elsewhere a concatenation on the device.
 fn stack_images(images: Vec<Tensor<4>>) -> Tensor<5> {
     let [c, x, y, z] = images[0].dims();
-    let size = c * x * y * z;
     let shape = [images.len(), c, x, y, z];
     let device = images[0].device();
     if let [only] = &images[..] {
         return only.clone().reshape(shape);
     }
-    if host::is_host(&device) && size > 0 {
-        let mut values = Vec::with_capacity(size * images.len());
-        let complete = images.iter().all(|image| host::read(image, |v| values.extend_from_slice(v)).is_some());
-        if complete {
-            return Tensor::from_data(burn::tensor::TensorData::new(values, shape), &device);
-        }
+    if let Some(values) = host::concat(&images) {
+        return Tensor::from_data(burn::tensor::TensorData::new(values, shape), &device);
     }
     Tensor::stack(images, 0)
 }
@@ -160,10 +227,13 @@ pub fn decollate(batch: Batch) -> Result<Vec<Sample>, DataError> {
             sample = sample.with_image(key, batch.image(tensor, entry, key)?);
         }
         for (key, values) in &batch.numbers {
-            sample = values.get(entry).map_or(sample.clone(), |v| sample.with(key, Value::Number(*v)));
+            sample.values.extend(values.get(entry).map(|v| (key.clone(), Value::Number(*v))));
+        }
+        for (key, values) in &batch.lists {
+            sample.values.extend(values.get(entry).map(|v| (key.clone(), Value::Numbers(v.clone()))));
         }
         for (key, values) in &batch.texts {
-            sample = values.get(entry).map_or(sample.clone(), |v| sample.with(key, Value::Text(v.clone())));
+            sample.values.extend(values.get(entry).map(|v| (key.clone(), Value::Text(v.clone()))));
         }
         out.push(sample);
     }

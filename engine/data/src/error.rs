@@ -188,6 +188,9 @@ pub enum DataError {
     /// A file could not be read or written.
     #[error(transparent)]
     Nifti(#[from] crate::nifti::NiftiError),
+    /// A whole-slide image could not be read.
+    #[error(transparent)]
+    Slide(#[from] hearth_slides::SlideError),
     /// A file of the data set could not be read or written.
     #[error("{path}: {source}")]
     Io {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use burn::tensor::{Device, Tensor, TensorData};
+use serde::{Deserialize, Serialize};
 
 use crate::affine::{self, Affine};
 use crate::orientation::{self, Reorder};
@@ -22,7 +23,7 @@ pub struct Image {
 }
 
 /// What is known about an image besides its values.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Meta {
     /// The file it came from.
@@ -42,13 +43,14 @@ pub struct Meta {
     /// Spatial operations done since loading, in order: what [`Image::undo_last`] takes back.
     pub applied: Vec<Applied>,
     /// The file's header, carried over when the image, or a prediction on its grid, is written.
+    #[serde(with = "shared_header")]
     pub header: Option<std::sync::Arc<crate::nifti::Header>>,
     /// What is still to be done to the values. Empty outside a pipeline.
     pub(crate) lazy: Laziness,
 }
 
 /// Direction of the world axes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Space {
     /// Right, Anterior, Superior.
     #[default]
@@ -85,7 +87,7 @@ impl Default for Meta {
 }
 
 /// A spatial operation that was done, with what is needed to undo it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Applied {
     /// Axes permuted and flipped (Orientation, Flip, Rotate90).
@@ -104,6 +106,8 @@ pub enum Applied {
         /// Added after, per axis.
         after: [usize; 3],
     },
+    /// A volume of one slice became a 2-D image.
+    Flatten,
     /// Resampled onto another grid.
     Resample {
         /// Affine before.
@@ -112,6 +116,19 @@ pub enum Applied {
         shape: [usize; 3],
         /// How it was sampled.
         sampling: crate::spatial::GridSampling,
+    },
+    /// Resized by another mode than a linear one (Resize, Zoom).
+    Resize {
+        /// Affine before.
+        affine: Affine,
+        /// Shape before.
+        shape: [usize; 3],
+        /// Number of axes before.
+        spatial_dims: usize,
+        /// How it was resized.
+        mode: crate::spatial::ResizeMode,
+        /// Whether centres or outer corners were laid on each other.
+        align_corners: bool,
     },
     /// Sampled through a matrix (Rotate, Affine, Zoom).
     Warp {
@@ -203,5 +220,22 @@ impl Image {
             Some(applied) => crate::spatial::undo(self, &applied, nearest),
             None => Ok(self),
         }
+    }
+}
+
+/// A header that several images share is kept with each.
+mod shared_header {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::nifti::Header;
+
+    pub fn serialize<S: Serializer>(header: &Option<Arc<Header>>, out: S) -> Result<S::Ok, S::Error> {
+        header.as_deref().serialize(out)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<Header>>, D::Error> {
+        Ok(Option::<Header>::deserialize(from)?.map(Arc::new))
     }
 }

@@ -8,7 +8,10 @@
 
 pub mod affine;
 mod collate;
+mod cucim;
 mod dataset;
+#[cfg(feature = "download")]
+pub mod download;
 mod draw;
 mod error;
 mod image;
@@ -24,22 +27,29 @@ mod progress;
 pub mod readers;
 mod recipe;
 mod sample;
+mod sampler;
+mod select;
 pub mod spatial;
 mod stored;
 mod transform;
 pub mod transforms;
+mod workers;
 pub mod writers;
 
 pub use affine::Affine;
-pub use collate::{Batch, ImageInfo, collate, decollate};
+pub use collate::{Batch, Collate, ImageInfo, collate, decollate, pad_collate};
+pub use cucim::cucim_names;
 pub use dataset::{
-    CacheDataset, CacheOptions, Dataset, DecathlonDataset, Item, PartitionOptions, TransformDataset, partition_dataset,
-    partition_ratios,
+    CacheDataset, CacheNTransDataset, CacheOptions, CachePool, Column, ColumnKind, CrossValidation, CsvOptions,
+    Dataset, DecathlonDataset, Field, GridPatchDataset, Identity, Item, LmdbDataset, PartitionOptions, PatchDataset,
+    PatchWSIDataset, PersistentDataset, SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions, TransformDataset,
+    WsiOptions, WsiPatch, ZipDataset, cross_validation_list, csv_items, partition_dataset, partition_dataset_classes,
+    partition_ratios, partition_ratios_classes, resample_datalist, select_cross_validation_folds, split_fraction,
 };
 pub use draw::{Draw, DrawKey};
 pub use error::{DataError, RecipeError, StepError, TransformError, ValueState};
 pub use image::{Applied, Image, Meta, Space};
-pub use loader::{Batches, DataLoader, LoaderOptions, ThreadDataLoader};
+pub use loader::{Batches, DataLoader, LoaderOptions, PatchLoader, ThreadDataLoader};
 pub use nifti::{NiftiError, NiftiOptions, read_nifti, read_nifti_on, write_nifti};
 pub use params::{CheckError, Keys, OneOrMany};
 pub use pipeline::Pipeline;
@@ -47,6 +57,8 @@ pub use progress::{Progress, Running};
 pub use readers::{ReadError, ReadOptions, Reader, read_image, read_image_with};
 pub use recipe::{RecipeOptions, transform_names};
 pub use sample::{Sample, Value};
+pub use sampler::{DistributedSampler, DistributedWeightedRandomSampler, Sampler, WeightedRandomSampler};
+pub use select::Select;
 pub use stored::{BoxSource, IndexList, IndexSource, StoredImage, StoredIndices};
 pub use transform::Transform;
 pub use writers::{WriteError, WriteOptions, write_image};

@@ -1,20 +1,23 @@
 //! [`DataLoader`]: batches made ahead of time by threads, in order.
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
+use std::sync::{Arc, OnceLock};
 
-use crate::{Batch, DataError, Dataset, DrawKey, collate};
+use burn::tensor::Device;
+
+use crate::collate::{Collate, collate_with};
+use crate::sampler::{Sampler, shuffled};
+use crate::workers::{Pool, Run};
+use crate::{Batch, DataError, Dataset, Sample};
 
 /// How batches are made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LoaderOptions {
     /// Cases per batch (a case that is cropped several times gives several entries).
     pub batch_size: usize,
     /// A new order every epoch.
     pub shuffle: bool,
-    /// Threads; 0: batches are made by the caller when asked for.
+    /// Threads; 0: batches are made by the caller when asked for. They live as long as the loader.
     pub workers: usize,
     /// Batches that may wait, ready or in the making.
     pub buffer: usize,
@@ -22,11 +25,27 @@ pub struct LoaderOptions {
     pub seed: u64,
     /// Leave out a last batch that is not full.
     pub drop_last: bool,
+    /// Times that each batch is given, one after the other: for data that are slower than the training.
+    pub repeats: usize,
+    /// Where batches are moved to, on the thread that makes them.
+    pub device: Option<Device>,
+    /// How samples become a batch.
+    pub collate: Collate,
 }
 
 impl Default for LoaderOptions {
     fn default() -> Self {
-        LoaderOptions { batch_size: 1, shuffle: false, workers: 0, buffer: 2, seed: 0, drop_last: false }
+        LoaderOptions {
+            batch_size: 1,
+            shuffle: false,
+            workers: 0,
+            buffer: 2,
+            seed: 0,
+            drop_last: false,
+            repeats: 1,
+            device: None,
+            collate: Collate::List,
+        }
     }
 }
 
@@ -35,6 +54,8 @@ impl Default for LoaderOptions {
 pub struct DataLoader {
     dataset: Arc<dyn Dataset>,
     options: LoaderOptions,
+    sampler: Option<Arc<dyn Sampler>>,
+    pool: Arc<OnceLock<Arc<Pool>>>,
 }
 
 impl std::fmt::Debug for DataLoader {
@@ -47,18 +68,33 @@ impl DataLoader {
     /// Batches of this data set.
     ///
     /// # Errors
-    /// Where the batch size is 0.
+    /// Where the batch size or the number of repeats is 0.
     pub fn new(dataset: Arc<dyn Dataset>, options: LoaderOptions) -> Result<Self, DataError> {
         if options.batch_size == 0 {
             return Err(DataError::Option("batch_size is 0".to_owned()));
         }
-        Ok(DataLoader { dataset, options })
+        if options.repeats == 0 {
+            return Err(DataError::Option("repeats is 0: no batch would ever be given".to_owned()));
+        }
+        Ok(DataLoader { dataset, options, sampler: None, pool: Arc::default() })
+    }
+
+    /// Cases in the order of a sampler; `shuffle` no longer counts.
+    pub fn with_sampler(mut self, sampler: impl Sampler + 'static) -> Self {
+        self.sampler = Some(Arc::new(sampler));
+        self
     }
 
     /// Number of batches in an epoch.
     pub fn len(&self) -> usize {
-        let (n, b) = (self.dataset.len(), self.options.batch_size);
-        if self.options.drop_last { n / b } else { n.div_ceil(b) }
+        self.distinct() * self.options.repeats
+    }
+
+    /// Number of batches in an epoch, each counted once.
+    fn distinct(&self) -> usize {
+        let cases = self.sampler.as_ref().map_or_else(|| self.dataset.len(), |s| s.len());
+        let size = self.options.batch_size;
+        if self.options.drop_last { cases / size } else { cases.div_ceil(size) }
     }
 
     /// Whether an epoch has no batch.
@@ -73,34 +109,126 @@ impl DataLoader {
 
     /// The batches of an epoch, without the first `skip` (which are not made): what a resumed run still has to do.
     ///
-    /// After an error the iterator goes on with the next batch. Dropping it stops and joins its threads.
+    /// After an error the iterator goes on with the next batch. Dropping it in mid-epoch waits for what is being made, and for no
+    /// more.
     pub fn epoch(&self, epoch: u64, skip: u64) -> Batches {
-        let cases = self.dataset.len();
-        let order = if self.options.shuffle {
-            DrawKey::new(self.options.seed, epoch, 0).draw("order of cases", 0, 0).permutation(cases)
-        } else {
-            (0..cases).collect()
-        };
-        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
-        let plan: Vec<Vec<usize>> =
-            order.chunks(self.options.batch_size).take(self.len()).skip(skip).map(<[usize]>::to_vec).collect();
-        let work = Arc::new(Work { dataset: self.dataset.clone(), plan, epoch });
-        if self.options.workers == 0 {
-            return Batches { work, next: 0, pool: None };
-        }
-        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
-        let buffer = self.options.buffer.max(1);
-        let threads = (0..self.options.workers.min(work.plan.len()))
-            .map(|_| {
-                let (work, shared) = (work.clone(), shared.clone());
-                std::thread::spawn(move || produce(&work, &shared, buffer))
+        let repeats = self.options.repeats;
+        let skip = usize::try_from(skip).unwrap_or(usize::MAX).min(self.len());
+        let (dataset, options) = (self.dataset.clone(), self.options.clone());
+        let run = self.run(epoch, skip / repeats, move |indices, stopped| {
+            let Some(samples) = samples(dataset.as_ref(), indices, epoch, stopped)? else {
+                return Ok(Batch::default());
+            };
+            let batch = collate_with(samples, &options.collate)?;
+            Ok(match &options.device {
+                Some(device) => batch.to_device(device),
+                None => batch,
             })
-            .collect();
-        Batches { work, next: 0, pool: Some(Pool { shared, threads }) }
+        });
+        Batches { run, repeats, left: self.len() - skip, again: skip % repeats, last: None }
+    }
+
+    /// The samples of an epoch's batches, not collated.
+    pub(crate) fn samples(&self, epoch: u64) -> Run<Vec<Sample>> {
+        let dataset = self.dataset.clone();
+        self.run(epoch, 0, move |indices, stopped| {
+            Ok(samples(dataset.as_ref(), indices, epoch, stopped)?.unwrap_or_default())
+        })
+    }
+
+    fn run<T: Send + 'static>(
+        &self,
+        epoch: u64,
+        skip: usize,
+        make: impl Fn(&[usize], &dyn Fn() -> bool) -> Result<T, DataError> + Send + Sync + 'static,
+    ) -> Run<T> {
+        self.dataset.begin_epoch(epoch);
+        let order = match &self.sampler {
+            Some(sampler) => sampler.order(epoch),
+            None if self.options.shuffle => shuffled(self.dataset.len(), self.options.seed, epoch),
+            None => (0..self.dataset.len()).collect(),
+        };
+        let batches = order.chunks(self.options.batch_size).take(self.distinct()).skip(skip);
+        let plan: Vec<Vec<usize>> = batches.map(<[usize]>::to_vec).collect();
+        let dataset = self.dataset.clone();
+        let work = move |indices: &[usize], stopped: &dyn Fn() -> bool| {
+            let span = tracing::debug_span!("batch", epoch, first = indices.first());
+            let _entered = span.enter();
+            // A data set of somebody else's may panic, and so may collation on a device that is gone.
+            catch_unwind(AssertUnwindSafe(|| make(indices, stopped))).unwrap_or_else(|_| {
+                let cases: Vec<&str> = indices.iter().map(|i| dataset.case(*i)).collect();
+                Err(DataError::Panic { case: cases.join(", "), what: "making the batch panicked".to_owned() })
+            })
+        };
+        let pool = (self.options.workers > 0)
+            .then(|| self.pool.get_or_init(|| Arc::new(Pool::new(self.options.workers))).clone());
+        Run::new(plan, work, pool, self.options.buffer.max(1))
     }
 }
 
-/// A [`DataLoader`] with at least one thread, so that the next batch is made while the current one is used (MONAI's name).
+/// The samples of several cases; `None` where nobody waits for them any more.
+fn samples(
+    dataset: &dyn Dataset,
+    indices: &[usize],
+    epoch: u64,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Option<Vec<Sample>>, DataError> {
+    let mut samples = Vec::with_capacity(indices.len());
+    for index in indices {
+        if stopped() {
+            return Ok(None);
+        }
+        samples.extend(dataset.get(*index, epoch)?);
+    }
+    Ok(Some(samples))
+}
+
+/// The batches of one epoch, in order.
+#[derive(Debug)]
+pub struct Batches {
+    run: Run<Batch>,
+    repeats: usize,
+    left: usize,
+    /// Times that the last batch was given.
+    again: usize,
+    last: Option<Batch>,
+}
+
+impl Iterator for Batches {
+    type Item = Result<Batch, DataError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            return None;
+        }
+        if self.again == self.repeats {
+            (self.again, self.last) = (0, None);
+        }
+        if self.last.is_none() {
+            match self.run.next()? {
+                Ok(batch) => self.last = Some(batch),
+                Err(error) => {
+                    // An error is told once, not as often as its batch would have been given.
+                    self.left = self.left.saturating_sub(self.repeats - self.again);
+                    self.again = 0;
+                    return Some(Err(error));
+                }
+            }
+        }
+        self.left -= 1;
+        self.again += 1;
+        let last = self.again == self.repeats;
+        if last { self.last.take().map(Ok) } else { self.last.clone().map(Ok) }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        // An error stands for all repeats of its batch.
+        (if self.repeats == 1 { self.left } else { self.left.div_ceil(self.repeats) }, Some(self.left))
+    }
+}
+
+/// A [`DataLoader`] with at least one thread, so that the next batch is made, and moved to the device, while the current one is used
+/// (MONAI's name; `buffer` is its `buffer_size`).
 #[derive(Clone, Debug)]
 pub struct ThreadDataLoader(DataLoader);
 
@@ -108,7 +236,7 @@ impl ThreadDataLoader {
     /// Batches of this data set.
     ///
     /// # Errors
-    /// Where the batch size is 0.
+    /// Where the batch size or the number of repeats is 0.
     pub fn new(dataset: Arc<dyn Dataset>, options: LoaderOptions) -> Result<Self, DataError> {
         let workers = options.workers.max(1);
         Ok(ThreadDataLoader(DataLoader::new(dataset, LoaderOptions { workers, ..options })?))
@@ -129,131 +257,57 @@ impl std::ops::Deref for ThreadDataLoader {
     }
 }
 
-struct Work {
-    dataset: Arc<dyn Dataset>,
-    plan: Vec<Vec<usize>>,
-    epoch: u64,
+/// Batches of so many samples, however many a case gives: patches flow over from one case to the next.
+#[derive(Clone, Debug)]
+pub struct PatchLoader {
+    loader: DataLoader,
+    batch_size: usize,
 }
 
-impl Work {
-    fn make(&self, batch: usize) -> Result<Batch, DataError> {
-        let indices = &self.plan[batch];
-        let span = tracing::debug_span!("batch", epoch = self.epoch, batch);
-        let _entered = span.enter();
-        let mut samples = Vec::with_capacity(indices.len());
-        for index in indices {
-            samples.extend(self.dataset.get(*index, self.epoch)?);
+impl PatchLoader {
+    /// Batches of `options.batch_size` samples (not cases) of this data set. `repeats` does not count.
+    ///
+    /// # Errors
+    /// Where the batch size is 0.
+    pub fn new(dataset: Arc<dyn Dataset>, options: LoaderOptions) -> Result<Self, DataError> {
+        let batch_size = options.batch_size;
+        if batch_size == 0 {
+            return Err(DataError::Option("batch_size is 0".to_owned()));
         }
-        // A data set of somebody else's may panic, and so may collation on a device that is gone.
-        catch_unwind(AssertUnwindSafe(|| collate(samples))).unwrap_or_else(|_| {
-            let cases: Vec<&str> = indices.iter().map(|i| self.dataset.case(*i)).collect();
-            Err(DataError::Panic { case: cases.join(", "), what: "collating the batch panicked".to_owned() })
-        })
+        Ok(PatchLoader { loader: DataLoader::new(dataset, LoaderOptions { batch_size: 1, ..options })?, batch_size })
     }
-}
 
-#[derive(Default)]
-struct State {
-    /// The next batch nobody has begun.
-    begun: usize,
-    /// The next batch the consumer takes.
-    taken: usize,
-    ready: BTreeMap<usize, Result<Batch, DataError>>,
-    stop: bool,
-}
-
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-fn produce(work: &Work, shared: &Shared, buffer: usize) {
-    loop {
-        let batch = {
-            let mut state = shared.lock();
+    /// The batches of an epoch without the first `skip`, whose samples are made all the same: how many a case gives is not known
+    /// before.
+    pub fn epoch(&self, epoch: u64, skip: u64) -> impl Iterator<Item = Result<Batch, DataError>> + Send + use<> {
+        let (size, options) = (self.batch_size, self.loader.options.clone());
+        let mut run = self.loader.samples(epoch);
+        let mut waiting = std::collections::VecDeque::new();
+        let mut skip = skip;
+        std::iter::from_fn(move || {
             loop {
-                if state.stop || state.begun >= work.plan.len() {
-                    return;
+                while waiting.len() < size {
+                    match run.next() {
+                        Some(Ok(samples)) => waiting.extend(samples),
+                        Some(Err(error)) => return Some(Err(error)),
+                        None => break,
+                    }
                 }
-                if state.begun < state.taken + buffer {
-                    break;
+                let count = size.min(waiting.len());
+                if count == 0 || (count < size && options.drop_last) {
+                    return None;
                 }
-                state = shared.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+                let samples: Vec<Sample> = waiting.drain(..count).collect();
+                if skip > 0 {
+                    skip -= 1;
+                    continue;
+                }
+                let batch = collate_with(samples, &options.collate);
+                return Some(batch.map(|batch| match &options.device {
+                    Some(device) => batch.to_device(device),
+                    None => batch,
+                }));
             }
-            state.begun += 1;
-            state.begun - 1
-        };
-        let made = catch_unwind(AssertUnwindSafe(|| work.make(batch))).unwrap_or_else(|_| {
-            let cases: Vec<&str> = work.plan[batch].iter().map(|i| work.dataset.case(*i)).collect();
-            Err(DataError::Panic { case: cases.join(", "), what: "making the batch panicked".to_owned() })
-        });
-        shared.lock().ready.insert(batch, made);
-        shared.changed.notify_all();
-    }
-}
-
-struct Pool {
-    shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-/// The batches of one epoch, in order.
-pub struct Batches {
-    work: Arc<Work>,
-    next: usize,
-    pool: Option<Pool>,
-}
-
-impl std::fmt::Debug for Batches {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batches").field("next", &self.next).field("of", &self.work.plan.len()).finish()
-    }
-}
-
-impl Iterator for Batches {
-    type Item = Result<Batch, DataError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.next >= self.work.plan.len() {
-            return None;
-        }
-        let index = self.next;
-        self.next += 1;
-        let Some(pool) = &self.pool else { return Some(self.work.make(index)) };
-        let mut state = pool.shared.lock();
-        loop {
-            if let Some(batch) = state.ready.remove(&index) {
-                state.taken = index + 1;
-                drop(state);
-                pool.shared.changed.notify_all();
-                return Some(batch);
-            }
-            state = pool.shared.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
-        }
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.work.plan.len() - self.next;
-        (left, Some(left))
-    }
-}
-
-impl ExactSizeIterator for Batches {}
-
-impl Drop for Batches {
-    fn drop(&mut self) {
-        let Some(pool) = self.pool.take() else { return };
-        pool.shared.lock().stop = true;
-        pool.shared.changed.notify_all();
-        for thread in pool.threads {
-            // A thread never panics: what it runs is caught.
-            let _ = thread.join();
-        }
+        })
     }
 }

@@ -234,3 +234,19 @@ impl Keys {
         self.iter().enumerate().filter(|(_, key)| !allow_missing || sample.values.contains_key(*key)).collect()
     }
 }
+
+/// A parameter for each of `n` axes: one value for all, or exactly one per axis. Axes that don't count get `rest`.
+pub(crate) fn per_axis<T: Copy>(
+    name: &str,
+    values: &OneOrMany<T>,
+    n: usize,
+    rest: T,
+) -> Result<[T; 3], crate::TransformError> {
+    match values {
+        OneOrMany::Many(list) if list.len() != n => {
+            Err(crate::TransformError::new(format!("`{name}` has {} entries", list.len()))
+                .expected(format!("one, or one for each of {n} axes")))
+        }
+        _ => Ok(std::array::from_fn(|a| if a < n { values.at(a).unwrap_or(rest) } else { rest })),
+    }
+}

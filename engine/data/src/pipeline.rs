@@ -131,7 +131,8 @@ impl Pipeline {
         self.run_steps(samples, key, self.split(), self.steps.len())
     }
 
-    fn run_steps(
+    /// Runs the steps from `from` (included) to `to` (not included).
+    pub(crate) fn run_steps(
         &self,
         mut samples: Vec<Sample>,
         key: DrawKey,

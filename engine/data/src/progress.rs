@@ -45,6 +45,16 @@ impl Progress {
         Running { name, total, done: 0.into(), how: self, bar }
     }
 
+    /// Begins to show work of `total` bytes (0: nobody knows how many).
+    pub fn start_bytes(self, name: &'static str, total: u64) -> Running {
+        let running = self.start(name, total);
+        let style = ProgressStyle::with_template("{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+        match (running.bar, style) {
+            (Some(bar), Ok(style)) => Running { bar: Some(bar.with_style(style)), ..running },
+            (bar, _) => Running { bar, ..running },
+        }
+    }
+
     /// Prints a line (to the error stream), unless nothing is shown.
     pub fn say(self, line: &str) {
         if self == Progress::None {
@@ -58,13 +68,18 @@ impl Progress {
 impl Running {
     /// One step is done.
     pub fn advance(&self) {
-        let done = self.done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+        self.advance_by(1);
+    }
+
+    /// So many steps are done.
+    pub fn advance_by(&self, steps: u64) {
+        let done = self.done.fetch_add(steps, std::sync::atomic::Ordering::Relaxed) + steps;
         if let Some(bar) = &self.bar {
-            bar.inc(1);
+            bar.inc(steps);
         }
         // Lines stay in a log file: a quarter at a time is enough.
         let quarter = |n: u64| n * 4 / self.total.max(1);
-        if self.how == Progress::Lines && quarter(done) != quarter(done - 1) {
+        if self.how == Progress::Lines && self.total > 0 && quarter(done) != quarter(done - steps) {
             print(format_args!("{}: {done} of {}", self.name, self.total));
         }
     }

@@ -12,6 +12,7 @@ use burn::tensor::Device;
 use serde::de::DeserializeOwned;
 use toml::{Spanned, Table, Value};
 
+use crate::cucim;
 use crate::params::closest;
 use crate::transforms as t;
 use crate::{Pipeline, RecipeError, Transform};
@@ -65,53 +66,103 @@ fn range(mut table: Table, options: &RecipeOptions) -> Result<Box<dyn Transform>
 
 /// Every transform a recipe can name.
 const REGISTRY: &[(&str, Build)] = &[
-    ("Affine", plain::<t::Affine>),
     ("AdjustContrast", plain::<t::AdjustContrast>),
+    ("Affine", plain::<t::Affine>),
+    ("BorderPad", plain::<t::BorderPad>),
+    ("BoundingRect", plain::<t::BoundingRect>),
+    ("CenterScaleCrop", plain::<t::CenterScaleCrop>),
+    ("CenterSpatialCrop", plain::<t::CenterSpatialCrop>),
     ("CheckCase", plain::<t::CheckCase>),
+    ("ClassesToIndices", plain::<t::ClassesToIndices>),
     ("ClipIntensityPercentiles", plain::<t::ClipIntensityPercentiles>),
+    ("ConcatItems", plain::<t::ConcatItems>),
+    ("CopyItems", plain::<t::CopyItems>),
+    ("ColorJitter", plain::<t::ColorJitter>),
     ("CropForeground", plain::<t::CropForeground>),
+    ("DeleteItems", plain::<t::DeleteItems>),
+    ("DivisiblePad", plain::<t::DivisiblePad>),
     ("EnsureChannelFirst", plain::<t::EnsureChannelFirst>),
     ("EnsureType", placed::<t::EnsureType>),
     ("FgBgToIndices", plain::<t::FgBgToIndices>),
+    ("Flip", plain::<t::Flip>),
     ("GaussianSharpen", plain::<t::GaussianSharpen>),
     ("GaussianSmooth", plain::<t::GaussianSmooth>),
+    ("GridPatch", plain::<t::GridPatch>),
+    ("GridSplit", plain::<t::GridSplit>),
+    ("Identity", plain::<t::Identity>),
+    ("Invert", plain::<t::Invert>),
+    ("ForegroundMask", plain::<t::ForegroundMask>),
+    ("GibbsNoise", plain::<t::GibbsNoise>),
+    ("HistogramNormalize", plain::<t::HistogramNormalize>),
+    ("KSpaceSpikeNoise", plain::<t::KSpaceSpikeNoise>),
+    ("GridDistortion", plain::<t::GridDistortion>),
     ("LoadImage", plain::<t::LoadImage>),
     ("MaskIntensity", plain::<t::MaskIntensity>),
+    ("MedianSmooth", plain::<t::MedianSmooth>),
     ("NormalizeIntensity", plain::<t::NormalizeIntensity>),
     ("Orientation", plain::<t::Orientation>),
+    ("Pad", plain::<t::Pad>),
+    ("Rand2DElastic", plain::<t::Rand2DElastic>),
+    ("Rand3DElastic", plain::<t::Rand3DElastic>),
     ("RandAffine", plain::<t::RandAffine>),
     ("RandCropByPosNegLabel", plain::<t::RandCropByPosNegLabel>),
     ("RandFlip", plain::<t::RandFlip>),
     ("RandGaussianNoise", plain::<t::RandGaussianNoise>),
+    ("RandGridDistortion", plain::<t::RandGridDistortion>),
     ("RandRotate", plain::<t::RandRotate>),
     ("RandAdjustContrast", plain::<t::RandAdjustContrast>),
-    ("RandCropByPosNegLabel", plain::<t::RandCropByPosNegLabel>),
-    ("RandFlip", plain::<t::RandFlip>),
-    ("RandGaussianNoise", plain::<t::RandGaussianNoise>),
+    ("RandAxisFlip", plain::<t::RandAxisFlip>),
+    ("RandCropByLabelClasses", plain::<t::RandCropByLabelClasses>),
+    ("RandBiasField", plain::<t::RandBiasField>),
+    ("RandCoarseDropout", plain::<t::RandCoarseDropout>),
+    ("RandCoarseShuffle", plain::<t::RandCoarseShuffle>),
     ("RandGaussianSharpen", plain::<t::RandGaussianSharpen>),
     ("RandGaussianSmooth", plain::<t::RandGaussianSmooth>),
+    ("RandGridPatch", plain::<t::RandGridPatch>),
+    ("RandGibbsNoise", plain::<t::RandGibbsNoise>),
+    ("RandHistogramShift", plain::<t::RandHistogramShift>),
+    ("RandIntensityRemap", plain::<t::RandIntensityRemap>),
+    ("RandKSpaceSpikeNoise", plain::<t::RandKSpaceSpikeNoise>),
     ("RandRicianNoise", plain::<t::RandRicianNoise>),
     ("RandRotate90", plain::<t::RandRotate90>),
+    ("RandScaleCrop", plain::<t::RandScaleCrop>),
     ("RandScaleIntensity", plain::<t::RandScaleIntensity>),
     ("RandScaleIntensityFixedMean", plain::<t::RandScaleIntensityFixedMean>),
     ("RandShiftIntensity", plain::<t::RandShiftIntensity>),
+    ("RandSpatialCrop", plain::<t::RandSpatialCrop>),
+    ("RandSpatialCropSamples", plain::<t::RandSpatialCropSamples>),
     ("RandStdShiftIntensity", plain::<t::RandStdShiftIntensity>),
+    ("RandWeightedCrop", plain::<t::RandWeightedCrop>),
     ("Range", range),
-    ("SaveImage", plain::<t::SaveImage>),
+    ("RepeatChannel", plain::<t::RepeatChannel>),
+    ("ResizeWithPadOrCrop", plain::<t::ResizeWithPadOrCrop>),
     ("Rotate", plain::<t::Rotate>),
+    ("Rotate90", plain::<t::Rotate90>),
+    ("RandSimulateLowResolution", plain::<t::RandSimulateLowResolution>),
+    ("RandZoom", plain::<t::RandZoom>),
+    ("Resize", plain::<t::Resize>),
+    ("SaveImage", plain::<t::SaveImage>),
+    ("SavitzkyGolaySmooth", plain::<t::SavitzkyGolaySmooth>),
     ("ScaleIntensity", plain::<t::ScaleIntensity>),
     ("ScaleIntensityFixedMean", plain::<t::ScaleIntensityFixedMean>),
     ("Resample", plain::<t::Resample>),
     ("ResampleToMatch", plain::<t::ResampleToMatch>),
     ("ScaleIntensityRange", plain::<t::ScaleIntensityRange>),
     ("ScaleIntensityRangePercentiles", plain::<t::ScaleIntensityRangePercentiles>),
+    ("SelectItems", plain::<t::SelectItems>),
     ("ShiftIntensity", plain::<t::ShiftIntensity>),
+    ("SobelGradients", plain::<t::SobelGradients>),
     ("Spacing", plain::<t::Spacing>),
+    ("SpatialCrop", plain::<t::SpatialCrop>),
     ("SpatialPad", plain::<t::SpatialPad>),
     ("SpatialResample", plain::<t::SpatialResample>),
+    ("SplitDim", plain::<t::SplitDim>),
+    ("SqueezeDim", plain::<t::SqueezeDim>),
     ("StdShiftIntensity", plain::<t::StdShiftIntensity>),
     ("ThresholdIntensity", plain::<t::ThresholdIntensity>),
     ("ToDevice", placed::<t::ToDevice>),
+    ("Transpose", plain::<t::Transpose>),
+    ("Zoom", plain::<t::Zoom>),
 ];
 
 /// Names of all transforms that a recipe can use.
@@ -140,9 +191,17 @@ fn build(mut table: Table, options: &RecipeOptions) -> Result<Box<dyn Transform>
         }
         None => return Err(problem(None, "the table has no `name`".to_owned())),
     };
-    // MONAI's dictionary transforms are named with a `d` at the end; both are understood.
+    let name = match cucim::translate(&name, &mut table) {
+        None => name,
+        Some(Ok(transform)) => transform.to_owned(),
+        Some(Err(message)) => {
+            return Err(Problem { transform: Some(name), ..problem(None, message) });
+        }
+    };
+    // MONAI's dictionary transforms are named with a `d` at the end, functions in small letters; both are understood.
     let find = |name: &str| REGISTRY.iter().find(|(known, _)| *known == name);
-    let Some((known, make)) = find(&name).or_else(|| find(name.strip_suffix('d')?)) else {
+    let small = |name: &str| REGISTRY.iter().find(|(known, _)| known.to_lowercase() == name.replace('_', ""));
+    let Some((known, make)) = find(&name).or_else(|| find(name.strip_suffix('d')?)).or_else(|| small(&name)) else {
         let names: Vec<&str> = transform_names().collect();
         let suggestion = closest(&name, &names);
         return Err(Problem { suggestion, ..problem(Some("name"), format!("there is no transform `{name}`")) });
@@ -220,7 +279,17 @@ fn keep_keys(mut table: Table, wanted: Option<&[String]>) -> Option<Table> {
     if !keep.contains(&true) {
         return None;
     }
-    for parameter in ["keys", "mode", "padding_mode", "align_corners", "dtype", "scale_extent"] {
+    for parameter in [
+        "keys",
+        "mode",
+        "padding_mode",
+        "align_corners",
+        "dtype",
+        "scale_extent",
+        "orig_keys",
+        "nearest_interp",
+        "post_func",
+    ] {
         if let Some(Value::Array(values)) = table.get_mut(parameter)
             && values.len() == keep.len()
         {

@@ -17,6 +17,8 @@ pub enum Value {
     Image(Image),
     /// Flat voxel indices, row-major over the spatial axes.
     Indices(Arc<[u64]>),
+    /// Several lists of indices: one per class, or one per axis for coordinates.
+    Lists(Vec<Arc<[u64]>>),
     /// A file that is not loaded yet.
     Path(PathBuf),
     /// A number.
@@ -37,6 +39,7 @@ impl Value {
         match self {
             Value::Image(_) => "an image",
             Value::Indices(_) => "voxel indices",
+            Value::Lists(_) => "several lists of indices",
             Value::Path(_) => "a path (not loaded yet)",
             Value::Number(_) => "a number",
             Value::Numbers(_) => "a list of numbers",
@@ -192,6 +195,19 @@ impl Sample {
         Ok(())
     }
 
+    /// Several lists of indices.
+    ///
+    /// # Errors
+    /// Where the key does not exist or is something else.
+    pub fn lists(&self, key: &str) -> Result<&[Arc<[u64]>], TransformError> {
+        match self.get(key)? {
+            Value::Lists(lists) => Ok(lists),
+            other => {
+                Err(TransformError::new(format!("`{key}` is {}", other.kind())).expected("several lists of indices"))
+            }
+        }
+    }
+
     /// Changes one image by value.
     pub(crate) fn update(
         &mut self,
@@ -218,13 +234,14 @@ impl Sample {
         Ok(())
     }
 
-    /// Bytes of all images and indices.
+    /// Bytes of all images and lists of indices.
     pub fn bytes(&self) -> usize {
         self.values
             .values()
             .map(|v| match v {
                 Value::Image(image) => image.bytes(),
                 Value::Indices(indices) => indices.len() * 8,
+                Value::Lists(lists) => lists.iter().map(|list| list.len() * 8).sum(),
                 Value::Numbers(numbers) => numbers.len() * 8,
                 Value::Stored(image) => image.bytes(),
                 Value::StoredIndices(list) => list.bytes(),

@@ -12,6 +12,8 @@ pub mod golden;
 
 #[path = "../../../tests/replay"]
 mod replay {
+    pub mod color;
+    pub mod crops;
     pub mod data;
     pub mod device;
     pub mod patches;

@@ -1,14 +1,17 @@
 //! Data sets, caches and loaders: order, bounds, errors, no hang.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hearth_data::phantom::{self, SpleenOptions};
 use hearth_data::transforms::*;
 use hearth_data::{
-    Batch, CacheDataset, CacheOptions, DataError, DataLoader, Dataset, DecathlonDataset, Image, Item, LoaderOptions,
-    Pipeline, Sample, ThreadDataLoader, Transform, TransformDataset, affine, collate, decollate, host_device,
+    Batch, CacheDataset, CacheOptions, Collate, DataError, DataLoader, Dataset, DecathlonDataset, DistributedSampler,
+    Image, Item, LoaderOptions, PatchLoader, Pipeline, Sample, SmartCacheDataset, SmartCacheOptions, ThreadDataLoader,
+    Transform, TransformDataset, Value, WeightedRandomSampler, affine, collate, decollate, host_device,
+    spatial::PadMode,
 };
 
 fn phantom(cases: usize) -> (tempfile::TempDir, Vec<Item>) {
@@ -38,8 +41,8 @@ fn pipeline() -> Arc<Pipeline> {
     Arc::new(Pipeline::new(steps).expect("sound"))
 }
 
-fn options(workers: usize) -> LoaderOptions {
-    LoaderOptions { batch_size: 2, shuffle: true, workers, buffer: 2, seed: 5, drop_last: false }
+fn options_of(workers: usize) -> LoaderOptions {
+    LoaderOptions { batch_size: 2, shuffle: true, workers, seed: 5, ..LoaderOptions::default() }
 }
 
 fn contents(batches: impl Iterator<Item = Result<Batch, DataError>>) -> Vec<(Vec<String>, Vec<f32>)> {
@@ -61,14 +64,14 @@ fn workers_cache_and_resume_do_not_change_a_batch() {
     assert_eq!(cached.cached(), 3);
     assert!(cached.bytes() > 0);
     let cached: Arc<dyn Dataset> = Arc::new(cached);
-    let reference = contents(DataLoader::new(plain.clone(), options(0)).expect("sound").epoch(2, 0));
+    let reference = contents(DataLoader::new(plain.clone(), options_of(0)).expect("sound").epoch(2, 0));
     assert_eq!(reference.len(), 3);
     assert_eq!(reference[0].0.len(), 4, "two cases of two crops");
     for workers in [1, 2, 5] {
-        let loader = DataLoader::new(plain.clone(), options(workers)).expect("sound");
+        let loader = DataLoader::new(plain.clone(), options_of(workers)).expect("sound");
         assert_eq!(contents(loader.epoch(2, 0)), reference, "{workers} workers");
     }
-    let loader = ThreadDataLoader::new(cached, options(0)).expect("sound");
+    let loader = ThreadDataLoader::new(cached, options_of(0)).expect("sound");
     assert_eq!(contents(loader.epoch(2, 0)), reference, "cached");
     assert_eq!(contents(loader.epoch(2, 1)), reference[1..], "resumed after one batch");
     assert_eq!(contents(loader.epoch(2, 9)), []);
@@ -235,4 +238,205 @@ fn splits_are_monais() {
     assert_eq!(validate, [items[2].clone(), items[8].clone()]);
     assert_eq!(train[0], items[4]);
     assert!(set.split_fraction(1.0, 0).is_err() && set.split_last(10).is_err());
+}
+
+/// A data set that says which threads worked at it.
+struct Threads(Mutex<Vec<(u64, std::thread::ThreadId)>>, Duration);
+
+impl Dataset for Threads {
+    fn len(&self) -> usize {
+        30
+    }
+
+    fn case(&self, _: usize) -> &str {
+        "threads"
+    }
+
+    fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
+        std::thread::sleep(self.1);
+        self.0.lock().expect("no panic").push((epoch, std::thread::current().id()));
+        // As many samples as its number says, which is in each.
+        Ok((0..index % 4).map(|_| sample(index).with("number", Value::Number(index as f64))).collect())
+    }
+}
+
+fn threads(pause: Duration) -> Arc<Threads> {
+    Arc::new(Threads(Mutex::default(), pause))
+}
+
+#[test]
+fn threads_live_as_long_as_the_loader() {
+    let dataset = threads(Duration::from_millis(1));
+    let loader = DataLoader::new(dataset.clone(), LoaderOptions { workers: 3, ..LoaderOptions::default() });
+    let loader = loader.expect("sound");
+    for epoch in 0..20 {
+        assert_eq!(loader.clone().epoch(epoch, 0).count(), 30);
+    }
+    let worked: HashSet<_> = dataset.0.lock().expect("no panic").iter().map(|(_, thread)| *thread).collect();
+    assert!(worked.len() <= 3 && !worked.contains(&std::thread::current().id()), "{} threads", worked.len());
+    // Two epochs at once share the threads, and each comes whole and in order.
+    let (mut first, mut second) = (loader.epoch(0, 0), loader.epoch(1, 0));
+    for _ in 0..30 {
+        assert_eq!(
+            first.next().expect("a batch").expect("sound").cases,
+            second.next().expect("a batch").expect("sound").cases
+        );
+    }
+    assert!(first.next().is_none() && second.next().is_none());
+    drop(loader);
+    assert!(first.next().is_none());
+}
+
+#[test]
+fn dropping_in_mid_epoch_never_hangs_and_leaves_nothing_at_work() {
+    for workers in [1, 2, 5] {
+        for taken in 0..4 {
+            let dataset = threads(Duration::from_millis(3));
+            let options = LoaderOptions { workers, buffer: 4, batch_size: 5, ..LoaderOptions::default() };
+            let loader = DataLoader::new(dataset.clone(), options).expect("sound");
+            let start = Instant::now();
+            let mut batches = loader.epoch(0, 0);
+            for _ in 0..taken {
+                batches.next().expect("a batch").expect("sound");
+            }
+            drop(batches);
+            let worked = dataset.0.lock().expect("no panic").len();
+            std::thread::sleep(Duration::from_millis(15));
+            assert_eq!(dataset.0.lock().expect("no panic").len(), worked, "nobody works at it any more");
+            assert_eq!(loader.epoch(1, 0).count(), 6, "the next epoch comes whole");
+            assert!(start.elapsed() < Duration::from_secs(5));
+        }
+    }
+}
+
+#[test]
+fn batches_are_repeated_in_a_row() {
+    for workers in [0, 2] {
+        let options = LoaderOptions { workers, repeats: 3, batch_size: 10, ..LoaderOptions::default() };
+        let loader = DataLoader::new(probe(None), options.clone()).expect("sound");
+        assert_eq!(loader.len(), 12);
+        let first = |batches: hearth_data::Batches| -> Vec<String> {
+            batches.map(|b| b.expect("a batch").cases[0].trim_start_matches("case ").to_owned()).collect()
+        };
+        let all = ["0", "0", "0", "10", "10", "10", "20", "20", "20", "30", "30", "30"];
+        assert_eq!(first(loader.epoch(0, 0)), all);
+        for skip in 0..=12 {
+            assert_eq!(first(loader.epoch(0, skip as u64)), all[skip..], "resumed after {skip}");
+        }
+        // An error is told once, and counts as all its repeats.
+        let loader = DataLoader::new(probe(Some((15, false))), options).expect("sound");
+        let told: Vec<bool> = loader.epoch(0, 0).map(|b| b.is_ok()).collect();
+        assert_eq!(told, [true, true, true, false, true, true, true, true, true, true]);
+    }
+    assert!(DataLoader::new(probe(None), LoaderOptions { repeats: 0, ..LoaderOptions::default() }).is_err());
+}
+
+#[test]
+fn patches_flow_over_from_case_to_case() {
+    for workers in [0, 3] {
+        let options = LoaderOptions { workers, batch_size: 4, ..LoaderOptions::default() };
+        let loader = PatchLoader::new(threads(Duration::ZERO), options.clone()).expect("sound");
+        let numbers = |skip| -> Vec<Vec<f64>> {
+            loader.epoch(0, skip).map(|b| b.expect("a batch").numbers["number"].clone()).collect()
+        };
+        // Cases 0, 4, 8, ... give none, 1, 5, ... one, and so on: 43 in 30 cases.
+        let expected: Vec<f64> = (0..30).flat_map(|i| vec![i as f64; i % 4]).collect();
+        let expected: Vec<Vec<f64>> = expected.chunks(4).map(<[f64]>::to_vec).collect();
+        assert_eq!(numbers(0), expected);
+        assert_eq!(numbers(3), expected[3..]);
+        let full = PatchLoader::new(threads(Duration::ZERO), LoaderOptions { drop_last: true, ..options });
+        assert_eq!(full.expect("sound").epoch(0, 0).count(), 43 / 4);
+    }
+}
+
+#[test]
+fn a_sampler_gives_the_order() {
+    let share = DistributedSampler::new(40, 4, 1).expect("a rank").shuffle(false);
+    let options = LoaderOptions { batch_size: 3, workers: 2, ..LoaderOptions::default() };
+    let loader = DataLoader::new(probe(None), options.clone()).expect("sound").with_sampler(share);
+    assert_eq!(loader.len(), 4);
+    let cases: Vec<String> = loader.epoch(0, 0).flat_map(|b| b.expect("a batch").cases).collect();
+    assert_eq!(cases, (0..10).map(|i| format!("case {}", i * 4 + 1)).collect::<Vec<_>>());
+    let weights = (0..40).map(|i| if i == 7 { 1.0 } else { 0.0 }).collect();
+    let heavy = WeightedRandomSampler::new(weights, 5, true, 0).expect("sound");
+    let loader = DataLoader::new(probe(None), options).expect("sound").with_sampler(heavy);
+    let cases: Vec<String> = loader.epoch(0, 0).flat_map(|b| b.expect("a batch").cases).collect();
+    assert_eq!(cases, ["case 7"; 5]);
+}
+
+#[test]
+fn a_window_moves_with_the_loader_and_no_worker_changes_it() {
+    let (_dir, items) = phantom(5);
+    let window = |workers| {
+        let options = SmartCacheOptions { num: Some(2), replace_rate: 0.5, ..SmartCacheOptions::default() };
+        let dataset = SmartCacheDataset::new(items.clone(), pipeline(), 7, 0, options).expect("sound");
+        let options = LoaderOptions { workers, batch_size: 1, shuffle: true, ..LoaderOptions::default() };
+        let loader = DataLoader::new(Arc::new(dataset), options).expect("sound");
+        (1..7).map(|epoch| contents(loader.epoch(epoch, 0))).collect::<Vec<_>>()
+    };
+    let reference = window(0);
+    for workers in [1, 3] {
+        assert_eq!(window(workers), reference, "{workers} workers");
+    }
+    let seen: HashSet<&String> = reference.iter().flatten().flat_map(|(cases, _)| cases).collect();
+    assert_eq!(seen.len(), 5, "every case had its turn");
+}
+
+#[test]
+fn smaller_images_are_padded_where_that_is_asked_for() {
+    let pad = Collate::Pad { method: PadMethod::End, mode: PadMode::Constant, value: -1.0 };
+    struct Sizes;
+    impl Dataset for Sizes {
+        fn len(&self) -> usize {
+            2
+        }
+        fn case(&self, _: usize) -> &str {
+            "sizes"
+        }
+        fn get(&self, index: usize, _: u64) -> Result<Vec<Sample>, DataError> {
+            let image = Image::from_values(
+                vec![index as f32; 2 + index],
+                [1, 1, 1, 2 + index],
+                affine::IDENTITY,
+                &host_device(),
+            );
+            Ok(vec![Sample::new("sizes").with_image("image", image)])
+        }
+    }
+    let options = LoaderOptions { batch_size: 2, collate: pad, ..LoaderOptions::default() };
+    let batch = DataLoader::new(Arc::new(Sizes), options).expect("sound").epoch(0, 0).next().expect("a batch");
+    let batch = batch.expect("padded");
+    let values: Vec<f32> = batch.tensor("image").expect("an image").clone().try_into_vec_as().expect("values");
+    assert_eq!(values, [0.0, 0.0, -1.0, 1.0, 1.0, 1.0]);
+    // Undone, each has its own size again.
+    let samples = decollate(batch).expect("sound");
+    let back = samples[0].image("image").expect("an image").clone().undo_last(false).expect("it can be undone");
+    assert_eq!(back.to_vec(), [0.0, 0.0]);
+}
+
+#[test]
+#[ignore = "measures: takes a minute"]
+fn memory_stays_flat_over_200_epochs() {
+    let (_dir, items) = phantom(8);
+    let options = CacheOptions { storage: hearth_data::Storage::Exact, ..CacheOptions::default() };
+    let dataset = CacheDataset::new(items, pipeline(), 7, 0, options).expect("it fits");
+    let loader = ThreadDataLoader::new(Arc::new(dataset), options_of(2)).expect("sound");
+    let process = sysinfo::get_current_pid().expect("a process");
+    let mut system = sysinfo::System::new();
+    let mut resident = || {
+        system.refresh_processes(sysinfo::ProcessesToUpdate::Some(&[process]), true);
+        system.process(process).map_or(0, sysinfo::Process::memory)
+    };
+    let mut figures = Vec::new();
+    for epoch in 1..=200 {
+        assert_eq!(loader.epoch(epoch, 0).map(|b| b.expect("a batch").len()).sum::<usize>(), 16);
+        if [1, 20, 50, 100, 150, 200].contains(&epoch) {
+            figures.push((epoch, resident() as f64 / 1048576.0));
+        }
+    }
+    for (epoch, mib) in &figures {
+        println!("{{\"bench\": \"rss\", \"epoch\": {epoch}, \"mib\": {mib:.1}}}");
+    }
+    let (early, late) = (figures[1].1, figures[5].1);
+    assert!(late < early * 1.1 + 8.0, "from {early:.1} MiB after 20 epochs to {late:.1} after 200");
 }

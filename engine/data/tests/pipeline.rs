@@ -226,7 +226,7 @@ fn a_prediction_returns_to_the_inputs_grid() {
     let steps: Vec<Box<dyn Transform>> = vec![
         Box::new(Orientation::new("image", "RAS")),
         Box::new(Spacing::new("image", [0.8, 0.7, 1.6])),
-        Box::new(CropForeground::new("image", "image").threshold(25.0).margin(4_usize)),
+        Box::new(CropForeground::new("image", "image").select_fn(25.0).margin(4_usize)),
         Box::new(SpatialPad::new("image", [40, 40, 40])),
     ];
     let pipeline = Pipeline::new(steps).expect("sound");

@@ -6,7 +6,19 @@
 use burn::tensor::{Device, Tensor};
 
 #[cfg(feature = "cpu")]
-use burn::backend::{DispatchDevice, Flex};
+use burn::backend::{DispatchDevice, Flex, tensor::FloatTensor};
+#[cfg(feature = "cpu")]
+use burn::tensor::{DType, TensorData};
+
+#[cfg(feature = "cpu")]
+use crate::copy;
+
+/// What a tensor of f32 shows of its buffer.
+#[cfg(feature = "cpu")]
+fn view(tensor: &FloatTensor<Flex>) -> copy::View<'_> {
+    let layout = tensor.layout();
+    copy::View::new(tensor.storage::<f32>(), layout.shape(), layout.strides(), layout.start_offset())
+}
 
 /// Whether the device is the CPU, so that [`read`] and [`change`] work on its tensors.
 pub fn is_host(device: &Device) -> bool {
@@ -34,8 +46,7 @@ pub fn read<const D: usize, R>(tensor: &Tensor<D>, look: impl FnOnce(&[f32]) -> 
         if let Some(values) = flex.as_slice::<f32>() {
             return Some(look(values));
         }
-        let packed = crate::layout::packed(flex);
-        packed.as_slice::<f32>().map(look)
+        (flex.dtype() == DType::F32).then(|| look(&copy::pack(&[view(&flex)])))
     }
     #[cfg(not(feature = "cpu"))]
     {
@@ -62,7 +73,8 @@ pub fn change<const D: usize>(tensor: Tensor<D>, edit: impl FnOnce(&mut [f32])) 
             && flex.bytes().len() == flex.layout().num_elements() * size_of::<f32>();
         drop(keep);
         if !whole {
-            flex = crate::layout::packed(flex).to_contiguous();
+            let values = copy::pack(&[view(&flex)]);
+            flex = FloatTensor::<Flex>::from_data(TensorData::new(values, flex.layout().shape().clone()));
         }
         edit(flex.storage_mut::<f32>());
         Ok(Tensor::from_primitive::<Flex>(flex))
@@ -71,6 +83,26 @@ pub fn change<const D: usize>(tensor: Tensor<D>, edit: impl FnOnce(&mut [f32])) 
     {
         let _ = edit;
         Err(tensor)
+    }
+}
+
+/// The values of several tensors one after another, each in row-major order, copied once whatever their layout.
+///
+/// `None` where one of them is on another device or not f32.
+pub fn concat<const D: usize>(tensors: &[Tensor<D>]) -> Option<Vec<f32>> {
+    #[cfg(feature = "cpu")]
+    {
+        let flex = |tensor: &Tensor<D>| {
+            let flex = is_host(&tensor.device()).then(|| tensor.clone().try_into_primitive::<Flex>().ok()).flatten()?;
+            (flex.dtype() == DType::F32).then_some(flex)
+        };
+        let all: Vec<FloatTensor<Flex>> = tensors.iter().map(flex).collect::<Option<_>>()?;
+        Some(copy::pack(&all.iter().map(view).collect::<Vec<_>>()))
+    }
+    #[cfg(not(feature = "cpu"))]
+    {
+        let _ = tensors;
+        None
     }
 }
 

@@ -8,11 +8,14 @@
 //! - [`label`]: connected components, distance transforms and binary morphology of masks.
 //! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation behind `Spacing` and `Affine`.
 //! - [`mod@separable`]: weighted sums along one axis after the other, which those two come to where they can.
+//! - [`math`]: powers and exponentials of many values at once.
 //!
 //! Each operation runs where its tensor lives. Where a backend has no kernel here, the same result is computed with
 //! ordinary tensor operations.
 
 pub mod conv3d;
+#[cfg(feature = "cpu")]
+mod copy;
 pub mod counter_rng;
 pub mod filter;
 pub mod host;
@@ -20,6 +23,7 @@ pub mod interpolate;
 pub mod label;
 #[cfg(feature = "cpu")]
 mod layout;
+pub mod math;
 pub mod resample;
 pub mod separable;
 #[cfg(feature = "cpu")]

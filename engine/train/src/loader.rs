@@ -34,3 +34,14 @@ impl Loader for hearth_data::ThreadDataLoader {
         Box::new(self.epoch(pass, skip))
     }
 }
+
+impl Loader for hearth_data::PatchLoader {
+    /// How many patches a case gives is known when it is made.
+    fn batches(&self) -> Option<u64> {
+        None
+    }
+
+    fn pass(&self, pass: u64, skip: u64) -> BatchStream {
+        Box::new(self.epoch(pass, skip))
+    }
+}

@@ -12,7 +12,7 @@ use crate::geometry::{Grid, Orientation, Vector, along, dot, norm};
 use crate::image::{Identity, ImageFile};
 use crate::open::open;
 use crate::options::ReadOptions;
-use crate::pixels::{StoredType, stored_frame};
+use crate::pixels::{StoredType, lab_to_rgb, stored_frame};
 use crate::regions::{Region, RegionVolume, choose, overlap, zeros};
 use crate::tags::Attributes;
 
@@ -392,24 +392,6 @@ fn segment(item: &Attributes<'_>) -> Result<Segment, DicomError> {
     })
 }
 
-/// CIELab as DICOM stores it (PS3.3 C.10.7.1.1: 16 bits, white point D65) to red, green, blue as sRGB has them.
-fn lab_to_rgb([l, a, b]: [f64; 3]) -> [u8; 3] {
-    let (l, a, b) = (l / 65_535.0 * 100.0, a / 65_535.0 * 255.0 - 128.0, b / 65_535.0 * 255.0 - 128.0);
-    let y = (l + 16.0) / 116.0;
-    let cube = |t: f64| if t > 6.0 / 29.0 { t.powi(3) } else { 3.0 * (6.0_f64 / 29.0).powi(2) * (t - 4.0 / 29.0) };
-    let [x, y, z] = [0.950_47 * cube(y + a / 500.0), cube(y), 1.088_83 * cube(y - b / 200.0)];
-    let linear = [
-        3.240_454_2 * x - 1.537_138_5 * y - 0.498_531_4 * z,
-        -0.969_266 * x + 1.876_010_8 * y + 0.041_556 * z,
-        0.055_643_4 * x - 0.204_025_9 * y + 1.057_225_2 * z,
-    ];
-    linear.map(|v: f64| {
-        let v = v.clamp(0.0, 1.0);
-        let s = if v <= 0.003_130_8 { 12.92 * v } else { 1.055 * v.powf(1.0 / 2.4) - 0.055 };
-        (s * 255.0).round() as u8
-    })
-}
-
 pub(crate) fn is_segmentation(identity: &Identity) -> bool {
     CLASSES.contains(&identity.sop_class.as_str()) || (identity.sop_class.is_empty() && identity.modality == "SEG")
 }
@@ -417,17 +399,4 @@ pub(crate) fn is_segmentation(identity: &Identity) -> bool {
 /// SeriesInstanceUIDs of the images it was drawn on.
 pub(crate) fn referenced_series(attributes: &Attributes<'_>) -> Vec<String> {
     attributes.items(tags::REFERENCED_SERIES_SEQUENCE).filter_map(|s| s.text(tags::SERIES_INSTANCE_UID)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::lab_to_rgb;
-
-    #[test]
-    fn colours_are_those_of_other_viewers() {
-        // The liver of 3D Slicer's table is (221, 130, 101).
-        assert_eq!(lab_to_rgb([41661.0, 41167.0, 40792.0]), [221, 130, 101]);
-        assert_eq!(lab_to_rgb([65_535.0, 32_896.0, 32_896.0]), [255, 255, 255]);
-        assert_eq!(lab_to_rgb([0.0, 32_896.0, 32_896.0]), [0, 0, 0]);
-    }
 }

@@ -1,11 +1,13 @@
 //! Putting tiles together.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::error::Fault;
 use crate::tiff::Tile;
 
-/// Where a rectangle of pixels lies on a grid of tiles, and what a pixel is.
+/// How an image is cut into tiles, and what a pixel is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
     /// Pixels of the whole image.
@@ -29,91 +31,112 @@ pub(crate) struct Rect {
 }
 
 /// The part of `start..start + len` within `0..end`, empty where there is none.
-fn within(start: i64, len: usize, end: usize) -> std::ops::Range<usize> {
+fn within(start: i64, len: usize, end: usize) -> Range<usize> {
     let cut = |at: i64| at.clamp(0, end as i64) as usize;
     cut(start)..cut(start.saturating_add(len as i64))
 }
 
-/// Fills `out` (`rect.height * rect.width` pixels, all background) with what `tile` gives. Tiles are asked for once each, in parallel;
-/// `None` leaves the background.
+/// Repeats a pixel. What is painted was all 0 before.
+pub(crate) fn paint(out: &mut [u8], pixel: &[u8]) {
+    match pixel {
+        [0, rest @ ..] if rest.iter().all(|v| *v == 0) => {}
+        [first, rest @ ..] if rest.iter().all(|v| v == first) => out.fill(*first),
+        _ => out.chunks_exact_mut(pixel.len()).for_each(|p| p.copy_from_slice(pixel)),
+    }
+}
+
+/// Fills `out` (`rect.height * rect.width` pixels, all 0) with what `tile` gives. Tiles are asked for once each, in parallel. Where there is
+/// no image, or no tile (`None`), there is `background`, the bytes of a pixel.
 pub(crate) fn fill<T: AsRef<Tile> + Send>(
     out: &mut [u8],
     grid: Grid,
     rect: Rect,
+    background: &[u8],
     tile: impl Fn(usize) -> Result<Option<T>, Fault> + Sync,
 ) -> Result<(), Fault> {
     let (columns, rows) = (within(rect.x, rect.width, grid.width), within(rect.y, rect.height, grid.height));
     if columns.is_empty() || rows.is_empty() {
+        paint(out, background);
         return Ok(());
     }
     let row_bytes = rect.width * grid.pixel;
-    // Both differences are at least 0: the cut range begins at or behind the rectangle's edge.
+    // Neither is below 0: what is left of a rectangle begins at or behind its edge.
     let (left, top) = ((columns.start as i64 - rect.x) as usize, (rows.start as i64 - rect.y) as usize);
-    let tile_columns = columns.start / grid.tile_width..(columns.end - 1) / grid.tile_width + 1;
+    let (above, rest) = out.split_at_mut(top * row_bytes);
+    let (mut rest, below) = rest.split_at_mut(rows.len() * row_bytes);
+    paint(above, background);
+    paint(below, background);
 
-    // One band of rows for each row of tiles: bands share no memory.
+    // One band for each row of tiles: bands share no memory.
     let mut bands = Vec::new();
-    let mut rest = &mut out[top * row_bytes..][..rows.len() * row_bytes];
     let mut y = rows.start;
     while y < rows.end {
         let end = ((y / grid.tile_height + 1) * grid.tile_height).min(rows.end);
-        let (band, behind) = rest.split_at_mut((end - y) * row_bytes);
-        bands.push((y, band));
+        let (pixels, behind) = rest.split_at_mut((end - y) * row_bytes);
+        bands.push(Band { grid, background, pixels, row_bytes, y, columns: columns.clone(), left });
         rest = behind;
         y = end;
     }
-    let one = |row: usize, column: usize, y: usize, band: &mut [u8]| -> Result<(), Fault> {
-        match tile(row * grid.across + column)? {
-            Some(tile) => copy(band, row_bytes, tile.as_ref(), grid, &columns, left, column, y),
-            None => Ok(()),
+    let tiles = columns.start / grid.tile_width..(columns.end - 1) / grid.tile_width + 1;
+    // With bands enough for all threads each takes its tiles one by one, so that few are in memory at once.
+    let one_by_one = tiles.len() == 1 || bands.len() >= 2 * rayon::current_num_threads();
+    let fill_band = |mut band: Band| {
+        band.paint_margins();
+        let first = band.y / grid.tile_height * grid.across;
+        if one_by_one {
+            return tiles.clone().try_for_each(|i| band.put(i, tile(first + i)?.as_ref().map(AsRef::as_ref)));
         }
+        let row: Vec<Option<T>> = tiles.clone().into_par_iter().map(|i| tile(first + i)).collect::<Result<_, _>>()?;
+        tiles.clone().zip(row).try_for_each(|(i, tile)| band.put(i, tile.as_ref().map(AsRef::as_ref)))
     };
-    if bands.len() == 1 && tile_columns.len() == 1 {
-        let (y, band) = bands.remove(0);
-        return one(y / grid.tile_height, tile_columns.start, y, band);
+    if bands.len() == 1 {
+        return bands.into_iter().try_for_each(fill_band);
     }
-    bands.into_par_iter().try_for_each(|(y, band)| {
-        let row = y / grid.tile_height;
-        if tile_columns.len() == 1 {
-            return one(row, tile_columns.start, y, band);
-        }
-        let tiles: Vec<(usize, Option<T>)> = tile_columns
-            .clone()
-            .into_par_iter()
-            .map(|column| Ok((column, tile(row * grid.across + column)?)))
-            .collect::<Result<_, Fault>>()?;
-        for (column, tile) in tiles {
-            if let Some(tile) = tile {
-                copy(band, row_bytes, tile.as_ref(), grid, &columns, left, column, y)?;
-            }
-        }
-        Ok(())
-    })
+    bands.into_par_iter().try_for_each(fill_band)
 }
 
-/// Copies what a tile and a band have in common. The band's first row is row `y` of the image.
-#[allow(clippy::too_many_arguments)]
-fn copy(
-    band: &mut [u8],
-    row_bytes: usize,
-    tile: &Tile,
+/// Rows of the result that lie within one row of tiles.
+struct Band<'a> {
     grid: Grid,
-    columns: &std::ops::Range<usize>,
-    left: usize,
-    column: usize,
+    background: &'a [u8],
+    pixels: &'a mut [u8],
+    row_bytes: usize,
+    /// The image's row that the first one is.
     y: usize,
-) -> Result<(), Fault> {
-    let x = column * grid.tile_width;
-    let (from, to) = (columns.start.max(x), columns.end.min(x + grid.tile_width));
-    let len = (to - from) * grid.pixel;
-    let target = (left + from - columns.start) * grid.pixel;
-    let source = (from - x) * grid.pixel;
-    let tile_row = tile.width * grid.pixel;
-    for (i, row) in band.chunks_exact_mut(row_bytes).enumerate() {
-        let at = (y % grid.tile_height + i) * tile_row + source;
-        let pixels =
-            tile.bytes.get(at..at + len).ok_or_else(|| Fault::damaged("a tile with fewer rows than it should have"))?;
-        row[target..target + len].copy_from_slice(pixels);
+    /// Columns of the image that there are, and the column of the result that the first one is.
+    columns: Range<usize>,
+    left: usize,
+}
+
+impl Band<'_> {
+    /// Left and right of the image.
+    fn paint_margins(&mut self) {
+        let image = self.left * self.grid.pixel..(self.left + self.columns.len()) * self.grid.pixel;
+        if image.len() < self.row_bytes {
+            for row in self.pixels.chunks_exact_mut(self.row_bytes) {
+                paint(&mut row[..image.start], self.background);
+                paint(&mut row[image.end..], self.background);
+            }
+        }
     }
-    Ok(())
+
+    /// Copies what the band and the tile in column `column` of the grid have in common.
+    fn put(&mut self, column: usize, tile: Option<&Tile>) -> Result<(), Fault> {
+        let Grid { tile_width, tile_height, pixel, .. } = self.grid;
+        let x = column * tile_width;
+        let (from, to) = (self.columns.start.max(x), self.columns.end.min(x + tile_width));
+        let len = (to - from) * pixel;
+        let target = (self.left + from - self.columns.start) * pixel;
+        for (i, row) in self.pixels.chunks_exact_mut(self.row_bytes).enumerate() {
+            let row = &mut row[target..target + len];
+            let Some(tile) = tile else {
+                paint(row, self.background);
+                continue;
+            };
+            let at = ((self.y % tile_height + i) * tile.width + from - x) * pixel;
+            let pixels = tile.bytes.get(at..at + len);
+            row.copy_from_slice(pixels.ok_or_else(|| Fault::damaged("a tile with fewer rows than it should have"))?);
+        }
+        Ok(())
+    }
 }

@@ -1,13 +1,16 @@
-//! [`CacheDataset`]: the deterministic part of the pipeline is done once and kept.
+//! [`CacheDataset`]: the deterministic part of the pipeline is done once and kept in memory.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use burn::tensor::Device;
 use hearth_kernels::host;
 
-use super::{Dataset, Item, check_items, guarded, no_case};
-use crate::{DataError, DrawKey, Pipeline, Progress, Sample, Value};
+use super::cases::{Cases, for_each};
+use super::identity::{Identity, KeyMaker, Stamp};
+use super::kept::{CachePool, Kept, Slot, no_exact_on_device};
+use super::{Dataset, Item, Storage};
+use crate::{DataError, Pipeline, Progress, Sample};
 
 /// What is cached, and where.
 #[derive(Clone, Debug)]
@@ -16,10 +19,21 @@ pub struct CacheOptions {
     pub rate: f64,
     /// At most this many cases.
     pub num: Option<usize>,
+    /// As many of these as fit into `limit`; the others run the whole pipeline at each access. Without it a cache that does not
+    /// fit is an error.
+    pub auto: bool,
+    /// Fill at the first access of each case rather than before.
+    pub runtime: bool,
     /// Threads that fill the cache; 0: as many as there are cores.
     pub workers: usize,
     /// Where cached images live; where the pipeline left them if not given.
     pub device: Option<Device>,
+    /// In which type values are kept.
+    pub storage: Storage,
+    /// Cases of the same content are kept once, told by this; `None`: each for itself.
+    pub identity: Option<Identity>,
+    /// Cases that other data sets have too are kept once.
+    pub pool: CachePool,
     /// How filling is shown.
     pub progress: Progress,
     /// Bytes the cache may take; not given: 9/10 of the memory that is free (for a cache in host memory).
@@ -28,22 +42,39 @@ pub struct CacheOptions {
 
 impl Default for CacheOptions {
     fn default() -> Self {
-        CacheOptions { rate: 1.0, num: None, workers: 1, device: None, progress: Progress::None, limit: None }
+        CacheOptions {
+            rate: 1.0,
+            num: None,
+            auto: false,
+            runtime: false,
+            workers: 1,
+            device: None,
+            storage: Storage::F32,
+            identity: Some(Identity::Content),
+            pool: CachePool::default(),
+            progress: Progress::None,
+            limit: None,
+        }
     }
 }
 
 /// Caches the first cases up to the pipeline's first random step; runs the rest at every access.
+///
+/// Neither what is cached nor how it is shared changes a sample (but for [`Storage::F16`], which rounds).
 #[derive(Debug)]
 pub struct CacheDataset {
-    items: Vec<Item>,
-    pipeline: Arc<Pipeline>,
-    seed: u64,
-    rank: u64,
-    cached: Vec<Vec<Sample>>,
+    cases: Cases,
+    options: CacheOptions,
+    keys: Option<KeyMaker>,
+    /// One per case that may be cached; set when the case is first needed.
+    slots: Vec<OnceLock<Arc<Slot>>>,
+    /// Bytes that may still be taken.
+    left: AtomicU64,
 }
 
 impl CacheDataset {
-    /// Fills the cache. The first case tells how much memory all will take; the figure is shown before the others are filled.
+    /// Fills the cache, unless it is filled at run time. The first case tells how much memory all will take; the figure is shown
+    /// before the others are filled.
     ///
     /// # Errors
     /// Where a case fails, an option makes no sense, or the cache would not fit (the error says what would).
@@ -54,127 +85,142 @@ impl CacheDataset {
         rank: u64,
         options: CacheOptions,
     ) -> Result<Self, DataError> {
-        check_items(&items, &pipeline)?;
-        if !(0.0..=1.0).contains(&options.rate) {
-            return Err(DataError::Option(format!("cache rate {} is not between 0 and 1", options.rate)));
+        let cases = Cases::new(items, pipeline, seed, rank)?;
+        cases.warn_if_all_is_random();
+        let count = count(cases.len(), options.rate, options.num)?;
+        let on_host = options.device.as_ref().is_none_or(host::is_host);
+        if options.storage == Storage::Exact && !on_host {
+            return Err(no_exact_on_device());
         }
-        let share = (items.len() as f64 * options.rate) as usize;
-        let count = share.min(options.num.unwrap_or(usize::MAX)).min(items.len());
-        let mut dataset = CacheDataset { items, pipeline, seed, rank, cached: Vec::new() };
-        if count > 0 {
-            dataset.cached = dataset.fill(count, &options)?;
+        let limit = options.limit.or_else(|| on_host.then(free_memory));
+        if options.auto && limit.is_none() {
+            let advice = "set a limit in bytes, or a rate";
+            return Err(DataError::Option(format!("how much memory the device has free is not known here: {advice}")));
+        }
+        let keys = options.identity.map(|identity| {
+            let (steps, device) = (cases.describe_fixed(), &options.device);
+            KeyMaker::new(&format!("{steps} {:?} {device:?}", options.storage), identity)
+        });
+        let slots = (0..count).map(|_| OnceLock::new()).collect();
+        let left = AtomicU64::new(limit.unwrap_or(u64::MAX));
+        let dataset = CacheDataset { cases, options, keys, slots, left };
+        if !dataset.options.runtime {
+            dataset.fill()?;
         }
         Ok(dataset)
     }
 
-    /// Number of cases that are cached.
+    /// Number of cases that are cached by now.
     pub fn cached(&self) -> usize {
-        self.cached.len()
+        self.kept().count()
     }
 
-    /// Bytes of the cached values.
+    /// Whether a case is cached by now.
+    pub fn is_cached(&self, index: usize) -> bool {
+        self.slots.get(index).and_then(|slot| slot.get()?.get()).is_some()
+    }
+
+    /// Bytes of the cached values; what is shared counts once.
     pub fn bytes(&self) -> usize {
-        self.cached.iter().flatten().map(Sample::bytes).sum()
+        let mut kept: Vec<&Kept> = self.kept().collect();
+        kept.sort_by_key(|k| std::ptr::from_ref(*k));
+        kept.dedup_by_key(|k| std::ptr::from_ref(*k));
+        kept.iter().map(|k| k.bytes()).sum()
     }
 
-    fn fill(&self, count: usize, options: &CacheOptions) -> Result<Vec<Vec<Sample>>, DataError> {
-        let first = self.prepare(0, options.device.as_ref())?;
-        let each = first.iter().map(Sample::bytes).sum::<usize>();
-        self.predict(each as u64, count, options)?;
-        let bar = options.progress.start("cache", count as u64);
-        bar.advance();
-        let slots: Vec<OnceLock<Vec<Sample>>> = (0..count).map(|_| OnceLock::new()).collect();
-        let _ = slots[0].set(first);
-        let next = AtomicUsize::new(1);
-        let failed = AtomicBool::new(false);
-        let failure: Mutex<Option<(usize, DataError)>> = Mutex::new(None);
-        let workers = match options.workers {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            n => n,
-        };
-        std::thread::scope(|scope| {
-            for _ in 0..workers.min(count) {
-                scope.spawn(|| {
-                    while !failed.load(Ordering::Relaxed) {
-                        let index = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(slot) = slots.get(index) else { break };
-                        match self.prepare(index, options.device.as_ref()) {
-                            Ok(samples) => {
-                                let _ = slot.set(samples);
-                                bar.advance();
-                            }
-                            Err(error) => {
-                                failed.store(true, Ordering::Relaxed);
-                                let mut failure = failure.lock().unwrap_or_else(|p| p.into_inner());
-                                // Of several, the first case is told, whoever was quicker.
-                                if failure.as_ref().is_none_or(|(other, _)| index < *other) {
-                                    *failure = Some((index, error));
-                                }
-                            }
-                        }
-                    }
-                });
-            }
-        });
-        bar.finish();
-        if let Some((_, error)) = failure.into_inner().unwrap_or_else(|p| p.into_inner()) {
-            return Err(error);
+    fn kept(&self) -> impl Iterator<Item = &Kept> {
+        self.slots.iter().filter_map(|slot| slot.get()?.get())
+    }
+
+    fn fill(&self) -> Result<(), DataError> {
+        if self.slots.is_empty() {
+            return Ok(());
         }
-        Ok(slots.into_iter().map(|slot| slot.into_inner().unwrap_or_default()).collect())
+        let first = self.keep(0)?.map_or(0, Kept::bytes);
+        self.predict(first as u64)?;
+        let bar = self.options.progress.start("cache", self.slots.len() as u64);
+        bar.advance();
+        let full = for_each(1..self.slots.len(), self.options.workers, &bar, |index| Ok(self.keep(index)?.is_some()));
+        bar.finish();
+        full
+    }
+
+    /// The cached case; `None` where there is no room for it.
+    fn keep(&self, index: usize) -> Result<Option<&Kept>, DataError> {
+        let Some(place) = self.slots.get(index) else { return Ok(None) };
+        let slot = match place.get() {
+            Some(slot) => slot,
+            None => {
+                let slot = self.slot(index)?;
+                place.get_or_init(|| slot)
+            }
+        };
+        slot.get_or_make(|| {
+            if self.options.auto && self.left.load(Ordering::Relaxed) == 0 {
+                return Ok(None);
+            }
+            let kept = Kept::new(self.cases.fixed(index)?, self.options.storage, self.options.device.as_ref())?;
+            let bytes = kept.bytes() as u64;
+            let room =
+                self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok();
+            if !room && self.options.auto {
+                // Full: no further case is tried.
+                self.left.store(0, Ordering::Relaxed);
+                return Ok(None);
+            }
+            Ok(Some(kept))
+        })
+    }
+
+    fn slot(&self, index: usize) -> Result<Arc<Slot>, DataError> {
+        let Some(keys) = &self.keys else { return Ok(Arc::default()) };
+        let item = self.cases.item(index)?;
+        let key = Stamp::of(item).and_then(|stamp| keys.key(item, &stamp));
+        // A file that can't be read is told by the step that needs it.
+        Ok(key.map_or_else(|_| Arc::default(), |key| self.options.pool.slot(key)))
     }
 
     /// Says how much memory the cache takes, and refuses what would not fit.
-    fn predict(&self, each: u64, count: usize, options: &CacheOptions) -> Result<(), DataError> {
-        let needed = each.saturating_mul(count as u64);
-        let on_host = options.device.as_ref().is_none_or(host::is_host);
-        let limit = options.limit.or_else(|| {
-            on_host.then(|| {
-                let mut system = sysinfo::System::new();
-                system.refresh_memory();
-                let free = system.cgroup_limits().map_or(u64::MAX, |c| c.free_memory);
-                system.available_memory().min(free) / 10 * 9
-            })
-        });
-        options.progress.say(&format!(
-            "cache: {count} of {} cases, about {} ({} each)",
-            self.items.len(),
-            readable(needed),
+    fn predict(&self, each: u64) -> Result<(), DataError> {
+        let (count, all) = (self.slots.len() as u64, self.cases.len());
+        let needed = each.saturating_mul(count);
+        let limit = self.left.load(Ordering::Relaxed).saturating_add(each);
+        let fits = limit.checked_div(each).unwrap_or(u64::MAX).min(count);
+        let told = if self.options.auto { fits } else { count };
+        self.options.progress.say(&format!(
+            "cache: {told} of {all} cases, about {} ({} each)",
+            readable(each.saturating_mul(told)),
             readable(each)
         ));
-        match limit {
-            Some(limit) if needed > limit => {
-                let fits = limit.checked_div(each).unwrap_or(0).min(count as u64);
-                let rate = fits as f64 / self.items.len() as f64;
-                Err(DataError::Cache(format!(
-                    "the cache would take about {} for {count} cases ({} each), but only {} may be used.\n  {fits} cases fit: \
-                     use a cache rate of {:.2} or cache_num = {fits}, or crop or downsample before the first random step",
-                    readable(needed),
-                    readable(each),
-                    readable(limit),
-                    (rate * 100.0).floor() / 100.0
-                )))
-            }
-            _ => Ok(()),
+        if self.options.auto || fits == count {
+            return Ok(());
         }
+        Err(DataError::Cache(format!(
+            "the cache would take about {} for {count} cases ({} each), but only {} may be used.\n  {fits} cases fit: \
+             use a cache rate of {:.2} or cache_num = {fits}, let it take as many as fit (auto), or crop or downsample before \
+             the first random step",
+            readable(needed),
+            readable(each),
+            readable(limit),
+            (fits as f64 / all as f64 * 100.0).floor() / 100.0
+        )))
     }
+}
 
-    /// The deterministic part of one case, each tensor with memory of its own.
-    fn prepare(&self, index: usize, device: Option<&Device>) -> Result<Vec<Sample>, DataError> {
-        let item = &self.items[index];
-        guarded(&item.case, || {
-            let mut samples = self.pipeline.run_deterministic(item.sample())?;
-            for value in samples.iter_mut().flat_map(|s| s.values.values_mut()) {
-                if let Value::Image(image) = value {
-                    let data = host::compact(image.data.clone());
-                    image.data = match device {
-                        Some(device) => data.to_device(device),
-                        None => data,
-                    };
-                }
-            }
-            Ok(samples)
-        })
+/// Number of cases that a share and a maximum mean.
+pub(super) fn count(cases: usize, rate: f64, num: Option<usize>) -> Result<usize, DataError> {
+    if !(0.0..=1.0).contains(&rate) {
+        return Err(DataError::Option(format!("cache rate {rate} is not between 0 and 1")));
     }
+    Ok(((cases as f64 * rate) as usize).min(num.unwrap_or(usize::MAX)).min(cases))
+}
+
+/// What a cache may take of this machine's memory.
+fn free_memory() -> u64 {
+    let mut system = sysinfo::System::new();
+    system.refresh_memory();
+    let free = system.cgroup_limits().map_or(u64::MAX, |c| c.free_memory);
+    system.available_memory().min(free) / 10 * 9
 }
 
 /// Bytes in a unit people read.
@@ -189,22 +235,22 @@ pub(crate) fn readable(bytes: u64) -> String {
 
 impl Dataset for CacheDataset {
     fn len(&self) -> usize {
-        self.items.len()
+        self.cases.len()
     }
 
     fn case(&self, index: usize) -> &str {
-        self.items.get(index).map_or("", |item| &item.case)
+        self.cases.name(index)
     }
 
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
-        let item = self.items.get(index).ok_or_else(|| no_case(index, self.items.len()))?;
-        let key = DrawKey::new(self.seed, epoch, self.rank);
-        guarded(&item.case, || {
-            Ok(match self.cached.get(index) {
-                // Tensors are shared until a step changes one.
-                Some(samples) => self.pipeline.run_random(samples.clone(), key)?,
-                None => self.pipeline.run(item.sample(), key)?,
-            })
-        })
+        let kept = if self.options.runtime {
+            self.keep(index)?
+        } else {
+            self.slots.get(index).and_then(|slot| slot.get()?.get())
+        };
+        match kept {
+            Some(kept) => self.cases.rest(index, epoch, kept.samples()),
+            None => self.cases.whole(index, epoch),
+        }
     }
 }

@@ -88,21 +88,28 @@ impl DecathlonDataset {
         Ok((train.to_vec(), validate.to_vec()))
     }
 
-    /// Training and validation as MONAI's `DecathlonDataset` splits them: indices shuffled by numpy's `RandomState(seed)`, the first
-    /// `int(count * val_frac)` validate.
+    /// Training and validation, drawn by [`split_fraction`].
     ///
     /// # Errors
-    /// Where `val_frac` is not a fraction or none would be left to train on.
+    /// Where `val_frac` is not a fraction.
     pub fn split_fraction(&self, val_frac: f64, seed: u32) -> Result<(Vec<Item>, Vec<Item>), DataError> {
-        let count = self.training.len();
-        if !(0.0..1.0).contains(&val_frac) {
-            return Err(DataError::Option(format!("val_frac {val_frac} is not between 0 and 1")));
-        }
-        let order = shuffled_indices(count, seed);
-        let n = (count as f64 * val_frac) as usize;
-        let pick = |indices: &[usize]| indices.iter().map(|i| self.training[*i].clone()).collect();
-        Ok((pick(&order[n..]), pick(&order[..n])))
+        split_fraction(&self.training, val_frac, seed)
     }
+}
+
+/// Training and validation as MONAI's `DecathlonDataset` and `TciaDataset` split a list: indices shuffled by numpy's
+/// `RandomState(seed)`, the first `int(count * val_frac)` validate.
+///
+/// # Errors
+/// Where `val_frac` is not a fraction.
+pub fn split_fraction(items: &[Item], val_frac: f64, seed: u32) -> Result<(Vec<Item>, Vec<Item>), DataError> {
+    if !(0.0..1.0).contains(&val_frac) {
+        return Err(DataError::Option(format!("val_frac {val_frac} is not between 0 and 1")));
+    }
+    let order = shuffled_indices(items.len(), seed);
+    let n = (items.len() as f64 * val_frac) as usize;
+    let pick = |indices: &[usize]| indices.iter().map(|i| items[*i].clone()).collect();
+    Ok((pick(&order[n..]), pick(&order[..n])))
 }
 
 /// A path of the list, below the folder.
@@ -124,13 +131,13 @@ fn file(dir: &Path, value: &Value) -> Result<PathBuf, String> {
 }
 
 /// File name without suffix.
-fn case_name(path: &Path) -> String {
+pub(super) fn case_name(path: &Path) -> String {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     [".nii.gz", ".nii"].iter().find_map(|s| name.strip_suffix(s)).unwrap_or(&name).to_owned()
 }
 
 /// Cases of one name (files in several folders) get a number.
-fn make_unique(items: &mut [Item]) {
+pub(super) fn make_unique(items: &mut [Item]) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for item in items {
         let count = seen.entry(item.case.clone()).or_default();

@@ -1,33 +1,74 @@
 //! Data sets: lists of cases, and what a pipeline makes of them.
 
 mod cache;
+mod cases;
+mod csv;
 mod decathlon;
+mod entry;
+mod folds;
+mod grid_patch;
+mod identity;
+mod kept;
+mod lmdb;
 mod partition;
+mod persistent;
+mod smart;
+mod store;
+mod wsi;
+mod zip;
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 pub use cache::{CacheDataset, CacheOptions};
-pub use decathlon::DecathlonDataset;
-pub use partition::{PartitionOptions, partition_dataset, partition_ratios};
+pub use cases::TransformDataset;
+pub use csv::{Column, ColumnKind, CsvOptions, csv_items};
+pub use decathlon::{DecathlonDataset, split_fraction};
+pub use entry::Storage;
+pub use folds::{CrossValidation, cross_validation_list, select_cross_validation_folds};
+pub use grid_patch::GridPatchDataset;
+pub use identity::Identity;
+pub use kept::CachePool;
+pub use lmdb::LmdbDataset;
+pub use partition::{
+    PartitionOptions, partition_dataset, partition_dataset_classes, partition_ratios, partition_ratios_classes,
+    resample_datalist,
+};
+pub use persistent::{CacheNTransDataset, PersistentDataset};
+pub use smart::{SmartCacheDataset, SmartCacheOptions};
+pub use store::StoreOptions;
+pub use wsi::{PatchWSIDataset, WsiOptions, WsiPatch};
+pub use zip::{PatchDataset, ZipDataset};
 
-use crate::{DataError, DrawKey, Pipeline, Sample, Value};
+use crate::{DataError, Sample, Value};
 
-/// One case: its name, and the files of its keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// One case: its name, the files of its keys, and what else is known of it.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Item {
     /// Name of the case; random draws depend on it, so it should be unique.
     pub case: String,
     /// Files by key: `image`, `label`.
     pub files: BTreeMap<String, PathBuf>,
+    /// Numbers and texts by key: the columns of a table, say.
+    pub fields: BTreeMap<String, Field>,
+}
+
+/// A number, several, or a text.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(untagged)]
+pub enum Field {
+    /// A number.
+    Number(f64),
+    /// Several numbers.
+    Numbers(Vec<f64>),
+    /// A text.
+    Text(String),
 }
 
 impl Item {
     /// A case without files.
     pub fn new(case: impl Into<String>) -> Self {
-        Item { case: case.into(), files: BTreeMap::new() }
+        Item { case: case.into(), ..Item::default() }
     }
 
     /// Adds a file.
@@ -36,11 +77,24 @@ impl Item {
         self
     }
 
+    /// Adds a number, several, or a text.
+    pub fn with_field(mut self, key: impl Into<String>, field: Field) -> Self {
+        self.fields.insert(key.into(), field);
+        self
+    }
+
     /// The sample a pipeline starts with.
     pub fn sample(&self) -> Sample {
-        self.files
-            .iter()
-            .fold(Sample::new(&self.case), |sample, (key, path)| sample.with(key, Value::Path(path.clone())))
+        let fields = self.fields.iter().map(|(key, field)| {
+            let value = match field {
+                Field::Number(number) => Value::Number(*number),
+                Field::Numbers(numbers) => Value::Numbers(numbers.as_slice().into()),
+                Field::Text(text) => Value::Text(text.clone()),
+            };
+            (key, value)
+        });
+        let files = self.files.iter().map(|(key, path)| (key, Value::Path(path.clone())));
+        files.chain(fields).fold(Sample::new(&self.case), |sample, (key, value)| sample.with(key, value))
     }
 }
 
@@ -57,81 +111,14 @@ pub trait Dataset: Send + Sync {
     /// Name of a case; empty for an index that does not exist.
     fn case(&self, index: usize) -> &str;
 
+    /// An epoch begins: called by a loader before it asks for the first case of it.
+    fn begin_epoch(&self, epoch: u64) {
+        let _ = epoch;
+    }
+
     /// The samples of a case (several where the pipeline crops several). The same index and epoch give the same samples.
     ///
     /// # Errors
     /// Where a file or a step of the pipeline fails, or there is no such index.
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError>;
-}
-
-/// Runs the whole pipeline at every access.
-#[derive(Debug)]
-pub struct TransformDataset {
-    items: Vec<Item>,
-    pipeline: Arc<Pipeline>,
-    seed: u64,
-    rank: u64,
-}
-
-impl TransformDataset {
-    /// Cases and what to do with them.
-    ///
-    /// # Errors
-    /// Where a case lacks a file that the pipeline loads.
-    pub fn new(items: Vec<Item>, pipeline: Arc<Pipeline>, seed: u64, rank: u64) -> Result<Self, DataError> {
-        check_items(&items, &pipeline)?;
-        Ok(TransformDataset { items, pipeline, seed, rank })
-    }
-}
-
-impl Dataset for TransformDataset {
-    fn len(&self) -> usize {
-        self.items.len()
-    }
-
-    fn case(&self, index: usize) -> &str {
-        self.items.get(index).map_or("", |item| &item.case)
-    }
-
-    fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
-        let item = self.items.get(index).ok_or_else(|| no_case(index, self.items.len()))?;
-        guarded(&item.case, || Ok(self.pipeline.run(item.sample(), DrawKey::new(self.seed, epoch, self.rank))?))
-    }
-}
-
-fn no_case(index: usize, count: usize) -> DataError {
-    DataError::Option(format!("there is no case {index}; the data set has {count}"))
-}
-
-fn check_items(items: &[Item], pipeline: &Pipeline) -> Result<(), DataError> {
-    let keys = pipeline.input_keys();
-    let optional = |key: &str| {
-        pipeline.steps().iter().map(|s| s.describe()).any(|d| {
-            d["name"] == "LoadImage"
-                && d["allow_missing_keys"] == true
-                && d["keys"].as_array().is_some_and(|k| k.iter().any(|k| k == key))
-        })
-    };
-    for item in items {
-        if let Some(key) = keys.iter().find(|k| !item.files.contains_key(*k) && !optional(k)) {
-            let known: Vec<&String> = item.files.keys().collect();
-            return Err(DataError::Option(format!(
-                "case {}: no file for `{key}`, which the pipeline loads; there are files for {known:?}",
-                item.case
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Turns a panic (of a decoder, say) into an error of that case.
-fn guarded<T>(case: &str, work: impl FnOnce() -> Result<T, DataError>) -> Result<T, DataError> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let what = panic
-            .downcast_ref::<&str>()
-            .map(|s| (*s).to_owned())
-            .or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "unknown panic".to_owned());
-        Err(DataError::Panic { case: case.to_owned(), what: format!("panicked: {what}") })
-    })
 }

@@ -1,7 +1,9 @@
 //! Splitting lists, exactly as `monai.data.partition_dataset` does.
 
+use std::collections::BTreeMap;
+
 use crate::DataError;
-use crate::numpy::shuffled_indices;
+use crate::numpy::{RandomState, shuffled_indices};
 
 /// How a list is dealt out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +70,76 @@ pub fn partition_ratios(n: usize, ratios: &[f64], options: PartitionOptions) -> 
         .collect())
 }
 
+/// [`partition_dataset`] for each class by itself, so that every part has the same share of each. `classes` has one entry per case.
+///
+/// # Errors
+/// As [`partition_dataset`]; a class with fewer cases than parts can't be dealt out.
+pub fn partition_dataset_classes(
+    classes: &[i64],
+    parts: usize,
+    options: PartitionOptions,
+) -> Result<Vec<Vec<usize>>, DataError> {
+    by_class(classes, options, |class, n| {
+        partition_dataset(n, parts, options).map_err(|e| DataError::Option(format!("class {class}: {e}")))
+    })
+}
+
+/// [`partition_ratios`] for each class by itself.
+///
+/// # Errors
+/// As [`partition_ratios`].
+pub fn partition_ratios_classes(
+    classes: &[i64],
+    ratios: &[f64],
+    options: PartitionOptions,
+) -> Result<Vec<Vec<usize>>, DataError> {
+    by_class(classes, options, |_, n| partition_ratios(n, ratios, options))
+}
+
+fn by_class(
+    classes: &[i64],
+    options: PartitionOptions,
+    deal: impl Fn(i64, usize) -> Result<Vec<Vec<usize>>, DataError>,
+) -> Result<Vec<Vec<usize>>, DataError> {
+    let mut members: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+    for (index, class) in classes.iter().enumerate() {
+        members.entry(*class).or_default().push(index);
+    }
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    for (class, members) in members {
+        let dealt = deal(class, members.len())?;
+        parts.resize_with(dealt.len(), Vec::new);
+        for (part, places) in parts.iter_mut().zip(dealt) {
+            part.extend(places.iter().map(|place| members[*place]));
+        }
+    }
+    if options.shuffle {
+        // One generator for all parts, as in MONAI.
+        let mut random = RandomState::new(options.seed);
+        parts.iter_mut().for_each(|part| random.shuffle(part));
+    }
+    Ok(parts)
+}
+
+/// Indices 0..n so many times over: the whole list `factor` times, then its first part for the fraction (a random part of it with
+/// `random_pick`).
+///
+/// # Errors
+/// Where the factor is negative or not finite.
+pub fn resample_datalist(n: usize, factor: f64, random_pick: bool, seed: u32) -> Result<Vec<usize>, DataError> {
+    if !(factor >= 0.0 && factor.is_finite()) {
+        return Err(DataError::Option(format!("a list can't be repeated {factor} times")));
+    }
+    let mut out: Vec<usize> = (0..factor as usize).flat_map(|_| 0..n).collect();
+    let rest = factor.fract();
+    // MONAI's bound: what is left by rounding is no part.
+    if rest > 1e-6 {
+        let options = PartitionOptions { shuffle: random_pick, seed, ..PartitionOptions::default() };
+        out.extend(partition_ratios(n, &[rest, 1.0 - rest], options)?.swap_remove(0));
+    }
+    Ok(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +159,30 @@ mod tests {
         let even = PartitionOptions { even_divisible: true, ..PLAIN };
         assert_eq!(deal(even), [vec![0, 2, 4], vec![1, 3, 0]]);
         assert_eq!(deal(PartitionOptions { drop_last: true, ..even }), [vec![0, 2], vec![1, 3]]);
+    }
+
+    /// Values of `monai.data.partition_dataset_classes` 1.6.1 with these arguments; the first are its documentation's example.
+    #[test]
+    fn deals_classes_as_monai_does() {
+        let classes = [2, 0, 2, 1, 3, 2, 2, 0, 2, 0, 3, 3, 1, 3];
+        let parts = partition_ratios_classes(&classes, &[2.0, 1.0], PLAIN).expect("sound ratios");
+        assert_eq!(parts, [vec![1, 7, 3, 0, 2, 5, 4, 10, 11], vec![9, 12, 6, 8, 13]]);
+        let shuffled = PartitionOptions { shuffle: true, seed: 3, ..PLAIN };
+        let parts = partition_dataset_classes(&classes, 2, shuffled).expect("enough of each");
+        assert_eq!(parts, [vec![5, 4, 2, 13, 6, 9, 7, 12], vec![1, 10, 3, 8, 0, 11]]);
+        assert!(
+            partition_dataset_classes(&classes, 3, PLAIN).expect_err("two of class 1").to_string().contains("class 1")
+        );
+    }
+
+    /// Values of `monai.data.resample_datalist` 1.6.1.
+    #[test]
+    fn repeats_as_monai_does() {
+        let repeat = |factor, random| resample_datalist(5, factor, random, 1).expect("a sound factor");
+        assert_eq!(repeat(1.5, false), [0, 1, 2, 3, 4, 0, 1, 2]);
+        assert_eq!(repeat(0.4, true), [2, 1]);
+        assert_eq!(repeat(2.0, true).len(), 10);
+        assert!(resample_datalist(5, -1.0, false, 0).is_err());
     }
 
     #[test]

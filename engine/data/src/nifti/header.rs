@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{DataType, NiftiError};
 
 /// What a NIfTI header says. Carried along with an image, so that what is written keeps the units and description.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Header {
     /// 1 or 2.
@@ -39,6 +39,7 @@ pub struct Header {
     /// Intended display range: maximum, minimum.
     pub cal: [f64; 2],
     /// Free text.
+    #[serde(with = "free_text")]
     pub descrip: [u8; 80],
     /// Auxiliary file name.
     pub aux_file: [u8; 24],
@@ -69,6 +70,19 @@ impl Default for Header {
             aux_file: [0; 24],
             single_file: true,
         }
+    }
+}
+
+/// serde knows arrays of up to 32 elements.
+mod free_text {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(text: &[u8; 80], out: S) -> Result<S::Ok, S::Error> {
+        text.as_slice().serialize(out)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[u8; 80], D::Error> {
+        Vec::deserialize(from)?.try_into().map_err(|_| D::Error::custom("the description is not 80 bytes long"))
     }
 }
 

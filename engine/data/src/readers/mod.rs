@@ -31,6 +31,7 @@
 mod nifti;
 mod npy;
 mod raster;
+mod tiff;
 
 use std::fs::File;
 use std::io::Read;
@@ -42,6 +43,8 @@ use serde::{Deserialize, Serialize};
 pub use nifti::NiftiReader;
 pub use npy::NumpyReader;
 pub use raster::RasterReader;
+pub(crate) use tiff::region as slide_region;
+pub use tiff::{TiffReader, WSIReader};
 
 use crate::Image;
 use crate::params::closest;
@@ -57,13 +60,15 @@ pub struct ReadOptions {
     /// The array of an NPZ file; its first where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub npz_key: Option<String>,
+    /// The level of a whole-slide image.
+    pub level: usize,
     /// Pictures (PNG, JPEG, BMP, TIFF): the first axis is the width, as MONAI's `PILReader` has it; `false`: the height.
     pub reverse_indexing: bool,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        ReadOptions { reader: None, npz_key: None, reverse_indexing: true }
+        ReadOptions { reader: None, npz_key: None, level: 0, reverse_indexing: true }
     }
 }
 
@@ -123,7 +128,15 @@ type Readers = Vec<Arc<dyn Reader>>;
 
 fn registry() -> &'static RwLock<Readers> {
     static READERS: OnceLock<RwLock<Readers>> = OnceLock::new();
-    READERS.get_or_init(|| RwLock::new(vec![Arc::new(NumpyReader), Arc::new(RasterReader), Arc::new(NiftiReader)]))
+    READERS.get_or_init(|| {
+        RwLock::new(vec![
+            Arc::new(NumpyReader),
+            Arc::new(RasterReader),
+            Arc::new(TiffReader),
+            Arc::new(WSIReader),
+            Arc::new(NiftiReader),
+        ])
+    })
 }
 
 fn readers() -> Readers {

@@ -1,17 +1,22 @@
 //! Spatial operations on an [`Image`]: each carries the affine along, notes what it did, and can be undone.
 
 mod crop;
+mod deform;
+mod foreground;
 mod grid;
 pub(crate) mod lazy;
 mod matrix;
 mod pad;
 mod pad_statistic;
 mod reorder;
+mod resize;
 mod warp;
 mod window;
 
-pub(crate) use crop::above;
-pub use crop::{BoundingBox, crop, crop_or_pad, foreground_box};
+pub use crop::{BoundingBox, crop, crop_or_pad};
+pub use deform::deform;
+pub(crate) use deform::displaced;
+pub use foreground::foreground_box;
 pub use grid::{
     ComputeType, GridMode, GridPadding, GridSampling, SplineOrder, resample_to, shape_and_offset, zoom_affine,
 };
@@ -19,6 +24,8 @@ pub use lazy::{Lazy, LazySampling};
 pub use matrix::{AffineParameters, RotateOrder, rotation, scaling, shear, shift};
 pub use pad::{PadMode, pad};
 pub use reorder::{flip, reorder, rotate90};
+pub(crate) use resize::scale_affine;
+pub use resize::{ResizeMode, resize};
 pub use warp::{Warp, check_grid, resample_at, warp};
 pub(crate) use window::window;
 
@@ -51,10 +58,21 @@ pub(crate) fn undo(image: Image, applied: &Applied, nearest: bool) -> Result<Ima
             }
             crop::crop_unrecorded(image, *before, end)
         }
+        Applied::Flatten => {
+            let mut image = image;
+            image.meta.spatial_dims = 3;
+            image
+        }
         Applied::Warp { affine, shape, back, sampling } => {
             let mut image = image;
             image.data = lazy::read(image.data, *back, *shape, sampling.or_nearest(nearest));
             image.affine = *affine;
+            image
+        }
+        Applied::Resize { affine, shape, spatial_dims, mode, align_corners } => {
+            let mut image = resize::resize_unrecorded(image, *shape, mode.or_nearest(nearest), *align_corners);
+            image.affine = *affine;
+            image.meta.spatial_dims = *spatial_dims;
             image
         }
         Applied::Resample { affine, shape, sampling } => {

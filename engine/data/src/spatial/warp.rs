@@ -134,10 +134,20 @@ impl Warp {
     pub fn matrix(&self) -> &Affine {
         &self.place
     }
+
+    /// New voxel to the place that is read.
+    pub(super) fn sample(&self) -> &Affine {
+        &self.sample
+    }
+
+    /// Old voxel to the place that is read to undo it.
+    pub(super) fn back(&self) -> &Affine {
+        &self.back
+    }
 }
 
 /// From a place about the centre of an image to voxels, as `Resample` scales it: one voxel, but for an axis of one voxel.
-pub(super) fn reading_scale(length: usize, align_corners: bool, normalized: bool) -> f64 {
+fn reading_scale(length: usize, align_corners: bool, normalized: bool) -> f64 {
     let (length, at_least_2) = (length as f64, length.max(2) as f64);
     let extent = if align_corners { length - 1.0 } else { length };
     extent / if normalized { 2.0 } else { at_least_2 }

@@ -1,24 +1,27 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::params::{Keys, OneOrMany, check_key};
+use super::centers::same_shape;
+use crate::params::{Keys, OneOrMany, check_key, per_axis};
 use crate::spatial::{BoundingBox, PadMode, crop_or_pad, foreground_box};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{CheckError, Draw, Image, Sample, Select, TransformError, Value};
 
-/// Crops every key to the box of the foreground of `source_key`: voxels above `threshold` in any of `channel_indices`
-/// (MONAI's `select_fn`, which is `x > 0` by default).
+/// Crops every key to the box of the foreground of `source_key`: voxels that `select_fn` picks in any of `channel_indices`.
 ///
-/// Without `allow_smaller`, a margin that reaches beyond the image is padded. `k_divisible` enlarges the box to a multiple.
+/// Without `allow_smaller`, a margin that reaches beyond the image is padded. `k_divisible` enlarges the box to a multiple. The box is
+/// kept under `start_coord_key` and `end_coord_key`; an empty name keeps nothing.
+///
 /// Differs from MONAI: an image without foreground is an error that says so, unless `allow_empty`; MONAI returns an empty image.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CropForeground {
     keys: Keys,
     source_key: String,
-    #[serde(default)]
-    threshold: f64,
+    #[serde(default, alias = "threshold")]
+    select_fn: Select,
     #[serde(default)]
     channel_indices: Option<OneOrMany<i64>>,
     #[serde(default)]
@@ -26,34 +29,48 @@ pub struct CropForeground {
     #[serde(default)]
     allow_smaller: bool,
     #[serde(default = "one")]
-    k_divisible: OneOrMany<usize>,
+    k_divisible: OneOrMany<i64>,
     #[serde(default)]
     mode: OneOrMany<PadMode>,
-    #[serde(default)]
+    #[serde(default, alias = "constant_values")]
     value: f32,
+    #[serde(default = "start_coord")]
+    start_coord_key: String,
+    #[serde(default = "end_coord")]
+    end_coord_key: String,
     #[serde(default)]
     allow_empty: bool,
     #[serde(default)]
     allow_missing_keys: bool,
 }
 
-fn one() -> OneOrMany<usize> {
+fn one() -> OneOrMany<i64> {
     OneOrMany::One(1)
 }
 
+fn start_coord() -> String {
+    "foreground_start_coord".to_owned()
+}
+
+fn end_coord() -> String {
+    "foreground_end_coord".to_owned()
+}
+
 impl CropForeground {
-    /// Crops these keys to the foreground of `source_key`.
+    /// Crops these keys to the voxels of `source_key` above 0.
     pub fn new(keys: impl Into<Keys>, source_key: &str) -> Self {
         CropForeground {
             keys: keys.into(),
             source_key: source_key.to_owned(),
-            threshold: 0.0,
+            select_fn: Select::default(),
             channel_indices: None,
             margin: OneOrMany::default(),
             allow_smaller: false,
             k_divisible: one(),
             mode: OneOrMany::default(),
             value: 0.0,
+            start_coord_key: start_coord(),
+            end_coord_key: end_coord(),
             allow_empty: false,
             allow_missing_keys: false,
         }
@@ -62,21 +79,14 @@ impl CropForeground {
     /// The box of one image's foreground, margin and divisibility included.
     ///
     /// # Errors
-    /// Where a channel does not exist, or margin or divisor have too few axes.
+    /// Where a channel does not exist, or margin or divisor have another number of entries than the image has axes.
     pub fn bounding_box(&self, image: &Image) -> Result<BoundingBox, TransformError> {
         let n = image.meta.spatial_dims;
-        let per_axis = |name: &str, values: &OneOrMany<usize>, rest: usize| {
-            if matches!(values, OneOrMany::Many(v) if v.len() != n) {
-                return Err(TransformError::new(format!("`{name}` has {} entries", values.as_slice().len()))
-                    .expected(format!("{n}")));
-            }
-            Ok(std::array::from_fn(|a| if a < n { values.at(a).unwrap_or(rest) } else { rest }))
-        };
-        let margin = per_axis("margin", &self.margin, 0)?;
-        let k = per_axis("k_divisible", &self.k_divisible, 1)?;
+        let margin = per_axis("margin", &self.margin, n, 0)?;
+        let k = per_axis("k_divisible", &self.k_divisible, n, 1)?;
         let channels = self.channel_indices.as_ref().map(OneOrMany::as_slice);
-        let found = foreground_box(image, self.threshold, channels, margin, self.allow_smaller)?;
-        Ok(found.divisible_by(k))
+        let found = foreground_box(image, self.select_fn, channels, margin, self.allow_smaller)?;
+        Ok(found.divisible_by(k.map(|k| usize::try_from(k).unwrap_or(1))))
     }
 
     /// Crops one image to a box; `place` is that of its key.
@@ -89,20 +99,24 @@ impl CropForeground {
 }
 
 setters!(CropForeground {
-    /// Voxels above this are foreground.
-    threshold: f64,
+    /// Which voxels are foreground; a number means above it.
+    select_fn: Select,
     /// Channels that count; all where not given.
     channel_indices: Option<OneOrMany<i64>>,
     /// Voxels added around the box, one or per axis.
     margin: OneOrMany<usize>,
     /// Let the box end at the image's edge rather than pad.
     allow_smaller: bool,
-    /// Enlarge each side to a multiple of this, one or per axis.
-    k_divisible: OneOrMany<usize>,
+    /// Enlarge each side to a multiple of this, one or per axis; 0 or less does not.
+    k_divisible: OneOrMany<i64>,
     /// What padding holds, one or per key.
     mode: OneOrMany<PadMode>,
     /// The constant of [`PadMode::Constant`].
     value: f32,
+    /// Where the first voxel of the box is kept.
+    start_coord_key: String,
+    /// Where the end of the box is kept.
+    end_coord_key: String,
     /// An image without foreground becomes an empty image, as in MONAI.
     allow_empty: bool,
     /// Skip keys that a sample does not have.
@@ -116,22 +130,24 @@ impl Transform for CropForeground {
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         let source = sample.image(&self.source_key).map_err(|e| e.at(&self.source_key))?;
-        let shape = source.shape();
+        let (shape, n) = (source.shape(), source.meta.spatial_dims);
         let region = self.bounding_box(source).map_err(|e| e.at(&self.source_key))?;
         if region.is_empty() && !self.allow_empty {
-            return Err(TransformError::new(format!("no voxel of `{}` is above {}", self.source_key, self.threshold))
+            return Err(TransformError::new(format!("no voxel of `{}` is {}", self.source_key, self.select_fn))
                 .expected("some foreground to crop to")
                 .advice("look at the file, or at the intensity range that an earlier step scales to")
                 .at(&self.source_key));
         }
-        for (place, key) in self.keys.of(&sample, self.allow_missing_keys) {
-            sample.update(key, |image| {
-                if image.shape() != shape {
-                    return Err(TransformError::new(format!("`{key}` has {:?} voxels", image.shape()))
-                        .expected(format!("{shape:?}, as `{}` has", self.source_key)));
-                }
-                self.crop(image, region, place)
-            })?;
+        let keys = self.keys.of(&sample, self.allow_missing_keys);
+        same_shape(&sample, &keys, shape, &self.source_key)?;
+        for (place, key) in keys {
+            sample.update(key, |image| self.crop(image, region, place))?;
+        }
+        for (key, corner) in [(&self.start_coord_key, region.start), (&self.end_coord_key, region.end)] {
+            if !key.is_empty() {
+                let corner: Arc<[f64]> = corner[..n].iter().map(|v| *v as f64).collect();
+                sample.values.insert(key.clone(), Value::Numbers(corner));
+            }
         }
         Ok(vec![sample])
     }
@@ -140,9 +156,8 @@ impl Transform for CropForeground {
         self.keys.check(known)?;
         check_key("source_key", &self.source_key, known)?;
         self.keys.check_list("mode", &self.mode)?;
-        if self.threshold.is_nan() {
-            return Err(CheckError::new("threshold", "is not a number"));
-        }
+        let kept = [&self.start_coord_key, &self.end_coord_key];
+        known.extend(kept.into_iter().filter(|key| !key.is_empty()).cloned());
         Ok(())
     }
 

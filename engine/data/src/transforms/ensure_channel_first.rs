@@ -32,7 +32,8 @@ impl ChannelDim {
 /// Makes the first axis the channels.
 ///
 /// An image always has a channel axis here, so without `channel_dim` there is nothing to do unless the image's metadata name an
-/// axis that was not moved. With `channel_dim`, an image that was loaded as one channel gets its channels from that axis.
+/// axis that was not moved. With `channel_dim`, that axis of the stored array becomes the channels, and the axis that a reader took for
+/// the channels goes back to its place.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnsureChannelFirst {
@@ -58,11 +59,14 @@ impl EnsureChannelFirst {
     /// Moves the channels of one image to the front.
     ///
     /// # Errors
-    /// Where the axis does not exist, or the image already has several channels from another one.
+    /// Where the axis does not exist, or `no_channel` contradicts an image of several.
     pub fn move_channels(&self, mut image: Image) -> Result<Image, TransformError> {
         let stored = image.meta.original_channel_dim;
+        let n = image.meta.spatial_dims;
+        // Whether a reader made the channels from an axis: the stored array has one more than space.
+        let moved = image.channels() > 1 || (stored.is_some() && image.meta.original_shape.len() > n);
         let wanted = match self.channel_dim {
-            None if image.channels() > 1 => return Ok(image),
+            None if moved => return Ok(image),
             None => match stored {
                 Some(axis) => axis,
                 None => return Ok(image),
@@ -76,31 +80,31 @@ impl EnsureChannelFirst {
             }
             Some(ChannelDim::Axis(axis)) => axis,
         };
-        let n = image.meta.spatial_dims as i64;
-        if image.channels() > 1 {
-            // The reader moved the last axis already.
-            if wanted == -1 || wanted == n || Some(wanted) == stored {
-                return Ok(image);
-            }
-            return Err(TransformError::new(format!(
-                "channel_dim is {wanted}, but the image has {} channels from axis {stored:?}",
-                image.channels()
-            )));
+        // The axes of the stored array, as axes of the tensor.
+        let mut axes: Vec<usize> = (1..=n).collect();
+        if moved {
+            let place = stored.map_or(n as i64, |axis| if axis < 0 { axis + n as i64 + 1 } else { axis });
+            axes.insert(place.clamp(0, n as i64) as usize, 0);
         }
-        let axis = if wanted < 0 { wanted + n } else { wanted };
-        if !(0..n).contains(&axis) {
+        let rank = axes.len() as i64;
+        let place = if wanted < 0 { wanted + rank } else { wanted };
+        if !(0..rank).contains(&place) {
             return Err(TransformError::new(format!("channel_dim {wanted}: there is no such axis"))
-                .expected(format!("an axis of {:?}", image.spatial_shape())));
+                .expected(format!("an axis of the {rank} that were stored")));
         }
-        let axis = axis as usize;
-        let shape = image.shape();
-        let mut order = vec![1 + axis as i64];
-        order.extend((0..3).filter(|a| *a != axis).map(|a| a as i64 + 1));
-        let rest: Vec<usize> = (0..3).filter(|a| *a != axis).map(|a| shape[a]).collect();
-        let channels = shape[axis];
-        let [one, a, b] = [order[0], order[1], order[2]];
-        image.data = image.data.permute([0, one, a, b]).reshape([channels, rest[0], rest[1], 1]);
-        image.meta.spatial_dims = (n - 1).max(2) as usize;
+        let channels = axes.remove(place as usize);
+        if channels == 0 {
+            // The reader moved it already.
+            return Ok(image);
+        }
+        let dims = image.data.dims();
+        let mut order = vec![channels];
+        order.extend(&axes);
+        order.extend((0..4).filter(|axis| *axis != channels && !axes.contains(axis)));
+        let data = image.data.permute([order[0] as i64, order[1] as i64, order[2] as i64, order[3] as i64]);
+        let shape: Vec<usize> = axes.iter().map(|axis| dims[*axis]).chain([1, 1]).collect();
+        image.data = data.reshape([dims[channels], shape[0], shape[1], shape[2]]);
+        image.meta.spatial_dims = axes.len().max(2);
         image.meta.original_channel_dim = Some(wanted);
         Ok(image)
     }
@@ -133,5 +137,37 @@ impl Transform for EnsureChannelFirst {
 
     fn describe(&self) -> serde_json::Value {
         describe(self.name(), self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{affine, host_device};
+
+    /// An array of shape `[2, 3, 4, channels]` as a reader gives it: the last axis moved to the front.
+    fn read(channels: usize) -> Image {
+        let values = (0..24 * channels).map(|v| v as f32).collect();
+        let mut image = Image::from_values(values, [channels, 2, 3, 4], affine::IDENTITY, &host_device());
+        image.meta.original_channel_dim = Some(-1);
+        image.meta.original_shape = vec![2, 3, 4, channels];
+        image
+    }
+
+    #[test]
+    fn a_file_of_one_volume_with_four_axes_stays() {
+        let image = EnsureChannelFirst::new("image").move_channels(read(1)).expect("it stays");
+        assert_eq!(image.data.dims(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn another_axis_may_be_the_channels() {
+        let step = EnsureChannelFirst { channel_dim: Some(ChannelDim::Axis(0)), ..EnsureChannelFirst::new("image") };
+        let image = step.move_channels(read(5)).expect("it moves");
+        assert_eq!(image.data.dims(), [2, 3, 4, 5]);
+        // Stored [i, j, k, c] is read as [c, i, j, k]; now [i, j, k, c] again.
+        assert_eq!(image.to_vec()[..3], [0.0, 24.0, 48.0]);
+        let beyond = EnsureChannelFirst { channel_dim: Some(ChannelDim::Axis(4)), ..EnsureChannelFirst::new("image") };
+        assert!(beyond.move_channels(read(5)).is_err());
     }
 }

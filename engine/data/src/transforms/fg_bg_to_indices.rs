@@ -5,14 +5,14 @@ use hearth_kernels::host;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, check_key};
-use crate::spatial::{self};
 use crate::transform::{Transform, describe};
 use crate::{CheckError, Draw, Image, Sample, TransformError, Value};
 
 /// Lists the foreground and background voxels of a label map, for [`super::RandCropByPosNegLabel`]: under `KEY_fg` and `KEY_bg`.
 ///
 /// Foreground is any non-zero label (of a one-hot map: any channel but the first). Background is the rest, or with `image_key`
-/// that part of the rest where any channel of the image is above `image_threshold`. Indices are flat, row-major, on the CPU.
+/// that part of the rest where any channel of the image is above `image_threshold`. Indices are flat, row-major, on the CPU; with
+/// `output_shape` they are coordinates, one list per axis, which the crops do not take.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FgBgToIndices {
@@ -25,6 +25,8 @@ pub struct FgBgToIndices {
     image_key: Option<String>,
     #[serde(default)]
     image_threshold: f64,
+    #[serde(default)]
+    output_shape: Option<Vec<usize>>,
     #[serde(default)]
     allow_missing_keys: bool,
 }
@@ -46,6 +48,7 @@ impl FgBgToIndices {
             bg_postfix: bg(),
             image_key: None,
             image_threshold: 0.0,
+            output_shape: None,
             allow_missing_keys: false,
         }
     }
@@ -77,15 +80,7 @@ pub fn foreground_and_background(
             return Err(TransformError::new(format!("the image has {:?} voxels", image.shape()))
                 .expected(format!("{:?}, as the label has", label.shape())));
         }
-        let threshold = spatial::above(image_threshold);
-        let mut bright = vec![false; voxels];
-        with_values(image, |values| {
-            for channel in values.chunks_exact(voxels.max(1)) {
-                for (mark, value) in bright.iter_mut().zip(channel) {
-                    *mark |= *value > threshold;
-                }
-            }
-        })?;
+        let bright = bright(image, image_threshold)?;
         background.iter_mut().zip(bright).for_each(|(b, bright)| *b &= bright);
     }
     let list = |marks: &[bool]| {
@@ -94,6 +89,48 @@ pub fn foreground_and_background(
         out
     };
     Ok((list(&foreground), list(&background)))
+}
+
+/// Where any channel of an image is above the threshold, which is compared as f32.
+pub(super) fn bright(image: &Image, threshold: f64) -> Result<Vec<bool>, TransformError> {
+    let threshold = threshold as f32;
+    let mut bright = vec![false; image.shape().iter().product()];
+    with_values(image, |values| {
+        for channel in values.chunks_exact(bright.len().max(1)) {
+            for (mark, value) in bright.iter_mut().zip(channel) {
+                *mark |= *value > threshold;
+            }
+        }
+    })?;
+    Ok(bright)
+}
+
+/// Flat indices as coordinates in an array of this shape: one list per axis.
+///
+/// # Errors
+/// Where an index lies beyond the array.
+pub fn unravel(indices: &[u64], shape: &[usize]) -> Result<Vec<Arc<[u64]>>, TransformError> {
+    let size = shape.iter().try_fold(1_u64, |all, n| all.checked_mul(*n as u64));
+    if let Some(beyond) = indices.iter().find(|index| size.is_some_and(|size| **index >= size)) {
+        return Err(TransformError::new(format!("voxel index {beyond} lies beyond output_shape {shape:?}"))
+            .expected("the shape of the label"));
+    }
+    let mut step = 1_u64;
+    let mut out: Vec<Arc<[u64]>> = Vec::new();
+    for n in shape.iter().rev() {
+        out.push(indices.iter().map(|index| index / step % (*n as u64).max(1)).collect());
+        step = step.saturating_mul(*n as u64).max(1);
+    }
+    out.reverse();
+    Ok(out)
+}
+
+/// The list itself, or with a shape its coordinates.
+pub(super) fn as_value(indices: Vec<u64>, output_shape: Option<&[usize]>) -> Result<Value, TransformError> {
+    Ok(match output_shape {
+        None => Value::Indices(indices.into()),
+        Some(shape) => Value::Lists(unravel(&indices, shape)?),
+    })
 }
 
 /// Shows the values in row-major order, without a copy where they are on the CPU.
@@ -120,6 +157,8 @@ setters!(FgBgToIndices {
     image_key: Option<String>,
     /// Background is above this in the image.
     image_threshold: f64,
+    /// Keep coordinates in an array of this shape, one list per axis.
+    output_shape: Option<Vec<usize>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
 });
@@ -137,8 +176,10 @@ impl Transform for FgBgToIndices {
                 None => None,
             };
             let (fg, bg) = foreground_and_background(label, image, self.image_threshold).map_err(|e| e.at(key))?;
-            sample.values.insert(format!("{key}{}", self.fg_postfix), Value::Indices(Arc::from(fg)));
-            sample.values.insert(format!("{key}{}", self.bg_postfix), Value::Indices(Arc::from(bg)));
+            for (postfix, list) in [(&self.fg_postfix, fg), (&self.bg_postfix, bg)] {
+                let value = as_value(list, self.output_shape.as_deref()).map_err(|e| e.at(key))?;
+                sample.values.insert(format!("{key}{postfix}"), value);
+            }
         }
         Ok(vec![sample])
     }

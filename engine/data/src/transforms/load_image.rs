@@ -20,6 +20,8 @@ pub struct LoadImage {
     reader: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     npz_key: Option<String>,
+    #[serde(default)]
+    level: usize,
     #[serde(default = "yes")]
     reverse_indexing: bool,
     #[serde(default)]
@@ -45,6 +47,7 @@ impl LoadImage {
             keys: keys.into(),
             reader: None,
             npz_key: None,
+            level: 0,
             reverse_indexing: true,
             allow_missing_keys: false,
             ensure_channel_first: true,
@@ -56,6 +59,7 @@ impl LoadImage {
         ReadOptions {
             reader: self.reader.clone(),
             npz_key: self.npz_key.clone(),
+            level: self.level,
             reverse_indexing: self.reverse_indexing,
         }
     }
@@ -66,6 +70,8 @@ setters!(LoadImage {
     reader: Option<String>,
     /// The array of an NPZ file.
     npz_key: Option<String>,
+    /// The level of a whole-slide image.
+    level: usize,
     /// Pictures have the width on their first axis.
     reverse_indexing: bool,
     /// Skip keys that a sample does not have.

@@ -18,54 +18,146 @@ macro_rules! setters {
     };
 }
 
-mod affine;
-mod affine_grid;
-mod affine_ranges;
+/// [`Transform`](crate::Transform) for a type that changes the image of each key by itself: by its function `apply`, given the image and
+/// the place of its key. `lazy` says whether it may be [lazy](crate::Transform::is_lazy); `check` names the function that looks at the
+/// parameters.
+macro_rules! per_image {
+    ($type:ident { apply: $change:ident, lazy: $lazy:literal $(, check: $check:ident)? }) => {
+        impl crate::Transform for $type {
+            fn name(&self) -> &'static str {
+                stringify!($type)
+            }
+
+            fn is_lazy(&self) -> bool {
+                $lazy
+            }
+
+            fn apply(
+                &self,
+                mut sample: crate::Sample,
+                _: &crate::Draw,
+            ) -> Result<Vec<crate::Sample>, crate::TransformError> {
+                for (place, key) in self.keys.of(&sample, self.allow_missing_keys) {
+                    sample.update(key, |image| self.$change(image, place))?;
+                }
+                Ok(vec![sample])
+            }
+
+            fn check(&self, known: &mut std::collections::BTreeSet<String>) -> Result<(), crate::CheckError> {
+                self.keys.check(known)?;
+                $( self.$check()?; )?
+                Ok(())
+            }
+
+            fn describe(&self) -> serde_json::Value {
+                crate::transform::describe(stringify!($type), self)
+            }
+        }
+    };
+}
+
+mod border_pad;
+mod bounding_rect;
+mod center_scale_crop;
+mod center_spatial_crop;
+mod centers;
 mod check_case;
+mod classes_to_indices;
+mod concat_items;
+mod copy_items;
 mod crop_foreground;
+mod delete_items;
+mod divisible_pad;
 mod ensure_channel_first;
 mod ensure_type;
 mod fg_bg_to_indices;
+mod flip;
+mod grid_patch;
+mod grid_split;
+mod identity;
 mod intensity;
+mod invert;
 mod load_image;
 mod orientation;
-mod rand_affine;
+mod pad;
+mod rand_axis_flip;
+mod rand_crop_by_label_classes;
 mod rand_crop_by_pos_neg_label;
 mod rand_flip;
-mod rand_rotate;
+mod rand_grid_patch;
 mod rand_rotate90;
+mod rand_scale_crop;
+mod rand_spatial_crop;
+mod rand_spatial_crop_samples;
+mod rand_weighted_crop;
 mod range;
 mod resample;
 mod resample_to_match;
 mod rotate;
+mod repeat_channel;
+mod resize_with_pad_or_crop;
+mod rotate90;
 mod save_image;
+mod select_items;
 mod spacing;
+mod spatial_crop;
 mod spatial_pad;
 mod spatial_resample;
+mod split_dim;
+mod squeeze_dim;
 mod to_device;
+mod transpose;
+mod warp;
 
-pub use affine::Affine;
-pub use affine_grid::AffineGrid;
-pub use affine_ranges::{Span, Spans};
+pub use border_pad::BorderPad;
+pub use bounding_rect::BoundingRect;
+pub use center_scale_crop::CenterScaleCrop;
+pub use center_spatial_crop::CenterSpatialCrop;
+pub use centers::{class_ratios, corrected_center, foreground_ratio};
 pub use check_case::CheckCase;
+pub use classes_to_indices::{ClassesToIndices, class_indices};
+pub use concat_items::ConcatItems;
+pub use copy_items::CopyItems;
 pub use crop_foreground::CropForeground;
+pub use delete_items::DeleteItems;
+pub use divisible_pad::DivisiblePad;
 pub use ensure_channel_first::{ChannelDim, EnsureChannelFirst};
 pub use ensure_type::EnsureType;
-pub use fg_bg_to_indices::{FgBgToIndices, foreground_and_background};
+pub use fg_bg_to_indices::{FgBgToIndices, foreground_and_background, unravel};
+pub use flip::Flip;
+pub use grid_patch::{GridPatch, LocatedPatches, PatchOrder};
+pub use grid_split::{GridSplit, SplitSize};
+pub use identity::Identity;
 pub use intensity::*;
+pub use invert::Invert;
 pub use load_image::LoadImage;
 pub use orientation::Orientation;
-pub use rand_affine::RandAffine;
-pub use rand_crop_by_pos_neg_label::{RandCropByPosNegLabel, corrected_center, foreground_ratio};
+pub use pad::Pad;
+pub use rand_axis_flip::RandAxisFlip;
+pub use rand_crop_by_label_classes::RandCropByLabelClasses;
+pub use rand_crop_by_pos_neg_label::RandCropByPosNegLabel;
 pub use rand_flip::RandFlip;
-pub use rand_rotate::RandRotate;
+pub use rand_grid_patch::RandGridPatch;
 pub use rand_rotate90::RandRotate90;
+pub use rand_scale_crop::RandScaleCrop;
+pub use rand_spatial_crop::RandSpatialCrop;
+pub use rand_spatial_crop_samples::RandSpatialCropSamples;
+pub use rand_weighted_crop::{RandWeightedCrop, weighted_centers};
 pub use range::Range;
 pub use resample::Resample;
 pub use resample_to_match::ResampleToMatch;
 pub use rotate::{Rotate, rotate};
+pub use repeat_channel::RepeatChannel;
+pub use resize_with_pad_or_crop::ResizeWithPadOrCrop;
+pub use rotate90::Rotate90;
 pub use save_image::SaveImage;
+pub use select_items::SelectItems;
 pub use spacing::Spacing;
+pub use spatial_crop::{Slice, SpatialCrop};
 pub use spatial_pad::{PadMethod, SpatialPad};
 pub use spatial_resample::SpatialResample;
+pub use split_dim::SplitDim;
+pub use squeeze_dim::SqueezeDim;
 pub use to_device::{Placed, ToDevice};
+pub use transpose::Transpose;
+pub use warp::*;

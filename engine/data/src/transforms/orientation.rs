@@ -1,11 +1,8 @@
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
 use crate::orientation::{Labels, RAS_LABELS, Reorder, directions, parse_codes};
 use crate::params::Keys;
-use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError, spatial};
+use crate::{CheckError, Image, TransformError, spatial};
 
 /// Permutes and flips axes until they run as `axcodes` says, for instance `RAS`: towards Right, Anterior, Superior.
 ///
@@ -20,7 +17,7 @@ pub struct Orientation {
     #[serde(default)]
     as_closest_canonical: bool,
     #[serde(default)]
-    labels: Option<[(char, char); 3]>,
+    labels: Option<Labels>,
     #[serde(default)]
     allow_missing_keys: bool,
 }
@@ -41,7 +38,7 @@ impl Orientation {
     ///
     /// # Errors
     /// Where the code does not name each of the image's axes once.
-    pub fn turn(&self, image: Image) -> Result<Image, TransformError> {
+    pub fn turn(&self, image: Image, _place: usize) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
         let from = directions(&image.affine, n);
         let to: Vec<(usize, bool)> = if self.as_closest_canonical {
@@ -61,6 +58,18 @@ impl Orientation {
         })?;
         Ok(spatial::reorder(image, &how))
     }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        match &self.axcodes {
+            None if !self.as_closest_canonical => {
+                Err(CheckError::new("axcodes", "is missing; for instance `RAS`, or `as_closest_canonical = true`"))
+            }
+            Some(code) if self.labels.is_none() && parse_codes(code, &RAS_LABELS).is_none() => {
+                Err(CheckError::new("axcodes", format!("`{code}` is no orientation; one of L/R, P/A, I/S per axis")))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 setters!(Orientation {
@@ -72,36 +81,4 @@ setters!(Orientation {
     allow_missing_keys: bool,
 });
 
-impl Transform for Orientation {
-    fn name(&self) -> &'static str {
-        "Orientation"
-    }
-
-    fn is_lazy(&self) -> bool {
-        true
-    }
-
-    fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
-        for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
-            sample.update(key, |image| self.turn(image))?;
-        }
-        Ok(vec![sample])
-    }
-
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
-        self.keys.check(known)?;
-        match &self.axcodes {
-            None if !self.as_closest_canonical => {
-                Err(CheckError::new("axcodes", "is missing; for instance `RAS`, or `as_closest_canonical = true`"))
-            }
-            Some(code) if self.labels.is_none() && parse_codes(code, &RAS_LABELS).is_none() => {
-                Err(CheckError::new("axcodes", format!("`{code}` is no orientation; one of L/R, P/A, I/S per axis")))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn describe(&self) -> serde_json::Value {
-        describe(self.name(), self)
-    }
-}
+per_image!(Orientation { apply: turn, lazy: true, check: check_parameters });

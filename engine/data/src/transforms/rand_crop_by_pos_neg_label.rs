@@ -1,10 +1,10 @@
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
+use super::centers::{WarnOnce, crop_size, cut, foreground_ratio, same_shape, start_around};
 use super::foreground_and_background;
-use crate::params::{Keys, OneOrMany, check_key, resolve_size};
+use crate::params::{Keys, OneOrMany, check_key};
 use crate::transform::{Transform, describe};
 use crate::{CheckError, Draw, Sample, TransformError, Value};
 
@@ -38,9 +38,8 @@ pub struct RandCropByPosNegLabel {
     allow_smaller: bool,
     #[serde(default)]
     allow_missing_keys: bool,
-    /// Cases that were warned about.
     #[serde(skip)]
-    warned: Mutex<BTreeSet<String>>,
+    warned: WarnOnce,
 }
 
 fn unit() -> f64 {
@@ -49,31 +48,6 @@ fn unit() -> f64 {
 
 fn one() -> usize {
     1
-}
-
-/// The probability of a foreground centre: as asked, or forced where one list is empty.
-///
-/// # Errors
-/// Where both lists are empty.
-pub fn foreground_ratio(pos: f64, neg: f64, foreground: usize, background: usize) -> Result<f64, TransformError> {
-    match (foreground, background) {
-        (0, 0) => Err(TransformError::new("there is no voxel to centre a crop on: no foreground and no background")
-            .advice("lower image_threshold, or look at the label")),
-        (0, _) => Ok(0.0),
-        (_, 0) => Ok(1.0),
-        _ => Ok(pos / (pos + neg)),
-    }
-}
-
-/// The nearest centre along one axis that keeps a crop of `size` within `n` voxels.
-pub fn corrected_center(center: usize, size: usize, n: usize) -> usize {
-    let low = size / 2;
-    // floor(n + 1 - size / 2)
-    let mut high = (2 * (n + 1)).saturating_sub(size) / 2;
-    if high == low {
-        high += 1;
-    }
-    center.max(low).min(high.saturating_sub(1))
 }
 
 impl RandCropByPosNegLabel {
@@ -92,7 +66,7 @@ impl RandCropByPosNegLabel {
             bg_indices_key: None,
             allow_smaller: false,
             allow_missing_keys: false,
-            warned: Mutex::default(),
+            warned: WarnOnce::default(),
         }
     }
 
@@ -101,25 +75,7 @@ impl RandCropByPosNegLabel {
     /// # Errors
     /// Where it is larger than the image and may not be smaller.
     pub fn box_size(&self, shape: [usize; 3], spatial_dims: usize) -> Result<[usize; 3], TransformError> {
-        let size = resolve_size(&self.spatial_size, shape, spatial_dims)?;
-        if self.allow_smaller {
-            return Ok(std::array::from_fn(|a| size[a].min(shape[a])));
-        }
-        if (0..3).any(|a| size[a] > shape[a]) {
-            return Err(TransformError::new(format!("the image is smaller than the crop of {size:?} voxels"))
-                .expected(format!("at least {size:?} voxels, there are {shape:?}"))
-                .advice("put SpatialPad before this step, or set allow_smaller"));
-        }
-        Ok(size)
-    }
-
-    fn warn_once(&self, sample: &Sample) {
-        let mut warned = self.warned.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if warned.insert(sample.case.clone()) {
-            let path = sample.meta(&self.label_key).ok().and_then(|meta| meta.path.clone());
-            let file = path.map_or_else(|| "not from a file".to_owned(), |p| p.display().to_string());
-            tracing::warn!(case = %sample.case, file, "no foreground in `{}`: crops come from the background", self.label_key);
-        }
+        crop_size(&self.spatial_size, shape, spatial_dims, self.allow_smaller)
     }
 }
 
@@ -151,6 +107,11 @@ impl Transform for RandCropByPosNegLabel {
 
     fn is_random(&self) -> bool {
         true
+    }
+
+    /// Without lists the values of the label are looked at.
+    fn is_lazy(&self) -> bool {
+        self.fg_indices_key.is_some()
     }
 
     /// With lists given, no value but those of the boxes is looked at.
@@ -188,38 +149,19 @@ impl Transform for RandCropByPosNegLabel {
         let ratio = foreground_ratio(self.pos, self.neg, foreground.len(), background.len())
             .map_err(|e| e.at(&self.label_key))?;
         if foreground.is_empty() && self.pos > 0.0 {
-            self.warn_once(&sample);
+            let what = || format!("no foreground in `{}`: crops come from the background", self.label_key);
+            self.warned.warn(&sample, &self.label_key, what);
         }
         let keys = self.keys.of(&sample, self.allow_missing_keys);
-        for (_, key) in &keys {
-            let other = sample.shape(key).map_err(|e| e.at(key))?;
-            if other != shape {
-                return Err(TransformError::new(format!("`{key}` has {other:?} voxels"))
-                    .expected(format!("{shape:?}, as `{}` has", self.label_key))
-                    .at(key));
-            }
-        }
-        let mut out = Vec::with_capacity(self.num_samples);
+        same_shape(&sample, &keys, shape, &self.label_key)?;
+        let mut boxes = Vec::with_capacity(self.num_samples);
         for _ in 0..self.num_samples {
             let list = if draw.happens(ratio) { &foreground } else { &background };
-            let flat = list.get(draw.below(list.len() as u64) as usize)? as usize;
-            let [_, ny, nz] = shape;
-            let center = [flat / (ny * nz), flat / nz % ny, flat % nz];
-            if center[0] >= shape[0] {
-                return Err(TransformError::new(format!("voxel index {flat} lies outside the {shape:?} voxels"))
-                    .advice("make the lists (FgBgToIndices) after the last step that changes the shape")
-                    .at(&self.label_key));
-            }
-            let start: [usize; 3] =
-                std::array::from_fn(|a| corrected_center(center[a], size[a], shape[a]) - size[a] / 2);
-            let end = std::array::from_fn(|a| start[a] + size[a]);
-            let mut part = sample.clone();
-            for (_, key) in &keys {
-                part.crop(key, start, end)?;
-            }
-            out.push(part);
+            let flat = list.get(draw.below(list.len() as u64) as usize)?;
+            let start = start_around(flat, shape, size).map_err(|e| e.at(&self.label_key))?;
+            boxes.push((start, std::array::from_fn(|a| start[a] + size[a])));
         }
-        Ok(out)
+        cut(sample, &keys, &boxes)
     }
 
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
@@ -258,37 +200,5 @@ impl Transform for RandCropByPosNegLabel {
 impl From<Vec<u64>> for Value {
     fn from(indices: Vec<u64>) -> Self {
         Value::Indices(indices.into())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The formula of MONAI's `correct_crop_centers`, in floating point as there.
-    #[test]
-    fn centers_are_monais() {
-        for n in 1..12_usize {
-            for size in 1..=n {
-                for c in 0..n {
-                    let low = size / 2;
-                    let mut high = (n as f64 + 1.0 - size as f64 / 2.0).floor() as usize;
-                    if low == high {
-                        high += 1;
-                    }
-                    let got = corrected_center(c, size, n);
-                    assert_eq!(got, c.max(low).min(high - 1), "n {n} size {size} c {c}");
-                    assert!(got - size / 2 + size <= n);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn an_empty_list_forces_the_other() {
-        assert_eq!(foreground_ratio(1.0, 3.0, 5, 5), Ok(0.25));
-        assert_eq!(foreground_ratio(1.0, 3.0, 0, 5), Ok(0.0));
-        assert_eq!(foreground_ratio(1.0, 3.0, 5, 0), Ok(1.0));
-        assert!(foreground_ratio(1.0, 1.0, 0, 0).is_err());
     }
 }

@@ -2,8 +2,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::flip::{check_axes, flip_along};
 use crate::params::{Keys, OneOrMany, check_probability};
-use crate::spatial::flip;
 use crate::transform::{Transform, describe};
 use crate::{CheckError, Draw, Sample, TransformError};
 
@@ -59,17 +59,14 @@ impl Transform for RandFlip {
         true
     }
 
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
         if draw.happens(self.prob) {
             for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
-                sample.update(key, |image| {
-                    let n = image.meta.spatial_dims;
-                    let axes = match &self.spatial_axis {
-                        None => (0..n).collect::<Vec<_>>(),
-                        Some(axes) => axes.as_slice().iter().map(|a| resolve_axis(*a, n)).collect::<Result<_, _>>()?,
-                    };
-                    Ok(flip(image, &axes))
-                })?;
+                sample.update(key, |image| flip_along(image, self.spatial_axis.as_ref()))?;
             }
         }
         Ok(vec![sample])
@@ -78,10 +75,7 @@ impl Transform for RandFlip {
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
         self.keys.check(known)?;
         check_probability(self.prob)?;
-        for axis in self.spatial_axis.iter().flat_map(|a| a.as_slice()) {
-            resolve_axis(*axis, 3).map_err(|e| CheckError::new("spatial_axis", e.to_string()))?;
-        }
-        Ok(())
+        check_axes(self.spatial_axis.as_ref())
     }
 
     fn describe(&self) -> serde_json::Value {

@@ -2,9 +2,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::rand_flip::{resolve_axis, tenth};
+use super::rand_flip::tenth;
+use super::rotate90::{check_plane, first_two, rotate_in_plane};
 use crate::params::{Keys, check_probability};
-use crate::spatial::rotate90;
 use crate::transform::{Transform, describe};
 use crate::{CheckError, Draw, Sample, TransformError};
 
@@ -26,10 +26,6 @@ pub struct RandRotate90 {
 
 fn three() -> u64 {
     3
-}
-
-fn first_two() -> [i64; 2] {
-    [0, 1]
 }
 
 impl RandRotate90 {
@@ -65,15 +61,15 @@ impl Transform for RandRotate90 {
         true
     }
 
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
         if draw.happens(self.prob) {
             let k = 1 + draw.below(self.max_k) as usize;
             for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
-                sample.update(key, |image| {
-                    let n = image.meta.spatial_dims;
-                    let [first, second] = self.spatial_axes;
-                    Ok(rotate90(image, k, resolve_axis(first, n)?, resolve_axis(second, n)?))
-                })?;
+                sample.update(key, |image| rotate_in_plane(image, k, self.spatial_axes))?;
             }
         }
         Ok(vec![sample])
@@ -85,11 +81,7 @@ impl Transform for RandRotate90 {
         if self.max_k == 0 {
             return Err(CheckError::new("max_k", "is 0: there is nothing to choose from"));
         }
-        let axis = |a| resolve_axis(a, 3).map_err(|e| CheckError::new("spatial_axes", e.to_string()));
-        if axis(self.spatial_axes[0])? == axis(self.spatial_axes[1])? {
-            return Err(CheckError::new("spatial_axes", "must be two different axes"));
-        }
-        Ok(())
+        check_plane(self.spatial_axes)
     }
 
     fn describe(&self) -> serde_json::Value {

@@ -3,7 +3,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany};
-use crate::spatial::{ComputeType, GridMode, GridPadding, GridSampling, resample_to, shape_and_offset, zoom_affine};
+use crate::spatial::{
+    ComputeType, GridMode, GridPadding, GridSampling, resample_to, scale_affine, shape_and_offset, zoom_affine,
+};
 use crate::transform::{Transform, describe};
 use crate::{CheckError, Draw, Image, Sample, TransformError, affine};
 
@@ -102,27 +104,6 @@ impl Spacing {
         }
         Ok(image)
     }
-}
-
-/// The scaling from one shape to another about the centre (MONAI's `scale_affine`).
-fn scale_affine(before: [usize; 3], after: [usize; 3], n: usize, align_corners: bool) -> affine::Affine {
-    let mut out = affine::IDENTITY;
-    if before[..n] == after[..n] {
-        return out;
-    }
-    for axis in 0..n {
-        let (old, new) = (before[axis] as f64, after[axis] as f64);
-        let scale = match (align_corners, after[axis]) {
-            (true, 1) => 0.0,
-            (true, _) => (old - 1.0) / (new - 1.0),
-            (false, _) => old / new.max(1.0),
-        };
-        out[axis][axis] = scale;
-        if !align_corners {
-            out[axis][3] = (scale - 1.0) / 2.0;
-        }
-    }
-    out
 }
 
 setters!(Spacing {

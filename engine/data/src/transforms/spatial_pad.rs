@@ -1,11 +1,8 @@
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::{PadMode, pad};
-use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{CheckError, Image, TransformError};
 
 /// On which sides voxels are added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +15,17 @@ pub enum PadMethod {
     End,
 }
 
+impl PadMethod {
+    /// Voxels added before and after, of so many in all.
+    pub(crate) fn sides(self, missing: [usize; 3]) -> ([usize; 3], [usize; 3]) {
+        let before = match self {
+            PadMethod::Symmetric => missing.map(|m| m / 2),
+            PadMethod::End => [0; 3],
+        };
+        (before, std::array::from_fn(|a| missing[a] - before[a]))
+    }
+}
+
 /// Pads to at least `spatial_size` voxels per axis; an entry that is not positive keeps that axis.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,7 +36,7 @@ pub struct SpatialPad {
     method: PadMethod,
     #[serde(default)]
     mode: OneOrMany<PadMode>,
-    #[serde(default)]
+    #[serde(default, alias = "constant_values")]
     value: f32,
     #[serde(default)]
     allow_missing_keys: bool,
@@ -50,18 +58,33 @@ impl SpatialPad {
     /// Pads one image; `place` is that of its key.
     ///
     /// # Errors
-    /// Where `spatial_size` has too few axes.
+    /// Where `spatial_size` has too few axes, or the result would be absurdly large.
     pub fn pad(&self, image: Image, place: usize) -> Result<Image, TransformError> {
-        let shape = image.shape();
-        let size = resolve_size(&self.spatial_size, shape, image.meta.spatial_dims)?;
-        let missing: [usize; 3] = std::array::from_fn(|a| size[a].saturating_sub(shape[a]));
-        let before = match self.method {
-            PadMethod::Symmetric => missing.map(|m| m / 2),
-            PadMethod::End => [0; 3],
-        };
-        let after = std::array::from_fn(|a| missing[a] - before[a]);
-        pad(image, before, after, self.mode.at(place).unwrap_or_default(), self.value)
+        let size = resolve_size(&self.spatial_size, image.shape(), image.meta.spatial_dims)?;
+        pad_to_size(image, size, self.method, self.mode.at(place).unwrap_or_default(), self.value)
     }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        self.keys.check_list("mode", &self.mode)
+    }
+}
+
+/// Pads to at least this many voxels per axis.
+pub(super) fn pad_to_size(
+    image: Image,
+    size: [usize; 3],
+    method: PadMethod,
+    mode: PadMode,
+    value: f32,
+) -> Result<Image, TransformError> {
+    let shape = image.shape();
+    let missing: [usize; 3] = std::array::from_fn(|a| size[a].saturating_sub(shape[a]));
+    let before = match method {
+        PadMethod::Symmetric => missing.map(|m| m / 2),
+        PadMethod::End => [0; 3],
+    };
+    let after = std::array::from_fn(|a| missing[a] - before[a]);
+    pad(image, before, after, mode, value)
 }
 
 setters!(SpatialPad {
@@ -75,24 +98,4 @@ setters!(SpatialPad {
     allow_missing_keys: bool,
 });
 
-impl Transform for SpatialPad {
-    fn name(&self) -> &'static str {
-        "SpatialPad"
-    }
-
-    fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
-        for (place, key) in self.keys.of(&sample, self.allow_missing_keys) {
-            sample.update(key, |image| self.pad(image, place))?;
-        }
-        Ok(vec![sample])
-    }
-
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
-        self.keys.check(known)?;
-        self.keys.check_list("mode", &self.mode)
-    }
-
-    fn describe(&self) -> serde_json::Value {
-        describe(self.name(), self)
-    }
-}
+per_image!(SpatialPad { apply: pad, lazy: true, check: check_parameters });

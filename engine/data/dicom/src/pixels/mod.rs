@@ -10,9 +10,12 @@ use std::sync::Arc;
 
 use dicom_dictionary_std::tags;
 
+pub(crate) use color::lab_to_rgb;
 pub(crate) use fragments::FrameReader;
 pub(crate) use lut::Lut;
 pub(crate) use values::Scale;
+#[cfg(feature = "charls")]
+pub(crate) use values::interleave;
 
 use crate::error::DicomError;
 use crate::open::{Opened, PixelKind};

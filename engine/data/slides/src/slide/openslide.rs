@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 
 use openslide_rs::{Address, OpenSlide, Region, Size};
 
-use super::pixels::{Pixels, canvas};
+use super::pixels::{Pixels, background_pixel, canvas};
 use super::{Background, Counts, Level, Opened, SlideOptions};
 use crate::error::Fault;
 use crate::limits::Limits;
 use crate::raster::{Color, Raster, SampleType, Samples};
-use crate::region::Rect;
+use crate::region::{Rect, paint};
 use crate::tiff::Format;
 
 const FORMAT: Format = Format { sample: SampleType::U8, channels: 3, color: Color::Rgb };
@@ -70,7 +70,8 @@ fn fault(error: openslide_rs::errors::OpenSlideError) -> Fault {
 
 impl Pixels for Foreign {
     fn region(&self, level: usize, rect: Rect) -> Result<Raster, Fault> {
-        let mut out = canvas(rect, FORMAT, self.background, &self.limits)?;
+        let mut out = canvas(rect, FORMAT, &self.limits)?;
+        paint(out.samples.as_bytes_mut(), &background_pixel(FORMAT, self.background));
         let size = self.levels[level];
         // Places outside are no numbers for it.
         let clip = |start: i64, len: usize, end: usize| {
@@ -103,7 +104,8 @@ impl Pixels for Foreign {
     fn associated(&self, name: &str) -> Result<Raster, Fault> {
         let (size, argb) = self.slide.read_associated_buffer(name).map_err(fault)?;
         let rect = Rect { x: 0, y: 0, width: size.w as usize, height: size.h as usize };
-        let mut out = canvas(rect, FORMAT, self.background, &self.limits)?;
+        let mut out = canvas(rect, FORMAT, &self.limits)?;
+        paint(out.samples.as_bytes_mut(), &background_pixel(FORMAT, self.background));
         if let Samples::U8(pixels) = &mut out.samples {
             blend(&argb, pixels);
         }

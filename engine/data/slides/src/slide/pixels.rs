@@ -9,8 +9,8 @@ use super::{Background, Counts, Level, Opened, SlideOptions};
 use crate::cache::TileCache;
 use crate::error::Fault;
 use crate::limits::{Limits, checked_bytes};
-use crate::raster::{Color, Raster, Samples};
-use crate::region::{Rect, fill};
+use crate::raster::{Color, Raster, SampleType, Samples};
+use crate::region::{Grid, Rect, fill};
 use crate::source::Source;
 use crate::tiff::{self, Format, Page};
 
@@ -73,10 +73,11 @@ impl Pixels for TiffPixels {
         let level = self.levels[level];
         let page = &self.pages[level.page];
         let format = page.format().map_err(|fault| fault.within(|| format!("page {}", page.number)))?;
-        let mut raster = canvas(rect, format, self.background, &self.limits)?;
+        let mut raster = canvas(rect, format, &self.limits)?;
         // What a level is padded with is no part of it.
-        let grid = crate::region::Grid { width: level.width, height: level.height, ..page.grid(format) };
-        fill(raster.samples.as_bytes_mut(), grid, rect, |index| {
+        let grid = Grid { width: level.width, height: level.height, ..page.grid(format) };
+        let background = background_pixel(format, self.background);
+        fill(raster.samples.as_bytes_mut(), grid, rect, &background, |index| {
             self.counts.wanted.fetch_add(1, Ordering::Relaxed);
             // Pages are at most 65,536 by default; of tiles there are fewer than bytes in the tags.
             let key = (self.id, page.number as u32, index as u32);
@@ -90,8 +91,7 @@ impl Pixels for TiffPixels {
 
     fn associated(&self, name: &str) -> Result<Raster, Fault> {
         let page = &self.pages[self.associated[name]];
-        let white = if self.background == Background::Black { 0 } else { u8::MAX };
-        tiff::read_page(&self.source, &self.limits, page, white)
+        tiff::read_page(&self.source, &self.limits, page, |format| background_pixel(format, self.background))
     }
 }
 
@@ -101,41 +101,34 @@ impl Drop for TiffPixels {
     }
 }
 
-/// A raster of nothing but background.
-pub(super) fn canvas(rect: Rect, format: Format, background: Background, limits: &Limits) -> Result<Raster, Fault> {
+/// A raster with all samples 0.
+pub(super) fn canvas(rect: Rect, format: Format, limits: &Limits) -> Result<Raster, Fault> {
     let Format { sample, channels, color } = format;
     let sizes = [rect.width, rect.height, format.pixel()].map(|n| n as u64);
     checked_bytes("the region", &sizes, limits.image_bytes)?;
-    let mut samples = Samples::zeros(sample, rect.width * rect.height * channels);
-    let pixel = background_pixel(format, background);
-    match &mut samples {
-        Samples::U8(values) if pixel.iter().all(|v| *v == pixel[0]) => values.fill(pixel[0]),
-        Samples::U8(values) => values.chunks_exact_mut(channels).for_each(|p| p.copy_from_slice(&pixel)),
-        Samples::U16(values) => {
-            values
-                .chunks_exact_mut(channels)
-                .for_each(|p| p.iter_mut().zip(&pixel).for_each(|(p, v)| *p = u16::from(*v) * 257));
-        }
-        _ => {}
-    }
+    let samples = Samples::zeros(sample, rect.width * rect.height * channels);
     Ok(Raster { width: rect.width, height: rect.height, channels, color, samples })
 }
 
-/// A pixel of background in u8.
-fn background_pixel(format: Format, background: Background) -> Vec<u8> {
+/// The bytes of a pixel of background.
+pub(super) fn background_pixel(format: Format, background: Background) -> Vec<u8> {
     let rgb = match background {
         Background::White => [u8::MAX; 3],
         Background::Black => [0; 3],
         Background::Rgb(rgb) => rgb,
     };
     let gray = (rgb.iter().map(|v| u16::from(*v)).sum::<u16>() / 3) as u8;
-    (0..format.channels)
-        .map(|c| match (format.color, c) {
-            (Color::Rgb | Color::Rgba, 0..3) => rgb[c],
-            (Color::Rgba, 3) | (Color::GrayAlpha, 1) => u8::MAX,
-            // No ink is white.
-            (Color::Cmyk, _) => 0,
-            _ => gray,
-        })
-        .collect()
+    let channel = |c: usize| match (format.color, c) {
+        (Color::Rgb | Color::Rgba, 0..3) => rgb[c],
+        (Color::Rgba, 3) | (Color::GrayAlpha, 1) => u8::MAX,
+        // No ink is white.
+        (Color::Cmyk, _) => 0,
+        _ => gray,
+    };
+    match format.sample {
+        SampleType::U8 => (0..format.channels).map(channel).collect(),
+        // Both bytes alike scale to 16 bits.
+        SampleType::U16 => (0..format.channels).flat_map(|c| [channel(c); 2]).collect(),
+        _ => vec![0; format.pixel()],
+    }
 }

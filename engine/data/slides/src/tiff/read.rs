@@ -94,7 +94,8 @@ impl TiffFile {
                 what: format!("page {page} of {} was asked for", self.pages.len()),
             });
         };
-        read_page(&self.source, &self.limits, found, 0).map_err(|fault| fault.of(&self.path))
+        read_page(&self.source, &self.limits, found, |format| vec![0; format.pixel()])
+            .map_err(|fault| fault.of(&self.path))
     }
 }
 
@@ -115,18 +116,20 @@ fn info(page: &Page) -> PageInfo {
     }
 }
 
-/// Decodes a whole page; what the file leaves out has the bytes `background`.
-pub(crate) fn read_page(source: &Source, limits: &Limits, page: &Page, background: u8) -> Result<Raster, Fault> {
+/// Decodes a whole page; what the file leaves out is `background`, the bytes of a pixel.
+pub(crate) fn read_page(
+    source: &Source,
+    limits: &Limits,
+    page: &Page,
+    background: impl FnOnce(Format) -> Vec<u8>,
+) -> Result<Raster, Fault> {
     let place = || format!("page {}", page.number);
     let format = page.format().map_err(|fault| fault.within(place))?;
     let Format { sample, channels, color } = format;
     check_stored(page, format, limits).map_err(|fault| fault.within(place))?;
     let mut samples = Samples::zeros(sample, page.width * page.height * channels);
-    if background != 0 {
-        samples.as_bytes_mut().fill(background);
-    }
     let rect = Rect { x: 0, y: 0, width: page.width, height: page.height };
-    fill(samples.as_bytes_mut(), page.grid(format), rect, |index| {
+    fill(samples.as_bytes_mut(), page.grid(format), rect, &background(format), |index| {
         page.tile(source, limits, index).map(|tile| tile.map(Owned))
     })?;
     Ok(Raster { width: page.width, height: page.height, channels, color, samples })

@@ -1,10 +1,10 @@
-use burn::tensor::Tensor;
+use hearth_kernels::math::power;
 use serde::{Deserialize, Serialize};
 
 use super::linear::{Linear, map_linear};
 use super::ranges::check_positive;
 use super::statistics::{image_extremes, image_moments};
-use super::values::map;
+use super::values::map_blocks;
 use crate::params::Keys;
 use crate::{CheckError, Image, TransformError};
 
@@ -53,9 +53,16 @@ pub(super) fn adjust_contrast(image: Image, gamma: f64, invert: bool, retain: bo
     let (range, gamma) = (max - min, gamma as f32);
     // MONAI's epsilon: a constant image gives its own value and not NaN.
     let scale = 1.0 / (range + 1e-7);
-    let curve = |x: f32| sign * (((sign * x - min) * scale).powf(gamma) * range + min);
-    let curve_of = |x: Tensor<4>| (((x * sign - min) * scale).powf_scalar(gamma) * range + min) * sign;
-    let image = map(image, curve, curve_of);
+    let curve = |block: &mut [f32]| {
+        block.iter_mut().for_each(|v| *v = (sign * *v - min) * scale);
+        if gamma > 0.0 {
+            power(block, gamma);
+        } else {
+            block.iter_mut().for_each(|v| *v = v.powf(gamma));
+        }
+        block.iter_mut().for_each(|v| *v = sign * (*v * range + min));
+    };
+    let image = map_blocks(image, curve, |x| (((x * sign - min) * scale).powf_scalar(gamma) * range + min) * sign);
     let Some(before) = before else { return image };
     let after = image_moments(&image, false, false)[0];
     let factor = before.sample_deviation() / (after.sample_deviation() + 1e-8);

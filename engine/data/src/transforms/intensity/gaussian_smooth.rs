@@ -1,6 +1,7 @@
 use hearth_kernels::filter::{self, Approximation, TRUNCATED};
 use serde::{Deserialize, Serialize};
 
+use super::padding::failed;
 use super::ranges::check_positive;
 use crate::params::{Keys, OneOrMany};
 use crate::{CheckError, Image, TransformError};
@@ -77,8 +78,7 @@ pub(super) fn smooth(
         return Err(TransformError::new(format!("sigma has {} entries", sigmas.len())).expected(format!("one, or {n}")));
     }
     let each = std::array::from_fn(|axis| if axis < n { sigma.at(axis).unwrap_or(0.0) } else { 0.0 });
-    image.data =
-        filter::gaussian(image.data, each, TRUNCATED, approx.into()).map_err(|e| TransformError::new(e.to_string()))?;
+    image.data = filter::gaussian(image.data, each, TRUNCATED, approx.into()).map_err(failed)?;
     Ok(image)
 }
 

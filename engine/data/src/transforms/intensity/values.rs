@@ -9,6 +9,9 @@ use crate::Image;
 /// Values that one thread changes at a time.
 const PIECE: usize = 1 << 15;
 
+/// Values of a block: 16 KiB of them.
+const BLOCK: usize = 1 << 12;
+
 /// How many groups of values there are (all together, or one per channel) and the size of each; at least 1.
 pub(super) fn groups(image: &Image, channel_wise: bool) -> (usize, usize) {
     let [c, x, y, z] = image.data.dims();
@@ -28,6 +31,19 @@ pub(super) fn map(
 ) -> Image {
     let changed = host::change(image.data, |values| {
         each_piece(values, |piece| piece.iter_mut().for_each(|v| *v = change(*v)));
+    });
+    image.data = changed.unwrap_or_else(elsewhere);
+    image
+}
+
+/// The same for blocks of values that fit into the nearest cache, for changes of several steps.
+pub(super) fn map_blocks(
+    mut image: Image,
+    change: impl Fn(&mut [f32]) + Send + Sync,
+    elsewhere: impl FnOnce(Tensor<4>) -> Tensor<4>,
+) -> Image {
+    let changed = host::change(image.data, |values| {
+        each_piece(values, |piece| piece.chunks_mut(BLOCK).for_each(&change));
     });
     image.data = changed.unwrap_or_else(elsewhere);
     image

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::affine::reflection;
 use super::affine_ranges::{AffineRanges, Spans};
-use super::rand_flip::tenth;
 use crate::params::{Keys, OneOrMany, check_probability, resolve_size};
 use crate::spatial::{AffineParameters, GridMode, GridPadding, GridSampling, Warp, warp};
 use crate::transform::{Transform, describe};
+use crate::transforms::rand_flip::tenth;
 use crate::{CheckError, Draw, Image, Sample, TransformError};
 
 /// Rotates, shears, shifts and scales about the centre by what is drawn from the ranges, with probability `prob`, for all keys alike.

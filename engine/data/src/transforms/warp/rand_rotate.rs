@@ -3,11 +3,11 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::affine_ranges::Span;
-use super::rand_flip::tenth;
 use super::rotate::{rotate, yes};
 use crate::params::{Keys, OneOrMany, check_probability};
 use crate::spatial::{GridMode, GridPadding, GridSampling, RotateOrder};
 use crate::transform::{Transform, describe};
+use crate::transforms::rand_flip::tenth;
 use crate::{CheckError, Draw, Sample, TransformError};
 
 /// Rotates about the centre by angles drawn from `range_x`, `range_y` and `range_z` (radians; a number a means -a..a), with probability

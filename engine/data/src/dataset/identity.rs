@@ -1,0 +1,146 @@
+//! What a cached case depends on: [`Identity`].
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Field, Item};
+
+/// Raised when a transform or reader gives other values than before: caches on disk are made anew.
+const REVISION: u32 = 1;
+
+/// How a cache knows a source file again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Identity {
+    /// By its content: a copy elsewhere is the same file. It is read once more, before its first use.
+    #[default]
+    Content,
+    /// By path, size and time of its last change: quicker, and enough where nobody sets times back.
+    Stat,
+}
+
+/// Sizes and times of the files of a case: while they stay, so does their content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp(Vec<(PathBuf, u64, Option<SystemTime>)>);
+
+impl Stamp {
+    /// Looks at the files, all those in a folder included.
+    pub fn of(item: &Item) -> io::Result<Stamp> {
+        let mut out = Vec::new();
+        for path in item.files.values() {
+            list(path, &mut out)?;
+            for other in companions(path) {
+                list(&other, &mut out)?;
+            }
+        }
+        Ok(Stamp(out))
+    }
+}
+
+/// What the deterministic part of a case depends on, as a hash.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyMaker(blake3::Hasher, Identity);
+
+impl KeyMaker {
+    /// `what` is everything that is the same for all cases.
+    pub fn new(what: &str, identity: Identity) -> Self {
+        let mut hash = blake3::Hasher::new();
+        put(&mut hash, env!("CARGO_PKG_VERSION").as_bytes());
+        hash.update(&REVISION.to_le_bytes());
+        put(&mut hash, what.as_bytes());
+        hash.update(&[identity as u8]);
+        KeyMaker(hash, identity)
+    }
+
+    /// The key of a case whose files have this stamp.
+    pub fn key(&self, item: &Item, stamp: &Stamp) -> io::Result<[u8; 32]> {
+        let mut hash = self.0.clone();
+        if item.files.is_empty() {
+            // Nothing but its name tells such a case from others.
+            put(&mut hash, item.case.as_bytes());
+        }
+        for (key, path) in &item.files {
+            put(&mut hash, key.as_bytes());
+            for path in [path.clone()].into_iter().chain(companions(path)) {
+                let mut files = Vec::new();
+                list(&path, &mut files)?;
+                hash.update(&(files.len() as u64).to_le_bytes());
+                for (file, ..) in files {
+                    self.put_file(&mut hash, &path, &file, stamp)?;
+                }
+            }
+        }
+        for (key, field) in &item.fields {
+            put(&mut hash, key.as_bytes());
+            match field {
+                Field::Number(number) => put(&mut hash, &number.to_le_bytes()),
+                Field::Numbers(numbers) => {
+                    put(&mut hash, &numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>());
+                }
+                Field::Text(text) => put(&mut hash, text.as_bytes()),
+            }
+        }
+        Ok(*hash.finalize().as_bytes())
+    }
+
+    fn put_file(&self, hash: &mut blake3::Hasher, root: &Path, file: &Path, stamp: &Stamp) -> io::Result<()> {
+        match self.1 {
+            Identity::Content => {
+                // In a folder names may decide the order of slices.
+                let name = file.strip_prefix(root).unwrap_or(Path::new(""));
+                put(hash, name.as_os_str().as_encoded_bytes());
+                let mut content = blake3::Hasher::new();
+                content.update_reader(fs::File::open(file)?)?;
+                hash.update(content.finalize().as_bytes());
+            }
+            Identity::Stat => {
+                put(hash, fs::canonicalize(file)?.as_os_str().as_encoded_bytes());
+                let known = stamp.0.iter().find(|(path, ..)| path == file);
+                let (size, time) = known.map_or((0, None), |(_, size, time)| (*size, *time));
+                let time = time.and_then(|t| t.duration_since(SystemTime::UNIX_EPOCH).ok()).unwrap_or_default();
+                hash.update(&size.to_le_bytes());
+                hash.update(&time.as_nanos().to_le_bytes());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// With its length in front, so that what follows is not taken for a part of it.
+fn put(hash: &mut blake3::Hasher, bytes: &[u8]) {
+    hash.update(&(bytes.len() as u64).to_le_bytes());
+    hash.update(bytes);
+}
+
+/// The files of a path: itself, or all in that folder, by name. Folders behind links are not looked into.
+fn list(path: &Path, out: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) -> io::Result<()> {
+    let meta = fs::metadata(path)?;
+    if !meta.is_dir() {
+        out.push((path.to_owned(), meta.len(), meta.modified().ok()));
+        return Ok(());
+    }
+    let mut inside = fs::read_dir(path)?.map(|e| e.map(|e| e.path())).collect::<io::Result<Vec<_>>>()?;
+    inside.sort();
+    for path in inside {
+        let linked_folder = path.is_dir() && fs::symlink_metadata(&path)?.is_symlink();
+        if !linked_folder {
+            list(&path, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Files that are read with a file although no list names them: the other half of a NIfTI pair.
+fn companions(path: &Path) -> Vec<PathBuf> {
+    let name = path.to_string_lossy();
+    let halves = [(".hdr.gz", ".img"), (".hdr", ".img"), (".img.gz", ".hdr"), (".img", ".hdr")];
+    let Some((stem, other)) = halves.iter().find_map(|(this, other)| Some((name.strip_suffix(this)?, other))) else {
+        return Vec::new();
+    };
+    let names = [format!("{stem}{other}"), format!("{stem}{other}.gz")];
+    names.into_iter().map(PathBuf::from).filter(|p| p.is_file()).collect()
+}

@@ -1,0 +1,189 @@
+//! [`PersistentDataset`] and [`CacheNTransDataset`]: a file per case, read in part.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::cases::Cases;
+use super::entry::{Bytes, Counter, FileBytes};
+use super::store::{Store, StoreOptions, StoredCases};
+use super::{Dataset, Item};
+use crate::{DataError, Pipeline, Progress, Sample};
+
+/// Ending of an entry's file.
+const SUFFIX: &str = "hearth";
+
+/// Keeps each case after the pipeline's deterministic steps in a file of a folder, from one run to the next.
+///
+/// A file is made at the first access, or by [`fill`](PersistentDataset::fill). It is found by its name, the blake3 hash of the
+/// steps with all their parameters, of this crate's version and of the source files, so that a change of any of them makes it
+/// anew; so does damage, with a warning. Values are compressed in chunks of 32 x 32 x 32: where the first random step is a crop,
+/// only the chunks that it touches are read.
+///
+/// Several data sets and processes may use one folder at the same time.
+#[derive(Debug)]
+pub struct PersistentDataset(StoredCases<Folder>);
+
+impl PersistentDataset {
+    /// Cases, what to do with them, and the folder, which is made where it does not exist.
+    ///
+    /// # Errors
+    /// Where the folder can't be made, or a case lacks a file that the pipeline loads.
+    pub fn new(
+        items: Vec<Item>,
+        pipeline: Arc<Pipeline>,
+        seed: u64,
+        rank: u64,
+        dir: impl Into<PathBuf>,
+        options: StoreOptions,
+    ) -> Result<Self, DataError> {
+        Self::of(Cases::new(items, pipeline, seed, rank)?, dir.into(), options)
+    }
+
+    fn of(cases: Cases, dir: PathBuf, options: StoreOptions) -> Result<Self, DataError> {
+        fs::create_dir_all(&dir).map_err(|source| DataError::Io { path: dir.clone(), source })?;
+        Ok(PersistentDataset(StoredCases::new(cases, Folder(dir), options)))
+    }
+
+    /// Makes the files that are missing, on `workers` threads (0: as many as there are cores).
+    ///
+    /// # Errors
+    /// The first case that fails.
+    pub fn fill(&self, workers: usize, progress: Progress) -> Result<(), DataError> {
+        self.0.fill(workers, progress)
+    }
+
+    /// Bytes read from files of the folder so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.0.bytes_read()
+    }
+
+    /// Removes the entries of the folder that are not of this data set: made with other steps, or for other files. Returns how
+    /// many bytes that freed.
+    ///
+    /// # Errors
+    /// Where the folder can't be read.
+    pub fn remove_others(&self) -> Result<u64, DataError> {
+        let dir = &self.0.store().0;
+        let mine: HashSet<PathBuf> = self.0.keys().iter().map(|key| self.0.store().path(key)).collect();
+        let io = |source| DataError::Io { path: dir.clone(), source };
+        let mut freed = 0;
+        for file in fs::read_dir(dir).map_err(io)? {
+            let path = file.map_err(io)?.path();
+            let entry = path.extension().is_some_and(|e| e == SUFFIX);
+            if entry && !mine.contains(&path) {
+                let length = fs::metadata(&path).map_or(0, |m| m.len());
+                fs::remove_file(&path).map_err(|source| DataError::Io { path, source })?;
+                freed += length;
+            }
+        }
+        Ok(freed)
+    }
+}
+
+impl Dataset for PersistentDataset {
+    fn len(&self) -> usize {
+        self.0.cases().len()
+    }
+
+    fn case(&self, index: usize) -> &str {
+        self.0.cases().name(index)
+    }
+
+    fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
+        self.0.get(index, epoch)
+    }
+}
+
+/// A [`PersistentDataset`] that keeps what the first `n` steps make, random or not: a draw that is kept is the same in every epoch.
+#[derive(Debug)]
+pub struct CacheNTransDataset(PersistentDataset);
+
+impl CacheNTransDataset {
+    /// Cases, what to do with them, how many steps are kept, and the folder.
+    ///
+    /// # Errors
+    /// Where the pipeline has fewer steps, and as [`PersistentDataset::new`].
+    pub fn new(
+        items: Vec<Item>,
+        pipeline: Arc<Pipeline>,
+        seed: u64,
+        rank: u64,
+        n: usize,
+        dir: impl Into<PathBuf>,
+        options: StoreOptions,
+    ) -> Result<Self, DataError> {
+        let cases = Cases::new(items, pipeline, seed, rank)?.with_split(n)?;
+        Ok(CacheNTransDataset(PersistentDataset::of(cases, dir.into(), options)?))
+    }
+}
+
+impl std::ops::Deref for CacheNTransDataset {
+    type Target = PersistentDataset;
+
+    fn deref(&self) -> &PersistentDataset {
+        &self.0
+    }
+}
+
+impl Dataset for CacheNTransDataset {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn case(&self, index: usize) -> &str {
+        self.0.case(index)
+    }
+
+    fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
+        self.0.get(index, epoch)
+    }
+}
+
+/// A folder of entries, each in a file named by its key.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    fn path(&self, key: &[u8; 32]) -> PathBuf {
+        self.0.join(format!("{}.{SUFFIX}", blake3::Hash::from(*key).to_hex()))
+    }
+}
+
+impl Store for Folder {
+    fn open(&self, key: &[u8; 32], counter: &Counter) -> io::Result<Option<(Box<dyn Bytes>, u64)>> {
+        let file = match File::open(self.path(key)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let length = file.metadata()?.len();
+        Ok(Some((Box::new(FileBytes::new(file, counter.clone())), length)))
+    }
+
+    fn put(&self, key: &[u8; 32], bytes: &[u8]) -> io::Result<()> {
+        write_whole(&self.path(key), bytes)
+    }
+
+    fn name(&self, key: &[u8; 32]) -> String {
+        self.path(key).display().to_string()
+    }
+}
+
+/// Writes a file under a name of its own in the same folder, brings it to the disk and gives it its name: whoever opens that
+/// sees all of it or none.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(dir)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    flush_folder(dir)
+}
+
+/// A rename is on the disk when its folder is; only Unix lets one say so.
+pub(crate) fn flush_folder(dir: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
+}

@@ -1,0 +1,127 @@
+//! [`ZipDataset`] and [`PatchDataset`]: data sets made of others.
+
+use std::sync::Arc;
+
+use super::Dataset;
+use super::cases::guarded;
+use crate::{DataError, DrawKey, Pipeline, Sample};
+
+/// Cases of several data sets side by side: case i has the values of case i of each. It is as long as the shortest.
+///
+/// With one data set per key, each with a pipeline of its own, it is what MONAI calls `ArrayDataset`: where the pipelines have
+/// their random steps at the same places, those draw the same for image and label.
+pub struct ZipDataset(Vec<Arc<dyn Dataset>>);
+
+impl ZipDataset {
+    /// These, side by side.
+    ///
+    /// # Errors
+    /// Where there is none, or case names differ (draws depend on them).
+    pub fn new(datasets: Vec<Arc<dyn Dataset>>) -> Result<Self, DataError> {
+        let Some((first, others)) = datasets.split_first() else {
+            return Err(DataError::Option("no data set to put side by side".to_owned()));
+        };
+        let length = datasets.iter().map(|d| d.len()).min().unwrap_or(0);
+        for other in others {
+            if let Some(index) = (0..length).find(|i| first.case(*i) != other.case(*i)) {
+                let (a, b) = (first.case(index), other.case(index));
+                return Err(DataError::Option(format!(
+                    "case {index} is {a} in one data set and {b} in another; they must be the same cases in the same order"
+                )));
+            }
+        }
+        Ok(ZipDataset(datasets))
+    }
+}
+
+impl Dataset for ZipDataset {
+    fn len(&self) -> usize {
+        self.0.iter().map(|d| d.len()).min().unwrap_or(0)
+    }
+
+    fn case(&self, index: usize) -> &str {
+        self.0.first().map_or("", |d| d.case(index))
+    }
+
+    fn begin_epoch(&self, epoch: u64) {
+        self.0.iter().for_each(|d| d.begin_epoch(epoch));
+    }
+
+    fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
+        let mut out: Vec<Sample> = Vec::new();
+        for (place, dataset) in self.0.iter().enumerate() {
+            let samples = dataset.get(index, epoch)?;
+            if place == 0 {
+                out = samples;
+                continue;
+            }
+            let case = self.case(index);
+            if samples.len() != out.len() {
+                let (a, b) = (out.len(), samples.len());
+                return Err(DataError::Option(format!("case {case}: {a} samples in one data set, {b} in another")));
+            }
+            for (sample, other) in out.iter_mut().zip(samples) {
+                for (key, value) in other.values {
+                    if sample.values.contains_key(&key) {
+                        return Err(DataError::Option(format!(
+                            "case {case}: two of the data sets have a value `{key}`"
+                        )));
+                    }
+                    sample.values.insert(key, value);
+                }
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Samples of another data set, each put through further steps: patches of images that are loaded or cached elsewhere.
+///
+/// All patches of a case are samples of that case; a [`PatchLoader`](crate::PatchLoader) makes batches of so many patches.
+pub struct PatchDataset {
+    dataset: Arc<dyn Dataset>,
+    patches: Pipeline,
+    seed: u64,
+    rank: u64,
+    samples_per_image: Option<usize>,
+}
+
+impl PatchDataset {
+    /// The steps are drawn for by seed, epoch and case, and by their place in `patches`.
+    pub fn new(dataset: Arc<dyn Dataset>, patches: Pipeline, seed: u64, rank: u64) -> Self {
+        PatchDataset { dataset, patches, seed, rank, samples_per_image: None }
+    }
+
+    /// Makes it an error when a case gives another number of patches.
+    pub fn with_samples_per_image(mut self, samples: usize) -> Self {
+        self.samples_per_image = Some(samples);
+        self
+    }
+}
+
+impl Dataset for PatchDataset {
+    fn len(&self) -> usize {
+        self.dataset.len()
+    }
+
+    fn case(&self, index: usize) -> &str {
+        self.dataset.case(index)
+    }
+
+    fn begin_epoch(&self, epoch: u64) {
+        self.dataset.begin_epoch(epoch);
+    }
+
+    fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
+        let samples = self.dataset.get(index, epoch)?;
+        let case = self.dataset.case(index);
+        let key = DrawKey::new(self.seed, epoch, self.rank);
+        let patches = guarded(case, || Ok(self.patches.run_steps(samples, key, 0, self.patches.len())?))?;
+        match self.samples_per_image {
+            Some(n) if n != patches.len() => {
+                Err(DataError::Option(format!("case {case} gives {} patches, {n} are asked for", patches.len())))
+            }
+            _ => Ok(patches),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! One file over HTTP: [`fetch`].
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use md5::{Digest, Md5};
+use ureq::Agent;
+use ureq::http::{HeaderMap, StatusCode, header};
+
+use super::DownloadError;
+use crate::Progress;
+
+/// What a file's content must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Checksum {
+    /// MD5, in hexadecimal: enough against damage, not against malice.
+    Md5(String),
+    /// BLAKE3, in hexadecimal.
+    Blake3(String),
+}
+
+impl Checksum {
+    /// Fails where a file has another content.
+    ///
+    /// # Errors
+    /// [`DownloadError::Checksum`], or where the file can't be read.
+    pub fn check(&self, path: &Path) -> Result<(), DownloadError> {
+        let mut file = File::open(path).map_err(DownloadError::io(path))?;
+        let (expected, found) = match self {
+            Checksum::Md5(expected) => {
+                let mut hash = Md5::new();
+                let mut buffer = vec![0; 1 << 18];
+                loop {
+                    match file.read(&mut buffer).map_err(DownloadError::io(path))? {
+                        0 => break,
+                        n => hash.update(&buffer[..n]),
+                    }
+                }
+                (expected, hex(&hash.finalize()))
+            }
+            Checksum::Blake3(expected) => {
+                let mut hash = blake3::Hasher::new();
+                hash.update_reader(file).map_err(DownloadError::io(path))?;
+                (expected, hash.finalize().to_hex().to_string())
+            }
+        };
+        if expected.eq_ignore_ascii_case(&found) {
+            return Ok(());
+        }
+        Err(DownloadError::Checksum { path: path.to_owned(), expected: expected.clone(), found })
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// How files are fetched.
+#[derive(Clone, Debug)]
+pub struct FetchOptions {
+    /// Tries in a row without a byte more.
+    pub tries: u32,
+    /// Longest time without a byte, and for a connection to be made.
+    pub timeout: Duration,
+    /// Time before the second try; it doubles with each.
+    pub pause: Duration,
+    /// A larger file is refused.
+    pub max_bytes: u64,
+    /// How it is shown.
+    pub progress: Progress,
+}
+
+impl Default for FetchOptions {
+    fn default() -> Self {
+        FetchOptions {
+            tries: 5,
+            timeout: Duration::from_secs(30),
+            pause: Duration::from_millis(500),
+            max_bytes: 256 << 30,
+            progress: Progress::None,
+        }
+    }
+}
+
+impl FetchOptions {
+    pub(super) fn agent(&self) -> Agent {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(5)
+            .timeout_connect(Some(self.timeout))
+            .timeout_recv_response(Some(self.timeout))
+            .timeout_per_read(Some(self.timeout))
+            .user_agent(concat!("hearth/", env!("CARGO_PKG_VERSION")));
+        config.build().new_agent()
+    }
+}
+
+/// Fetches a file. What came of an earlier try is in `PATH.part`, and is gone on with where the server allows it.
+///
+/// A file that is there already is only checked.
+///
+/// # Errors
+/// Where the server has no such file, the connection fails too often, or the content is not what the checksum says (a part from an
+/// earlier try that turns out to be of something else is fetched anew once).
+pub fn fetch(url: &str, path: &Path, checksum: Option<&Checksum>, options: &FetchOptions) -> Result<(), DownloadError> {
+    if path.exists() {
+        return checksum.map_or(Ok(()), |c| c.check(path));
+    }
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir).map_err(DownloadError::io(dir))?;
+    }
+    let part = with_suffix(path, ".part");
+    let began_with = fs::metadata(&part).map_or(0, |m| m.len());
+    download(url, &part, options)?;
+    if let Some(checksum) = checksum
+        && let Err(error) = checksum.check(&part)
+    {
+        fs::remove_file(&part).map_err(DownloadError::io(&part))?;
+        if began_with == 0 {
+            return Err(told_of(error, path));
+        }
+        tracing::warn!("{url}: what came before does not belong to it; it is fetched anew");
+        download(url, &part, options)?;
+        if let Err(error) = checksum.check(&part) {
+            fs::remove_file(&part).map_err(DownloadError::io(&part))?;
+            return Err(told_of(error, path));
+        }
+    }
+    fs::rename(&part, path).map_err(DownloadError::io(path))
+}
+
+/// The part is gone; the message is about the file that was asked for.
+fn told_of(error: DownloadError, path: &Path) -> DownloadError {
+    match error {
+        DownloadError::Checksum { expected, found, .. } => {
+            DownloadError::Checksum { path: path.to_owned(), expected, found }
+        }
+        other => other,
+    }
+}
+
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// A try failed.
+enum Failed {
+    /// Another may succeed.
+    Again(String),
+    /// No other will.
+    For(DownloadError),
+}
+
+fn download(url: &str, part: &Path, options: &FetchOptions) -> Result<(), DownloadError> {
+    let agent = options.agent();
+    let mut file = OpenOptions::new().create(true).append(true).open(part).map_err(DownloadError::io(part))?;
+    let (mut tries, mut pause) = (0, options.pause);
+    let mut best = file.metadata().map_err(DownloadError::io(part))?.len();
+    loop {
+        let failed = match attempt(&agent, url, &mut file, part, options) {
+            Ok(()) => break,
+            Err(Failed::For(error)) => return Err(error),
+            Err(Failed::Again(what)) => what,
+        };
+        let length = file.metadata().map_err(DownloadError::io(part))?.len();
+        // A server that sends some each time may be tried for ever; one that begins anew each time may not.
+        (tries, pause) = if length > best { (1, options.pause) } else { (tries + 1, pause) };
+        best = best.max(length);
+        if tries >= options.tries {
+            return Err(DownloadError::Network { url: url.to_owned(), what: failed, tries });
+        }
+        tracing::warn!("{url}: {failed}; trying again from byte {length}");
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_secs(60));
+    }
+    file.sync_all().map_err(DownloadError::io(part))
+}
+
+/// One request, and what comes of it, appended to the file.
+fn attempt(agent: &Agent, url: &str, file: &mut File, part: &Path, options: &FetchOptions) -> Result<(), Failed> {
+    let io = |error| Failed::For(DownloadError::io(part)(error));
+    let answer = |what: String| Failed::For(DownloadError::Answer { url: url.to_owned(), what });
+    let mut offset = file.metadata().map_err(io)?.len();
+    let mut request = agent.get(url);
+    if offset > 0 {
+        request = request.header(header::RANGE, format!("bytes={offset}-"));
+    }
+    let response = request.call().map_err(|error| match error {
+        ureq::Error::TooManyRedirects => answer("it is redirected in circles, or too often".to_owned()),
+        ureq::Error::BadUri(what) | ureq::Error::RequireHttpsOnly(what) => {
+            answer(format!("not a usable address: {what}"))
+        }
+        error => Failed::Again(error.to_string()),
+    })?;
+    let (status, headers) = (response.status(), response.headers().clone());
+    let total = match status {
+        StatusCode::PARTIAL_CONTENT => {
+            let (start, total) = content_range(&headers).unwrap_or((offset, None));
+            if start != offset {
+                return Err(answer(format!("asked for bytes from {offset} on, the server sends from {start} on")));
+            }
+            total.or_else(|| Some(offset + content_length(&headers)?))
+        }
+        StatusCode::OK => {
+            // The server can't go on in mid-file.
+            file.set_len(0).map_err(io)?;
+            offset = 0;
+            content_length(&headers)
+        }
+        StatusCode::RANGE_NOT_SATISFIABLE if offset > 0 => {
+            if content_range(&headers).and_then(|(_, total)| total) == Some(offset) {
+                return Ok(());
+            }
+            file.set_len(0).map_err(io)?;
+            return Err(Failed::Again("what came before is longer than the file".to_owned()));
+        }
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
+            return Err(Failed::Again(format!("the server says {status}")));
+        }
+        status if status.is_server_error() => return Err(Failed::Again(format!("the server says {status}"))),
+        status => return Err(Failed::For(DownloadError::Status { url: url.to_owned(), status: status.as_u16() })),
+    };
+    let too_large = || Failed::For(DownloadError::TooLarge { what: url.to_owned(), limit: options.max_bytes });
+    if total.is_some_and(|total| total > options.max_bytes) {
+        return Err(too_large());
+    }
+    let shown = options.progress.start_bytes("download", total.unwrap_or(0));
+    shown.advance_by(offset);
+    let mut body = response.into_body().into_with_config().limit(u64::MAX).reader();
+    let mut buffer = vec![0; 1 << 17];
+    loop {
+        let read = match body.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Failed::Again(error.to_string())),
+        };
+        offset += read as u64;
+        if offset > options.max_bytes {
+            return Err(too_large());
+        }
+        file.write_all(&buffer[..read]).map_err(io)?;
+        shown.advance_by(read as u64);
+    }
+    shown.finish();
+    match total {
+        Some(total) if offset < total => {
+            Err(Failed::Again(format!("the connection ended after {offset} of {total} bytes")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// `bytes 5-9/10` or `bytes */10`: where the part begins, and how long all is.
+fn content_range(headers: &HeaderMap) -> Option<(u64, Option<u64>)> {
+    let text = headers.get(header::CONTENT_RANGE)?.to_str().ok()?.trim().strip_prefix("bytes")?.trim();
+    let (range, total) = text.split_once('/')?;
+    let start = range.split_once('-').and_then(|(start, _)| start.trim().parse().ok()).unwrap_or(0);
+    Some((start, total.trim().parse().ok()))
+}

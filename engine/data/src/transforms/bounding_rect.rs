@@ -1,0 +1,93 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::params::Keys;
+use crate::spatial::foreground_box;
+use crate::transform::{Transform, describe};
+use crate::{CheckError, Draw, Image, Sample, Select, TransformError, Value};
+
+/// Finds the box around the voxels that `select_fn` picks, for each channel by itself; kept under `KEY_bbox`.
+///
+/// The numbers are, channel after channel, start and end (not included) of each axis; zeros where a channel has no such voxel.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BoundingRect {
+    keys: Keys,
+    #[serde(default = "bbox")]
+    bbox_key_postfix: String,
+    #[serde(default)]
+    select_fn: Select,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+fn bbox() -> String {
+    "bbox".to_owned()
+}
+
+impl BoundingRect {
+    /// Around voxels above 0.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        BoundingRect {
+            keys: keys.into(),
+            bbox_key_postfix: bbox(),
+            select_fn: Select::default(),
+            allow_missing_keys: false,
+        }
+    }
+
+    /// The box of each channel: start and end of each axis.
+    ///
+    /// # Errors
+    /// Where the device gives no answer.
+    pub fn boxes(&self, image: &Image) -> Result<Vec<Vec<u64>>, TransformError> {
+        (0..image.channels() as i64)
+            .map(|channel| {
+                let found = foreground_box(image, self.select_fn, Some(&[channel]), [0; 3], false)?;
+                let sides = (0..image.meta.spatial_dims).flat_map(|a| [found.start[a], found.end[a]]);
+                Ok(sides.map(i64::unsigned_abs).collect())
+            })
+            .collect()
+    }
+}
+
+setters!(BoundingRect {
+    /// Added to the key, after `_`.
+    bbox_key_postfix: String,
+    /// Which voxels count; a number means above it.
+    select_fn: Select,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Transform for BoundingRect {
+    fn name(&self) -> &'static str {
+        "BoundingRect"
+    }
+
+    fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+        for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
+            let boxes = sample.image(key).and_then(|image| self.boxes(image)).map_err(|e| e.at(key))?;
+            let numbers: Arc<[f64]> = boxes.into_iter().flatten().map(|v| v as f64).collect();
+            sample.values.insert(format!("{key}_{}", self.bbox_key_postfix), Value::Numbers(numbers));
+        }
+        Ok(vec![sample])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        self.keys.check(known)?;
+        for key in self.keys.iter() {
+            let made = format!("{key}_{}", self.bbox_key_postfix);
+            if !known.insert(made.clone()) {
+                return Err(CheckError::new("bbox_key_postfix", format!("there is a value `{made}` already")));
+            }
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}

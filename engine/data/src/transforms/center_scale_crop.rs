@@ -1,0 +1,63 @@
+use serde::{Deserialize, Serialize};
+
+use super::center_spatial_crop::center_crop;
+use crate::params::{Keys, OneOrMany, per_axis};
+use crate::{CheckError, Image, TransformError};
+
+/// Cuts out the part `roi_scale` of each axis about the centre, rounded up to whole voxels; 0 or less keeps an axis.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CenterScaleCrop {
+    keys: Keys,
+    roi_scale: OneOrMany<f64>,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl CenterScaleCrop {
+    /// This part of each axis, one number or one per axis.
+    pub fn new(keys: impl Into<Keys>, roi_scale: impl Into<OneOrMany<f64>>) -> Self {
+        CenterScaleCrop { keys: keys.into(), roi_scale: roi_scale.into(), allow_missing_keys: false }
+    }
+
+    /// Crops one image.
+    ///
+    /// # Errors
+    /// Where `roi_scale` has another number of entries than the image has axes.
+    pub fn crop(&self, image: Image, _place: usize) -> Result<Image, TransformError> {
+        let size = scaled_size("roi_scale", &self.roi_scale, image.shape(), image.meta.spatial_dims)?;
+        Ok(center_crop(image, size))
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        check_scale("roi_scale", &self.roi_scale)
+    }
+}
+
+/// `ceil(scale * shape)`; the whole axis where that is not positive.
+pub(super) fn scaled_size(
+    name: &str,
+    scale: &OneOrMany<f64>,
+    shape: [usize; 3],
+    n: usize,
+) -> Result<[usize; 3], TransformError> {
+    let scale = per_axis(name, scale, n, 1.0)?;
+    Ok(std::array::from_fn(|a| match (scale[a] * shape[a] as f64).ceil() {
+        size if size > 0.0 => size as usize,
+        _ => shape[a],
+    }))
+}
+
+pub(super) fn check_scale(name: &str, scale: &OneOrMany<f64>) -> Result<(), CheckError> {
+    match scale.as_slice().iter().find(|v| !v.is_finite()) {
+        Some(value) => Err(CheckError::new(name, format!("{value} is no part of an axis"))),
+        None => Ok(()),
+    }
+}
+
+setters!(CenterScaleCrop {
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+per_image!(CenterScaleCrop { apply: crop, lazy: true, check: check_parameters });

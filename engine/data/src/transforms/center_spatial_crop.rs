@@ -1,0 +1,50 @@
+use serde::{Deserialize, Serialize};
+
+use crate::params::{Keys, OneOrMany, resolve_size};
+use crate::spatial::crop;
+use crate::{Image, TransformError};
+
+/// Cuts out `roi_size` voxels about the centre; 0 or less keeps an axis, and so does a size beyond the image.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CenterSpatialCrop {
+    keys: Keys,
+    roi_size: OneOrMany<i64>,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl CenterSpatialCrop {
+    /// This many voxels, for all axes or per axis.
+    pub fn new(keys: impl Into<Keys>, roi_size: impl Into<OneOrMany<i64>>) -> Self {
+        CenterSpatialCrop { keys: keys.into(), roi_size: roi_size.into(), allow_missing_keys: false }
+    }
+
+    /// Crops one image.
+    ///
+    /// # Errors
+    /// Where `roi_size` has too few axes.
+    pub fn crop(&self, image: Image, _place: usize) -> Result<Image, TransformError> {
+        let size = resolve_size(&self.roi_size, image.shape(), image.meta.spatial_dims)?;
+        Ok(center_crop(image, size))
+    }
+}
+
+/// The box of this size about the centre, as far as the image goes. Of an odd rest, the smaller half is cut off before.
+pub(super) fn center_crop(image: Image, size: [usize; 3]) -> Image {
+    let (start, end) = center_box(image.shape(), size);
+    crop(image, start, end)
+}
+
+/// Where that box lies.
+pub(super) fn center_box(shape: [usize; 3], size: [usize; 3]) -> ([usize; 3], [usize; 3]) {
+    let start: [usize; 3] = std::array::from_fn(|a| (shape[a] / 2).saturating_sub(size[a] / 2));
+    (start, std::array::from_fn(|a| start[a].saturating_add(size[a]).min(shape[a])))
+}
+
+setters!(CenterSpatialCrop {
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+per_image!(CenterSpatialCrop { apply: crop, lazy: true });

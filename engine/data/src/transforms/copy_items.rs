@@ -1,0 +1,97 @@
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::params::Keys;
+use crate::transform::{Transform, describe};
+use crate::{CheckError, Draw, Sample, TransformError};
+
+/// Copies values to other keys: `times` copies of each, under `names` (first one name per key, then the second copies' names, ...), or
+/// under `KEY_0`, `KEY_1`, ... A copy shares its voxels until one of the two is changed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CopyItems {
+    keys: Keys,
+    #[serde(default = "one")]
+    times: usize,
+    #[serde(default)]
+    names: Option<Keys>,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+fn one() -> usize {
+    1
+}
+
+impl CopyItems {
+    /// One copy of each value.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        CopyItems { keys: keys.into(), times: one(), names: None, allow_missing_keys: false }
+    }
+
+    /// Key and name of each copy.
+    fn copies(&self) -> Vec<(&str, String)> {
+        let numbered = |i: usize| self.keys.iter().map(move |key| (key, format!("{key}_{i}")));
+        match &self.names {
+            None => (0..self.times).flat_map(numbered).collect(),
+            Some(names) => {
+                let keys = (0..self.times).flat_map(|_| self.keys.iter());
+                keys.zip(names.iter().map(str::to_owned)).collect()
+            }
+        }
+    }
+}
+
+setters!(CopyItems {
+    /// Copies of each value.
+    times: usize,
+    /// Where the copies go.
+    names: Option<Keys>,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Transform for CopyItems {
+    fn name(&self) -> &'static str {
+        "CopyItems"
+    }
+
+    fn reads_boxes(&self, _key: &str) -> bool {
+        true
+    }
+
+    fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+        for (key, name) in self.copies() {
+            if self.allow_missing_keys && !sample.values.contains_key(key) {
+                continue;
+            }
+            let value = sample.get(key)?.clone();
+            if sample.values.insert(name.clone(), value).is_some() {
+                return Err(TransformError::new(format!("there is a value `{name}` already")).at(key));
+            }
+        }
+        Ok(vec![sample])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        self.keys.check(known)?;
+        let wanted = self.keys.len().checked_mul(self.times).filter(|n| (1..=65_536).contains(n));
+        let Some(wanted) = wanted else {
+            return Err(CheckError::new("times", format!("{} is not between 1 and 65536", self.times)));
+        };
+        if let Some(names) = self.names.as_ref().filter(|names| names.len() != wanted) {
+            return Err(CheckError::new("names", format!("has {} entries for {wanted} copies", names.len())));
+        }
+        for (_, name) in self.copies() {
+            if !known.insert(name.clone()) {
+                return Err(CheckError::new("names", format!("there is a value `{name}` already")));
+            }
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}

@@ -1,0 +1,50 @@
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::params::Keys;
+use crate::transform::{Transform, describe};
+use crate::{CheckError, Draw, Sample, TransformError};
+
+/// Drops values. What a sample does not have is no error.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteItems {
+    keys: Keys,
+}
+
+impl DeleteItems {
+    /// Drops these.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        DeleteItems { keys: keys.into() }
+    }
+}
+
+impl Transform for DeleteItems {
+    fn name(&self) -> &'static str {
+        "DeleteItems"
+    }
+
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
+    fn reads_boxes(&self, _key: &str) -> bool {
+        true
+    }
+
+    fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+        sample.values.retain(|name, _| self.keys.iter().all(|key| key != name));
+        Ok(vec![sample])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        self.keys.check(known)?;
+        known.retain(|name| self.keys.iter().all(|key| key != name));
+        Ok(())
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}

@@ -1,0 +1,68 @@
+use serde::{Deserialize, Serialize};
+
+use super::PadMethod;
+use super::spatial_pad::pad_to_size;
+use crate::params::{Keys, OneOrMany, per_axis};
+use crate::spatial::PadMode;
+use crate::{CheckError, Image, TransformError};
+
+/// Pads each axis to the next multiple of `k`, one number or one per axis; 0 or less keeps an axis.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DivisiblePad {
+    keys: Keys,
+    k: OneOrMany<i64>,
+    #[serde(default)]
+    mode: OneOrMany<PadMode>,
+    #[serde(default)]
+    method: PadMethod,
+    #[serde(default, alias = "constant_values")]
+    value: f32,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl DivisiblePad {
+    /// With zeros, on both sides.
+    pub fn new(keys: impl Into<Keys>, k: impl Into<OneOrMany<i64>>) -> Self {
+        DivisiblePad {
+            keys: keys.into(),
+            k: k.into(),
+            mode: OneOrMany::default(),
+            method: PadMethod::default(),
+            value: 0.0,
+            allow_missing_keys: false,
+        }
+    }
+
+    /// Pads one image; `place` is that of its key.
+    ///
+    /// # Errors
+    /// Where `k` has another number of entries than the image has axes, or the result would be absurdly large.
+    pub fn pad(&self, image: Image, place: usize) -> Result<Image, TransformError> {
+        let shape = image.shape();
+        let k = per_axis("k", &self.k, image.meta.spatial_dims, 1)?;
+        let size = std::array::from_fn(|a| match usize::try_from(k[a]) {
+            Ok(k @ 1..) => shape[a].div_ceil(k).saturating_mul(k),
+            _ => shape[a],
+        });
+        pad_to_size(image, size, self.method, self.mode.at(place).unwrap_or_default(), self.value)
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        self.keys.check_list("mode", &self.mode)
+    }
+}
+
+setters!(DivisiblePad {
+    /// What the added voxels hold, one or per key.
+    mode: OneOrMany<PadMode>,
+    /// On which sides.
+    method: PadMethod,
+    /// The constant of [`PadMode::Constant`].
+    value: f32,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+per_image!(DivisiblePad { apply: pad, lazy: true, check: check_parameters });

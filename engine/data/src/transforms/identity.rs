@@ -1,0 +1,31 @@
+use serde::{Deserialize, Serialize};
+
+use crate::params::Keys;
+use crate::{Image, TransformError};
+
+/// Changes nothing: a place for a step that is not decided yet.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    keys: Keys,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl Identity {
+    /// For these keys.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        Identity { keys: keys.into(), allow_missing_keys: false }
+    }
+
+    fn keep(&self, image: Image, _place: usize) -> Result<Image, TransformError> {
+        Ok(image)
+    }
+}
+
+setters!(Identity {
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+per_image!(Identity { apply: keep, lazy: true });

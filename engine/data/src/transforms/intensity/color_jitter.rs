@@ -1,0 +1,188 @@
+use serde::{Deserialize, Serialize};
+
+use super::color::{PixelType, adjust_brightness, adjust_contrast, adjust_hue, adjust_saturation};
+use super::ranges::check_pair;
+use crate::params::{Keys, OneOrMany};
+use crate::{CheckError, Draw, Image, TransformError};
+
+/// Changes brightness, contrast, saturation and hue by random factors in random order, with probability `prob` (1 if left out):
+/// `torchvision.transforms.ColorJitter`, and cuCIM's `color_jitter`.
+///
+/// A number b means factors from `max(0, 1 - b)` to `1 + b`, for `hue` from -b to b; a pair is the range itself; 0 leaves a step out. All
+/// keys share order and factors. `dtype` says what the values are: `float32`, from 0 to 1, or `uint8`, grey levels from 0 to 255.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColorJitter {
+    keys: Keys,
+    #[serde(default)]
+    brightness: OneOrMany<f64>,
+    #[serde(default)]
+    contrast: OneOrMany<f64>,
+    #[serde(default)]
+    saturation: OneOrMany<f64>,
+    #[serde(default)]
+    hue: OneOrMany<f64>,
+    #[serde(default)]
+    dtype: PixelType,
+    #[serde(default = "always")]
+    prob: f64,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+fn always() -> f64 {
+    1.0
+}
+
+/// One step, with its factor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    Brightness(f64),
+    Contrast(f64),
+    Saturation(f64),
+    Hue(f64),
+}
+
+impl ColorJitter {
+    /// Changes nothing until a range is set.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        ColorJitter {
+            keys: keys.into(),
+            brightness: OneOrMany::default(),
+            contrast: OneOrMany::default(),
+            saturation: OneOrMany::default(),
+            hue: OneOrMany::default(),
+            dtype: PixelType::default(),
+            prob: always(),
+            allow_missing_keys: false,
+        }
+    }
+
+    /// The ranges in torchvision's order; `None` where a step is left out.
+    fn ranges(&self) -> [Option<[f64; 2]>; 4] {
+        let range = |values: &OneOrMany<f64>, centre: f64, lowest: f64| {
+            let range = match values.as_slice() {
+                [low, high] => [*low, *high],
+                one => {
+                    let by = one.first().copied().unwrap_or(0.0);
+                    [f64::max(centre - by, lowest), centre + by]
+                }
+            };
+            (range != [centre; 2]).then_some(range)
+        };
+        [
+            range(&self.brightness, 1.0, 0.0),
+            range(&self.contrast, 1.0, 0.0),
+            range(&self.saturation, 1.0, 0.0),
+            range(&self.hue, 0.0, f64::NEG_INFINITY),
+        ]
+    }
+
+    fn draw(&self, draw: &Draw, _: &[&Image]) -> Result<Vec<Step>, TransformError> {
+        let order = draw.permutation(4);
+        let factors = self.ranges().map(|range| range.map(|[low, high]| draw.between(low, high)));
+        let steps = [Step::Brightness, Step::Contrast, Step::Saturation, Step::Hue];
+        Ok(order.into_iter().filter_map(|i| factors[i].map(steps[i])).collect())
+    }
+
+    fn change(&self, image: Image, steps: &[Step], _: usize) -> Result<Image, TransformError> {
+        steps.iter().try_fold(image, |image, step| match *step {
+            Step::Brightness(factor) => adjust_brightness(image, factor, self.dtype),
+            Step::Contrast(factor) => adjust_contrast(image, factor, self.dtype),
+            Step::Saturation(factor) => adjust_saturation(image, factor, self.dtype),
+            Step::Hue(factor) => adjust_hue(image, factor, self.dtype),
+        })
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        let given = [&self.brightness, &self.contrast, &self.saturation, &self.hue];
+        let names = ["brightness", "contrast", "saturation", "hue"];
+        for ((values, name), range) in given.into_iter().zip(names).zip(self.ranges()) {
+            match values.as_slice() {
+                [one] if one.is_nan() || *one < 0.0 => {
+                    return Err(CheckError::new(name, format!("a single number must not be negative, got {one}")));
+                }
+                [_] | [_, _] => {}
+                _ => return Err(CheckError::new(name, "must be one number or a pair")),
+            }
+            let (low, high) = if name == "hue" { (-0.5, 0.5) } else { (0.0, f64::INFINITY) };
+            range.map_or(Ok(()), |range| check_pair(name, range, low, high))?;
+        }
+        Ok(())
+    }
+}
+
+setters!(ColorJitter {
+    /// How much brightness changes, or the range of its factor.
+    brightness: OneOrMany<f64>,
+    /// How much contrast changes, or the range of its factor.
+    contrast: OneOrMany<f64>,
+    /// How much saturation changes, or the range of its factor.
+    saturation: OneOrMany<f64>,
+    /// How far the hue turns, or the range of that.
+    hue: OneOrMany<f64>,
+    /// What the values are.
+    dtype: PixelType,
+    /// How often.
+    prob: f64,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+random_image_transform!(ColorJitter);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DrawKey;
+
+    fn drawn(jitter: &ColorJitter, n: u64) -> Vec<Step> {
+        jitter.draw(&DrawKey::new(n, 0, 0).draw("", 0, 0), &[]).expect("sound")
+    }
+
+    #[test]
+    fn factors_fill_their_ranges_in_every_order() {
+        let jitter = ColorJitter::new("image").brightness(0.25).contrast([0.5, 0.75]).saturation(2.0).hue(0.04);
+        jitter.check_parameters().expect("sound");
+        let (mut first, mut low, mut high) = ([0; 4], [f64::MAX; 4], [f64::MIN; 4]);
+        for n in 0..4000 {
+            for (place, step) in drawn(&jitter, n).into_iter().enumerate() {
+                let (kind, factor) = match step {
+                    Step::Brightness(f) => (0, f),
+                    Step::Contrast(f) => (1, f),
+                    Step::Saturation(f) => (2, f),
+                    Step::Hue(f) => (3, f),
+                };
+                low[kind] = low[kind].min(factor);
+                high[kind] = high[kind].max(factor);
+                first[kind] += usize::from(place == 0);
+            }
+        }
+        for (kind, [a, b]) in [[0.75, 1.25], [0.5, 0.75], [0.0, 3.0], [-0.04, 0.04]].into_iter().enumerate() {
+            let width = b - a;
+            assert!(low[kind] >= a && low[kind] < a + 0.01 * width, "{kind}: {low:?}");
+            assert!(high[kind] < b && high[kind] > b - 0.01 * width, "{kind}: {high:?}");
+            assert!((900..1100).contains(&first[kind]), "{first:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_done_where_nothing_is_asked() {
+        assert!(drawn(&ColorJitter::new("image").brightness([1.0, 1.0]), 0).is_empty());
+    }
+
+    #[test]
+    fn bad_ranges_are_refused() {
+        for jitter in [
+            ColorJitter::new("image").brightness(-0.1),
+            ColorJitter::new("image").contrast([1.5, 0.5]),
+            ColorJitter::new("image").saturation([-0.5, 0.5]),
+            ColorJitter::new("image").hue(0.6),
+            ColorJitter::new("image").hue([0.0, 0.1, 0.2]),
+            ColorJitter::new("image").brightness(f64::NAN),
+            ColorJitter::new("image").contrast(f64::INFINITY),
+        ] {
+            assert!(jitter.check_parameters().is_err(), "{jitter:?}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+use serde::{Deserialize, Serialize};
+
+use super::gibbs_noise::cut_frequencies;
+use super::ranges::check_pair;
+use crate::params::{Keys, OneOrMany};
+use crate::transforms::rand_flip::tenth;
+use crate::{CheckError, Draw, Image, TransformError};
+
+/// [`GibbsNoise`](super::GibbsNoise) with an alpha drawn uniformly, with probability `prob`.
+///
+/// A single number `alpha` means 0..alpha. All keys share the alpha.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandGibbsNoise {
+    keys: Keys,
+    #[serde(default = "tenth")]
+    prob: f64,
+    #[serde(default = "all")]
+    alpha: OneOrMany<f64>,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+fn all() -> OneOrMany<f64> {
+    OneOrMany::from([0.0, 1.0])
+}
+
+impl RandGibbsNoise {
+    /// Any alpha, with probability 0.1.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        RandGibbsNoise { keys: keys.into(), prob: tenth(), alpha: all(), allow_missing_keys: false }
+    }
+
+    fn range(&self) -> [f64; 2] {
+        match self.alpha.as_slice() {
+            [low, high] => [*low, *high],
+            one => [0.0, one.first().copied().unwrap_or(0.0)],
+        }
+    }
+
+    fn draw(&self, draw: &Draw, _: &[&Image]) -> Result<f64, TransformError> {
+        let [low, high] = self.range();
+        Ok(draw.between(low, high))
+    }
+
+    fn change(&self, image: Image, alpha: &f64, _: usize) -> Result<Image, TransformError> {
+        Ok(cut_frequencies(image, *alpha))
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        match self.alpha.as_slice().len() {
+            1 | 2 => check_pair("alpha", self.range(), 0.0, 1.0),
+            _ => Err(CheckError::new("alpha", "must be one number or a pair")),
+        }
+    }
+}
+
+setters!(RandGibbsNoise {
+    /// How often.
+    prob: f64,
+    /// Range of alpha.
+    alpha: OneOrMany<f64>,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+random_image_transform!(RandGibbsNoise);

@@ -1,0 +1,101 @@
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::params::{Keys, OneOrMany, check_key};
+use crate::pipeline::invert;
+use crate::transform::{Transform, describe};
+use crate::{CheckError, Draw, Image, Sample, Select, TransformError};
+
+/// Brings predictions back onto the grid that an image was loaded with: everything spatial that was done to the image under `orig_keys` is
+/// undone on the one under `keys`, in reverse order (MONAI's `Invertd`). Parts that were cropped away come back as 0.
+///
+/// With `nearest_interp` (the default) resampling takes the nearest voxel, as label maps need. Probabilities are better brought back
+/// with `nearest_interp = false` and made labels afterwards: `post_func` then marks the voxels that compare so (1) and all others (0).
+///
+/// The forward transforms need not be named: an image remembers what was done to it, draws of random transforms included.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Invert {
+    keys: Keys,
+    #[serde(default)]
+    orig_keys: Option<OneOrMany<String>>,
+    #[serde(default = "yes")]
+    nearest_interp: OneOrMany<bool>,
+    #[serde(default)]
+    post_func: Option<OneOrMany<Select>>,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+fn yes() -> OneOrMany<bool> {
+    OneOrMany::One(true)
+}
+
+impl Invert {
+    /// Brings `keys` back as `orig_keys` (one, or one per key) came.
+    pub fn new(keys: impl Into<Keys>, orig_keys: impl Into<OneOrMany<String>>) -> Self {
+        Invert {
+            keys: keys.into(),
+            orig_keys: Some(orig_keys.into()),
+            nearest_interp: yes(),
+            post_func: None,
+            allow_missing_keys: false,
+        }
+    }
+
+    /// Brings one prediction back; `place` is that of its key.
+    ///
+    /// # Errors
+    /// Where it has another shape than `original`, or an affine can't be inverted.
+    pub fn invert(&self, prediction: Image, original: &Image, place: usize) -> Result<Image, TransformError> {
+        let mut image = invert(prediction, original, self.nearest_interp.at(place).unwrap_or(true))?;
+        if let Some(select) = self.post_func.as_ref().and_then(|select| select.at(place)) {
+            image.data = select.mask(image.data).float();
+        }
+        Ok(image)
+    }
+
+    fn original<'a>(&'a self, key: &'a str, place: usize) -> &'a str {
+        let keys = self.orig_keys.as_ref().map(OneOrMany::as_slice);
+        keys.and_then(|keys| keys.get(place).or(keys.first())).map_or(key, String::as_str)
+    }
+}
+
+setters!(Invert {
+    /// Take the nearest voxel, one or per key.
+    nearest_interp: OneOrMany<bool>,
+    /// Which voxels become 1, one or per key.
+    post_func: Option<OneOrMany<Select>>,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Transform for Invert {
+    fn name(&self) -> &'static str {
+        "Invert"
+    }
+
+    fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+        for (place, key) in self.keys.of(&sample, self.allow_missing_keys) {
+            let original = self.original(key, place);
+            let original = sample.image(original).map_err(|e| e.at(original))?.clone();
+            sample.update(key, |prediction| self.invert(prediction, &original, place))?;
+        }
+        Ok(vec![sample])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        self.keys.check(known)?;
+        if let Some(originals) = &self.orig_keys {
+            self.keys.check_list("orig_keys", originals)?;
+            originals.as_slice().iter().try_for_each(|key| check_key("orig_keys", key, known))?;
+        }
+        self.keys.check_list("nearest_interp", &self.nearest_interp)?;
+        self.post_func.as_ref().map_or(Ok(()), |select| self.keys.check_list("post_func", select))
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}

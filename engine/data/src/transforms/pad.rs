@@ -1,0 +1,65 @@
+use serde::{Deserialize, Serialize};
+
+use crate::params::{Keys, OneOrMany};
+use crate::spatial::{self, PadMode};
+use crate::{CheckError, Image, TransformError};
+
+/// Adds `to_pad` voxels: for the channels, which must be `[0, 0]`, and then for each axis, how many before and how many after. Axes
+/// that are left out stay.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pad {
+    keys: Keys,
+    to_pad: Vec<[usize; 2]>,
+    #[serde(default)]
+    mode: OneOrMany<PadMode>,
+    #[serde(default, alias = "constant_values")]
+    value: f32,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl Pad {
+    /// With zeros.
+    pub fn new(keys: impl Into<Keys>, to_pad: impl Into<Vec<[usize; 2]>>) -> Self {
+        Pad {
+            keys: keys.into(),
+            to_pad: to_pad.into(),
+            mode: OneOrMany::default(),
+            value: 0.0,
+            allow_missing_keys: false,
+        }
+    }
+
+    /// Pads one image; `place` is that of its key.
+    ///
+    /// # Errors
+    /// Where an axis does not exist, the mode has nothing to copy, or the result would be absurdly large.
+    pub fn pad(&self, image: Image, place: usize) -> Result<Image, TransformError> {
+        let n = image.meta.spatial_dims;
+        if self.to_pad.len() > n + 1 {
+            return Err(TransformError::new(format!("`to_pad` has {} entries", self.to_pad.len()))
+                .expected(format!("one for the channels and up to {n}, one per axis")));
+        }
+        let side = |side: usize| std::array::from_fn(|a| self.to_pad.get(a + 1).map_or(0, |pair| pair[side]));
+        spatial::pad(image, side(0), side(1), self.mode.at(place).unwrap_or_default(), self.value)
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        if self.to_pad.first().is_some_and(|channels| *channels != [0, 0]) || self.to_pad.len() > 4 {
+            return Err(CheckError::new("to_pad", "must be [0, 0] (the channels), then [before, after] for each axis"));
+        }
+        self.keys.check_list("mode", &self.mode)
+    }
+}
+
+setters!(Pad {
+    /// What the added voxels hold, one or per key.
+    mode: OneOrMany<PadMode>,
+    /// The constant of [`PadMode::Constant`].
+    value: f32,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+per_image!(Pad { apply: pad, lazy: true, check: check_parameters });

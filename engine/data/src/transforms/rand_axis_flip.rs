@@ -1,0 +1,74 @@
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::rand_flip::tenth;
+use crate::params::{Keys, check_probability};
+use crate::spatial::flip;
+use crate::transform::{Transform, describe};
+use crate::{CheckError, Draw, Sample, TransformError};
+
+/// Reverses one axis, drawn at random, with probability `prob`, for all keys alike. The probability is drawn first, then the axis.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandAxisFlip {
+    keys: Keys,
+    #[serde(default = "tenth")]
+    prob: f64,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl RandAxisFlip {
+    /// With probability 0.1.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        RandAxisFlip { keys: keys.into(), prob: tenth(), allow_missing_keys: false }
+    }
+}
+
+setters!(RandAxisFlip {
+    /// How often.
+    prob: f64,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Transform for RandAxisFlip {
+    fn name(&self) -> &'static str {
+        "RandAxisFlip"
+    }
+
+    fn is_random(&self) -> bool {
+        true
+    }
+
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
+    fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
+        if !draw.happens(self.prob) {
+            return Ok(vec![sample]);
+        }
+        let keys = self.keys.of(&sample, self.allow_missing_keys);
+        if let Some((_, first)) = keys.first() {
+            let axis = draw.below(sample.image(first)?.meta.spatial_dims as u64) as usize;
+            for (_, key) in keys {
+                sample.update(key, |image| match image.meta.spatial_dims {
+                    n if axis < n => Ok(flip(image, &[axis])),
+                    n => Err(TransformError::new(format!("an image of {n} axes beside one of more"))),
+                })?;
+            }
+        }
+        Ok(vec![sample])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        self.keys.check(known)?;
+        check_probability(self.prob)
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}

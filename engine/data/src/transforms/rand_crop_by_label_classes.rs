@@ -1,0 +1,255 @@
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::centers::{WarnOnce, class_ratios, crop_size, cut, same_shape, start_around};
+use super::class_indices;
+use crate::params::{Keys, OneOrMany, check_key};
+use crate::transform::{Transform, describe};
+use crate::{CheckError, Draw, Sample, TransformError};
+
+/// Cuts `num_samples` boxes of `spatial_size` voxels, each centred on a voxel of a class drawn with the weights `ratios` (all alike where
+/// not given), moved so that it lies within the image.
+///
+/// The lists come from `indices_key` (and are taken out of the sample), or are made from `label_key` each time, as [`super::ClassesToIndices`] does. A class without
+/// voxels is left out, with one warning per case (unless `warn = false`); a case in which no class can be chosen is an error.
+/// `allow_smaller` cuts a box that is larger than the image down to it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandCropByLabelClasses {
+    keys: Keys,
+    label_key: String,
+    spatial_size: OneOrMany<i64>,
+    #[serde(default)]
+    ratios: Option<Vec<f64>>,
+    #[serde(default)]
+    num_classes: Option<usize>,
+    #[serde(default = "one")]
+    num_samples: usize,
+    #[serde(default)]
+    image_key: Option<String>,
+    #[serde(default)]
+    image_threshold: f64,
+    #[serde(default)]
+    indices_key: Option<String>,
+    #[serde(default)]
+    allow_smaller: bool,
+    #[serde(default = "yes")]
+    warn: bool,
+    #[serde(default)]
+    max_samples_per_class: Option<usize>,
+    #[serde(default)]
+    allow_missing_keys: bool,
+    #[serde(skip)]
+    warned: WarnOnce,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl RandCropByLabelClasses {
+    /// One crop per case, every class alike.
+    pub fn new(keys: impl Into<Keys>, label_key: &str, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
+        RandCropByLabelClasses {
+            keys: keys.into(),
+            label_key: label_key.to_owned(),
+            spatial_size: spatial_size.into(),
+            ratios: None,
+            num_classes: None,
+            num_samples: one(),
+            image_key: None,
+            image_threshold: 0.0,
+            indices_key: None,
+            allow_smaller: false,
+            warn: true,
+            max_samples_per_class: None,
+            allow_missing_keys: false,
+            warned: WarnOnce::default(),
+        }
+    }
+
+    /// The size of the box for an image of this shape.
+    ///
+    /// # Errors
+    /// Where it is larger than the image and may not be smaller.
+    pub fn box_size(&self, shape: [usize; 3], spatial_dims: usize) -> Result<[usize; 3], TransformError> {
+        crop_size(&self.spatial_size, shape, spatial_dims, self.allow_smaller)
+    }
+}
+
+setters!(RandCropByLabelClasses {
+    /// Weight of each class, background included.
+    ratios: Option<Vec<f64>>,
+    /// Number of classes of a label of one channel.
+    num_classes: Option<usize>,
+    /// Crops per case.
+    num_samples: usize,
+    /// The image that decides which voxels count.
+    image_key: Option<String>,
+    /// Voxels count above this in the image.
+    image_threshold: f64,
+    /// Key of the lists.
+    indices_key: Option<String>,
+    /// Cut the box down to the image.
+    allow_smaller: bool,
+    /// Tell of classes without voxels.
+    warn: bool,
+    /// At most this many voxels of each class are chosen from.
+    max_samples_per_class: Option<usize>,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Transform for RandCropByLabelClasses {
+    fn name(&self) -> &'static str {
+        "RandCropByLabelClasses"
+    }
+
+    fn is_random(&self) -> bool {
+        true
+    }
+
+    /// Without lists the values of the label are looked at.
+    fn is_lazy(&self) -> bool {
+        self.indices_key.is_some()
+    }
+
+    fn reads_boxes(&self, key: &str) -> bool {
+        let looked_at = key == self.label_key || self.image_key.as_deref() == Some(key);
+        self.indices_key.as_deref() != Some(key) && (self.indices_key.is_some() || !looked_at)
+    }
+
+    fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
+        let at_label = |e: TransformError| e.at(&self.label_key);
+        let shape = sample.shape(&self.label_key).map_err(at_label)?;
+        let lists = match &self.indices_key {
+            Some(key) => {
+                let lists = sample.lists(key).map_err(|e| e.at(key))?.to_vec();
+                sample.values.remove(key);
+                lists
+            }
+            None => {
+                let label = sample.image(&self.label_key).map_err(at_label)?;
+                let image = match &self.image_key {
+                    Some(key) => Some((sample.image(key).map_err(|e| e.at(key))?, self.image_threshold)),
+                    None => None,
+                };
+                let lists = class_indices(label, self.num_classes, image, self.max_samples_per_class);
+                lists.map_err(at_label)?.into_iter().map(Into::into).collect()
+            }
+        };
+        let size = self.box_size(shape, sample.meta(&self.label_key)?.spatial_dims).map_err(at_label)?;
+        let voxels: Vec<usize> = lists.iter().map(|list| list.len()).collect();
+        let ratios = class_ratios(self.ratios.as_deref(), &voxels).map_err(at_label)?;
+        let asked = |class: usize| self.ratios.as_ref().is_none_or(|ratios| ratios[class] > 0.0);
+        let missing: Vec<usize> = (0..voxels.len()).filter(|class| voxels[*class] == 0 && asked(*class)).collect();
+        if self.warn && !missing.is_empty() {
+            let what = || format!("`{}` has no voxel of class {missing:?}: no crop is centred there", self.label_key);
+            self.warned.warn(&sample, &self.label_key, what);
+        }
+        let keys = self.keys.of(&sample, self.allow_missing_keys);
+        same_shape(&sample, &keys, shape, &self.label_key)?;
+        let total: f64 = ratios.iter().sum();
+        let mut boxes = Vec::with_capacity(self.num_samples);
+        for _ in 0..self.num_samples {
+            let list = &lists[choose(&ratios, draw.uniform() * total)];
+            let flat = list[draw.below(list.len() as u64) as usize];
+            let start = start_around(flat, shape, size).map_err(at_label)?;
+            boxes.push((start, std::array::from_fn(|a| start[a] + size[a])));
+        }
+        cut(sample, &keys, &boxes)
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        self.keys.check(known)?;
+        check_key("label_key", &self.label_key, known)?;
+        for (name, key) in [("image_key", &self.image_key), ("indices_key", &self.indices_key)] {
+            if let Some(key) = key {
+                check_key(name, key, known)?;
+            }
+        }
+        if let Some(ratios) = &self.ratios {
+            let total: f64 = ratios.iter().sum();
+            if ratios.iter().any(|r| !(*r >= 0.0)) || !(total > 0.0 && total.is_finite()) {
+                return Err(CheckError::new("ratios", "must not be negative, nor all 0"));
+            }
+            if let Some(classes) = self.num_classes.filter(|n| *n != ratios.len()) {
+                return Err(CheckError::new("ratios", format!("has {} entries for {classes} classes", ratios.len())));
+            }
+        }
+        if self.num_samples == 0 {
+            return Err(CheckError::new("num_samples", "is 0"));
+        }
+        if let Some(key) = &self.indices_key {
+            known.remove(key);
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}
+
+/// The class whose stretch of the summed ratios holds `at`; never one with ratio 0.
+fn choose(ratios: &[f64], at: f64) -> usize {
+    let mut sum = 0.0;
+    let mut chosen = 0;
+    for (class, ratio) in ratios.iter().enumerate().filter(|(_, ratio)| **ratio > 0.0) {
+        chosen = class;
+        sum += ratio;
+        if at < sum {
+            break;
+        }
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DrawKey, Image, affine, host_device};
+    use proptest::prelude::*;
+
+    #[test]
+    fn classes_are_chosen_by_their_ratio() {
+        assert_eq!(choose(&[0.0, 1.0, 2.0], 0.0), 1);
+        assert_eq!(choose(&[1.0, 0.0, 2.0], 1.0), 2);
+        // Rounding may put a number at the very end; it still means a class that can be chosen.
+        assert_eq!(choose(&[1.0, 2.0, 0.0], 3.0), 1);
+    }
+
+    proptest! {
+        /// Crops lie inside, have one size, and hold a voxel of a class that was asked for.
+        #[test]
+        fn crops_hold_the_class(
+            values in prop::collection::vec(0u8..4, 6 * 5 * 4),
+            size in [1i64..7, 1i64..6, 1i64..5],
+            seed in any::<u64>(),
+        ) {
+            let wanted = values.contains(&3);
+            let values: Vec<f32> = values.into_iter().map(f32::from).collect();
+            let label = Image::from_values(values, [1, 6, 5, 4], affine::IDENTITY, &host_device());
+            let step = RandCropByLabelClasses::new("label", "label", size)
+                .num_classes(Some(4))
+                .ratios(Some(vec![0.0, 0.0, 0.0, 1.0]))
+                .num_samples(3_usize);
+            let sample = Sample::new("x").with_image("label", label);
+            match step.apply(sample, &DrawKey::new(seed, 0, 0).draw("x", 0, 0)) {
+                Err(error) => prop_assert!(!wanted, "{error}"),
+                Ok(parts) => for part in parts {
+                    let label = part.image("label").expect("a label");
+                    for a in 0..3 {
+                        prop_assert_eq!(label.shape()[a], size[a] as usize);
+                    }
+                    prop_assert!(label.to_vec().contains(&3.0));
+                },
+            }
+        }
+    }
+}

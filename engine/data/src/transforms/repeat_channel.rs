@@ -1,0 +1,46 @@
+use serde::{Deserialize, Serialize};
+
+use crate::params::Keys;
+use crate::{CheckError, Image, TransformError};
+
+/// Repeats each channel `repeats` times, copies beside each other: channels `a b` become `a a b b`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RepeatChannel {
+    keys: Keys,
+    repeats: usize,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl RepeatChannel {
+    /// This many copies of each channel.
+    pub fn new(keys: impl Into<Keys>, repeats: usize) -> Self {
+        RepeatChannel { keys: keys.into(), repeats, allow_missing_keys: false }
+    }
+
+    /// Repeats the channels of one image.
+    ///
+    /// # Errors
+    /// Never, once checked.
+    pub fn repeat(&self, mut image: Image, _place: usize) -> Result<Image, TransformError> {
+        let [c, x, y, z] = image.data.dims();
+        let repeated = image.data.reshape([c, 1, x, y * z]).repeat_dim(1, self.repeats);
+        image.data = repeated.reshape([c * self.repeats, x, y, z]);
+        Ok(image)
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        match self.repeats {
+            1..=65_536 => Ok(()),
+            n => Err(CheckError::new("repeats", format!("{n} is not between 1 and 65536"))),
+        }
+    }
+}
+
+setters!(RepeatChannel {
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+per_image!(RepeatChannel { apply: repeat, lazy: false, check: check_parameters });

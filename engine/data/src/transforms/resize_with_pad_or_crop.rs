@@ -1,0 +1,64 @@
+use serde::{Deserialize, Serialize};
+
+use super::PadMethod;
+use super::center_spatial_crop::center_crop;
+use super::spatial_pad::pad_to_size;
+use crate::params::{Keys, OneOrMany, resolve_size};
+use crate::spatial::PadMode;
+use crate::{CheckError, Image, TransformError};
+
+/// Crops about the centre where an axis is longer than `spatial_size`, and pads where it is shorter; 0 or less keeps an axis.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResizeWithPadOrCrop {
+    keys: Keys,
+    spatial_size: OneOrMany<i64>,
+    #[serde(default)]
+    method: PadMethod,
+    #[serde(default)]
+    mode: OneOrMany<PadMode>,
+    #[serde(default, alias = "constant_values")]
+    value: f32,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl ResizeWithPadOrCrop {
+    /// Padded with zeros, on both sides.
+    pub fn new(keys: impl Into<Keys>, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
+        ResizeWithPadOrCrop {
+            keys: keys.into(),
+            spatial_size: spatial_size.into(),
+            method: PadMethod::default(),
+            mode: OneOrMany::default(),
+            value: 0.0,
+            allow_missing_keys: false,
+        }
+    }
+
+    /// Crops and pads one image; `place` is that of its key.
+    ///
+    /// # Errors
+    /// Where `spatial_size` has too few axes, or the result would be absurdly large.
+    pub fn resize(&self, image: Image, place: usize) -> Result<Image, TransformError> {
+        let size = resolve_size(&self.spatial_size, image.shape(), image.meta.spatial_dims)?;
+        pad_to_size(center_crop(image, size), size, self.method, self.mode.at(place).unwrap_or_default(), self.value)
+    }
+
+    fn check_parameters(&self) -> Result<(), CheckError> {
+        self.keys.check_list("mode", &self.mode)
+    }
+}
+
+setters!(ResizeWithPadOrCrop {
+    /// On which sides voxels are added.
+    method: PadMethod,
+    /// What the added voxels hold, one or per key.
+    mode: OneOrMany<PadMode>,
+    /// The constant of [`PadMode::Constant`].
+    value: f32,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+per_image!(ResizeWithPadOrCrop { apply: resize, lazy: true, check: check_parameters });

@@ -1,0 +1,60 @@
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::params::Keys;
+use crate::transform::{Transform, describe};
+use crate::{CheckError, Draw, Sample, TransformError};
+
+/// Keeps these values and drops all others.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SelectItems {
+    keys: Keys,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl SelectItems {
+    /// Keeps these.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        SelectItems { keys: keys.into(), allow_missing_keys: false }
+    }
+}
+
+setters!(SelectItems {
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Transform for SelectItems {
+    fn name(&self) -> &'static str {
+        "SelectItems"
+    }
+
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
+    fn reads_boxes(&self, _key: &str) -> bool {
+        true
+    }
+
+    fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+        for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
+            sample.get(key)?;
+        }
+        sample.values.retain(|name, _| self.keys.iter().any(|key| key == name));
+        Ok(vec![sample])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        self.keys.check(known)?;
+        known.retain(|name| self.keys.iter().any(|key| key == name));
+        Ok(())
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}

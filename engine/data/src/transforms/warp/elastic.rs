@@ -1,0 +1,84 @@
+//! What the two elastic transforms share.
+
+use burn::tensor::Tensor;
+
+use super::affine_ranges::AffineRanges;
+use crate::params::{Keys, OneOrMany, resolve_size};
+use crate::spatial::{AffineParameters, GridMode, GridPadding, GridSampling, Warp, deform, warp};
+use crate::{CheckError, Image, Sample, TransformError, affine};
+
+/// Deforms all keys alike: `places` gives the places to read in an image of a shape, for a grid of a size. They are worked out once for
+/// all keys of one shape; the size is that of the first key unless it is given. Without `places` only the size changes.
+pub(super) fn deform_all<F>(
+    sample: &mut Sample,
+    keys: &[(usize, &str)],
+    spatial_size: &OneOrMany<i64>,
+    sampling: impl Fn(usize) -> GridSampling,
+    places: Option<F>,
+) -> Result<(), TransformError>
+where
+    F: Fn(&Image, [usize; 3]) -> Result<Tensor<4>, TransformError>,
+{
+    let mut size = None;
+    let mut known: Option<([usize; 3], Tensor<4>)> = None;
+    for (place, key) in keys {
+        sample.update(key, |image| {
+            let shape = image.shape();
+            let size = match size {
+                Some(size) => size,
+                None => *size.insert(resolve_size(spatial_size, shape, image.meta.spatial_dims)?),
+            };
+            let Some(places) = &places else {
+                return resize_about_centre(image, size, sampling(*place));
+            };
+            let at = match &known {
+                Some((of, at)) if *of == shape => at.clone(),
+                _ => known.insert((shape, places(&image, size)?)).1.clone(),
+            };
+            deform(image, at, sampling(*place))
+        })?;
+    }
+    Ok(())
+}
+
+fn resize_about_centre(image: Image, size: [usize; 3], sampling: GridSampling) -> Result<Image, TransformError> {
+    let (shape, n) = (image.shape(), image.meta.spatial_dims);
+    if shape == size {
+        return Ok(image);
+    }
+    warp(image, &Warp::about_centre(&affine::IDENTITY, shape, size, n, false, false)?, sampling)
+}
+
+/// The parts of `check` that are the same for both.
+pub(super) fn check(
+    keys: &Keys,
+    mode: &OneOrMany<GridMode>,
+    padding_mode: &OneOrMany<GridPadding>,
+    magnitude_range: [f64; 2],
+    ranges: &AffineRanges<'_>,
+) -> Result<(), CheckError> {
+    keys.check_list("mode", mode)?;
+    keys.check_list("padding_mode", padding_mode)?;
+    check_range("magnitude_range", magnitude_range, f64::MIN)?;
+    ranges.check()
+}
+
+/// Both ends must be finite, in order, and not below `least`.
+pub(super) fn check_range(name: &str, [low, high]: [f64; 2], least: f64) -> Result<(), CheckError> {
+    if low.is_finite() && high.is_finite() && least <= low && low <= high {
+        Ok(())
+    } else {
+        let positive = if least == 0.0 { " that are not negative" } else { "" };
+        Err(CheckError::new(name, format!("{low}..{high} is no range of finite numbers{positive}")))
+    }
+}
+
+/// How an elastic transform samples: the affine part of its draw as a warp.
+pub(super) fn affine_part(
+    drawn: &AffineParameters,
+    shape: [usize; 3],
+    size: [usize; 3],
+    n: usize,
+) -> Result<Warp, TransformError> {
+    Warp::about_centre(&drawn.matrix(n)?, shape, size, n, false, false)
+}

@@ -1,0 +1,151 @@
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::rotate::yes;
+use super::zoom::{Zooming, check_factors, edge};
+use crate::params::{Keys, OneOrMany, check_probability};
+use crate::spatial::{PadMode, ResizeMode};
+use crate::transform::{Transform, describe};
+use crate::transforms::rand_flip::tenth;
+use crate::{CheckError, Draw, Sample, TransformError};
+
+/// Zooms by a factor drawn from `min_zoom` to `max_zoom`, with probability `prob`, for all keys alike. See [`Zoom`](super::Zoom).
+///
+/// One number each: one factor for all axes. Two for a 3-D image: the first for all axes but the last. Otherwise one per axis. The
+/// probability is drawn first, then the factors.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandZoom {
+    keys: Keys,
+    #[serde(default = "tenth")]
+    prob: f64,
+    #[serde(default = "least")]
+    min_zoom: OneOrMany<f64>,
+    #[serde(default = "most")]
+    max_zoom: OneOrMany<f64>,
+    #[serde(default)]
+    mode: OneOrMany<ResizeMode>,
+    #[serde(default = "edge")]
+    padding_mode: OneOrMany<PadMode>,
+    #[serde(default)]
+    align_corners: OneOrMany<bool>,
+    #[serde(default = "yes")]
+    keep_size: bool,
+    #[serde(default, alias = "constant_values")]
+    value: f32,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+fn least() -> OneOrMany<f64> {
+    OneOrMany::One(0.9)
+}
+
+fn most() -> OneOrMany<f64> {
+    OneOrMany::One(1.1)
+}
+
+impl RandZoom {
+    /// From 0.9 to 1.1 by area, keeping the size, with probability 0.1.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        RandZoom {
+            keys: keys.into(),
+            prob: tenth(),
+            min_zoom: least(),
+            max_zoom: most(),
+            mode: OneOrMany::default(),
+            padding_mode: edge(),
+            align_corners: OneOrMany::default(),
+            keep_size: true,
+            value: 0.0,
+            allow_missing_keys: false,
+        }
+    }
+
+    /// The factors, or none where nothing is done.
+    fn draw(&self, draw: &Draw) -> Option<Vec<f64>> {
+        let ranges = || self.min_zoom.as_slice().iter().zip(self.max_zoom.as_slice());
+        draw.happens(self.prob).then(|| ranges().map(|(low, high)| draw.between(*low, *high)).collect())
+    }
+}
+
+/// What was drawn, as one factor for each of `n` axes.
+fn per_axis(drawn: &[f64], n: usize) -> Result<Vec<f64>, TransformError> {
+    match *drawn {
+        [one] => Ok(vec![one; n]),
+        [plane, last] if n == 3 => Ok(vec![plane, plane, last]),
+        _ if drawn.len() == n => Ok(drawn.to_vec()),
+        _ => Err(TransformError::new(format!("{} ranges of zoom for an image of {n} axes", drawn.len()))
+            .expected(format!("1 or {n}"))),
+    }
+}
+
+setters!(RandZoom {
+    /// How often.
+    prob: f64,
+    /// Smallest factors.
+    min_zoom: OneOrMany<f64>,
+    /// Largest factors.
+    max_zoom: OneOrMany<f64>,
+    /// Interpolation, one or per key.
+    mode: OneOrMany<ResizeMode>,
+    /// What is added around an image that got smaller; one or per key.
+    padding_mode: OneOrMany<PadMode>,
+    /// Lay the centres of the corner voxels on each other; for linear and cubic modes, one or per key.
+    align_corners: OneOrMany<bool>,
+    /// Cut or pad to the size it had.
+    keep_size: bool,
+    /// The constant of [`PadMode::Constant`].
+    value: f32,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Transform for RandZoom {
+    fn name(&self) -> &'static str {
+        "RandZoom"
+    }
+
+    fn is_random(&self) -> bool {
+        true
+    }
+
+    fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
+        if let Some(drawn) = self.draw(draw) {
+            for (place, key) in self.keys.of(&sample, self.allow_missing_keys) {
+                let way = Zooming {
+                    mode: self.mode.at(place).unwrap_or_default(),
+                    padding_mode: self.padding_mode.at(place).unwrap_or_default(),
+                    align_corners: self.align_corners.at(place).unwrap_or_default(),
+                    keep_size: self.keep_size,
+                    value: self.value,
+                };
+                sample.update(key, |image| {
+                    let factors = per_axis(&drawn, image.meta.spatial_dims)?;
+                    way.zoom(image, &factors)
+                })?;
+            }
+        }
+        Ok(vec![sample])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+        self.keys.check(known)?;
+        self.keys.check_list("mode", &self.mode)?;
+        self.keys.check_list("padding_mode", &self.padding_mode)?;
+        self.keys.check_list("align_corners", &self.align_corners)?;
+        check_probability(self.prob)?;
+        check_factors("min_zoom", &self.min_zoom)?;
+        check_factors("max_zoom", &self.max_zoom)?;
+        let (low, high) = (self.min_zoom.as_slice(), self.max_zoom.as_slice());
+        if low.len() != high.len() || low.iter().zip(high).any(|(l, h)| l > h) {
+            return Err(CheckError::new("min_zoom", "must have as many entries as max_zoom, none above its"));
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}

@@ -1,0 +1,213 @@
+//! Threads that make things ahead of time, in order: [`Pool`] and [`Run`].
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+use crate::DataError;
+
+/// Work of which a thread can take the next piece.
+trait Task: Send + Sync {
+    /// Takes the next piece that may be begun now.
+    fn claim(&self) -> Option<usize>;
+
+    /// Makes it.
+    fn make(&self, piece: usize);
+}
+
+/// Threads that outlive what they work at.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    tasks: Mutex<Tasks>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Tasks {
+    list: Vec<Arc<dyn Task>>,
+    stop: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(|p| p.into_inner())
+    }
+
+    fn work(&self) {
+        let mut tasks = self.lock();
+        loop {
+            if tasks.stop {
+                return;
+            }
+            let found = tasks.list.iter().find_map(|task| Some((task.clone(), task.claim()?)));
+            tasks = match found {
+                Some((task, piece)) => {
+                    drop(tasks);
+                    task.make(piece);
+                    drop(task);
+                    self.lock()
+                }
+                None => self.changed.wait(tasks).unwrap_or_else(|p| p.into_inner()),
+            };
+        }
+    }
+
+    /// Something may be claimed now. Whoever is about to wait has the lock, so that it is not missed.
+    fn tell(&self) {
+        drop(self.lock());
+        self.changed.notify_all();
+    }
+}
+
+impl Pool {
+    pub fn new(threads: usize) -> Self {
+        let shared = Arc::new(Shared::default());
+        let threads = (0..threads)
+            .map(|_| {
+                let shared = shared.clone();
+                std::thread::spawn(move || shared.work())
+            })
+            .collect();
+        Pool { shared, threads }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread never panics: what it runs is caught.
+            let _ = thread.join();
+        }
+    }
+}
+
+type Make<T> = dyn Fn(&[usize], &dyn Fn() -> bool) -> Result<T, DataError> + Send + Sync;
+
+struct Work<T> {
+    plan: Vec<Vec<usize>>,
+    make: Box<Make<T>>,
+    buffer: usize,
+    state: Mutex<State<T>>,
+    changed: Condvar,
+    stop: AtomicBool,
+}
+
+struct State<T> {
+    /// The next piece nobody has begun.
+    begun: usize,
+    /// Pieces that are being made.
+    active: usize,
+    /// The next piece the consumer takes.
+    taken: usize,
+    ready: BTreeMap<usize, Result<T, DataError>>,
+}
+
+impl<T> Work<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(|p| p.into_inner())
+    }
+
+    fn call(&self, piece: usize) -> Result<T, DataError> {
+        (self.make)(&self.plan[piece], &|| self.stop.load(Ordering::Relaxed))
+    }
+}
+
+impl<T: Send> Task for Work<T> {
+    fn claim(&self) -> Option<usize> {
+        let mut state = self.lock();
+        let free = state.begun < self.plan.len() && state.begun < state.taken + self.buffer;
+        if !free || self.stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        state.begun += 1;
+        state.active += 1;
+        Some(state.begun - 1)
+    }
+
+    fn make(&self, piece: usize) {
+        let made = catch_unwind(AssertUnwindSafe(|| self.call(piece))).unwrap_or_else(|_| {
+            Err(DataError::Panic { case: format!("batch {piece}"), what: "making it panicked".to_owned() })
+        });
+        let mut state = self.lock();
+        state.active -= 1;
+        state.ready.insert(piece, made);
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+/// Pieces of work, made in any order and given in that of the plan. Without a pool each is made when it is asked for.
+pub(crate) struct Run<T> {
+    work: Arc<Work<T>>,
+    pool: Option<Arc<Pool>>,
+    next: usize,
+}
+
+impl<T: Send + 'static> Run<T> {
+    /// `make` gets a piece of the plan, and a function that says whether nobody waits for it any more. At most `buffer` pieces are
+    /// ready or in the making.
+    pub fn new(
+        plan: Vec<Vec<usize>>,
+        make: impl Fn(&[usize], &dyn Fn() -> bool) -> Result<T, DataError> + Send + Sync + 'static,
+        pool: Option<Arc<Pool>>,
+        buffer: usize,
+    ) -> Self {
+        let state = Mutex::new(State { begun: 0, active: 0, taken: 0, ready: BTreeMap::new() });
+        let (make, changed, stop) = (Box::new(make), Condvar::new(), AtomicBool::new(false));
+        let work = Arc::new(Work { plan, make, buffer, state, changed, stop });
+        if let Some(pool) = &pool {
+            pool.shared.lock().list.push(work.clone());
+            pool.shared.changed.notify_all();
+        }
+        Run { work, pool, next: 0 }
+    }
+
+    /// The next piece; after an error it goes on with the one behind.
+    pub fn next(&mut self) -> Option<Result<T, DataError>> {
+        if self.next >= self.work.plan.len() {
+            return None;
+        }
+        let piece = self.next;
+        self.next += 1;
+        let Some(pool) = &self.pool else { return Some(self.work.call(piece)) };
+        let mut state = self.work.lock();
+        loop {
+            if let Some(made) = state.ready.remove(&piece) {
+                state.taken = self.next;
+                drop(state);
+                pool.shared.tell();
+                return Some(made);
+            }
+            state = self.work.changed.wait(state).unwrap_or_else(|p| p.into_inner());
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Run<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Run").field("next", &self.next).field("of", &self.work.plan.len()).finish()
+    }
+}
+
+impl<T> Drop for Run<T> {
+    fn drop(&mut self) {
+        let Some(pool) = self.pool.take() else { return };
+        self.work.stop.store(true, Ordering::Relaxed);
+        let address = Arc::as_ptr(&self.work).cast::<()>();
+        pool.shared.lock().list.retain(|task| Arc::as_ptr(task).cast::<()>() != address);
+        // What is being made is waited for, so that afterwards nothing uses the data set any more.
+        let mut state = self.work.lock();
+        while state.active > 0 {
+            state = self.work.changed.wait(state).unwrap_or_else(|p| p.into_inner());
+        }
+    }
+}
