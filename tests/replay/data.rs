@@ -6,9 +6,8 @@ use std::sync::Arc;
 use hearth::data::{
     Batch, CacheDataset, CacheOptions, Dataset, DistributedSampler, GridPatchDataset, Image, ImageInfo, Item, Meta,
     PartitionOptions, Pipeline, Sample, Sampler, SmartCacheDataset, SmartCacheOptions, Value as Entry, affine, collate,
-    decollate, pad_collate, partition_dataset, partition_dataset_classes, partition_ratios,
-    partition_ratios_classes, resample_datalist, select_cross_validation_folds, spatial::PadMode,
-    transforms::PadMethod,
+    decollate, pad_collate, partition_dataset, partition_dataset_classes, partition_ratios, partition_ratios_classes,
+    resample_datalist, select_cross_validation_folds, spatial::PadMode, transforms::PadMethod,
 };
 use hearth_tests::golden::{Array, Case, Miss, Outcome};
 use serde_json::Value;

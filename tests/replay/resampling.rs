@@ -38,10 +38,13 @@ fn parameters(case: &Case, of_call: &[&str]) -> Value {
     params
 }
 
-const SAMPLING: [&str; 4] = ["mode", "padding_mode", "align_corners", "dtype"];
+/// The arguments that say how an image is sampled, and others.
+fn sampling_and(others: &[&'static str]) -> Vec<&'static str> {
+    ["mode", "padding_mode", "align_corners", "dtype"].iter().chain(others).copied().collect()
+}
 
 fn spacing(case: &Case) -> Outcome {
-    only_call(case, &[&SAMPLING[..], &["output_spatial_shape", "scale_extent"]].concat())?;
+    only_call(case, &sampling_and(&["output_spatial_shape", "scale_extent"]))?;
     let given = match &case.call["output_spatial_shape"] {
         Value::Null => None,
         given => {
@@ -49,20 +52,20 @@ fn spacing(case: &Case) -> Outcome {
             Some(std::array::from_fn(|a| given.get(a).copied().unwrap_or(1)))
         }
     };
-    let transform: Spacing = typed(case, parameters(case, &[&SAMPLING[..], &["scale_extent"]].concat()))?;
+    let transform: Spacing = typed(case, parameters(case, &sampling_and(&["scale_extent"])))?;
     finish(case, transform.resample(input(case)?, 0, given)?, |_, _| ())
 }
 
 fn spatial_resample(case: &Case) -> Outcome {
-    only_call(case, &[&SAMPLING[..], &["spatial_size"]].concat())?;
-    let transform: SpatialResample = typed(case, parameters(case, &[&SAMPLING[..], &["spatial_size"]].concat()))?;
+    only_call(case, &sampling_and(&["spatial_size"]))?;
+    let transform: SpatialResample = typed(case, parameters(case, &sampling_and(&["spatial_size"])))?;
     let destination = case.find("in.dst_affine").map(|array| array.matrix4()).transpose()?;
     finish(case, transform.resample(input(case)?, destination.as_ref(), 0)?, |_, _| ())
 }
 
 fn resample_to_match(case: &Case) -> Outcome {
-    only_call(case, &[&SAMPLING[..], &["dst_shape"]].concat())?;
-    let mut params = parameters(case, &SAMPLING);
+    only_call(case, &sampling_and(&["dst_shape"]))?;
+    let mut params = parameters(case, &sampling_and(&[]));
     params["key_dst"] = json!("other");
     let transform: ResampleToMatch = typed(case, params)?;
     let other: Vec<usize> = serde_json::from_value(case.call["dst_shape"].clone())?;
@@ -72,8 +75,8 @@ fn resample_to_match(case: &Case) -> Outcome {
 }
 
 fn resample(case: &Case) -> Outcome {
-    only_call(case, &SAMPLING)?;
-    let mut params = parameters(case, &SAMPLING);
+    only_call(case, &sampling_and(&[]))?;
+    let mut params = parameters(case, &sampling_and(&[]));
     params["grid_key"] = json!("grid");
     let transform: Resample = typed(case, params)?;
     let array = case.array("in.grid")?;

@@ -22,8 +22,6 @@ pub fn replay(case: &Case) -> Outcome {
     }
 }
 
-}
-
 /// Compares image and affine, and the inverse where the case has one.
 pub fn finish(case: &Case, result: Image, more: impl FnOnce(&Image, &mut Check<'_>)) -> Outcome {
     let mut check = case.check();

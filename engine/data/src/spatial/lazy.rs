@@ -215,7 +215,7 @@ pub(super) fn crop(image: &mut Image, start: [usize; 3], end: [usize; 3]) -> boo
     match &mut image.meta.lazy {
         Laziness::Exact(Some(part)) => part.view = part.view.cropped(start, end),
         Laziness::On(instead, chain) if instead.is_some() || chain.is_some() => {
-            let size = std::array::from_fn(|a| end[a].saturating_sub(start[a]));
+            let size: [usize; 3] = std::array::from_fn(|a| end[a].saturating_sub(start[a]));
             if size.contains(&0) {
                 return false;
             }

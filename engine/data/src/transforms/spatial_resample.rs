@@ -161,7 +161,7 @@ mod tests {
         let mut like = image();
         like.affine[0][0] = 2.0;
         let sample = Sample::new("case").with_image("image", image()).with_image("like", like);
-        let step = SpatialResample::new(["image"]).dst_keys(Some("like".to_owned().into()));
+        let step = SpatialResample::new(["image"]).dst_keys(OneOrMany::One("like".to_owned()));
         let key = crate::DrawKey::new(0, 0, 0);
         let done = step.apply(sample, &key.draw("case", 0, 0)).expect("a sample").remove(0);
         let image = done.image("image").expect("an image");
@@ -175,13 +175,13 @@ mod tests {
         let known = || BTreeSet::from(["image".to_owned(), "like".to_owned()]);
         let step = || SpatialResample::new(["image"]);
         let rows = vec![vec![1.0, 0.0], vec![0.0, 1.0]];
-        assert!(step().dst_affine(Some(rows)).check(&mut known()).is_err());
-        assert!(step().dst_keys(Some("lik".to_owned().into())).check(&mut known()).is_err());
+        assert!(step().dst_affine(rows).check(&mut known()).is_err());
+        assert!(step().dst_keys(OneOrMany::One("lik".to_owned())).check(&mut known()).is_err());
         let flat = vec![vec![1.0, 0.0, 0.0, 0.0]; 4];
-        let error = step().dst_affine(Some(flat)).resample(image(), None, 0).expect_err("a flat grid");
+        let error = step().dst_affine(flat).resample(image(), None, 0).expect_err("a flat grid");
         assert!(error.to_string().contains("inverted"), "{error}");
-        let wide = step().spatial_size(Some(OneOrMany::One(1 << 40))).resample(image(), None, 0);
+        let wide = step().spatial_size(OneOrMany::One(1_i64 << 40)).resample(image(), None, 0);
         assert!(wide.expect_err("too large").to_string().contains("at most"));
-        assert!(step().spatial_size(Some(vec![3, 3].into())).resample(image(), None, 0).is_err());
+        assert!(step().spatial_size(OneOrMany::Many(vec![3_i64, 3])).resample(image(), None, 0).is_err());
     }
 }
