@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::affine::given_matrix;
+use super::warp::given_matrix;
 use crate::params::{Keys, OneOrMany, check_key};
 use crate::spatial::{ComputeType, GridMode, GridPadding, GridSampling, resample_to, shape_and_offset};
 use crate::transform::{Transform, describe};
