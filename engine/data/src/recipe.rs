@@ -25,6 +25,8 @@ pub struct RecipeOptions {
     /// Keep only these keys: a pipeline for training serves for prediction, where there is no `label`. Per-key lists are
     /// shortened alike, and a transform left without keys is dropped.
     pub keys: Option<Vec<String>>,
+    /// Whether a run of spatial transforms is sampled once.
+    pub lazy: crate::spatial::Lazy,
 }
 
 type Build = fn(Table, &RecipeOptions) -> Result<Box<dyn Transform>, String>;
@@ -143,6 +145,8 @@ const REGISTRY: &[(&str, Build)] = &[
     ("SavitzkyGolaySmooth", plain::<t::SavitzkyGolaySmooth>),
     ("ScaleIntensity", plain::<t::ScaleIntensity>),
     ("ScaleIntensityFixedMean", plain::<t::ScaleIntensityFixedMean>),
+    ("Resample", plain::<t::Resample>),
+    ("ResampleToMatch", plain::<t::ResampleToMatch>),
     ("ScaleIntensityRange", plain::<t::ScaleIntensityRange>),
     ("ScaleIntensityRangePercentiles", plain::<t::ScaleIntensityRangePercentiles>),
     ("SelectItems", plain::<t::SelectItems>),
@@ -151,6 +155,7 @@ const REGISTRY: &[(&str, Build)] = &[
     ("Spacing", plain::<t::Spacing>),
     ("SpatialCrop", plain::<t::SpatialCrop>),
     ("SpatialPad", plain::<t::SpatialPad>),
+    ("SpatialResample", plain::<t::SpatialResample>),
     ("SplitDim", plain::<t::SplitDim>),
     ("SqueezeDim", plain::<t::SqueezeDim>),
     ("StdShiftIntensity", plain::<t::StdShiftIntensity>),
@@ -247,12 +252,13 @@ impl Pipeline {
             steps.push(step);
             places.push((i, table.span()));
         }
-        Pipeline::checked(steps, |i| places.get(i).map(|(_, span)| span.clone())).map_err(|mut e| {
+        let pipeline = Pipeline::checked(steps, |i| places.get(i).map(|(_, span)| span.clone())).map_err(|mut e| {
             if let Some((original, _)) = places.get(e.step - 1) {
                 e.step = original + 1;
             }
             e
-        })
+        })?;
+        Ok(pipeline.lazy(options.lazy))
     }
 }
 
