@@ -6,12 +6,13 @@ use std::sync::Arc;
 use hearth::data::{
     Batch, CacheDataset, CacheOptions, Dataset, DistributedSampler, GridPatchDataset, Image, ImageInfo, Item, Meta,
     PartitionOptions, Pipeline, Sample, Sampler, SmartCacheDataset, SmartCacheOptions, Value as Entry, affine, collate,
-    decollate, host_device, pad_collate, partition_dataset, partition_dataset_classes, partition_ratios,
-    partition_ratios_classes, resample_datalist, select_cross_validation_folds, spatial::PadMode,
-    transforms::PadMethod,
+    decollate, pad_collate, partition_dataset, partition_dataset_classes, partition_ratios, partition_ratios_classes,
+    resample_datalist, select_cross_validation_folds, spatial::PadMode, transforms::PadMethod,
 };
 use hearth_tests::golden::{Array, Case, Miss, Outcome};
 use serde_json::Value;
+
+use super::device::device;
 
 /// Replays one case of the data family.
 pub fn replay(case: &Case) -> Outcome {
@@ -321,7 +322,7 @@ fn unstack(case: &Case) -> Outcome {
 }
 
 fn hearth_tensor(values: Vec<f32>, shape: [usize; 5]) -> burn::tensor::Tensor<5> {
-    burn::tensor::Tensor::from_data(burn::tensor::TensorData::new(values, shape), &host_device())
+    burn::tensor::Tensor::from_data(burn::tensor::TensorData::new(values, shape), &device())
 }
 
 /// An array of up to four axes, the missing ones 1.
@@ -330,5 +331,5 @@ fn any_image(array: &Array) -> Result<Image, Miss> {
         return Err(Miss::unsupported(format!("an array of shape {:?}", array.shape)));
     }
     let shape: [usize; 4] = std::array::from_fn(|a| array.shape.get(a).copied().unwrap_or(1));
-    Ok(Image::from_values(array.f32(), shape, affine::IDENTITY, &host_device()))
+    Ok(Image::from_values(array.f32(), shape, affine::IDENTITY, &device()))
 }

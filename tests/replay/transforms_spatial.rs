@@ -1,10 +1,12 @@
 //! Spatial transforms: orientation, spacing, crops, padding, flips, with their inverses.
 
-use hearth::data::transforms::{Orientation, Spacing};
-use hearth::data::{Affine, Image, Space, affine, host_device};
+use hearth::data::transforms::Orientation;
+use hearth::data::{Affine, Image, Space, affine};
 use hearth_tests::golden::{Array, Case, Check, Miss, Outcome};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+use super::device::device;
 
 /// Replays one spatial transform.
 pub fn replay(case: &Case) -> Outcome {
@@ -13,29 +15,11 @@ pub fn replay(case: &Case) -> Outcome {
             let transform: Orientation = typed(case, case.params.clone())?;
             finish(case, transform.turn(input(case)?, 0)?, |_, _| ())
         }
-        "Spacing" => spacing(case),
         other => super::crops::replay(case)
+            .or_else(|| super::resampling::replay(case))
             .or_else(|| super::warps::replay(case))
             .unwrap_or_else(|| Err(Miss::unsupported(format!("op {other}")))),
     }
-}
-
-fn spacing(case: &Case) -> Outcome {
-    let mut params = case.params.clone();
-    if let Some(params) = params.as_object_mut() {
-        // The type resampling is computed in: always f64 coordinates here.
-        params.remove("dtype");
-    }
-    let shape = match &case.call["output_spatial_shape"] {
-        Value::Null => None,
-        given => {
-            let given: Vec<usize> = serde_json::from_value(given.clone())?;
-            Some(std::array::from_fn(|a| given.get(a).copied().unwrap_or(1)))
-        }
-    };
-    only_call(case, &["output_spatial_shape"])?;
-    let transform: Spacing = typed(case, params)?;
-    finish(case, transform.resample(input(case)?, 0, shape)?, |_, _| ())
 }
 
 /// Compares image and affine, and the inverse where the case has one.
@@ -87,7 +71,7 @@ pub fn image(array: &Array, affine: Affine) -> Result<Image, Miss> {
         [c, x, y, z] => ([c, x, y, z], 3),
         _ => return Err(Miss::unsupported(format!("an image of shape {:?}", array.shape))),
     };
-    Ok(Image::from_values(array.f32(), shape, affine, &host_device()).with_spatial_dims(spatial_dims))
+    Ok(Image::from_values(array.f32(), shape, affine, &device()).with_spatial_dims(spatial_dims))
 }
 
 /// The transform with these parameters, for the key `image`.

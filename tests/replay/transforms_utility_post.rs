@@ -1,9 +1,10 @@
 //! Utility transforms.
 
 use hearth::data::transforms::EnsureChannelFirst;
-use hearth::data::{Image, affine, host_device};
+use hearth::data::{Image, affine};
 use hearth_tests::golden::{Case, Miss, Outcome};
 
+use super::device::device;
 use super::labels;
 use super::transforms_spatial::typed;
 
@@ -27,8 +28,7 @@ fn channel_first(case: &Case) -> Outcome {
         [x, y, z, c] => ([x, y, z, c], 3),
         _ => return Err(Miss::unsupported(format!("an array of shape {:?}", array.shape))),
     };
-    let mut raw =
-        Image::from_values(array.f32(), shape, affine::IDENTITY, &host_device()).with_spatial_dims(spatial_dims);
+    let mut raw = Image::from_values(array.f32(), shape, affine::IDENTITY, &device()).with_spatial_dims(spatial_dims);
     raw.meta.original_channel_dim = match &case.record["meta"]["original_channel_dim"] {
         serde_json::Value::Number(axis) => axis.as_i64(),
         _ => None,

@@ -4,10 +4,11 @@ use hearth::data::spatial::AffineParameters;
 use hearth::data::transforms::{
     Affine, AffineGrid, Elastic2D, Elastic3D, GridDistortion, Rand2DElastic, Rand3DElastic, Resize, Rotate, Zoom,
 };
-use hearth::data::{Affine as Matrix, Image, host_device};
+use hearth::data::{Affine as Matrix, Image};
 use hearth_tests::golden::{Case, Miss, Outcome};
 use serde_json::{Value, json};
 
+use super::device::device;
 use super::transforms_spatial::{finish, image, input, only_call, shape, typed};
 
 /// Replays one of them; `None` where it is another operation.
@@ -72,7 +73,7 @@ fn affine_grid(case: &Case) -> Outcome {
     }
     let grid: AffineGrid = serde_json::from_value(params).map_err(|e| Miss::unsupported(e.to_string()))?;
     let size: Vec<usize> = serde_json::from_value(case.call["spatial_size"].clone())?;
-    let (places, matrix) = grid.grid(&size, &host_device())?;
+    let (places, matrix) = grid.grid(&size, &device())?;
     let mut check = case.check();
     let shape: Vec<usize> = [size.len() + 1].into_iter().chain(size.iter().copied()).collect();
     check.close_f32("out.grid", &shape, &places.try_into_vec_as::<f32>().map_err(|e| Miss::failed(format!("{e:?}")))?);

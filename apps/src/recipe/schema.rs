@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hearth_data::spatial::Lazy;
 use hearth_handlers::ScheduleConfig;
 use hearth_nn::inferers::{Inferer, SimpleInferer, SlidingWindowInferer};
 use hearth_nn::layers::Axes;
@@ -68,11 +69,13 @@ pub struct Data {
     pub cache: Cache,
     /// Threads that prepare batches ahead; with 0 the training thread prepares each when it needs it.
     pub workers: usize,
+    /// Whether a run of spatial transforms is sampled once: `off`, `exact` or `on`.
+    pub lazy: Lazy,
 }
 
 impl Default for Data {
     fn default() -> Self {
-        Self { validation: Validation::default(), cache: Cache::default(), workers: 1 }
+        Self { validation: Validation::default(), cache: Cache::default(), workers: 1, lazy: Lazy::default() }
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::affine::{self, Affine};
 use crate::orientation::{self, Reorder};
+use crate::spatial::lazy::Laziness;
 
 /// A volume with its geometry.
 ///
@@ -43,6 +44,8 @@ pub struct Meta {
     pub applied: Vec<Applied>,
     /// The file's header, carried over when the image, or a prediction on its grid, is written.
     pub header: Option<std::sync::Arc<crate::nifti::Header>>,
+    /// What is still to be done to the values. Empty outside a pipeline.
+    pub(crate) lazy: Laziness,
 }
 
 /// Direction of the world axes.
@@ -77,6 +80,7 @@ impl Default for Meta {
             space: Space::Ras,
             applied: Vec::new(),
             header: None,
+            lazy: Laziness::Off,
         }
     }
 }
@@ -165,10 +169,10 @@ impl Image {
         self.data.dims()[0]
     }
 
-    /// `[X, Y, Z]`.
+    /// `[X, Y, Z]`. Within a lazy run of a pipeline it is that of the result, which is not sampled yet.
     pub fn shape(&self) -> [usize; 3] {
         let [_, x, y, z] = self.data.dims();
-        [x, y, z]
+        self.meta.lazy.shape().unwrap_or([x, y, z])
     }
 
     /// The axes that count: 2 entries for a 2-D image.

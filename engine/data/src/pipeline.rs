@@ -1,14 +1,19 @@
 //! [`Pipeline`]: transforms in order, checked before the first case.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
 
 use crate::error::{StepError, ValueState};
+use crate::spatial::{Lazy, LazySampling, lazy};
 use crate::{DrawKey, Image, RecipeError, Sample, Transform, TransformError, Value};
 
 /// Transforms in order.
 #[derive(Debug, Default)]
 pub struct Pipeline {
     steps: Vec<Box<dyn Transform>>,
+    lazy: Lazy,
+    lazy_sampling: BTreeMap<String, LazySampling>,
 }
 
 impl Pipeline {
@@ -27,7 +32,7 @@ impl Pipeline {
         steps: Vec<Box<dyn Transform>>,
         span: impl Fn(usize) -> Option<std::ops::Range<usize>>,
     ) -> Result<Self, RecipeError> {
-        let pipeline = Pipeline { steps };
+        let pipeline = Pipeline { steps, ..Pipeline::default() };
         let mut known = BTreeSet::new();
         if pipeline.input_keys().is_empty() {
             known = pipeline.named_keys();
@@ -75,6 +80,18 @@ impl Pipeline {
         given
     }
 
+    /// Whether a run of spatial steps is sampled once; [`Lazy::Exact`] where nothing is said.
+    pub fn lazy(mut self, lazy: Lazy) -> Self {
+        self.lazy = lazy;
+        self
+    }
+
+    /// With [`Lazy::On`]: samples this key so, whatever its steps say.
+    pub fn lazy_sampling(mut self, key: impl Into<String>, sampling: LazySampling) -> Self {
+        self.lazy_sampling.insert(key.into(), sampling);
+        self
+    }
+
     /// The steps.
     pub fn steps(&self) -> &[Box<dyn Transform>] {
         &self.steps
@@ -106,9 +123,10 @@ impl Pipeline {
             .collect()
     }
 
-    /// Names and parameters of all steps.
+    /// Names and parameters of all steps, and [`Lazy::On`] where it is, which changes what they give.
     pub fn describe(&self) -> serde_json::Value {
-        self.steps.iter().map(|s| s.describe()).collect()
+        let lazy = (self.lazy == Lazy::On).then(|| json!({ "lazy": self.lazy, "lazy_sampling": self.lazy_sampling }));
+        self.steps.iter().map(|s| s.describe()).chain(lazy).collect()
     }
 
     /// Runs all steps on one sample.
@@ -149,7 +167,9 @@ impl Pipeline {
                 let draw = key.draw(&sample.case, i, part);
                 let case = sample.case.clone();
                 let values = state(&sample);
-                let ready = sample.read_stored(|key| step.reads_boxes(key));
+                let ready = sample
+                    .read_stored(|key| step.reads_boxes(key))
+                    .and_then(|()| self.prepare(&mut sample, step.as_ref()));
                 let done = ready.and_then(|()| step.apply(sample, &draw)).map_err(|error| {
                     Box::new(StepError {
                         case,
@@ -164,7 +184,27 @@ impl Pipeline {
             }
             samples = next;
         }
+        for sample in &mut samples {
+            let values = state(sample);
+            sample.map_images(|_, image| lazy::end(image)).map_err(|error| {
+                let (case, steps) = (sample.case.clone(), self.steps.len());
+                let transform = "lazy resampling".to_owned();
+                Box::new(StepError { case, step: to, steps, transform, error, values })
+            })?;
+        }
         Ok(samples)
+    }
+
+    /// Before a step: it goes on lazily, or does what the steps before held back.
+    fn prepare(&self, sample: &mut Sample, step: &dyn Transform) -> Result<(), TransformError> {
+        let lazy = step.is_lazy() && self.lazy != Lazy::Off;
+        sample.map_images(|key, mut image| {
+            if !lazy {
+                return lazy::end(image);
+            }
+            lazy::begin(&mut image, self.lazy, self.lazy_sampling.get(key).copied());
+            Ok(image)
+        })
     }
 
     /// Brings a prediction back onto the grid that `like` was loaded with: everything spatial that was done to `like` is undone on
@@ -183,6 +223,7 @@ pub(crate) fn invert(prediction: Image, like: &Image, nearest: bool) -> Result<I
         return Err(TransformError::new(format!("the prediction has {:?} voxels", prediction.shape()))
             .expected(format!("{:?}, the shape of the transformed input", like.shape())));
     }
+    let prediction = lazy::end(prediction)?;
     let mut image = Image { data: prediction.data, affine: like.affine, meta: like.meta.clone() };
     while !image.meta.applied.is_empty() {
         image = image.undo_last(nearest)?;
@@ -200,7 +241,7 @@ fn state(sample: &Sample) -> Vec<ValueState> {
             Value::Image(image) => Some(ValueState {
                 key: key.clone(),
                 path: image.meta.path.clone(),
-                shape: Some(image.data.dims()),
+                shape: Some([image.channels(), image.shape()[0], image.shape()[1], image.shape()[2]]),
                 spacing: Some(image.spacing()),
             }),
             Value::Stored(image) => {

@@ -25,6 +25,8 @@ pub struct RecipeOptions {
     /// Keep only these keys: a pipeline for training serves for prediction, where there is no `label`. Per-key lists are
     /// shortened alike, and a transform left without keys is dropped.
     pub keys: Option<Vec<String>>,
+    /// Whether a run of spatial transforms is sampled once.
+    pub lazy: crate::spatial::Lazy,
 }
 
 type Build = fn(Table, &RecipeOptions) -> Result<Box<dyn Transform>, String>;
@@ -89,15 +91,9 @@ const REGISTRY: &[(&str, Build)] = &[
     ("ConcatItems", plain::<t::ConcatItems>),
     ("CopyItems", plain::<t::CopyItems>),
     ("ColorJitter", plain::<t::ColorJitter>),
-    ("CropForeground", plain::<t::CropForeground>),
     ("DeleteItems", plain::<t::DeleteItems>),
     ("DivisiblePad", plain::<t::DivisiblePad>),
-    ("EnsureChannelFirst", plain::<t::EnsureChannelFirst>),
-    ("EnsureType", placed::<t::EnsureType>),
-    ("FgBgToIndices", plain::<t::FgBgToIndices>),
     ("Flip", plain::<t::Flip>),
-    ("GaussianSharpen", plain::<t::GaussianSharpen>),
-    ("GaussianSmooth", plain::<t::GaussianSmooth>),
     ("GridPatch", plain::<t::GridPatch>),
     ("GridSplit", plain::<t::GridSplit>),
     ("Identity", plain::<t::Identity>),
@@ -117,21 +113,13 @@ const REGISTRY: &[(&str, Build)] = &[
     ("RandAdjustContrast", plain::<t::RandAdjustContrast>),
     ("RandAffine", plain::<t::RandAffine>),
     ("RandCropByPosNegLabel", plain::<t::RandCropByPosNegLabel>),
-    ("RandCropByPosNegLabel", plain::<t::RandCropByPosNegLabel>),
     ("RandFlip", plain::<t::RandFlip>),
-    ("RandFlip", plain::<t::RandFlip>),
-    ("RandGaussianNoise", plain::<t::RandGaussianNoise>),
     ("RandGaussianNoise", plain::<t::RandGaussianNoise>),
     ("Pad", plain::<t::Pad>),
     ("Rand2DElastic", plain::<t::Rand2DElastic>),
     ("Rand3DElastic", plain::<t::Rand3DElastic>),
-    ("RandAffine", plain::<t::RandAffine>),
-    ("RandCropByPosNegLabel", plain::<t::RandCropByPosNegLabel>),
-    ("RandFlip", plain::<t::RandFlip>),
-    ("RandGaussianNoise", plain::<t::RandGaussianNoise>),
     ("RandGridDistortion", plain::<t::RandGridDistortion>),
     ("RandRotate", plain::<t::RandRotate>),
-    ("RandAdjustContrast", plain::<t::RandAdjustContrast>),
     ("RandAxisFlip", plain::<t::RandAxisFlip>),
     ("RandCropByLabelClasses", plain::<t::RandCropByLabelClasses>),
     ("RandBiasField", plain::<t::RandBiasField>),
@@ -145,7 +133,6 @@ const REGISTRY: &[(&str, Build)] = &[
     ("RandIntensityRemap", plain::<t::RandIntensityRemap>),
     ("RandKSpaceSpikeNoise", plain::<t::RandKSpaceSpikeNoise>),
     ("RandRicianNoise", plain::<t::RandRicianNoise>),
-    ("RandRotate", plain::<t::RandRotate>),
     ("RandRotate90", plain::<t::RandRotate90>),
     ("RandScaleCrop", plain::<t::RandScaleCrop>),
     ("RandScaleIntensity", plain::<t::RandScaleIntensity>),
@@ -162,15 +149,15 @@ const REGISTRY: &[(&str, Build)] = &[
     ("SaveImage", plain::<t::SaveImage>),
     ("RepeatChannel", plain::<t::RepeatChannel>),
     ("ResizeWithPadOrCrop", plain::<t::ResizeWithPadOrCrop>),
-    ("Rotate", plain::<t::Rotate>),
     ("Rotate90", plain::<t::Rotate90>),
     ("RandSimulateLowResolution", plain::<t::RandSimulateLowResolution>),
     ("RandZoom", plain::<t::RandZoom>),
     ("Resize", plain::<t::Resize>),
-    ("SaveImage", plain::<t::SaveImage>),
     ("SavitzkyGolaySmooth", plain::<t::SavitzkyGolaySmooth>),
     ("ScaleIntensity", plain::<t::ScaleIntensity>),
     ("ScaleIntensityFixedMean", plain::<t::ScaleIntensityFixedMean>),
+    ("Resample", plain::<t::Resample>),
+    ("ResampleToMatch", plain::<t::ResampleToMatch>),
     ("ScaleIntensityRange", plain::<t::ScaleIntensityRange>),
     ("ScaleIntensityRangePercentiles", plain::<t::ScaleIntensityRangePercentiles>),
     ("SelectItems", plain::<t::SelectItems>),
@@ -179,6 +166,7 @@ const REGISTRY: &[(&str, Build)] = &[
     ("Spacing", plain::<t::Spacing>),
     ("SpatialCrop", plain::<t::SpatialCrop>),
     ("SpatialPad", plain::<t::SpatialPad>),
+    ("SpatialResample", plain::<t::SpatialResample>),
     ("SplitDim", plain::<t::SplitDim>),
     ("SqueezeDim", plain::<t::SqueezeDim>),
     ("StdShiftIntensity", plain::<t::StdShiftIntensity>),
@@ -275,12 +263,13 @@ impl Pipeline {
             steps.push(step);
             places.push((i, table.span()));
         }
-        Pipeline::checked(steps, |i| places.get(i).map(|(_, span)| span.clone())).map_err(|mut e| {
+        let pipeline = Pipeline::checked(steps, |i| places.get(i).map(|(_, span)| span.clone())).map_err(|mut e| {
             if let Some((original, _)) = places.get(e.step - 1) {
                 e.step = original + 1;
             }
             e
-        })
+        })?;
+        Ok(pipeline.lazy(options.lazy))
     }
 }
 

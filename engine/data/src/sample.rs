@@ -238,6 +238,20 @@ impl Sample {
         Ok(())
     }
 
+    /// Changes every image by value; on an error the images after it are as they were.
+    pub(crate) fn map_images(
+        &mut self,
+        mut change: impl FnMut(&str, Image) -> Result<Image, TransformError>,
+    ) -> Result<(), TransformError> {
+        for (key, value) in &mut self.values {
+            *value = match std::mem::replace(value, Value::Number(0.0)) {
+                Value::Image(image) => Value::Image(change(key, image).map_err(|e| e.at(key))?),
+                other => other,
+            };
+        }
+        Ok(())
+    }
+
     /// Bytes of all images and lists of indices.
     pub fn bytes(&self) -> usize {
         self.values

@@ -16,7 +16,9 @@ mod replay {
     pub mod crops;
     pub mod data;
     pub mod labels;
+    pub mod device;
     pub mod patches;
+    pub mod resampling;
     pub mod transforms_intensity;
     pub mod transforms_spatial;
     pub mod transforms_utility_post;

@@ -132,7 +132,7 @@ fn recipe_mistakes_are_told_with_their_place() {
     let (text, _, place) = after("[[transforms]]\nname = \"RandFlip\"\nkeys = \"image\"\n  prob = 1.5\n");
     assert!(text.contains("1.5 is not a probability"), "{text}");
     assert_eq!(place, Some((8, 3)));
-    let (text, _, _) = after("[[transforms]]\nname = \"Spacing\"\nkeys = \"image\"\npixdim = 1.0\nmode = 3\n");
+    let (text, _, _) = after("[[transforms]]\nname = \"Spacing\"\nkeys = \"image\"\npixdim = 1.0\nmode = 7\n");
     assert!(text.contains("Spacing"), "{text}");
     let (text, _, _) = after("[[transforms]]\nname='Spacing'\nkeys=['image','label']\npixdim=1.0\nmode=['nearest']\n");
     assert!(text.contains("1 entries for 2 keys"), "{text}");

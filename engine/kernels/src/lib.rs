@@ -6,8 +6,9 @@
 //! - [`host`]: look at or change the values of a CPU tensor in place, without a copy.
 //! - [`mod@interpolate`]: resizing by nearest, linear, cubic or area, and any other separable weights.
 //! - [`label`]: connected components, distance transforms and binary morphology of masks.
+//! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation behind `Spacing` and `Affine`.
+//! - [`mod@separable`]: weighted sums along one axis after the other, which those two come to where they can.
 //! - [`math`]: powers and exponentials of many values at once.
-//! - [`mod@resample`]: affine resampling of a volume, the operation behind `Spacing`.
 //!
 //! Each operation runs where its tensor lives. Where a backend has no kernel here, the same result is computed with
 //! ordinary tensor operations.
@@ -20,8 +21,14 @@ pub mod filter;
 pub mod host;
 pub mod interpolate;
 pub mod label;
+#[cfg(feature = "cpu")]
+mod layout;
 pub mod math;
 pub mod resample;
+pub mod separable;
+#[cfg(feature = "cpu")]
+mod simd;
 
-pub use interpolate::{AxisTaps, InterpolateMode, interpolate};
-pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, sample_grid};
+pub use interpolate::{InterpolateMode, interpolate};
+pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, resample_part, sample_grid};
+pub use separable::{AxisTaps, separable};

@@ -232,7 +232,8 @@ impl Dataset for BallSet {
 }
 
 fn shuffled(workers: usize, epochs: u64, seed: u64) -> SupervisedTrainer<UNet> {
-    let options = LoaderOptions { batch_size: 2, shuffle: true, workers, buffer: 2, seed: 4, drop_last: false };
+    let options =
+        LoaderOptions { batch_size: 2, shuffle: true, workers, buffer: 2, seed: 4, ..LoaderOptions::default() };
     let loader = DataLoader::new(Arc::new(BallSet), options).unwrap();
     let device = Device::flex();
     let mut options = TrainerOptions::new(&device);

@@ -1,5 +1,6 @@
 //! Cutting out a box.
 
+use super::lazy;
 use super::pad::{PadMode, pad};
 use crate::TransformError;
 use crate::affine;
@@ -44,16 +45,20 @@ pub fn crop(image: Image, start: [usize; 3], end: [usize; 3]) -> Image {
 }
 
 pub(super) fn crop_unrecorded(mut image: Image, start: [usize; 3], end: [usize; 3]) -> Image {
-    let [c, x, y, z] = image.data.dims();
-    if start == [0; 3] && end == [x, y, z] {
+    if start == [0; 3] && end == image.shape() {
         return image;
     }
-    image.data = if (0..3).any(|a| start[a] >= end[a]) {
-        let size: [usize; 3] = std::array::from_fn(|a| end[a].saturating_sub(start[a]));
-        burn::tensor::Tensor::zeros([c, size[0], size[1], size[2]], &image.data.device())
-    } else {
-        image.data.slice([0..c, start[0]..end[0], start[1]..end[1], start[2]..end[2]])
-    };
+    if !lazy::crop(&mut image, start, end) {
+        let channels = image.channels();
+        image.data = if (0..3).any(|a| start[a] >= end[a]) {
+            let size: [usize; 3] = std::array::from_fn(|a| end[a].saturating_sub(start[a]));
+            // Nothing is left to be done to no voxel.
+            image.meta.lazy = lazy::Laziness::Off;
+            burn::tensor::Tensor::zeros([channels, size[0], size[1], size[2]], &image.data.device())
+        } else {
+            image.data.slice([0..channels, start[0]..end[0], start[1]..end[1], start[2]..end[2]])
+        };
+    }
     image.affine = affine::compose(&image.affine, &affine::translation(start.map(|v| v as f64)));
     image
 }

@@ -4,7 +4,7 @@ use burn::tensor::{Tensor, TensorData};
 use hearth_kernels::{host, sample_grid};
 use rayon::prelude::*;
 
-use super::{GridSampling, Warp, check_grid};
+use super::{GridSampling, Warp, check_grid, lazy};
 use crate::TransformError;
 use crate::affine::{self, Affine};
 use crate::image::{Applied, Image};
@@ -15,7 +15,8 @@ use crate::image::{Applied, Image};
 ///
 /// # Errors
 /// As [`check_grid`], or where `places` does not have three entries per voxel.
-pub fn deform(mut image: Image, places: Tensor<4>, sampling: GridSampling) -> Result<Image, TransformError> {
+pub fn deform(image: Image, places: Tensor<4>, sampling: GridSampling) -> Result<Image, TransformError> {
+    let mut image = lazy::flush(image)?;
     let [entries, x, y, z] = places.dims();
     let (shape, size, n) = (image.shape(), [x, y, z], image.meta.spatial_dims);
     if entries != 3 {

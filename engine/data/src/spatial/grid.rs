@@ -3,12 +3,33 @@
 use hearth_kernels::{Interpolation, Padding, Sampling};
 use serde::{Deserialize, Serialize};
 
+use super::lazy::{self, Step};
+use super::warp::check_grid;
 use crate::TransformError;
 use crate::affine::{self, Affine};
 use crate::image::{Applied, Image};
 
 /// Differences of affines below this count as none (MONAI's `AFFINE_TOL`).
 const AFFINE_TOLERANCE: f64 = 1e-3;
+
+/// The order of a B-spline, 0 to 5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
+pub struct SplineOrder(u8);
+
+impl TryFrom<u8> for SplineOrder {
+    type Error = String;
+
+    fn try_from(order: u8) -> Result<Self, String> {
+        if order <= 5 { Ok(SplineOrder(order)) } else { Err(format!("there is no spline of order {order}; 0 to 5")) }
+    }
+}
+
+impl From<SplineOrder> for u8 {
+    fn from(order: SplineOrder) -> u8 {
+        order.0
+    }
+}
 
 /// How a value between voxels is found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,23 +41,53 @@ pub enum GridMode {
     Bilinear,
     /// The nearest voxel, half-way to the even index.
     Nearest,
+    /// Cubic convolution along every axis, PyTorch's `bicubic` (there in 2-D only).
+    Bicubic,
+    /// A B-spline through the voxels, as `scipy.ndimage` interpolates: a number, 0 to 5. Order 0 rounds half-way up.
+    #[serde(untagged)]
+    Spline(SplineOrder),
 }
 
-/// What lies outside the image.
+/// What lies outside the image. Names of `scipy.ndimage`, which MONAI takes for spline orders, are understood too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GridPadding {
     /// The nearest edge voxel.
     #[default]
+    #[serde(alias = "nearest")]
     Border,
-    /// Zero.
+    /// Zero. Splines read nothing beyond the centres of the edge voxels (scipy's `constant`), the others fade out.
+    #[serde(alias = "constant")]
     Zeros,
-    /// The image reflected.
+    /// The image reflected about its outer faces; about the centres of its edge voxels with `align_corners`, but for splines.
+    #[serde(alias = "reflect", alias = "grid-mirror")]
     Reflection,
+    /// Zero voxels, towards which every mode fades out.
+    #[serde(rename = "grid-constant")]
+    GridConstant,
+    /// The image reflected about the centres of its edge voxels.
+    Mirror,
+    /// The image repeated so that its last voxel is its first. Only splines wrap; the others reflect, as in MONAI.
+    Wrap,
+    /// The image repeated. Only splines wrap; the others reflect, as in MONAI.
+    #[serde(rename = "grid-wrap")]
+    GridWrap,
 }
 
-/// Interpolation, padding and MONAI's `align_corners`, which only decides where `reflection` reflects and what an axis of one
-/// voxel reads.
+/// The type that MONAI computes resampling in. Understood and without effect: coordinates are f64 here, values f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ComputeType {
+    /// `float16`.
+    Float16,
+    /// `float32`.
+    Float32,
+    /// `float64`, MONAI's default.
+    Float64,
+}
+
+/// Interpolation, padding and MONAI's `align_corners`, which decides where `reflection` reflects, what an axis of one voxel reads, and
+/// scales what a spline reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GridSampling {
@@ -54,16 +105,24 @@ impl GridSampling {
         if nearest { GridSampling { mode: GridMode::Nearest, ..self } } else { self }
     }
 
-    pub(super) fn kernel(self) -> Sampling {
-        let padding = match (self.padding_mode, self.align_corners) {
-            (GridPadding::Border, _) => Padding::Border,
-            (GridPadding::Zeros, _) => Padding::Zeros,
-            (GridPadding::Reflection, false) => Padding::Reflection,
-            (GridPadding::Reflection, true) => Padding::Mirror,
-        };
+    pub(crate) fn kernel(self) -> Sampling {
         let mode = match self.mode {
             GridMode::Bilinear => Interpolation::Linear,
             GridMode::Nearest => Interpolation::Nearest,
+            GridMode::Bicubic => Interpolation::Cubic,
+            GridMode::Spline(order) => Interpolation::Spline(order.into()),
+        };
+        let spline = matches!(self.mode, GridMode::Spline(_));
+        let padding = match self.padding_mode {
+            GridPadding::Border => Padding::Border,
+            GridPadding::Zeros if spline => Padding::Cut,
+            GridPadding::Zeros | GridPadding::GridConstant => Padding::Zeros,
+            GridPadding::Mirror => Padding::Mirror,
+            GridPadding::Wrap if spline => Padding::Wrap,
+            GridPadding::GridWrap if spline => Padding::GridWrap,
+            GridPadding::Reflection if spline => Padding::Reflection,
+            _ if self.align_corners => Padding::Mirror,
+            GridPadding::Reflection | GridPadding::Wrap | GridPadding::GridWrap => Padding::Reflection,
         };
         Sampling { mode, padding }
     }
@@ -72,7 +131,7 @@ impl GridSampling {
 /// Resamples onto the grid of `destination` and `size`. Where neither differs by more than 1e-3, the image is returned as it is.
 ///
 /// # Errors
-/// Where the image's affine can't be inverted.
+/// Where the image's affine can't be inverted, or as [`check_grid`](super::check_grid).
 pub fn resample_to(
     image: Image,
     destination: &Affine,
@@ -88,7 +147,7 @@ pub fn resample_to(
 }
 
 pub(super) fn resample_unrecorded(
-    mut image: Image,
+    image: Image,
     destination: &Affine,
     size: [usize; 3],
     sampling: GridSampling,
@@ -100,32 +159,55 @@ pub(super) fn resample_unrecorded(
         TransformError::new(format!("the affine {:?} can't be inverted", &source[..3]))
             .expected("three independent voxel axes")
     })?;
-    let mut to_source = affine::compose(&inverse, destination);
-    let same = |a: &Affine, b: &Affine| {
-        // numpy.allclose with atol = 1e-3 and its default rtol = 1e-5.
-        a.iter().flatten().zip(b.iter().flatten()).all(|(x, y)| (x - y).abs() <= AFFINE_TOLERANCE + 1e-5 * y.abs())
-    };
+    let to_source = affine::compose(&inverse, destination);
     if shape == size && (same(&source, destination) || same(&to_source, &affine::IDENTITY)) {
         return Ok((image, false));
     }
-    image.affine = affine::compose(&image.affine, &to_source);
-    tidy(&mut to_source, size);
-    let mut matrix = [to_source[0], to_source[1], to_source[2]];
-    if sampling.align_corners {
-        // PyTorch's grid with align_corners puts a lone output voxel half a voxel in, and reads a lone input voxel at 0.
-        for axis in 0..n {
-            if size[axis] == 1 {
-                matrix.iter_mut().for_each(|row| row[3] += 0.5 * row[axis]);
-            }
-        }
-        for axis in 0..n {
-            if shape[axis] == 1 {
-                matrix[axis] = [0.0; 4];
-            }
-        }
-    }
-    image.data = hearth_kernels::resample(image.data, &matrix, size, sampling.kernel());
+    check_grid(image.channels(), size)?;
+    let affine = affine::compose(&image.affine, &to_source);
+    let read = reading(to_source, shape, size, n, sampling);
+    let mut image = lazy::sample(image, Step { place: to_source, read, size, sampling })?;
+    image.affine = affine;
     Ok((image, true))
+}
+
+/// `numpy.allclose` with `atol` = 1e-3 and its default `rtol` = 1e-5.
+pub(super) fn same(a: &Affine, b: &Affine) -> bool {
+    a.iter().flatten().zip(b.iter().flatten()).all(|(x, y)| (x - y).abs() <= AFFINE_TOLERANCE + 1e-5 * y.abs())
+}
+
+/// The places that MONAI's samplers read for a matrix from new to old voxels; the matrix itself but for `align_corners`.
+pub(super) fn reading(matrix: Affine, shape: [usize; 3], size: [usize; 3], n: usize, sampling: GridSampling) -> Affine {
+    if !sampling.align_corners {
+        return matrix;
+    }
+    if !matches!(sampling.mode, GridMode::Spline(_)) {
+        return lone_voxels(matrix, shape, size, n);
+    }
+    // The way of MONAI's `Affine` and `Resample` with coordinates that are not centred.
+    let mut out = affine::IDENTITY;
+    let scale = |length: usize| (length.max(2) as f64 - 1.0) / length.max(2) as f64;
+    for r in 0..n {
+        let mut constant = matrix[r][3] + 0.5;
+        for c in 0..n {
+            let centre = (size[c] as f64 - 1.0) / 2.0;
+            out[r][c] = matrix[r][c] / scale(size[c]) * scale(shape[r]);
+            constant += matrix[r][c] * centre * (1.0 - 1.0 / scale(size[c]));
+        }
+        out[r][3] = constant * scale(shape[r]);
+    }
+    out
+}
+
+/// PyTorch's `affine_grid` with `align_corners` puts a lone output voxel half a voxel in, and its sampler reads a lone input voxel at 0.
+pub(super) fn lone_voxels(mut matrix: Affine, shape: [usize; 3], size: [usize; 3], n: usize) -> Affine {
+    for axis in (0..n).filter(|a| size[*a] == 1) {
+        matrix.iter_mut().take(3).for_each(|row| row[3] += 0.5 * row[axis]);
+    }
+    for axis in (0..n).filter(|a| shape[*a] == 1) {
+        matrix[axis] = [0.0; 4];
+    }
+    matrix
 }
 
 /// Removes rounding noise: terms that move no output voxel by 1e-9 of a voxel.

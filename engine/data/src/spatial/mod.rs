@@ -4,6 +4,7 @@ mod crop;
 mod deform;
 mod foreground;
 mod grid;
+pub(crate) mod lazy;
 mod matrix;
 mod pad;
 mod pad_statistic;
@@ -16,13 +17,16 @@ pub use crop::{BoundingBox, crop, crop_or_pad};
 pub use deform::deform;
 pub(crate) use deform::displaced;
 pub use foreground::foreground_box;
-pub use grid::{GridMode, GridPadding, GridSampling, resample_to, shape_and_offset, zoom_affine};
+pub use grid::{
+    ComputeType, GridMode, GridPadding, GridSampling, SplineOrder, resample_to, shape_and_offset, zoom_affine,
+};
+pub use lazy::{Lazy, LazySampling};
 pub use matrix::{AffineParameters, RotateOrder, rotation, scaling, shear, shift};
 pub use pad::{PadMode, pad};
 pub use reorder::{flip, reorder, rotate90};
 pub(crate) use resize::scale_affine;
 pub use resize::{ResizeMode, resize};
-pub use warp::{Warp, check_grid, warp};
+pub use warp::{Warp, check_grid, resample_at, warp};
 pub(crate) use window::window;
 
 use crate::image::{Applied, Image};
@@ -30,6 +34,7 @@ use crate::{TransformError, affine};
 
 /// Undoes one operation on an image that is in the state right after it.
 pub(crate) fn undo(image: Image, applied: &Applied, nearest: bool) -> Result<Image, TransformError> {
+    let image = lazy::end(image)?;
     let mut image = match applied {
         Applied::Reorder(reorder) => reorder::reorder_unrecorded(image, &reorder.inverse()),
         Applied::Crop { start, shape } => {
@@ -59,7 +64,8 @@ pub(crate) fn undo(image: Image, applied: &Applied, nearest: bool) -> Result<Ima
             image
         }
         Applied::Warp { affine, shape, back, sampling } => {
-            let mut image = warp::through(image, back, *shape, sampling.or_nearest(nearest));
+            let mut image = image;
+            image.data = lazy::read(image.data, *back, *shape, sampling.or_nearest(nearest));
             image.affine = *affine;
             image
         }

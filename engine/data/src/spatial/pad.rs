@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::BoundingBox;
 use super::pad_statistic::pad_statistic;
 use super::window::window;
+use super::{BoundingBox, lazy};
 use crate::TransformError;
 use crate::affine;
 use crate::image::{Applied, Image};
@@ -91,6 +91,11 @@ pub(super) fn pad_unrecorded(
     }
     let shape = image.shape();
     check_size(image.channels(), shape, before, after)?;
+    if lazy::pad(&mut image, before, after) {
+        image.affine = affine::compose(&image.affine, &affine::translation(before.map(|v| -(v as f64))));
+        return Ok(image);
+    }
+    image = lazy::flush(image)?;
     image.data = if mode.looks_at_all() {
         pad_statistic(image.data, before, after, mode)?
     } else {

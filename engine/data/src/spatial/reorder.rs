@@ -2,6 +2,7 @@
 
 use burn::tensor::Tensor;
 
+use super::lazy;
 use crate::affine;
 use crate::image::{Applied, Image};
 use crate::orientation::Reorder;
@@ -17,12 +18,16 @@ pub(super) fn reorder_unrecorded(mut image: Image, how: &Reorder) -> Image {
     if *how == Reorder::NONE {
         return image;
     }
-    image.affine = affine::compose(&image.affine, &how.matrix(image.shape()));
-    image.data = reorder_tensor(image.data, how);
+    let shape = image.shape();
+    let waits = lazy::reorder(&mut image, how);
+    image.affine = affine::compose(&image.affine, &how.matrix(shape));
+    if !waits {
+        image.data = reorder_tensor(image.data, how);
+    }
     image
 }
 
-fn reorder_tensor(mut data: Tensor<4>, how: &Reorder) -> Tensor<4> {
+pub(super) fn reorder_tensor(mut data: Tensor<4>, how: &Reorder) -> Tensor<4> {
     if how.source != [0, 1, 2] {
         let [x, y, z] = how.source.map(|s| s as i64 + 1);
         data = data.permute([0, x, y, z]);

@@ -3,7 +3,7 @@
 use hearth_kernels::InterpolateMode;
 use serde::{Deserialize, Serialize};
 
-use super::{GridMode, GridPadding, GridSampling, Warp, check_grid, warp};
+use super::{GridMode, GridPadding, GridSampling, Warp, check_grid, lazy, warp};
 use crate::TransformError;
 use crate::affine::{self, Affine};
 use crate::image::{Applied, Image};
@@ -72,7 +72,7 @@ pub fn resize(image: Image, size: [usize; 3], mode: ResizeMode, align_corners: b
         return warp(image, &how, sampling);
     }
     let affine = image.affine;
-    let mut image = resize_unrecorded(image, size, mode, align_corners);
+    let mut image = resize_unrecorded(lazy::flush(image)?, size, mode, align_corners);
     image.affine = affine::compose(&affine, &matrix);
     image.meta.spatial_dims = dims;
     image.meta.applied.push(Applied::Resize { affine, shape, spatial_dims: n, mode, align_corners });

@@ -1,8 +1,9 @@
 //! Sampling an image through a matrix: rotations, zooms and every other affine transform.
 
-use hearth_kernels::Matrix;
+use burn::tensor::Tensor;
 
-use super::grid::tidy;
+use super::grid::lone_voxels;
+use super::lazy::{self, Step};
 use super::{GridMode, GridPadding, GridSampling, RotateOrder, rotation};
 use crate::TransformError;
 use crate::affine::{self, Affine};
@@ -167,17 +168,6 @@ fn between_centres(matrix: &Affine, shape: [usize; 3], size: [usize; 3], n: usiz
     affine::compose(&affine::translation(centre(shape)), &affine::compose(matrix, &to_centre))
 }
 
-/// PyTorch's `affine_grid` with `align_corners` puts a lone output voxel half a voxel in, and its sampler reads a lone input voxel at 0.
-fn lone_voxels(mut matrix: Affine, shape: [usize; 3], size: [usize; 3], n: usize) -> Affine {
-    for axis in (0..n).filter(|a| size[*a] == 1) {
-        matrix.iter_mut().take(3).for_each(|row| row[3] += 0.5 * row[axis]);
-    }
-    for axis in (0..n).filter(|a| shape[*a] == 1) {
-        matrix[axis] = [0.0; 4];
-    }
-    matrix
-}
-
 fn inverse(matrix: &Affine) -> Result<Affine, TransformError> {
     affine::inverse(matrix).ok_or_else(|| {
         TransformError::new(format!("the matrix {:?} can't be inverted", &matrix[..3]))
@@ -205,20 +195,47 @@ impl GridSampling {
 pub fn warp(image: Image, how: &Warp, sampling: GridSampling) -> Result<Image, TransformError> {
     check_grid(image.channels(), how.size)?;
     let (affine, shape) = (image.affine, image.shape());
-    let mut image = through(image, &how.sample, how.size, sampling);
+    let mut image = lazy::sample(image, Step { place: how.place, read: how.sample, size: how.size, sampling })?;
     image.affine = affine::compose(&affine, &how.place);
     image.meta.applied.push(Applied::Warp { affine, shape, back: how.back, sampling });
     Ok(image)
 }
 
-/// Samples through a matrix from new to old voxels, and nothing else.
-pub(super) fn through(mut image: Image, matrix: &Affine, size: [usize; 3], sampling: GridSampling) -> Image {
-    let mut matrix = *matrix;
-    tidy(&mut matrix, size);
-    if image.shape() == size && matrix == affine::IDENTITY {
-        return image;
+/// Samples an image at places of one's own: `grid` is `[axes, X', Y', Z']`, voxels from the centre of the image, or without `norm_coords`
+/// from -1 to 1 over it (for splines voxels from its beginning). The affine stays, and nothing is noted that could be undone.
+///
+/// # Errors
+/// Where the grid has fewer axes than the image.
+pub fn resample_at(
+    image: Image,
+    grid: Tensor<4>,
+    norm_coords: bool,
+    sampling: GridSampling,
+) -> Result<Image, TransformError> {
+    let mut image = lazy::flush(image)?;
+    let (n, shape) = (image.meta.spatial_dims, image.shape());
+    let [axes, x, y, z] = grid.dims();
+    if axes < n {
+        return Err(TransformError::new(format!("a grid of {axes} axes")).expected(format!("{n}, as the image has")));
     }
-    let matrix: Matrix = [matrix[0], matrix[1], matrix[2]];
-    image.data = hearth_kernels::resample(image.data, &matrix, size, sampling.kernel());
-    image
+    let align_corners = sampling.align_corners;
+    let spline = matches!(sampling.mode, GridMode::Spline(_));
+    let coordinates = (0..3)
+        .map(|axis| {
+            if axis >= n {
+                return Tensor::zeros([1, x, y, z], &grid.device());
+            }
+            let (length, at_least_2) = (shape[axis] as f64, shape[axis].max(2) as f64);
+            let (scale, offset) = if spline {
+                let scale = if align_corners { (at_least_2 - 1.0) / at_least_2 } else { 1.0 };
+                let offset = if norm_coords { (at_least_2 - 1.0) / 2.0 } else { 0.5 * scale };
+                (scale, if norm_coords || align_corners { offset } else { 0.0 })
+            } else {
+                (reading_scale(shape[axis], align_corners, !norm_coords), (length - 1.0) / 2.0)
+            };
+            grid.clone().slice([axis..axis + 1, 0..x, 0..y, 0..z]) * scale + offset
+        })
+        .collect();
+    image.data = hearth_kernels::sample_grid(image.data, Tensor::cat(coordinates, 0), sampling.kernel());
+    Ok(image)
 }

@@ -35,6 +35,10 @@ impl Transform for Range {
         self.transform.is_random()
     }
 
+    fn is_lazy(&self) -> bool {
+        self.transform.is_lazy()
+    }
+
     fn reads_boxes(&self, key: &str) -> bool {
         self.transform.reads_boxes(key)
     }

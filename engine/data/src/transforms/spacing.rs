@@ -3,7 +3,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany};
-use crate::spatial::{GridMode, GridPadding, GridSampling, resample_to, scale_affine, shape_and_offset, zoom_affine};
+use crate::spatial::{
+    ComputeType, GridMode, GridPadding, GridSampling, resample_to, scale_affine, shape_and_offset, zoom_affine,
+};
 use crate::transform::{Transform, describe};
 use crate::{CheckError, Draw, Image, Sample, TransformError, affine};
 
@@ -11,7 +13,7 @@ use crate::{CheckError, Draw, Image, Sample, TransformError, affine};
 ///
 /// `pixdim` with fewer entries than axes repeats the last; an entry that is not positive (or NaN) keeps that axis. An axis within
 /// `min_pixdim..max_pixdim` keeps its size too. Coordinates are f64 and exact: output voxel `i` reads the source at
-/// `source_affine^-1 * new_affine * i`. The result is f32. Spline orders (integer modes) are not offered.
+/// `source_affine^-1 * new_affine * i`. The result is f32.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spacing {
@@ -25,6 +27,8 @@ pub struct Spacing {
     padding_mode: OneOrMany<GridPadding>,
     #[serde(default)]
     align_corners: OneOrMany<bool>,
+    #[serde(default)]
+    dtype: Option<OneOrMany<ComputeType>>,
     #[serde(default)]
     scale_extent: OneOrMany<bool>,
     #[serde(default)]
@@ -53,6 +57,7 @@ impl Spacing {
             mode: OneOrMany::default(),
             padding_mode: OneOrMany::default(),
             align_corners: OneOrMany::default(),
+            dtype: None,
             scale_extent: OneOrMany::default(),
             recompute_affine: false,
             min_pixdim: None,
@@ -91,20 +96,13 @@ impl Spacing {
         }
         let before = image.shape();
         let size = shape.unwrap_or(size);
-        let sampling = self.sampling(place);
+        let align_corners = self.align_corners.at(place).unwrap_or_default();
+        let sampling = GridSampling::of_key(place, &self.mode, &self.padding_mode, align_corners);
         let mut image = resample_to(image, &destination, size, sampling)?;
         if self.recompute_affine {
             image.affine = scale_affine(before, size, n, sampling.align_corners);
         }
         Ok(image)
-    }
-
-    fn sampling(&self, place: usize) -> GridSampling {
-        GridSampling {
-            mode: self.mode.at(place).unwrap_or_default(),
-            padding_mode: self.padding_mode.at(place).unwrap_or_default(),
-            align_corners: self.align_corners.at(place).unwrap_or_default(),
-        }
     }
 }
 
@@ -117,6 +115,8 @@ setters!(Spacing {
     padding_mode: OneOrMany<GridPadding>,
     /// See [`GridSampling::align_corners`].
     align_corners: OneOrMany<bool>,
+    /// See [`ComputeType`].
+    dtype: Option<OneOrMany<ComputeType>>,
     /// Scale the extent of the voxels rather than the distance of their centres.
     scale_extent: OneOrMany<bool>,
     /// Afterwards set the affine to the plain scaling between the shapes, as MONAI's option does.
@@ -134,6 +134,10 @@ setters!(Spacing {
 impl Transform for Spacing {
     fn name(&self) -> &'static str {
         "Spacing"
+    }
+
+    fn is_lazy(&self) -> bool {
+        true
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

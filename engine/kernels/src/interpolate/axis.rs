@@ -1,25 +1,9 @@
-//! What each output index reads along one axis, and with what weights.
+//! The tables that resize an axis.
 
 use super::InterpolateMode;
-
-/// For each output index along one axis: the input indices it reads, and their weights. All have the same number of taps.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AxisTaps {
-    taps: usize,
-    index: Vec<u32>,
-    weight: Vec<f32>,
-}
+use crate::separable::AxisTaps;
 
 impl AxisTaps {
-    /// `taps` pairs of index and weight per output index, one output after the other.
-    ///
-    /// # Panics
-    /// Where the lists have different lengths, or not a multiple of `taps`.
-    pub fn new(taps: usize, index: Vec<u32>, weight: Vec<f32>) -> Self {
-        assert!(taps > 0 && index.len() == weight.len() && index.len().is_multiple_of(taps), "lists of {taps} taps");
-        AxisTaps { taps, index, weight }
-    }
-
     /// The table that resizes an axis of `n` voxels (at least 1) to `size`.
     pub fn resize(n: usize, size: usize, mode: InterpolateMode, align_corners: bool) -> Self {
         if n == size {
@@ -48,45 +32,6 @@ impl AxisTaps {
                 })
             }
         }
-    }
-
-    /// Number of output indices.
-    pub fn len(&self) -> usize {
-        self.index.len() / self.taps
-    }
-
-    /// Whether there is no output index.
-    pub fn is_empty(&self) -> bool {
-        self.index.is_empty()
-    }
-
-    /// Whether an axis of `n` voxels comes out as it is.
-    pub fn is_identity(&self, n: usize) -> bool {
-        self.taps == 1
-            && self.index.len() == n
-            && self.index.iter().enumerate().all(|(o, i)| *i as usize == o)
-            && self.weight.iter().all(|w| *w == 1.0)
-    }
-
-    /// Whether every index lies within an axis of `n` voxels.
-    pub(super) fn reads_within(&self, n: usize) -> bool {
-        self.index.iter().all(|i| (*i as usize) < n)
-    }
-
-    /// Number of taps of an output index.
-    pub(super) fn taps(&self) -> usize {
-        self.taps
-    }
-
-    /// Indices and weights of one output index.
-    pub(super) fn of(&self, o: usize) -> (&[u32], &[f32]) {
-        let range = o * self.taps..(o + 1) * self.taps;
-        (&self.index[range.clone()], &self.weight[range])
-    }
-
-    /// All indices and weights, output after output.
-    pub(super) fn lists(&self) -> (&[u32], &[f32]) {
-        (&self.index, &self.weight)
     }
 }
 
@@ -140,7 +85,7 @@ mod tests {
     use super::*;
 
     fn indices(n: usize, size: usize, mode: InterpolateMode) -> Vec<u32> {
-        AxisTaps::resize(n, size, mode, false).index
+        AxisTaps::resize(n, size, mode, false).lists().0.to_vec()
     }
 
     /// Values of `torch.nn.functional.interpolate` on `arange(n)`, at sizes where rounding in f32 decides.

@@ -4,6 +4,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use proptest::prelude::*;
 
 use super::*;
+use crate::separable::separable_with_tensor_ops;
 
 const MODES: [InterpolateMode; 5] = [
     InterpolateMode::Area,

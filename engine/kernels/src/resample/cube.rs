@@ -1,98 +1,84 @@
 //! Resampling on GPUs: one thread per output value.
 //!
-//! A diagonal matrix comes as a table of taps per axis, computed on the host in f64, so that every device picks the same voxels. For any
-//! other matrix the kernel computes coordinates itself, in f32: GPUs without f64 are common.
+//! The kernel finds the taps itself, in f32: GPUs without f64 are common. (Where the axes are independent, tables are computed on the
+//! host, see [`separable`](crate::separable).)
 
-use burn::backend::{Cube, ops::FloatTensorOps, tensor::FloatTensor};
-use burn::tensor::TensorData;
-use burn_cubecl::CubeBackend;
-use burn_cubecl::ops::numeric::empty_device_dtype;
+use burn::backend::{Cube, tensor::FloatTensor};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::ops::ResampleOps;
-use super::{Interpolation, Matrix, Padding, Sampling, axis_table, is_separable};
+use super::{Interpolation, Padding, Sampling, Target};
+use crate::separable::cube::{prepare, upload};
 
 impl ResampleOps for Cube {
-    fn resample_affine(
-        image: FloatTensor<Self>,
-        matrix: Matrix,
-        size: [usize; 3],
-        sampling: Sampling,
-    ) -> FloatTensor<Self> {
-        let shape = image.meta.shape().clone();
-        let dims = [shape[0], shape[1], shape[2], shape[3]];
-        let output = empty_device_dtype(
-            image.client.clone(),
-            image.device.clone(),
-            [dims[0], size[0], size[1], size[2]].into(),
-            image.dtype,
-        );
-        let count = dims[0] * size.iter().product::<usize>();
-        let cube_dim = CubeDim::new(&image.client, count);
-        let cube_count = cubecl::calculate_cube_count_elemwise(&image.client, count, cube_dim);
-        let client = image.client.clone();
-        if is_separable(&matrix) {
-            let table = upload(&image, tap_table(&matrix, dims, size, sampling));
-            separable_kernel::launch(
-                &client,
-                cube_count,
-                cube_dim,
-                image.into_tensor_arg(),
-                table.into_tensor_arg(),
-                output.clone().into_tensor_arg(),
-            );
-        } else {
-            let table = upload(&image, matrix.as_flattened().iter().map(|v| *v as f32).collect());
-            general_kernel::launch(
-                &client,
-                cube_count,
-                cube_dim,
-                image.into_tensor_arg(),
-                table.into_tensor_arg(),
-                output.clone().into_tensor_arg(),
-                sampling.mode == Interpolation::Nearest,
-                match sampling.padding {
-                    Padding::Border => 0,
-                    Padding::Zeros => 1,
-                    Padding::Reflection => 2,
-                    Padding::Mirror => 3,
-                },
-            );
-        }
-        output
+    fn resample_affine(image: FloatTensor<Self>, target: Target, sampling: Sampling) -> FloatTensor<Self> {
+        let matrix = target.matrix.as_flattened().iter().map(|v| *v as f32);
+        let source = upload(&image, matrix.chain(target.origin.map(|v| v as f32)).collect());
+        general(image, source, target.size, sampling, false)
+    }
+
+    fn sample_grid(image: FloatTensor<Self>, coordinates: FloatTensor<Self>, sampling: Sampling) -> FloatTensor<Self> {
+        let shape = coordinates.meta.shape().clone();
+        general(image, coordinates, [shape[1], shape[2], shape[3]], sampling, true)
     }
 }
 
-/// A line of numbers on the image's device.
-fn upload(image: &CubeTensor, values: Vec<f32>) -> CubeTensor {
-    let n = values.len();
-    CubeBackend::float_from_data(TensorData::new(values, [n]), &image.device)
+fn general(image: CubeTensor, source: CubeTensor, size: [usize; 3], sampling: Sampling, grid: bool) -> CubeTensor {
+    let (output, client, cube_count, cube_dim) = prepare(&image, size);
+    general_kernel::launch(
+        &client,
+        cube_count,
+        cube_dim,
+        image.into_tensor_arg(),
+        source.into_tensor_arg(),
+        output.clone().into_tensor_arg(),
+        grid,
+        match sampling.mode {
+            Interpolation::Nearest => NEAREST,
+            Interpolation::Linear => LINEAR,
+            Interpolation::Cubic => CUBIC,
+            Interpolation::Spline(order) => SPLINE + u32::from(order),
+        },
+        match sampling.padding {
+            Padding::Border => 0,
+            Padding::Zeros => 1,
+            Padding::Reflection => 2,
+            Padding::Mirror => 3,
+            Padding::Cut => 4,
+            Padding::Wrap => 5,
+            Padding::GridWrap => 6,
+        },
+    );
+    output
 }
 
-/// Low index, high index, low weight, high weight, for each output index of x, then y, then z. Indices are exact in f32 up to 2^24.
-fn tap_table(matrix: &Matrix, dims: [usize; 4], size: [usize; 3], sampling: Sampling) -> Vec<f32> {
-    let mut out = Vec::with_capacity(4 * size.iter().sum::<usize>());
-    for axis in 0..3 {
-        let table = axis_table(matrix, axis, dims[axis + 1], size[axis], sampling);
-        for i in 0..size[axis] {
-            out.extend([table.low[i] as f32, table.high[i] as f32, table.weight_low[i], table.weight_high[i]]);
-        }
+const NEAREST: u32 = 0;
+const LINEAR: u32 = 1;
+const CUBIC: u32 = 2;
+/// Order 0, an even number; the other orders follow.
+const SPLINE: u32 = 10;
+
+fn taps_of(mode: u32) -> usize {
+    match mode {
+        NEAREST => 1,
+        LINEAR => 2,
+        CUBIC => 4,
+        spline => (spline - SPLINE) as usize + 1,
     }
-    out
 }
 
-/// The two voxels one coordinate reads, and their weights.
-#[derive(CubeType, Clone, Copy)]
-struct Taps {
-    low: usize,
-    high: usize,
-    weight_low: f32,
-    weight_high: f32,
-}
-
+/// Finds the taps of each output's coordinate, and blends them. `source` is the matrix and the origin, or with `grid` the
+/// coordinates.
 #[cube(launch)]
-fn separable_kernel(input: &Tensor<f32>, table: &Tensor<f32>, output: &mut Tensor<f32>) {
+fn general_kernel(
+    input: &Tensor<f32>,
+    source: &Tensor<f32>,
+    output: &mut Tensor<f32>,
+    #[comptime] grid: bool,
+    #[comptime] mode: u32,
+    #[comptime] padding: u32,
+) {
     let place = ABSOLUTE_POS;
     if place >= output.len() {
         terminate!();
@@ -102,80 +88,116 @@ fn separable_kernel(input: &Tensor<f32>, table: &Tensor<f32>, output: &mut Tenso
     let y = place / sz % sy;
     let x = place / (sz * sy) % sx;
     let c = place / (sz * sy * sx);
-    let i = read_taps(table, x);
-    let j = read_taps(table, sx + y);
-    let k = read_taps(table, sx + sy + z);
-    output[place] = blend(input, c, &i, &j, &k);
-}
-
-#[cube]
-fn read_taps(table: &Tensor<f32>, entry: usize) -> Taps {
-    Taps {
-        low: usize::cast_from(table[entry * 4]),
-        high: usize::cast_from(table[entry * 4 + 1]),
-        weight_low: table[entry * 4 + 2],
-        weight_high: table[entry * 4 + 3],
+    let taps = comptime!(taps_of(mode));
+    let mut index = Array::<f32>::new(comptime!(3 * taps));
+    let mut weight = Array::<f32>::new(comptime!(3 * taps));
+    for axis in 0..3 {
+        let mut at = 0.0f32;
+        if comptime!(grid) {
+            let first = axis * source.stride(0) + x * source.stride(1);
+            at = source[first + y * source.stride(2) + z * source.stride(3)];
+        } else {
+            at = source[axis * 4] * (source[12] + f32::cast_from(x))
+                + source[axis * 4 + 1] * (source[13] + f32::cast_from(y))
+                + source[axis * 4 + 2] * (source[14] + f32::cast_from(z))
+                + source[axis * 4 + 3];
+        }
+        let n = f32::cast_from(input.shape(axis + 1));
+        find(at, n, &mut index, &mut weight, axis * taps, mode, padding, taps);
     }
+    let mut sum = 0.0f32;
+    for a in 0..taps {
+        let plane = c * input.stride(0) + usize::cast_from(index[a]) * input.stride(1);
+        for b in 0..taps {
+            let row = plane + usize::cast_from(index[taps + b]) * input.stride(2);
+            let both = weight[a] * weight[taps + b];
+            for d in 0..taps {
+                let at = row + usize::cast_from(index[taps * 2 + d]) * input.stride(3);
+                sum += input[at] * (both * weight[taps * 2 + d]);
+            }
+        }
+    }
+    output[place] = sum;
 }
 
-#[cube(launch)]
-fn general_kernel(
-    input: &Tensor<f32>,
-    matrix: &Tensor<f32>,
-    output: &mut Tensor<f32>,
-    #[comptime] nearest: bool,
+/// [`super::taps::find`] for a device, in f32.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn find(
+    at: f32,
+    n: f32,
+    index: &mut Array<f32>,
+    weight: &mut Array<f32>,
+    entry: usize,
+    #[comptime] mode: u32,
     #[comptime] padding: u32,
+    #[comptime] taps: usize,
 ) {
-    let place = ABSOLUTE_POS;
-    if place >= output.len() {
-        terminate!();
+    let last = n - 1.0;
+    let c = fold(at, n, mode, padding);
+    let mut first = c.floor();
+    if comptime!(mode == NEAREST) {
+        // Half-way goes to the even index.
+        let fraction = c - first;
+        let odd = first - 2.0 * (first * 0.5).floor();
+        let up = fraction > 0.5 || (fraction == 0.5 && odd == 1.0);
+        first = select(up, first + 1.0, first);
     }
-    let (sx, sy, sz) = (output.shape(1), output.shape(2), output.shape(3));
-    let z = f32::cast_from(place % sz);
-    let y = f32::cast_from(place / sz % sy);
-    let x = f32::cast_from(place / (sz * sy) % sx);
-    let c = place / (sz * sy * sx);
-    let cx = matrix[0] * x + matrix[1] * y + matrix[2] * z + matrix[3];
-    let cy = matrix[4] * x + matrix[5] * y + matrix[6] * z + matrix[7];
-    let cz = matrix[8] * x + matrix[9] * y + matrix[10] * z + matrix[11];
-    let i = find_taps(cx, input.shape(1), nearest, padding);
-    let j = find_taps(cy, input.shape(2), nearest, padding);
-    let k = find_taps(cz, input.shape(3), nearest, padding);
-    output[place] = blend(input, c, &i, &j, &k);
+    if comptime!(mode >= SPLINE && mode % 2 == 0) {
+        first = (c + 0.5).floor();
+    }
+    if comptime!(mode == CUBIC || mode == SPLINE + 2 || mode == SPLINE + 3) {
+        first = first - 1.0;
+    }
+    if comptime!(mode == SPLINE + 4 || mode == SPLINE + 5) {
+        first = first - 2.0;
+    }
+    // Beyond the edge nothing is read where nothing fades out.
+    let mut reads = 1.0f32;
+    if comptime!(padding == 4) {
+        reads = select(at < -0.000001 || at > last + 0.000001, 0.0, 1.0);
+    }
+    let alone = n == 1.0 && at == 0.0;
+    for t in 0..taps {
+        let step = f32::cast_from(t);
+        let tap = first + step;
+        let mut counts = reads;
+        if comptime!(padding == 1) {
+            counts = select(tap >= 0.0 && tap <= last, 1.0, 0.0);
+        }
+        let whole = select(step == 0.0, 1.0f32, 0.0f32);
+        index[entry + t] = select(alone || counts == 0.0, 0.0, place_tap(tap, n, padding));
+        weight[entry + t] = select(alone, whole, counts * weigh(c - tap, mode));
+    }
 }
 
-/// [`super::taps`] for a device.
+/// Brings a coordinate into the image, as far as mode and padding do that to coordinates.
 #[cube]
-fn find_taps(coordinate: f32, n: usize, #[comptime] nearest: bool, #[comptime] padding: u32) -> Taps {
-    let last = f32::cast_from(n) - 1.0;
-    let mut c = coordinate;
-    if comptime!(padding == 2) {
-        c = reflect(c, -0.5, last + 1.0);
+fn fold(at: f32, n: f32, #[comptime] mode: u32, #[comptime] padding: u32) -> f32 {
+    let last = n - 1.0;
+    let simple = comptime!(mode <= LINEAR);
+    let mut c = at;
+    if comptime!(padding == 2 && simple) {
+        c = reflect(c, -0.5, n);
     }
-    if comptime!(padding == 3) {
+    if comptime!(padding == 3 && simple) {
         c = reflect(c, 0.0, last);
     }
-    if comptime!(padding != 1) {
+    if comptime!(padding == 5) {
+        // A whole turn below 0 is the last voxel, above it the first.
+        let safe = select(last > 0.0, last, 1.0);
+        let below = c + safe * ((0.0 - c / safe).floor() + 1.0);
+        let above = c - safe * (c / safe).floor();
+        c = select(c < 0.0, below, select(c > last, above, c));
+        c = select(last > 0.0, c, 0.0);
+    }
+    if comptime!(
+        (padding == 0 && mode != CUBIC) || padding == 4 || (padding == 2 && simple) || (padding == 3 && simple)
+    ) {
         c = select(c < 0.0, 0.0, c);
         c = select(c > last, last, c);
     }
-    let mut floor = c.floor();
-    let mut fraction = c - floor;
-    if comptime!(nearest) {
-        // Half-way goes to the even index.
-        let odd = floor - 2.0 * (floor * 0.5).floor();
-        let up = fraction > 0.5 || (fraction == 0.5 && odd == 1.0);
-        floor = select(up, floor + 1.0, floor);
-        fraction = 0.0;
-    }
-    let low_in = floor >= 0.0 && floor <= last;
-    let high_in = floor + 1.0 >= 0.0 && floor + 1.0 <= last;
-    Taps {
-        low: usize::cast_from(select(low_in, floor, 0.0)),
-        high: usize::cast_from(select(high_in, floor + 1.0, 0.0)),
-        weight_low: select(low_in, 1.0 - fraction, 0.0),
-        weight_high: select(high_in, fraction, 0.0),
-    }
+    c
 }
 
 #[cube]
@@ -189,19 +211,76 @@ fn reflect(c: f32, low: f32, span: f32) -> f32 {
     select(span > 0.0, folded, 0.0)
 }
 
+/// The voxel that a tap reads.
 #[cube]
-fn blend(input: &Tensor<f32>, c: usize, i: &Taps, j: &Taps, k: &Taps) -> f32 {
-    let low = blend_plane(input, c * input.stride(0) + i.low * input.stride(1), j, k);
-    let high = blend_plane(input, c * input.stride(0) + i.high * input.stride(1), j, k);
-    low * i.weight_low + high * i.weight_high
+fn place_tap(tap: f32, n: f32, #[comptime] padding: u32) -> f32 {
+    let last = n - 1.0;
+    let mut i = tap;
+    if comptime!(padding == 2) {
+        let f = remainder(tap, 2.0 * n);
+        i = select(f > last, 2.0 * n - 1.0 - f, f);
+    }
+    if comptime!(padding == 3 || padding == 4 || padding == 5) {
+        let period = select(last > 0.0, 2.0 * last, 1.0);
+        let f = remainder(tap, period);
+        i = select(f > last, period - f, f);
+    }
+    if comptime!(padding == 6) {
+        i = remainder(tap, n);
+    }
+    i = select(i < 0.0, 0.0, i);
+    select(i > last, last, i)
 }
 
+/// `value` modulo `period`, never negative. Division may round, so that the result is put right.
 #[cube]
-fn blend_plane(input: &Tensor<f32>, start: usize, j: &Taps, k: &Taps) -> f32 {
-    let first = start + j.low * input.stride(2);
-    let second = start + j.high * input.stride(2);
-    let step = input.stride(3);
-    let low = input[first + k.low * step] * k.weight_low + input[first + k.high * step] * k.weight_high;
-    let high = input[second + k.low * step] * k.weight_low + input[second + k.high * step] * k.weight_high;
-    low * j.weight_low + high * j.weight_high
+fn remainder(value: f32, period: f32) -> f32 {
+    let r = value - (value / period).floor() * period;
+    let r = select(r < 0.0, r + period, r);
+    select(r >= period, r - period, r)
+}
+
+/// The weight of a voxel at a distance.
+#[cube]
+fn weigh(distance: f32, #[comptime] mode: u32) -> f32 {
+    let d = distance.abs();
+    let mut weight = 1.0f32;
+    if comptime!(mode == LINEAR || mode == SPLINE + 1) {
+        weight = 1.0 - d;
+    }
+    if comptime!(mode == CUBIC) {
+        let near = (1.25 * d - 2.25) * d * d + 1.0;
+        let far = ((-0.75 * d + 3.75) * d - 6.0) * d + 3.0;
+        weight = select(d <= 1.0, near, far);
+    }
+    if comptime!(mode == SPLINE + 2) {
+        weight = (power(1.5 - d, 2u32) - 3.0 * power(0.5 - d, 2u32)) / 2.0;
+    }
+    if comptime!(mode == SPLINE + 3) {
+        weight = (power(2.0 - d, 3u32) - 4.0 * power(1.0 - d, 3u32)) / 6.0;
+    }
+    if comptime!(mode == SPLINE + 4) {
+        weight = (power(2.5 - d, 4u32) - 5.0 * power(1.5 - d, 4u32) + 10.0 * power(0.5 - d, 4u32)) / 24.0;
+    }
+    if comptime!(mode == SPLINE + 5) {
+        weight = (power(3.0 - d, 5u32) - 6.0 * power(2.0 - d, 5u32) + 15.0 * power(1.0 - d, 5u32)) / 120.0;
+    }
+    weight
+}
+
+/// A power of what is positive, else 0.
+#[cube]
+fn power(x: f32, #[comptime] order: u32) -> f32 {
+    let base = select(x > 0.0, x, 0.0);
+    let mut product = base * base;
+    if comptime!(order >= 3) {
+        product *= base;
+    }
+    if comptime!(order >= 4) {
+        product *= base;
+    }
+    if comptime!(order >= 5) {
+        product *= base;
+    }
+    product
 }

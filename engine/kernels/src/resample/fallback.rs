@@ -2,65 +2,55 @@
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-use super::{Matrix, Sampling, axis_table, is_separable, taps};
+use super::taps::{MOST_TAPS, find};
+use super::{Sampling, Target};
 
-pub(super) fn resample(image: Tensor<4>, matrix: &Matrix, size: [usize; 3], sampling: Sampling) -> Tensor<4> {
-    if is_separable(matrix) { separable(image, matrix, size, sampling) } else { general(image, matrix, size, sampling) }
+pub(super) fn by_matrix(image: Tensor<4>, target: Target, sampling: Sampling) -> Tensor<4> {
+    let size = target.size;
+    let points = (0..size.iter().product::<usize>()).map(|i| {
+        let at = [i / (size[1] * size[2]), i / size[2] % size[1], i % size[2]];
+        std::array::from_fn(|row| target.coordinate(row, at))
+    });
+    at_points(image, points, size, sampling)
 }
 
-/// One axis after the other: pick the two neighbours, weigh them, add.
-fn separable(mut image: Tensor<4>, matrix: &Matrix, size: [usize; 3], sampling: Sampling) -> Tensor<4> {
-    let device = image.device();
-    for axis in 0..3 {
-        let table = axis_table(matrix, axis, image.dims()[axis + 1], size[axis], sampling);
-        let mut along = [1; 4];
-        along[axis + 1] = size[axis];
-        let low = image.clone().select(axis + 1, indices(&table.low, &device))
-            * weights(table.weight_low, &device).reshape(along);
-        image = if table.weight_high.iter().all(|w| *w == 0.0) {
-            low
-        } else {
-            low + image.select(axis + 1, indices(&table.high, &device))
-                * weights(table.weight_high, &device).reshape(along)
-        };
-    }
-    image
+/// The coordinates are read back; a copy of them on the CPU decides what is gathered.
+pub(super) fn by_grid(image: Tensor<4>, coordinates: Tensor<4>, sampling: Sampling) -> Tensor<4> {
+    let [_, sx, sy, sz] = coordinates.dims();
+    let count = sx * sy * sz;
+    let values: Vec<f32> = coordinates.try_into_vec_as().unwrap_or_else(|_| vec![f32::NAN; 3 * count]);
+    let points = (0..count).map(|i| std::array::from_fn(|axis| f64::from(values[axis * count + i])));
+    at_points(image, points, [sx, sy, sz], sampling)
 }
 
-/// Eight gathers from the flattened volume, with indices and weights computed here in f64.
-fn general(image: Tensor<4>, matrix: &Matrix, size: [usize; 3], sampling: Sampling) -> Tensor<4> {
+/// One gather from the flattened volume per combination of taps, with indices and weights computed here in f64.
+fn at_points(
+    image: Tensor<4>,
+    points: impl Iterator<Item = [f64; 3]>,
+    size: [usize; 3],
+    sampling: Sampling,
+) -> Tensor<4> {
     let device = image.device();
     let [channels, nx, ny, nz] = image.dims();
-    let count = size.iter().product::<usize>();
-    let mut index = vec![Vec::new(); 8];
-    let mut weight = vec![Vec::new(); 8];
-    for x in 0..size[0] {
-        for y in 0..size[1] {
-            for z in 0..size[2] {
-                let at = |r: usize| {
-                    matrix[r][0] * x as f64 + matrix[r][1] * y as f64 + matrix[r][2] * z as f64 + matrix[r][3]
-                };
-                let t = [taps(at(0), nx, sampling), taps(at(1), ny, sampling), taps(at(2), nz, sampling)];
-                for corner in 0..8 {
-                    let side = |axis: usize| {
-                        if corner >> axis & 1 == 0 {
-                            (t[axis].low, t[axis].weight_low)
-                        } else {
-                            (t[axis].high, t[axis].weight_high)
-                        }
-                    };
-                    let ((i, wi), (j, wj), (k, wk)) = (side(0), side(1), side(2));
-                    index[corner].push(((i * ny + j) * nz + k) as u32);
-                    weight[corner].push(wi * wj * wk);
-                }
-            }
+    let taps = sampling.mode.taps();
+    let mut gathers = vec![(Vec::new(), Vec::new()); taps * taps * taps];
+    for point in points {
+        let (mut index, mut weight) = ([[0; MOST_TAPS]; 3], [[0.0; MOST_TAPS]; 3]);
+        for (axis, n) in [nx, ny, nz].into_iter().enumerate() {
+            find(point[axis], n, sampling, &mut index[axis][..taps], &mut weight[axis][..taps]);
+        }
+        for (combination, (picked, weights)) in gathers.iter_mut().enumerate() {
+            let [i, j, k] = [combination / (taps * taps), combination / taps % taps, combination % taps];
+            picked.push(((index[0][i] * ny + index[1][j]) * nz + index[2][k]) as u32);
+            weights.push(weight[0][i] * weight[1][j] * weight[2][k]);
         }
     }
+    let count = size.iter().product::<usize>();
     let flat: Tensor<2> = image.reshape([channels, nx * ny * nz]);
     let mut sum = Tensor::<2>::zeros([channels, count], &device);
-    for (index, weight) in index.iter().zip(weight) {
+    for (index, weight) in gathers {
         if weight.iter().any(|w| *w != 0.0) {
-            let picked = flat.clone().select(1, indices(index, &device));
+            let picked = flat.clone().select(1, indices(&index, &device));
             sum = sum + picked * weights(weight, &device).reshape([1, count]);
         }
     }

@@ -1,41 +1,32 @@
 //! Routes resampling to the kernel of the tensor's backend.
 
-use burn::backend::{Backend, Dispatch, DispatchDevice, backend_extension, tensor::FloatTensor};
-use burn::tensor::{DType, Tensor};
+use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+use burn::tensor::Tensor;
 
-use super::{Matrix, Sampling};
+use super::{Sampling, Target};
 
-/// Backends with a resampling kernel.
+/// Backends with a resampling kernel. Images are f32, `[C, X, Y, Z]`, no axis empty; of splines they are the coefficients.
 #[backend_extension(
     Flex: cfg(feature = "cpu"),
     Cube: cfg(feature = "cube"),
 )]
 pub trait ResampleOps: Backend {
-    /// `image` is f32, `[C, X, Y, Z]`, no axis empty.
-    fn resample_affine(
-        image: FloatTensor<Self>,
-        matrix: Matrix,
-        size: [usize; 3],
-        sampling: Sampling,
-    ) -> FloatTensor<Self>;
+    /// Samples where a matrix says that is not diagonal.
+    fn resample_affine(image: FloatTensor<Self>, target: Target, sampling: Sampling) -> FloatTensor<Self>;
+
+    /// Samples at coordinates, f32, `[3, X', Y', Z']`.
+    fn sample_grid(image: FloatTensor<Self>, coordinates: FloatTensor<Self>, sampling: Sampling) -> FloatTensor<Self>;
 }
 
-/// Whether the tensor's backend is one of those above.
-pub(super) fn has_kernel(image: &Tensor<4>) -> bool {
-    if image.dtype() != DType::F32 {
-        return false;
-    }
-    match image.device().as_dispatch() {
-        #[cfg(feature = "cpu")]
-        DispatchDevice::Flex(_) => true,
-        #[cfg(feature = "cube")]
-        DispatchDevice::Cube(_) => true,
-        #[allow(unreachable_patterns)]
-        _ => false,
-    }
-}
+pub(super) use crate::separable::has_kernel;
 
 /// Runs the kernel; [`has_kernel`] must have said yes.
-pub(super) fn launch(image: Tensor<4>, matrix: Matrix, size: [usize; 3], sampling: Sampling) -> Tensor<4> {
-    Tensor::from_dispatch(<Dispatch as ResampleOps>::resample_affine(image.into_dispatch(), matrix, size, sampling))
+pub(super) fn by_matrix(image: Tensor<4>, target: Target, sampling: Sampling) -> Tensor<4> {
+    Tensor::from_dispatch(<Dispatch as ResampleOps>::resample_affine(image.into_dispatch(), target, sampling))
+}
+
+/// Runs the kernel; [`has_kernel`] must have said yes of both.
+pub(super) fn by_grid(image: Tensor<4>, coordinates: Tensor<4>, sampling: Sampling) -> Tensor<4> {
+    let (image, coordinates) = (image.into_dispatch(), coordinates.into_dispatch());
+    Tensor::from_dispatch(<Dispatch as ResampleOps>::sample_grid(image, coordinates, sampling))
 }

@@ -107,7 +107,7 @@ impl Affine {
 }
 
 /// A matrix of `n + 1` rows, or the part of another that has so many axes.
-pub(super) fn given_matrix(rows: &[Vec<f64>], n: usize) -> Result<matrices::Affine, TransformError> {
+pub(in crate::transforms) fn given_matrix(rows: &[Vec<f64>], n: usize) -> Result<matrices::Affine, TransformError> {
     let length = rows.len();
     let square = (3..=4).contains(&length) && rows.iter().all(|r| r.len() == length);
     if !square || rows.iter().flatten().any(|v| !v.is_finite()) {

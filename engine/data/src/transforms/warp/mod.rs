@@ -17,6 +17,7 @@ mod rotate;
 mod zoom;
 
 pub use affine::Affine;
+pub(super) use affine::given_matrix;
 pub use affine_grid::AffineGrid;
 pub use affine_ranges::{Span, Spans};
 pub use grid_distortion::{GridDistortion, distort};

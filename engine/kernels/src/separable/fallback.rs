@@ -1,4 +1,4 @@
-//! Separable weights with ordinary tensor operations: for devices other than the CPU.
+//! The same with ordinary tensor operations: for devices without a kernel.
 
 use burn::tensor::{Int, Tensor, TensorData};
 

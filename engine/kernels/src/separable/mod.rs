@@ -1,0 +1,120 @@
+//! Weighted sums along one axis after the other: what resizing and every change of spacing come to.
+
+#[cfg(feature = "cpu")]
+mod cpu;
+#[cfg(feature = "cube")]
+pub(crate) mod cube;
+mod fallback;
+mod ops;
+
+use burn::tensor::Tensor;
+
+pub(crate) use ops::has_kernel;
+
+/// For each output index along one axis: the input indices it reads, and their weights. All have the same number of taps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AxisTaps {
+    taps: usize,
+    index: Vec<u32>,
+    weight: Vec<f32>,
+}
+
+impl AxisTaps {
+    /// `taps` pairs of index and weight per output index, one output after the other.
+    ///
+    /// # Panics
+    /// Where the lists have different lengths, or not a multiple of `taps`.
+    pub fn new(taps: usize, index: Vec<u32>, weight: Vec<f32>) -> Self {
+        assert!(taps > 0 && index.len() == weight.len() && index.len().is_multiple_of(taps), "lists of {taps} taps");
+        AxisTaps { taps, index, weight }
+    }
+
+    /// Number of output indices.
+    pub fn len(&self) -> usize {
+        self.index.len() / self.taps
+    }
+
+    /// Whether there is no output index.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Whether an axis of `n` voxels comes out as it is.
+    pub fn is_identity(&self, n: usize) -> bool {
+        self.len() == n && self.copied_from() == Some(0)
+    }
+
+    /// The first index that is read, where output after output is the input at the next index.
+    pub(crate) fn copied_from(&self) -> Option<usize> {
+        let first = *self.index.first()? as usize;
+        let plain = |o: usize| {
+            let (index, weight) = self.of(o);
+            let t = weight.iter().position(|w| *w != 0.0)?;
+            let only = weight[t] == 1.0 && weight[t + 1..].iter().all(|w| *w == 0.0);
+            only.then_some(index[t] as usize)
+        };
+        let first = plain(0).unwrap_or(first);
+        (0..self.len()).all(|o| plain(o) == Some(first + o)).then_some(first)
+    }
+
+    /// Whether every index lies within an axis of `n` voxels.
+    pub(crate) fn reads_within(&self, n: usize) -> bool {
+        self.index.iter().all(|i| (*i as usize) < n)
+    }
+
+    /// Number of taps of an output index.
+    pub(crate) fn taps(&self) -> usize {
+        self.taps
+    }
+
+    /// Indices and weights of one output index.
+    #[inline(always)]
+    pub(crate) fn of(&self, o: usize) -> (&[u32], &[f32]) {
+        let range = o * self.taps..(o + 1) * self.taps;
+        (&self.index[range.clone()], &self.weight[range])
+    }
+
+    /// All indices and weights, output after output.
+    pub(crate) fn lists(&self) -> (&[u32], &[f32]) {
+        (&self.index, &self.weight)
+    }
+}
+
+/// Applies one table per axis to `image` (`[C, X, Y, Z]`): `out[c, x, y, z]` is the sum of
+/// `image[c, i, j, k] * weight_x(x, i) * weight_y(y, j) * weight_z(z, k)` over the taps of the three tables. The result has the length of
+/// each table along its axis. An image with an empty axis gives zeros.
+///
+/// # Panics
+/// Where a table reads an index that the image does not have.
+pub fn separable(image: Tensor<4>, axes: &[AxisTaps; 3]) -> Tensor<4> {
+    let run = if ops::has_kernel(&image) { ops::separable } else { fallback::separable };
+    prepared(image, axes, run)
+}
+
+/// [`separable`] with ordinary tensor operations only: what a device without a kernel runs, and what the kernels are tested against.
+///
+/// # Panics
+/// As [`separable`].
+pub fn separable_with_tensor_ops(image: Tensor<4>, axes: &[AxisTaps; 3]) -> Tensor<4> {
+    prepared(image, axes, fallback::separable)
+}
+
+fn prepared(
+    image: Tensor<4>,
+    axes: &[AxisTaps; 3],
+    run: impl FnOnce(Tensor<4>, &[AxisTaps; 3]) -> Tensor<4>,
+) -> Tensor<4> {
+    let dims = image.dims();
+    let size = axes.each_ref().map(AxisTaps::len);
+    if dims.contains(&0) || size.contains(&0) {
+        return Tensor::zeros([dims[0], size[0], size[1], size[2]], &image.device());
+    }
+    for (axis, table) in axes.iter().enumerate() {
+        let n = dims[axis + 1];
+        assert!(table.reads_within(n), "a table of axis {axis} reads beyond its {n} voxels");
+    }
+    if (0..3).all(|axis| axes[axis].is_identity(dims[axis + 1])) {
+        return image;
+    }
+    run(image, axes)
+}
