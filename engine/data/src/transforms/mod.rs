@@ -76,9 +76,6 @@ macro_rules! per_image {
     };
 }
 
-mod affine;
-mod affine_grid;
-mod affine_ranges;
 mod border_pad;
 mod bounding_rect;
 mod center_scale_crop;
