@@ -24,12 +24,6 @@ macro_rules! setters {
 macro_rules! image_transform {
     ($type:ident, $change:ident) => {
         impl $crate::Transform for $type {
-/// [`Transform`](crate::Transform) for a type that changes the image of each key by itself: by its function `apply`, given the image and
-/// the place of its key. `lazy` says whether it may be [lazy](crate::Transform::is_lazy); `check` names the function that looks at the
-/// parameters.
-macro_rules! per_image {
-    ($type:ident { apply: $change:ident, lazy: $lazy:literal $(, check: $check:ident)? }) => {
-        impl crate::Transform for $type {
             fn name(&self) -> &'static str {
                 stringify!($type)
             }
@@ -41,6 +35,32 @@ macro_rules! per_image {
             ) -> Result<Vec<$crate::Sample>, $crate::TransformError> {
                 for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
                     sample.update(key, |image| self.$change(image))?;
+                }
+                Ok(vec![sample])
+            }
+
+            fn check(&self, known: &mut std::collections::BTreeSet<String>) -> Result<(), $crate::CheckError> {
+                self.keys.check(known)?;
+                self.check_parameters()
+            }
+
+            fn describe(&self) -> serde_json::Value {
+                $crate::transform::describe(self.name(), self)
+            }
+        }
+    };
+}
+
+/// [`Transform`](crate::Transform) for a type that changes the image of each key by itself: by its function `apply`, given the image and
+/// the place of its key. `lazy` says whether it may be [lazy](crate::Transform::is_lazy); `check` names the function that looks at the
+/// parameters.
+macro_rules! per_image {
+    ($type:ident { apply: $change:ident, lazy: $lazy:literal $(, check: $check:ident)? }) => {
+        impl crate::Transform for $type {
+            fn name(&self) -> &'static str {
+                stringify!($type)
+            }
+
             fn is_lazy(&self) -> bool {
                 $lazy
             }
@@ -56,13 +76,6 @@ macro_rules! per_image {
                 Ok(vec![sample])
             }
 
-            fn check(&self, known: &mut std::collections::BTreeSet<String>) -> Result<(), $crate::CheckError> {
-                self.keys.check(known)?;
-                self.check_parameters()
-            }
-
-            fn describe(&self) -> serde_json::Value {
-                $crate::transform::describe(self.name(), self)
             fn check(&self, known: &mut std::collections::BTreeSet<String>) -> Result<(), crate::CheckError> {
                 self.keys.check(known)?;
                 $( self.$check()?; )?
@@ -96,8 +109,8 @@ mod grid_patch;
 mod grid_split;
 mod identity;
 mod intensity;
-mod labels;
 mod invert;
+mod labels;
 mod load_image;
 mod orientation;
 mod pad;
@@ -144,17 +157,15 @@ pub use delete_items::DeleteItems;
 pub use divisible_pad::DivisiblePad;
 pub use ensure_channel_first::{ChannelDim, EnsureChannelFirst};
 pub use ensure_type::EnsureType;
-pub use fg_bg_to_indices::{FgBgToIndices, foreground_and_background};
-pub(crate) use intensity::look;
-pub use intensity::*;
-pub use labels::*;
 pub use fg_bg_to_indices::{FgBgToIndices, foreground_and_background, unravel};
 pub use flip::Flip;
 pub use grid_patch::{GridPatch, LocatedPatches, PatchOrder};
 pub use grid_split::{GridSplit, SplitSize};
 pub use identity::Identity;
+pub(crate) use intensity::look;
 pub use intensity::*;
 pub use invert::Invert;
+pub use labels::*;
 pub use load_image::LoadImage;
 pub use orientation::Orientation;
 pub use pad::Pad;
