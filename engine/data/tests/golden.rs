@@ -15,8 +15,8 @@ mod replay {
     pub mod color;
     pub mod crops;
     pub mod data;
-    pub mod labels;
     pub mod device;
+    pub mod labels;
     pub mod patches;
     pub mod resampling;
     pub mod transforms_intensity;

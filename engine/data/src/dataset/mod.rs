@@ -21,13 +21,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use cache::{CacheDataset, CacheOptions};
-pub use decathlon::DecathlonDataset;
-pub(crate) use decathlon::{case_name, listed_file, names, read_list};
-pub use partition::{PartitionOptions, partition_dataset, partition_ratios};
 pub use cases::TransformDataset;
 pub(crate) use cases::{guarded, no_case};
 pub use csv::{Column, ColumnKind, CsvOptions, csv_items};
 pub use decathlon::{DecathlonDataset, split_fraction};
+pub(crate) use decathlon::{case_name, listed_file, names, read_list};
 pub use entry::Storage;
 pub use folds::{CrossValidation, cross_validation_list, select_cross_validation_folds};
 pub use grid_patch::GridPatchDataset;
