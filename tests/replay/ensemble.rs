@@ -46,7 +46,10 @@ fn weights(case: &Case) -> Result<Option<Vec<f64>>, Miss> {
     fn flatten(value: &serde_json::Value, out: &mut Vec<f64>) -> Option<()> {
         match value {
             serde_json::Value::Array(rows) => rows.iter().try_for_each(|row| flatten(row, out)),
-            number => Some(out.push(number.as_f64()?)),
+            number => {
+                out.push(number.as_f64()?);
+                Some(())
+            }
         }
     }
     let given = &case.params["weights"];

@@ -22,6 +22,9 @@ pub struct Args {
     /// The reader to use, by name; chosen by the file's content otherwise
     #[arg(long, value_name = "NAME")]
     pub reader: Option<String>,
+    /// The DICOM series of a folder with several, by its UID or description
+    #[arg(long, value_name = "NAME")]
+    pub series: Option<String>,
 }
 
 /// Reads and writes.
@@ -32,6 +35,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let mut options = ReadOptions::default();
     options.reader.clone_from(&args.reader);
+    options.series.clone_from(&args.series);
     let image = read_image_with(&args.input, &options)?;
     let written = if args.label { WriteOptions::label() } else { WriteOptions::default() };
     write_image(&args.output, &image, &written)?;

@@ -20,7 +20,7 @@ pub struct Args {
     /// The folder of a run
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The images (NIfTI)
+    /// The images: NIfTI, a folder of DICOM slices, or anything else that a reader knows
     #[arg(short = 'i', long = "image", value_name = "FILE", required = true, num_args = 1..)]
     pub images: Vec<PathBuf>,
     /// Where the label maps go, under the names of the images
@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Outcome {
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
     let mut failed = Vec::new();
     for (image, target) in args.images.iter().zip(&targets) {
-        match folders::check_image(image).and_then(|()| trained.label(image)).and_then(|label| save(&label, target)) {
+        match trained.label(image).and_then(|label| save(&label, target)) {
             Ok(()) => out!("{}", target.display()),
             Err(failure) => {
                 note!("{}: {}", image.display(), failure.line());
@@ -67,7 +67,9 @@ fn targets(images: &[PathBuf], out: &Path) -> Outcome<Vec<PathBuf>> {
     let mut targets: Vec<PathBuf> = Vec::with_capacity(images.len());
     for image in images {
         let name = image.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let stem = ["nii.gz", "nii", "hdr", "img", "gz"].iter().find_map(|end| name.strip_suffix(&format!(".{end}")));
+        let stem = ["nii.gz", "nii", "hdr", "img", "gz", "dcm", "npy", "npz", "tif", "tiff", "png"]
+            .iter()
+            .find_map(|end| name.strip_suffix(&format!(".{end}")));
         let target = out.join(format!("{}.nii.gz", stem.unwrap_or(&name)));
         if inputs.contains(&real(&target)) {
             return Err(Failure::new(format!(

@@ -7,7 +7,7 @@ use hearth_data::{NiftiOptions, Sample, Value, write_nifti};
 use crate::error::{Context, Failure, Outcome};
 use crate::out;
 use crate::recipe::bundled;
-use crate::run::{Plan, folders};
+use crate::run::Plan;
 
 /// Arguments of `hearth preprocess`.
 #[derive(Debug, clap::Args)]
@@ -15,7 +15,7 @@ pub struct Args {
     /// A bundled recipe or a TOML file
     #[arg(value_name = "RECIPE")]
     pub recipe: String,
-    /// The image (NIfTI)
+    /// The image: NIfTI, a folder of DICOM slices, or anything else that a reader knows
     #[arg(long, value_name = "FILE")]
     pub image: PathBuf,
     /// Its label
@@ -45,9 +45,6 @@ pub fn run(args: &Args) -> Outcome {
         pipeline = &plan.validation;
     }
     let inputs: Vec<_> = [Some(&args.image), args.label.as_ref()].into_iter().flatten().collect();
-    for input in &inputs {
-        folders::check_image(input)?;
-    }
     let mut samples = pipeline.run_deterministic(sample)?;
     let sample = samples.pop().ok_or_else(|| Failure::new("the pipeline gave nothing"))?;
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;

@@ -84,13 +84,3 @@ pub fn replace(path: &Path, text: &str) -> Outcome {
     };
     write().while_doing(|| format!("cannot write {}", path.display()))
 }
-
-/// Fails for what is not a file that can be read to its end: a folder, a device, a pipe.
-pub fn check_image(path: &Path) -> Outcome {
-    let found = std::fs::metadata(path).while_doing(|| format!("cannot read the image {}", path.display()))?;
-    if found.is_file() {
-        return Ok(());
-    }
-    let what = if found.is_dir() { "a folder" } else { "not a regular file" };
-    Err(Failure::new(format!("{} is {what}; give a NIfTI file (.nii or .nii.gz)", path.display())))
-}

@@ -452,13 +452,13 @@ fn equal_cases_are_kept_once() {
 fn as_many_as_fit_are_kept_and_the_rest_streamed() {
     let (_dir, items) = phantom(5);
     let all = CacheDataset::new(items.clone(), pipeline(), 7, 0, CacheOptions::default()).expect("it fits");
-    let limit = Some(all.bytes() as u64 / 5 * 3 + 50_000);
+    let limit = all.bytes() as u64 / 5 * 3 + 50_000;
     for (runtime, workers) in [(false, 1), (false, 3), (true, 1)] {
-        let options = CacheOptions { auto: true, limit, runtime, workers, ..CacheOptions::default() };
+        let options = CacheOptions { auto: true, limit: Some(limit), runtime, workers, ..CacheOptions::default() };
         let some = CacheDataset::new(items.clone(), pipeline(), 7, 0, options).expect("some fit");
         assert_eq!(contents(&some, 0..2), contents(&all, 0..2));
         assert!((1..5).contains(&some.cached()), "{} cached", some.cached());
-        assert!(some.bytes() as u64 <= limit.unwrap_or(0));
+        assert!(some.bytes() as u64 <= limit);
     }
     let none = CacheOptions { auto: true, limit: Some(10), ..CacheOptions::default() };
     let none = CacheDataset::new(items.clone(), pipeline(), 7, 0, none).expect("none fits");

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use common::real_data;
 use hearth_data::nifti::read_header;
-use hearth_data::{orientation, read_nifti};
+use hearth_data::readers::choose;
+use hearth_data::transforms::Orientation;
+use hearth_data::{ReadOptions, orientation, read_image, read_image_with, read_nifti};
 use serde_json::Value;
 
 fn number(value: &Value) -> f64 {
@@ -197,4 +199,34 @@ for p in sys.argv[1:]:
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(out.lines().count(), paths.len());
+}
+
+/// A folder of slices and the same volume as NIfTI, both turned to RAS.
+#[test]
+#[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
+fn folders_of_dicom_are_read_as_the_volume_they_hold() {
+    for (folder, file, slack) in [("CT", "STS_008_CT_image.nii.gz", 0.0), ("PET", "STS_008_PET_image.nii.gz", 1e-6)] {
+        let upright = |path: &Path| {
+            let image = read_image(path).unwrap_or_else(|e| panic!("{e}"));
+            Orientation::new("image", "RAS").turn(image, 0).expect("turned")
+        };
+        let series = real_data().join("dicom/sts008").join(folder);
+        assert_eq!(choose(&series).expect("a reader").name(), "DicomReader");
+        let (dicom, nifti) = (upright(&series), upright(&real_data().join("tumour_ct/sts").join(file)));
+        assert_eq!(dicom.shape(), nifti.shape());
+        for (a, b) in dicom.affine.iter().flatten().zip(nifti.affine.iter().flatten()) {
+            assert!((a - b).abs() < 1e-3, "{:?} and {:?}", dicom.affine, nifti.affine);
+        }
+        for (a, b) in dicom.to_vec().into_iter().zip(nifti.to_vec()) {
+            assert!((a - b).abs() <= slack, "{folder}: {a} and {b}");
+        }
+    }
+    let several = real_data().join("dicom/sts008");
+    let text = read_image(&several).expect_err("several series").to_string();
+    assert!(text.contains("sts008") && text.contains("PT"), "{text}");
+    let mut options = ReadOptions::default();
+    options.reader = Some("pydicomreader".to_owned());
+    options.series = Some("none of these".to_owned());
+    let text = read_image_with(&several, &options).expect_err("no such series").to_string();
+    assert!(text.contains("none of these") && text.contains("there are"), "{text}");
 }

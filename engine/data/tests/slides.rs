@@ -91,11 +91,12 @@ fn windows_cover_a_slide_and_masks_find_its_tissue() {
     let path = real("cmu-1-small-region.svs");
     let slide = Slide::open(&path).expect("a slide");
     let (width, height) = slide.dimensions();
-    let sliding = PatchWSIDataset::sliding(&[path.clone()], 0.0, WsiOptions::new(256, 256), scaled()).expect("windows");
+    let sliding = PatchWSIDataset::sliding(std::slice::from_ref(&path), 0.0, WsiOptions::new(256, 256), scaled())
+        .expect("windows");
     assert_eq!(sliding.len(), (width / 256) * (height / 256));
-    let mut mask = TissueOptions::default();
-    mask.side = 64;
-    let masked = PatchWSIDataset::masked(&[path.clone()], &mask, WsiOptions::new(32, 32), scaled()).expect("patches");
+    let mask = TissueOptions { side: 64, ..TissueOptions::default() };
+    let masked = PatchWSIDataset::masked(std::slice::from_ref(&path), &mask, WsiOptions::new(32, 32), scaled())
+        .expect("patches");
     let tissue = slide.tissue_mask(&mask).expect("a mask").pixels.iter().filter(|p| **p).count();
     assert_eq!(masked.len(), tissue);
     assert!(tissue > 100, "{tissue} pixels of tissue");

@@ -53,10 +53,10 @@ pub fn npy(bytes: &[u8]) {
 /// The list of a Decathlon data set.
 pub fn dataset_json(bytes: &[u8]) {
     with_file("dataset.json", bytes, |path| {
-        if let Ok(set) = hearth_data::DecathlonDataset::open(path.parent().unwrap_or(path)) {
-            if let Ok((train, held)) = set.split_last(1) {
-                assert_eq!(train.len() + held.len(), set.training.len());
-            }
+        if let Ok(set) = hearth_data::DecathlonDataset::open(path.parent().unwrap_or(path))
+            && let Ok((train, held)) = set.split_last(1)
+        {
+            assert_eq!(train.len() + held.len(), set.training.len());
         }
     });
 }

@@ -48,7 +48,7 @@ pub enum Regions {
     /// An RTSTRUCT.
     Structures(StructureSet),
     /// A SEG.
-    Segments(Segmentation),
+    Segments(Box<Segmentation>),
 }
 
 impl Regions {
@@ -58,7 +58,7 @@ impl Regions {
     /// Where it is neither, or damaged.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, DicomError> {
         match Segmentation::open_with(&path, options) {
-            Ok(segmentation) => Ok(Regions::Segments(segmentation)),
+            Ok(segmentation) => Ok(Regions::Segments(Box::new(segmentation))),
             Err(DicomError::Nothing { .. }) => StructureSet::open_with(&path, options).map(Regions::Structures),
             Err(error) => Err(error),
         }

@@ -72,6 +72,9 @@ pub struct Segmentation {
     frame_segments: Vec<Option<u16>>,
 }
 
+/// Where a frame lies on a grid: its slice, and column and row of its first pixel.
+type Place = (usize, [i64; 2]);
+
 impl Segmentation {
     /// Opens a SEG file with default options. Its pixels are read when they are asked for.
     ///
@@ -301,8 +304,8 @@ impl Segmentation {
         Ok((orientation, spacing))
     }
 
-    /// Where each frame lies on a grid: slice, and column and row of its first pixel. `None`: above or below.
-    fn place(&self, grid: &Grid) -> Result<Vec<Option<(usize, [i64; 2])>>, DicomError> {
+    /// Where each frame lies on a grid. `None`: above or below it.
+    fn place(&self, grid: &Grid) -> Result<Vec<Option<Place>>, DicomError> {
         let fail = |what: String| DicomError::Grid { path: self.path.clone(), what };
         let advice = "take `own_grid`, and resample";
         let positions = self.positions()?;

@@ -44,6 +44,9 @@ impl Default for StoreOptions {
     }
 }
 
+/// The files of a case as they were last seen, and its key.
+type Known = Option<(Stamp, [u8; 32])>;
+
 /// Cases whose first steps are kept in a store.
 #[derive(Debug)]
 pub(crate) struct StoredCases<S> {
@@ -52,7 +55,7 @@ pub(crate) struct StoredCases<S> {
     options: StoreOptions,
     keys: KeyMaker,
     /// Of each case the files as they were last seen, and its key. Locked while an entry is made.
-    known: Vec<Mutex<Option<(Stamp, [u8; 32])>>>,
+    known: Vec<Mutex<Known>>,
     counter: Counter,
     warned: AtomicBool,
 }
@@ -128,7 +131,7 @@ impl<S: Store> StoredCases<S> {
     }
 
     /// The key of a case; files are read again only when their size or time has changed.
-    fn key(&self, index: usize, known: &mut Option<(Stamp, [u8; 32])>) -> io::Result<[u8; 32]> {
+    fn key(&self, index: usize, known: &mut Known) -> io::Result<[u8; 32]> {
         let item = self.cases.item(index).map_err(io::Error::other)?;
         let stamp = Stamp::of(item)?;
         if let Some((before, key)) = known

@@ -28,6 +28,7 @@
 //! # Ok::<(), ReadError>(())
 //! ```
 
+mod dicom;
 mod nifti;
 mod npy;
 mod raster;
@@ -40,6 +41,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 
+pub use dicom::DicomReader;
 pub use nifti::NiftiReader;
 pub use npy::NumpyReader;
 pub use raster::RasterReader;
@@ -60,6 +62,9 @@ pub struct ReadOptions {
     /// The array of an NPZ file; its first where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub npz_key: Option<String>,
+    /// The series of a folder with several, by its UID or description.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<String>,
     /// The level of a whole-slide image.
     pub level: usize,
     /// Pictures (PNG, JPEG, BMP, TIFF): the first axis is the width, as MONAI's `PILReader` has it; `false`: the height.
@@ -68,7 +73,7 @@ pub struct ReadOptions {
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        ReadOptions { reader: None, npz_key: None, level: 0, reverse_indexing: true }
+        ReadOptions { reader: None, npz_key: None, series: None, level: 0, reverse_indexing: true }
     }
 }
 
@@ -141,6 +146,7 @@ fn registry() -> &'static RwLock<Readers> {
             Arc::new(RasterReader),
             Arc::new(TiffReader),
             Arc::new(WSIReader),
+            Arc::new(DicomReader),
             Arc::new(NiftiReader),
         ])
     })
@@ -178,7 +184,10 @@ pub fn read_image(path: impl AsRef<Path>) -> Result<Image, ReadError> {
 pub fn read_image_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Image, ReadError> {
     let path = path.as_ref();
     let reader = match &options.reader {
-        Some(name) => by_name(name).map_err(|e| ReadError::new(path, e))?,
+        Some(name) => {
+            check_regular(path)?;
+            by_name(name).map_err(|e| ReadError::new(path, e))?
+        }
         None => choose(path)?,
     };
     reader.read(path, options)
@@ -189,6 +198,7 @@ pub fn read_image_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<
 /// # Errors
 /// Where there is no such file or no reader takes it.
 pub fn choose(path: &Path) -> Result<Arc<dyn Reader>, ReadError> {
+    check_regular(path)?;
     let readers = readers();
     let start = start(path)?;
     let probe = Probe { path, folder: path.is_dir(), start: &start };
@@ -206,7 +216,8 @@ pub fn choose(path: &Path) -> Result<Arc<dyn Reader>, ReadError> {
 }
 
 /// MONAI's names of readers that do what ours do.
-const ALIASES: [(&str, &str); 2] = [("NibabelReader", "NiftiReader"), ("PILReader", "RasterReader")];
+const ALIASES: [(&str, &str); 3] =
+    [("NibabelReader", "NiftiReader"), ("PILReader", "RasterReader"), ("PydicomReader", "DicomReader")];
 
 /// A reader by its name, case and MONAI's aliases aside.
 pub(crate) fn by_name(name: &str) -> Result<Arc<dyn Reader>, String> {
@@ -219,20 +230,28 @@ pub(crate) fn by_name(name: &str) -> Result<Arc<dyn Reader>, String> {
     })
 }
 
+/// Devices and pipes have no end, or never begin.
+fn check_regular(path: &Path) -> Result<(), ReadError> {
+    let found = std::fs::metadata(path).map_err(|e| ReadError::new(path, e))?;
+    if found.is_file() || found.is_dir() { Ok(()) } else { Err(ReadError::new(path, "not a regular file")) }
+}
+
+/// How many bytes of a file tell what it is.
+const START: u64 = 1024;
+
 /// The first bytes of a file; none of a folder.
 fn start(path: &Path) -> Result<Vec<u8>, ReadError> {
-    const LENGTH: u64 = 1024;
     let error = |e: std::io::Error| ReadError::new(path, e);
-    if std::fs::metadata(path).map_err(error)?.is_dir() {
+    if path.is_dir() {
         return Ok(Vec::new());
     }
     let mut file = File::open(path).map_err(error)?;
     let mut bytes = Vec::new();
-    file.by_ref().take(LENGTH).read_to_end(&mut bytes).map_err(error)?;
+    file.by_ref().take(START).read_to_end(&mut bytes).map_err(error)?;
     if bytes.starts_with(&[0x1f, 0x8b]) {
         let mut unpacked = Vec::new();
         // A stream that breaks here is told by the reader, which reads all of it.
-        let _ = flate2::read::GzDecoder::new(&bytes[..]).take(LENGTH).read_to_end(&mut unpacked);
+        let _ = flate2::read::GzDecoder::new(&bytes[..]).take(START).read_to_end(&mut unpacked);
         return Ok(unpacked);
     }
     Ok(bytes)

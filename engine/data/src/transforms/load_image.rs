@@ -20,6 +20,8 @@ pub struct LoadImage {
     reader: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     npz_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    series: Option<String>,
     #[serde(default)]
     level: usize,
     #[serde(default = "yes")]
@@ -47,6 +49,7 @@ impl LoadImage {
             keys: keys.into(),
             reader: None,
             npz_key: None,
+            series: None,
             level: 0,
             reverse_indexing: true,
             allow_missing_keys: false,
@@ -59,6 +62,7 @@ impl LoadImage {
         ReadOptions {
             reader: self.reader.clone(),
             npz_key: self.npz_key.clone(),
+            series: self.series.clone(),
             level: self.level,
             reverse_indexing: self.reverse_indexing,
         }
@@ -70,6 +74,8 @@ setters!(LoadImage {
     reader: Option<String>,
     /// The array of an NPZ file.
     npz_key: Option<String>,
+    /// The DICOM series of a folder with several, by its UID or description.
+    series: Option<String>,
     /// The level of a whole-slide image.
     level: usize,
     /// Pictures have the width on their first axis.

@@ -92,7 +92,8 @@ fn exchange(values: &mut [[f32; LANES]]) -> [f32; LANES] {
         return values[0];
     }
     let mut kept = n / 2 + 2;
-    for next in kept..=n {
+    let first = kept;
+    for next in first..=n {
         // The largest of `values[..kept]` goes to the end, the smallest to the front.
         let mut high = values[kept - 1];
         for value in &mut values[..kept - 1] {

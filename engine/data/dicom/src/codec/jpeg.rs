@@ -23,8 +23,7 @@ pub(super) fn decode(bytes: &[u8], format: &PixelFormat) -> Result<Decoded, Code
     } else {
         bytes
     };
-    let mut limits = DecodeLimits::default();
-    limits.max_pixels = (format.rows * format.columns) as u64;
+    let limits = DecodeLimits { max_pixels: (format.rows * format.columns) as u64, ..DecodeLimits::default() };
     if info.precision == 12 {
         let image = decompress_12bit_with_limits(bytes, &limits).map_err(wrong)?;
         return contain(image.data.iter().map(|v| i64::from(*v)), 12, format, color);

@@ -50,8 +50,8 @@ impl Holes<'_> {
                 };
                 hole.size[axis] = size.min(shape[axis]);
             }
-            for axis in 0..n {
-                let room = shape[axis] - hole.size[axis];
+            for (axis, size) in shape.iter().enumerate().take(n) {
+                let room = size - hole.size[axis];
                 hole.start[axis] = if room > 0 { draw.below(room as u64 + 1) as usize } else { 0 };
             }
             hole

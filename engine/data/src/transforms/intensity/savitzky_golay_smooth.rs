@@ -59,7 +59,7 @@ impl SavitzkyGolaySmooth {
     }
 
     fn check_parameters(&self) -> Result<(), CheckError> {
-        if self.window_length % 2 == 0 || self.window_length > MAX_WINDOW {
+        if self.window_length.is_multiple_of(2) || self.window_length > MAX_WINDOW {
             let message = format!("{} is not an odd number below {MAX_WINDOW}", self.window_length);
             return Err(CheckError::new("window_length", message));
         }

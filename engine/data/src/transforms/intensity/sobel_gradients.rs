@@ -98,7 +98,7 @@ impl SobelGradients {
     }
 
     fn check_parameters(&self) -> Result<(), CheckError> {
-        if !(3..=MAX_KERNEL).contains(&self.kernel_size) || self.kernel_size % 2 == 0 {
+        if !(3..=MAX_KERNEL).contains(&self.kernel_size) || self.kernel_size.is_multiple_of(2) {
             let message = format!("{} is not an odd number from 3 to {MAX_KERNEL}", self.kernel_size);
             return Err(CheckError::new("kernel_size", message));
         }

@@ -80,7 +80,8 @@ impl Rand2DElastic {
         std::array::from_fn(|axis| {
             // In f32, as PyTorch counts them.
             let steps = (size[axis] as f32 - 1.0) / (2.0 * self.step(axis)) as f32;
-            let points = if size[axis] % 2 == 0 { (steps + 0.5).ceil() * 2.0 + 2.0 } else { steps.ceil() * 2.0 + 3.0 };
+            let points =
+                if size[axis].is_multiple_of(2) { (steps + 0.5).ceil() * 2.0 + 2.0 } else { steps.ceil() * 2.0 + 3.0 };
             points as usize
         })
     }
