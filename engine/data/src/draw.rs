@@ -6,6 +6,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hearth_kernels::philox::{self, Stream};
+
 /// What the draws of one case in one epoch depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DrawKey {
@@ -94,77 +96,29 @@ impl Draw {
     /// Replaces each value by a number drawn uniformly from `low` to `high`, as [`add_normal`](Self::add_normal) adds: the same
     /// whatever the number of threads, and no part of the sequence.
     pub fn fill_uniform(&self, values: &mut [f32], low: f32, high: f32) {
-        use rayon::prelude::*;
-        values.par_chunks_mut(1 << 14).enumerate().for_each(|(chunk, values)| {
-            let first = (chunk << 12) as u64;
-            for (i, four) in values.chunks_mut(4).enumerate() {
-                let n = first + i as u64;
-                let bits = philox([n as u32, (n >> 32) as u32, self.stream, 3], self.key);
-                for (value, bits) in four.iter_mut().zip(bits) {
-                    *value = low + (high - low) * ((bits >> 8) as f32 * (1.0 / 16_777_216.0));
-                }
-            }
-        });
+        self.run(3).fill_uniform(values, low, high);
     }
 
     /// Adds normal noise to each value: the same numbers whatever the number of threads, and each time it is called.
     /// They are no part of the sequence that the other functions draw from.
     pub fn add_normal(&self, values: &mut [f32], mean: f32, std: f32) {
-        use rayon::prelude::*;
-        let stream = self.stream;
-        values.par_chunks_mut(1 << 14).enumerate().for_each(|(chunk, values)| {
-            let first = (chunk << 12) as u64;
-            for (i, four) in values.chunks_mut(4).enumerate() {
-                let n = first + i as u64;
-                let normal = four_normals(philox([n as u32, (n >> 32) as u32, stream, 1], self.key));
-                for (value, z) in four.iter_mut().zip(normal) {
-                    *value += mean + std * z;
-                }
-            }
-        });
+        self.run(1).add_normal(values, mean, std);
+    }
+
+    /// The numbers of this key that are no part of the sequence.
+    fn run(&self, kind: u32) -> Stream {
+        Stream { key: self.key, stream: [self.stream, kind] }
     }
 }
 
-/// Ten rounds of Philox4x32.
-#[inline]
-fn philox(mut c: [u32; 4], mut k: [u32; 2]) -> [u32; 4] {
-    for _ in 0..10 {
-        let a = u64::from(c[0]) * 0xD251_1F53;
-        let b = u64::from(c[2]) * 0xCD9E_8D57;
-        c = [(b >> 32) as u32 ^ c[1] ^ k[0], b as u32, (a >> 32) as u32 ^ c[3] ^ k[1], a as u32];
-        k = [k[0].wrapping_add(0x9E37_79B9), k[1].wrapping_add(0xBB67_AE85)];
-    }
-    c
-}
-
-/// Two Box-Muller pairs.
-#[inline]
-fn four_normals(bits: [u32; 4]) -> [f32; 4] {
-    let pair = |a: u32, b: u32| {
-        // (0, 1], so that the logarithm is finite.
-        let u = (a as f32 + 1.0) * (1.0 / 4_294_967_296.0);
-        let radius = (-2.0 * u.min(1.0).ln()).sqrt();
-        let (sin, cos) = (b as f32 * (std::f32::consts::TAU / 4_294_967_296.0)).sin_cos();
-        [radius * cos, radius * sin]
-    };
-    let ([a, b], [c, d]) = (pair(bits[0], bits[1]), pair(bits[2], bits[3]));
-    [a, b, c, d]
+/// One counter.
+fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+    philox::philox(counter.map(|word| [word]), key).map(|[word]| word)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Known answers of the Random123 distribution (kat_vectors, philox4x32 10).
-    #[test]
-    fn philox_known_answers() {
-        assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
-        assert_eq!(philox([u32::MAX; 4], [u32::MAX; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
-        assert_eq!(
-            philox([0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344], [0xa409_3822, 0x299f_31d0]),
-            [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
-        );
-    }
 
     #[test]
     fn draws_depend_on_every_part_of_the_key() {

@@ -29,6 +29,19 @@ use golden::{Case, Miss};
 
 #[test]
 fn cases_of_this_crate() {
+    replay_all();
+}
+
+/// The same on a GPU, which software Vulkan stands for where there is none.
+#[cfg(feature = "vulkan")]
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn cases_of_this_crate_on_vulkan() {
+    replay::device::choose(burn::tensor::Device::vulkan(burn::tensor::DeviceKind::DefaultDevice));
+    replay_all();
+}
+
+fn replay_all() {
     let root = std::env::var_os("HEARTH_GOLDEN")
         .map_or_else(|| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden"), Into::into);
     let (mut passed, mut unsupported, mut failed) = (0, Vec::new(), Vec::new());

@@ -8,6 +8,7 @@
 //! - [`label`]: connected components, distance transforms and binary morphology of masks.
 //! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation behind `Spacing` and `Affine`.
 //! - [`mod@separable`]: weighted sums along one axis after the other, which those two come to where they can.
+//! - [`philox`]: long runs of uniform and normal random numbers.
 //! - [`math`]: powers and exponentials of many values at once.
 //!
 //! Each operation runs where its tensor lives. Where a backend has no kernel here, the same result is computed with
@@ -24,9 +25,9 @@ pub mod label;
 #[cfg(feature = "cpu")]
 mod layout;
 pub mod math;
+pub mod philox;
 pub mod resample;
 pub mod separable;
-#[cfg(feature = "cpu")]
 mod simd;
 
 pub use interpolate::{InterpolateMode, interpolate};

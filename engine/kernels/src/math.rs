@@ -63,7 +63,7 @@ fn power_loop<const FUSED: bool>(values: &mut [f32], exponent: f32) {
 
 /// Binary logarithm of a positive normal number: exponent, and `2 atanh((m - 1) / (m + 1))` of a mantissa m around 1.
 #[inline(always)]
-fn log2<const FUSED: bool>(x: f32) -> f32 {
+pub(crate) fn log2<const FUSED: bool>(x: f32) -> f32 {
     /// Bits of sqrt(1/2), where the mantissas begin.
     const LEAST: u32 = 0x3f35_04f3;
     let bits = x.to_bits();
