@@ -8,7 +8,12 @@
 //! are as they should be, are kept in `corpus/` and tried again by every `cargo test`.
 
 use std::alloc::System;
+use std::panic;
 use std::path::Path;
+use std::sync::{Mutex, Once, PoisonError};
+
+use hearth_dicom::{FindingKind, Regions};
+use hearth_slides::{Slide, SlideOptions, TiffFile, TileCache};
 
 /// What may be allocated at one time, in bytes: inputs are small, and gzip unpacks to at most a thousand times its size.
 pub const LIMIT: usize = 1 << 30;
@@ -16,12 +21,31 @@ pub const LIMIT: usize = 1 << 30;
 #[global_allocator]
 static ALLOCATOR: cap::Cap<System> = cap::Cap::new(System, LIMIT);
 
+/// Reads bytes for libFuzzer. Its own hook ends the program at every panic, also at one that a reader catches to make it an error of
+/// the file; here only a panic that is left does so.
+pub fn fuzz(read: fn(&[u8]), bytes: &[u8]) {
+    static HOOK: Once = Once::new();
+    static LAST: Mutex<String> = Mutex::new(String::new());
+    let last = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    HOOK.call_once(|| panic::set_hook(Box::new(move |info| *last() = info.to_string())));
+    if panic::catch_unwind(|| read(bytes)).is_err() {
+        eprintln!("{}", last());
+        std::process::abort();
+    }
+}
+
 /// Writes the bytes under a name in a folder of their own and does something with it.
 fn with_file(name: &str, bytes: &[u8], read: impl FnOnce(&Path)) {
-    let dir = tempfile::tempdir_in(memory()).expect("a temporary folder");
-    let path = dir.path().join(name);
-    std::fs::write(&path, bytes).expect("the file is written");
-    read(&path);
+    with_files(&[(name, bytes)], |folder| read(&folder.join(name)));
+}
+
+/// Writes files into a folder of their own and does something with it.
+fn with_files(files: &[(&str, &[u8])], read: impl FnOnce(&Path)) {
+    let folder = tempfile::tempdir_in(memory()).expect("a temporary folder");
+    for (name, bytes) in files {
+        std::fs::write(folder.path().join(name), bytes).expect("the file is written");
+    }
+    read(folder.path());
 }
 
 /// A folder in memory where the system has one.
@@ -59,4 +83,89 @@ pub fn dataset_json(bytes: &[u8]) {
             assert_eq!(train.len() + held.len(), set.training.len());
         }
     });
+}
+
+/// What stands between the files of a DICOM folder.
+pub const NEXT_FILE: &[u8] = b"==NEXT FILE==";
+
+/// A DICOM folder of one to four files: the bytes are those of all files one after the other, with [`NEXT_FILE`] between them (a
+/// fourth file has all that is left). Every series is read, every RTSTRUCT and SEG on its own grid and on that of every series, and every
+/// file as stored. What may be wrong with a series is accepted, so that reading does not end there.
+pub fn dicom(bytes: &[u8]) {
+    let names = ["0.dcm", "1.dcm", "2.dcm", "3.dcm"];
+    let files: Vec<(&str, &[u8])> = names.into_iter().zip(split(bytes)).collect();
+    let mut options = hearth_dicom::ReadOptions::default();
+    options.accept = vec![FindingKind::MissingSlices, FindingKind::DuplicateSlices, FindingKind::MissingPosition];
+    // What is allowed is small, so that a run is short. Whether limits hold does not depend on how large they are.
+    options.limits.file_bytes = 16 << 20;
+    options.limits.frame_samples = 1 << 20;
+    options.limits.frames = 1 << 10;
+    options.limits.volume_values = 1 << 22;
+    with_files(&files, |folder| {
+        let Ok(scan) = hearth_dicom::scan_with(folder, &options) else { return };
+        for series in &scan.series {
+            let _ = (series.summary(), series.files());
+            if let Ok(volume) = series.read_with(&options) {
+                assert_eq!(volume.values.len(), volume.shape.iter().product::<usize>());
+            }
+        }
+        for annotation in &scan.annotations {
+            let Ok(regions) = Regions::open(&annotation.path, &options) else { continue };
+            let own = regions.own_grid().and_then(Result::ok);
+            for grid in own.iter().chain(scan.series.iter().map(|series| series.grid())) {
+                let _ = regions.labels(&[], grid, &options);
+                let _ = regions.channels(&[], grid, &options);
+            }
+        }
+        for pair in scan.pairs().pairs {
+            let _ = pair.read_labels(&[], &options);
+        }
+        for (name, _) in &files {
+            if let Ok(stored) = hearth_dicom::read_stored(folder.join(name), &options) {
+                assert_eq!(stored.bytes.len(), stored.shape.iter().product::<usize>() * stored.stored_type.size());
+            }
+        }
+    });
+}
+
+/// The bytes between [`NEXT_FILE`]s, in at most four parts.
+fn split(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut parts = Vec::new();
+    while let Some(at) = bytes.windows(NEXT_FILE.len()).position(|w| w == NEXT_FILE).filter(|_| parts.len() < 3) {
+        parts.push(&bytes[..at]);
+        bytes = &bytes[at + NEXT_FILE.len()..];
+    }
+    parts.push(bytes);
+    parts
+}
+
+/// TIFF and BigTIFF, pyramids (SVS and others) among them: some pages, a region of each level, images beside the slide, and what
+/// `TiffReader` makes of it.
+pub fn tiff(bytes: &[u8]) {
+    // As for DICOM.
+    let limits = hearth_slides::Limits { tag_bytes: 1 << 20, tile_bytes: 4 << 20, image_bytes: 8 << 20, pages: 64 };
+    let Ok(file) = TiffFile::from_bytes("x.tif", bytes.to_vec(), limits) else { return };
+    let read: Vec<bool> = (0..file.pages().len().min(4)).map(|page| file.read(page).is_ok()).collect();
+    let options = SlideOptions { limits, cache: Some(TileCache::new(1 << 20)), ..SlideOptions::default() };
+    if let Ok(slide) = Slide::from_bytes("x.tif", bytes.to_vec(), &options) {
+        for level in 0..slide.levels().len() {
+            if let Ok(region) = slide.read_region(level, -3, 5, 40, 40) {
+                assert_eq!(region.samples.len(), 40 * 40 * region.channels);
+            }
+        }
+        for name in slide.associated_names() {
+            let _ = slide.read_associated(name);
+        }
+        let _ = slide.thumbnail(16);
+    }
+    // The reader has the limits of real slides; it is given what the smaller ones allowed.
+    if read.len() == file.pages().len() && read.iter().all(|page| *page) {
+        let mut options = hearth_data::ReadOptions::default();
+        options.reader = Some("TiffReader".to_owned());
+        with_file("x.tif", bytes, |path| {
+            if let Ok(image) = hearth_data::read_image_with(path, &options) {
+                assert_eq!(image.to_vec().len(), image.channels() * image.shape().iter().product::<usize>());
+            }
+        });
+    }
 }

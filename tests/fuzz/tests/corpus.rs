@@ -31,3 +31,13 @@ fn npy() {
 fn dataset_json() {
     replay("dataset_json", hearth_fuzz::dataset_json);
 }
+
+#[test]
+fn dicom() {
+    replay("dicom", hearth_fuzz::dicom);
+}
+
+#[test]
+fn tiff() {
+    replay("tiff", hearth_fuzz::tiff);
+}
