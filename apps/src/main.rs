@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: hearth::kernels::memory::KeepLarge = hearth::kernels::memory::KeepLarge::new();
+
 fn main() -> ExitCode {
     hearth_apps::cli::main()
 }

@@ -9,6 +9,7 @@
 //! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation behind `Spacing` and `Affine`.
 //! - [`mod@separable`]: weighted sums along one axis after the other, which those two come to where they can.
 //! - [`philox`]: long runs of uniform and normal random numbers.
+//! - [`memory`]: an allocator that keeps large blocks for their next use.
 //! - [`math`]: powers and exponentials of many values at once.
 //!
 //! Each operation runs where its tensor lives. Where a backend has no kernel here, the same result is computed with
@@ -25,6 +26,7 @@ pub mod label;
 #[cfg(feature = "cpu")]
 mod layout;
 pub mod math;
+pub mod memory;
 pub mod philox;
 pub mod resample;
 pub mod separable;

@@ -1,0 +1,327 @@
+//! An allocator that keeps large blocks for their next use: [`KeepLarge`].
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+/// The system's allocator for small blocks; large ones are kept when they are freed, and given out again.
+///
+/// Volumes and activations are megabytes each, live for milliseconds, and come back in the same sizes. The system takes the memory of such a
+/// block away when it is freed and clears every page of the next one at its first use, which costs more than many an operation on
+/// it. (PyTorch keeps the memory of GPUs for the same reason.) Blocks lie on huge pages where the system has them to give.
+///
+/// The memory held, used or not, is never more than [`SLACK`] above the most that was in use at one time. Only Linux has it;
+/// elsewhere this is the system's allocator.
+///
+/// ```
+/// #[global_allocator]
+/// static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
+///
+/// let volume = vec![0.0_f32; 1 << 20];
+/// assert!(volume.iter().all(|v| *v == 0.0));
+/// ```
+#[derive(Debug, Default)]
+pub struct KeepLarge {
+    #[cfg(target_os = "linux")]
+    kept: std::sync::Mutex<kept::Kept>,
+}
+
+/// Memory that may be held above the most that was in use, in bytes.
+pub const SLACK: usize = 64 << 20;
+
+impl KeepLarge {
+    /// Keeps nothing yet.
+    pub const fn new() -> Self {
+        KeepLarge {
+            #[cfg(target_os = "linux")]
+            kept: std::sync::Mutex::new(kept::Kept::new()),
+        }
+    }
+}
+
+// SAFETY: a block is the system allocator's or, by size and alignment alone, one of `kept`, where each is given out once at a time.
+unsafe impl GlobalAlloc for KeepLarge {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        #[cfg(target_os = "linux")]
+        if let Some(size) = kept::size(layout) {
+            return kept::take(&self.kept, size).0;
+        }
+        // SAFETY: the caller's promise about the layout is handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        #[cfg(target_os = "linux")]
+        if let Some(size) = kept::size(layout) {
+            let (block, zero) = kept::take(&self.kept, size);
+            if !zero && !block.is_null() {
+                // SAFETY: the block has at least the layout's size.
+                unsafe { block.write_bytes(0, layout.size()) };
+            }
+            return block;
+        }
+        // SAFETY: as in `alloc`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        #[cfg(target_os = "linux")]
+        if let Some(size) = kept::size(layout) {
+            // SAFETY: `alloc` gave it out for this size, and the caller has done with it.
+            return unsafe { kept::give(&self.kept, block, size) };
+        }
+        // SAFETY: the block came from `System` with this layout.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: the caller promises that the new size is sound with the old alignment.
+        let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        #[cfg(target_os = "linux")]
+        {
+            let (from, to) = (kept::size(layout), kept::size(new));
+            if from.is_some() && from == to {
+                return block;
+            }
+            if from.is_some() || to.is_some() {
+                // SAFETY: the new block does not overlap the old one, and both hold the copied bytes; the old one came from `alloc`.
+                unsafe {
+                    let target = self.alloc(new);
+                    if !target.is_null() {
+                        target.copy_from_nonoverlapping(block, layout.size().min(new_size));
+                        self.dealloc(block, layout);
+                    }
+                    return target;
+                }
+            }
+        }
+        // SAFETY: as in `dealloc`.
+        unsafe { System.realloc(block, layout, new.size()) }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod kept {
+    use std::alloc::Layout;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    use super::SLACK;
+
+    /// A huge page.
+    const PAGE: usize = 2 << 20;
+    /// Blocks from here on are large.
+    const LARGE: usize = PAGE * 3 / 4;
+    /// At most so many free blocks are kept.
+    const BLOCKS: usize = 512;
+
+    /// Free blocks, the oldest first, and what is in use. Nothing here may allocate.
+    #[derive(Debug)]
+    pub struct Kept {
+        blocks: [(usize, *mut u8); BLOCKS],
+        count: usize,
+        free: usize,
+        used: usize,
+        most: usize,
+    }
+
+    // SAFETY: the blocks are free memory that belongs to nobody else.
+    unsafe impl Send for Kept {}
+
+    impl Default for Kept {
+        fn default() -> Self {
+            Kept::new()
+        }
+    }
+
+    impl Kept {
+        pub const fn new() -> Self {
+            Kept { blocks: [(0, std::ptr::null_mut()); BLOCKS], count: 0, free: 0, used: 0, most: 0 }
+        }
+
+        fn remove(&mut self, i: usize) -> (usize, *mut u8) {
+            let block = self.blocks[i];
+            self.blocks.copy_within(i + 1..self.count, i);
+            self.count -= 1;
+            self.free -= block.0;
+            block
+        }
+
+        /// Returns the oldest blocks to the system until so much is left at most.
+        fn shrink(&mut self, free: usize, count: usize) {
+            while self.count > 0 && (self.free > free || self.count > count) {
+                let (size, block) = self.remove(0);
+                unmap(block, size);
+            }
+        }
+    }
+
+    /// The size of the block for a layout, if it is a large one: whole huge pages, above 16 of them in steps of an eighth.
+    pub fn size(layout: Layout) -> Option<usize> {
+        if layout.size() < LARGE || layout.align() > PAGE {
+            return None;
+        }
+        let step = (layout.size().checked_next_power_of_two()? / 16).max(PAGE);
+        layout.size().checked_next_multiple_of(step)
+    }
+
+    /// A block of this size, null where there is no memory, and whether it is known to be zero.
+    pub fn take(kept: &Mutex<Kept>, size: usize) -> (*mut u8, bool) {
+        let mut state = lock(kept);
+        if let Some(i) = (0..state.count).rev().find(|i| state.blocks[*i].0 == size) {
+            state.used += size;
+            return (state.remove(i).1, false);
+        }
+        let used = state.used.saturating_add(size);
+        let room = state.most.max(used).saturating_add(SLACK) - used;
+        state.shrink(room, BLOCKS);
+        drop(state);
+        let mut block = map(size);
+        if block.is_null() {
+            lock(kept).shrink(0, 0);
+            block = map(size);
+        }
+        if !block.is_null() {
+            let mut state = lock(kept);
+            state.used += size;
+            state.most = state.most.max(state.used);
+        }
+        (block, true)
+    }
+
+    /// Keeps a block.
+    ///
+    /// # Safety
+    /// [`take`] must have given it out for this size, and nobody may use it any more.
+    pub unsafe fn give(kept: &Mutex<Kept>, block: *mut u8, size: usize) {
+        let mut state = lock(kept);
+        state.shrink(usize::MAX, BLOCKS - 1);
+        let count = state.count;
+        state.blocks[count] = (size, block);
+        state.count += 1;
+        state.free += size;
+        state.used -= size;
+    }
+
+    fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+        kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// New memory, which is zero, on huge pages where there are any; null where there is none.
+    fn map(size: usize) -> *mut u8 {
+        let Some(length) = size.checked_add(PAGE) else { return std::ptr::null_mut() };
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, at a place of the system's choice.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return std::ptr::null_mut();
+        }
+        let before = start.cast::<u8>().align_offset(PAGE);
+        // SAFETY: `before` is less than `PAGE`, so that block and remainder lie in the mapping. Advice that is not taken does no harm.
+        unsafe {
+            let block = start.cast::<u8>().add(before);
+            if before > 0 {
+                libc::munmap(start, before);
+            }
+            if before < PAGE {
+                libc::munmap(block.add(size).cast(), PAGE - before);
+            }
+            libc::madvise(block.cast(), size, libc::MADV_HUGEPAGE);
+            block
+        }
+    }
+
+    fn unmap(block: *mut u8, size: usize) {
+        // SAFETY: the block is a mapping of this size that nobody uses.
+        unsafe { libc::munmap(block.cast(), size) };
+    }
+
+    #[cfg(test)]
+    impl Kept {
+        pub fn counts(&self) -> [usize; 4] {
+            [self.count, self.free, self.used, self.most]
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MEGABYTE: usize = 1 << 20;
+
+    fn layout(size: usize) -> Layout {
+        Layout::from_size_align(size, 16).expect("a layout")
+    }
+
+    fn counts(keeper: &KeepLarge) -> [usize; 4] {
+        keeper.kept.lock().expect("not poisoned").counts()
+    }
+
+    #[test]
+    fn a_freed_block_is_given_out_again_and_zero_where_asked_for() {
+        let keeper = KeepLarge::new();
+        let layout = layout(5 * MEGABYTE);
+        // SAFETY: each block is used within its size while it is allocated.
+        unsafe {
+            let first = keeper.alloc(layout);
+            first.write_bytes(7, layout.size());
+            keeper.dealloc(first, layout);
+            let second = keeper.alloc_zeroed(layout);
+            assert_eq!(first, second);
+            assert!(std::slice::from_raw_parts(second, layout.size()).iter().all(|v| *v == 0));
+            keeper.dealloc(second, layout);
+        }
+        assert_eq!(counts(&keeper), [1, 6 * MEGABYTE, 0, 6 * MEGABYTE]);
+    }
+
+    #[test]
+    fn more_than_was_ever_used_is_not_held() {
+        let keeper = KeepLarge::new();
+        for size in 1..200 {
+            let layout = layout(size * MEGABYTE);
+            // SAFETY: as above.
+            unsafe {
+                let block = keeper.alloc(layout);
+                block.write(1);
+                keeper.dealloc(block, layout);
+            }
+            let [_, free, used, most] = counts(&keeper);
+            assert!(used == 0 && free <= most + SLACK, "{free} bytes are kept, at most {most} were used");
+        }
+    }
+
+    #[test]
+    fn a_size_that_no_machine_has_is_refused_and_not_counted() {
+        let keeper = KeepLarge::new();
+        // SAFETY: nothing is done with the result.
+        assert!(unsafe { keeper.alloc(layout(1 << 60)) }.is_null());
+        assert_eq!(counts(&keeper), [0; 4]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        /// Blocks that are in use at the same time keep what was written to them, through changes of their size.
+        #[test]
+        fn blocks_keep_their_contents(sizes in prop::collection::vec((1usize..9_000_000, 1usize..9_000_000), 1..12)) {
+            let keeper = KeepLarge::new();
+            let mark = |i: usize| (i + 1) as u8;
+            let blocks: Vec<_> = sizes.iter().enumerate().map(|(i, (size, _))| {
+                // SAFETY: as above.
+                unsafe {
+                    let block = keeper.alloc(layout(*size));
+                    block.write_bytes(mark(i), *size);
+                    block
+                }
+            }).collect();
+            for (i, (block, (size, new))) in blocks.into_iter().zip(&sizes).enumerate() {
+                // SAFETY: as above.
+                unsafe {
+                    let block = keeper.realloc(block, layout(*size), *new);
+                    let held = std::slice::from_raw_parts(block, *size.min(new));
+                    prop_assert!(held.iter().all(|v| *v == mark(i)));
+                    keeper.dealloc(block, layout(*new));
+                }
+            }
+            prop_assert_eq!(counts(&keeper)[2], 0);
+        }
+    }
+}
