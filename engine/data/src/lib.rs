@@ -37,6 +37,9 @@ pub mod transforms;
 mod workers;
 pub mod writers;
 
+pub use hearth_dicom as dicom;
+pub use hearth_slides as slides;
+
 pub use affine::Affine;
 pub use collate::{Batch, Collate, ImageInfo, collate, decollate, pad_collate};
 pub use cucim::cucim_names;

@@ -5,6 +5,8 @@ mod crop;
 mod files;
 mod fit;
 mod networks;
+mod stored;
+mod tiles;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -20,7 +22,7 @@ use crate::out;
 pub struct Args {
     /// What to measure
     bench: Bench,
-    /// load: CT; preprocess, crop: CT LABEL; fit: a Decathlon folder
+    /// load: CT; preprocess, crop, stored: CT LABEL; tiles: a slide; fit: a Decathlon folder
     files: Vec<PathBuf>,
     /// Measurements after the warm-up
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
@@ -37,7 +39,7 @@ pub struct Args {
     /// Mixed precision
     #[arg(long, default_value = "none")]
     amp: Amp,
-    /// Voxels of a patch along each axis
+    /// Voxels (tiles: pixels) of a patch along each axis
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     patch: Option<u32>,
     /// step: patches in a batch
@@ -79,6 +81,10 @@ enum Bench {
     Preprocess,
     /// The random transforms, on cached data
     Crop,
+    /// A random crop from the persistent cache
+    Stored,
+    /// Regions of a whole-slide image
+    Tiles,
     /// Sliding-window inference over a volume
     Infer,
     /// Train to a target Dice
@@ -123,6 +129,8 @@ pub fn run(args: &Args) -> Outcome {
         Bench::Load => files::load(args),
         Bench::Preprocess => files::preprocess(args),
         Bench::Crop => crop::run(args),
+        Bench::Stored => stored::run(args),
+        Bench::Tiles => tiles::run(args),
         Bench::Fit => fit::run(args),
         Bench::Import => import(args),
     }
