@@ -128,6 +128,7 @@ fn tags_are_bounded_and_typed() {
     told(tiff(&[good().with(258, Values::Text("8".into()))]), "tag 258 is not of an integer type");
     told(tiff(&[good().with(270, Values::Text("x".repeat(2 << 20)))]), "only 1048576 are allowed");
     told(tiff(&[good().with(256, Values::Short(Vec::new()))]), "tag 256 has no value");
+    told(tiff(&[good().with(258, Values::Short(Vec::new()))]), "BitsPerSample has no value");
     told(tiff(&[good().with(258, Values::Short(vec![8, 8, 16]))]), "samples of different sizes");
     told(tiff(&[good().with(258, Values::Short(vec![12, 12, 12]))]), "samples of 12 bits");
     told(tiff(&[good().with(317, short(3))]), "predictor 3");

@@ -25,7 +25,6 @@ pub fn read_nifti(path: impl AsRef<Path>) -> Result<Image, NiftiError> {
 pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, NiftiError> {
     let path = path.as_ref();
     let (header, stored, at) = open(path)?;
-    let (shape, spatial_dims) = shape(&header);
     let data_type = DataType::from_code(header.datatype).map_err(|what| NiftiError::Unsupported {
         path: path.to_owned(),
         what: format!("header field datatype is {what}; expected one number per voxel (integer or float)"),
@@ -41,6 +40,8 @@ pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, N
         .and_then(|n| n.checked_add(header.vox_offset))
         .filter(|n| *n <= MAX_BYTES)
         .ok_or_else(too_large)?;
+    // Behind the check of their product: axes alone may be as long as they like.
+    let (shape, spatial_dims) = shape(&header);
     let bytes = stored.take(size as usize, &at)?;
     let values = &bytes[header.vox_offset as usize..];
     let values = voxels::unpack(values, data_type, header.big_endian, header.scaling(), shape);
@@ -111,4 +112,18 @@ fn header_path(path: &Path) -> PathBuf {
         }
     }
     path.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_whose_product_overflows_are_an_error() {
+        let header = Header { version: 2, dim: vec![1, 1, 1, 1 << 40, 1 << 40], ..Header::default() };
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), header.to_bytes()).expect("written");
+        let error = read_nifti(file.path()).expect_err("too many").to_string();
+        assert!(error.contains("more than the limit"), "{error}");
+    }
 }

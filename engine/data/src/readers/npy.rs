@@ -1,14 +1,18 @@
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
+use std::panic::catch_unwind;
 use std::path::Path;
 
-use npyz::{NpyFile, Order, TypeChar};
+use npyz::{NpyFile, NpyHeader, Order, TypeChar};
 
 use super::{Probe, ReadError, ReadOptions, Reader};
 use crate::{Image, Meta, affine, host_device};
 
 /// An array may hold this many values.
 const MAX_VALUES: u64 = 8 << 30;
+
+/// A header may have this many bytes, as in NumPy; those of numbers have about a hundred.
+const MAX_HEADER: usize = 10_000;
 
 /// NPY and NPZ arrays of two to four axes, with an identity affine.
 ///
@@ -68,12 +72,17 @@ struct Array {
 
 impl Array {
     /// `length`: bytes that there are at most, header included.
-    fn read(source: impl Read, length: u64) -> Result<Array, String> {
-        let file = NpyFile::new(source).map_err(|e| format!("not an NPY file: {e}"))?;
+    fn read(mut source: impl Read, length: u64) -> Result<Array, String> {
+        let header = header(&mut source)?;
+        let file = NpyFile::with_header(header, source);
         let shape: Vec<u64> = file.shape().to_vec();
         let count = shape.iter().try_fold(1_u64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MAX_VALUES);
         let count =
             count.ok_or_else(|| format!("an array of shape {shape:?} is over the limit of {MAX_VALUES} values"))?;
+        if count == 0 {
+            // The other axes may then be of any length, and nothing bounds a walk along them.
+            return Err(format!("an array of shape {shape:?} has no values"));
+        }
         let fortran = file.order() == Order::Fortran;
         let npyz::DType::Plain(dtype) = file.dtype() else {
             return Err("an array of records; expected one number per element".to_owned());
@@ -138,6 +147,77 @@ impl Array {
     }
 }
 
+/// The header of an array of numbers. It is looked at before npyz parses it, which takes memory for as many bytes as it is said to have,
+/// and tries every meaning of a bracket with every meaning of those within it: that of many brackets never ends.
+fn header(source: &mut impl Read) -> Result<NpyHeader, String> {
+    let not = |what: &str| format!("not an NPY file: {what}");
+    let mut bytes = Vec::new();
+    let mut more = |bytes: &mut Vec<u8>, count: usize| {
+        source.take(count as u64).read_to_end(bytes).map(drop).map_err(|e| not(&e.to_string()))
+    };
+    more(&mut bytes, 8)?;
+    let Some(version) = bytes.strip_prefix(b"\x93NUMPY").and_then(<[u8]>::first) else {
+        return Err(not("it begins with something else"));
+    };
+    // Version 1 has two bytes for the length, those after it four.
+    let size = if *version == 1 { 2 } else { 4 };
+    more(&mut bytes, size)?;
+    if bytes.len() < 8 + size {
+        return Err(not("it ends within its header"));
+    }
+    let length = bytes[8..].iter().rev().fold(0_usize, |length, byte| length << 8 | usize::from(*byte));
+    if length > MAX_HEADER {
+        return Err(format!("a header of {length} bytes; the limit is {MAX_HEADER}"));
+    }
+    more(&mut bytes, length)?;
+    // One pair around all, one around the shape.
+    if bytes[8 + size..].iter().filter(|byte| b"([{".contains(byte)).count() > 2 {
+        return Err("an array of records, or a damaged header; expected one number per element".to_owned());
+    }
+    // It multiplies the lengths of axes, which panics where overflow is checked.
+    let parsed = catch_unwind(|| NpyHeader::from_reader(&bytes[..]));
+    let parsed = parsed.map_err(|_| "an array that is over any limit".to_owned())?;
+    parsed.map_err(|e| not(&e.to_string()))
+}
+
 fn convert<T: npyz::Deserialize>(file: NpyFile<impl Read>, to: impl Fn(T) -> f32) -> std::io::Result<Vec<f32>> {
     file.data::<T>().map_err(|e| std::io::Error::other(e.to_string()))?.map(|v| v.map(&to)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(version: u8, dict: &str) -> String {
+        let mut bytes = [b"\x93NUMPY".as_slice(), &[version, 0]].concat();
+        let length = (dict.len() as u32).to_le_bytes();
+        bytes.extend(&length[..if version == 1 { 2 } else { 4 }]);
+        bytes.extend(dict.bytes());
+        let length = bytes.len() as u64;
+        Array::read(&bytes[..], length).err().expect("no image")
+    }
+
+    fn of_shape(shape: &str) -> String {
+        error(1, &format!("{{'descr': '<f4', 'fortran_order': True, 'shape': ({shape}), }}\n"))
+    }
+
+    #[test]
+    fn an_array_without_values_is_an_error_however_long_its_axes_are() {
+        assert!(of_shape("0, 1099511627776, 1099511627776, 2").contains("no values"));
+        assert!(of_shape("1099511627776, 1099511627776, 0, 2").contains("limit"));
+    }
+
+    #[test]
+    fn the_header_is_checked_before_it_is_parsed() {
+        // Both would take forever, or more memory than there is.
+        assert!(error(1, &"{".repeat(100)).contains("damaged header"));
+        assert!(error(2, &"(".repeat(9_999)).contains("damaged header"));
+        assert!(error(2, &" ".repeat(10_001)).contains("the limit is 10000"));
+        assert!(error(1, "[('a', '<f4'), ('b', '<i2')]").contains("records"));
+        let huge = [b"\x93NUMPY\x03\x00".as_slice(), &[0xff; 4]].concat();
+        assert!(Array::read(&huge[..], 12).err().expect("no image").contains("4294967295"));
+        for end in 0..12 {
+            assert!(Array::read(&huge[..end], end as u64).is_err(), "{end}");
+        }
+    }
 }

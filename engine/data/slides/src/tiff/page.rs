@@ -154,6 +154,9 @@ impl Page {
         }
         let planes = if planar == 2 { samples } else { 1 };
         let bits = d.uints(reader, tags::BITS_PER_SAMPLE)?.unwrap_or_else(|| vec![1]);
+        if bits.is_empty() {
+            return Err(Fault::damaged("BitsPerSample has no value"));
+        }
         let compression = Compression::of(uint(tags::COMPRESSION, 1)?);
         let black_is_zero = if samples >= 3 { RGB } else { BLACK_IS_ZERO };
         let subsampling = d.uints(reader, tags::YCBCR_SUBSAMPLING)?.unwrap_or_else(|| vec![2, 2]);

@@ -192,7 +192,8 @@ pub fn read_tiff_stack(path: impl AsRef<Path>) -> Result<Vec<Raster>, SlideError
     for (number, _) in file.infos.iter().enumerate().filter(|(_, info)| same(info)) {
         let page = &file.pages[number];
         let pixel = page.format().map(Format::pixel).unwrap_or_default();
-        bytes = bytes.saturating_add((page.width * page.height * pixel) as u64);
+        let size = [page.height, pixel].iter().fold(page.width as u64, |size, n| size.saturating_mul(*n as u64));
+        bytes = bytes.saturating_add(size);
         if bytes > file.limits.image_bytes {
             let fault =
                 Fault::Limit(format!("a stack of more than the {} bytes that are allowed", file.limits.image_bytes));
