@@ -131,7 +131,7 @@ mod tests {
             affine[1][1] = size;
             Item { case: case.to_owned(), affine }
         };
-        let remove = transforms(RemoveSmallObjects::new(Post::KEY).min_size(4.0).by_measure(true));
+        let remove = transforms(RemoveSmallObjects::new(Post::KEY).min_size(3.0).by_measure(true));
         let items = [item("small", 2.0), item("large", 4.0)];
         let kept: Vec<f32> = remove.apply(x, 2, &items).expect("kept").into_data().iter().collect();
         assert_eq!(kept, [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0]);
