@@ -1,7 +1,7 @@
 //! Resampling onto another grid, and finding the grid for a new spacing (recipes of MONAI's `Spacing`).
 
 use hearth_kernels::{Interpolation, Padding, Sampling};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::lazy::{self, Step};
 use super::warp::check_grid;
@@ -32,20 +32,51 @@ impl From<SplineOrder> for u8 {
 }
 
 /// How a value between voxels is found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GridMode {
     /// Linear along every axis (`bilinear` is MONAI's word for it in 3-D too).
     #[default]
-    #[serde(alias = "linear", alias = "trilinear")]
     Bilinear,
     /// The nearest voxel, half-way to the even index.
     Nearest,
     /// Cubic convolution along every axis, PyTorch's `bicubic` (there in 2-D only).
     Bicubic,
     /// A B-spline through the voxels, as `scipy.ndimage` interpolates: a number, 0 to 5. Order 0 rounds half-way up.
+    Spline(SplineOrder),
+}
+
+/// [`GridMode`] in text: a name, or the order of a spline.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "GridMode", rename_all = "snake_case")]
+enum ModeText {
+    #[serde(alias = "linear", alias = "trilinear")]
+    Bilinear,
+    Nearest,
+    Bicubic,
     #[serde(untagged)]
     Spline(SplineOrder),
+}
+
+/// [`GridMode`] in the entries of a cache, whose format can't tell a name from a number.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "GridMode")]
+enum ModeBytes {
+    Bilinear,
+    Nearest,
+    Bicubic,
+    Spline(SplineOrder),
+}
+
+impl Serialize for GridMode {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if to.is_human_readable() { ModeText::serialize(self, to) } else { ModeBytes::serialize(self, to) }
+    }
+}
+
+impl<'de> Deserialize<'de> for GridMode {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if from.is_human_readable() { ModeText::deserialize(from) } else { ModeBytes::deserialize(from) }
+    }
 }
 
 /// What lies outside the image. Names of `scipy.ndimage`, which MONAI takes for spline orders, are understood too.

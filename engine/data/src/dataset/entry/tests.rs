@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::spatial::crop;
-use crate::{Affine, DrawKey, Image, Sample, Value, affine, host_device, nifti};
+use crate::spatial::{GridMode, GridPadding, GridSampling, ResizeMode, SplineOrder, crop};
+use crate::{Affine, Applied, DrawKey, Image, Sample, Value, affine, host_device, nifti};
 
 const KEY: [u8; 32] = [7; 32];
 
@@ -94,6 +94,34 @@ proptest! {
             bytes[20..52].copy_from_slice(&hash);
         }
         prop_assert!(matches!(open(&bytes), Err(EntryError::Damaged(_))));
+    }
+}
+
+#[test]
+fn histories_come_back() {
+    let order = |order: u8| SplineOrder::try_from(order).expect("an order");
+    let (affine, shape) = (affine::translation([0.1, -7.0, 1e-300]), [3, 4, 5]);
+    for mode in [
+        GridMode::Bilinear,
+        GridMode::Nearest,
+        GridMode::Bicubic,
+        GridMode::Spline(order(0)),
+        GridMode::Spline(order(5)),
+    ] {
+        let sampling = GridSampling { mode, padding_mode: GridPadding::GridWrap, align_corners: true };
+        let mut image = image([1, 3, 4, 5], 1);
+        image.meta.applied = vec![
+            Applied::Crop { start: [1, 2, 3], shape },
+            Applied::Pad { before: [0, 1, 0], after: [2, 0, 0] },
+            Applied::Flatten,
+            Applied::Resample { affine, shape, sampling },
+            Applied::Resize { affine, shape, spatial_dims: 3, mode: ResizeMode::NearestExact, align_corners: false },
+            Applied::Warp { affine, shape, back: affine::IDENTITY, sampling },
+        ];
+        let image = crate::spatial::flip(image, &[0]);
+        let mut back = read(&[Sample::new("a").with_image("image", image.clone())], Storage::Exact).remove(0);
+        back.read_stored(|_| false).expect("sound");
+        assert_eq!(back.image("image").expect("an image").meta.applied, image.meta.applied);
     }
 }
 
