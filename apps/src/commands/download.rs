@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use hearth_data::download::{DECATHLON_TASKS, DecathlonTask, FetchOptions, decathlon};
+use hearth_data::download::{DECATHLON_TASKS, DecathlonTask, FetchOptions, Tcia, TciaOptions, decathlon};
 
-use crate::error::{Context, Outcome};
+use crate::error::{Context, Failure, Outcome};
 use crate::out;
 use crate::terminal::progress;
 
@@ -13,15 +13,24 @@ use crate::terminal::progress;
 #[command(after_help = tasks())]
 pub struct Args {
     /// A task of the Medical Segmentation Decathlon: Task09_Spleen, Task09, 9, spleen
-    #[arg(value_name = "TASK")]
-    task: String,
-    /// The folder that gets a folder for the task
+    #[arg(value_name = "TASK", required_unless_present = "tcia")]
+    task: Option<String>,
+    /// A collection of The Cancer Imaging Archive instead: what was segmented, and its images
+    #[arg(long, value_name = "COLLECTION", conflicts_with = "task")]
+    tcia: Option<String>,
+    /// The first N segmentations of the collection only
+    #[arg(long, value_name = "N", requires = "tcia", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    /// What marks the regions of the collection: SEG or RTSTRUCT
+    #[arg(long, value_name = "MODALITY", requires = "tcia", default_value = "SEG")]
+    modality: String,
+    /// The folder that gets a folder for the task or collection
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Keep the archive too
-    #[arg(long)]
+    /// Keep the archive of the task too
+    #[arg(long, conflicts_with = "tcia")]
     keep_archive: bool,
-    /// Another place that has the archives
+    /// Another place that has the archives, or answers as The Cancer Imaging Archive does
     #[arg(long, value_name = "URL")]
     from: Option<String>,
 }
@@ -34,13 +43,36 @@ fn tasks() -> String {
     )
 }
 
-/// Downloads and unpacks a task.
+/// Downloads and unpacks a task or a collection.
 pub fn run(args: &Args) -> Outcome {
-    let task = DecathlonTask::find(&args.task)?;
     let options = FetchOptions { progress: progress(), ..FetchOptions::default() };
-    let set = decathlon(task, &args.out, args.from.as_deref(), args.keep_archive, &options)
+    match (&args.task, &args.tcia) {
+        (_, Some(collection)) => tcia(args, collection, options),
+        (Some(task), None) => decathlon_task(args, task, &options),
+        (None, None) => Err(Failure::new("give a TASK, or a collection by --tcia")),
+    }
+}
+
+fn decathlon_task(args: &Args, task: &str, options: &FetchOptions) -> Outcome {
+    let task = DecathlonTask::find(task)?;
+    let set = decathlon(task, &args.out, args.from.as_deref(), args.keep_archive, options)
         .while_doing(|| format!("cannot get {}", task.name))?;
     let (cases, test) = (set.training.len(), set.test.len());
     out!("{}: {cases} labelled cases, {test} without labels, in {}", set.name, args.out.join(task.name).display());
+    Ok(())
+}
+
+fn tcia(args: &Args, collection: &str, fetch: FetchOptions) -> Outcome {
+    let dir = args.out.join(collection);
+    let options = TciaOptions {
+        modality: args.modality.clone(),
+        limit: args.limit.map(|limit| limit as usize),
+        base: args.from.clone(),
+        fetch,
+    };
+    let cases = Tcia::download(collection, &dir, &options)
+        .while_doing(|| format!("cannot get the collection {collection}"))?
+        .cases()?;
+    out!("{collection}: {} cases, images and what was segmented, in {}", cases.len(), dir.display());
     Ok(())
 }

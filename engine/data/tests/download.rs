@@ -1,154 +1,20 @@
 //! Downloads from a server in this process that misbehaves in every way it can.
 
-use std::collections::BTreeMap;
+#[path = "common/server.rs"]
+mod server;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::io::Write;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use hearth_data::download::{
-    ArchiveLimits, Checksum, DECATHLON_TASKS, DecathlonTask, DownloadError, FetchOptions, ReadSegmentation,
-    Segmentation, Tcia, TciaOptions, decathlon, fetch, unpack,
+    ArchiveLimits, Checksum, DECATHLON_TASKS, DecathlonTask, DownloadError, decathlon, fetch, unpack,
 };
-use hearth_data::{DataError, DrawKey, Progress, split_fraction};
-
-/// What the server does with a path.
-#[derive(Clone)]
-enum Act {
-    /// Sends it, ranges too.
-    Serve(Vec<u8>),
-    /// Sends it, and knows no ranges.
-    Whole(Vec<u8>),
-    /// Ends each connection after so many bytes of the body.
-    Cut(Vec<u8>, usize),
-    /// The same without ranges, so many times.
-    CutWhole(Vec<u8>, usize, Arc<AtomicUsize>),
-    /// Sends one byte, then nothing for a while.
-    Stall(Vec<u8>),
-    /// A status so many times, then the file.
-    Trouble(u16, Arc<AtomicUsize>, Vec<u8>),
-    /// Sends the reader elsewhere.
-    Redirect(String),
-    /// Answers a range with another one.
-    WrongRange(Vec<u8>),
-    /// Promises more than there is.
-    Claims(u64),
-}
-
-struct Server {
-    base: String,
-    requests: Arc<Mutex<Vec<String>>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Server {
-    fn new(acts: impl IntoIterator<Item = (&'static str, Act)>) -> Server {
-        let acts: BTreeMap<String, Act> = acts.into_iter().map(|(path, act)| (path.to_owned(), act)).collect();
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let base = format!("http://{}", listener.local_addr().expect("an address"));
-        let (stop, requests) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
-        let (stopped, noted) = (stop.clone(), requests.clone());
-        let thread = std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                if stopped.load(Ordering::SeqCst) {
-                    return;
-                }
-                let (acts, noted) = (acts.clone(), noted.clone());
-                std::thread::spawn(move || stream.map(|stream| answer(stream, &acts, &noted)));
-            }
-        });
-        Server { base, requests, stop, thread: Some(thread) }
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.base)
-    }
-
-    fn requests(&self) -> Vec<String> {
-        self.requests.lock().expect("no panic").clone()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        let _ = TcpStream::connect(self.base.trim_start_matches("http://"));
-        let _ = self.thread.take().map(std::thread::JoinHandle::join);
-    }
-}
-
-/// One request per connection. The client may be gone at any time.
-fn answer(mut stream: TcpStream, acts: &BTreeMap<String, Act>, noted: &Mutex<Vec<String>>) -> Option<()> {
-    let mut lines = BufReader::new(stream.try_clone().ok()?).lines();
-    let path = lines.next()?.ok()?.split(' ').nth(1)?.to_owned();
-    let mut offset = 0;
-    for line in lines {
-        let line = line.ok()?.to_lowercase();
-        if line.is_empty() {
-            break;
-        }
-        if let Some(range) = line.strip_prefix("range: bytes=") {
-            offset = range.trim_end_matches('-').parse().ok()?;
-        }
-    }
-    noted.lock().ok()?.push(format!("{path} {offset}"));
-    let mut send = |status: &str, headers: &str, body: &[u8]| {
-        write!(stream, "HTTP/1.1 {status}\r\nConnection: close\r\n{headers}\r\n").ok()?;
-        stream.write_all(body).ok()
-    };
-    let length = |n: usize| format!("Content-Length: {n}\r\n");
-    let part = |body: &[u8], from: usize| {
-        let range = format!("Content-Range: bytes {from}-{}/{}\r\n", body.len().max(1) - 1, body.len());
-        format!("{range}{}", length(body.len() - from))
-    };
-    match acts.get(&path) {
-        None => send("404 Not Found", &length(0), b""),
-        Some(Act::Serve(body)) if offset > 0 && offset >= body.len() => {
-            send("416 Range Not Satisfiable", &format!("Content-Range: bytes */{}\r\n{}", body.len(), length(0)), b"")
-        }
-        Some(Act::Serve(body)) if offset > 0 => send("206 Partial Content", &part(body, offset), &body[offset..]),
-        Some(Act::Serve(body) | Act::Whole(body)) => send("200 OK", &length(body.len()), body),
-        Some(Act::Cut(body, after)) => {
-            let end = body.len().min(offset + after);
-            let status = if offset > 0 { "206 Partial Content" } else { "200 OK" };
-            send(status, &part(body, offset), &body[offset..end])
-        }
-        Some(Act::CutWhole(body, after, times)) => {
-            let cut = times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok();
-            send("200 OK", &length(body.len()), if cut { &body[..*after] } else { body })
-        }
-        Some(Act::Stall(body)) => {
-            send("200 OK", &length(body.len()), &body[..1])?;
-            std::thread::sleep(Duration::from_secs(3));
-            Some(())
-        }
-        Some(Act::Trouble(status, times, body)) => {
-            match times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)) {
-                Ok(_) => send(&format!("{status} Trouble"), &length(0), b""),
-                Err(_) => send("200 OK", &length(body.len()), body),
-            }
-        }
-        Some(Act::Redirect(to)) => send("302 Found", &format!("Location: {to}\r\n{}", length(0)), b""),
-        Some(Act::WrongRange(body)) if offset > 0 => {
-            send("206 Partial Content", &part(body, offset - 1), &body[offset - 1..])
-        }
-        Some(Act::WrongRange(body)) => send("200 OK", &length(body.len()), &body[..body.len() / 2]),
-        Some(Act::Claims(bytes)) => send("200 OK", &format!("Content-Length: {bytes}\r\n"), b"little"),
-    }
-}
-
-fn quick() -> FetchOptions {
-    FetchOptions {
-        tries: 3,
-        timeout: Duration::from_millis(400),
-        pause: Duration::from_millis(5),
-        ..FetchOptions::default()
-    }
-}
+use hearth_data::{DrawKey, Progress};
+use server::{Act, Server, md5_of, quick, zip};
 
 fn content(length: usize) -> Vec<u8> {
     let draw = DrawKey::new(4, 0, 0).draw("content", 0, 0);
@@ -271,16 +137,6 @@ fn tar(entries: &[(&str, &[u8], tar::EntryType)]) -> Vec<u8> {
         out.append(&header, *content).expect("in memory");
     }
     out.into_inner().expect("in memory")
-}
-
-fn zip(entries: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut out = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-    for (name, content) in entries {
-        let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
-        out.start_file(*name, options).expect("in memory");
-        out.write_all(content).expect("in memory");
-    }
-    out.finish().expect("in memory").into_inner()
 }
 
 fn zipped_link() -> Vec<u8> {
@@ -408,81 +264,4 @@ fn a_task_is_fetched_checked_unpacked_and_opened() {
     let before = server.requests().len();
     get(task, false).expect("there");
     assert_eq!(server.requests().len(), before);
-}
-
-fn md5_of(bytes: &[u8]) -> String {
-    use md5::{Digest, Md5};
-    Md5::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
-}
-
-/// Stands for a DICOM reader: the "files" are lists of what to say.
-struct Texts;
-
-impl ReadSegmentation for Texts {
-    fn read(&self, folder: &Path) -> Result<Segmentation, DataError> {
-        let text = fs::read_to_string(folder.join("1.dcm")).expect("a file");
-        let fields: Vec<&str> = text.split(' ').collect();
-        let list = |text: &str| text.split('|').filter(|s| !s.is_empty()).map(str::to_owned).collect();
-        Ok(Segmentation {
-            patient: fields[0].to_owned(),
-            number: fields[1].parse().expect("a number"),
-            study: "1.5".to_owned(),
-            series: list(fields[2]),
-            instances: list(fields[3]),
-        })
-    }
-}
-
-fn series(content: &[u8], sums_of: &[u8]) -> Act {
-    let sums = format!("FileName,MD5Hash\n1.dcm,{}\n", md5_of(sums_of));
-    Act::Serve(zip(&[("1.dcm", content), ("md5hashes.csv", sums.as_bytes())]))
-}
-
-#[test]
-fn a_collection_is_laid_out_by_patient() {
-    let (direct, by_instance, image): (&[u8], &[u8], &[u8]) = (b"LUNG/2 300 1.3|1.9 ", b"LUNG-1 7  5.5.5", b"an image");
-    let list = |uids: &[&str], key: &str| {
-        let entries: Vec<_> = uids.iter().map(|uid| serde_json::json!({ key: uid })).collect();
-        Act::Serve(serde_json::to_vec(&entries).expect("JSON"))
-    };
-    let get = "/getImageWithMD5Hash?SeriesInstanceUID=";
-    let leak = |uid: &str| -> &'static str { format!("{get}{uid}").leak() };
-    let server = Server::new([
-        ("/getSeries?Collection=NSCLC%20%26%20Co&Modality=SEG", list(&["1.2", "1.1"], "SeriesInstanceUID")),
-        (leak("1.1"), series(direct, direct)),
-        (leak("1.2"), series(by_instance, by_instance)),
-        (leak("1.3"), series(image, image)),
-        (leak("1.4"), series(image, image)),
-        ("/getSeries?StudyInstanceUID=1.5", list(&["1.8", "1.4"], "SeriesInstanceUID")),
-        ("/getSOPInstanceUIDs?SeriesInstanceUID=1.8", list(&["5.5.4"], "SOPInstanceUID")),
-        ("/getSOPInstanceUIDs?SeriesInstanceUID=1.4", list(&["5.5.4", "5.5.5"], "SOPInstanceUID")),
-        ("/getSeries?Collection=Bad&Modality=SEG", list(&["2.1"], "SeriesInstanceUID")),
-        (leak("2.1"), series(direct, b"another content")),
-        ("/getSeries?Collection=Evil&Modality=SEG", list(&["../../x"], "SeriesInstanceUID")),
-        ("/getSeries?Collection=None&Modality=SEG", Act::Serve(Vec::new())),
-        ("/getSeries?Collection=Text&Modality=SEG", Act::Serve(b"<html>".to_vec())),
-    ]);
-    let dir = tempfile::tempdir().expect("a folder");
-    let options = TciaOptions { base: Some(server.base.clone()), fetch: quick(), ..TciaOptions::default() };
-    let get = |collection: &str, into: &str| Tcia::download(collection, dir.path().join(into), &Texts, &options);
-    let tcia = get("NSCLC & Co", "all").expect("downloaded");
-    let cases = tcia.cases().expect("cases");
-    let names: Vec<&str> = cases.iter().map(|c| c.case.as_str()).collect();
-    assert_eq!(names, ["LUNG-1/7", "LUNG_2/300"]);
-    assert_eq!(fs::read(cases[0].files["image"].join("1.dcm")).expect("a file"), image);
-    assert_eq!(fs::read(cases[0].files["seg"].join("1.dcm")).expect("a file"), by_instance);
-    assert!(!dir.path().join("all/raw").exists());
-    let (training, validation) = split_fraction(&cases, 0.5, 0).expect("a fraction");
-    assert_eq!((training.len(), validation.len()), (1, 1));
-    let before = server.requests().len();
-    get("NSCLC & Co", "all").expect("there");
-    let fetched = server.requests()[before..].iter().filter(|r| r.starts_with("/getImage")).count();
-    assert_eq!(fetched, 0, "series that are there are not fetched again");
-    for (collection, told) in
-        [("Bad", "checksum"), ("Evil", "no usable UID"), ("None", "no series"), ("Text", "not JSON"), ("Gone", "404")]
-    {
-        let error = get(collection, "other").expect_err(collection).to_string();
-        assert!(error.contains(told), "{collection}: {error}");
-    }
-    assert!(Tcia::open(dir.path().join("other")).cases().is_err());
 }

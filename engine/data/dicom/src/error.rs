@@ -82,6 +82,18 @@ pub enum DicomError {
         /// A line for each.
         series: Vec<String>,
     },
+    /// A series is there, but also files that can't be read: some of its slices may be missing.
+    #[error(
+        "{path}: {count} file(s) can't be read, so slices may be missing; mend them, or move them away to read the rest: {first}"
+    )]
+    Incomplete {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with the first of those files.
+        first: Box<DicomError>,
+        /// How many there are.
+        count: usize,
+    },
     /// A series has faults that must be accepted by name before it is read.
     #[error("series {series}: {}\nto read it all the same, accept {}", texts(findings), kinds(findings))]
     Findings {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dicom_dictionary_std::tags;
 use rayon::prelude::*;
 
 use crate::error::DicomError;
@@ -52,13 +53,17 @@ pub struct Annotation {
     pub path: PathBuf,
     /// What it is.
     pub kind: AnnotationKind,
-    /// SeriesInstanceUIDs of the images it was drawn on.
+    /// SeriesInstanceUIDs of the images it was drawn on; where the usual sequences name none, those of all its sequences.
     pub referenced_series: Vec<String>,
+    /// ReferencedSOPInstanceUIDs of all its sequences: of images, and of other objects that it refers to.
+    pub referenced_instances: Vec<String>,
     /// Frame of reference it lies in.
     pub frame_of_reference: Option<String>,
-    /// PatientID.
+    /// StudyInstanceUID; empty where there is none.
+    pub study: String,
+    /// PatientID, else PatientName.
     pub patient: Option<String>,
-    /// SeriesNumber.
+    /// SeriesNumber, else AcquisitionNumber.
     pub series_number: Option<i64>,
 }
 
@@ -129,27 +134,41 @@ pub fn scan_files(files: &[PathBuf], options: &ReadOptions) -> Scan {
 /// Reads the one series of a folder, or one file.
 ///
 /// # Errors
-/// Where there is no series of images, or more than one; and as [`Series::read_with`].
+/// Where there is no series of images, or more than one, or a file can't be read; and as [`Series::read_with`].
 pub fn read_path(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Volume, DicomError> {
     let path = path.as_ref();
-    let mut scan = scan_with(path, options)?;
-    if scan.series.len() > 1 {
-        let series = scan.series.iter().map(Series::summary).collect();
-        return Err(DicomError::Several { path: path.to_owned(), series });
-    }
-    if let Some(series) = scan.series.pop() {
-        return series.read_with(options);
-    }
-    if scan.failed.len() == 1 {
-        return Err(scan.failed.remove(0));
-    }
-    if path.is_file() && scan.not_dicom == 1 {
-        return Err(DicomError::NotDicom { path: path.to_owned() });
-    }
-    Err(DicomError::Nothing { path: path.to_owned(), what: format!("no series of images; found {}", scan.contents()) })
+    scan_with(path, options)?.into_volume(path, options)
 }
 
 impl Scan {
+    /// Reads the one series that was found at `path`.
+    ///
+    /// # Errors
+    /// As [`read_path`].
+    pub fn into_volume(mut self, path: impl AsRef<Path>, options: &ReadOptions) -> Result<Volume, DicomError> {
+        let path = path.as_ref();
+        if self.series.len() > 1 {
+            let series = self.series.iter().map(Series::summary).collect();
+            return Err(DicomError::Several { path: path.to_owned(), series });
+        }
+        if let Some(series) = self.series.pop() {
+            let count = self.failed.len();
+            return match self.failed.into_iter().next() {
+                None => series.read_with(options),
+                // The volume would be too short without anybody noticing.
+                Some(first) => Err(DicomError::Incomplete { path: path.to_owned(), first: Box::new(first), count }),
+            };
+        }
+        if self.failed.len() == 1 {
+            return Err(self.failed.remove(0));
+        }
+        if path.is_file() && self.not_dicom == 1 {
+            return Err(DicomError::NotDicom { path: path.to_owned() });
+        }
+        let what = format!("no series of images; found {}", self.contents());
+        Err(DicomError::Nothing { path: path.to_owned(), what })
+    }
+
     /// What was found beside series, for a line of text.
     fn contents(&self) -> String {
         let mut parts = Vec::new();
@@ -218,17 +237,22 @@ fn look(path: &Path, options: &ReadOptions) -> Result<Object, DicomError> {
     let opened = open(path, &options.limits)?;
     let attributes = Attributes::new(&opened.object, path);
     let identity = Identity::read(&attributes);
-    let annotation = |kind, referenced_series| {
+    let annotation = |kind, mut referenced_series: Vec<String>| {
+        if referenced_series.is_empty() {
+            referenced_series = attributes.within_sequences(tags::SERIES_INSTANCE_UID);
+        }
         Object::Annotation(Annotation {
             path: path.to_owned(),
             kind,
             referenced_series,
+            referenced_instances: attributes.within_sequences(tags::REFERENCED_SOP_INSTANCE_UID),
             frame_of_reference: identity
                 .frame_of_reference
                 .clone()
                 .or_else(|| rtstruct::frame_of_reference(&attributes)),
-            patient: identity.patient.clone(),
-            series_number: identity.series_number,
+            study: identity.study.clone(),
+            patient: identity.patient.clone().or_else(|| attributes.text(tags::PATIENT_NAME)),
+            series_number: identity.series_number.or(identity.acquisition_number),
         })
     };
     if rtstruct::is_structure_set(&identity) {

@@ -1,5 +1,6 @@
 //! Attributes by value: what is missing is `None`, what can't be is an error that names file and attribute.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use dicom_core::{DataDictionary, PrimitiveValue, Tag};
@@ -105,6 +106,22 @@ impl<'a> Attributes<'a> {
 
     pub fn item(&self, tag: Tag) -> Option<Attributes<'a>> {
         self.items(tag).next()
+    }
+
+    /// What an attribute says wherever it is within sequences, each text once, in the order of the file.
+    pub fn within_sequences(&self, tag: Tag) -> Vec<String> {
+        let mut found = Vec::new();
+        self.collect(tag, &mut HashSet::new(), &mut found);
+        found
+    }
+
+    /// Sequences nest no deeper than a file was allowed to when it was opened.
+    fn collect(&self, tag: Tag, seen: &mut HashSet<String>, found: &mut Vec<String>) {
+        for object in self.object.iter().filter_map(|e| e.items()).flatten() {
+            let item = Attributes { object, path: self.path };
+            found.extend(item.text(tag).filter(|text| seen.insert(text.clone())));
+            item.collect(tag, seen, found);
+        }
     }
 }
 

@@ -11,7 +11,7 @@ mod tcia;
 pub use archive::{ArchiveLimits, unpack};
 pub use decathlon::{DECATHLON_TASKS, DecathlonTask, decathlon};
 pub use fetch::{Checksum, FetchOptions, fetch};
-pub use tcia::{ReadSegmentation, Segmentation, Tcia, TciaOptions};
+pub use tcia::{Tcia, TciaOptions};
 
 use std::path::{Path, PathBuf};
 
@@ -79,6 +79,9 @@ pub enum DownloadError {
         /// Why.
         source: std::io::Error,
     },
+    /// What came is not DICOM, or damaged.
+    #[error(transparent)]
+    Dicom(#[from] hearth_dicom::DicomError),
     /// What came is not a data set.
     #[error(transparent)]
     Data(Box<crate::DataError>),

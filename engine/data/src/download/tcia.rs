@@ -1,9 +1,10 @@
 //! Collections of The Cancer Imaging Archive: [`Tcia`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use hearth_dicom::Annotation;
 use serde_json::Value;
 
 use super::DownloadError;
@@ -20,34 +21,10 @@ const INDEX: &str = "series.json";
 /// What the archive puts beside the files of a series: their names and MD5 sums.
 const SUMS: &str = "md5hashes.csv";
 
-/// What a segmentation series says of itself and of the images it was drawn on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Segmentation {
-    /// PatientID (0010,0020), else PatientName.
-    pub patient: String,
-    /// SeriesNumber (0020,0011), else AcquisitionNumber, else 0.
-    pub number: i64,
-    /// StudyInstanceUID (0020,000D).
-    pub study: String,
-    /// SeriesInstanceUIDs (0020,000E) found in its sequences: the series that it refers to, the first one first.
-    pub series: Vec<String>,
-    /// ReferencedSOPInstanceUIDs (0008,1155) found in its sequences: used where it names no series.
-    pub instances: Vec<String>,
-}
-
-/// Reads the headers of a DICOM folder: whoever has a DICOM reader implements it in a few lines.
-pub trait ReadSegmentation {
-    /// What the segmentation in this folder says.
-    ///
-    /// # Errors
-    /// Where there is none, or it can't be read.
-    fn read(&self, folder: &Path) -> Result<Segmentation, DataError>;
-}
-
 /// What of a collection is downloaded.
 #[derive(Clone, Debug)]
 pub struct TciaOptions {
-    /// Modality of the segmentations.
+    /// Modality of what was drawn on the images: SEG, or RTSTRUCT.
     pub modality: String,
     /// At most so many of them; all if not given.
     pub limit: Option<usize>,
@@ -63,7 +40,9 @@ impl Default for TciaOptions {
     }
 }
 
-/// Segmentations of a collection and the images they belong to: `DIR/PATIENT/NUMBER/image` and `.../seg`, folders of DICOM files.
+/// Segmentations of a collection and the images they were drawn on: `DIR/PATIENT/NUMBER/image` and `.../seg`, folders of DICOM files.
+///
+/// Patient and series number are those of the segmentation; a second one of the same number is `NUMBER-2`.
 #[derive(Clone, Debug)]
 pub struct Tcia {
     dir: PathBuf,
@@ -75,12 +54,7 @@ impl Tcia {
     ///
     /// # Errors
     /// Where the service does not answer, a file is damaged, or a segmentation refers to nothing that can be found.
-    pub fn download(
-        collection: &str,
-        dir: impl Into<PathBuf>,
-        reader: &dyn ReadSegmentation,
-        options: &TciaOptions,
-    ) -> Result<Self, DownloadError> {
+    pub fn download(collection: &str, dir: impl Into<PathBuf>, options: &TciaOptions) -> Result<Self, DownloadError> {
         let dir = dir.into();
         let service = Service { base: options.base.as_deref().unwrap_or(BASE).trim_end_matches('/'), options };
         let mut series = service.list("getSeries", &[("Collection", collection), ("Modality", &options.modality)])?;
@@ -95,7 +69,7 @@ impl Tcia {
         for uid in &series {
             let there = places.get(uid).map(|place| dir.join(place));
             if !there.is_some_and(|place| place.join("image").is_dir() && place.join("seg").is_dir()) {
-                places.insert(uid.clone(), service.case(&dir, uid, reader)?);
+                places.insert(uid.clone(), service.case(&dir, uid, &places)?);
                 write_index(&dir, &places)?;
             }
         }
@@ -194,18 +168,17 @@ impl Service<'_> {
     }
 
     /// Fetches a segmentation and what it was drawn on; returns where they are.
-    fn case(&self, dir: &Path, uid: &str, reader: &dyn ReadSegmentation) -> Result<String, DownloadError> {
+    fn case(&self, dir: &Path, uid: &str, places: &BTreeMap<String, String>) -> Result<String, DownloadError> {
         let raw = dir.join("raw").join(uid);
         self.series(uid, &raw)?;
-        let data = |error| DownloadError::Data(Box::new(error));
-        let segmentation = reader.read(&raw).map_err(data)?;
-        let name = format!("{}/{}", as_name(&segmentation.patient), segmentation.number);
+        let segmentation = segmentation(&raw)?;
+        let name = free_place(&segmentation, uid, places);
         let place = dir.join(&name);
         let seg = place.join("seg");
         if !seg.exists() {
             let image = self.reference(&segmentation)?.ok_or_else(|| {
                 let what = "refers to no series of images that the archive has".to_owned();
-                data(DataError::List { path: raw.clone(), what })
+                DownloadError::Data(Box::new(DataError::List { path: segmentation.path.clone(), what }))
             })?;
             self.series(&image, &place.join("image"))?;
             fs::rename(&raw, &seg).map_err(DownloadError::io(&seg))?;
@@ -213,18 +186,25 @@ impl Service<'_> {
         Ok(name)
     }
 
-    /// The series of images that a segmentation was drawn on.
-    fn reference(&self, segmentation: &Segmentation) -> Result<Option<String>, DownloadError> {
-        if let Some(series) = segmentation.series.iter().find(|uid| is_uid(uid)) {
+    /// The series of images that a segmentation was drawn on: the first that it names, else the one with most of the images that it
+    /// names.
+    fn reference(&self, segmentation: &Annotation) -> Result<Option<String>, DownloadError> {
+        if let Some(series) = segmentation.referenced_series.iter().find(|uid| is_uid(uid)) {
             return Ok(Some(series.clone()));
         }
-        let Some(instance) = segmentation.instances.first() else { return Ok(None) };
+        if segmentation.study.is_empty() || segmentation.referenced_instances.is_empty() {
+            return Ok(None);
+        }
+        let named: HashSet<&String> = segmentation.referenced_instances.iter().collect();
+        let mut found: Option<(usize, String)> = None;
         for series in self.list("getSeries", &[("StudyInstanceUID", &segmentation.study)])? {
-            if self.list("getSOPInstanceUIDs", &[("SeriesInstanceUID", &series)])?.contains(instance) {
-                return Ok(Some(series));
+            let instances = self.list("getSOPInstanceUIDs", &[("SeriesInstanceUID", &series)])?;
+            let count = instances.iter().filter(|uid| named.contains(uid)).count();
+            if count > found.as_ref().map_or(0, |(most, _)| *most) {
+                found = Some((count, series));
             }
         }
-        Ok(None)
+        Ok(found.map(|(_, series)| series))
     }
 
     /// Fetches a series into a folder, unless it is there.
@@ -246,6 +226,33 @@ impl Service<'_> {
         checked?;
         fs::rename(&beside, into).map_err(DownloadError::io(into))
     }
+}
+
+/// What was drawn, as the DICOM files of a folder say.
+fn segmentation(folder: &Path) -> Result<Annotation, DownloadError> {
+    let mut scan = hearth_dicom::scan(folder)?;
+    if !scan.annotations.is_empty() {
+        return Ok(scan.annotations.swap_remove(0));
+    }
+    if !scan.failed.is_empty() {
+        return Err(scan.failed.swap_remove(0).into());
+    }
+    let what = "holds no segmentation (SEG) or structure set (RTSTRUCT)".to_owned();
+    Err(DownloadError::Data(Box::new(DataError::List { path: folder.to_owned(), what })))
+}
+
+/// `PATIENT/NUMBER`, with a counter behind it where another segmentation has that place.
+fn free_place(segmentation: &Annotation, uid: &str, places: &BTreeMap<String, String>) -> String {
+    let patient = as_name(segmentation.patient.as_deref().unwrap_or_default());
+    let first = format!("{patient}/{}", segmentation.series_number.unwrap_or_default());
+    let taken = |name: &str| places.iter().any(|(other, place)| other != uid && place == name);
+    let mut name = first.clone();
+    let mut count = 1;
+    while taken(&name) {
+        count += 1;
+        name = format!("{first}-{count}");
+    }
+    name
 }
 
 /// Checks the files of a series against the list that came with them.

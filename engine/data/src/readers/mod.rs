@@ -65,6 +65,10 @@ pub struct ReadOptions {
     /// The series of a folder with several, by its UID or description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub series: Option<String>,
+    /// The segments of a DICOM segmentation, by label or description: the first becomes 1, and so on. All, by their numbers in the
+    /// file, where there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub segments: Vec<String>,
     /// The level of a whole-slide image.
     pub level: usize,
     /// Pictures (PNG, JPEG, BMP, TIFF): the first axis is the width, as MONAI's `PILReader` has it; `false`: the height.
@@ -73,7 +77,14 @@ pub struct ReadOptions {
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        ReadOptions { reader: None, npz_key: None, series: None, level: 0, reverse_indexing: true }
+        ReadOptions {
+            reader: None,
+            npz_key: None,
+            series: None,
+            segments: Vec::new(),
+            level: 0,
+            reverse_indexing: true,
+        }
     }
 }
 

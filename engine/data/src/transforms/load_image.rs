@@ -22,6 +22,8 @@ pub struct LoadImage {
     npz_key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     series: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    segments: Vec<String>,
     #[serde(default)]
     level: usize,
     #[serde(default = "yes")]
@@ -50,6 +52,7 @@ impl LoadImage {
             reader: None,
             npz_key: None,
             series: None,
+            segments: Vec::new(),
             level: 0,
             reverse_indexing: true,
             allow_missing_keys: false,
@@ -63,6 +66,7 @@ impl LoadImage {
             reader: self.reader.clone(),
             npz_key: self.npz_key.clone(),
             series: self.series.clone(),
+            segments: self.segments.clone(),
             level: self.level,
             reverse_indexing: self.reverse_indexing,
         }
@@ -76,6 +80,8 @@ setters!(LoadImage {
     npz_key: Option<String>,
     /// The DICOM series of a folder with several, by its UID or description.
     series: Option<String>,
+    /// The segments of a DICOM segmentation, by label or description: they become 1, 2, ...
+    segments: Vec<String>,
     /// The level of a whole-slide image.
     level: usize,
     /// Pictures have the width on their first axis.

@@ -1,0 +1,152 @@
+//! Folders of DICOM through `LoadImage`: which series, which segments, and what is wrong with them.
+
+#[path = "common/dicom.rs"]
+mod dicom;
+
+use std::fs;
+use std::path::Path;
+
+use dicom::{segmentation, slice, write_stack};
+use dicom_core::VR;
+use dicom_dictionary_std::tags;
+use hearth_data::transforms::LoadImage;
+use hearth_data::{DrawKey, Image, Pipeline, Sample, Value};
+use tempfile::{TempDir, tempdir};
+
+fn folder() -> TempDir {
+    tempdir().expect("a folder")
+}
+
+fn load(path: &Path, how: impl FnOnce(LoadImage) -> LoadImage) -> Result<Image, String> {
+    let pipeline = Pipeline::new(vec![Box::new(how(LoadImage::new("image")))]).expect("sound");
+    let sample = Sample::new("case 7").with("image", Value::Path(path.to_owned()));
+    let out = pipeline.run(sample, DrawKey::new(0, 0, 0)).map_err(|e| e.to_string())?;
+    Ok(out[0].image("image").expect("an image").clone())
+}
+
+/// What goes wrong; it must name the case and all of `parts`, and take no more lines than a screen has.
+fn fails(path: &Path, how: impl FnOnce(LoadImage) -> LoadImage, parts: &[&str]) {
+    let text = load(path, how).expect_err("an error");
+    for part in ["case 7", "LoadImage"].iter().chain(parts) {
+        assert!(text.contains(part), "no {part:?} in: {text}");
+    }
+    assert!(text.lines().count() <= 12, "{text}");
+}
+
+fn series(name: &str) -> impl FnOnce(LoadImage) -> LoadImage {
+    let name = name.to_owned();
+    |step| step.series(Some(name))
+}
+
+fn segments(names: &[&str]) -> impl FnOnce(LoadImage) -> LoadImage {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    |step: LoadImage| step.segments(names)
+}
+
+/// Two series of two and three slices.
+fn two_series(path: &Path) {
+    write_stack(path, &[0.0, 2.0]);
+    for number in 0..3_u16 {
+        slice(number + 7, [0.0, 0.0, f64::from(number)])
+            .text(tags::SERIES_INSTANCE_UID, VR::UI, "1.2.4")
+            .text(tags::SERIES_DESCRIPTION, VR::LO, "abdomen")
+            .write(&path.join(format!("b{number}.dcm")));
+    }
+}
+
+#[test]
+fn of_several_series_one_is_named() {
+    let folder = folder();
+    two_series(folder.path());
+    for (name, shape, first) in
+        [("1.2.4", [3, 2, 3], 700.0), ("abdomen", [3, 2, 3], 700.0), ("1.2.3", [3, 2, 2], 100.0)]
+    {
+        let image = load(folder.path(), series(name)).expect("a volume");
+        assert_eq!((image.shape(), image.to_vec()[0]), (shape, first), "{name}");
+    }
+    let both = ["\"thorax\", 3 x 2 x 2, 1.2.3", "\"abdomen\", 3 x 2 x 3, 1.2.4"];
+    fails(folder.path(), |step| step, &[&["several series", "`series`"], &both[..]].concat());
+    fails(folder.path(), series("pelvis"), &[&["no series is called \"pelvis\""], &both[..]].concat());
+    slice(9, [0.0; 3]).text(tags::SERIES_INSTANCE_UID, VR::UI, "1.2.5").write(&folder.path().join("c.dcm"));
+    fails(folder.path(), series("thorax"), &["several series are called \"thorax\"", "1.2.3", "1.2.5"]);
+}
+
+#[test]
+fn folders_without_images_are_errors() {
+    let folder = folder();
+    let path = folder.path();
+    let dicom = |step: LoadImage| step.reader(Some("DicomReader".to_owned()));
+    fails(path, |step| step, &["the folder holds no image that a reader knows"]);
+    fails(path, dicom, &["no series of images; found no files"]);
+    fails(path, series("thorax"), &["the folder holds no image"]);
+    fs::write(path.join("notes.txt"), "hello").expect("written");
+    fails(path, dicom, &["1 file(s) that are not DICOM"]);
+    fails(&path.join("none"), dicom, &["none"]);
+    dicom::Object::new("1.2.840.10008.5.1.4.1.1.88.11", "SR").write(&path.join("report.dcm"));
+    fails(path, |step| step, &["no series of images; found an object of modality SR"]);
+}
+
+#[test]
+fn a_truncated_file_is_an_error_wherever_it_is_cut() {
+    let folder = folder();
+    let path = folder.path().join("1.dcm");
+    slice(1, [0.0; 3]).write(&path);
+    let whole = fs::read(&path).expect("a file");
+    for length in (0..whole.len()).step_by(7).chain([whole.len() - 1]) {
+        fs::write(&path, &whole[..length]).expect("written");
+        fails(&path, |step| step, &["1.dcm"]);
+    }
+}
+
+/// Also where the slices that are left would make a volume.
+#[test]
+fn a_truncated_slice_is_not_left_out() {
+    for cut in ["0.dcm", "1.dcm", "3.dcm"] {
+        let folder = folder();
+        write_stack(folder.path(), &[0.0, 2.0, 4.0, 6.0]);
+        let path = folder.path().join(cut);
+        let whole = fs::read(&path).expect("a file");
+        fs::write(&path, &whole[..whole.len() - 3]).expect("written");
+        fails(folder.path(), |step| step, &[cut, "cut off", "slices may be missing", "move them away"]);
+        fails(folder.path(), series("1.2.3"), &[cut, "cut off"]);
+    }
+    let folder = folder();
+    write_stack(folder.path(), &[0.0, 2.0, 4.0, 6.0, 8.0]);
+    fs::remove_file(folder.path().join("2.dcm")).expect("removed");
+    fails(folder.path(), |step| step, &["MissingSlices", "4.000 mm between 1.dcm, 3.dcm"]);
+}
+
+#[test]
+fn segmentations_become_labels() {
+    let folder = folder();
+    let path = folder.path();
+    let (first, second) = ([0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1]);
+    let object =
+        segmentation(&[(3, "liver"), (300, "tumour")], &[(3, 0.0, first), (300, 0.0, second), (3, 4.0, second)]);
+    object.write(&path.join("seg.dcm"));
+    // The frame between them was left out, as it is empty.
+    let all = load(path, |step| step).expect("labels");
+    assert_eq!((all.shape(), all.meta.stored_type.as_str()), ([3, 2, 3], "uint16"));
+    let expected = |labels: [f32; 3]| {
+        let mut values = vec![0.0; 18];
+        // x = 1, y = 0, z = 0; then x = 2, y = 1 of the first and the third slice.
+        (values[6], values[15], values[17]) = (labels[0], labels[1], labels[2]);
+        values
+    };
+    assert_eq!(all.to_vec(), expected([3.0, 300.0, 3.0]));
+    assert_eq!(all.affine[0], [-0.75, 0.0, 0.0, -10.0]);
+    assert_eq!(all.affine[2], [0.0, 0.0, 2.0, 0.0]);
+    let named = load(path, segments(&["tumour", "liver"])).expect("labels");
+    assert_eq!((named.to_vec(), named.meta.stored_type.as_str()), (expected([2.0, 1.0, 2.0]), "uint8"));
+    assert_eq!(load(&path.join("seg.dcm"), segments(&["tumour"])).expect("labels").to_vec(), expected([0.0, 1.0, 0.0]));
+    fails(path, segments(&["spleen"]), &["none of the regions [\"spleen\"]", "liver", "tumour"]);
+    // Images beside it: they are read unless segments are asked for.
+    write_stack(path, &[0.0, 2.0, 4.0]);
+    assert_eq!(load(path, |step| step).expect("images").to_vec()[0], 100.0);
+    assert_eq!(load(path, segments(&["liver"])).expect("labels").to_vec(), expected([1.0, 0.0, 1.0]));
+    object.write(&path.join("again.dcm"));
+    fails(path, segments(&["liver"]), &["2 segmentations", "again.dcm", "seg.dcm"]);
+    fs::remove_file(path.join("again.dcm")).expect("removed");
+    fs::remove_file(path.join("seg.dcm")).expect("removed");
+    fails(path, segments(&["liver"]), &["no segmentation (SEG)"]);
+}
