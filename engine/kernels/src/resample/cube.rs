@@ -92,16 +92,15 @@ fn general_kernel(
     let mut index = Array::<f32>::new(comptime!(3 * taps));
     let mut weight = Array::<f32>::new(comptime!(3 * taps));
     for axis in 0..3 {
-        let mut at = 0.0f32;
-        if comptime!(grid) {
+        let at = if comptime!(grid) {
             let first = axis * source.stride(0) + x * source.stride(1);
-            at = source[first + y * source.stride(2) + z * source.stride(3)];
+            source[first + y * source.stride(2) + z * source.stride(3)]
         } else {
-            at = source[axis * 4] * (source[12] + f32::cast_from(x))
+            source[axis * 4] * (source[12] + f32::cast_from(x))
                 + source[axis * 4 + 1] * (source[13] + f32::cast_from(y))
                 + source[axis * 4 + 2] * (source[14] + f32::cast_from(z))
-                + source[axis * 4 + 3];
-        }
+                + source[axis * 4 + 3]
+        };
         let n = f32::cast_from(input.shape(axis + 1));
         find(at, n, &mut index, &mut weight, axis * taps, mode, padding, taps);
     }
@@ -155,7 +154,7 @@ fn find(
     // Beyond the edge nothing is read where nothing fades out.
     let mut reads = 1.0f32;
     if comptime!(padding == 4) {
-        reads = select(at < -0.000001 || at > last + 0.000001, 0.0, 1.0);
+        reads = select(at < -0.000001f32 || at > last + 0.000001f32, 0.0f32, 1.0f32);
     }
     let alone = n == 1.0 && at == 0.0;
     for t in 0..taps {
@@ -163,10 +162,10 @@ fn find(
         let tap = first + step;
         let mut counts = reads;
         if comptime!(padding == 1) {
-            counts = select(tap >= 0.0 && tap <= last, 1.0, 0.0);
+            counts = select(tap >= 0.0f32 && tap <= last, 1.0f32, 0.0f32);
         }
         let whole = select(step == 0.0, 1.0f32, 0.0f32);
-        index[entry + t] = select(alone || counts == 0.0, 0.0, place_tap(tap, n, padding));
+        index[entry + t] = select(alone || counts == 0.0f32, 0.0f32, place_tap(tap, n, padding));
         weight[entry + t] = select(alone, whole, counts * weigh(c - tap, mode));
     }
 }
@@ -243,15 +242,15 @@ fn remainder(value: f32, period: f32) -> f32 {
 /// The weight of a voxel at a distance.
 #[cube]
 fn weigh(distance: f32, #[comptime] mode: u32) -> f32 {
-    let d = distance.abs();
+    let d: f32 = distance.abs();
     let mut weight = 1.0f32;
     if comptime!(mode == LINEAR || mode == SPLINE + 1) {
         weight = 1.0 - d;
     }
     if comptime!(mode == CUBIC) {
-        let near = (1.25 * d - 2.25) * d * d + 1.0;
-        let far = ((-0.75 * d + 3.75) * d - 6.0) * d + 3.0;
-        weight = select(d <= 1.0, near, far);
+        let near = (1.25f32 * d - 2.25f32) * d * d + 1.0f32;
+        let far = ((3.75f32 - 0.75f32 * d) * d - 6.0f32) * d + 3.0f32;
+        weight = select(d <= 1.0f32, near, far);
     }
     if comptime!(mode == SPLINE + 2) {
         weight = (power(1.5 - d, 2u32) - 3.0 * power(0.5 - d, 2u32)) / 2.0;
