@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
 use common::{TINY, fail, phantom, run, succeed, text, tiny_recipe};
@@ -107,6 +108,32 @@ fn a_task_that_is_not_there_is_told_before_anything_is_fetched() {
     let out = text(&dir.path().join("out"));
     fail(&["data", "download", "Task09_Splen", "--out", &out], 1, &["did you mean \"Task09_Spleen\"?"]);
     assert!(!dir.path().join("out").exists());
+}
+
+#[test]
+fn a_collection_without_what_is_asked_for_is_told() {
+    // Answers with nothing, as the archive does where it has none.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let from = format!("http://{}", listener.local_addr().expect("an address"));
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a request");
+        let mut request = String::new();
+        let mut lines = BufReader::new(stream.try_clone().expect("a stream"));
+        while lines.read_line(&mut request).expect("a line") > 2 {}
+        stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").expect("sent");
+        request
+    });
+    let dir = temporary();
+    let out = text(&dir.path().join("out"));
+    let collection = ["data", "download", "--tcia", "Lung CT", "--out", &out];
+    let asked = [&collection[..], &["--from", &from, "--modality", "RTSTRUCT"]].concat();
+    fail(&asked, 1, &["cannot get the collection Lung CT", "no series of modality RTSTRUCT"]);
+    let request = server.join().expect("no panic");
+    assert!(request.starts_with("GET /getSeries?Collection=Lung%20CT&Modality=RTSTRUCT "), "{request}");
+    assert!(!dir.path().join("out").exists());
+    fail(&[&collection[..], &["spleen"]].concat(), 2, &["cannot be used with"]);
+    fail(&[&collection[..], &["--limit", "0"]].concat(), 2, &["--limit"]);
+    fail(&["data", "download", "spleen", "--limit", "3", "--out", &out], 2, &["--limit", "cannot be used with"]);
 }
 
 #[test]

@@ -19,10 +19,10 @@ pub struct Args {
     #[arg(long, value_name = "COLLECTION", conflicts_with = "task")]
     tcia: Option<String>,
     /// The first N segmentations of the collection only
-    #[arg(long, value_name = "N", requires = "tcia", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with = "task", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// What marks the regions of the collection: SEG or RTSTRUCT
-    #[arg(long, value_name = "MODALITY", requires = "tcia", default_value = "SEG")]
+    #[arg(long, value_name = "MODALITY", conflicts_with = "task", default_value = "SEG")]
     modality: String,
     /// The folder that gets a folder for the task or collection
     #[arg(long, value_name = "DIR")]
