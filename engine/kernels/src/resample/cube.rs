@@ -91,6 +91,8 @@ fn general_kernel(
     let taps = comptime!(taps_of(mode));
     let mut index = Array::<f32>::new(comptime!(3 * taps));
     let mut weight = Array::<f32>::new(comptime!(3 * taps));
+    // Unrolled, so that every place in the arrays is known and they become registers.
+    #[unroll]
     for axis in 0..3 {
         let at = if comptime!(grid) {
             let first = axis * source.stride(0) + x * source.stride(1);
@@ -105,11 +107,14 @@ fn general_kernel(
         find(at, n, &mut index, &mut weight, axis * taps, mode, padding, taps);
     }
     let mut sum = 0.0f32;
+    #[unroll]
     for a in 0..taps {
         let plane = c * input.stride(0) + usize::cast_from(index[a]) * input.stride(1);
+        #[unroll]
         for b in 0..taps {
             let row = plane + usize::cast_from(index[taps + b]) * input.stride(2);
             let both = weight[a] * weight[taps + b];
+            #[unroll]
             for d in 0..taps {
                 let at = row + usize::cast_from(index[taps * 2 + d]) * input.stride(3);
                 sum += input[at] * (both * weight[taps * 2 + d]);
@@ -157,6 +162,7 @@ fn find(
         reads = select(at < -0.000001f32 || at > last + 0.000001f32, 0.0f32, 1.0f32);
     }
     let alone = n == 1.0 && at == 0.0;
+    #[unroll]
     for t in 0..taps {
         let step = f32::cast_from(t);
         let tap = first + step;
