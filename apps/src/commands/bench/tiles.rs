@@ -1,7 +1,7 @@
 //! Regions of a whole-slide image at random places, as patches are read in training.
 
-use hearth_data::slides::Slide;
 use hearth_data::DrawKey;
+use hearth_data::slides::Slide;
 use rayon::prelude::*;
 use serde_json::json;
 

@@ -64,14 +64,18 @@ fn displace(values: &mut [f32], [ny, nz]: [usize; 2], magnitude: f32, matrix: &A
     });
 }
 
-/// The same as a matrix product and three broadcast sums.
+/// The same as weighted sums of the field's channels and three broadcast sums. (A product with a matrix of 3 x 3 would be tuned anew
+/// for each size of the field.)
 fn displaced_on_device(field: Tensor<4>, magnitude: f64, matrix: &Affine) -> Tensor<4> {
     let device = field.device();
-    let [three, nx, ny, nz] = field.dims();
+    let [_, nx, ny, nz] = field.dims();
     let size = [nx, ny, nz];
-    let linear: Vec<f32> = (0..9).map(|i| (matrix[i / 3][i % 3] * magnitude) as f32).collect();
-    let linear = Tensor::<2>::from_data(TensorData::new(linear, [3, 3]), &device);
-    let mut out = linear.matmul(field.reshape([three, nx * ny * nz])).reshape([three, nx, ny, nz]);
+    let channel = |c: usize| field.clone().narrow(0, c, 1);
+    let row = |r: usize| {
+        let weighted = |c: usize| channel(c).mul_scalar((matrix[r][c] * magnitude) as f32);
+        weighted(0) + weighted(1) + weighted(2)
+    };
+    let mut out = Tensor::cat(vec![row(0), row(1), row(2)], 0);
     for axis in 0..3 {
         let shift = |r: usize| if axis == 0 { matrix[r][3] } else { 0.0 };
         let line: Vec<f32> =

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
-use hearth_kernels::host;
+use hearth_kernels::{AxisTaps, host, separable};
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany};
@@ -146,21 +146,30 @@ impl Choice<'_> {
 /// The sum of each patch, as f32.
 fn sums(patches: &Patches) -> Result<Vec<f32>, TransformError> {
     let mut out = Vec::with_capacity(patches.len());
-    let mut elsewhere: Vec<Tensor<1>> = Vec::new();
+    let mut elsewhere = Vec::new();
     for patch in patches.iter() {
         let data = patch?.image.data;
         match host::read(&data, |values| values.iter().map(|v| f64::from(*v)).sum::<f64>() as f32) {
             Some(sum) => out.push(sum),
-            None => elsewhere.push(data.sum()),
+            None => elsewhere.push(channel_sums(data)),
         }
     }
     if elsewhere.is_empty() {
         return Ok(out);
     }
+    let channels = elsewhere[0].dims()[0];
     // One transfer for all.
-    Tensor::cat(elsewhere, 0)
+    let values: Vec<f32> = Tensor::cat(elsewhere, 0)
         .try_into_vec_as()
-        .map_err(|e| TransformError::new(format!("the device gave no answer: {e:?}")))
+        .map_err(|e| TransformError::new(format!("the device gave no answer: {e:?}")))?;
+    Ok(values.chunks(channels).map(|sums| sums.iter().map(|v| f64::from(*v)).sum::<f64>() as f32).collect())
+}
+
+/// The sum of each channel, `[C, 1, 1, 1]`: one axis after the other, because a reduction is tuned anew for each size of a patch.
+fn channel_sums(data: Tensor<4>) -> Tensor<4> {
+    let [_, x, y, z] = data.dims();
+    let all = |n: usize| AxisTaps::new(n, (0..n as u32).collect(), vec![1.0; n]);
+    separable(data, &[all(x), all(y), all(z)])
 }
 
 /// One sample per patch: the patches of all keys, which must be as many, with their places.
