@@ -107,17 +107,19 @@ dicom = {
     "high_throughput": file(image(gray), ".4.201", [ic.htj2k_encode(gray, reversible=True)]),
     "monochrome1_12_of_16": file(image(mono[:4], PhotometricInterpretation="MONOCHROME1", Modality="CR", BitsStored=12, HighBit=11), EXPLICIT, mono[:4].tobytes()),
     "float": file(image(small, BitsAllocated=32), EXPLICIT, small.astype("<f4").tobytes(), "FloatPixelData"),
-    "double": file(image(small, BitsAllocated=64, PhotometricInterpretation="MONOCHROME1"), EXPLICIT, small.astype("<f8").tobytes(), "DoubleFloatPixelData"),
+    "double": file(image(small, BitsAllocated=64, PhotometricInterpretation="MONOCHROME1", Modality="CR", PixelRepresentation=0), EXPLICIT, small.astype("<f8").tobytes(), "DoubleFloatPixelData"),
     "ybr_planar": file(image(rgb[:4], PhotometricInterpretation="YBR_FULL", PlanarConfiguration=1), EXPLICIT, rgb[:4].transpose(2, 0, 1).tobytes()),
     "ybr_422": file(image(rgb[:4], PhotometricInterpretation="YBR_FULL_422"), EXPLICIT, rgb[:4, :, :2].tobytes()),
     "modality_lut": file(image(gray[:4], ModalityLUTSequence=[item(LUTDescriptor=[256, 0, 16], ModalityLUTType="HU", LUTData=np.arange(0, 512, 2, "<u2").tobytes())]), EXPLICIT, gray[:4].tobytes()),
 }
+lut = [item(LUTDescriptor=[3, 1, 16], ModalityLUTType="HU", LUTData=np.arange(3, dtype="<u2").tobytes())]
+dicom["float_modality_lut"] = file(image(small, BitsAllocated=32, ModalityLUTSequence=lut), EXPLICIT, ((small - 500) * np.float32(1e30)).tobytes(), "FloatPixelData")
 table = {f"{c}PaletteColorLookupTable{k}": v for c in ("Red", "Green", "Blue")
          for k, v in (("Descriptor", [64, 0, 16]), ("Data", np.arange(0, 64 * 900, 900).astype("<u2").tobytes()))}
 dicom["palette"] = file(image(gray[:4] // 4, PhotometricInterpretation="PALETTE COLOR", **table), EXPLICIT, (gray[:4] // 4).tobytes())
 
 # Several frames: with functional groups, and with offsets.
-position = lambda z: dict(PlanePositionSequence=[item(ImagePositionPatient=[-8, 5, z])])
+position = lambda z, x=-8: dict(PlanePositionSequence=[item(ImagePositionPatient=[x, 5, z])])
 shared = item(PlaneOrientationSequence=[item(ImageOrientationPatient=[1, 0, 0, 0, 1, 0])],
               PixelMeasuresSequence=[item(PixelSpacing=[1, 1], SliceThickness=2, SpacingBetweenSlices=2)])
 groups = dict(NumberOfFrames=3, SharedFunctionalGroupsSequence=[shared], PerFrameFunctionalGroupsSequence=[
@@ -144,10 +146,10 @@ dicom["folder_slices"] = NEXT.join([*slices, file(image(small, 5), "", small.tob
 dicom["folder_two_series"] = NEXT.join([slices[0], slices[1], file(image(gray[:4], 1, SeriesInstanceUID="1.9", Modality="PT", Units="BQML"), EXPLICIT, gray[:4].tobytes())])
 
 
-def segmentation(kind, bits, frames, syntax=EXPLICIT, **values):
+def segmentation(kind, bits, frames, syntax=EXPLICIT, left=-8, **values):
     segments = [item(SegmentNumber=i, SegmentLabel=name, SegmentAlgorithmType="MANUAL", RecommendedDisplayCIELabValue=[41661, 41167, 40792],
                      SegmentedPropertyTypeCodeSequence=[item(CodeValue="1", CodeMeaning=name)]) for i, name in ((1, "liver"), (2, "lesion"))]
-    own = [item(SegmentIdentificationSequence=[item(ReferencedSegmentNumber=1 + i % 2)], **position(2 * (1 + i // 2))) for i in range(4)]
+    own = [item(SegmentIdentificationSequence=[item(ReferencedSegmentNumber=1 + i % 2)], **position(2 * (1 + i // 2), left)) for i in range(4)]
     data = image(small.astype(np.uint8), 9, SOPClassUID="1.2.840.10008.5.1.4.1.1.66.4", Modality="SEG", SeriesInstanceUID="1.8", NumberOfFrames=4, SegmentationType=kind,
                  SegmentSequence=segments, SharedFunctionalGroupsSequence=[shared], PerFrameFunctionalGroupsSequence=own,
                  ReferencedSeriesSequence=[item(SeriesInstanceUID="1.3")], BitsAllocated=bits, BitsStored=bits, HighBit=bits - 1, **values)
@@ -161,6 +163,7 @@ dicom["seg_binary"] = segmentation("BINARY", 1, bits)
 dicom["seg_fractional_rle"] = segmentation("FRACTIONAL", 8, [rle((m * 200).astype(np.uint8)) for m in masks], RLE, MaximumFractionalValue=255)
 dicom["seg_label_map"] = segmentation("LABELMAP", 8, (masks * np.uint8(2)).tobytes())
 dicom["folder_seg"] = NEXT.join([*slices, segmentation("BINARY", 1, bits)])
+dicom["folder_seg_far_away"] = NEXT.join([slices[1], segmentation("BINARY", 1, bits, left="1e30")])
 for name, data in dicom.items():
     save("dicom", name + ".dcm", data)
 

@@ -147,7 +147,7 @@ impl ImageFile {
         let bytes = stored_frame(reader, &self.format, frame, &options.limits)?;
         let info = &self.frames[frame];
         // Over the range of the stored bits: the smallest value becomes the largest.
-        let top = if self.format.signed { -1.0 } else { (1_u64 << self.format.bits_stored) as f64 - 1.0 };
+        let top = if self.format.signed { -1.0 } else { self.format.top() };
         let (slope, intercept) = if options.rescale { (info.slope, info.intercept) } else { (1.0, 0.0) };
         let scale = Scale {
             slope,

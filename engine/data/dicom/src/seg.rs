@@ -363,7 +363,9 @@ impl Segmentation {
                     if value == 0 {
                         continue;
                     }
-                    let (x, y) = (x0 + (at % format.columns) as i64, y0 + (at / format.columns) as i64);
+                    // A position far away is at the end of what a number holds.
+                    let x = x0.saturating_add((at % format.columns) as i64);
+                    let y = y0.saturating_add((at / format.columns) as i64);
                     if (0..nx as i64).contains(&x) && (0..ny as i64).contains(&y) {
                         each(segment, (x as usize * ny + y as usize) * nz + slice, value);
                     } else {

@@ -70,6 +70,7 @@ fn stream<'a>(bytes: &'a [u8], format: &PixelFormat) -> Result<(&'a [u8], Size),
     if size.components.iter().any(|c| *c != size.components[0]) {
         return Err(CodecError::Unsupported("components of different depth".to_owned()));
     }
+    hearth_jpeg2000::check(stream).map_err(CodecError::Wrong)?;
     Ok((stream, size))
 }
 

@@ -13,8 +13,8 @@ pub(super) fn spread_422(bytes: &[u8], format: &PixelFormat) -> Result<Vec<u8>, 
 
 /// The full-range conversion of DICOM PS3.3 C.7.6.3.1.2 (that of JPEG), rounded and clipped.
 pub(super) fn ybr_to_rgb(bytes: &mut [u8], format: &PixelFormat) {
-    let top = (1_u64 << format.bits_stored) as f64 - 1.0;
-    let middle = (1_u64 << (format.bits_stored - 1)) as f64;
+    let top = format.top();
+    let middle = (top + 1.0) / 2.0;
     let convert = |[y, cb, cr]: [f64; 3]| {
         let (cb, cr) = (cb - middle, cr - middle);
         let rgb = [y + 1.402 * cr, y - 0.344_136 * cb - 0.714_136 * cr, y + 1.772 * cb];

@@ -39,7 +39,8 @@ impl Lut {
 
     /// The entry of a stored value; values beyond either end have the entry of that end.
     pub fn entry(&self, stored: i64) -> u16 {
-        let at = (stored - self.first).clamp(0, self.entries.len() as i64 - 1);
+        // Floating-point pixels may be anything.
+        let at = stored.saturating_sub(self.first).clamp(0, self.entries.len() as i64 - 1);
         self.entries[at as usize]
     }
 }
@@ -84,5 +85,6 @@ mod tests {
     fn values_beyond_the_ends_have_the_entries_of_the_ends() {
         let lut = Lut { first: -2, entries: vec![10, 20, 30], bits: 16 };
         assert_eq!([-100, -2, -1, 0, 99].map(|v| lut.entry(v)), [10, 10, 20, 30, 30]);
+        assert_eq!([i64::MIN, i64::MAX].map(|v| lut.entry(v)), [10, 30]);
     }
 }

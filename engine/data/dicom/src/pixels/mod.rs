@@ -183,6 +183,11 @@ impl PixelFormat {
         self.rows * self.columns * self.samples
     }
 
+    /// The largest value that fits the stored bits without a sign; of 64 bits, too.
+    pub fn top(&self) -> f64 {
+        2_f64.powi(self.bits_stored as i32) - 1.0
+    }
+
     /// Bytes of one sample while it is worked on.
     pub fn sample_bytes(&self) -> usize {
         (self.bits_allocated as usize).div_ceil(8)

@@ -156,6 +156,13 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_value_is_known_for_all_widths() {
+        let top = |bits| format(bits, bits, bits - 1, false).top();
+        assert_eq!([1, 8, 16, 32].map(top), [1.0, 255.0, 65_535.0, 4_294_967_295.0]);
+        assert_eq!(top(64), u64::MAX as f64);
+    }
+
+    #[test]
     fn scaling_is_done_in_double_precision() {
         let scale = Scale { slope: 0.1, intercept: -1024.0, lut: None, invert: None, padding: None };
         assert_eq!(scale.values(&3_i16.to_le_bytes(), StoredType::I16, 1), [(0.1 * 3.0 - 1024.0_f64) as f32]);

@@ -7,7 +7,8 @@ use crate::error::Fault;
 use crate::pixels::ycbcr_to_rgb;
 
 pub(super) fn decode(bytes: &[u8], shape: Shape, is_ycbcr: bool) -> Result<Vec<u8>, Fault> {
-    let header = Header::find(bytes)?;
+    let stream = code_stream(bytes).ok_or_else(|| Fault::damaged("JPEG 2000: no code stream"))?;
+    let header = Header::read(stream)?;
     let fits = header.width == shape.width as u64
         && (shape.rows as u64..=shape.height as u64).contains(&header.height)
         && header.components == shape.samples;
@@ -17,9 +18,14 @@ pub(super) fn decode(bytes: &[u8], shape: Shape, is_ycbcr: bool) -> Result<Vec<u
             header.width, header.height, header.components, shape.width, shape.rows, shape.samples
         )));
     }
+    hearth_jpeg2000::check(stream).map_err(|what| Fault::damaged(format!("JPEG 2000: {what}")))?;
     let fault = |error| Fault::damaged(format!("JPEG 2000: {error}"));
-    let settings = DecodeSettings { strict: true, ..DecodeSettings::default() };
+    // A palette is the business of TIFF; one of JP2 would make many samples of one.
+    let settings = DecodeSettings { strict: true, resolve_palette_indices: false, ..DecodeSettings::default() };
     let image = Image::new(bytes, &settings).map_err(fault)?;
+    if (u64::from(image.width()), u64::from(image.height())) != (header.width, header.height) {
+        return Err(Fault::damaged("JPEG 2000: all components have fewer samples than pixels"));
+    }
     let mut context = DecoderContext::default();
     let decoded = image.decode(&mut context).map_err(fault)?;
     let components = decoded.components();
@@ -56,6 +62,30 @@ pub(super) fn decode(bytes: &[u8], shape: Shape, is_ycbcr: bool) -> Result<Vec<u
     Ok(out)
 }
 
+/// The code stream: all bytes, or the content of the last box of that kind in a JP2 file, which is what the decoder takes.
+fn code_stream(bytes: &[u8]) -> Option<&[u8]> {
+    if bytes.starts_with(&START) {
+        return Some(bytes);
+    }
+    let (mut rest, mut found) = (bytes, None);
+    while let Some(([a, b, c, d, kind @ ..], _)) = rest.split_first_chunk::<8>() {
+        let (header, length) = match u32::from_be_bytes([*a, *b, *c, *d]) {
+            0 => (8, rest.len()),
+            1 => (16, usize::try_from(u64::from_be_bytes(rest.get(8..16)?.try_into().ok()?)).ok()?),
+            length => (8, length as usize),
+        };
+        let content = rest.get(header..length)?;
+        if kind == b"jp2c" {
+            found = Some(content);
+        }
+        rest = &rest[length..];
+    }
+    found.filter(|stream| stream.starts_with(&START))
+}
+
+/// SOC and the beginning of SIZ, which must follow it.
+const START: [u8; 4] = [0xFF, 0x4F, 0xFF, 0x51];
+
 /// What the codestream says of its size, read before the decoder allocates for it.
 struct Header {
     width: u64,
@@ -65,10 +95,8 @@ struct Header {
 }
 
 impl Header {
-    fn find(bytes: &[u8]) -> Result<Self, Fault> {
-        // SOC and SIZ follow each other, in a bare codestream at its start and in a JP2 file within its last box.
-        let start = bytes.windows(4).position(|w| w == [0xFF, 0x4F, 0xFF, 0x51]);
-        let siz = start.and_then(|at| bytes.get(at + 6..)).filter(|siz| siz.len() >= 36);
+    fn read(stream: &[u8]) -> Result<Self, Fault> {
+        let siz = stream.get(6..).filter(|siz| siz.len() >= 36);
         let siz = siz.ok_or_else(|| Fault::damaged("JPEG 2000: no header"))?;
         let word = |at: usize| u64::from(u32::from_be_bytes([siz[at], siz[at + 1], siz[at + 2], siz[at + 3]]));
         let (right, bottom, left, top) = (word(2), word(6), word(10), word(14));
