@@ -70,7 +70,7 @@ fn losses() {
             y.clone(),
         ),
         ("probabilities", Box::new(CrossEntropyLoss { label_smoothing: 0.2, ..Default::default() }), soft.clone()),
-        ("binary", Box::new(BceWithLogitsLoss { pos_weight: Some(3.0), ..Default::default() }), hot),
+        ("binary", Box::new(BceWithLogitsLoss { pos_weight: Some(ClassWeight::All(3.0)), ..Default::default() }), hot),
         ("both", Box::new(DiceCELoss { softmax: true, to_onehot_y: true, batch: true, ..Default::default() }), y),
     ];
     for (what, loss, target) in all {

@@ -65,7 +65,12 @@ fn dice_and_cross_entropy_give_monais_value() {
 fn one_channel_passes_over_softmax_and_one_hot() {
     let x = x().narrow(1, 1, 1);
     gives(&softmax(), x.clone(), y(), &[-0.344818]);
-    gives(&BceWithLogitsLoss { pos_weight: Some(5.0), ..Default::default() }, x.clone(), y(), &[1.703919]);
+    gives(
+        &BceWithLogitsLoss { pos_weight: Some(ClassWeight::All(5.0)), ..Default::default() },
+        x.clone(),
+        y(),
+        &[1.703919],
+    );
     let both = DiceCELoss {
         softmax: true,
         to_onehot_y: true,
@@ -113,12 +118,14 @@ fn misfits_are_named() {
 #[test]
 fn labels_are_checked_where_asked() {
     let wrong = batch(&[0.0, 1.0, 7.0, 0.0, 0.0, 0.0, 1.0, 1.0], [2, 1, 2, 2, 1]);
-    assert!(softmax().forward(x(), wrong.clone()).is_ok());
-    let error = DiceLoss { check_labels: true, ..softmax() }.forward(x(), wrong.clone()).expect_err("label 7");
+    let unchecked = DiceLoss { check_labels: Some(false), ..softmax() };
+    assert!(unchecked.forward(x(), wrong.clone()).is_ok());
+    assert!(softmax().forward(x(), wrong.clone()).is_err(), "on the CPU it costs little");
+    let error = DiceLoss { check_labels: Some(true), ..softmax() }.forward(x(), wrong.clone()).expect_err("label 7");
     assert_eq!(error, LossError::Label { label: 7.0, classes: 2 });
-    assert!(DiceLoss { check_labels: true, ignore_index: Some(7), ..softmax() }.forward(x(), wrong).is_ok());
+    assert!(DiceLoss { check_labels: Some(true), ignore_index: Some(7), ..softmax() }.forward(x(), wrong).is_ok());
     let half = batch(&[0.5; 8], [2, 1, 2, 2, 1]);
-    assert!(DiceLoss { check_labels: true, ..softmax() }.forward(x(), half).is_err());
+    assert!(DiceLoss { check_labels: Some(true), ..softmax() }.forward(x(), half).is_err());
 }
 
 #[test]
