@@ -30,6 +30,9 @@ pub fn replay(case: &Case) -> Outcome {
         Some(cot) => {
             let cot = tensor(cot, &device)?;
             let count = result.dims()[0];
+            if cot.shape().num_elements() != count {
+                return Err(Miss::failed(format!("{count} values, expected the shape {shape:?}")));
+            }
             (result * cot.reshape([count])).sum()
         }
         None => result.sum(),

@@ -144,6 +144,20 @@ mod tests {
         assert!((major_axes(&line, 6)[0] - 4.0 * (15.0_f64 / 12.0).sqrt()).abs() < 1e-12);
     }
 
+    /// Recorded from MONAI and scikit-image.
+    #[test]
+    fn a_slanting_ellipse_has_the_recorded_axis() {
+        let inside = |i: i32| {
+            let (row, column) = (i / 60 - 30, i % 60 - 25);
+            let (along, across) = (f64::from((row + column).pow(2)), f64::from((row - column).pow(2)));
+            u8::from(along / 400.0 + across / 60.0 < 1.0)
+        };
+        let mask: Vec<u8> = (0..3600).map(inside).collect();
+        let tumours = LesionFroc::default().tumours(&mask, [60, 60], 6, 0.243).expect("a mask");
+        assert_eq!(tumours.labels.iter().filter(|label| **label > 0).count(), 393);
+        assert!((major_axes(&tumours.labels, 60)[0] - 32.4698333278118).abs() < 1e-9);
+    }
+
     #[test]
     fn near_tumours_are_one_and_small_ones_do_not_count() {
         let mut mask = vec![0; 60 * 60];
@@ -157,6 +171,10 @@ mod tests {
         let tumours = froc.tumours(&mask, [60, 60], 6, 0.243).expect("a mask");
         assert_eq!(tumours.labels.iter().max(), Some(&2));
         assert_eq!(tumours.isolated_cells, [2]);
+        // Recorded from MONAI and scikit-image.
+        assert_eq!(tumours.labels.iter().filter(|label| **label > 0).count(), 674);
+        let lengths = major_axes(&tumours.labels, 60);
+        assert!((lengths[0] - 31.03048445854636).abs() < 1e-9 && (lengths[1] - 6.324555320336759).abs() < 1e-9);
         let mut froc = froc;
         froc.add(&[(0.7, [51, 51]), (0.8, [40, 40])], Some(&mask), [60, 60], 6, 0.243).expect("inside");
         assert_eq!(froc.froc.totals(), (1, 1));

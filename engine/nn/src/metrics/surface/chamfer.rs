@@ -53,10 +53,10 @@ mod tests {
         seeds.iter().for_each(|[x, y, z]| set[(x * 5 + y) * 3 + z] = true);
         let (chess, taxi) = (steps(&set, size, Steps::Chessboard), steps(&set, size, Steps::Taxicab));
         for i in 0..60 {
-            let at = [i / 15, i / 3 % 5, i % 3];
+            let at: [usize; 3] = [i / 15, i / 3 % 5, i % 3];
             let off = |seed: &[usize; 3]| -> Vec<u32> { (0..3).map(|a| at[a].abs_diff(seed[a]) as u32).collect() };
             assert_eq!(Some(chess[i]), seeds.iter().filter_map(|s| off(s).into_iter().max()).min());
-            assert_eq!(Some(taxi[i]), seeds.iter().map(|s| off(s).into_iter().sum()).min());
+            assert_eq!(Some(taxi[i]), seeds.iter().map(|s| off(s).into_iter().sum::<u32>()).min());
         }
     }
 }
