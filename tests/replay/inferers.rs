@@ -71,10 +71,8 @@ fn patches(params: &Value) -> Result<Value, Miss> {
         Some(other) if other != "AvgMerger" => return Err(Miss::unsupported(format!("merger_cls {other}"))),
         _ => {}
     }
-    if let Some(splitter) = map.get_mut("splitter").and_then(Value::as_object_mut) {
-        if let Some(inner) = splitter.get("params").cloned() {
-            map.insert("splitter".to_owned(), inner);
-        }
+    if let Some(inner) = map.get("splitter").and_then(|splitter| splitter.get("params")).cloned() {
+        map.insert("splitter".to_owned(), inner);
     }
     Ok(params)
 }

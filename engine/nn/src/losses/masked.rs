@@ -95,8 +95,13 @@ fn masked(
 ) -> Result<(Tensor<5>, Tensor<5>), LossError> {
     let (shape, got) = (input.dims(), mask.dims());
     let fits = got[1] == 1 && (got[0] == 1 || got[0] == shape[0]) && got[2..] == shape[2..];
-    if !fits || target.dims()[0] != shape[0] || target.dims()[2..] != shape[2..] {
-        return Err(LossError::Mask { loss, input: shape, target: target.dims(), mask: got });
+    if !fits {
+        return Err(LossError::Mask { loss, input: shape, mask: got });
+    }
+    let target_shape = target.dims();
+    if target_shape[0] != shape[0] || target_shape[2..] != shape[2..] {
+        let expected = "batch and spatial axes must be equal".to_owned();
+        return Err(LossError::Shape { loss, input: shape, target: target_shape, expected });
     }
     if checks::wanted(check, &input) {
         check_finite(loss, "mask", &mask)?;

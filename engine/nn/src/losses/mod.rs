@@ -90,18 +90,16 @@ pub enum LossError {
         /// Number of classes.
         classes: usize,
     },
-    /// A mask that does not go with prediction and target.
+    /// A mask that does not go with the prediction.
     #[error(
-        "{loss}: mask of shape {mask:?} and target of shape {target:?} do not fit a prediction of shape {input:?}: \
-             expected a mask of one channel, the same axes of space and batch, or batch 1"
+        "{loss}: mask of shape {mask:?} does not fit a prediction of shape {input:?}: expected one channel, the same axes \
+             of space, and the same batch or batch 1"
     )]
     Mask {
         /// The loss.
         loss: &'static str,
         /// Shape of the prediction.
         input: [usize; 5],
-        /// Shape of the target.
-        target: [usize; 5],
         /// Shape of the mask.
         mask: [usize; 5],
     },

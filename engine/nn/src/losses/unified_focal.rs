@@ -17,7 +17,7 @@ use crate::ignored::counted;
 /// ```
 /// # use burn::tensor::{Device, Tensor};
 /// # use hearth_nn::losses::{AsymmetricUnifiedFocalLoss, Loss};
-/// let x = Tensor::ones([1, 1, 4, 4, 4], &Device::default());
+/// let x = Tensor::ones([1, 1, 4, 4, 4], &Device::default()).slice_fill([0..1, 0..1, 0..2, 0..4, 0..4], 0.0);
 /// let loss = AsymmetricUnifiedFocalLoss::default().forward(x.clone(), x)?;
 /// assert!(loss.into_scalar::<f32>().abs() < 1e-2);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
