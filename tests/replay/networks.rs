@@ -1,6 +1,6 @@
 //! Networks: evaluation, training, gradients, and the statistics after one training step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use burn::tensor::{Device, Tensor};
 use hearth::nn::networks::{Network, NetworkConfig, SegResNetVAEConfig, VarAutoEncoderConfig};
@@ -53,9 +53,21 @@ fn read<T: DeserializeOwned>(params: Value) -> Result<T, Miss> {
 /// The parameters with dropout at 0, as training was recorded; evaluation knows none.
 fn params(case: &Case) -> Value {
     let none: &[(&str, Value)] = match case.op.as_str() {
-        "UNet" | "Unet" | "BasicUNet" | "BasicUNetPlusPlus" | "AttentionUnet" | "AutoEncoder" | "Classifier" | "Critic"
-        | "Discriminator" | "DynUNet" | "Generator" | "MultiScalePatchDiscriminator" | "PatchDiscriminator"
-        | "Regressor" | "VarAutoEncoder" => &[("dropout", json!(0.0))],
+        "UNet"
+        | "Unet"
+        | "BasicUNet"
+        | "BasicUNetPlusPlus"
+        | "AttentionUnet"
+        | "AutoEncoder"
+        | "Classifier"
+        | "Critic"
+        | "Discriminator"
+        | "DynUNet"
+        | "Generator"
+        | "MultiScalePatchDiscriminator"
+        | "PatchDiscriminator"
+        | "Regressor"
+        | "VarAutoEncoder" => &[("dropout", json!(0.0))],
         "HighResNet" | "SegResNet" | "SegResNetVAE" => &[("dropout_prob", json!(0.0))],
         "VNet" | "VNetTrimmed" => &[
             ("dropout_prob_down", json!(0.0)),
@@ -108,7 +120,8 @@ fn procedural(record: &Value, stored: &mut BTreeMap<String, Stored>) -> Outcome 
         let shape: Vec<usize> = serde_json::from_value(tensor["shape"].clone())?;
         let number = |name: &str| tensor[name].as_f64().ok_or_else(broken);
         let (offset, scale) = (number("offset")?, number("scale")?);
-        let hash = key.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3));
+        let hash =
+            key.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3));
         let seed = hash ^ case_seed;
         let value = |i: u64| {
             let mut z = seed.wrapping_add((i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -159,7 +172,7 @@ fn compare(case: &Case, check: &mut Check<'_>, name: &str, outputs: &[Tensor<5>]
         let [b, c, x, y, z] = outputs[0].dims();
         let mut shape = vec![b, outputs.len(), c, x, y, z];
         shape.truncate(single.map_or(6, |array| array.shape.len()));
-        let flat = outputs.iter().map(|y| y.clone().reshape([b as i64, 1, -1])).collect();
+        let flat = outputs.iter().map(|output| output.clone().reshape([b, 1, c * x * y * z])).collect();
         check.close(name, &shape, &values(Tensor::<3>::cat(flat, 1)));
     }
 }
@@ -173,9 +186,17 @@ fn cotangents(case: &Case, outputs: &[Tensor<5>], device: &Device) -> Result<Vec
     if outputs.len() == 1 {
         return Ok(vec![tensor(cot, device)?]);
     }
-    let flat = Array { shape: vec![cot.shape[0], outputs.len(), cot.values.len() / cot.shape[0] / outputs.len()], ..cot.clone() };
+    let flat = Array {
+        shape: vec![cot.shape[0], outputs.len(), cot.values.len() / cot.shape[0] / outputs.len()],
+        ..cot.clone()
+    };
     let flat = tensor(&flat, device)?;
     Ok(outputs.iter().enumerate().map(|(i, y)| flat.clone().narrow(1, i, 1).reshape(y.dims())).collect())
+}
+
+/// Counters of batches are not part of every case.
+fn counts(key: &str) -> bool {
+    key.ends_with("num_batches_tracked")
 }
 
 /// Runs the network with the case's weights and compares all that is recorded; `train` is its pass in training.
@@ -189,6 +210,12 @@ fn run<N: Network>(case: &Case, net: N, device: &Device, train: impl Fn(&N, Tens
         let buffers: usize = buffers.map(|(_, (_, shape, _))| shape.iter().product::<usize>()).sum();
         check.equal("parameter_count", &(count as usize), &(net.num_params() - buffers));
     }
+    let saved = weights::to_bytes(&net)?;
+    let saved = safetensors::SafeTensors::deserialize(&saved)?;
+    let aliases = case.record["aliases"].as_object().into_iter().flatten().map(|(alias, _)| alias.as_str());
+    let theirs: BTreeSet<&str> = stored.keys().map(String::as_str).chain(aliases).filter(|key| !counts(key)).collect();
+    let ours: BTreeSet<&str> = saved.names().into_iter().filter(|key| !counts(key)).collect();
+    check.equal("keys", &theirs, &ours);
     let kept: Option<Vec<usize>> = serde_json::from_value(case.record["outputs"].clone()).unwrap_or_default();
     let keep = |all: Vec<Tensor<5>>| match &kept {
         Some(kept) => kept.iter().filter_map(|i| all.get(*i).cloned()).collect(),
@@ -225,10 +252,9 @@ fn run<N: Network>(case: &Case, net: N, device: &Device, train: impl Fn(&N, Tens
         check.network_gradient(name, &array.shape, gradient(key)?);
     }
     if let Some(keys) = case.record["grad_l2_keys"].as_array() {
-        let mut norms = Vec::with_capacity(keys.len());
-        for key in keys.iter().filter_map(|key| key.as_str()) {
-            norms.push(gradient(key)?.iter().map(|v| v * v).sum::<f64>().sqrt());
-        }
+        // A parameter that is not used has no gradient here, and one of zeros there.
+        let norm = |key: &str| gradients.get(key).map_or(0.0, |g| g.iter().map(|v| v * v).sum::<f64>().sqrt());
+        let norms: Vec<f64> = keys.iter().filter_map(Value::as_str).map(norm).collect();
         let (atol, rtol) = (case.tolerance("l2_atol"), case.tolerance("l2_rtol"));
         check.close_at("out.grad_l2", &[norms.len()], &norms, atol, rtol, 0);
     }

@@ -12,6 +12,7 @@ pub mod golden;
 
 #[path = "../../../tests/replay"]
 mod replay {
+    #[allow(dead_code, reason = "other families use the rest")]
     pub mod batch;
     pub mod networks;
 }

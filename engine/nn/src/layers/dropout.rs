@@ -67,7 +67,13 @@ impl Dropout {
         if !(0.0..=1.0).contains(&p) {
             return Err(ConfigError::value("dropout", p, "a probability is in [0, 1]"));
         }
-        Ok(Dropout { training: Param::from_bool(true), p, by_channel: false, layer: layer.to_owned(), clock: clock.clone() })
+        Ok(Dropout {
+            training: Param::from_bool(true),
+            p,
+            by_channel: false,
+            layer: layer.to_owned(),
+            clock: clock.clone(),
+        })
     }
 
     /// The same layer, dropping whole channels.

@@ -20,8 +20,8 @@ mod spec;
 mod upsample;
 
 pub use activation::{Act, PRelu, Plain};
-pub(crate) use adn::{Optional, act, norm};
 pub use adn::{Adn, AdnLayer, AdnOptions};
+pub(crate) use adn::{Optional, act, norm};
 pub use conv::{Conv, ConvTranspose};
 pub use convolution::{Convolution, ConvolutionOptions, Kernel};
 pub use dropout::{Dropout, DropoutClock};

@@ -24,7 +24,10 @@ impl From<&str> for LayerSpec {
 impl LayerSpec {
     /// A name and its arguments.
     pub fn with(name: &str, arguments: &[(&str, Value)]) -> Self {
-        LayerSpec::With(name.to_owned(), arguments.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect())
+        LayerSpec::With(
+            name.to_owned(),
+            arguments.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+        )
     }
 
     /// The name, lower case.

@@ -111,11 +111,14 @@ impl UpSample {
         let UpSampleOptions { spatial_dims, channels, scale, bias, .. } = options;
         let [input, output] = *channels;
         if channels.contains(&0) || scale.contains(&0) {
-            let expected = format!("`{}` needs at least one channel on both sides and a factor of at least 1", scope.path());
+            let expected =
+                format!("`{}` needs at least one channel on both sides and a factor of at least 1", scope.path());
             return Err(ConfigError::value("upsampling channels and factor", (channels, scale), expected));
         }
         Ok(match options.mode {
-            UpsampleMode::Deconv => UpSample::Deconv(Deconv { deconv: transposed(&scope.enter("deconv"), options, 1)? }),
+            UpsampleMode::Deconv => {
+                UpSample::Deconv(Deconv { deconv: transposed(&scope.enter("deconv"), options, 1)? })
+            }
             UpsampleMode::DeconvGroup => {
                 let groups = if output > 0 && input.is_multiple_of(output) { output } else { 1 };
                 let deconvgroup = transposed(&scope.enter("deconvgroup"), options, groups)?;
@@ -197,7 +200,7 @@ fn trailing_mean(x: Tensor<5>, axis: usize, window: usize) -> Tensor<5> {
     let n = x.dims()[axis];
     let mut before = x.dims();
     before[axis] = window - 1;
-    let zeros = Tensor::zeros(before, &x.device()).cast(x.dtype());
+    let zeros = Tensor::<5>::zeros(before, &x.device()).cast(x.dtype());
     let padded = Tensor::cat(vec![zeros, x.clone()], axis);
     let sum = (0..window - 1).fold(x, |sum, shift| sum + padded.clone().narrow(axis, shift, n));
     sum / window as f64

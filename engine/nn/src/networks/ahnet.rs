@@ -143,7 +143,8 @@ impl AHNetConfig {
         if (flat && self.upsample_mode == AHNetUpsample::Trilinear)
             || (!flat && self.upsample_mode == AHNetUpsample::Bilinear)
         {
-            let expected = format!("expected bilinear in 2-D and trilinear in 3-D, this one is {}-D", self.spatial_dims);
+            let expected =
+                format!("expected bilinear in 2-D and trilinear in 3-D, this one is {}-D", self.spatial_dims);
             return Err(ConfigError::value("upsample_mode", self.upsample_mode, expected));
         }
         // The pyramid pools the features, which have half the size of the image in a plane.
@@ -156,8 +157,11 @@ impl AHNetConfig {
         let least = if transposed { 32 } else { pyramid.max(32) };
         let along = 32;
         // The kernels are cut from the end in 2-D: its first axis is the plane, its second the one across.
-        (facts.divisor, facts.least) =
-            if flat { ([in_plane, along, 1], [least, along, 1]) } else { ([in_plane, in_plane, along], [least, least, along]) };
+        (facts.divisor, facts.least) = if flat {
+            ([in_plane, along, 1], [least, along, 1])
+        } else {
+            ([in_plane, in_plane, along], [least, least, along])
+        };
         Ok(facts)
     }
 }
@@ -414,13 +418,7 @@ impl Builder {
     }
 
     /// `blocks` residual blocks from `input` to four times `planes` channels.
-    fn layer(
-        &self,
-        scope: &Scope,
-        [input, planes]: [usize; 2],
-        blocks: usize,
-        stride: usize,
-    ) -> Named<Bottleneck> {
+    fn layer(&self, scope: &Scope, [input, planes]: [usize; 2], blocks: usize, stride: usize) -> Named<Bottleneck> {
         let output = 4 * planes;
         let in_planes = [stride, stride, 1];
         let kernel = self.last([3, 3, 1]);

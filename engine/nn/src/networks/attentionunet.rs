@@ -72,7 +72,11 @@ impl AttentionUnetConfig {
         }
         let levels = self.channels.len() - 1;
         if self.strides.len() < levels {
-            return Err(ConfigError::value("strides", &self.strides, format!("expected {levels}, one less than channels")));
+            return Err(ConfigError::value(
+                "strides",
+                &self.strides,
+                format!("expected {levels}, one less than channels"),
+            ));
         }
         let strides = self.strides[..levels].iter().map(|s| s.positive("strides", self.spatial_dims));
         let strides = strides.collect::<Result<Vec<_>, _>>()?;
@@ -132,16 +136,17 @@ fn project(projection: &Named<Projection>, x: Tensor<5>) -> Tensor<5> {
 
 /// Weighs the skip by what comes from below.
 #[derive(Module, Debug)]
-#[allow(non_snake_case, reason = "names of the state dict")]
 struct AttentionBlock {
-    W_g: Named<Projection>,
-    W_x: Named<Projection>,
+    /// `W_g` in the state dict.
+    w_g: Named<Projection>,
+    /// `W_x` in the state dict.
+    w_x: Named<Projection>,
     psi: Named<Projection>,
 }
 
 impl AttentionBlock {
     fn forward(&self, below: Tensor<5>, skip: Tensor<5>) -> Tensor<5> {
-        let both = project(&self.W_g, below) + project(&self.W_x, skip.clone());
+        let both = project(&self.w_g, below) + project(&self.w_x, skip.clone());
         let weight = sigmoid(project(&self.psi, relu(both)));
         let dtype = weight.dtype();
         skip.cast(dtype) * weight
@@ -219,6 +224,10 @@ impl Network for AttentionUnet {
         self.facts.clock.next_pass();
         run(&self.model, x)
     }
+
+    fn torch_name(&self, path: &str) -> Option<String> {
+        Some(path.replace(".w_g.", ".W_g.").replace(".w_x.", ".W_x."))
+    }
 }
 
 struct Builder<'a> {
@@ -276,8 +285,8 @@ impl Builder<'_> {
         };
         Ok(AttentionLayer {
             attention: AttentionBlock {
-                W_g: self.projection(&gate.enter("W_g"), [own, own / 2])?,
-                W_x: self.projection(&gate.enter("W_x"), [own, own / 2])?,
+                w_g: self.projection(&gate.enter("W_g"), [own, own / 2])?,
+                w_x: self.projection(&gate.enter("W_x"), [own, own / 2])?,
                 psi: self.projection(&gate.enter("psi"), [own / 2, 1])?,
             },
             upconv: UpConv { up: Convolution::new(&scope.enter("upconv").enter("up"), &up)? },

@@ -153,7 +153,7 @@ impl Blocks {
             let kernel = in_space(self.spatial_dims, 3);
             let (bias, adn) = (self.bias, Some(self.adn.clone()));
             let options = ConvolutionOptions { bias, adn, ..ConvolutionOptions::new([input, output], kernel) };
-            Ok((name.to_owned(), Convolution::new(&scope.enter(name), &options)?))
+            Ok::<_, ConfigError>((name.to_owned(), Convolution::new(&scope.enter(name), &options)?))
         };
         Ok(Named::new(vec![conv("conv_0", input)?, conv("conv_1", output)?]))
     }

@@ -62,7 +62,13 @@ fn leaky() -> Option<LayerSpec> {
 
 impl DynUNetConfig {
     /// MONAI's defaults for everything else; `strides` without the first are the kernels of the transposed convolutions.
-    pub fn new(spatial_dims: usize, in_channels: usize, out_channels: usize, kernels: &[usize], strides: &[usize]) -> Self {
+    pub fn new(
+        spatial_dims: usize,
+        in_channels: usize,
+        out_channels: usize,
+        kernels: &[usize],
+        strides: &[usize],
+    ) -> Self {
         let axes = |numbers: &[usize]| numbers.iter().copied().map(Axes::All).collect();
         DynUNetConfig {
             spatial_dims,
@@ -101,7 +107,11 @@ impl DynUNetConfig {
         let strides = resolve("strides", &self.strides)?;
         let up = resolve("upsample_kernel_size", &self.upsample_kernel_size)?;
         if up != strides[1..] {
-            return Err(ConfigError::value("upsample_kernel_size", up, format!("expected {:?}, as strides", &strides[1..])));
+            return Err(ConfigError::value(
+                "upsample_kernel_size",
+                up,
+                format!("expected {:?}, as strides", &strides[1..]),
+            ));
         }
         for stride in &strides {
             facts.divisor.iter_mut().zip(stride).for_each(|(d, s)| *d *= s);
@@ -308,13 +318,11 @@ impl Builder<'_> {
     ) -> Result<ConvolutionOptions, ConfigError> {
         let mut padding = [0; 3];
         for axis in 0..3 {
-            padding[axis] = (kernel[axis] + 1)
-                .checked_sub(stride[axis])
-                .map(|both| both / 2)
-                .ok_or_else(|| {
-                    let expected = format!("`{}` has stride {stride:?}, and a kernel may be shorter by one at most", scope.path());
-                    ConfigError::value("kernel_size", kernel, expected)
-                })?;
+            padding[axis] = (kernel[axis] + 1).checked_sub(stride[axis]).map(|both| both / 2).ok_or_else(|| {
+                let expected =
+                    format!("`{}` has stride {stride:?}, and a kernel may be shorter by one at most", scope.path());
+                ConfigError::value("kernel_size", kernel, expected)
+            })?;
         }
         let adn = AdnOptions {
             ordering: "NDA".to_owned(),

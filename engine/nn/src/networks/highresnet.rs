@@ -79,7 +79,6 @@ fn affine_batch() -> Option<LayerSpec> {
     Some(LayerSpec::with("batch", &[("affine", json!(true))]))
 }
 
-
 fn no_dropout() -> Option<f64> {
     Some(0.0)
 }
@@ -205,7 +204,8 @@ impl HighResBlock {
             (None, [0, 0]) => x,
             (None, pad) => {
                 let [b, _, dx, dy, dz] = x.dims();
-                let zeros = |channels: usize| Tensor::zeros([b, channels, dx, dy, dz], &x.device()).cast(x.dtype());
+                let zeros =
+                    |channels: usize| Tensor::<5>::zeros([b, channels, dx, dy, dz], &x.device()).cast(x.dtype());
                 let sides = [zeros(pad[0]), x.clone(), zeros(pad[1])];
                 Tensor::cat(sides.into_iter().filter(|side| side.dims()[1] > 0).collect(), 1)
             }

@@ -139,7 +139,8 @@ impl PatchDiscriminatorConfig {
         }
         let dims = self.spatial_dims;
         let padding = self.padding.resolve("padding", dims, 0)?;
-        let step = |stride: usize| Step { kernel: in_space(dims, self.kernel_size), stride: in_space(dims, stride), padding };
+        let step =
+            |stride: usize| Step { kernel: in_space(dims, self.kernel_size), stride: in_space(dims, stride), padding };
         let mut steps = vec![step(2)];
         steps.extend((0..self.num_layers_d).map(|i| step(if i + 1 == self.num_layers_d { 1 } else { 2 })));
         let pad = (last - 1) / 2;
@@ -382,7 +383,7 @@ impl Network for MultiScalePatchDiscriminator {
 
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.facts.clock.next_pass();
-        self.discriminators.iter().take(1).flat_map(Named::iter).fold(x, |x, layer| layer.forward(x))
+        self.discriminators.iter().take(1).flat_map(|layers| layers.iter()).fold(x, |x, layer| layer.forward(x))
     }
 
     fn forward_all(&self, x: Tensor<5>) -> Vec<Tensor<5>> {

@@ -183,7 +183,8 @@ impl Network for Regressor {
         self.facts.clock.next_pass();
         let y = self.last.forward_flat(self.net.forward(x));
         let [o1, o2, o3, o4] = self.out_shape;
-        y.reshape([y.dims()[0], o1, o2, o3, o4])
+        let b = y.dims()[0];
+        y.reshape([b, o1, o2, o3, o4])
     }
 
     fn torch_name(&self, path: &str) -> Option<String> {

@@ -203,10 +203,10 @@ pub(super) fn final_conv(scope: &Scope, config: &SegResNetConfig, outputs: usize
 
 /// What a [`SegResNet`] is made of.
 #[derive(Module, Debug)]
-#[allow(non_snake_case, reason = "names of the state dict")]
 pub(super) struct Body {
     pub act_mod: Option<Act>,
-    convInit: Convolution,
+    /// `convInit` in the state dict.
+    conv_init: Convolution,
     down_layers: Named<Named<Entry>>,
     up_layers: Named<Named<ResBlock>>,
     up_samples: Named<Sequential>,
@@ -249,7 +249,7 @@ impl Body {
         let dropout = config.dropout_prob.map(|p| Dropout::new("dropout", p, &facts.clock)).transpose()?;
         Ok(Body {
             act_mod: act(&scope.enter("act_mod"), &config.act)?,
-            convInit: config.conv(&scope.enter("convInit"), [config.in_channels, filters], 3, 1, false)?,
+            conv_init: config.conv(&scope.enter("convInit"), [config.in_channels, filters], 3, 1, false)?,
             down_layers,
             up_layers,
             up_samples,
@@ -260,7 +260,7 @@ impl Body {
 
     /// The features of each level, top first.
     pub fn encode(&self, x: Tensor<5>) -> Vec<Tensor<5>> {
-        let x = self.convInit.forward(x);
+        let x = self.conv_init.forward(x);
         let mut x = self.dropout.iter().fold(x, |x, dropout| dropout.forward(x));
         let mut levels = Vec::with_capacity(self.down_layers.len());
         for level in self.down_layers.iter() {
@@ -316,6 +316,12 @@ pub struct SegResNet {
     facts: Facts,
 }
 
+/// The state-dict key of a parameter of the [`Body`].
+pub(super) fn body_name(path: &str) -> String {
+    let path = path.strip_prefix("body.").unwrap_or(path);
+    path.strip_prefix("conv_init.").map_or_else(|| path.to_owned(), |rest| format!("convInit.{rest}"))
+}
+
 /// The features of the lowest level, and the levels above it.
 pub(super) fn lowest(mut levels: Vec<Tensor<5>>, x: Tensor<5>) -> (Tensor<5>, Vec<Tensor<5>>) {
     let lowest = levels.pop().unwrap_or(x);
@@ -333,7 +339,7 @@ impl Network for SegResNet {
     }
 
     fn torch_name(&self, path: &str) -> Option<String> {
-        Some(path.strip_prefix("body.").unwrap_or(path).to_owned())
+        Some(body_name(path))
     }
 
     /// The activation is one module in two places.

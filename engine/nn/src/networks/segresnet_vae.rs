@@ -9,7 +9,7 @@ use super::Network;
 use super::defaults::{one, relu, three_dims, two, yes};
 use super::facts::{Facts, by_facts};
 use super::segresnet::{
-    Body, SegResNetConfig, blocks_down, blocks_up, eight, final_conv, group_of_eight, lowest, non_trainable,
+    Body, SegResNetConfig, blocks_down, blocks_up, body_name, eight, final_conv, group_of_eight, lowest, non_trainable,
 };
 use crate::layers::{
     ConfigError, Convolution, LayerSpec, Linear, Norm, Optional, Scope, Sequential, UpSample, UpsampleMode, norm,
@@ -232,8 +232,9 @@ impl SegResNetVAE {
 
     fn with_noise(&self, x: Tensor<5>, noise: Tensor<2>) -> (Tensor<5>, Tensor<1>) {
         let (features, skips) = lowest(self.body.encode(x.clone()), x.clone());
-        let loss = self.vae_loss(x, features.clone(), noise);
-        (self.segment(features, skips), loss)
+        // The decoder runs twice, and its batch norms see the segmentation first, as in MONAI.
+        let out = self.segment(features.clone(), skips);
+        (out, self.vae_loss(x, features, noise))
     }
 
     fn vae_loss(&self, image: Tensor<5>, features: Tensor<5>, noise: Tensor<2>) -> Tensor<1> {
@@ -285,7 +286,7 @@ impl Network for SegResNetVAE {
     }
 
     fn torch_name(&self, path: &str) -> Option<String> {
-        let path = path.strip_prefix("body.").unwrap_or(path);
+        let path = body_name(path);
         let renamed = [
             ("vae_down.norm_in.", "vae_down.0."),
             ("vae_down.conv.", "vae_down.2."),
@@ -295,7 +296,7 @@ impl Network for SegResNetVAE {
             ("vae_fc_up_sample.norm.", "vae_fc_up_sample.2."),
         ];
         let name = renamed.iter().find_map(|(own, torch)| Some(format!("{torch}{}", path.strip_prefix(own)?)));
-        Some(name.unwrap_or_else(|| path.to_owned()))
+        Some(name.unwrap_or(path))
     }
 
     /// The activation is one module in all these places.

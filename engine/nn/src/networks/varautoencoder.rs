@@ -129,7 +129,7 @@ impl VarAutoEncoderConfig {
             decode: parts.decode,
             mu: linear("mu", [features, self.latent_size]),
             logvar: linear("logvar", [features, self.latent_size]),
-            decodeL: linear("decodeL", [self.latent_size, features]),
+            decode_l: linear("decodeL", [self.latent_size, features]),
             encoded: (parts.encoded, encoded),
             use_sigmoid: self.use_sigmoid,
             use_mean_at_inference: self.use_mean_at_inference,
@@ -187,14 +187,14 @@ pub struct VaeOutput {
 /// # Ok::<(), hearth_nn::ConfigError>(())
 /// ```
 #[derive(Module, Debug)]
-#[allow(non_snake_case, reason = "names of the state dict")]
 pub struct VarAutoEncoder {
     encode: Sequential,
     intermediate: Sequential,
     decode: Sequential,
     mu: Linear,
     logvar: Linear,
-    decodeL: Linear,
+    /// `decodeL` in the state dict.
+    decode_l: Linear,
     #[module(skip)]
     encoded: (usize, [usize; 3]),
     #[module(skip)]
@@ -218,7 +218,7 @@ impl VarAutoEncoder {
     pub fn decode_forward(&self, z: Tensor<2>) -> Tensor<5> {
         let b = z.dims()[0];
         let (channels, [dx, dy, dz]) = self.encoded;
-        let x = relu(self.decodeL.forward(z)).reshape([b, channels, dx, dy, dz]);
+        let x = relu(self.decode_l.forward(z)).reshape([b, channels, dx, dy, dz]);
         let x = self.decode.forward(x);
         if self.use_sigmoid { sigmoid(x) } else { x }
     }
@@ -272,5 +272,9 @@ impl Network for VarAutoEncoder {
 
     fn forward_all(&self, x: Tensor<5>) -> Vec<Tensor<5>> {
         self.encode_and_decode(x).into_vec()
+    }
+
+    fn torch_name(&self, path: &str) -> Option<String> {
+        Some(path.strip_prefix("decode_l.").map_or_else(|| path.to_owned(), |rest| format!("decodeL.{rest}")))
     }
 }
