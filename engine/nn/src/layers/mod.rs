@@ -9,20 +9,33 @@ mod adn;
 mod conv;
 mod convolution;
 mod dropout;
+mod init;
+mod linear;
+mod max_pool;
 mod norm;
 mod residual_unit;
 mod scope;
+mod sequential;
 mod spec;
+mod upsample;
 
 pub use activation::{Act, PRelu, Plain};
 pub use adn::{Adn, AdnLayer, AdnOptions};
+pub(crate) use adn::{Optional, act, norm};
 pub use conv::{Conv, ConvTranspose};
 pub use convolution::{Convolution, ConvolutionOptions, Kernel};
 pub use dropout::{Dropout, DropoutClock};
+pub use init::{Draw, Init};
+pub use linear::Linear;
+pub(crate) use max_pool::max_pool;
 pub use norm::{BatchNorm, GroupNorm, InstanceNorm, Norm};
 pub use residual_unit::ResidualUnit;
 pub use scope::Scope;
+pub use sequential::{Layer, Sequential};
+pub(crate) use spec::in_space;
 pub use spec::{Axes, LayerSpec};
+pub(crate) use upsample::resize;
+pub use upsample::{UpSample, UpSampleOptions, UpsampleMode};
 
 /// A network or layer that cannot be built as asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

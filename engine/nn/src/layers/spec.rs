@@ -22,6 +22,14 @@ impl From<&str> for LayerSpec {
 }
 
 impl LayerSpec {
+    /// A name and its arguments.
+    pub fn with(name: &str, arguments: &[(&str, Value)]) -> Self {
+        LayerSpec::With(
+            name.to_owned(),
+            arguments.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+        )
+    }
+
     /// The name, lower case.
     pub fn name(&self) -> String {
         match self {
@@ -84,6 +92,11 @@ impl Arguments<'_> {
     }
 }
 
+/// A number for the axes in use and 1 for the third axis of 2-D work.
+pub(crate) fn in_space(spatial_dims: usize, number: usize) -> [usize; 3] {
+    [number, number, if spatial_dims == 3 { number } else { 1 }]
+}
+
 /// One number for all axes, or one per axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -106,6 +119,16 @@ impl<T: Copy + core::fmt::Debug> Axes<T> {
             }
         }
         Ok(axes)
+    }
+}
+
+impl Axes {
+    /// [`resolve`](Self::resolve) with depth 1, and every number at least 1.
+    pub(crate) fn positive(&self, name: &str, spatial_dims: usize) -> Result<[usize; 3], ConfigError> {
+        match self.resolve(name, spatial_dims, 1)? {
+            resolved if resolved.contains(&0) => Err(ConfigError::value(name, self, "expected at least 1")),
+            resolved => Ok(resolved),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{draw, labels, values};
 
 /// Compares the gradient along random directions with central differences.
 #[track_caller]
-fn check_input(what: &str, x: Tensor<5>, f: impl Fn(Tensor<5>) -> Tensor<1>) {
+pub(crate) fn check_input(what: &str, x: Tensor<5>, f: impl Fn(Tensor<5>) -> Tensor<1>) {
     let device = x.device();
     let leaf = x.clone().autodiff().require_grad();
     let gradient = leaf.grad(&f(leaf.clone()).sum().backward()).expect("the input has a gradient");
