@@ -28,7 +28,7 @@ impl DropoutClock {
         self.0[2].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn key(&self) -> Key {
+    pub(super) fn key(&self) -> Key {
         let [seed, step, pass] = &*self.0;
         Key::new(seed.load(Ordering::Relaxed))
             .with_text("dropout")
@@ -60,7 +60,7 @@ impl Dropout {
     }
 
     /// Same shape out as in; unchanged outside training.
-    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         if self.p == 0.0 || !x.is_autodiff() || !self.training.val().is_enabled() {
             return x;
         }
@@ -73,7 +73,7 @@ impl Dropout {
         let scale = (1.0 / (1.0 - self.p)) as f32;
         let mask: Vec<f32> =
             (0..count).into_par_iter().map(|i| if key.uniform(i) < self.p { 0.0 } else { scale }).collect();
-        let mask = Tensor::<5>::from_data(TensorData::new(mask, shape), &x.device().inner()).cast(x.dtype());
+        let mask = Tensor::<D>::from_data(TensorData::new(mask, shape), &x.device().inner()).cast(x.dtype());
         x * mask
     }
 }

@@ -8,20 +8,33 @@ mod activation;
 mod adn;
 mod conv;
 mod convolution;
+mod drop_path;
 mod dropout;
+mod init;
+mod layer_norm;
+mod linear;
 mod norm;
+mod pool;
 mod residual_unit;
 mod scope;
+mod sequential;
 mod spec;
 
 pub use activation::{Act, PRelu, Plain};
 pub use adn::{Adn, AdnLayer, AdnOptions};
 pub use conv::{Conv, ConvTranspose};
 pub use convolution::{Convolution, ConvolutionOptions, Kernel};
+pub use drop_path::DropPath;
 pub use dropout::{Dropout, DropoutClock};
+pub use init::{Draw, Init};
+pub use layer_norm::{LayerNorm, layer_norm};
+pub use linear::Linear;
 pub use norm::{BatchNorm, GroupNorm, InstanceNorm, Norm};
+pub use pool::Pool;
+pub(crate) use pool::per_axis;
 pub use residual_unit::ResidualUnit;
 pub use scope::Scope;
+pub use sequential::{Layer, Sequential};
 pub use spec::{Axes, LayerSpec};
 
 /// A network or layer that cannot be built as asked.
