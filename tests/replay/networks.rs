@@ -46,7 +46,11 @@ fn config(case: &Case) -> Result<NetworkConfig, Miss> {
         // Some of these have dropout without being asked.
         params.insert("dropout_prob".to_owned(), Value::Null);
     }
-    serde_json::from_value(Value::Object(params)).map_err(|e| Miss::unsupported(format!("{}: {e}", case.op)))
+    serde_json::from_value(Value::Object(params)).map_err(|error| match error.to_string() {
+        // The message goes on with every name there is.
+        text if text.starts_with("unknown variant") => Miss::unsupported(format!("op {}", case.op)),
+        text => Miss::unsupported(format!("{}: {text}", case.op)),
+    })
 }
 
 /// The case's weights as a safetensors file.

@@ -15,6 +15,10 @@ fn draw(key: u64, shape: [usize; 5], levels: u64) -> Tensor<5> {
     Tensor::from_data(TensorData::new(values, shape), &Device::flex())
 }
 
+fn tracked(x: Tensor<5>) -> Tensor<5> {
+    Tensor::from_inner(x)
+}
+
 fn values(x: Tensor<5>) -> Vec<f32> {
     x.into_data().iter::<f32>().collect()
 }
@@ -116,11 +120,10 @@ fn windows_hold_what_the_plain_loops_find() {
 
 #[test]
 fn tensor_operations_give_the_same() {
-    let device = Device::flex().autodiff();
     for (key, (shape, dims)) in shapes().into_iter().enumerate() {
         let windows = |x: &Tensor<5>| fixed(x, &shape, Divisor::Inside);
         let both = [0, 1].map(|which| {
-            let x = Tensor::from_inner(draw(key as u64, dims, 100_000)).to_device(&device).require_grad();
+            let x = tracked(draw(key as u64, dims, 100_000)).require_grad();
             let axes = windows(&x);
             if axes.iter().flat_map(|axis| &axis.windows).any(|w| w.count == 0) {
                 return None;
@@ -130,7 +133,7 @@ fn tensor_operations_give_the_same() {
                 0 => (super::largest(x.clone(), axes), super::mean(x.clone(), pooling.axes, 0.5)),
                 _ => (fallback::largest(x.clone(), &axes), fallback::mean(x.clone(), &pooling)),
             };
-            let weight = draw(key as u64 + 500, largest.dims(), 1000).to_device(&device);
+            let weight = tracked(draw(key as u64 + 500, largest.dims(), 1000));
             let gradients = ((largest.clone() + mean.clone() * 2.0) * weight).sum().backward();
             Some([values(largest), values(mean), values(x.grad(&gradients).expect("a gradient"))])
         });
@@ -143,11 +146,10 @@ fn tensor_operations_give_the_same() {
 /// Burn's own maximum in 2-D, gradient of equal values included.
 #[test]
 fn equal_values_give_the_gradient_to_the_first() {
-    let device = Device::flex().autodiff();
-    let x = draw(4, [2, 3, 9, 8, 1], 4).to_device(&device).require_grad();
+    let x = tracked(draw(4, [2, 3, 9, 8, 1], 4)).require_grad();
     let shape = PoolShape { stride: [2, 2, 1], padding: [1, 1, 0], ..PoolShape::new([3, 3, 1]) };
     let ours = max_pool3d(x.clone(), shape);
-    let weight = draw(5, ours.dims(), 1000).to_device(&device);
+    let weight = tracked(draw(5, ours.dims(), 1000));
     let gradients = (ours.clone() * weight.clone()).sum().backward();
     let our_gradient = values(x.grad(&gradients).expect("a gradient"));
     let options = MaxPoolOptions::new([3, 3]).with_stride([2, 2]).with_padding([1, 1]);
@@ -159,7 +161,6 @@ fn equal_values_give_the_gradient_to_the_first() {
 
 /// The derivative along a random direction, by a central difference.
 fn check_gradient(dims: [usize; 5], key: u64, pool: impl Fn(Tensor<5>) -> Tensor<5>) {
-    let device = Device::flex().autodiff();
     let (x, direction) = (draw(key, dims, 10_000), draw(key + 1, dims, 1000));
     let weight = draw(key + 2, pool(x.clone()).dims(), 1000);
     let along = |step: f32| -> f64 {
@@ -168,9 +169,9 @@ fn check_gradient(dims: [usize; 5], key: u64, pool: impl Fn(Tensor<5>) -> Tensor
     };
     let step = 1e-4;
     let expected = (along(step) - along(-step)) / (2.0 * f64::from(step));
-    let tracked = x.clone().to_device(&device).require_grad();
-    let gradients = (pool(tracked.clone()) * weight.clone().to_device(&device)).sum().backward();
-    let gradient = tracked.grad(&gradients).expect("a gradient");
+    let leaf = tracked(x.clone()).require_grad();
+    let gradients = (pool(leaf.clone()) * tracked(weight.clone())).sum().backward();
+    let gradient = leaf.grad(&gradients).expect("a gradient");
     let got: f64 = values(gradient * direction.clone()).iter().map(|v| f64::from(*v)).sum();
     assert!((got - expected).abs() < 5e-3 * (1.0 + expected.abs()), "{got} for {expected}");
 }

@@ -66,7 +66,12 @@ impl Scope {
         Param::from_tensor(Tensor::from_data(TensorData::new(values, shape), &self.device))
     }
 
-    fn values<const D: usize>(&self, name: &str, shape: [usize; D], value: impl Fn(Key, u64) -> f64 + Sync) -> Vec<f32> {
+    fn values<const D: usize>(
+        &self,
+        name: &str,
+        shape: [usize; D],
+        value: impl Fn(Key, u64) -> f64 + Sync,
+    ) -> Vec<f32> {
         let key = self.key(name);
         let count = shape.iter().product::<usize>() as u64;
         (0..count).into_par_iter().map(|i| value(key, i) as f32).collect()

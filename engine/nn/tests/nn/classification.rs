@@ -74,9 +74,7 @@ fn named_sizes_have_monais_numbers_of_parameters() {
 /// Counted in MONAI.
 #[test]
 fn the_recipes_transformers_have_monais_numbers_of_parameters() {
-    let swin = |input: usize, output: usize| {
-        json!({"name": "SwinUNETR", "in_channels": input, "out_channels": output, "feature_size": 48})
-    };
+    let swin = |input: usize, output: usize| json!({"name": "SwinUNETR", "in_channels": input, "out_channels": output, "feature_size": 48});
     assert_eq!(parameters(swin(1, 1)), 62_186_659);
     assert_eq!(parameters(swin(1, 14)), 62_187_296);
     let v2 = json!({"name": "SwinUNETR", "in_channels": 4, "out_channels": 3, "use_v2": true, "spatial_dims": 2});
@@ -144,7 +142,8 @@ fn recipes_come_back_as_they_were() {
 
 #[test]
 fn options_that_cannot_be_are_named() {
-    let (resnet, dense, fully, senet, vit, unetr, swin) = match &kinds()[..] {
+    let kinds = kinds();
+    let (resnet, dense, fully, senet, vit, unetr, swin) = match &kinds[..] {
         [a, b, c, d, e, f, g, _] => (&a.0, &b.0, &c.0, &d.0, &e.0, &f.0, &g.0),
         _ => unreachable!("eight kinds"),
     };

@@ -105,8 +105,8 @@ fn networks_are_monais() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let dense = json!({"name": "DenseNet169", "spatial_dims": 3, "in_channels": 1, "out_channels": 3, "init_features": 6,
-        "growth_rate": 3, "block_config": [2, 1, 2], "act": "prelu", "norm": ["group", {"num_groups": 3}]});
+    let dense = json!({"name": "DenseNet169", "spatial_dims": 3, "in_channels": 1, "out_channels": 3, "init_features": 8,
+        "growth_rate": 4, "block_config": [2, 1, 2], "act": "prelu", "norm": ["group", {"num_groups": 2}]});
     let resnet = json!({"name": "ResNet", "block": "bottleneck", "layers": [1, 2, 1, 1], "block_inplanes": [4, 4, 6, 8],
         "spatial_dims": 2, "n_input_channels": 2, "num_classes": 3, "conv1_t_size": [5, 3], "conv1_t_stride": [2, 1],
         "widen_factor": 1.5, "act": "elu", "shortcut_type": "A"});
@@ -138,15 +138,27 @@ fn networks_are_monais() {
     for (config, shape) in [
         (dense, [2, 1, 21, 17, 19]),
         (resnet, [2, 2, 37, 20, 1]),
-        (json!({"name": "resnet18", "n_input_channels": 1, "num_classes": 2, "bias_downsample": false}), [1, 1, 9, 8, 17]),
+        (
+            json!({"name": "resnet18", "n_input_channels": 1, "num_classes": 2, "bias_downsample": false}),
+            [1, 1, 9, 8, 17],
+        ),
         (adapter(json!({"use_conv": true, "pool": ""})), [1, 1, 40, 33, 35]),
         (adapter(json!({"pool": null})), [1, 1, 20, 33, 35]),
-        (adapter(json!({"pool": ["adaptivemax", {"output_size": [2, 1, null]}], "in_channels": 24})), [1, 1, 40, 33, 35]),
-        (json!({"name": "TorchVisionFCModel", "model_name": "resnext50_32x4d", "use_conv": true, "bias": false,
-            "pool": ["max", {"kernel_size": 2, "ceil_mode": true}]}), [1, 3, 96, 64, 1]),
+        (
+            adapter(json!({"pool": ["adaptivemax", {"output_size": [2, 1, null]}], "in_channels": 24})),
+            [1, 1, 40, 33, 35],
+        ),
+        (
+            json!({"name": "TorchVisionFCModel", "model_name": "resnext50_32x4d", "use_conv": true, "bias": false,
+            "pool": ["max", {"kernel_size": 2, "ceil_mode": true}]}),
+            [1, 3, 96, 64, 1],
+        ),
         (senet, [2, 2, 35, 40, 1]),
         (vit(json!({})), [2, 2, 8, 12, 1]),
-        (vit(json!({"classification": false, "proj_type": "perceptron", "pos_embed_type": "sincos"})), [2, 2, 8, 12, 1]),
+        (
+            vit(json!({"classification": false, "proj_type": "perceptron", "pos_embed_type": "sincos"})),
+            [2, 2, 8, 12, 1],
+        ),
         (vit(json!({"post_activation": "none", "pos_embed_type": "fourier", "qkv_bias": true})), [2, 2, 8, 12, 1]),
         (unetr, [1, 1, 32, 16, 16]),
         (swin, [1, 1, 19, 17, 9]),
