@@ -22,8 +22,11 @@ fn values(key: &str, case_seed: u64, offset: f64, scale: f64, count: usize) -> V
     (0..count as u64).map(draw).collect()
 }
 
-/// Shapes and values of all tensors by key; none where the case stores its weights.
-pub fn weights(case: &Case) -> Result<BTreeMap<String, (Vec<usize>, Vec<f32>)>, Miss> {
+/// Shape and values.
+pub type Weight = (Vec<usize>, Vec<f32>);
+
+/// All tensors by key; none where the case stores its weights.
+pub fn weights(case: &Case) -> Result<BTreeMap<String, Weight>, Miss> {
     let record = &case.record["procedural"];
     let Some(tensors) = record["tensors"].as_object() else { return Ok(BTreeMap::new()) };
     let seed = record["seed"].as_u64().ok_or_else(|| Miss::failed("procedural weights without a seed"))?;

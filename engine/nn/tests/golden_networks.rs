@@ -12,6 +12,7 @@ pub mod golden;
 
 #[path = "../../../tests/replay"]
 mod replay {
+    #[allow(dead_code, reason = "other families use more of it")]
     pub mod batch;
     pub mod blocks;
     pub mod networks;

@@ -63,6 +63,8 @@ pub struct PatchEmbeddingOptions {
 
 /// The two projections.
 #[derive(Module, Debug)]
+// A network has one of them, and modules cannot be boxed.
+#[allow(clippy::large_enum_variant)]
 pub enum PatchEmbeddings {
     /// The convolution.
     Conv(Conv),
