@@ -88,7 +88,7 @@ fn the_recipes_transformers_have_monais_numbers_of_parameters() {
 }
 
 /// A network of each kind, the smallest input it takes, and one that it does not.
-fn kinds() -> Vec<(Value, [usize; 5], [usize; 5])> {
+pub fn kinds() -> Vec<(Value, [usize; 5], [usize; 5])> {
     let resnet = json!({"name": "ResNet", "block": "basic", "layers": [1, 1, 1, 1], "block_inplanes": [4, 4, 4, 4],
         "n_input_channels": 1, "num_classes": 3});
     let dense = json!({"name": "DenseNet", "spatial_dims": 2, "in_channels": 1, "out_channels": 3, "init_features": 4,
