@@ -12,9 +12,39 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::batch::{tensor, values};
+use super::classification;
+
+/// The networks of convolutions; the others are replayed by [`classification`].
+const CONVOLUTIONAL: [&str; 22] = [
+    "AHNet",
+    "AttentionUnet",
+    "AutoEncoder",
+    "BasicUNet",
+    "BasicUNetPlusPlus",
+    "Classifier",
+    "Critic",
+    "Discriminator",
+    "DynUNet",
+    "Generator",
+    "HighResNet",
+    "MultiScalePatchDiscriminator",
+    "PatchDiscriminator",
+    "Regressor",
+    "SegResNet",
+    "SegResNetDS",
+    "SegResNetVAE",
+    "UNet",
+    "Unet",
+    "VNet",
+    "VNetTrimmed",
+    "VarAutoEncoder",
+];
 
 /// Replays one network.
 pub fn replay(case: &Case) -> Outcome {
+    if !CONVOLUTIONAL.contains(&case.op.as_str()) {
+        return classification::replay(case);
+    }
     let device = Device::default().autodiff();
     let unsupported = |error: hearth::nn::ConfigError| Miss::unsupported(error.to_string());
     match case.op.as_str() {

@@ -14,7 +14,10 @@ pub mod golden;
 mod replay {
     #[allow(dead_code, reason = "other families use the rest")]
     pub mod batch;
+    pub mod blocks;
+    pub mod classification;
     pub mod networks;
+    pub mod procedural;
 }
 
 use golden::{Case, Miss};

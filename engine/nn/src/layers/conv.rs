@@ -31,6 +31,18 @@ impl Conv {
         }
     }
 
+    /// The output's size; `None` for an input smaller than the kernel.
+    pub fn output(&self, input: [usize; 3]) -> Option<[usize; 3]> {
+        let [_, _, kx, ky, kz] = self.weight.lazy_shape().dims();
+        let ConvShape { stride, padding, dilation, .. } = self.shape;
+        let mut output = [0; 3];
+        for (axis, kernel) in [kx, ky, kz].into_iter().enumerate() {
+            let reach = dilation[axis] * (kernel - 1) + 1;
+            output[axis] = (input[axis] + 2 * padding[axis]).checked_sub(reach)? / stride[axis] + 1;
+        }
+        Some(output)
+    }
+
     /// `[b, in, x, y, z]` to `[b, out, x', y', z']`, in the weight's type.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let weight = self.weight.val();

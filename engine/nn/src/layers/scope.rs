@@ -3,6 +3,7 @@
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_kernels::counter_rng::Key;
+use rayon::prelude::*;
 
 use super::{Draw, Init};
 
@@ -71,10 +72,15 @@ impl Scope {
         Param::from_tensor(Tensor::from_data(TensorData::new(values, shape), &self.device))
     }
 
-    fn values<const D: usize>(&self, name: &str, shape: [usize; D], value: impl Fn(Key, u64) -> f64) -> Vec<f32> {
+    fn values<const D: usize>(
+        &self,
+        name: &str,
+        shape: [usize; D],
+        value: impl Fn(Key, u64) -> f64 + Sync,
+    ) -> Vec<f32> {
         let key = self.key(name);
         let count = shape.iter().product::<usize>() as u64;
-        (0..count).map(|i| value(key, i) as f32).collect()
+        (0..count).into_par_iter().map(|i| value(key, i) as f32).collect()
     }
 
     /// What the draws of a parameter are keyed by.

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Act, Conv, ConvTranspose, Convolution, Dropout, Norm, ResidualUnit, UpSample};
+use super::{Act, Conv, ConvTranspose, Convolution, Dropout, Linear, Norm, Pool, ResidualUnit, UpSample};
 use crate::named::Named;
 
 /// Any layer that takes one batch and gives one.
@@ -21,8 +21,12 @@ pub enum Layer {
     Convolution(Convolution),
     /// Dropout.
     Dropout(Dropout),
+    /// A linear layer over everything but the batch.
+    Linear(Linear),
     /// A norm.
     Norm(Norm),
+    /// A pooling.
+    Pool(Pool),
     /// Convolutions with a shortcut.
     ResidualUnit(ResidualUnit),
     /// Layers in a row.
@@ -40,7 +44,9 @@ impl Layer {
             Layer::ConvTranspose(layer) => layer.forward(x),
             Layer::Convolution(layer) => layer.forward(x),
             Layer::Dropout(layer) => layer.forward(x),
+            Layer::Linear(layer) => layer.forward_flat(x),
             Layer::Norm(layer) => layer.forward(x),
+            Layer::Pool(layer) => layer.forward(x),
             Layer::ResidualUnit(layer) => layer.forward(x),
             Layer::Sequence(layers) => layers.forward(x),
             Layer::UpSample(layer) => layer.forward(x),

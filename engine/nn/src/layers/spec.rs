@@ -1,5 +1,6 @@
 //! How a layer is asked for: a name, or a name and arguments, as in MONAI's factories.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -81,6 +82,17 @@ impl Arguments<'_> {
 
     pub(crate) fn count(&self, name: &str, default: usize) -> Result<usize, ConfigError> {
         self.get(name, default, "a whole number", |v| v.as_u64().map(|n| n as usize))
+    }
+
+    /// One number per axis; the third of a 2-D network takes `depth`. `None` where nothing is given.
+    pub(crate) fn axes<T>(&self, name: &str, spatial_dims: usize, depth: T) -> Result<Option<[T; 3]>, ConfigError>
+    where
+        T: DeserializeOwned + Copy + core::fmt::Debug,
+    {
+        let read = |value: &Value| serde_json::from_value::<Axes<T>>(value.clone()).ok().map(Some);
+        let expected = format!("one whole number, or {spatial_dims}");
+        let axes = self.get(name, None, &expected, read)?;
+        axes.map(|axes| axes.resolve(&format!("{}.{name}", self.layer), spatial_dims, depth)).transpose()
     }
 
     pub(crate) fn flag(&self, name: &str, default: bool) -> Result<bool, ConfigError> {

@@ -6,11 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AHNet, AHNetConfig, AttentionUnet, AttentionUnetConfig, AutoEncoder, AutoEncoderConfig, BasicUNet, BasicUNetConfig,
-    BasicUNetPlusPlus, BasicUNetPlusPlusConfig, Classifier, ClassifierConfig, Critic, CriticConfig,
-    DiscriminatorConfig, DynUNet, DynUNetConfig, Generator, GeneratorConfig, HighResNet, HighResNetConfig,
-    MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator, PatchDiscriminatorConfig,
-    Regressor, RegressorConfig, SegResNet, SegResNetConfig, SegResNetDS, SegResNetDSConfig, SegResNetVAE,
-    SegResNetVAEConfig, UNet, UNetConfig, VNet, VNetConfig, VarAutoEncoder, VarAutoEncoderConfig,
+    BasicUNetPlusPlus, BasicUNetPlusPlusConfig, Classifier, ClassifierConfig, Critic, CriticConfig, DenseNet,
+    DenseNetConfig, DiscriminatorConfig, DynUNet, DynUNetConfig, Generator, GeneratorConfig, HighResNet,
+    HighResNetConfig, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, NetAdapter, NetAdapterConfig,
+    PatchDiscriminator, PatchDiscriminatorConfig, Regressor, RegressorConfig, ResNet, ResNetConfig, SENET154, SENet,
+    SENetConfig, SERESNET50, SERESNET101, SERESNET152, SERESNEXT50, SERESNEXT101, SegResNet, SegResNetConfig,
+    SegResNetDS, SegResNetDSConfig, SegResNetVAE, SegResNetVAEConfig, SwinTransformer, SwinTransformerConfig,
+    SwinUNETR, SwinUNETRConfig, TorchVisionFCModelConfig, UNETR, UNETRConfig, UNet, UNetConfig, VNet, VNetConfig,
+    VarAutoEncoder, VarAutoEncoderConfig, ViT, ViTConfig,
 };
 use crate::layers::ConfigError;
 
@@ -180,6 +183,21 @@ networks! {
         Classifier(ClassifierConfig) => Classifier, |c| first(&c.in_shape), |c, d, s| c.init(d, s);
         /// The critic of a Wasserstein GAN.
         Critic(CriticConfig) => Critic, |c| first(&c.in_shape), |c, d, s| c.init(d, s);
+        /// The densely connected network, its blocks given.
+        #[serde(alias = "Densenet")]
+        DenseNet(DenseNetConfig) => DenseNet, |c| c.in_channels, |c, d, s| c.init(d, s);
+        /// With blocks of 6, 12, 24 and 16 layers.
+        #[serde(alias = "Densenet121", alias = "densenet121")]
+        DenseNet121(DenseNetConfig) => DenseNet, |c| c.in_channels, |c, d, s| c.with_blocks(&[6, 12, 24, 16]).init(d, s);
+        /// With blocks of 6, 12, 32 and 32 layers.
+        #[serde(alias = "Densenet169", alias = "densenet169")]
+        DenseNet169(DenseNetConfig) => DenseNet, |c| c.in_channels, |c, d, s| c.with_blocks(&[6, 12, 32, 32]).init(d, s);
+        /// With blocks of 6, 12, 48 and 32 layers.
+        #[serde(alias = "Densenet201", alias = "densenet201")]
+        DenseNet201(DenseNetConfig) => DenseNet, |c| c.in_channels, |c, d, s| c.with_blocks(&[6, 12, 48, 32]).init(d, s);
+        /// With blocks of 6, 12, 64 and 48 layers.
+        #[serde(alias = "Densenet264", alias = "densenet264")]
+        DenseNet264(DenseNetConfig) => DenseNet, |c| c.in_channels, |c, d, s| c.with_blocks(&[6, 12, 64, 48]).init(d, s);
         /// Real or generated.
         Discriminator(DiscriminatorConfig) => Classifier, |c| first(&c.in_shape), |c, d, s| c.init(d, s);
         /// The U-Net of nnU-Net.
@@ -191,16 +209,72 @@ networks! {
         HighResNet(HighResNetConfig) => HighResNet, |c| c.in_channels, |c, d, s| c.init(d, s);
         /// Discriminators of patches of several sizes.
         MultiScalePatchDiscriminator(MultiScalePatchDiscriminatorConfig) => MultiScalePatchDiscriminator, |c| c.in_channels, |c, d, s| c.init(d, s);
+        /// A ResNet with another last layer.
+        NetAdapter(NetAdapterConfig) => NetAdapter, |c| c.model.n_input_channels, |c, d, s| c.init(d, s);
         /// A discriminator of patches.
         PatchDiscriminator(PatchDiscriminatorConfig) => PatchDiscriminator, |c| c.in_channels, |c, d, s| c.init(d, s);
         /// From images to a few numbers.
         Regressor(RegressorConfig) => Regressor, |c| first(&c.in_shape), |c, d, s| c.init(d, s);
+        /// The residual network, its blocks given.
+        ResNet(ResNetConfig) => ResNet, |c| c.n_input_channels, |c, d, s| c.init(d, s);
+        /// Of depth 10.
+        #[serde(rename = "resnet10", alias = "ResNet10")]
+        ResNet10(ResNetConfig) => ResNet, |c| c.n_input_channels, |c, d, s| c.of_depth(10)?.init(d, s);
+        /// Of depth 18.
+        #[serde(rename = "resnet18", alias = "ResNet18")]
+        ResNet18(ResNetConfig) => ResNet, |c| c.n_input_channels, |c, d, s| c.of_depth(18)?.init(d, s);
+        /// Of depth 34.
+        #[serde(rename = "resnet34", alias = "ResNet34")]
+        ResNet34(ResNetConfig) => ResNet, |c| c.n_input_channels, |c, d, s| c.of_depth(34)?.init(d, s);
+        /// Of depth 50.
+        #[serde(rename = "resnet50", alias = "ResNet50")]
+        ResNet50(ResNetConfig) => ResNet, |c| c.n_input_channels, |c, d, s| c.of_depth(50)?.init(d, s);
+        /// Of depth 101.
+        #[serde(rename = "resnet101", alias = "ResNet101")]
+        ResNet101(ResNetConfig) => ResNet, |c| c.n_input_channels, |c, d, s| c.of_depth(101)?.init(d, s);
+        /// Of depth 152.
+        #[serde(rename = "resnet152", alias = "ResNet152")]
+        ResNet152(ResNetConfig) => ResNet, |c| c.n_input_channels, |c, d, s| c.of_depth(152)?.init(d, s);
+        /// Of depth 200.
+        #[serde(rename = "resnet200", alias = "ResNet200")]
+        ResNet200(ResNetConfig) => ResNet, |c| c.n_input_channels, |c, d, s| c.of_depth(200)?.init(d, s);
+        /// Squeeze and excitation, its blocks given.
+        #[serde(alias = "SEnet", alias = "Senet")]
+        SENet(SENetConfig) => SENet, |c| c.in_channels, |c, d, s| c.init(d, s);
+        /// The largest of the paper.
+        #[serde(alias = "SEnet154", alias = "Senet154", alias = "senet154")]
+        SENet154(SENetConfig) => SENet, |c| c.in_channels, |c, d, s| c.preset(&SENET154)?.init(d, s);
+        /// ResNet50 with squeeze and excitation.
+        #[serde(alias = "SEresnet50", alias = "Seresnet50", alias = "seresnet50")]
+        SEResNet50(SENetConfig) => SENet, |c| c.in_channels, |c, d, s| c.preset(&SERESNET50)?.init(d, s);
+        /// ResNet101 with squeeze and excitation.
+        #[serde(alias = "SEresnet101", alias = "Seresnet101", alias = "seresnet101")]
+        SEResNet101(SENetConfig) => SENet, |c| c.in_channels, |c, d, s| c.preset(&SERESNET101)?.init(d, s);
+        /// ResNet152 with squeeze and excitation.
+        #[serde(alias = "SEresnet152", alias = "Seresnet152", alias = "seresnet152")]
+        SEResNet152(SENetConfig) => SENet, |c| c.in_channels, |c, d, s| c.preset(&SERESNET152)?.init(d, s);
+        /// ResNeXt50 with squeeze and excitation.
+        #[serde(alias = "SEResNeXt50", alias = "SEresnext50", alias = "Seresnext50", alias = "seresnext50")]
+        SEResNext50(SENetConfig) => SENet, |c| c.in_channels, |c, d, s| c.preset(&SERESNEXT50)?.init(d, s);
+        /// ResNeXt101 with squeeze and excitation.
+        #[serde(alias = "SEResNeXt101", alias = "SEresnext101", alias = "Seresnext101", alias = "seresnext101")]
+        SEResNext101(SENetConfig) => SENet, |c| c.in_channels, |c, d, s| c.preset(&SERESNEXT101)?.init(d, s);
         /// The residual encoder and decoder.
         SegResNet(SegResNetConfig) => SegResNet, |c| c.in_channels, |c, d, s| c.init(d, s);
         /// SegResNet with deep supervision.
         SegResNetDS(SegResNetDSConfig) => SegResNetDS, |c| c.in_channels, |c, d, s| c.init(d, s);
         /// SegResNet with a variational autoencoder.
         SegResNetVAE(SegResNetVAEConfig) => SegResNetVAE, |c| c.in_channels, |c, d, s| c.init(d, s);
+        /// Attention within shifted windows.
+        SwinTransformer(SwinTransformerConfig) => SwinTransformer, |c| c.in_chans, |c, d, s| c.init(d, s);
+        /// The Swin transformer with a convolutional decoder.
+        #[serde(alias = "SwinUnetr")]
+        SwinUNETR(SwinUNETRConfig) => SwinUNETR, |c| c.in_channels, |c, d, s| c.init(d, s);
+        /// A ResNet of torchvision with another last layer.
+        TorchVisionFCModel(TorchVisionFCModelConfig) => NetAdapter, |_| 3, |c, d, s| c.init(d, s);
+        /// The vision transformer with a convolutional decoder.
+        #[serde(alias = "Unetr")]
+        UNETR(UNETRConfig) => UNETR, |c| c.in_channels, |c, d, s| c.init(d, s);
         /// The residual U-Net.
         #[serde(alias = "Unet", alias = "unet")]
         UNet(UNetConfig) => UNet, |c| c.in_channels, |c, d, s| c.init(d, s);
@@ -208,6 +282,8 @@ networks! {
         VNet(VNetConfig) => VNet, |c| c.in_channels, |c, d, s| c.init(d, s);
         /// The variational autoencoder.
         VarAutoEncoder(VarAutoEncoderConfig) => VarAutoEncoder, |c| first(&c.in_shape), |c, d, s| c.init(d, s);
+        /// The vision transformer.
+        ViT(ViTConfig) => ViT, |c| c.in_channels, |c, d, s| c.init(d, s);
     }
     types {
         AHNet,
@@ -217,18 +293,26 @@ networks! {
         BasicUNetPlusPlus,
         Classifier,
         Critic,
+        DenseNet,
         DynUNet,
         Generator,
         HighResNet,
         MultiScalePatchDiscriminator,
+        NetAdapter,
         PatchDiscriminator,
         Regressor,
+        ResNet,
+        SENet,
         SegResNet,
         SegResNetDS,
         SegResNetVAE,
+        SwinTransformer,
+        SwinUNETR,
+        UNETR,
         UNet,
         VNet,
         VarAutoEncoder,
+        ViT,
     }
 }
 

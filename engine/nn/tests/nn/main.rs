@@ -1,5 +1,6 @@
 //! The crate as its users see it, against closed forms, finite differences, recorded values and MONAI itself.
 
+mod classification;
 mod conv_networks;
 mod dropout;
 mod gradients;
@@ -7,6 +8,7 @@ mod inferers;
 mod losses;
 mod metrics;
 mod monai;
+mod monai_networks;
 mod optim;
 mod precision;
 mod running;
