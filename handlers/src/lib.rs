@@ -57,7 +57,7 @@ pub use metric_log::{MetricLog, MetricLogOptions};
 pub use plateau::{PlateauOptions, ReduceLrOnPlateau, ThresholdMode};
 pub use progress::{Progress, ProgressOptions};
 pub use registry::{BuildError, NAMES, build};
-pub use schedule::ScheduleConfig;
+pub use schedule::{Anneal, ScheduleConfig};
 pub use stop_on_non_finite::{LookAt, StopOnNonFinite, StopOnNonFiniteOptions};
 pub use tensorboard_image::{TensorBoardImage, TensorBoardImageOptions};
 pub use tensorboard_stats::{TensorBoardStats, TensorBoardStatsOptions};

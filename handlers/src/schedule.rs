@@ -123,6 +123,30 @@ pub enum ScheduleConfig {
         #[serde(default = "five")]
         total_iters: u64,
     },
+    /// Up from `max_lr / div_factor` to `max_lr`, then down far below where it began (Smith and Topin, 2017). The optimizer's own rate
+    /// does not matter, and its momentum stays.
+    #[serde(rename = "OneCycleLR", alias = "one_cycle")]
+    OneCycle {
+        /// The highest rate.
+        max_lr: f64,
+        /// Steps in all.
+        total_steps: u64,
+        /// The part of them on the way up.
+        #[serde(default = "three_tenths")]
+        pct_start: f64,
+        /// The way from rate to rate.
+        #[serde(default)]
+        anneal_strategy: Anneal,
+        /// `max_lr` is so many times the first rate.
+        #[serde(default = "twenty_five")]
+        div_factor: f64,
+        /// The first rate is so many times the last.
+        #[serde(default = "ten_thousand")]
+        final_div_factor: f64,
+        /// Goes down to the first rate as fast as it went up, and from there to the last.
+        #[serde(default)]
+        three_phase: bool,
+    },
     /// MONAI's `LinearLR` of its learning-rate finder: in a line from `base` to `end_lr` at step `num_iter - 1`.
     #[serde(rename = "FinderLinear")]
     FinderLinear {
@@ -141,11 +165,31 @@ pub enum ScheduleConfig {
     },
 }
 
+/// The way from one rate to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Anneal {
+    /// Half a cosine wave.
+    #[default]
+    Cos,
+    /// A line.
+    Linear,
+}
+
 fn tenth() -> f64 {
     0.1
 }
 fn half() -> f64 {
     0.5
+}
+fn three_tenths() -> f64 {
+    0.3
+}
+fn twenty_five() -> f64 {
+    25.0
+}
+fn ten_thousand() -> f64 {
+    1e4
 }
 fn unit() -> f64 {
     1.0
@@ -213,6 +257,31 @@ impl ScheduleConfig {
                 let part = if total_iters == 0 { 1.0 } else { step.min(total_iters) as f64 / total_iters as f64 };
                 base_lr * (start_factor + (end_factor - start_factor) * part)
             }
+            Self::OneCycle {
+                max_lr,
+                total_steps,
+                pct_start,
+                anneal_strategy,
+                div_factor,
+                final_div_factor,
+                three_phase,
+            } => {
+                let first = max_lr / div_factor;
+                let lowest = first / final_div_factor;
+                let (peak, end) = (pct_start * total_steps as f64 - 1.0, last(total_steps));
+                let points: &[(f64, f64)] = if three_phase {
+                    &[(0.0, first), (peak, max_lr), (2.0 * peak, first), (end, lowest)]
+                } else {
+                    &[(0.0, first), (peak, max_lr), (end, lowest)]
+                };
+                let reached = points[1..].iter().position(|(place, _)| t <= *place).unwrap_or(points.len() - 2);
+                let ((from, high), (to, low)) = (points[reached], points[reached + 1]);
+                let part = ((t - from) / (to - from)).min(1.0);
+                match anneal_strategy {
+                    Anneal::Cos => half_wave(high, low, part),
+                    Anneal::Linear => high + (low - high) * part,
+                }
+            }
             Self::FinderLinear { end_lr, num_iter } => base_lr + t / last(num_iter) * (end_lr - base_lr),
             Self::FinderExponential { end_lr, num_iter } => base_lr * (end_lr / base_lr).powf(t / last(num_iter)),
         }
@@ -232,6 +301,17 @@ impl ScheduleConfig {
             Self::CosineRestarts { t_0: 0, .. } => return zero("T_0"),
             Self::CosineRestarts { t_mult: 0, .. } => return zero("T_mult"),
             Self::Polynomial { total_iters: 0, .. } => return zero("total_iters"),
+            Self::OneCycle { total_steps, pct_start, div_factor, final_div_factor, .. }
+                if total_steps < 2
+                    || !(0.0..=1.0).contains(&pct_start)
+                    || !(div_factor > 0.0 && final_div_factor > 0.0) =>
+            {
+                return refuse(format!(
+                    "`total_steps` is {total_steps}, `pct_start` {pct_start}, `div_factor` {div_factor}, \
+                     `final_div_factor` {final_div_factor}; give 2 or more steps, a part from 0 to 1, factors above 0"
+                ));
+            }
+            Self::OneCycle { max_lr, .. } => vec![("max_lr", max_lr)],
             Self::FinderLinear { num_iter: 0 | 1, .. } | Self::FinderExponential { num_iter: 0 | 1, .. } => {
                 return refuse("`num_iter` must be 2 or more".into());
             }

@@ -219,3 +219,38 @@ fn schedules_that_make_no_sense() {
     assert!(far.at(0.1, u64::MAX).is_finite());
     assert!(ScheduleConfig::CosineRestarts { t_0: 1, t_mult: 1, eta_min: 0.0 }.at(0.1, u64::MAX).is_finite());
 }
+
+/// Recorded from torch 2.15.
+#[test]
+fn one_cycle_is_torchs() {
+    let check = |options: &str, expected: &[f64]| {
+        let schedule: ScheduleConfig =
+            toml::from_str(&format!("name = \"OneCycleLR\"\nmax_lr = 0.5\n{options}")).unwrap();
+        schedule.check().unwrap();
+        for (step, expected) in expected.iter().enumerate() {
+            let rate = schedule.at(7.0, step as u64);
+            assert!((rate - expected).abs() < 1e-11, "{options}: {rate} for {expected} at {step}");
+        }
+        assert_eq!(Some(&schedule.at(7.0, 1000)), expected.last(), "stays where it ended");
+    };
+    let rates =
+        [0.02, 0.409637552446, 0.485970888694, 0.405872826975, 0.277992007061, 0.141530499104, 0.0383207969171, 2e-06];
+    check("total_steps = 8", &rates);
+    let rates = [0.05, 0.254545454545, 0.459090909091, 0.41675, 0.3126875, 0.208625, 0.1045625, 0.0005];
+    let linear = "anneal_strategy = \"linear\"\npct_start = 0.4\ndiv_factor = 10.0\nfinal_div_factor = 100.0";
+    check(&format!("total_steps = 8\n{linear}"), &rates);
+    let rates = [
+        0.02,
+        0.325679117617,
+        0.464052112575,
+        0.082637859867,
+        0.0191721958038,
+        0.0146011903123,
+        0.00796664332549,
+        0.00224466280425,
+        2e-06,
+    ];
+    check("total_steps = 9\nthree_phase = true", &rates);
+    let wrong: ScheduleConfig = toml::from_str("name = \"OneCycleLR\"\nmax_lr = 0.5\ntotal_steps = 1").unwrap();
+    assert!(wrong.check().is_err());
+}

@@ -3,9 +3,11 @@
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, module};
 use hearth::nn::inferers::{
-    BlendMode, Inferer, SimpleInferer, SlidingWindowInferer, compute_importance_map, dense_patch_slices,
+    BlendMode, InferError, Inferer, PatchInferer, SimpleInferer, SliceInferer, SlidingWindowInferer,
+    compute_importance_map, dense_patch_slices,
 };
 use hearth_tests::golden::{Case, Miss, Outcome};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::batch::{shape_of, tensor, values};
@@ -22,8 +24,10 @@ pub fn replay(case: &Case) -> Outcome {
             check.close("out.y", &shape_of(&y, predictor.dims + 2), &values(y));
             check.outcome()
         }
-        "SlidingWindowInferer" => sliding_window(case, case.params.clone()),
-        "sliding_window_inference" => sliding_window(case, case.call.clone()),
+        "SlidingWindowInferer" => scan::<SlidingWindowInferer>(case, case.params.clone()),
+        "sliding_window_inference" => scan::<SlidingWindowInferer>(case, case.call.clone()),
+        "SliceInferer" => scan::<SliceInferer>(case, case.params.clone()),
+        "PatchInferer" => scan::<PatchInferer>(case, patches(&case.params)?),
         "compute_importance_map" => importance_map(case),
         "dense_patch_slices" => slices(case),
         other => Err(Miss::unsupported(format!("op {other}"))),
@@ -33,7 +37,47 @@ pub fn replay(case: &Case) -> Outcome {
 /// Options without an effect on the result here: a cache, a bar, where tensors live.
 const NO_EFFECT: [&str; 5] = ["cache_roi_weight_map", "progress", "device", "sw_device", "cpu_thresh"];
 
-fn sliding_window(case: &Case, mut options: Value) -> Outcome {
+/// An inferer for networks with one output or several.
+trait Scans: Inferer + DeserializeOwned {
+    fn all(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Vec<Tensor<5>>) -> Result<Vec<Tensor<5>>, InferError>;
+}
+
+macro_rules! scans {
+    ($inferer:ty) => {
+        impl Scans for $inferer {
+            fn all(
+                &self,
+                x: Tensor<5>,
+                net: &dyn Fn(Tensor<5>) -> Vec<Tensor<5>>,
+            ) -> Result<Vec<Tensor<5>>, InferError> {
+                self.infer_all(x, net)
+            }
+        }
+    };
+}
+
+scans!(PatchInferer);
+scans!(SliceInferer);
+scans!(SlidingWindowInferer);
+
+/// The one merger there is, and no other processing.
+fn patches(params: &Value) -> Result<Value, Miss> {
+    let mut params = params.clone();
+    let map = params.as_object_mut().ok_or_else(|| Miss::unsupported("parameters"))?;
+    map.retain(|_, value| !value.is_null());
+    // A queue of patches has no effect on the result.
+    map.remove("buffer_size");
+    match map.remove("merger_cls").as_ref().map(|name| name.as_str().unwrap_or_default().to_owned()) {
+        Some(other) if other != "AvgMerger" => return Err(Miss::unsupported(format!("merger_cls {other}"))),
+        _ => {}
+    }
+    if let Some(inner) = map.get("splitter").and_then(|splitter| splitter.get("params")).cloned() {
+        map.insert("splitter".to_owned(), inner);
+    }
+    Ok(params)
+}
+
+fn scan<I: Scans>(case: &Case, mut options: Value) -> Outcome {
     if let Some(map) = options.as_object_mut() {
         NO_EFFECT.iter().for_each(|name| drop(map.remove(*name)));
         map.retain(|_, value| !value.is_null());
@@ -41,14 +85,14 @@ fn sliding_window(case: &Case, mut options: Value) -> Outcome {
         let lengths = map.get_mut("roi_size").and_then(Value::as_array_mut).into_iter().flatten();
         lengths.filter(|length| length.is_null()).for_each(|length| *length = json!(-1));
     }
-    let x = tensor(case.array("in.x")?, &Device::default())?;
+    let input = case.array("in.x")?;
+    let x = tensor(input, &Device::default())?;
     let predictor = Predictor::new(case)?;
-    let inferer: SlidingWindowInferer =
-        serde_json::from_value(options).map_err(|e| Miss::unsupported(format!("options: {e}")))?;
+    let inferer: I = serde_json::from_value(options).map_err(|e| Miss::unsupported(format!("options: {e}")))?;
     let mut check = case.check();
-    let rank = predictor.dims + 2;
+    let rank = input.shape.len();
     if predictor.pooled {
-        let outputs = inferer.infer_all(x, &|x| {
+        let outputs = inferer.all(x, &|x| {
             let y = predictor.conv(x);
             vec![y.clone(), predictor.pool(y)]
         })?;

@@ -1,5 +1,7 @@
 //! One file per family of golden cases: each turns a case into calls of the library.
 pub mod batch;
+pub mod blocks;
+pub mod classification;
 pub mod color;
 pub mod crops;
 pub mod data;
@@ -13,6 +15,7 @@ pub mod networks;
 pub mod optim;
 pub mod patches;
 pub mod post;
+pub mod procedural;
 pub mod resampling;
 pub mod schedules;
 pub mod transforms_intensity;

@@ -22,11 +22,22 @@ fn path(parameter: usize) -> String {
 
 /// Replays one optimizer.
 pub fn replay(case: &Case) -> Outcome {
-    if !["SGD", "Adam", "AdamW", "Novograd"].contains(&case.op.as_str()) {
+    if !["SGD", "Adam", "AdamW", "Novograd", "RMSprop"].contains(&case.op.as_str()) {
         return Err(Miss::unsupported(format!("op {}", case.op)));
     }
-    let known =
-        ["lr", "momentum", "dampening", "weight_decay", "nesterov", "betas", "eps", "amsgrad", "grad_averaging"];
+    let known = [
+        "lr",
+        "momentum",
+        "dampening",
+        "weight_decay",
+        "nesterov",
+        "betas",
+        "eps",
+        "amsgrad",
+        "grad_averaging",
+        "alpha",
+        "centered",
+    ];
     case.only_params(&known)?;
     let config = config(case)?;
     let lr = config.lr();
@@ -76,7 +87,7 @@ fn config(case: &Case) -> Result<OptimizerConfig, Miss> {
     let unsupported = |why: String| Miss::unsupported(why);
     let mut options = case.params.clone();
     options["name"] = json!(case.op);
-    let base = case.params["lr"].as_f64().unwrap_or(1e-3);
+    let base = case.params["lr"].as_f64().unwrap_or(if case.op == "RMSprop" { 1e-2 } else { 1e-3 });
     let mut groups = Vec::new();
     for group in case.call["groups"].as_array().into_iter().flatten() {
         let fields = group.as_object().ok_or_else(|| unsupported(format!("group {group}")))?;

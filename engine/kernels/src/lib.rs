@@ -9,6 +9,7 @@
 //! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation behind `Spacing` and `Affine`.
 //! - [`mod@separable`]: weighted sums along one axis after the other, which those two come to where they can.
 //! - [`philox`]: long runs of uniform and normal random numbers.
+//! - [`mod@pool3d`]: maximum and average pooling, fixed or adaptive, forward and backward.
 //! - [`memory`]: an allocator that keeps large blocks for their next use.
 //! - [`math`]: powers and exponentials of many values at once.
 //!
@@ -28,6 +29,7 @@ mod layout;
 pub mod math;
 pub mod memory;
 pub mod philox;
+pub mod pool3d;
 pub mod resample;
 pub mod separable;
 mod simd;

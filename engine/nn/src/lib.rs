@@ -24,6 +24,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod blocks;
+mod class_size;
+mod ignored;
 pub mod inferers;
 pub mod layers;
 pub mod losses;
@@ -34,6 +37,7 @@ pub mod optim;
 pub mod post;
 mod running;
 mod softmax;
+mod ssim;
 pub mod weights;
 
 pub use layers::ConfigError;

@@ -13,6 +13,11 @@ impl<M> Named<M> {
         Named(modules)
     }
 
+    /// Modules named by their place: `"0"`, `"1"`, ...
+    pub fn numbered(modules: impl IntoIterator<Item = M>) -> Self {
+        Named(modules.into_iter().enumerate().map(|(i, module)| (i.to_string(), module)).collect())
+    }
+
     /// The modules in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &M> {
         self.0.iter().map(|(_, module)| module)

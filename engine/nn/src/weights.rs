@@ -126,8 +126,10 @@ struct Export<'a, N> {
 
 impl<N: Network> Export<'_, N> {
     fn put(&mut self, dtype: Dtype, shape: Vec<usize>, bytes: Vec<u8>) {
-        if let Some(name) = self.net.torch_name(&self.path.path()) {
-            self.tensors.insert(name, Stored { dtype, shape, bytes });
+        let path = self.path.path();
+        let names = self.net.torch_name(&path).into_iter().chain(self.net.torch_aliases(&path));
+        for name in names {
+            self.tensors.insert(name, Stored { dtype, shape: shape.clone(), bytes: bytes.clone() });
         }
     }
 }
@@ -201,7 +203,8 @@ fn strict<N: Network>((net, report): (N, Report), from: &str) -> Result<(N, Repo
 
 struct Import<'a> {
     file: &'a SafeTensors<'a>,
-    names: &'a dyn Fn(&str) -> Option<String>,
+    /// The keys of a parameter, the main one first; none for one that is not stored.
+    names: &'a dyn Fn(&str) -> Vec<String>,
     spatial_dims: usize,
     path: PathStack,
     seen: BTreeSet<String>,
@@ -223,14 +226,14 @@ fn floats(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
 }
 
 impl Import<'_> {
-    /// The bytes under the current path, if the file has them in this shape.
+    /// The bytes under the current path, if the file has them in this shape. One of several keys is enough: files without
+    /// shared tensors hold each once.
     fn find(&mut self, shape: &[usize], optional: bool) -> Option<(String, Dtype, &[u8])> {
-        let name = (self.names)(&self.path.path())?;
-        self.seen.insert(name.clone());
-        let Ok(view) = self.file.tensor(&name) else {
-            if !optional {
-                self.report.missing.push(name);
-            }
+        let names = (self.names)(&self.path.path());
+        self.seen.extend(names.iter().cloned());
+        let found = names.iter().find_map(|name| Some((name.clone(), self.file.tensor(name).ok()?)));
+        let Some((name, view)) = found else {
+            self.report.missing.extend(names.into_iter().take(1).filter(|_| !optional));
             return None;
         };
         if view.shape() != shape {
@@ -292,7 +295,10 @@ fn import<N: Network>(net: N, bytes: &[u8], from: &str) -> Result<(N, Report), W
     let file = SafeTensors::deserialize(bytes)
         .map_err(|e| WeightsError::Format { from: from.to_owned(), reason: e.to_string() })?;
     let template = net.clone();
-    let names = |path: &str| template.torch_name(path);
+    let names = |path: &str| match template.torch_name(path) {
+        Some(name) => [name].into_iter().chain(template.torch_aliases(path)).collect(),
+        None => Vec::new(),
+    };
     let mut import = Import {
         file: &file,
         names: &names,

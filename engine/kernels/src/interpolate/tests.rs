@@ -152,3 +152,26 @@ fn vulkan_resizes_as_defined() {
         }
     }
 }
+
+/// The gradient of the kernels is that of plain tensor operations, and both are the transpose of the resizing.
+#[test]
+fn gradients_are_those_of_tensor_operations() {
+    let device = Device::default().autodiff();
+    let shape = [2, 5, 4, 3];
+    for mode in MODES {
+        for size in [[10, 8, 6], [3, 7, 3], [5, 4, 9]] {
+            let table = |axis: usize| AxisTaps::resize(shape[axis + 1], size[axis], mode, false);
+            let axes = [table(0), table(1), table(2)];
+            let cot = volume([2, size[0], size[1], size[2]], &device).sin();
+            let gradient = |run: fn(Tensor<4>, &[AxisTaps; 3]) -> Tensor<4>| {
+                let image = volume(shape, &device).require_grad();
+                let source = (run(image.clone(), &axes) * cot.clone()).sum().backward();
+                values(image.grad(&source).expect("the image has a gradient"))
+            };
+            let (own, plain) = (gradient(crate::separable), gradient(separable_with_tensor_ops));
+            for (a, b) in own.iter().zip(&plain) {
+                assert!((a - b).abs() < 1e-4, "{mode:?} to {size:?}: {a} for {b}");
+            }
+        }
+    }
+}

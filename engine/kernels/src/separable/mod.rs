@@ -62,6 +62,29 @@ impl AxisTaps {
         self.index.iter().all(|i| (*i as usize) < n)
     }
 
+    /// The table that takes a gradient back to an axis of `n` voxels: the same pairs, listed by the index that was read. Shorter lists
+    /// end in a weight of 0.
+    pub(crate) fn transposed(&self, n: usize) -> AxisTaps {
+        let mut lists = vec![Vec::new(); n];
+        for o in 0..self.len() {
+            let (index, weight) = self.of(o);
+            for (i, w) in index.iter().zip(weight).filter(|(_, w)| **w != 0.0) {
+                lists[*i as usize].push((o as u32, *w));
+            }
+        }
+        let taps = lists.iter().map(Vec::len).max().unwrap_or(0).max(1);
+        let (mut index, mut weight) = (Vec::with_capacity(n * taps), Vec::with_capacity(n * taps));
+        for list in &lists {
+            let last = list.last().map_or(0, |(o, _)| *o);
+            for t in 0..taps {
+                let (o, w) = list.get(t).copied().unwrap_or((last, 0.0));
+                index.push(o);
+                weight.push(w);
+            }
+        }
+        AxisTaps::new(taps, index, weight)
+    }
+
     /// Number of taps of an output index.
     pub(crate) fn taps(&self) -> usize {
         self.taps
@@ -82,7 +105,7 @@ impl AxisTaps {
 
 /// Applies one table per axis to `image` (`[C, X, Y, Z]`): `out[c, x, y, z]` is the sum of
 /// `image[c, i, j, k] * weight_x(x, i) * weight_y(y, j) * weight_z(z, k)` over the taps of the three tables. The result has the length of
-/// each table along its axis. An image with an empty axis gives zeros.
+/// each table along its axis. An image with an empty axis gives zeros. Gradients flow to the image.
 ///
 /// # Panics
 /// Where a table reads an index that the image does not have.

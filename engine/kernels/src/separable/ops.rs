@@ -1,6 +1,10 @@
-//! Routes to the kernel of the tensor's backend.
+//! Routes to the kernel of the tensor's backend, and the place of the operation in the autodiff graph.
 
-use burn::backend::{Backend, Dispatch, DispatchDevice, backend_extension, tensor::FloatTensor};
+use burn::backend::autodiff::Autodiff;
+use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::{Backend, Dispatch, DispatchDevice, TensorMetadata, backend_extension, tensor::FloatTensor};
 use burn::tensor::{DType, Tensor};
 
 use super::AxisTaps;
@@ -9,10 +13,41 @@ use super::AxisTaps;
 #[backend_extension(
     Flex: cfg(feature = "cpu"),
     Cube: cfg(feature = "cube"),
+    Autodiff,
 )]
 pub trait SeparableOps: Backend {
     /// Applies one table per axis.
     fn separable(image: FloatTensor<Self>, axes: [AxisTaps; 3]) -> FloatTensor<Self>;
+}
+
+/// The gradient of a weighted sum takes the same weights the other way round: a table per axis again.
+#[derive(Debug)]
+struct SeparableBackward;
+
+impl<B: SeparableOps> Backward<B, 1> for SeparableBackward {
+    type State = [AxisTaps; 3];
+
+    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let gradient = grads.consume::<B>(&ops.node);
+        let [parent] = ops.parents;
+        if let Some(node) = parent {
+            grads.register::<B>(node.id, B::separable(gradient, ops.state));
+        }
+    }
+}
+
+impl<B: SeparableOps, C: CheckpointStrategy> SeparableOps for Autodiff<B, C> {
+    fn separable(image: FloatTensor<Self>, axes: [AxisTaps; 3]) -> FloatTensor<Self> {
+        match SeparableBackward.prepare::<C>([image.node()]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let shape = image.primitive().shape();
+                let back = std::array::from_fn(|axis| axes[axis].transposed(shape[axis + 1]));
+                let out = B::separable(image.into_primitive(), axes);
+                prep.finish(back, out)
+            }
+            OpsKind::UnTracked(prep) => prep.finish(B::separable(image.into_primitive(), axes)),
+        }
+    }
 }
 
 /// Whether the tensor's backend is one of those above.
@@ -20,7 +55,7 @@ pub(crate) fn has_kernel(image: &Tensor<4>) -> bool {
     if image.dtype() != DType::F32 {
         return false;
     }
-    match image.device().as_dispatch() {
+    match image.device().without_autodiff().as_dispatch() {
         #[cfg(feature = "cpu")]
         DispatchDevice::Flex(_) => true,
         #[cfg(feature = "cube")]

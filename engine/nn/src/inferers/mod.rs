@@ -1,13 +1,24 @@
 //! How a network is applied to an image: at once, or window by window.
 
+mod buffered;
 mod importance_map;
+mod padding;
+mod patch;
+mod saliency;
 mod simple;
+mod slice;
 mod sliding_window;
+mod splitter;
 mod windows;
 
 pub use importance_map::{BlendMode, compute_importance_map};
+pub use padding::PaddingMode;
+pub use patch::PatchInferer;
+pub use saliency::{CamName, SaliencyInferer};
 pub use simple::SimpleInferer;
-pub use sliding_window::{PaddingMode, SlidingWindowInferer};
+pub use slice::SliceInferer;
+pub use sliding_window::SlidingWindowInferer;
+pub use splitter::{Overlap, SlidingWindowSplitter};
 pub use windows::{dense_patch_slices, scan_interval};
 
 use burn::tensor::Tensor;

@@ -1,27 +1,14 @@
 //! Window by window, overlaps blended (`monai.inferers.SlidingWindowInferer`).
 
-use burn::tensor::{DType, Int, Tensor, TensorData};
+use burn::tensor::{DType, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
+use super::buffered;
 use super::importance_map::{BlendMode, compute_importance_map};
+use super::padding::PaddingMode;
 use super::windows::{dense_patch_slices, scan_interval};
 use super::{InferError, Inferer};
 use crate::layers::Axes;
-
-/// How an image smaller than the window is filled up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PaddingMode {
-    /// With `cval`.
-    #[default]
-    Constant,
-    /// Mirrored, the edge voxel once.
-    Reflect,
-    /// With the edge voxel.
-    Replicate,
-    /// From the other side.
-    Circular,
-}
 
 /// Scans the image with windows and averages where they overlap; accumulates in f32.
 ///
@@ -51,6 +38,13 @@ pub struct SlidingWindowInferer {
     /// Value of constant padding.
     #[serde(default)]
     pub cval: f64,
+    /// Windows at so many successive places along `buffer_dim` are put together before they go into the output, which is then written
+    /// to less often; one output of the image's size only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer_steps: Option<usize>,
+    /// The axis of `buffer_steps`; negative ones count from the last.
+    #[serde(default = "last")]
+    pub buffer_dim: i64,
 }
 
 fn one() -> usize {
@@ -65,28 +59,35 @@ fn eighth() -> Axes<f64> {
     Axes::All(0.125)
 }
 
-const NAME: &str = "SlidingWindowInferer";
+fn last() -> i64 {
+    -1
+}
+
+pub(super) const NAME: &str = "SlidingWindowInferer";
+
+/// A window: start and stop per axis.
+pub(super) type Window = [[usize; 2]; 3];
 
 /// The options, resolved for one image.
-struct Scan {
-    batch: usize,
+pub(super) struct Scan {
+    pub(super) batch: usize,
     /// The image's own size.
     image: [usize; 3],
     /// Padding before each axis.
     before: [usize; 3],
     /// The image's size with padding.
-    padded: [usize; 3],
-    roi: [usize; 3],
-    windows: Vec<[[usize; 2]; 3]>,
+    pub(super) padded: [usize; 3],
+    pub(super) roi: [usize; 3],
+    pub(super) windows: Vec<Window>,
     weights: Vec<f32>,
 }
 
 /// One output under construction.
-struct Canvas {
-    values: Tensor<5>,
+pub(super) struct Canvas {
+    pub(super) values: Tensor<5>,
     /// Window size of the output over that of the input, unless they are equal.
-    scale: Option<[f64; 3]>,
-    weights: Tensor<5>,
+    pub(super) scale: Option<[f64; 3]>,
+    pub(super) weights: Tensor<5>,
 }
 
 impl SlidingWindowInferer {
@@ -100,6 +101,8 @@ impl SlidingWindowInferer {
             sigma_scale: eighth(),
             padding_mode: PaddingMode::Constant,
             cval: 0.0,
+            buffer_steps: None,
+            buffer_dim: last(),
         }
     }
 
@@ -110,6 +113,11 @@ impl SlidingWindowInferer {
         net: &dyn Fn(Tensor<5>) -> Vec<Tensor<5>>,
     ) -> Result<Vec<Tensor<5>>, InferError> {
         let scan = self.scan(x.dims())?;
+        if let Some(steps) = self.buffer_steps.filter(|steps| *steps > 0) {
+            let axis = self.buffer_axis(x.dims())?;
+            let x = self.pad(x, &scan)?;
+            return Ok(vec![buffered::infer(x, &scan, net, self.sw_batch_size, [steps, axis])?]);
+        }
         let x = self.pad(x, &scan)?;
         let [_, channels, ..] = x.dims();
         let total = scan.windows.len() * scan.batch;
@@ -144,6 +152,17 @@ impl SlidingWindowInferer {
         }
         let outputs = canvases.into_iter().map(|canvas| scan.finish(canvas));
         Ok(outputs.collect())
+    }
+
+    /// The axis along which windows are buffered.
+    fn buffer_axis(&self, shape: [usize; 5]) -> Result<usize, InferError> {
+        let dims = if shape[4] == 1 { 2 } else { 3 };
+        let axis = if self.buffer_dim < 0 { self.buffer_dim + dims } else { self.buffer_dim };
+        if (0..dims).contains(&axis) {
+            return Ok(axis as usize);
+        }
+        let expected = format!("the image has {dims} axes");
+        Err(InferError::Value { inferer: NAME, name: "buffer_dim", value: self.buffer_dim.to_string(), expected })
     }
 
     fn scan(&self, shape: [usize; 5]) -> Result<Scan, InferError> {
@@ -184,56 +203,18 @@ impl SlidingWindowInferer {
 
     /// The image filled up to at least the window.
     fn pad(&self, x: Tensor<5>, scan: &Scan) -> Result<Tensor<5>, InferError> {
-        if scan.padded == scan.image {
-            return Ok(x);
-        }
-        if self.padding_mode == PaddingMode::Constant {
-            let [batch, channels, ..] = x.dims();
-            let [px, py, pz] = scan.padded;
-            let shape = [batch, channels, px, py, pz];
-            let whole = Tensor::<5>::full(shape, self.cval, &x.device()).cast(x.dtype());
-            let [bx, by, bz] = scan.before;
-            let [nx, ny, nz] = scan.image;
-            return Ok(whole.slice_assign([0..batch, 0..channels, bx..bx + nx, by..by + ny, bz..bz + nz], x));
-        }
-        let device = x.device();
-        let mut x = x;
-        for axis in 0..3 {
-            let (length, padded, before) = (scan.image[axis], scan.padded[axis], scan.before[axis]);
-            if length == padded {
-                continue;
-            }
-            let sources: Option<Vec<i64>> =
-                (0..padded).map(|i| self.source(i as i64 - before as i64, length as i64)).collect();
-            let sources = sources.ok_or_else(|| InferError::Value {
-                inferer: NAME,
-                name: "padding_mode",
-                value: format!("{:?}", self.padding_mode),
-                expected: format!("an axis of {length} is too short to fill up to {padded} in this way; use constant"),
-            })?;
-            let indices = Tensor::<1, Int>::from_data(TensorData::from(sources.as_slice()), &device);
-            x = x.select(2 + axis, indices);
-        }
-        Ok(x)
-    }
-
-    /// Where the voxel at `i`, outside the image or not, comes from. As in PyTorch, a mirror reaches at most to the
-    /// other end, and so does the other side.
-    fn source(&self, i: i64, length: i64) -> Option<i64> {
-        let source = match self.padding_mode {
-            PaddingMode::Constant | PaddingMode::Replicate => i.clamp(0, length - 1),
-            PaddingMode::Reflect if i < 0 => -i,
-            PaddingMode::Reflect if i >= length => 2 * (length - 1) - i,
-            PaddingMode::Circular if i < 0 => i + length,
-            PaddingMode::Circular if i >= length => i - length,
-            PaddingMode::Reflect | PaddingMode::Circular => i,
-        };
-        (0..length).contains(&source).then_some(source)
+        let after = std::array::from_fn(|a| scan.padded[a] - scan.image[a] - scan.before[a]);
+        self.padding_mode.pad(x, scan.before, after, self.cval).map_err(|expected| InferError::Value {
+            inferer: NAME,
+            name: "padding_mode",
+            value: format!("{:?}", self.padding_mode),
+            expected,
+        })
     }
 }
 
 /// One number per axis; the third axis of a two-dimensional image takes `depth`.
-fn axes<T: Copy>(given: &Axes<T>, image: [usize; 3], depth: T) -> Option<[T; 3]> {
+pub(super) fn axes<T: Copy>(given: &Axes<T>, image: [usize; 3], depth: T) -> Option<[T; 3]> {
     match given {
         Axes::All(value) if image[2] == 1 => Some([*value, *value, depth]),
         Axes::All(value) => Some([*value; 3]),
@@ -247,7 +228,7 @@ fn axes<T: Copy>(given: &Axes<T>, image: [usize; 3], depth: T) -> Option<[T; 3]>
 
 impl Scan {
     /// Empty canvases for the outputs of the first group of windows.
-    fn canvases(&self, outputs: &[Tensor<5>]) -> Result<Vec<Canvas>, InferError> {
+    pub(super) fn canvases(&self, outputs: &[Tensor<5>]) -> Result<Vec<Canvas>, InferError> {
         // Each output's weights are made from those of the output before, as MONAI does.
         let (mut weights, mut size) = (self.weights.clone(), self.roi);
         let mut canvases = Vec::new();
@@ -280,7 +261,7 @@ impl Scan {
     }
 
     /// Divides by the weights that went to each voxel, and takes the padding off.
-    fn finish(&self, canvas: Canvas) -> Tensor<5> {
+    pub(super) fn finish(&self, canvas: Canvas) -> Tensor<5> {
         let Canvas { values, scale, weights } = canvas;
         let [batch, channels, cx, cy, cz] = values.dims();
         let mut count = Canvas {
@@ -308,7 +289,7 @@ impl Scan {
 
 impl Canvas {
     /// Adds a window's values `[1, c, ..]` at its place.
-    fn add(&mut self, item: usize, window: [[usize; 2]; 3], patch: Tensor<5>) {
+    pub(super) fn add(&mut self, item: usize, window: Window, patch: Tensor<5>) {
         let channels = patch.dims()[1];
         let [x, y, z] = std::array::from_fn(|a| {
             let at = |i: usize| match self.scale {

@@ -42,6 +42,34 @@ fn given(spec: &Option<LayerSpec>) -> Option<&LayerSpec> {
     spec.as_ref().filter(|spec| !spec.name().is_empty())
 }
 
+/// The norm that is asked for, if any.
+pub(crate) fn norm(scope: &Scope, spec: &Option<LayerSpec>, channels: usize) -> Result<Option<Norm>, ConfigError> {
+    given(spec).map(|spec| Norm::new(scope, spec, channels)).transpose()
+}
+
+/// The activation that is asked for, if any.
+pub(crate) fn act(scope: &Scope, spec: &Option<LayerSpec>) -> Result<Option<Act>, ConfigError> {
+    given(spec).map(|spec| Act::new(scope, spec)).transpose()
+}
+
+/// A layer that may be left out.
+pub(crate) trait Optional {
+    /// The layer's output, or the input without a layer.
+    fn apply(&self, x: Tensor<5>) -> Tensor<5>;
+}
+
+impl Optional for Option<Act> {
+    fn apply(&self, x: Tensor<5>) -> Tensor<5> {
+        self.iter().fold(x, |x, layer| layer.forward(x))
+    }
+}
+
+impl Optional for Option<Norm> {
+    fn apply(&self, x: Tensor<5>) -> Tensor<5> {
+        self.iter().fold(x, |x, layer| layer.forward(x))
+    }
+}
+
 impl AdnOptions {
     /// Builds the layers for this many channels.
     pub fn build(&self, scope: &Scope, channels: usize) -> Result<Adn, ConfigError> {
@@ -50,8 +78,8 @@ impl AdnOptions {
             let name = letter.to_string();
             let scope = scope.enter(&name);
             let layer = match letter {
-                'A' => given(&self.act).map(|spec| Act::new(&scope, spec)).transpose()?.map(AdnLayer::Act),
-                'N' => given(&self.norm).map(|spec| Norm::new(&scope, spec, channels)).transpose()?.map(AdnLayer::Norm),
+                'A' => act(&scope, &self.act)?.map(AdnLayer::Act),
+                'N' => norm(&scope, &self.norm, channels)?.map(AdnLayer::Norm),
                 'D' => {
                     self.dropout.map(|p| Dropout::new(scope.path(), p, &self.clock)).transpose()?.map(AdnLayer::Dropout)
                 }

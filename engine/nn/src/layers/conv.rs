@@ -6,12 +6,6 @@ use hearth_kernels::conv3d::{ConvShape, conv_transpose3d, conv3d};
 
 use super::Scope;
 
-/// The bound of PyTorch's default draw: `kaiming_uniform(a = sqrt(5))` for weights comes to `1 / sqrt(fan_in)`, and
-/// the bias is drawn from the same interval.
-fn torch_bound(fan_in: usize) -> f64 {
-    if fan_in == 0 { 0.0 } else { 1.0 / (fan_in as f64).sqrt() }
-}
-
 /// `torch.nn.Conv3d`: weight `[out, in / groups, kx, ky, kz]`, bias `[out]`.
 #[derive(Module, Debug)]
 pub struct Conv {
@@ -24,17 +18,29 @@ pub struct Conv {
 }
 
 impl Conv {
-    /// A convolution with PyTorch's default initial weights.
+    /// A convolution with the scope's initial weights.
     pub fn new(scope: &Scope, channels: [usize; 2], kernel: [usize; 3], shape: ConvShape, bias: bool) -> Self {
         let [input, output] = channels;
-        let per_group = input / shape.groups;
-        let bound = torch_bound(per_group * kernel.iter().product::<usize>());
         let [x, y, z] = kernel;
+        let weight = [output, input / shape.groups, x, y, z];
+        let [weights, biases] = scope.init().convolution(weight);
         Conv {
-            weight: scope.uniform("weight", [output, per_group, x, y, z], bound),
-            bias: bias.then(|| scope.uniform("bias", [output], bound)),
+            weight: scope.draw("weight", weight, weights),
+            bias: bias.then(|| scope.draw("bias", [output], biases)),
             shape,
         }
+    }
+
+    /// The output's size; `None` for an input smaller than the kernel.
+    pub fn output(&self, input: [usize; 3]) -> Option<[usize; 3]> {
+        let [_, _, kx, ky, kz] = self.weight.lazy_shape().dims();
+        let ConvShape { stride, padding, dilation, .. } = self.shape;
+        let mut output = [0; 3];
+        for (axis, kernel) in [kx, ky, kz].into_iter().enumerate() {
+            let reach = dilation[axis] * (kernel - 1) + 1;
+            output[axis] = (input[axis] + 2 * padding[axis]).checked_sub(reach)? / stride[axis] + 1;
+        }
+        Some(output)
     }
 
     /// `[b, in, x, y, z]` to `[b, out, x', y', z']`, in the weight's type.
@@ -60,7 +66,7 @@ pub struct ConvTranspose {
 }
 
 impl ConvTranspose {
-    /// A transposed convolution with PyTorch's default initial weights.
+    /// A transposed convolution with the scope's initial weights.
     pub fn new(
         scope: &Scope,
         channels: [usize; 2],
@@ -70,13 +76,12 @@ impl ConvTranspose {
         bias: bool,
     ) -> Self {
         let [input, output] = channels;
-        let per_group = output / shape.groups;
-        // PyTorch takes the second axis of the weight as fan-in here too.
-        let bound = torch_bound(per_group * kernel.iter().product::<usize>());
         let [x, y, z] = kernel;
+        let weight = [input, output / shape.groups, x, y, z];
+        let [weights, biases] = scope.init().transposed(weight, output);
         ConvTranspose {
-            weight: scope.uniform("weight", [input, per_group, x, y, z], bound),
-            bias: bias.then(|| scope.uniform("bias", [output], bound)),
+            weight: scope.draw("weight", weight, weights),
+            bias: bias.then(|| scope.draw("bias", [output], biases)),
             shape,
             output_padding,
         }

@@ -29,34 +29,65 @@ pub struct Convolution {
 pub struct ConvolutionOptions {
     /// Input and output channels.
     pub channels: [usize; 2],
-    /// Kernel per axis, odd.
+    /// Kernel per axis.
     pub kernel: [usize; 3],
     /// Stride per axis.
     pub stride: [usize; 3],
+    /// Steps between kernel taps per axis.
+    pub dilation: [usize; 3],
+    /// Zeros at both ends of an axis; `None` for as many as keep the size at stride 1, which odd kernels have.
+    pub padding: Option<[usize; 3]>,
+    /// Further length of a transposed convolution's output; `None` for `stride - 1`.
+    pub output_padding: Option<[usize; 3]>,
     /// Whether the convolution has a bias.
     pub bias: bool,
-    /// Transposed, with output padding `stride - 1`: the output is `stride` times as large.
+    /// Transposed: with the defaults above the output is `stride` times as large.
     pub transposed: bool,
     /// What follows; `None` for the convolution alone.
     pub adn: Option<AdnOptions>,
 }
 
-/// Padding that keeps the size at stride 1; only odd kernels have one.
-pub(crate) fn same_padding(kernel: [usize; 3]) -> Result<[usize; 3], ConfigError> {
-    if kernel.iter().any(|k| k % 2 == 0) {
+impl ConvolutionOptions {
+    /// Stride and dilation 1, size kept, with a bias, not transposed, nothing behind it.
+    pub fn new(channels: [usize; 2], kernel: [usize; 3]) -> Self {
+        ConvolutionOptions {
+            channels,
+            kernel,
+            stride: [1; 3],
+            dilation: [1; 3],
+            padding: None,
+            output_padding: None,
+            bias: true,
+            transposed: false,
+            adn: None,
+        }
+    }
+
+    /// The padding that is meant.
+    pub(crate) fn resolved_padding(&self) -> Result<[usize; 3], ConfigError> {
+        self.padding.map_or_else(|| same_padding(self.kernel, self.dilation), Ok)
+    }
+}
+
+/// Padding that keeps the size at stride 1; an even kernel has one where its dilation is even.
+pub(crate) fn same_padding(kernel: [usize; 3], dilation: [usize; 3]) -> Result<[usize; 3], ConfigError> {
+    let reach: [usize; 3] = std::array::from_fn(|axis| (kernel[axis].max(1) - 1) * dilation[axis]);
+    if reach.iter().any(|r| r % 2 == 1) {
         return Err(ConfigError::value("kernel_size", kernel, "every axis must be odd"));
     }
-    Ok(kernel.map(|k| (k - 1) / 2))
+    Ok(reach.map(|r| r / 2))
 }
 
 impl Convolution {
     /// Builds the block.
     pub fn new(scope: &Scope, options: &ConvolutionOptions) -> Result<Self, ConfigError> {
-        let ConvolutionOptions { channels, kernel, stride, bias, transposed, adn } = options;
-        let shape = ConvShape { stride: *stride, padding: same_padding(*kernel)?, ..ConvShape::default() };
+        let ConvolutionOptions { channels, kernel, stride, dilation, output_padding, bias, transposed, adn, .. } =
+            options;
+        let padding = options.resolved_padding()?;
+        let shape = ConvShape { stride: *stride, padding, dilation: *dilation, groups: 1 };
         let inner = scope.enter("conv");
         let conv = if *transposed {
-            let output_padding = stride.map(|s| s - 1);
+            let output_padding = output_padding.unwrap_or(stride.map(|s| s - 1));
             Kernel::ConvTranspose(ConvTranspose::new(&inner, *channels, *kernel, shape, output_padding, *bias))
         } else {
             Kernel::Conv(Conv::new(&inner, *channels, *kernel, shape, *bias))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use burn::module::{Flag, Module, Param};
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 use hearth_kernels::counter_rng::Key;
 use rayon::prelude::*;
 
@@ -28,7 +28,15 @@ impl DropoutClock {
         self.0[2].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn key(&self) -> Key {
+    /// Draws of N(0, 1) of this step and pass, on the device of `like`.
+    pub(crate) fn normal(&self, layer: &str, shape: [usize; 2], like: &Device) -> Tensor<2> {
+        let key = self.key().with_text("normal").with_text(layer);
+        let count = shape.iter().product::<usize>() as u64;
+        let values: Vec<f32> = (0..count).map(|i| key.normal(i) as f32).collect();
+        Tensor::from_data(TensorData::new(values, shape), like)
+    }
+
+    pub(super) fn key(&self) -> Key {
         let [seed, step, pass] = &*self.0;
         Key::new(seed.load(Ordering::Relaxed))
             .with_text("dropout")
@@ -37,13 +45,16 @@ impl DropoutClock {
     }
 }
 
-/// `torch.nn.Dropout`: in training each element is 0 with probability `p`, else scaled by `1 / (1 - p)`.
+/// `torch.nn.Dropout`, or `Dropout2d` and `Dropout3d` by channel: in training each element, or each channel of each item,
+/// is 0 with probability `p`, else scaled by `1 / (1 - p)`.
 #[derive(Module, Debug)]
 pub struct Dropout {
     /// Whether the layer takes part in training; `freeze` clears it.
     pub training: Param<Flag>,
     #[module(skip)]
     p: f64,
+    #[module(skip)]
+    by_channel: bool,
     #[module(skip)]
     layer: String,
     #[module(skip)]
@@ -56,11 +67,23 @@ impl Dropout {
         if !(0.0..=1.0).contains(&p) {
             return Err(ConfigError::value("dropout", p, "a probability is in [0, 1]"));
         }
-        Ok(Dropout { training: Param::from_bool(true), p, layer: layer.to_owned(), clock: clock.clone() })
+        Ok(Dropout {
+            training: Param::from_bool(true),
+            p,
+            by_channel: false,
+            layer: layer.to_owned(),
+            clock: clock.clone(),
+        })
+    }
+
+    /// The same layer, dropping whole channels.
+    #[must_use]
+    pub fn by_channel(self) -> Self {
+        Dropout { by_channel: true, ..self }
     }
 
     /// Same shape out as in; unchanged outside training.
-    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         if self.p == 0.0 || !x.is_autodiff() || !self.training.val().is_enabled() {
             return x;
         }
@@ -68,12 +91,15 @@ impl Dropout {
             return x * 0.0;
         }
         let key = self.clock.key().with_text(&self.layer);
-        let shape = x.dims();
+        let mut shape = x.dims();
+        if self.by_channel {
+            shape.iter_mut().skip(2).for_each(|n| *n = 1);
+        }
         let count = shape.iter().product::<usize>() as u64;
         let scale = (1.0 / (1.0 - self.p)) as f32;
         let mask: Vec<f32> =
             (0..count).into_par_iter().map(|i| if key.uniform(i) < self.p { 0.0 } else { scale }).collect();
-        let mask = Tensor::<5>::from_data(TensorData::new(mask, shape), &x.device().inner()).cast(x.dtype());
+        let mask = Tensor::<D>::from_data(TensorData::new(mask, shape), &x.device().inner()).cast(x.dtype());
         x * mask
     }
 }

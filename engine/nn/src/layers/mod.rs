@@ -8,21 +8,41 @@ mod activation;
 mod adn;
 mod conv;
 mod convolution;
+mod drop_path;
 mod dropout;
+mod init;
+mod layer_norm;
+mod linear;
+mod max_pool;
 mod norm;
+mod pool;
 mod residual_unit;
 mod scope;
+mod sequential;
 mod spec;
+mod upsample;
 
 pub use activation::{Act, PRelu, Plain};
 pub use adn::{Adn, AdnLayer, AdnOptions};
+pub(crate) use adn::{Optional, act, norm};
 pub use conv::{Conv, ConvTranspose};
 pub use convolution::{Convolution, ConvolutionOptions, Kernel};
+pub use drop_path::DropPath;
 pub use dropout::{Dropout, DropoutClock};
+pub use init::{Draw, Init};
+pub use layer_norm::{LayerNorm, layer_norm};
+pub use linear::Linear;
+pub(crate) use max_pool::max_pool;
 pub use norm::{BatchNorm, GroupNorm, InstanceNorm, Norm};
+pub use pool::Pool;
+pub(crate) use pool::per_axis;
 pub use residual_unit::ResidualUnit;
 pub use scope::Scope;
+pub use sequential::{Layer, Sequential};
+pub(crate) use spec::in_space;
 pub use spec::{Axes, LayerSpec};
+pub(crate) use upsample::resize;
+pub use upsample::{UpSample, UpSampleOptions, UpsampleMode};
 
 /// A network or layer that cannot be built as asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -48,7 +48,7 @@ impl BatchNorm {
     pub fn new(scope: &Scope, channels: usize, eps: f64, momentum: f64, affine: bool) -> Self {
         let device = scope.device().clone().inner();
         BatchNorm {
-            weight: affine.then(|| scope.constant([channels], 1.0)),
+            weight: affine.then(|| scope.draw("weight", [channels], scope.init().scales())),
             bias: affine.then(|| scope.constant([channels], 0.0)),
             running_mean: Buffer::new(Tensor::zeros([channels], &device)),
             running_var: Buffer::new(Tensor::ones([channels], &device)),

@@ -4,7 +4,6 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use hearth_kernels::conv3d::ConvShape;
 
-use super::convolution::same_padding;
 use super::{ConfigError, Conv, Convolution, ConvolutionOptions, Scope};
 use crate::named::Named;
 
@@ -50,7 +49,7 @@ impl ResidualUnit {
         let residual = (strided || input != output)
             .then(|| {
                 let kernel = if strided { options.kernel } else { [1; 3] };
-                let padding = same_padding(kernel)?;
+                let padding = if strided { options.resolved_padding()? } else { [0; 3] };
                 let shape = ConvShape { stride: options.stride, padding, ..ConvShape::default() };
                 Ok(Conv::new(&scope.enter("residual"), options.channels, kernel, shape, options.bias))
             })

@@ -3,6 +3,9 @@
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_kernels::counter_rng::Key;
+use rayon::prelude::*;
+
+use super::{Draw, Init};
 
 /// Device, seed and path of the layer under construction.
 ///
@@ -13,18 +16,29 @@ pub struct Scope {
     device: Device,
     seed: u64,
     path: String,
+    init: Init,
 }
 
 impl Scope {
     /// The root of a network.
     pub fn new(device: &Device, seed: u64) -> Self {
-        Scope { device: device.clone(), seed, path: String::new() }
+        Scope { device: device.clone(), seed, path: String::new(), init: Init::default() }
     }
 
     /// The scope of a submodule.
     pub fn enter(&self, name: &str) -> Self {
         let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
         Scope { path, ..self.clone() }
+    }
+
+    /// The same place, where first weights are drawn another way.
+    pub fn with_init(&self, init: Init) -> Self {
+        Scope { init, ..self.clone() }
+    }
+
+    /// How first weights are drawn.
+    pub fn init(&self) -> Init {
+        self.init
     }
 
     /// The device parameters go to.
@@ -39,10 +53,39 @@ impl Scope {
 
     /// A parameter drawn from U(-bound, bound).
     pub fn uniform<const D: usize>(&self, name: &str, shape: [usize; D], bound: f64) -> Param<Tensor<D>> {
-        let key = Key::new(self.seed).with_text("init").with_text(&self.enter(name).path);
-        let count = shape.iter().product::<usize>() as u64;
-        let values: Vec<f32> = (0..count).map(|i| ((2.0 * key.uniform(i) - 1.0) * bound) as f32).collect();
+        self.draw(name, shape, Draw::Uniform(bound))
+    }
+
+    /// A parameter drawn from a distribution.
+    pub fn draw<const D: usize>(&self, name: &str, shape: [usize; D], draw: Draw) -> Param<Tensor<D>> {
+        let values = match draw {
+            Draw::Constant(value) => return self.constant(shape, value),
+            Draw::Uniform(bound) => self.values(name, shape, |key, i| (2.0 * key.uniform(i) - 1.0) * bound),
+            Draw::Normal(deviation) => self.values(name, shape, |key, i| key.normal(i) * deviation),
+            Draw::NormalAboutOne(deviation) => self.values(name, shape, |key, i| 1.0 + key.normal(i) * deviation),
+            Draw::NormalInGroups(deviation, copies) => {
+                let entry = shape.iter().skip(1).product::<usize>().max(1) as u64;
+                let group = entry * copies.max(1) as u64;
+                self.values(name, shape, |key, i| key.normal(i / group * entry + i % entry) * deviation)
+            }
+        };
         Param::from_tensor(Tensor::from_data(TensorData::new(values, shape), &self.device))
+    }
+
+    fn values<const D: usize>(
+        &self,
+        name: &str,
+        shape: [usize; D],
+        value: impl Fn(Key, u64) -> f64 + Sync,
+    ) -> Vec<f32> {
+        let key = self.key(name);
+        let count = shape.iter().product::<usize>() as u64;
+        (0..count).into_par_iter().map(|i| value(key, i) as f32).collect()
+    }
+
+    /// What the draws of a parameter are keyed by.
+    pub(crate) fn key(&self, name: &str) -> Key {
+        Key::new(self.seed).with_text("init").with_text(&self.enter(name).path)
     }
 
     /// A parameter of one value.

@@ -1,5 +1,6 @@
 //! How a layer is asked for: a name, or a name and arguments, as in MONAI's factories.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -22,6 +23,14 @@ impl From<&str> for LayerSpec {
 }
 
 impl LayerSpec {
+    /// A name and its arguments.
+    pub fn with(name: &str, arguments: &[(&str, Value)]) -> Self {
+        LayerSpec::With(
+            name.to_owned(),
+            arguments.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+        )
+    }
+
     /// The name, lower case.
     pub fn name(&self) -> String {
         match self {
@@ -75,6 +84,17 @@ impl Arguments<'_> {
         self.get(name, default, "a whole number", |v| v.as_u64().map(|n| n as usize))
     }
 
+    /// One number per axis; the third of a 2-D network takes `depth`. `None` where nothing is given.
+    pub(crate) fn axes<T>(&self, name: &str, spatial_dims: usize, depth: T) -> Result<Option<[T; 3]>, ConfigError>
+    where
+        T: DeserializeOwned + Copy + core::fmt::Debug,
+    {
+        let read = |value: &Value| serde_json::from_value::<Axes<T>>(value.clone()).ok().map(Some);
+        let expected = format!("one whole number, or {spatial_dims}");
+        let axes = self.get(name, None, &expected, read)?;
+        axes.map(|axes| axes.resolve(&format!("{}.{name}", self.layer), spatial_dims, depth)).transpose()
+    }
+
     pub(crate) fn flag(&self, name: &str, default: bool) -> Result<bool, ConfigError> {
         self.get(name, default, "true or false", Value::as_bool)
     }
@@ -82,6 +102,11 @@ impl Arguments<'_> {
     pub(crate) fn text(&self, name: &str, default: &str) -> Result<String, ConfigError> {
         self.get(name, default.to_owned(), "a text", |v| v.as_str().map(str::to_owned))
     }
+}
+
+/// A number for the axes in use and 1 for the third axis of 2-D work.
+pub(crate) fn in_space(spatial_dims: usize, number: usize) -> [usize; 3] {
+    [number, number, if spatial_dims == 3 { number } else { 1 }]
 }
 
 /// One number for all axes, or one per axis.
@@ -106,6 +131,16 @@ impl<T: Copy + core::fmt::Debug> Axes<T> {
             }
         }
         Ok(axes)
+    }
+}
+
+impl Axes {
+    /// [`resolve`](Self::resolve) with depth 1, and every number at least 1.
+    pub(crate) fn positive(&self, name: &str, spatial_dims: usize) -> Result<[usize; 3], ConfigError> {
+        match self.resolve(name, spatial_dims, 1)? {
+            resolved if resolved.contains(&0) => Err(ConfigError::value(name, self, "expected at least 1")),
+            resolved => Ok(resolved),
+        }
     }
 }
 

@@ -3,19 +3,44 @@
 use burn::tensor::{DType, Tensor, activation};
 use serde::{Deserialize, Serialize};
 
-use super::{Loss, LossError, Reduction};
+use super::checks::{self, check_finite};
+use super::inputs::check_weight;
+use super::{ClassWeight, Loss, LossError, Reduction};
 
 /// Binary cross-entropy of logits and a target of the same shape.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::losses::{BceWithLogitsLoss, ClassWeight, Loss};
+/// let x = Tensor::zeros([1, 1, 4, 4, 4], &Device::default());
+/// let loss = BceWithLogitsLoss { pos_weight: Some(ClassWeight::All(3.0)), ..Default::default() };
+/// let loss = loss.forward(x.clone(), x.ones_like())?;
+/// assert!((loss.into_scalar::<f32>() - 3.0 * 2.0_f32.ln()).abs() < 1e-6);
+/// # Ok::<(), hearth_nn::losses::LossError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BceWithLogitsLoss {
-    /// Multiplies the part of the target that is 1; one number.
-    pub pos_weight: Option<f64>,
+    /// Multiplies every value: one number, or one per channel.
+    pub weight: Option<ClassWeight>,
+    /// Multiplies the part of the target that is 1: one number, or one per channel.
+    pub pos_weight: Option<ClassWeight>,
     /// How elements are put together.
     pub reduction: Reduction,
+    /// Whether values are checked in every call; on the CPU alone where it is not said, since elsewhere it waits for the
+    /// device.
+    pub check_labels: Option<bool>,
 }
 
 const NAME: &str = "BCEWithLogitsLoss";
+
+impl BceWithLogitsLoss {
+    /// Whether the options make sense.
+    pub fn check(&self) -> Result<(), LossError> {
+        check_weight(NAME, self.weight.as_ref())?;
+        check_weight(NAME, self.pos_weight.as_ref())
+    }
+}
 
 impl Loss for BceWithLogitsLoss {
     fn name(&self) -> &'static str {
@@ -23,18 +48,31 @@ impl Loss for BceWithLogitsLoss {
     }
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        self.check()?;
         let (shape, got) = (input.dims(), target.dims());
         if shape != got {
             let expected = "expected the same shape".to_owned();
             return Err(LossError::Shape { loss: NAME, input: shape, target: got, expected });
         }
+        if checks::wanted(self.check_labels, &input) {
+            check_finite(NAME, "prediction", &input)?;
+            check_finite(NAME, "target", &target)?;
+        }
         let (x, t) = (input.cast(DType::F32), target.cast(DType::F32));
         // -(w t log s(x) + (1 - t) log s(-x)), with log s(-x) = log s(x) - x.
         let log = activation::log_sigmoid(x.clone());
-        let factor = match self.pos_weight {
-            Some(weight) => t.clone() * (weight - 1.0) + 1.0,
-            None => Tensor::ones_like(&t),
+        let log = match &self.pos_weight {
+            Some(weight) => log * (t.clone() * (weight.per_channel(NAME, &t)? - 1.0) + 1.0),
+            None => log,
         };
-        Ok(self.reduction.apply((-t + 1.0) * x - log * factor))
+        let loss = (-t + 1.0) * x - log;
+        let loss = match &self.weight {
+            Some(weight) => {
+                let weight = weight.per_channel(NAME, &loss)?;
+                loss * weight
+            }
+            None => loss,
+        };
+        Ok(self.reduction.apply(loss))
     }
 }

@@ -3,7 +3,8 @@
 use burn::tensor::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::labels::{check_labels, one_hot};
+use super::checks::{self, check_finite, check_labels};
+use super::labels::one_hot;
 use super::{Loss, LossError, Reduction};
 use crate::softmax::log_softmax;
 
@@ -22,8 +23,9 @@ pub struct CrossEntropyLoss {
     pub reduction: Reduction,
     /// Share of the label that is spread over all classes.
     pub label_smoothing: f64,
-    /// Checks class indices in every call; reads them back from the device.
-    pub check_labels: bool,
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
+    /// it waits for the device.
+    pub check_labels: Option<bool>,
 }
 
 impl Default for CrossEntropyLoss {
@@ -33,7 +35,7 @@ impl Default for CrossEntropyLoss {
             ignore_index: -100,
             reduction: Reduction::Mean,
             label_smoothing: 0.0,
-            check_labels: false,
+            check_labels: None,
         }
     }
 }
@@ -72,7 +74,8 @@ impl CrossEntropyLoss {
         self.check()?;
         self.fits(&logits, &labels, 1)?;
         let classes = logits.dims()[1];
-        if self.check_labels {
+        if checks::wanted(self.check_labels, &logits) {
+            check_finite(NAME, "prediction", &logits)?;
             check_labels(&labels, classes, Some(self.ignore_index))?;
         }
         let hot = one_hot(labels.clone(), classes);
@@ -118,6 +121,10 @@ impl CrossEntropyLoss {
         self.check()?;
         let classes = logits.dims()[1];
         self.fits(&logits, &target, classes)?;
+        if checks::wanted(self.check_labels, &logits) {
+            check_finite(NAME, "prediction", &logits)?;
+            check_finite(NAME, "target", &target)?;
+        }
         let weights = self.weights(&logits)?;
         let log = log_softmax(logits.cast(DType::F32));
         let target = target.cast(DType::F32);

@@ -3,8 +3,10 @@
 use burn::tensor::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::dice::OtherActivation;
-use super::labels::{check_labels, one_hot};
+use super::activation::OtherActivation;
+use super::checks::{self, check_finite, check_labels};
+use super::inputs::check_factors;
+use super::labels::one_hot;
 use super::{BceWithLogitsLoss, ClassWeight, CrossEntropyLoss, DiceLoss, Loss, LossError, Reduction};
 use crate::softmax::log_softmax;
 
@@ -45,8 +47,9 @@ pub struct DiceCELoss {
     pub lambda_ce: f64,
     /// Share of the label that cross-entropy spreads over all classes.
     pub label_smoothing: f64,
-    /// Checks class indices in every call; reads them back from the device.
-    pub check_labels: bool,
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
+    /// it waits for the device.
+    pub check_labels: Option<bool>,
 }
 
 impl Default for DiceCELoss {
@@ -68,7 +71,7 @@ impl Default for DiceCELoss {
             lambda_dice: 1.0,
             lambda_ce: 1.0,
             label_smoothing: 0.0,
-            check_labels: false,
+            check_labels: None,
         }
     }
 }
@@ -78,14 +81,11 @@ const NAME: &str = "DiceCELoss";
 impl DiceCELoss {
     /// Whether the options make sense together.
     pub fn check(&self) -> Result<(), LossError> {
-        let fail = |reason: String| Err(LossError::Option { loss: NAME, reason });
         if self.reduction == Reduction::None {
-            return fail("reduction none does not exist here: the parts differ in shape; use mean or sum".to_owned());
+            let reason = "reduction none does not exist here: the parts differ in shape; use mean or sum".to_owned();
+            return Err(LossError::Option { loss: NAME, reason });
         }
-        if self.lambda_dice < 0.0 || self.lambda_ce < 0.0 {
-            let (dice, ce) = (self.lambda_dice, self.lambda_ce);
-            return fail(format!("lambda_dice is {dice} and lambda_ce {ce}: expected numbers of at least 0"));
-        }
+        check_factors(NAME, [("lambda_dice", self.lambda_dice), ("lambda_ce", self.lambda_ce)])?;
         self.cross_entropy().check()?;
         self.dice().check()
     }
@@ -121,13 +121,14 @@ impl DiceCELoss {
             let expected = "batch and spatial axes must be equal".to_owned();
             return Err(LossError::Shape { loss: NAME, input, target, expected });
         }
-        if self.check_labels {
+        if checks::wanted(self.check_labels, &logits) {
+            check_finite(NAME, "prediction", &logits)?;
             check_labels(&labels, input[1], None)?;
         }
         let hot = one_hot(labels.clone(), input[1]);
         let logits = logits.cast(DType::F32);
         let log = log_softmax(logits.clone());
-        let dice = DiceLoss { to_onehot_y: false, softmax: false, ..self.dice() };
+        let dice = DiceLoss { to_onehot_y: false, softmax: false, check_labels: Some(false), ..self.dice() };
         let dice_input = if self.softmax { log.clone().exp() } else { logits };
         let dice = dice.forward(dice_input, hot.clone())?;
         let entropy = self.cross_entropy().of_logarithms(log, labels, hot)?;
@@ -139,6 +140,8 @@ impl DiceCELoss {
             weight: self.weight.clone(),
             reduction: self.reduction,
             label_smoothing: self.label_smoothing,
+            // The Dice part has looked already.
+            check_labels: Some(false),
             ..CrossEntropyLoss::default()
         }
     }
@@ -163,13 +166,15 @@ impl Loss for DiceCELoss {
         let entropy = if channels == 1 {
             let pos_weight = match self.weight.as_deref() {
                 None => None,
-                Some([weight]) => Some(*weight),
+                Some([weight]) => Some(ClassWeight::All(*weight)),
                 Some(weights) => {
                     let reason = format!("weight has {} numbers; a prediction of one channel takes one", weights.len());
                     return Err(LossError::Option { loss: NAME, reason });
                 }
             };
-            BceWithLogitsLoss { pos_weight, reduction: self.reduction }.forward(input, target)?
+            let check_labels = Some(false);
+            let reduction = self.reduction;
+            BceWithLogitsLoss { weight: None, pos_weight, reduction, check_labels }.forward(input, target)?
         } else {
             self.cross_entropy().forward(input, target)?
         };

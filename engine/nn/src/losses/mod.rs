@@ -1,19 +1,60 @@
 //! Losses with MONAI's options and values.
 //!
-//! Inputs are `[b, c, x, y, z]`, logits unless the options say otherwise; everything is computed in f32. Labels are
-//! checked only where asked for, since the check reads a value back from the device.
+//! Inputs are `[b, c, x, y, z]`, logits unless the options say otherwise; everything is computed in f32. That shapes fit is always
+//! checked; that values are finite and labels are classes is checked on the CPU, and elsewhere where `check_labels` asks for it,
+//! since it reads from the device. `check_labels = false` switches it off everywhere.
 
+mod activation;
+mod adversarial;
 mod bce;
+mod checks;
+mod cldice;
+mod config;
+mod contrastive;
 mod cross_entropy;
+mod deep_supervision;
 mod dice;
 mod dice_ce;
+mod dice_focal;
+mod focal;
+mod generalized_dice;
+mod generalized_dice_focal;
+mod hausdorff_dt;
+mod inputs;
 mod labels;
+mod masked;
+mod mse;
+mod ssim;
+mod tversky;
+mod unified_focal;
+mod wasserstein_dice;
 
+pub use activation::OtherActivation;
+pub use adversarial::{AdversarialCriterion, PatchAdversarialLoss};
 pub use bce::BceWithLogitsLoss;
+pub use checks::{check_finite, check_labels};
+pub use cldice::{SoftClDiceLoss, SoftDiceClDiceLoss};
+pub use config::LossConfig;
+pub use contrastive::ContrastiveLoss;
 pub use cross_entropy::CrossEntropyLoss;
-pub use dice::{DiceLoss, OtherActivation};
+pub use deep_supervision::{DeepSupervisionLoss, LevelWeight};
+pub use dice::DiceLoss;
 pub use dice_ce::DiceCELoss;
-pub use labels::{check_labels, one_hot};
+pub use dice_focal::DiceFocalLoss;
+pub use focal::FocalLoss;
+pub use generalized_dice::GeneralizedDiceLoss;
+pub use generalized_dice_focal::GeneralizedDiceFocalLoss;
+pub use hausdorff_dt::{HausdorffDtLoss, LogHausdorffDtLoss};
+pub use labels::one_hot;
+pub use masked::{MaskedDiceLoss, MaskedLoss};
+pub use mse::MseLoss;
+pub use ssim::SsimLoss;
+pub use tversky::TverskyLoss;
+pub use unified_focal::AsymmetricUnifiedFocalLoss;
+pub use wasserstein_dice::{GeneralizedWassersteinDiceLoss, WassersteinWeighting};
+
+pub use crate::class_size::SizeWeight;
+pub use crate::ssim::KernelType;
 
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -48,6 +89,44 @@ pub enum LossError {
         label: f32,
         /// Number of classes.
         classes: usize,
+    },
+    /// A mask that does not go with the prediction.
+    #[error(
+        "{loss}: mask of shape {mask:?} does not fit a prediction of shape {input:?}: expected one channel, the same axes \
+             of space, and the same batch or batch 1"
+    )]
+    Mask {
+        /// The loss.
+        loss: &'static str,
+        /// Shape of the prediction.
+        input: [usize; 5],
+        /// Shape of the mask.
+        mask: [usize; 5],
+    },
+    /// Values that are infinite or not a number.
+    #[error(
+        "{loss}: {count} of {of} values of the {what} are not finite, the first is {value} at {at:?} \
+             [batch, channel, x, y, z]"
+    )]
+    NonFinite {
+        /// The loss.
+        loss: &'static str,
+        /// Prediction, target or mask.
+        what: &'static str,
+        /// How many.
+        count: usize,
+        /// Of how many.
+        of: usize,
+        /// The first.
+        value: f32,
+        /// Its place.
+        at: [usize; 5],
+    },
+    /// The device did not hand out the values.
+    #[error("reading values back from the device failed: {reason}")]
+    Read {
+        /// What the device said.
+        reason: String,
     },
 }
 
@@ -88,6 +167,22 @@ pub enum ClassWeight {
     Each(Vec<f64>),
 }
 
+impl ClassWeight {
+    /// One weight per channel, `[1, c, 1, 1, 1]` (or one for all), on the device of `like`.
+    pub(crate) fn per_channel(&self, loss: &'static str, like: &Tensor<5>) -> Result<Tensor<5>, LossError> {
+        let channels = like.dims()[1];
+        let weights: Vec<f32> = match self {
+            ClassWeight::All(weight) => vec![*weight as f32],
+            ClassWeight::Each(weights) if weights.len() == channels => weights.iter().map(|w| *w as f32).collect(),
+            ClassWeight::Each(weights) => {
+                let reason = format!("{} weights for {channels} classes that count", weights.len());
+                return Err(LossError::Option { loss, reason });
+            }
+        };
+        Ok(Tensor::<1>::from_floats(weights.as_slice(), &like.device()).reshape([1, weights.len(), 1, 1, 1]))
+    }
+}
+
 /// A loss of a prediction `[b, c, x, y, z]` and a target.
 pub trait Loss: Send + Sync {
     /// MONAI's name.
@@ -95,31 +190,13 @@ pub trait Loss: Send + Sync {
 
     /// The loss, `[1]` unless the reduction is none.
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError>;
-}
 
-/// A loss by name, as a recipe gives it: `name = "DiceLoss"` and its own parameters.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "name")]
-pub enum LossConfig {
-    /// [`DiceLoss`]
-    DiceLoss(DiceLoss),
-    /// [`DiceCELoss`]
-    DiceCELoss(DiceCELoss),
-    /// [`CrossEntropyLoss`]
-    CrossEntropyLoss(CrossEntropyLoss),
-    /// [`BceWithLogitsLoss`]
-    #[serde(rename = "BCEWithLogitsLoss")]
-    BceWithLogitsLoss(BceWithLogitsLoss),
-}
-
-impl LossConfig {
-    /// The loss, its options checked.
-    pub fn build(&self) -> Result<Box<dyn Loss>, LossError> {
-        match self.clone() {
-            LossConfig::DiceLoss(loss) => loss.check().map(|()| Box::new(loss) as Box<dyn Loss>),
-            LossConfig::DiceCELoss(loss) => loss.check().map(|()| Box::new(loss) as Box<dyn Loss>),
-            LossConfig::CrossEntropyLoss(loss) => loss.check().map(|()| Box::new(loss) as Box<dyn Loss>),
-            LossConfig::BceWithLogitsLoss(loss) => Ok(Box::new(loss)),
+    /// The loss of all outputs of a network, the main one first: of the main one alone, unless the loss looks at the others
+    /// ([`DeepSupervisionLoss`]).
+    fn forward_all(&self, inputs: Vec<Tensor<5>>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        match inputs.into_iter().next() {
+            Some(input) => self.forward(input, target),
+            None => Err(LossError::Option { loss: self.name(), reason: "there is no output to compare".to_owned() }),
         }
     }
 }

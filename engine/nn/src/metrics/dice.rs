@@ -3,7 +3,9 @@
 use burn::tensor::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
+use super::inputs::{count, read};
 use super::{Aggregate, Metric, MetricError, MetricReduction, Rows, reduce};
+use crate::ignored::counted;
 
 /// Dice score of binarised predictions, per item and class.
 ///
@@ -53,12 +55,6 @@ impl Default for DiceMetric {
 
 const NAME: &str = "DiceMetric";
 
-/// `[b, c, x, y, z]` to `[b, c]`. Axis by axis, so that counts of voxels stay exact in f32.
-fn count(x: Tensor<5>) -> Tensor<2> {
-    let [b, c, ..] = x.dims();
-    x.sum_dim(4).sum_dim(3).sum_dim(2).reshape([b, c])
-}
-
 impl DiceMetric {
     /// The classes that count: indices into channels, or values of a map.
     fn classes(&self, channels: usize) -> std::ops::Range<usize> {
@@ -83,18 +79,6 @@ impl DiceMetric {
         }
         let x = x.narrow(1, classes.start, classes.len());
         Some(if binary { x.not_equal_elem(0.0).float().cast(DType::F32) } else { x })
-    }
-
-    fn ignore_mask(label: &Tensor<5>, index: i64) -> Tensor<5> {
-        let channels = label.dims()[1];
-        let label = label.clone().cast(DType::F32);
-        if channels == 1 {
-            label.not_equal_elem(index as f32).float().cast(DType::F32)
-        } else if (0..channels as i64).contains(&index) {
-            -label.narrow(1, index as usize, 1) + 1.0
-        } else {
-            label.sum_dim(1).greater_elem(0.0).float().cast(DType::F32)
-        }
     }
 
     fn score(&self, overlap: f32, present: f32, predicted: f32) -> f32 {
@@ -124,7 +108,7 @@ impl Metric for DiceMetric {
         let classes = self.classes(shape[1]);
         let too_few = || misfit(format!("expected 1 channel or at least {}", classes.end));
         let (pred, label) = (pred.clone().without_autodiff(), label.clone().without_autodiff());
-        let mask = self.ignore_index.map(|index| Self::ignore_mask(&label, index));
+        let mask = self.ignore_index.map(|index| counted(&label, index));
         let mut x = Self::members(pred, &classes, true).ok_or_else(too_few)?;
         let mut y = Self::members(label, &classes, false).ok_or_else(too_few)?;
         if let Some(mask) = mask {
@@ -133,8 +117,7 @@ impl Metric for DiceMetric {
         }
         let counts = [count(x.clone() * y.clone()), count(y), count(x)];
         let counts: Tensor<3> = Tensor::stack(counts.to_vec(), 2);
-        let data = counts.try_into_data().map_err(|e| MetricError::Read { metric: NAME, reason: format!("{e:?}") })?;
-        let counts: Vec<f32> = data.iter::<f32>().collect();
+        let counts = read(NAME, counts)?;
         let rows: Vec<Vec<f32>> = counts
             .chunks(3 * classes.len())
             .map(|item| item.chunks(3).map(|c| self.score(c[0], c[1], c[2])).collect())

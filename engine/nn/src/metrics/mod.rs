@@ -1,14 +1,56 @@
 //! Metrics that gather a row per item over a whole evaluation and put the rows together at its end.
 
+mod accuracy;
+mod average_precision;
+mod config;
+mod confusion_matrix;
+mod confusion_name;
+mod cumulative_average;
+mod curve;
 mod dice;
+mod froc;
+mod generalized_dice;
+mod hausdorff_distance;
+mod inputs;
+mod lesion_froc;
+mod mean_iou;
+mod per_item;
 mod reduction;
+mod regression;
+mod roc_auc;
 mod rows;
+mod ssim;
+mod surface;
+mod surface_dice;
+mod surface_distance;
 
+pub use accuracy::Accuracy;
+pub use average_precision::AveragePrecisionMetric;
+pub use config::MetricConfig;
+pub use confusion_matrix::{ConfusionMatrixMetric, FBetaScore};
+pub use confusion_name::{ConfusionName, ConfusionNames};
+pub use cumulative_average::CumulativeAverage;
+pub use curve::Average;
 pub use dice::DiceMetric;
+pub use froc::{EVAL_THRESHOLDS, Froc, FrocCurve, ImageHits, compute_fp_tp_probs, compute_fp_tp_probs_nd};
+pub use generalized_dice::GeneralizedDiceScore;
+pub use hausdorff_distance::HausdorffDistanceMetric;
+pub use lesion_froc::{LesionFroc, Tumours};
+pub use mean_iou::MeanIoU;
 pub use reduction::{Aggregate, MetricReduction, Reduced, reduce};
+pub use regression::{MaeMetric, MapeMetric, MseMetric, PsnrMetric, RmseMetric};
+pub use roc_auc::RocAucMetric;
 pub use rows::Rows;
+pub use ssim::{MultiScaleSsimMetric, SsimMetric};
+pub use surface::DistanceMetric;
+pub use surface_dice::SurfaceDiceMetric;
+pub use surface_distance::SurfaceDistanceMetric;
+
+pub use crate::class_size::SizeWeight;
+pub use crate::ssim::KernelType;
 
 use burn::tensor::Tensor;
+use hearth_kernels::label::LabelError;
 
 /// Inputs or options a metric cannot work with.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -24,6 +66,14 @@ pub enum MetricError {
         label: [usize; 5],
         /// What is needed.
         expected: String,
+    },
+    /// An option that makes no sense, or not for these inputs.
+    #[error("{metric}: {reason}")]
+    Option {
+        /// The metric.
+        metric: &'static str,
+        /// What is wrong.
+        reason: String,
     },
     /// Nothing was added yet.
     #[error("{metric}: there is nothing to aggregate; the evaluation saw no item")]
@@ -51,6 +101,13 @@ pub enum MetricError {
     },
 }
 
+impl MetricError {
+    /// What the distance transform or the labelling could not do.
+    pub(crate) fn from_label(metric: &'static str, error: LabelError) -> Self {
+        MetricError::Option { metric, reason: error.to_string() }
+    }
+}
+
 /// A metric over a whole evaluation.
 pub trait Metric: Send {
     /// MONAI's name.
@@ -58,6 +115,17 @@ pub trait Metric: Send {
 
     /// Adds the items of a batch: `pred` and `label` as `[b, c, x, y, z]`. Gives the new rows, one per item.
     fn update(&mut self, pred: &Tensor<5>, label: &Tensor<5>) -> Result<&[Vec<f32>], MetricError>;
+
+    /// The same for metrics that measure lengths: `spacing` is that of every item, one for all, or empty for voxels of side 1. Metrics
+    /// that do not measure lengths pass over it.
+    fn update_spaced(
+        &mut self,
+        pred: &Tensor<5>,
+        label: &Tensor<5>,
+        _spacing: &[[f64; 3]],
+    ) -> Result<&[Vec<f32>], MetricError> {
+        self.update(pred, label)
+    }
 
     /// Adds rows from elsewhere: another rank, a checkpoint.
     fn merge(&mut self, rows: Vec<Vec<f32>>) -> Result<(), MetricError>;

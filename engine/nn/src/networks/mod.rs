@@ -1,7 +1,71 @@
 //! Networks, one file each.
 
+mod ahnet;
+mod attentionunet;
+mod autoencoder;
+mod basic_unet;
+mod basic_unetplusplus;
+mod check;
+mod classifier;
+mod critic;
+mod defaults;
+mod densenet;
+mod discriminator;
+mod dynunet;
+mod facts;
+mod generator;
+mod highresnet;
+mod netadapter;
 mod network;
+mod patchgan_discriminator;
+mod regressor;
+mod resnet;
+mod resnet_block;
+mod segresnet;
+mod segresnet_ds;
+mod segresnet_vae;
+mod senet;
+mod swin_stage;
+mod swin_transformer;
+mod swin_unetr;
+mod torchvision_fc;
 mod unet;
+mod unetr;
+mod varautoencoder;
+mod vit;
+mod vnet;
 
+pub use ahnet::{AHNet, AHNetConfig, AHNetUpsample};
+pub use attentionunet::{AttentionUnet, AttentionUnetConfig};
+pub use autoencoder::{AutoEncoder, AutoEncoderConfig};
+pub use basic_unet::{BasicUNet, BasicUNetConfig};
+pub use basic_unetplusplus::{BasicUNetPlusPlus, BasicUNetPlusPlusConfig};
+pub use classifier::{Classifier, ClassifierConfig};
+pub use critic::{Critic, CriticConfig};
+pub use densenet::{DenseNet, DenseNetConfig};
+pub use discriminator::DiscriminatorConfig;
+pub use dynunet::{DynUNet, DynUNetConfig};
+pub use generator::{Generator, GeneratorConfig};
+pub use highresnet::{ChannelMatching, HighResLayer, HighResNet, HighResNetConfig};
+pub use netadapter::{NetAdapter, NetAdapterConfig};
 pub use network::{AnyNetwork, Network, NetworkConfig, ShapeError};
+pub use patchgan_discriminator::{
+    MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator, PatchDiscriminatorConfig,
+};
+pub use regressor::{Regressor, RegressorConfig};
+pub use resnet::{ResNet, ResNetConfig};
+pub use resnet_block::{ResNetBlock, ResNetBlockKind, ShortcutType};
+pub use segresnet::{SegResNet, SegResNetConfig};
+pub use segresnet_ds::{SegResNetDS, SegResNetDSConfig};
+pub use segresnet_vae::{SegResNetVAE, SegResNetVAEConfig};
+pub use senet::{
+    SENET154, SENet, SENetConfig, SENetPreset, SERESNET50, SERESNET101, SERESNET152, SERESNEXT50, SERESNEXT101,
+};
+pub use swin_transformer::{SwinTransformer, SwinTransformerConfig};
+pub use swin_unetr::{SwinUNETR, SwinUNETRConfig};
+pub use torchvision_fc::TorchVisionFCModelConfig;
 pub use unet::{UNet, UNetConfig};
+pub use unetr::{UNETR, UNETRConfig};
+pub use varautoencoder::{VaeOutput, VarAutoEncoder, VarAutoEncoderConfig};
+pub use vit::{ViT, ViTConfig};
+pub use vnet::{VNet, VNetConfig};

@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
+use super::defaults::{instance, nda, prelu, three, yes};
 use super::{Network, ShapeError};
 use crate::layers::{
     AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, DropoutClock, LayerSpec, ResidualUnit, Scope,
@@ -48,26 +49,6 @@ pub struct UNetConfig {
     /// Order of activation, dropout and norm.
     #[serde(default = "nda")]
     pub adn_ordering: String,
-}
-
-fn three() -> Axes {
-    Axes::All(3)
-}
-
-fn prelu() -> Option<LayerSpec> {
-    Some("PRELU".into())
-}
-
-fn instance() -> Option<LayerSpec> {
-    Some("INSTANCE".into())
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn nda() -> String {
-    "NDA".to_owned()
 }
 
 impl UNetConfig {
@@ -239,15 +220,13 @@ impl<'a> Builder<'a> {
         if counts.into_iter().any(|n| *n == 0) {
             return Err(ConfigError::value("channels", channels, "every number of channels must be at least 1"));
         }
-        let positive = |name: &str, axes: &Axes| match axes.resolve(name, *spatial_dims, 1)? {
-            resolved if resolved.contains(&0) => Err(ConfigError::value(name, axes, "expected at least 1")),
-            resolved => Ok(resolved),
-        };
-        let strides = strides[..channels.len() - 1].iter().map(|s| positive("strides", s)).collect::<Result<_, _>>()?;
+        let dims = *spatial_dims;
+        let strides =
+            strides[..channels.len() - 1].iter().map(|s| s.positive("strides", dims)).collect::<Result<_, _>>()?;
         Ok(Builder {
             strides,
-            kernel: positive("kernel_size", &config.kernel_size)?,
-            up_kernel: positive("up_kernel_size", &config.up_kernel_size)?,
+            kernel: config.kernel_size.positive("kernel_size", dims)?,
+            up_kernel: config.up_kernel_size.positive("up_kernel_size", dims)?,
             adn: AdnOptions {
                 ordering: config.adn_ordering.clone(),
                 act: config.act.clone(),
@@ -280,7 +259,7 @@ impl<'a> Builder<'a> {
 
     fn options(&self, channels: [usize; 2], kernel: [usize; 3], stride: [usize; 3]) -> ConvolutionOptions {
         let (bias, adn) = (self.config.bias, Some(self.adn.clone()));
-        ConvolutionOptions { channels, kernel, stride, bias, transposed: false, adn }
+        ConvolutionOptions { stride, bias, adn, ..ConvolutionOptions::new(channels, kernel) }
     }
 
     fn down(&self, scope: &Scope, channels: [usize; 2], stride: [usize; 3]) -> Result<Block, ConfigError> {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::optimizer::Optimizer;
 use super::rule::Rule;
-use super::{Adam, Novograd, OptimError, Sgd};
+use super::{Adam, Novograd, OptimError, RmsProp, Sgd};
 
 /// Parameters that are treated in another way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,10 +123,36 @@ pub enum OptimizerConfig {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         groups: Vec<ParameterGroup>,
     },
+    /// [`RmsProp`]
+    #[serde(rename = "RMSprop", alias = "rmsprop", alias = "RMSProp")]
+    RmsProp {
+        #[serde(default = "rmsprop_lr")]
+        lr: f64,
+        #[serde(default = "rmsprop_alpha")]
+        alpha: f64,
+        #[serde(default = "eps")]
+        eps: f64,
+        #[serde(default)]
+        weight_decay: f64,
+        #[serde(default)]
+        momentum: f64,
+        #[serde(default)]
+        centered: bool,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        groups: Vec<ParameterGroup>,
+    },
 }
 
 fn lr() -> f64 {
     1e-3
+}
+
+fn rmsprop_lr() -> f64 {
+    1e-2
+}
+
+fn rmsprop_alpha() -> f64 {
+    0.99
 }
 
 fn eps() -> f64 {
@@ -189,7 +215,8 @@ impl OptimizerConfig {
             OptimizerConfig::Sgd { lr, .. }
             | OptimizerConfig::Adam { lr, .. }
             | OptimizerConfig::AdamW { lr, .. }
-            | OptimizerConfig::Novograd { lr, .. } => *lr,
+            | OptimizerConfig::Novograd { lr, .. }
+            | OptimizerConfig::RmsProp { lr, .. } => *lr,
         }
     }
 
@@ -199,7 +226,8 @@ impl OptimizerConfig {
             OptimizerConfig::Sgd { lr, .. }
             | OptimizerConfig::Adam { lr, .. }
             | OptimizerConfig::AdamW { lr, .. }
-            | OptimizerConfig::Novograd { lr, .. } => *lr = new,
+            | OptimizerConfig::Novograd { lr, .. }
+            | OptimizerConfig::RmsProp { lr, .. } => *lr = new,
         }
     }
 
@@ -229,6 +257,11 @@ impl OptimizerConfig {
                 let rule = Novograd { betas, eps, grad_averaging, amsgrad };
                 rule.check()?;
                 (Rule::Novograd(rule), weight_decay, groups)
+            }
+            OptimizerConfig::RmsProp { alpha, eps, weight_decay, momentum, centered, groups, .. } => {
+                let rule = RmsProp { alpha, eps, momentum, centered };
+                rule.check()?;
+                (Rule::RmsProp(rule), weight_decay, groups)
             }
         };
         let decays = groups.iter().filter_map(|group| group.weight_decay).chain([weight_decay]);

@@ -8,6 +8,7 @@ mod config;
 mod gradients;
 mod novograd;
 mod optimizer;
+mod rmsprop;
 mod rule;
 mod sgd;
 
@@ -16,6 +17,7 @@ pub use config::{OptimizerConfig, ParameterGroup};
 pub use gradients::Gradients;
 pub use novograd::Novograd;
 pub use optimizer::Optimizer;
+pub use rmsprop::RmsProp;
 pub use sgd::Sgd;
 
 /// An optimizer that cannot be built, or a step or state that does not fit.

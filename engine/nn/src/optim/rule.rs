@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-use super::{Adam, Novograd, Sgd};
+use super::{Adam, Novograd, RmsProp, Sgd};
 
 /// A state tensor: on the parameter's device, or on the host as it was loaded.
 #[derive(Clone, Debug)]
@@ -56,9 +56,10 @@ impl Slots {
 /// An update rule.
 #[derive(Clone, Debug)]
 pub(crate) enum Rule {
-    Sgd(Sgd),
     Adam(Adam),
     Novograd(Novograd),
+    RmsProp(RmsProp),
+    Sgd(Sgd),
 }
 
 impl Rule {
@@ -75,6 +76,7 @@ impl Rule {
             Rule::Sgd(rule) => rule.update(parameter, gradient, slots, lr, weight_decay),
             Rule::Adam(rule) => rule.update(parameter, gradient, slots, lr, weight_decay),
             Rule::Novograd(rule) => rule.update(parameter, gradient, slots, lr, weight_decay),
+            Rule::RmsProp(rule) => rule.update(parameter, gradient, slots, lr, weight_decay),
         }
     }
 
@@ -83,6 +85,7 @@ impl Rule {
         match self {
             Rule::Sgd(_) => &[("momentum_buffer", false)],
             Rule::Adam(_) => &[("exp_avg", false), ("exp_avg_sq", false), ("max_exp_avg_sq", false)],
+            Rule::RmsProp(_) => &[("square_avg", false), ("grad_avg", false), ("momentum_buffer", false)],
             Rule::Novograd(_) => &[("exp_avg", false), ("exp_avg_sq", true), ("max_exp_avg_sq", true)],
         }
     }

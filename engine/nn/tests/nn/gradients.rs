@@ -5,7 +5,8 @@ use burn::tensor::{Device, Tensor, TensorData};
 use hearth_kernels::counter_rng::Key;
 use hearth_nn::layers::LayerSpec;
 use hearth_nn::losses::{
-    BceWithLogitsLoss, ClassWeight, CrossEntropyLoss, DiceCELoss, DiceLoss, Loss, OtherActivation, Reduction, one_hot,
+    BceWithLogitsLoss, ClassWeight, CrossEntropyLoss, DiceCELoss, DiceLoss, FocalLoss, GeneralizedDiceLoss,
+    GeneralizedWassersteinDiceLoss, Loss, OtherActivation, Reduction, SsimLoss, TverskyLoss, one_hot,
 };
 use hearth_nn::networks::{Network, UNet, UNetConfig};
 use hearth_nn::optim::Gradients;
@@ -14,14 +15,14 @@ use crate::{draw, labels, values};
 
 /// Compares the gradient along random directions with central differences.
 #[track_caller]
-fn check_input(what: &str, x: Tensor<5>, f: impl Fn(Tensor<5>) -> Tensor<1>) {
+pub(crate) fn check_input(what: &str, x: Tensor<5>, f: impl Fn(Tensor<5>) -> Tensor<1>) {
     let device = x.device();
     let leaf = x.clone().autodiff().require_grad();
     let gradient = leaf.grad(&f(leaf.clone()).sum().backward()).expect("the input has a gradient");
     for seed in 0..3 {
         let direction = draw(x.dims(), 100 + seed, &device);
         let along = values((gradient.clone() * direction.clone()).sum())[0];
-        let h = 1e-2;
+        let h = 2e-3;
         let at = |t: f32| values(f(x.clone() + direction.clone() * t).sum())[0];
         // Fourth order: the error of rounding leaves little room below it.
         let numeric = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h))) / (12.0 * h);
@@ -70,7 +71,33 @@ fn losses() {
             y.clone(),
         ),
         ("probabilities", Box::new(CrossEntropyLoss { label_smoothing: 0.2, ..Default::default() }), soft.clone()),
-        ("binary", Box::new(BceWithLogitsLoss { pos_weight: Some(3.0), ..Default::default() }), hot),
+        (
+            "binary",
+            Box::new(BceWithLogitsLoss { pos_weight: Some(ClassWeight::All(3.0)), ..Default::default() }),
+            hot.clone(),
+        ),
+        (
+            "focal",
+            Box::new(FocalLoss {
+                use_softmax: true,
+                alpha: Some(ClassWeight::All(0.7)),
+                gamma: 1.5,
+                ..Default::default()
+            }),
+            hot.clone(),
+        ),
+        ("tversky", Box::new(TverskyLoss { sigmoid: true, alpha: 0.2, beta: 1.1, ..Default::default() }), soft.clone()),
+        ("generalized", Box::new(GeneralizedDiceLoss { softmax: true, ..Default::default() }), hot.clone()),
+        (
+            "wasserstein",
+            Box::new(GeneralizedWassersteinDiceLoss::new(vec![
+                vec![0.0, 1.0, 0.5],
+                vec![1.0, 0.0, 0.2],
+                vec![0.5, 0.2, 0.0],
+            ])),
+            y.clone(),
+        ),
+        ("ssim", Box::new(SsimLoss { win_size: 2.into(), ..SsimLoss::new(3) }), soft.clone()),
         ("both", Box::new(DiceCELoss { softmax: true, to_onehot_y: true, batch: true, ..Default::default() }), y),
     ];
     for (what, loss, target) in all {

@@ -1,7 +1,10 @@
 //! Windows put together give what the whole gives, whatever the options.
 
 use burn::tensor::{Device, Tensor};
-use hearth_nn::inferers::{BlendMode, InferError, Inferer, PaddingMode, SlidingWindowInferer};
+use hearth_nn::inferers::{
+    BlendMode, CamName, InferError, Inferer, Overlap, PaddingMode, PatchInferer, SaliencyInferer, SliceInferer,
+    SlidingWindowInferer, SlidingWindowSplitter,
+};
 use hearth_nn::layers::Axes;
 
 use crate::{assert_close, draw, values};
@@ -89,4 +92,57 @@ fn recipes_use_monais_names() {
     assert_eq!(inferer.roi_size, Axes::Each(vec![160, 160, -1]));
     assert_eq!(inferer.mode, BlendMode::Gaussian);
     assert!(toml::from_str::<SlidingWindowInferer>("roi_size = 96\noverlaps = 0.5").is_err());
+}
+
+#[test]
+fn slices_patches_and_buffers_give_what_the_whole_gives() {
+    let x = draw([2, 1, 13, 9, 7], 1, &Device::default());
+    let expected = values(pointwise(x.clone()));
+    for spatial_dim in 0..3 {
+        let window = SlidingWindowInferer { sw_batch_size: 3, ..SlidingWindowInferer::new(&[4, 5]) };
+        let y = SliceInferer { spatial_dim, window }.infer(x.clone(), &pointwise).expect("a scan");
+        assert_close(&values(y), &expected, 1e-6);
+    }
+    for overlap in [Overlap::Voxels(1), Overlap::Share(0.5)] {
+        let splitter = SlidingWindowSplitter { overlap: Axes::All(overlap), ..SlidingWindowSplitter::new(&[4, 6, 2]) };
+        let inferer = PatchInferer { batch_size: 4, ..PatchInferer::new(splitter) };
+        let y = inferer.infer(x.clone(), &pointwise).expect("patches");
+        assert_eq!(y.dims(), [2, 2, 13, 9, 7]);
+        assert_close(&values(y), &expected, 1e-6);
+    }
+    for (steps, axis) in [(1, 0), (2, 1), (3, -1), (100, -3)] {
+        let inferer = SlidingWindowInferer {
+            buffer_steps: Some(steps),
+            buffer_dim: axis,
+            overlap: Axes::All(0.5),
+            mode: BlendMode::Gaussian,
+            sw_batch_size: 2,
+            ..SlidingWindowInferer::new(&[5, 4, 9])
+        };
+        assert_close(&values(inferer.infer(x.clone(), &pointwise).expect("a scan")), &expected, 1e-6);
+    }
+    let inferer =
+        SlidingWindowInferer { buffer_steps: Some(1), buffer_dim: 3, ..SlidingWindowInferer::new(&[5, 4, 9]) };
+    assert!(inferer.infer(x, &pointwise).expect_err("no such axis").to_string().contains("buffer_dim"));
+}
+
+/// A mean over space and a matrix: the weights of the features are the rows of the matrix over the number of voxels.
+#[test]
+fn saliency_is_the_features_weighted_by_the_class() {
+    let device = Device::default();
+    let x = draw([1, 2, 4, 3, 1], 5, &device);
+    let head = |features: Tensor<5>| {
+        let mean = features.mean_dim(2).mean_dim(3);
+        Tensor::cat(vec![mean.clone().narrow(1, 0, 1) * 3.0 - mean.clone().narrow(1, 1, 1), mean.sum_dim(1)], 1)
+    };
+    let inferer = SaliencyInferer { class_idx: Some(0), ..Default::default() };
+    let map = values(inferer.infer(x.clone(), &|x| x, &head).expect("scores"));
+    let features = values(x.clone());
+    let raw: Vec<f32> = (0..12).map(|i| (3.0 * features[i] - features[12 + i]).max(0.0)).collect();
+    let largest = raw.iter().copied().fold(0.0, f32::max);
+    assert_close(&map, &raw.iter().map(|v| 1.0 - v / largest).collect::<Vec<_>>(), 1e-5);
+    let plus = SaliencyInferer { cam_name: CamName::GradCAMpp, ..inferer };
+    assert_eq!(plus.infer(x.clone(), &|x| x, &head).expect("scores").dims(), [1, 1, 4, 3, 1]);
+    let missing = SaliencyInferer { class_idx: Some(2), ..inferer };
+    assert!(missing.infer(x, &|x| x, &head).expect_err("two classes").to_string().contains("no class 2"));
 }

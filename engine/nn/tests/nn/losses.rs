@@ -1,8 +1,10 @@
 //! The values of the recipes' table (recorded from MONAI), and what wrong inputs give.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, activation};
 use hearth_nn::losses::{
-    BceWithLogitsLoss, ClassWeight, DiceCELoss, DiceLoss, Loss, LossConfig, LossError, Reduction, one_hot,
+    BceWithLogitsLoss, ClassWeight, DiceCELoss, DiceFocalLoss, DiceLoss, FocalLoss, GeneralizedDiceLoss,
+    GeneralizedWassersteinDiceLoss, Loss, LossConfig, LossError, MaskedDiceLoss, Reduction, SizeWeight, TverskyLoss,
+    WassersteinWeighting, one_hot,
 };
 
 use crate::{assert_close, batch, values};
@@ -46,6 +48,105 @@ fn dice_gives_monais_values() {
 }
 
 #[test]
+fn relatives_of_dice_give_monais_values() {
+    let both = || one_hot(y(), 2);
+    let square = GeneralizedDiceLoss { softmax: true, to_onehot_y: true, ..Default::default() };
+    gives(&square, x(), y(), &[0.322906]);
+    gives(&GeneralizedDiceLoss { w_type: SizeWeight::Simple, batch: true, ..square }, x(), y(), &[0.322907]);
+    let tversky = TverskyLoss { softmax: true, to_onehot_y: true, alpha: 0.3, beta: 0.7, ..Default::default() };
+    gives(&tversky, x(), y(), &[0.326825]);
+    let brats = DiceFocalLoss { sigmoid: true, squared_pred: true, batch: true, ..Default::default() };
+    gives(&brats, x(), both(), &[0.334227]);
+    gives(&FocalLoss::default(), x(), both(), &[0.120112]);
+    gives(&FocalLoss { reduction: Reduction::Sum, ..Default::default() }, x(), both(), &[0.480446]);
+    gives(&FocalLoss { alpha: Some(ClassWeight::All(0.25)), ..Default::default() }, x(), both(), &[0.064324]);
+    gives(&FocalLoss { use_softmax: true, ..Default::default() }, x(), both(), &[0.067778]);
+    let foreground = FocalLoss { to_onehot_y: true, include_background: false, ..Default::default() };
+    gives(&foreground, x(), y(), &[0.137184]);
+}
+
+/// Where all classes are equally far from each other, it is Dice over the classes but the background.
+#[test]
+fn wasserstein_dice_of_equal_distances_is_dice() {
+    let loss = GeneralizedWassersteinDiceLoss {
+        smooth_nr: 0.0,
+        smooth_dr: 0.0,
+        weighting_mode: WassersteinWeighting::Default,
+        ..GeneralizedWassersteinDiceLoss::new(vec![vec![0.0, 2.0], vec![2.0, 0.0]])
+    };
+    let foreground = values(activation::softmax(x(), 1).narrow(1, 1, 1));
+    let labels = values(y());
+    let expected: f32 = (0..2)
+        .map(|item| {
+            let voxels = item * 4..item * 4 + 4;
+            let tp: f32 = voxels.clone().map(|i| foreground[i] * labels[i]).sum();
+            let wrong: f32 = voxels.map(|i| (foreground[i] - labels[i]).abs()).sum();
+            1.0 - 2.0 * tp / (2.0 * tp + wrong)
+        })
+        .sum();
+    gives(&loss, x(), y(), &[expected / 2.0]);
+    let error = GeneralizedWassersteinDiceLoss::new(vec![vec![0.0, 1.0]]).forward(x(), y()).expect_err("one row");
+    assert!(error.to_string().contains("square"), "{error}");
+}
+
+#[test]
+fn a_mask_leaves_out_what_it_hides() {
+    let loss = MaskedDiceLoss(DiceLoss { sigmoid: true, ..DiceLoss::default() });
+    let mask = batch(&[1.0, 1.0, 0.0, 0.0], [1, 1, 2, 2, 1]);
+    let target = one_hot(y(), 2);
+    let other = x().slice_fill([0..2, 0..2, 1..2, 0..2, 0..1], 9.0);
+    let hidden = loss.forward_masked(x(), target.clone(), mask.clone()).expect("fits");
+    assert_close(
+        &values(loss.forward_masked(other, target.clone(), mask.clone()).expect("fits")),
+        &values(hidden),
+        1e-6,
+    );
+    let wide = batch(&[1.0; 8], [1, 2, 2, 2, 1]);
+    let error = loss.forward_masked(x(), target, wide).expect_err("two channels");
+    assert!(matches!(error, LossError::Mask { mask: [1, 2, 2, 2, 1], .. }), "{error}");
+}
+
+#[test]
+fn values_that_are_not_finite_are_named() {
+    let broken = x().slice_fill([1..2, 0..1, 1..2, 0..1, 0..1], f32::NAN);
+    let error = softmax().forward(broken.clone(), y()).expect_err("one NaN");
+    assert_eq!(
+        error.to_string(),
+        "DiceLoss: 1 of 16 values of the prediction are not finite, the first is NaN at [1, 0, 1, 0, 0] [batch, channel, x, y, z]"
+    );
+    assert!(DiceLoss { check_labels: Some(false), ..softmax() }.forward(broken.clone(), y()).is_ok());
+    let every = r#"
+        AsymmetricUnifiedFocalLoss = {}
+        BCEWithLogitsLoss = {}
+        DiceCELoss = {}
+        DiceFocalLoss = {}
+        FocalLoss = {}
+        GeneralizedDiceFocalLoss = {}
+        GeneralizedDiceLoss = {}
+        HausdorffDTLoss = {}
+        MSELoss = {}
+        MaskedDiceLoss = {}
+        SoftclDiceLoss = {}
+        SoftDiceclDiceLoss = {}
+        SSIMLoss = { spatial_dims = 2, win_size = 2 }
+        TverskyLoss = {}
+    "#;
+    let every: toml::Table = every.parse().expect("a table");
+    for (name, options) in every {
+        let mut options = options.as_table().expect("options").clone();
+        options.insert("name".to_owned(), name.clone().into());
+        let loss = toml::Value::Table(options).try_into::<LossConfig>().expect("known").build().expect("consistent");
+        let broken_target = one_hot(y(), 2).slice_fill([0..1, 1..2, 0..1, 0..1, 0..1], f32::INFINITY);
+        for (input, target, what) in [(broken.clone(), one_hot(y(), 2), "prediction"), (x(), broken_target, "target")] {
+            let error = loss.forward(input, target).expect_err(&name);
+            assert!(matches!(&error, LossError::NonFinite { what: found, .. } if *found == what), "{name}: {error}");
+        }
+        let larger = batch(&[0.0; 24], [2, 3, 2, 2, 1]);
+        assert!(matches!(loss.forward(x(), larger), Err(LossError::Shape { .. })), "{name}");
+    }
+}
+
+#[test]
 fn dice_and_cross_entropy_give_monais_value() {
     let spleen = DiceCELoss {
         softmax: true,
@@ -65,7 +166,12 @@ fn dice_and_cross_entropy_give_monais_value() {
 fn one_channel_passes_over_softmax_and_one_hot() {
     let x = x().narrow(1, 1, 1);
     gives(&softmax(), x.clone(), y(), &[-0.344818]);
-    gives(&BceWithLogitsLoss { pos_weight: Some(5.0), ..Default::default() }, x.clone(), y(), &[1.703919]);
+    gives(
+        &BceWithLogitsLoss { pos_weight: Some(ClassWeight::All(5.0)), ..Default::default() },
+        x.clone(),
+        y(),
+        &[1.703919],
+    );
     let both = DiceCELoss {
         softmax: true,
         to_onehot_y: true,
@@ -113,12 +219,14 @@ fn misfits_are_named() {
 #[test]
 fn labels_are_checked_where_asked() {
     let wrong = batch(&[0.0, 1.0, 7.0, 0.0, 0.0, 0.0, 1.0, 1.0], [2, 1, 2, 2, 1]);
-    assert!(softmax().forward(x(), wrong.clone()).is_ok());
-    let error = DiceLoss { check_labels: true, ..softmax() }.forward(x(), wrong.clone()).expect_err("label 7");
+    let unchecked = DiceLoss { check_labels: Some(false), ..softmax() };
+    assert!(unchecked.forward(x(), wrong.clone()).is_ok());
+    assert!(softmax().forward(x(), wrong.clone()).is_err(), "on the CPU it costs little");
+    let error = DiceLoss { check_labels: Some(true), ..softmax() }.forward(x(), wrong.clone()).expect_err("label 7");
     assert_eq!(error, LossError::Label { label: 7.0, classes: 2 });
-    assert!(DiceLoss { check_labels: true, ignore_index: Some(7), ..softmax() }.forward(x(), wrong).is_ok());
+    assert!(DiceLoss { check_labels: Some(true), ignore_index: Some(7), ..softmax() }.forward(x(), wrong).is_ok());
     let half = batch(&[0.5; 8], [2, 1, 2, 2, 1]);
-    assert!(DiceLoss { check_labels: true, ..softmax() }.forward(x(), half).is_err());
+    assert!(DiceLoss { check_labels: Some(true), ..softmax() }.forward(x(), half).is_err());
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! The crate as its users see it, against closed forms, finite differences, recorded values and MONAI itself.
 
+mod classification;
+mod conv_networks;
 mod dropout;
 mod gradients;
 mod inferers;
 mod losses;
 mod metrics;
 mod monai;
+mod monai_networks;
 mod optim;
 mod precision;
 mod running;

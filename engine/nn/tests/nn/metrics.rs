@@ -1,7 +1,10 @@
 //! Dice scores of the recipes' table (recorded from MONAI), and counting where it is delicate.
 
 use burn::tensor::{Device, Tensor};
-use hearth_nn::metrics::{DiceMetric, Metric, MetricError, MetricReduction};
+use hearth_nn::metrics::{
+    Accuracy, ConfusionMatrixMetric, DiceMetric, HausdorffDistanceMetric, Metric, MetricConfig, MetricError,
+    MetricReduction, RocAucMetric, SurfaceDiceMetric, SurfaceDistanceMetric,
+};
 
 use crate::{assert_close, batch};
 
@@ -89,4 +92,112 @@ fn misfits_are_named() {
     assert!(error.to_string().contains("at least 5"), "{error}");
     let larger = Tensor::<5>::zeros([1, 3, 2, 2, 3], &Device::default());
     assert!(matches!(DiceMetric::default().update(&three, &larger), Err(MetricError::Shape { .. })));
+}
+
+/// Two balls of radius 40 whose centres are 10 mm apart, in voxels of 1 x 1 x 2 mm.
+fn balls(size: usize) -> (Tensor<5>, Tensor<5>) {
+    let ball = |shift: f32| {
+        let inside = |i: usize| {
+            let [x, y, z] = [i / size / size, i / size % size, i % size].map(|v| v as f32 - size as f32 / 2.0);
+            let far = (x - shift).powi(2) + y.powi(2) + (2.0 * z).powi(2);
+            if far <= 40.0 * 40.0 { 1.0 } else { 0.0 }
+        };
+        let values: Vec<f32> = (0..size.pow(3)).map(inside).collect();
+        batch(&values, [1, 1, size, size, size])
+    };
+    (ball(0.0), ball(10.0))
+}
+
+/// The largest distance is that of the centres; the others were recorded from MONAI.
+#[test]
+fn surfaces_of_balls_are_as_far_apart_as_monai_says() {
+    let (first, second) = balls(100);
+    let measure = |metric: &mut dyn Metric, expected: f32| {
+        assert_close(&metric.update_spaced(&first, &second, &[[1.0, 1.0, 2.0]]).expect("fits")[0], &[expected], 1e-4);
+    };
+    measure(&mut HausdorffDistanceMetric::default(), 10.0);
+    let mut directed = HausdorffDistanceMetric { directed: true, percentile: Some(95.0), ..Default::default() };
+    measure(&mut directed, 9.1652);
+    measure(&mut SurfaceDistanceMetric { symmetric: true, ..Default::default() }, 4.2812);
+    measure(&mut SurfaceDiceMetric { use_subvoxels: true, ..SurfaceDiceMetric::new(&[5.0]) }, 0.5956);
+}
+
+/// A volume of 256 voxels a side, half full.
+#[test]
+fn the_95th_percentile_of_a_large_volume_takes_seconds() {
+    let (first, second) = balls(256);
+    let mut metric = HausdorffDistanceMetric { percentile: Some(95.0), ..Default::default() };
+    let start = std::time::Instant::now();
+    metric.update(&first, &second).expect("fits");
+    let (whole, other) = (first.ones_like(), second);
+    metric.update(&whole, &other).expect("fits");
+    println!("two pairs of masks in {:?}", start.elapsed());
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
+#[test]
+fn ranks_with_uneven_numbers_of_items_come_to_the_same() {
+    let device = Device::default();
+    let draw = |seed| crate::draw([7, 2, 1, 1, 1], seed, &device);
+    let (scores, labels) = (draw(1), draw(2).greater_elem(0.0).float());
+    let masks = |x: Tensor<5>| x.greater_elem(0.0).float();
+    let (pred, label) =
+        (masks(crate::draw([7, 2, 5, 4, 3], 3, &device)), masks(crate::draw([7, 2, 5, 4, 3], 4, &device)));
+    let metrics = [
+        "name = \"Accuracy\"",
+        "name = \"AveragePrecisionMetric\"",
+        "name = \"ConfusionMatrixMetric\"\nmetric_name = [\"f1 score\", \"accuracy\"]",
+        "name = \"HausdorffDistanceMetric\"\ninclude_background = true",
+        "name = \"MeanIoU\"\nreduction = \"mean_batch\"",
+        "name = \"ROCAUCMetric\"\naverage = \"micro\"",
+        "name = \"RMSEMetric\"\nreduction = \"none\"",
+    ];
+    for text in metrics {
+        let config: MetricConfig = toml::from_str(text).expect("known");
+        let curve = ["AveragePrecisionMetric", "ROCAUCMetric"].contains(&config.build().name());
+        let (pred, label) = if curve { (&scores, &labels) } else { (&pred, &label) };
+        let mut whole = config.build();
+        whole.update(pred, label).expect("fits");
+        let part = |first: usize, count: usize| {
+            let mut part = config.build();
+            part.update(&pred.clone().narrow(0, first, count), &label.clone().narrow(0, first, count)).expect("fits");
+            part
+        };
+        let (mut first, second) = (part(0, 5), part(5, 2));
+        first.merge(second.rows().to_vec()).expect("the same metric");
+        assert_eq!(first.aggregate().expect("items"), whole.aggregate().expect("items"), "{text}");
+        first.reset();
+        assert!(matches!(first.aggregate(), Err(MetricError::Empty { .. })));
+    }
+}
+
+#[test]
+fn accuracy_counts_answers() {
+    let mut classes = Accuracy::default();
+    let scores = batch(&[0.1, 0.9, 0.8, 0.2, 0.3, 0.6], [3, 2, 1, 1, 1]);
+    classes.update(&scores, &batch(&[1.0, 1.0, 1.0], [3, 1, 1, 1, 1])).expect("fits");
+    assert_close(&[classes.aggregate().expect("items").scalar()], &[2.0 / 3.0], 1e-6);
+    let mut labels = Accuracy { is_multilabel: true, ..Default::default() };
+    let pred = batch(&[1.0, 0.0, 1.0, 1.0], [2, 2, 1, 1, 1]);
+    labels.update(&pred, &batch(&[1.0, 1.0, 1.0, 1.0], [2, 2, 1, 1, 1])).expect("fits");
+    assert_close(&[labels.aggregate().expect("items").scalar()], &[0.5], 0.0);
+}
+
+#[test]
+fn wrong_options_and_inputs_are_named() {
+    let mask = batch(&[1.0; 8], [1, 2, 2, 2, 1]);
+    let fails = |metric: &mut dyn Metric, word: &str| {
+        let error = metric.update_spaced(&mask, &mask, &[[1.0; 3]; 2]).expect_err(word);
+        assert!(error.to_string().contains(word), "{error}");
+    };
+    fails(&mut HausdorffDistanceMetric { percentile: Some(101.0), ..Default::default() }, "percentile");
+    fails(&mut HausdorffDistanceMetric::default(), "2 spacings for 1 items");
+    fails(&mut SurfaceDiceMetric::new(&[1.0, 2.0]), "2 class_thresholds for 1 classes");
+    fails(&mut RocAucMetric::default(), "[items, classes, 1, 1, 1]");
+    let one = batch(&[1.0; 4], [1, 1, 2, 2, 1]);
+    for metric in [&mut ConfusionMatrixMetric::default() as &mut dyn Metric, &mut HausdorffDistanceMetric::default()] {
+        assert!(matches!(metric.update(&mask, &one), Err(MetricError::Shape { .. })));
+    }
+    let error = toml::from_str::<MetricConfig>("name = \"ConfusionMatrixMetric\"\nmetric_name = \"luck\"");
+    assert!(error.is_err());
 }

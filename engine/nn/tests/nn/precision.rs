@@ -3,9 +3,10 @@
 use burn::module::{Module, Param, Reparameterization, Reparameterizer};
 use burn::tensor::{DType, Device, Tensor};
 use hearth_nn::losses::{DiceCELoss, Loss};
-use hearth_nn::networks::{Network, UNetConfig};
+use hearth_nn::networks::{Network, NetworkConfig, UNetConfig};
 use hearth_nn::optim::{Gradients, OptimizerConfig};
 
+use crate::classification::kinds;
 use crate::{draw, labels, values};
 
 /// Kernels in low precision, everything else as it is.
@@ -67,6 +68,29 @@ fn masters_stay_f32_and_statistics_and_losses_are_f32() -> Result<(), Box<dyn st
         let net = OptimizerConfig::sgd(0.0).build()?.step(net, gradients, 1e-5)?;
         assert_ne!(hearth_nn::weights::to_bytes(&net)?, before);
         assert_eq!(net.forward(x.clone()).dtype(), dtype);
+    }
+    Ok(())
+}
+
+/// Poolings, attention and shortcuts meet values of both types.
+#[test]
+fn classification_networks_and_transformers_train_with_low_kernels() -> Result<(), Box<dyn std::error::Error>> {
+    let device = Device::default().autodiff();
+    for (value, mut shape, _) in kinds() {
+        let name = value["name"].clone();
+        let config: NetworkConfig = serde_json::from_value(value)?;
+        shape[0] = 2;
+        let x = draw(shape, 1, &device);
+        let full = config.init(&device, 3)?;
+        let full_gradients = Gradients::of(&full, &full.forward(x.clone()).powi_scalar(2).mean());
+        let net = config.init(&device, 3)?.apply_reparameterization(Kernels(DType::BF16));
+        let y = net.forward(x).cast(DType::F32);
+        let gradients = Gradients::of(&net, &y.powi_scalar(2).mean());
+        assert_eq!(gradients.len(), full_gradients.len(), "{name}");
+        for (path, gradient) in gradients.iter() {
+            assert_eq!(gradient.dtype(), DType::F32, "{name} {path}");
+            assert!(values(gradient.clone()).iter().all(|v| v.is_finite()), "{name} {path}");
+        }
     }
     Ok(())
 }

@@ -1,0 +1,141 @@
+//! Maximum and average pooling in three dimensions, with fixed or adaptive windows, and a handwritten backward pass.
+//!
+//! Every kind is the same walk over a table of windows per axis. On the CPU and in f32 that walk goes row by row; on any
+//! other device and for another element type the same table drives ordinary tensor operations.
+//!
+//! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
+
+#[cfg(feature = "cpu")]
+mod cpu;
+mod fallback;
+#[cfg(feature = "cpu")]
+mod ops;
+#[cfg(all(test, feature = "cpu"))]
+mod tests;
+mod windows;
+
+use burn::tensor::Tensor;
+
+use windows::{Axis, Pooling};
+
+/// Kernel, stride, padding and dilation of a pooling; padding is the same at both ends of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolShape {
+    /// Inputs per window.
+    pub kernel: [usize; 3],
+    /// Steps between windows.
+    pub stride: [usize; 3],
+    /// How far windows reach over the ends.
+    pub padding: [usize; 3],
+    /// Steps between the inputs of a window.
+    pub dilation: [usize; 3],
+    /// Whether a last window that is cut off by the end counts.
+    pub ceil_mode: bool,
+}
+
+impl PoolShape {
+    /// Windows side by side: stride as the kernel, no padding, dilation 1.
+    pub fn new(kernel: [usize; 3]) -> Self {
+        PoolShape { kernel, stride: kernel, padding: [0; 3], dilation: [1; 3], ceil_mode: false }
+    }
+
+    /// The output's size, PyTorch's formula; `None` where not one window fits.
+    pub fn output(&self, input: [usize; 3]) -> Option<[usize; 3]> {
+        let mut output = [0; 3];
+        for (axis, length) in output.iter_mut().enumerate() {
+            *length = windows::count(self, axis, input[axis])?;
+        }
+        Some(output)
+    }
+}
+
+/// What a sum over a window is divided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Divisor {
+    /// The window's size, padding included (PyTorch's default).
+    Window,
+    /// How many inputs of the window lie inside.
+    Inside,
+    /// This number.
+    Given(usize),
+}
+
+/// The largest value of each window; `[B, C, X, Y, Z]` to `[B, C, X', Y', Z']`.
+///
+/// The gradient goes to the first of several equal values, as in PyTorch.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_kernels::pool3d::{PoolShape, max_pool3d};
+/// let x = Tensor::<5>::ones([1, 1, 4, 4, 4], &Device::default());
+/// assert_eq!(max_pool3d(x, PoolShape::new([2; 3])).dims(), [1, 1, 2, 2, 2]);
+/// ```
+///
+/// # Panics
+/// Where not one window fits ([`PoolShape::output`] tells).
+pub fn max_pool3d(x: Tensor<5>, shape: PoolShape) -> Tensor<5> {
+    let axes = fixed(&x, &shape, Divisor::Window);
+    largest(x, axes)
+}
+
+/// The mean of each window; `[B, C, X, Y, Z]` to `[B, C, X', Y', Z']`. The dilation is not used.
+///
+/// # Panics
+/// Where not one window fits ([`PoolShape::output`] tells).
+pub fn avg_pool3d(x: Tensor<5>, shape: PoolShape, divisor: Divisor) -> Tensor<5> {
+    let shape = PoolShape { dilation: [1; 3], ..shape };
+    let axes = fixed(&x, &shape, divisor);
+    let scale = match divisor {
+        Divisor::Given(n) => 1.0 / n as f64,
+        Divisor::Window | Divisor::Inside => 1.0,
+    };
+    mean(x, axes, scale)
+}
+
+/// The largest value of each of `output` windows that share an axis as evenly as they can.
+///
+/// # Panics
+/// Where an axis of `x` is empty.
+pub fn adaptive_max_pool3d(x: Tensor<5>, output: [usize; 3]) -> Tensor<5> {
+    let axes = adaptive(&x, output);
+    largest(x, axes)
+}
+
+/// The mean of each of `output` windows that share an axis as evenly as they can.
+///
+/// # Panics
+/// Where an axis of `x` is empty.
+pub fn adaptive_avg_pool3d(x: Tensor<5>, output: [usize; 3]) -> Tensor<5> {
+    let axes = adaptive(&x, output);
+    mean(x, axes, 1.0)
+}
+
+fn fixed(x: &Tensor<5>, shape: &PoolShape, divisor: Divisor) -> [Axis; 3] {
+    let [_, _, nx, ny, nz] = x.dims();
+    let fits = "a pooling needs an input as large as one window";
+    let axis = |axis: usize, input: usize| Axis::fixed(shape, axis, input, divisor).expect(fits);
+    [axis(0, nx), axis(1, ny), axis(2, nz)]
+}
+
+fn adaptive(x: &Tensor<5>, output: [usize; 3]) -> [Axis; 3] {
+    let [_, _, nx, ny, nz] = x.dims();
+    assert!(nx * ny * nz > 0, "an adaptive pooling needs an input that is not empty");
+    [Axis::adaptive(nx, output[0]), Axis::adaptive(ny, output[1]), Axis::adaptive(nz, output[2])]
+}
+
+fn largest(x: Tensor<5>, axes: [Axis; 3]) -> Tensor<5> {
+    #[cfg(feature = "cpu")]
+    if ops::has_kernel(&x) {
+        return ops::largest(x, Pooling { axes, scale: 1.0 });
+    }
+    fallback::largest(x, &axes)
+}
+
+fn mean(x: Tensor<5>, axes: [Axis; 3], scale: f64) -> Tensor<5> {
+    let pooling = Pooling { axes, scale };
+    #[cfg(feature = "cpu")]
+    if ops::has_kernel(&x) {
+        return ops::mean(x, pooling);
+    }
+    fallback::mean(x, &pooling)
+}

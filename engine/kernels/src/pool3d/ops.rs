@@ -1,0 +1,160 @@
+//! Pooling as an operation of the CPU backend, and its place in the autodiff graph.
+
+use burn::backend::autodiff::Autodiff;
+use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::{AutodiffBackend, Backend, Dispatch, DispatchDevice, Flex, backend_extension, tensor::FloatTensor};
+use burn::tensor::{DType, Tensor, TensorData};
+
+use super::cpu;
+use super::windows::Pooling;
+
+/// Maximum and average over the windows of a table, and their gradients; the first two axes are batch and channel.
+#[backend_extension(Flex, Autodiff)]
+pub trait PoolOps: Backend {
+    /// The largest value of each window.
+    fn pool_largest(x: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self>;
+
+    /// The gradient of `pool_largest` with respect to `x`.
+    fn pool_largest_gradient(
+        x: FloatTensor<Self>,
+        dy: FloatTensor<Self>,
+        planes: [usize; 2],
+        pooling: Pooling,
+    ) -> FloatTensor<Self>;
+
+    /// The mean of each window.
+    fn pool_mean(x: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self>;
+
+    /// The gradient of `pool_mean` with respect to its input.
+    fn pool_mean_gradient(dy: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self>;
+}
+
+/// Calls `f` with the values of contiguous tensors.
+fn with<const N: usize, R>(tensors: [FloatTensor<Flex>; N], f: impl FnOnce([&[f32]; N]) -> R) -> R {
+    let packed = tensors.map(|t| if t.as_slice::<f32>().is_some() { t } else { t.to_contiguous() });
+    f(std::array::from_fn(|i| packed[i].as_slice::<f32>().unwrap_or_default()))
+}
+
+fn tensor(values: Vec<f32>, [batch, channels]: [usize; 2], [x, y, z]: [usize; 3]) -> FloatTensor<Flex> {
+    FloatTensor::<Flex>::from_data(TensorData::new(values, [batch, channels, x, y, z]))
+}
+
+impl PoolOps for Flex {
+    fn pool_largest(x: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
+        let out = with([x], |[x]| cpu::largest(x, planes.iter().product(), &pooling));
+        tensor(out, planes, pooling.output())
+    }
+
+    fn pool_largest_gradient(
+        x: FloatTensor<Self>,
+        dy: FloatTensor<Self>,
+        planes: [usize; 2],
+        pooling: Pooling,
+    ) -> FloatTensor<Self> {
+        let out = with([x, dy], |[x, dy]| cpu::largest_gradient(x, dy, planes.iter().product(), &pooling));
+        tensor(out, planes, pooling.input())
+    }
+
+    fn pool_mean(x: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
+        let out = with([x], |[x]| cpu::mean(x, planes.iter().product(), &pooling));
+        tensor(out, planes, pooling.output())
+    }
+
+    fn pool_mean_gradient(dy: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
+        let out = with([dy], |[dy]| cpu::mean_gradient(dy, planes.iter().product(), &pooling));
+        tensor(out, planes, pooling.input())
+    }
+}
+
+/// The backward pass of the maximum.
+#[derive(Debug)]
+struct LargestBackward;
+
+impl<B: PoolOps> Backward<B, 1> for LargestBackward {
+    type State = (FloatTensor<B>, [usize; 2], Pooling);
+
+    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let dy = grads.consume::<B>(&ops.node);
+        let (x, planes, pooling) = ops.state;
+        for node in ops.parents.into_iter().flatten() {
+            grads.register::<B>(node.id, B::pool_largest_gradient(x.clone(), dy.clone(), planes, pooling.clone()));
+        }
+    }
+}
+
+/// The backward pass of the average.
+#[derive(Debug)]
+struct MeanBackward;
+
+impl<B: PoolOps> Backward<B, 1> for MeanBackward {
+    type State = ([usize; 2], Pooling);
+
+    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let dy = grads.consume::<B>(&ops.node);
+        let (planes, pooling) = ops.state;
+        for node in ops.parents.into_iter().flatten() {
+            grads.register::<B>(node.id, B::pool_mean_gradient(dy.clone(), planes, pooling.clone()));
+        }
+    }
+}
+
+impl<B: PoolOps, C: CheckpointStrategy> PoolOps for Autodiff<B, C> {
+    fn pool_largest(x: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
+        match LargestBackward.prepare::<C>([x.node()]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let x = x.into_primitive();
+                let out = B::pool_largest(x.clone(), planes, pooling.clone());
+                prep.finish((x, planes, pooling), out)
+            }
+            OpsKind::UnTracked(prep) => prep.finish(B::pool_largest(x.into_primitive(), planes, pooling)),
+        }
+    }
+
+    fn pool_largest_gradient(
+        x: FloatTensor<Self>,
+        dy: FloatTensor<Self>,
+        planes: [usize; 2],
+        pooling: Pooling,
+    ) -> FloatTensor<Self> {
+        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not offered.
+        let (x, dy) = (x.into_primitive(), dy.into_primitive());
+        Self::from_inner(B::pool_largest_gradient(x, dy, planes, pooling))
+    }
+
+    fn pool_mean(x: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
+        match MeanBackward.prepare::<C>([x.node()]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let out = B::pool_mean(x.into_primitive(), planes, pooling.clone());
+                prep.finish((planes, pooling), out)
+            }
+            OpsKind::UnTracked(prep) => prep.finish(B::pool_mean(x.into_primitive(), planes, pooling)),
+        }
+    }
+
+    fn pool_mean_gradient(dy: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
+        Self::from_inner(B::pool_mean_gradient(dy.into_primitive(), planes, pooling))
+    }
+}
+
+/// Whether our kernels can take this tensor: f32 on the CPU.
+pub fn has_kernel(x: &Tensor<5>) -> bool {
+    x.dtype() == DType::F32 && matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
+}
+
+fn planes(x: &Tensor<5>) -> [usize; 2] {
+    [x.dims()[0], x.dims()[1]]
+}
+
+/// Runs the kernel; [`has_kernel`] must have said yes.
+pub fn largest(x: Tensor<5>, pooling: Pooling) -> Tensor<5> {
+    let planes = planes(&x);
+    Tensor::from_dispatch(<Dispatch as PoolOps>::pool_largest(x.into_dispatch(), planes, pooling))
+}
+
+/// Runs the kernel; [`has_kernel`] must have said yes.
+pub fn mean(x: Tensor<5>, pooling: Pooling) -> Tensor<5> {
+    let planes = planes(&x);
+    Tensor::from_dispatch(<Dispatch as PoolOps>::pool_mean(x.into_dispatch(), planes, pooling))
+}

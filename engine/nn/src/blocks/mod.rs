@@ -1,0 +1,31 @@
+//! The blocks networks are built from, with MONAI's names, defaults and state-dict keys.
+
+mod mlp;
+mod patch_embed;
+mod patch_embedding;
+mod patch_merging;
+mod position_embedding;
+mod se_block;
+mod self_attention;
+mod squeeze_and_excitation;
+mod swin_transformer_block;
+mod transformer_block;
+mod unet_block;
+mod unetr_block;
+mod window;
+mod window_attention;
+
+pub use mlp::Mlp;
+pub use patch_embed::PatchEmbed;
+pub use patch_embedding::{PatchEmbeddingBlock, PatchEmbeddingOptions, PositionEmbedding, Projection};
+pub use patch_merging::{Merging, PatchMerging};
+pub(crate) use se_block::EXPANSION;
+pub use se_block::{SEBlock, SEBlockKind, SEBlockOptions};
+pub use self_attention::SelfAttention;
+pub use squeeze_and_excitation::{ChannelSELayer, ChannelSEOptions};
+pub use swin_transformer_block::{SwinTransformerBlock, SwinTransformerOptions};
+pub use transformer_block::{TransformerBlock, TransformerOptions};
+pub use unet_block::{UnetBlock, UnetOutBlock};
+pub use unetr_block::{UnetrBasicBlock, UnetrOptions, UnetrPrUpBlock, UnetrUpBlock};
+pub(crate) use window::shifted_mask;
+pub use window_attention::{WindowAttention, WindowAttentionOptions};

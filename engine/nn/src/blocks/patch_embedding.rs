@@ -1,0 +1,151 @@
+//! An image as tokens with positions (`monai.networks.blocks.PatchEmbeddingBlock`).
+
+use burn::module::{Module, Param};
+use burn::tensor::{Tensor, TensorData};
+use hearth_kernels::conv3d::ConvShape;
+use serde::{Deserialize, Serialize};
+
+use super::position_embedding::{fourier, sincos};
+use crate::layers::{ConfigError, Conv, Draw, Dropout, DropoutClock, Init, Linear, Scope};
+use crate::named::Named;
+
+/// The deviation that linear layers and learnable positions begin with.
+const DEVIATION: f64 = 0.02;
+
+/// How a patch becomes a token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Projection {
+    /// A convolution with the patch as kernel and stride.
+    #[default]
+    Conv,
+    /// A linear layer of the patch's values.
+    Perceptron,
+}
+
+/// What is added to tell tokens apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PositionEmbedding {
+    /// Zeros, which learn.
+    None,
+    /// Random numbers, which learn.
+    #[default]
+    Learnable,
+    /// Sines and cosines, fixed.
+    Sincos,
+    /// Sines and cosines along random directions, fixed.
+    Fourier,
+}
+
+/// How to build a [`PatchEmbeddingBlock`].
+#[derive(Clone, Debug)]
+pub struct PatchEmbeddingOptions {
+    /// 2 or 3.
+    pub spatial_dims: usize,
+    /// Channels of the image.
+    pub in_channels: usize,
+    /// Size of the image; the third axis of a 2-D one is 1.
+    pub img_size: [usize; 3],
+    /// Size of a patch.
+    pub patch_size: [usize; 3],
+    /// Features of a token.
+    pub hidden_size: usize,
+    /// How a patch becomes a token.
+    pub proj_type: Projection,
+    /// What is added.
+    pub pos_embed_type: PositionEmbedding,
+    /// Dropout probability.
+    pub dropout_rate: f64,
+    /// What dropout is keyed by.
+    pub clock: DropoutClock,
+}
+
+/// The two projections.
+#[derive(Module, Debug)]
+// A network has one of them, and modules cannot be boxed.
+#[allow(clippy::large_enum_variant)]
+pub enum PatchEmbeddings {
+    /// The convolution.
+    Conv(Conv),
+    /// The linear layer, under the name `1`.
+    Perceptron(Named<Linear>),
+}
+
+/// Patches projected to tokens, positions added (Dosovitskiy et al., <https://arxiv.org/abs/2010.11929>).
+#[derive(Module, Debug)]
+pub struct PatchEmbeddingBlock {
+    /// The projection.
+    pub patch_embeddings: PatchEmbeddings,
+    /// The positions, `[1, tokens, hidden]`.
+    pub position_embeddings: Param<Tensor<3>>,
+    dropout: Dropout,
+    #[module(skip)]
+    patch_size: [usize; 3],
+}
+
+impl PatchEmbeddingBlock {
+    /// Builds the block.
+    pub fn new(scope: &Scope, options: &PatchEmbeddingOptions) -> Result<Self, ConfigError> {
+        let PatchEmbeddingOptions { spatial_dims, in_channels, img_size, patch_size, hidden_size, .. } = *options;
+        if in_channels == 0 || patch_size.contains(&0) || img_size.iter().zip(patch_size).any(|(n, p)| *n < p) {
+            return Err(ConfigError::value("patch_size", patch_size, format!("expected 1 to {img_size:?}, img_size")));
+        }
+        let perceptron = options.proj_type == Projection::Perceptron;
+        if perceptron && img_size.iter().zip(patch_size).any(|(n, p)| n % p != 0) {
+            let expected = format!("with the perceptron img_size, {img_size:?}, must be divisible by it");
+            return Err(ConfigError::value("patch_size", patch_size, expected));
+        }
+        let inner = scope.enter("patch_embeddings");
+        let patch_embeddings = if perceptron {
+            let inner = inner.enter("1").with_init(Init::Normal(DEVIATION));
+            let features = in_channels * patch_size.iter().product::<usize>();
+            let linear = Linear::new(&inner, [features, hidden_size], true);
+            PatchEmbeddings::Perceptron(Named::new(vec![("1".to_owned(), linear)]))
+        } else {
+            let shape = ConvShape { stride: patch_size, ..ConvShape::default() };
+            PatchEmbeddings::Conv(Conv::new(&inner, [in_channels, hidden_size], patch_size, shape, true))
+        };
+        let grid: [usize; 3] = std::array::from_fn(|axis| img_size[axis] / patch_size[axis]);
+        let shape = [1, grid.iter().product(), hidden_size];
+        let fixed = |values: Vec<f32>| {
+            let value = Tensor::from_data(TensorData::new(values, shape), scope.device());
+            Param::from_tensor(value).set_require_grad(false)
+        };
+        let name = "position_embeddings";
+        let position_embeddings = match options.pos_embed_type {
+            PositionEmbedding::None => scope.constant(shape, 0.0),
+            PositionEmbedding::Learnable => scope.draw(name, shape, Draw::Normal(DEVIATION)),
+            PositionEmbedding::Sincos => fixed(sincos(grid, hidden_size, spatial_dims)?),
+            PositionEmbedding::Fourier => fixed(fourier(grid, hidden_size, spatial_dims, scope.key(name))?),
+        };
+        let dropout = Dropout::new(scope.enter("dropout").path(), options.dropout_rate, &options.clock)?;
+        Ok(PatchEmbeddingBlock { patch_embeddings, position_embeddings, dropout, patch_size })
+    }
+
+    /// How many tokens an image has.
+    pub fn tokens(&self) -> usize {
+        self.position_embeddings.lazy_shape().dims::<3>()[1]
+    }
+
+    /// `[b, c, x, y, z]` to `[b, tokens, hidden]`.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<3> {
+        let tokens = match &self.patch_embeddings {
+            PatchEmbeddings::Conv(conv) => {
+                let y = conv.forward(x);
+                let [b, hidden, nx, ny, nz] = y.dims();
+                y.reshape([b, hidden, nx * ny * nz]).swap_dims(1, 2)
+            }
+            PatchEmbeddings::Perceptron(linear) => {
+                let [b, c, nx, ny, nz] = x.dims();
+                let [px, py, pz] = self.patch_size;
+                let (gx, gy, gz) = (nx / px, ny / py, nz / pz);
+                let patches = x.reshape([b, c, gx, px, gy, py, gz, pz]).permute([0, 2, 4, 6, 3, 5, 7, 1]);
+                let patches: Tensor<3> = patches.reshape([b, gx * gy * gz, px * py * pz * c]);
+                linear.iter().fold(patches, |x, linear| linear.forward(x))
+            }
+        };
+        let dtype = tokens.dtype();
+        self.dropout.forward(tokens + self.position_embeddings.val().cast(dtype))
+    }
+}

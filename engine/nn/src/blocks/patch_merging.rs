@@ -1,0 +1,81 @@
+//! Halving the size between stages of the Swin transformer (`PatchMerging`, `PatchMergingV2`).
+
+use burn::module::Module;
+use burn::tensor::{Slice, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::swin_transformer_block::pad_end;
+use crate::layers::{LayerNorm, Linear, Scope};
+
+/// The order in which the neighbours of a merged place are concatenated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Merging {
+    /// MONAI's default since 1.5: offsets 000, 100, 010, 001, 110, 101, 011, 111.
+    #[default]
+    Merging,
+    /// Lexicographic: 000, 001, 010, ..., 111.
+    MergingV2,
+    /// The default before 1.5, which takes two neighbours twice and two never; for weights of that time.
+    MergingLegacy,
+}
+
+impl Merging {
+    fn offsets(self, spatial_dims: usize) -> &'static [[usize; 3]] {
+        match (spatial_dims, self) {
+            (2, _) => &[[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]],
+            (_, Merging::Merging) => {
+                &[[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1], [1, 1, 1]]
+            }
+            (_, Merging::MergingV2) => {
+                &[[0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1], [1, 0, 0], [1, 0, 1], [1, 1, 0], [1, 1, 1]]
+            }
+            (_, Merging::MergingLegacy) => {
+                &[[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 1], [0, 1, 0], [0, 0, 1], [1, 1, 1]]
+            }
+        }
+    }
+}
+
+/// Neighbours concatenated, normed, and reduced to twice the features (Liu et al.,
+/// <https://arxiv.org/abs/2103.14030>). Odd axes are padded with zeros.
+#[derive(Module, Debug)]
+pub struct PatchMerging {
+    /// To twice the features.
+    pub reduction: Linear,
+    /// Of the concatenation.
+    pub norm: LayerNorm,
+    #[module(skip)]
+    offsets: &'static [[usize; 3]],
+    #[module(skip)]
+    spatial_dims: usize,
+}
+
+impl PatchMerging {
+    /// For `dim` features.
+    pub fn new(scope: &Scope, spatial_dims: usize, dim: usize, merging: Merging) -> Self {
+        let offsets = merging.offsets(spatial_dims);
+        let features = offsets.len() * dim;
+        PatchMerging {
+            reduction: Linear::new(&scope.enter("reduction"), [features, 2 * dim], false),
+            norm: LayerNorm::new(&scope.enter("norm"), features),
+            offsets,
+            spatial_dims,
+        }
+    }
+
+    /// `[b, x, y, z, dim]` to `[b, x / 2, y / 2, z / 2, 2 dim]`, sizes rounded up.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let [_, nx, ny, nz, _] = x.dims();
+        let depth = if self.spatial_dims == 3 { nz.next_multiple_of(2) } else { nz };
+        let x = pad_end(x, [nx.next_multiple_of(2), ny.next_multiple_of(2), depth]);
+        let step = if self.spatial_dims == 3 { 2 } else { 1 };
+        let part = |[i, j, k]: &[usize; 3]| {
+            let every = |start: usize, step: isize| Slice::new(start as isize, None, step);
+            let all = Slice::full();
+            x.clone().slice([all, every(*i, 2), every(*j, 2), every(*k, step), all])
+        };
+        let merged = Tensor::cat(self.offsets.iter().map(part).collect(), 4);
+        self.reduction.forward(self.norm.forward(merged))
+    }
+}

@@ -1,0 +1,163 @@
+//! Bottlenecks with squeeze and excitation (`SEBottleneck`, `SEResNetBottleneck`, `SEResNeXtBottleneck`).
+
+use burn::module::Module;
+use burn::tensor::{Tensor, activation};
+use hearth_kernels::conv3d::ConvShape;
+use serde::{Deserialize, Serialize};
+
+use super::{ChannelSELayer, ChannelSEOptions};
+use crate::layers::{AdnOptions, ConfigError, Conv, Convolution, DropoutClock, Kernel, Scope, per_axis};
+
+/// Channels out per channel of `planes`.
+pub(crate) const EXPANSION: usize = 4;
+
+/// The three bottlenecks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SEBlockKind {
+    /// Of SENet154: twice, then four times `planes`; the stride in the second convolution.
+    #[serde(rename = "se_bottleneck")]
+    SEBottleneck,
+    /// Of SE-ResNet: the stride in the first convolution, as in Caffe.
+    #[serde(rename = "se_resnet_bottleneck")]
+    SEResNetBottleneck,
+    /// Of SE-ResNeXt: a width per group; the stride in the second convolution.
+    #[serde(rename = "se_resnetxt_bottleneck")]
+    SEResNeXtBottleneck,
+}
+
+/// How to build an [`SEBlock`].
+#[derive(Clone, Debug)]
+pub struct SEBlockOptions {
+    /// 2 or 3.
+    pub spatial_dims: usize,
+    /// Which of the three.
+    pub kind: SEBlockKind,
+    /// Channels in.
+    pub inplanes: usize,
+    /// A quarter of the channels out.
+    pub planes: usize,
+    /// Groups of the second convolution.
+    pub groups: usize,
+    /// Of the squeeze and excitation.
+    pub reduction: usize,
+    /// Stride, 1 or more.
+    pub stride: usize,
+    /// Channels per group at 64 `planes` (SE-ResNeXt).
+    pub base_width: usize,
+    /// Kernel of a strided convolution with norm in the shortcut; without one the shortcut is the identity, or a
+    /// convolution of kernel 1 where the number of channels changes.
+    pub downsample: Option<usize>,
+}
+
+/// A shortcut with weights.
+#[derive(Module, Debug)]
+// A network has a few of them, and modules cannot be boxed.
+#[allow(clippy::large_enum_variant)]
+pub enum Project {
+    /// Convolution and norm.
+    Convolution(Convolution),
+    /// A convolution of kernel 1.
+    Conv(Conv),
+}
+
+/// Three convolutions with norm, squeeze and excitation, and a shortcut (Hu et al.,
+/// <https://arxiv.org/abs/1709.01507>).
+#[derive(Module, Debug)]
+pub struct SEBlock {
+    /// Kernel 1.
+    pub conv1: Convolution,
+    /// Kernel 3, in groups.
+    pub conv2: Convolution,
+    /// Kernel 1.
+    pub conv3: Convolution,
+    /// The weights of the channels.
+    pub se_layer: ChannelSELayer,
+    /// The shortcut, unless it is the identity.
+    pub project: Option<Project>,
+}
+
+/// Convolution without bias, batch norm, and ReLU where asked for.
+fn convolution(
+    scope: &Scope,
+    options: &SEBlockOptions,
+    channels: [usize; 2],
+    [kernel, stride, groups]: [usize; 3],
+    relu: bool,
+) -> Result<Convolution, ConfigError> {
+    if groups == 0 || channels.iter().any(|channels| !channels.is_multiple_of(groups)) {
+        let expected = format!("the channels of `{}`, {channels:?}, must be divisible by it", scope.path());
+        return Err(ConfigError::value("groups", groups, expected));
+    }
+    let adn = AdnOptions {
+        ordering: "NDA".to_owned(),
+        act: relu.then(|| "relu".into()),
+        norm: Some("batch".into()),
+        dropout: None,
+        clock: DropoutClock::default(),
+    };
+    let shape = ConvShape {
+        stride: per_axis(options.spatial_dims, stride, 1),
+        padding: per_axis(options.spatial_dims, (kernel - 1) / 2, 0),
+        groups,
+        ..ConvShape::default()
+    };
+    let kernel = per_axis(options.spatial_dims, kernel, 1);
+    Ok(Convolution {
+        conv: Kernel::Conv(Conv::new(&scope.enter("conv"), channels, kernel, shape, false)),
+        adn: Some(adn.build(&scope.enter("adn"), channels[1])?),
+    })
+}
+
+impl SEBlock {
+    /// Builds the block.
+    pub fn new(scope: &Scope, options: &SEBlockOptions) -> Result<Self, ConfigError> {
+        let SEBlockOptions { spatial_dims, kind, inplanes, planes, groups, stride, base_width, .. } = *options;
+        let output = planes * EXPANSION;
+        let ([first, second], strides) = match kind {
+            SEBlockKind::SEBottleneck => ([planes * 2, planes * 4], [1, stride]),
+            SEBlockKind::SEResNetBottleneck => ([planes; 2], [stride, 1]),
+            SEBlockKind::SEResNeXtBottleneck => ([planes * base_width / 64 * groups; 2], [1, stride]),
+        };
+        if [inplanes, first, second, output, stride].contains(&0) {
+            let expected = format!("`{}` would have a convolution without channels or stride", scope.path());
+            return Err(ConfigError::value("planes", planes, expected));
+        }
+        let project = match options.downsample {
+            Some(kernel) if kernel % 2 == 1 => {
+                let inner = scope.enter("project");
+                let block = convolution(&inner, options, [inplanes, output], [kernel, stride, 1], false)?;
+                Some(Project::Convolution(block))
+            }
+            Some(kernel) => return Err(ConfigError::value("downsample_kernel_size", kernel, "expected an odd number")),
+            None if inplanes == output => None,
+            None => {
+                let (kernel, shape) = (per_axis(spatial_dims, 1, 1), ConvShape::default());
+                Some(Project::Conv(Conv::new(&scope.enter("project"), [inplanes, output], kernel, shape, true)))
+            }
+        };
+        let [one, two] = strides;
+        Ok(SEBlock {
+            conv1: convolution(&scope.enter("conv1"), options, [inplanes, first], [1, one, 1], true)?,
+            conv2: convolution(&scope.enter("conv2"), options, [first, second], [3, two, groups], true)?,
+            conv3: convolution(&scope.enter("conv3"), options, [second, output], [1, 1, 1], false)?,
+            se_layer: ChannelSELayer::new(
+                &scope.enter("se_layer"),
+                &ChannelSEOptions::channel(output, options.reduction),
+            )?,
+            project,
+        })
+    }
+
+    /// `[b, inplanes, x, y, z]` to `[b, 4 planes, x / stride, ...]`.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let shortcut = match &self.project {
+            Some(Project::Convolution(block)) => block.forward(x.clone()),
+            Some(Project::Conv(conv)) => conv.forward(x.clone()),
+            None => x.clone(),
+        };
+        let x = self.conv3.forward(self.conv2.forward(self.conv1.forward(x)));
+        let x = self.se_layer.forward(x);
+        let dtype = x.dtype();
+        activation::relu(x + shortcut.cast(dtype))
+    }
+}

@@ -1,0 +1,66 @@
+//! Self-attention over all tokens (`monai.networks.blocks.SABlock`).
+
+use burn::module::Module;
+use burn::tensor::{DType, Tensor, activation};
+
+use crate::layers::{ConfigError, Dropout, DropoutClock, Linear, Scope};
+
+/// Queries, keys and values of every head, each `[b, heads, n, d]`, from `[b, n, 3 heads d]`.
+pub(super) fn split_heads(qkv: Tensor<3>, heads: usize) -> [Tensor<4>; 3] {
+    let [b, n, features] = qkv.dims();
+    let d = features / (3 * heads);
+    let split = qkv.reshape([b, n, 3, heads, d]).permute([2, 0, 3, 1, 4]);
+    [0, 1, 2].map(|i| split.clone().narrow(0, i, 1).reshape([b, heads, n, d]))
+}
+
+/// `[b, heads, n, d]` to `[b, n, heads d]`.
+pub(super) fn join_heads(x: Tensor<4>) -> Tensor<3> {
+    let [b, heads, n, d] = x.dims();
+    x.swap_dims(1, 2).reshape([b, n, heads * d])
+}
+
+/// The softmax over the last axis, in f32.
+pub(super) fn softmax<const D: usize>(scores: Tensor<D>) -> Tensor<D> {
+    let dtype = scores.dtype();
+    activation::softmax(scores.cast(DType::F32), D - 1).cast(dtype)
+}
+
+/// Multi-head self-attention (Vaswani et al., <https://arxiv.org/abs/1706.03762>).
+#[derive(Module, Debug)]
+pub struct SelfAttention {
+    /// After the heads are joined.
+    pub out_proj: Linear,
+    /// Queries, keys and values of all heads.
+    pub qkv: Linear,
+    drop_weights: Dropout,
+    drop_output: Dropout,
+    #[module(skip)]
+    heads: usize,
+}
+
+impl SelfAttention {
+    /// `hidden` features in and out, split among `heads`.
+    pub fn new(
+        scope: &Scope,
+        [hidden, heads]: [usize; 2],
+        dropout: f64,
+        qkv_bias: bool,
+        clock: &DropoutClock,
+    ) -> Result<Self, ConfigError> {
+        Ok(SelfAttention {
+            out_proj: Linear::new(&scope.enter("out_proj"), [hidden; 2], true),
+            qkv: Linear::new(&scope.enter("qkv"), [hidden, 3 * hidden], qkv_bias),
+            drop_weights: Dropout::new(scope.enter("drop_weights").path(), dropout, clock)?,
+            drop_output: Dropout::new(scope.enter("drop_output").path(), dropout, clock)?,
+            heads,
+        })
+    }
+
+    /// `[b, tokens, hidden]` in and out.
+    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let [q, k, v] = split_heads(self.qkv.forward(x), self.heads);
+        let scale = (q.dims()[3] as f64).powf(-0.5);
+        let weights = self.drop_weights.forward(softmax(q.matmul(k.transpose()) * scale));
+        self.drop_output.forward(self.out_proj.forward(join_heads(weights.matmul(v))))
+    }
+}

@@ -1,0 +1,104 @@
+//! The residual and plain blocks of DynUNet (`monai.networks.blocks.dynunet_block`).
+
+use burn::module::Module;
+use burn::tensor::{Tensor, activation};
+use hearth_kernels::conv3d::ConvShape;
+
+use crate::layers::{ConfigError, Conv, Convolution, Kernel, LayerSpec, Norm, Scope, per_axis};
+
+/// Slope of the activation where its input is negative.
+const SLOPE: f64 = 0.01;
+
+/// A convolution alone, under the key `conv`, that keeps the size.
+fn convolution(scope: &Scope, spatial_dims: usize, channels: [usize; 2], kernel: usize, bias: bool) -> Convolution {
+    let padding = per_axis(spatial_dims, (kernel - 1) / 2, 0);
+    let shape = ConvShape { padding, ..ConvShape::default() };
+    let conv = Conv::new(&scope.enter("conv"), channels, per_axis(spatial_dims, kernel, 1), shape, bias);
+    Convolution { conv: Kernel::Conv(conv), adn: None }
+}
+
+/// Two convolutions of kernel 3 with norm and leaky ReLU; `UnetResBlock` has a shortcut, `UnetBasicBlock` has none.
+#[derive(Module, Debug)]
+pub struct UnetBlock {
+    /// The first convolution.
+    pub conv1: Convolution,
+    /// The second convolution.
+    pub conv2: Convolution,
+    /// Norm of the first.
+    pub norm1: Option<Norm>,
+    /// Norm of the second.
+    pub norm2: Option<Norm>,
+    /// The shortcut's, where the number of channels changes.
+    pub conv3: Option<Convolution>,
+    /// Norm of the shortcut.
+    pub norm3: Option<Norm>,
+    #[module(skip)]
+    residual: bool,
+}
+
+impl UnetBlock {
+    /// Builds the block, with a shortcut if `residual`.
+    pub fn new(
+        scope: &Scope,
+        spatial_dims: usize,
+        channels: [usize; 2],
+        norm_name: &LayerSpec,
+        residual: bool,
+    ) -> Result<Self, ConfigError> {
+        let [input, output] = channels;
+        let norm = |name: &str| {
+            let wanted = !norm_name.name().is_empty();
+            wanted.then(|| Norm::new(&scope.enter(name), norm_name, output)).transpose()
+        };
+        let conv =
+            |name: &str, channels, kernel| convolution(&scope.enter(name), spatial_dims, channels, kernel, false);
+        let projects = residual && input != output;
+        Ok(UnetBlock {
+            conv1: conv("conv1", channels, 3),
+            conv2: conv("conv2", [output; 2], 3),
+            norm1: norm("norm1")?,
+            norm2: norm("norm2")?,
+            conv3: projects.then(|| conv("conv3", channels, 1)),
+            norm3: if projects { norm("norm3")? } else { None },
+            residual,
+        })
+    }
+
+    /// `[b, in, x, y, z]` to `[b, out, x, y, z]`.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let normed = |norm: &Option<Norm>, x| match norm {
+            Some(norm) => norm.forward(x),
+            None => x,
+        };
+        let y = activation::leaky_relu(normed(&self.norm1, self.conv1.forward(x.clone())), SLOPE);
+        let mut y = normed(&self.norm2, self.conv2.forward(y));
+        if self.residual {
+            let shortcut = match &self.conv3 {
+                Some(conv) => normed(&self.norm3, conv.forward(x)),
+                None => x,
+            };
+            let dtype = y.dtype();
+            y = y + shortcut.cast(dtype);
+        }
+        activation::leaky_relu(y, SLOPE)
+    }
+}
+
+/// A convolution of kernel 1 with bias.
+#[derive(Module, Debug)]
+pub struct UnetOutBlock {
+    /// The convolution.
+    pub conv: Convolution,
+}
+
+impl UnetOutBlock {
+    /// Builds the block.
+    pub fn new(scope: &Scope, spatial_dims: usize, channels: [usize; 2]) -> Self {
+        UnetOutBlock { conv: convolution(&scope.enter("conv"), spatial_dims, channels, 1, true) }
+    }
+
+    /// `[b, in, x, y, z]` to `[b, out, x, y, z]`.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        self.conv.forward(x)
+    }
+}

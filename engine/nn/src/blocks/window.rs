@@ -1,0 +1,100 @@
+//! Windows of the Swin transformer: sizes, shifts, masks, and cutting an image into them and back.
+
+use burn::tensor::{Device, Tensor, TensorData};
+
+/// Between places that are neighbours in a shifted image alone.
+const FAR: f32 = -100.0;
+
+/// Window and shift on an image of this size: a window is not larger than its axis, and then it is not shifted.
+pub(super) fn fit(image: [usize; 3], window: [usize; 3], shift: [usize; 3]) -> ([usize; 3], [usize; 3]) {
+    let whole = |axis: usize| image[axis] <= window[axis];
+    let fitted = std::array::from_fn(|axis| if whole(axis) { image[axis] } else { window[axis] });
+    let shifted = std::array::from_fn(|axis| if whole(axis) { 0 } else { shift[axis] });
+    (fitted, shifted)
+}
+
+/// `[b, x, y, z, c]` to `[b windows, places, c]`; every axis is a multiple of the window's.
+pub(super) fn partition(x: Tensor<5>, [wx, wy, wz]: [usize; 3]) -> Tensor<3> {
+    let [b, nx, ny, nz, c] = x.dims();
+    let (gx, gy, gz) = (nx / wx, ny / wy, nz / wz);
+    let split = x.reshape([b, gx, wx, gy, wy, gz, wz, c]).permute([0, 1, 3, 5, 2, 4, 6, 7]);
+    split.reshape([b * gx * gy * gz, wx * wy * wz, c])
+}
+
+/// `[b windows, places, c]` back to `[b, x, y, z, c]`.
+pub(super) fn reverse(windows: Tensor<3>, [wx, wy, wz]: [usize; 3], [nx, ny, nz]: [usize; 3]) -> Tensor<5> {
+    let [count, _, c] = windows.dims();
+    let (gx, gy, gz) = (nx / wx, ny / wy, nz / wz);
+    let b = count / (gx * gy * gz).max(1);
+    let split = windows.reshape([b, gx, gy, gz, wx, wy, wz, c]).permute([0, 1, 4, 2, 5, 3, 6, 7]);
+    split.reshape([b, nx, ny, nz, c])
+}
+
+/// The mask of an image of this size, cut into windows of at most this size, shifted by at most this much.
+pub(crate) fn shifted_mask(image: [usize; 3], window: [usize; 3], shift: [usize; 3], device: &Device) -> Tensor<3> {
+    let (window, shift) = fit(image, window, shift);
+    let padded = std::array::from_fn(|axis| image[axis].next_multiple_of(window[axis]));
+    mask(padded, window, shift, device)
+}
+
+/// What is added to the attention of a shifted image, `[windows, places, places]`: 0 within a region, and -100 between
+/// regions that the shift has brought together.
+fn mask(size: [usize; 3], window: [usize; 3], shift: [usize; 3], device: &Device) -> Tensor<3> {
+    let grid: [usize; 3] = std::array::from_fn(|axis| size[axis] / window[axis]);
+    let places: usize = window.iter().product();
+    let region = |axis: usize, at: usize| match shift[axis] {
+        0 => 0,
+        shift if at + shift >= size[axis] => 2,
+        _ if at + window[axis] >= size[axis] => 1,
+        _ => 0,
+    };
+    let at = |index: usize, of: [usize; 3]| [index / (of[1] * of[2]), index / of[2] % of[1], index % of[2]];
+    let count = grid.iter().product::<usize>();
+    let mut values = Vec::with_capacity(count * places * places);
+    for index in 0..count {
+        let corner = at(index, grid);
+        let regions: Vec<[usize; 3]> = (0..places)
+            .map(|place| {
+                let place = at(place, window);
+                std::array::from_fn(|axis| region(axis, corner[axis] * window[axis] + place[axis]))
+            })
+            .collect();
+        for a in &regions {
+            values.extend(regions.iter().map(|b| if a == b { 0.0 } else { FAR }));
+        }
+    }
+    Tensor::from_data(TensorData::new(values, [count, places, places]), device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_put_back() {
+        let values: Vec<f32> = (0..2 * 4 * 6 * 2 * 3).map(|i| i as f32).collect();
+        let x = Tensor::<5>::from_data(TensorData::new(values, [2, 4, 6, 2, 3]), &Device::default());
+        let windows = partition(x.clone(), [2, 3, 1]);
+        assert_eq!(windows.dims(), [2 * 2 * 2 * 2, 6, 3]);
+        // The second place of the first window is the next along y.
+        assert_eq!(windows.clone().slice([0..1, 1..2, 0..1]).into_scalar::<f32>(), 6.0);
+        assert_eq!(reverse(windows, [2, 3, 1], [4, 6, 2]).into_data(), x.into_data());
+    }
+
+    #[test]
+    fn windows_as_large_as_the_image_are_not_shifted() {
+        assert_eq!(fit([7, 8, 3], [7; 3], [3; 3]), ([7, 7, 3], [0, 3, 0]));
+    }
+
+    /// One axis of 8, windows of 4, shift 2: the last window holds places 4, 5 and, from the other end, 0, 1.
+    #[test]
+    fn places_from_two_ends_do_not_see_each_other() {
+        let mask: Vec<f32> =
+            mask([8, 1, 1], [4, 1, 1], [2, 0, 0], &Device::default()).into_data().iter::<f32>().collect();
+        assert!(mask[..16].iter().all(|v| *v == 0.0));
+        let far = |i: usize, j: usize| mask[16 + 4 * i + j] == -100.0;
+        for (i, j) in (0..4).flat_map(|i| (0..4).map(move |j| (i, j))) {
+            assert_eq!(far(i, j), (i < 2) != (j < 2), "{i}, {j}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Self-attention within windows (`monai.networks.nets.swin_unetr.WindowAttention`).
+
+use burn::module::{Module, Param, ParamId};
+use burn::tensor::{Int, Tensor, TensorData};
+
+use super::self_attention::{join_heads, softmax, split_heads};
+use crate::layers::{ConfigError, Draw, Dropout, DropoutClock, Linear, Scope};
+
+/// How to build a [`WindowAttention`].
+#[derive(Clone, Debug)]
+pub struct WindowAttentionOptions {
+    /// Features in and out.
+    pub dim: usize,
+    /// Heads, a divisor of `dim`.
+    pub num_heads: usize,
+    /// Places per axis of a whole window.
+    pub window_size: [usize; 3],
+    /// Whether queries, keys and values have a bias.
+    pub qkv_bias: bool,
+    /// Dropout of the attention's weights.
+    pub attn_drop: f64,
+    /// Dropout of the output.
+    pub proj_drop: f64,
+    /// What dropout is keyed by.
+    pub clock: DropoutClock,
+}
+
+/// Multi-head self-attention with a learned bias per relative position (Liu et al.,
+/// <https://arxiv.org/abs/2103.14030>).
+#[derive(Module, Debug)]
+pub struct WindowAttention {
+    /// A bias per relative position and head.
+    pub relative_position_bias_table: Param<Tensor<2>>,
+    /// The row of the table for every pair of places; a constant, in the state dict because MONAI's has it.
+    relative_position_index: Param<Tensor<2, Int>>,
+    /// Queries, keys and values of all heads.
+    pub qkv: Linear,
+    /// After the heads are joined.
+    pub proj: Linear,
+    attn_drop: Dropout,
+    proj_drop: Dropout,
+    #[module(skip)]
+    heads: usize,
+}
+
+/// The difference of two places, counted from the most negative one, as a row of the table.
+fn relative_positions([wx, wy, wz]: [usize; 3]) -> Vec<i64> {
+    let places = wx * wy * wz;
+    let at = |index: usize| [index / (wy * wz), index / wz % wy, index % wz];
+    let row = |i: usize, j: usize| {
+        let (a, b) = (at(i), at(j));
+        let [x, y, z] = [(0, wx), (1, wy), (2, wz)].map(|(axis, length)| a[axis] + length - 1 - b[axis]);
+        ((x * (2 * wy - 1) + y) * (2 * wz - 1) + z) as i64
+    };
+    (0..places * places).map(|pair| row(pair / places, pair % places)).collect()
+}
+
+impl WindowAttention {
+    /// Builds the layer.
+    pub fn new(scope: &Scope, options: &WindowAttentionOptions) -> Result<Self, ConfigError> {
+        let WindowAttentionOptions { dim, num_heads, window_size, qkv_bias, attn_drop, proj_drop, ref clock } =
+            *options;
+        if num_heads == 0 || !dim.is_multiple_of(num_heads) {
+            let expected = format!("the {dim} features of `{}` must be divisible by it", scope.path());
+            return Err(ConfigError::value("num_heads", num_heads, expected));
+        }
+        if window_size.contains(&0) {
+            return Err(ConfigError::value("window_size", window_size, "expected at least 1"));
+        }
+        let places: usize = window_size.iter().product();
+        let rows = window_size.iter().map(|length| 2 * length - 1).product();
+        let index = TensorData::new(relative_positions(window_size), [places, places]);
+        Ok(WindowAttention {
+            relative_position_bias_table: scope.draw(
+                "relative_position_bias_table",
+                [rows, num_heads],
+                Draw::Normal(0.02),
+            ),
+            relative_position_index: Param::initialized(ParamId::new(), Tensor::from_data(index, scope.device())),
+            qkv: Linear::new(&scope.enter("qkv"), [dim, 3 * dim], qkv_bias),
+            proj: Linear::new(&scope.enter("proj"), [dim; 2], true),
+            attn_drop: Dropout::new(scope.enter("attn_drop").path(), attn_drop, clock)?,
+            proj_drop: Dropout::new(scope.enter("proj_drop").path(), proj_drop, clock)?,
+            heads: num_heads,
+        })
+    }
+
+    /// `[b windows, places, dim]` in and out; the mask is `[windows, places, places]`.
+    pub fn forward(&self, x: Tensor<3>, mask: Option<Tensor<3>>) -> Tensor<3> {
+        let [count, places, _] = x.dims();
+        let heads = self.heads;
+        let [q, k, v] = split_heads(self.qkv.forward(x), heads);
+        let dtype = q.dtype();
+        let scale = (q.dims()[3] as f64).powf(-0.5);
+        // A window cut to a small image takes the first rows and columns of the whole one's index, as in MONAI.
+        let index = self.relative_position_index.val().slice([0..places, 0..places]).reshape([places * places]);
+        let bias = self.relative_position_bias_table.val().cast(dtype).select(0, index);
+        let bias: Tensor<4> = bias.swap_dims(0, 1).reshape([1, heads, places, places]);
+        let scores = (q * scale).matmul(k.transpose()) + bias;
+        let scores = match mask {
+            Some(mask) => {
+                let windows = mask.dims()[0];
+                let mask = mask.cast(dtype).reshape([1, windows, 1, places, places]);
+                let scores = scores.reshape([count / windows, windows, heads, places, places]) + mask;
+                scores.reshape([count, heads, places, places])
+            }
+            None => scores,
+        };
+        let weights = self.attn_drop.forward(softmax(scores));
+        self.proj_drop.forward(self.proj.forward(join_heads(weights.matmul(v))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::relative_positions;
+
+    /// Two places a step apart are so in every row; the middle of the table is the place itself.
+    #[test]
+    fn rows_of_the_table_are_differences() {
+        let index = relative_positions([2, 3, 1]);
+        assert_eq!(index.len(), 36);
+        assert!((0..6).all(|i| index[i * 6 + i] == 7));
+        assert_eq!(index[1], index[6 + 2]);
+        assert_eq!((index[5], index[30]), (0, 14));
+    }
+}

@@ -1,0 +1,99 @@
+//! What a classifier looked at (`monai.inferers.SaliencyInferer`).
+
+use burn::tensor::{DType, Tensor, activation};
+use hearth_kernels::{InterpolateMode, interpolate};
+use serde::{Deserialize, Serialize};
+
+use super::InferError;
+
+/// How the features of a layer are weighted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CamName {
+    /// By the mean of the class's gradient (Selvaraju et al., <https://arxiv.org/abs/1610.02391>).
+    #[default]
+    #[serde(alias = "gradcam")]
+    GradCAM,
+    /// By its positive part, weighted voxel by voxel (Chattopadhay et al., <https://arxiv.org/abs/1710.11063>).
+    #[serde(alias = "gradcampp", alias = "GradCAM++")]
+    GradCAMpp,
+}
+
+/// A map of where a layer's features speak for a class, at the size of the image.
+///
+/// As in MONAI the map is turned round: 0 where the class is seen most, 1 where least; a map of one value stays as it is.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::inferers::SaliencyInferer;
+/// let x = Tensor::zeros([1, 1, 4, 4, 1], &Device::default()).slice_fill([0..1, 0..1, 1..2, 1..2, 0..1], 1.0);
+/// let mean = |f: Tensor<5>| f.mean_dim(2).mean_dim(3).mean_dim(4);
+/// let map = SaliencyInferer::default().infer(x.clone(), &|x| x, &mean)?;
+/// map.into_data().assert_eq(&(-x + 1.0).into_data(), true);
+/// # Ok::<(), hearth_nn::inferers::InferError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SaliencyInferer {
+    /// How the features are weighted.
+    pub cam_name: CamName,
+    /// The class; the one with the highest score where it is not given.
+    pub class_idx: Option<usize>,
+}
+
+const NAME: &str = "SaliencyInferer";
+
+impl SaliencyInferer {
+    /// The map `[b, 1, x, y, z]` for images `[b, c, x, y, z]`.
+    ///
+    /// The network comes in two parts: `features` up to the layer that is looked at, and `head` from there to the scores
+    /// `[b, classes, 1, 1, 1]`. Both run in the mode they are in: give a network for evaluation.
+    ///
+    /// # Errors
+    /// Where the scores are not of that shape, have not that class, or do not depend on the features.
+    pub fn infer(
+        &self,
+        x: Tensor<5>,
+        features: &dyn Fn(Tensor<5>) -> Tensor<5>,
+        head: &dyn Fn(Tensor<5>) -> Tensor<5>,
+    ) -> Result<Tensor<5>, InferError> {
+        let image = x.dims();
+        let leaf = features(x).without_autodiff().cast(DType::F32).autodiff().require_grad();
+        let scores = head(leaf.clone()).cast(DType::F32);
+        let (got, window) = (scores.dims(), leaf.dims());
+        let wrong = |expected: String| InferError::Output { inferer: NAME, window, got, expected };
+        if got[0] != image[0] || got[1] == 0 || got[2..] != [1; 3] {
+            return Err(wrong(format!("expected scores of shape [{}, classes, 1, 1, 1]", image[0])));
+        }
+        let score = match self.class_idx {
+            Some(class) if class < got[1] => scores.narrow(1, class, 1),
+            Some(class) => return Err(wrong(format!("there is no class {class}"))),
+            None => scores.max_dim(1),
+        };
+        let gradients = score.clone().sum().backward();
+        let slope =
+            leaf.grad(&gradients).ok_or_else(|| wrong("the scores do not depend on the features".to_owned()))?;
+        let (values, score) = (leaf.without_autodiff(), score.without_autodiff());
+        let total = |x: Tensor<5>| x.sum_dim(4).sum_dim(3).sum_dim(2);
+        let weights = match self.cam_name {
+            CamName::GradCAM => slope.mean_dim(4).mean_dim(3).mean_dim(2),
+            CamName::GradCAMpp => {
+                let square = slope.clone() * slope.clone();
+                let whole = square.clone() * 2.0 + total(values.clone() * square.clone() * slope.clone());
+                let nothing = whole.clone().equal_elem(0.0);
+                let alpha = square / (whole.mask_fill(nothing, 1.0) + 1e-7);
+                total(alpha * activation::relu(score.exp() * slope))
+            }
+        };
+        let map = activation::relu((weights * values).sum_dim(1));
+        let [items, _, fx, fy, fz] = map.dims();
+        let size = [image[2], image[3], image[4]];
+        let map = interpolate(map.reshape([items, fx, fy, fz]), size, InterpolateMode::Linear, false);
+        let map = map.reshape([items, 1, size[0], size[1], size[2]]);
+        let extreme = |x: Tensor<5>, sign: f64| (x * sign).max_dim(4).max_dim(3).max_dim(2) * sign;
+        let (low, high) = (extreme(map.clone(), -1.0), extreme(map.clone(), 1.0));
+        let range = high - low.clone();
+        let flat = range.clone().equal_elem(0.0);
+        let turned = -((map.clone() - low) / range) + 1.0;
+        Ok(turned.mask_where(flat.expand(map.dims()), map))
+    }
+}

@@ -1,0 +1,75 @@
+//! A two-dimensional network on the slices of a volume (`monai.inferers.SliceInferer`).
+
+use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::{InferError, Inferer, SlidingWindowInferer};
+use crate::layers::Axes;
+
+/// Scans each slice of a volume across one axis with two-dimensional windows.
+///
+/// The network gets `[n, c, x, y, 1]`, the axes of a slice in the order they have in the volume.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::inferers::{Inferer, SliceInferer};
+/// let inferer: SliceInferer = toml::from_str("spatial_dim = 2\nroi_size = [4, 4]").expect("options");
+/// let x = Tensor::ones([1, 1, 8, 6, 3], &Device::default());
+/// let y = inferer.infer(x, &|slice| { assert_eq!(slice.dims()[2..], [4, 4, 1]); slice })?;
+/// assert_eq!(y.dims(), [1, 1, 8, 6, 3]);
+/// # Ok::<(), hearth_nn::inferers::InferError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SliceInferer {
+    /// The axis across which the volume is cut.
+    #[serde(default)]
+    pub spatial_dim: usize,
+    /// Size of the windows along the other two axes, and how they are put together.
+    #[serde(flatten)]
+    pub window: SlidingWindowInferer,
+}
+
+const NAME: &str = "SliceInferer";
+
+impl SliceInferer {
+    /// The same for a network with several outputs.
+    pub fn infer_all(
+        &self,
+        x: Tensor<5>,
+        net: &dyn Fn(Tensor<5>) -> Vec<Tensor<5>>,
+    ) -> Result<Vec<Tensor<5>>, InferError> {
+        let value = |name, value: String, expected: &str| {
+            Err(InferError::Value { inferer: NAME, name, value, expected: expected.to_owned() })
+        };
+        let across = self.spatial_dim;
+        if across > 2 {
+            return value("spatial_dim", across.to_string(), "expected 0, 1 or 2");
+        }
+        let mut roi = match &self.window.roi_size {
+            Axes::Each(sizes) if sizes.len() == 2 => sizes.clone(),
+            other => return value("roi_size", format!("{other:?}"), "expected two numbers, for a slice"),
+        };
+        roi.insert(across, 1);
+        let window = SlidingWindowInferer { roi_size: Axes::Each(roi), ..self.window.clone() };
+        window.infer_all(x, &|windows| {
+            // The axis across goes last, which keeps the order of the other two.
+            let slices = (across..2).fold(windows, |x, axis| x.swap_dims(2 + axis, 3 + axis));
+            let outputs = net(slices);
+            let back = |x: Tensor<5>| (across..2).rev().fold(x, |x, axis| x.swap_dims(2 + axis, 3 + axis));
+            outputs.into_iter().map(back).collect()
+        })
+    }
+}
+
+impl Inferer for SliceInferer {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {
+        let mut outputs = self.infer_all(x, &|slices| vec![net(slices)])?;
+        // The closure above gives one output per call.
+        Ok(outputs.swap_remove(0))
+    }
+}

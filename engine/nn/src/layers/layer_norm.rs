@@ -1,0 +1,38 @@
+//! Normalization over the last axis.
+
+use burn::module::{Module, Param};
+use burn::tensor::{DType, Tensor, module};
+
+use super::Scope;
+
+/// PyTorch's default.
+const EPS: f64 = 1e-5;
+
+/// `torch.nn.LayerNorm` (Ba et al., <https://arxiv.org/abs/1607.06450>): mean and variance over the last axis, in f32.
+#[derive(Module, Debug)]
+pub struct LayerNorm {
+    /// Scale per feature.
+    pub weight: Param<Tensor<1>>,
+    /// Offset per feature.
+    pub bias: Param<Tensor<1>>,
+}
+
+impl LayerNorm {
+    /// Scale 1 and offset 0.
+    pub fn new(scope: &Scope, features: usize) -> Self {
+        LayerNorm { weight: scope.constant([features], 1.0), bias: scope.constant([features], 0.0) }
+    }
+
+    /// Same shape and type out as in.
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        let dtype = x.dtype();
+        let (weight, bias) = (self.weight.val().cast(DType::F32), self.bias.val().cast(DType::F32));
+        module::layer_norm(x.cast(DType::F32), weight, Some(bias), EPS).cast(dtype)
+    }
+}
+
+/// The same without scale and offset (`torch.nn.functional.layer_norm`).
+pub fn layer_norm<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    let (dtype, features, device) = (x.dtype(), x.dims()[D - 1], x.device());
+    module::layer_norm(x.cast(DType::F32), Tensor::ones([features], &device), None, EPS).cast(dtype)
+}

@@ -1,0 +1,42 @@
+//! A matrix for the last axis.
+
+use burn::module::{Module, Param};
+use burn::tensor::{Tensor, module};
+
+use super::Scope;
+
+/// `torch.nn.Linear`: weight `[out, in]`, bias `[out]`.
+#[derive(Module, Debug)]
+pub struct Linear {
+    /// The matrix.
+    pub weight: Param<Tensor<2>>,
+    /// One number per output.
+    pub bias: Option<Param<Tensor<1>>>,
+}
+
+impl Linear {
+    /// A linear layer with the scope's initial weights.
+    pub fn new(scope: &Scope, [input, output]: [usize; 2], bias: bool) -> Self {
+        let [weights, biases] = scope.init().linear(input);
+        Linear {
+            weight: scope.draw("weight", [output, input], weights),
+            bias: bias.then(|| scope.draw("bias", [output], biases)),
+        }
+    }
+
+    /// `[..., in]` to `[..., out]`, in the weight's type.
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        let weight = self.weight.val();
+        let dtype = weight.dtype();
+        let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
+        module::linear(x.cast(dtype), weight.transpose(), bias)
+    }
+
+    /// Everything but the batch in one row: `[b, c, x, y, z]` with `c x y z = in` to `[b, out, 1, 1, 1]`.
+    pub fn forward_flat(&self, x: Tensor<5>) -> Tensor<5> {
+        let [b, c, dx, dy, dz] = x.dims();
+        let y = self.forward(x.reshape([b, c * dx * dy * dz]));
+        let output = y.dims()[1];
+        y.reshape([b, output, 1, 1, 1])
+    }
+}

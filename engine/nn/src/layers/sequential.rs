@@ -1,0 +1,65 @@
+//! Layers one after the other.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use super::{Act, Conv, ConvTranspose, Convolution, Dropout, Linear, Norm, Pool, ResidualUnit, UpSample};
+use crate::named::Named;
+
+/// Any layer that takes one batch and gives one.
+#[derive(Module, Debug)]
+// A network has a few dozen of them, and modules cannot be boxed.
+#[allow(clippy::large_enum_variant)]
+pub enum Layer {
+    /// An activation.
+    Act(Act),
+    /// A convolution.
+    Conv(Conv),
+    /// A transposed convolution.
+    ConvTranspose(ConvTranspose),
+    /// A convolution and what follows it.
+    Convolution(Convolution),
+    /// Dropout.
+    Dropout(Dropout),
+    /// A linear layer over everything but the batch.
+    Linear(Linear),
+    /// A norm.
+    Norm(Norm),
+    /// A pooling.
+    Pool(Pool),
+    /// Convolutions with a shortcut.
+    ResidualUnit(ResidualUnit),
+    /// Layers in a row.
+    Sequence(Named<Layer>),
+    /// Upsampling.
+    UpSample(UpSample),
+}
+
+impl Layer {
+    /// `[b, c, x, y, z]` to `[b, c', x', y', z']`.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        match self {
+            Layer::Act(layer) => layer.forward(x),
+            Layer::Conv(layer) => layer.forward(x),
+            Layer::ConvTranspose(layer) => layer.forward(x),
+            Layer::Convolution(layer) => layer.forward(x),
+            Layer::Dropout(layer) => layer.forward(x),
+            Layer::Linear(layer) => layer.forward_flat(x),
+            Layer::Norm(layer) => layer.forward(x),
+            Layer::Pool(layer) => layer.forward(x),
+            Layer::ResidualUnit(layer) => layer.forward(x),
+            Layer::Sequence(layers) => layers.forward(x),
+            Layer::UpSample(layer) => layer.forward(x),
+        }
+    }
+}
+
+/// `torch.nn.Sequential`.
+pub type Sequential = Named<Layer>;
+
+impl Sequential {
+    /// Runs the layers in order.
+    pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        self.iter().fold(x, |x, layer| layer.forward(x))
+    }
+}

@@ -1,0 +1,98 @@
+//! Adversarial loss of patch discriminators (`monai.losses.PatchAdversarialLoss`).
+
+use burn::tensor::{DType, Tensor, activation};
+use serde::{Deserialize, Serialize};
+
+use super::checks::{self, check_finite};
+use super::{LossError, Reduction};
+
+/// What real and false patches are to come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AdversarialCriterion {
+    /// Binary cross-entropy with 1 and 0.
+    Bce,
+    /// A hyperbolic tangent above 1, or below -1 (Lim and Ye, <https://arxiv.org/abs/1705.02894>).
+    Hinge,
+    /// Least squares to 1 and 0, of a leaky positive part (Mao et al., <https://arxiv.org/abs/1611.04076>).
+    #[default]
+    LeastSquares,
+}
+
+/// Adversarial loss of what a discriminator says of patches, `[b, c, x, y, z]`, at one scale or several.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::losses::PatchAdversarialLoss;
+/// let logits = Tensor::zeros([1, 1, 4, 4, 4], &Device::default());
+/// let loss = PatchAdversarialLoss::default().forward(&[logits], true, true)?;
+/// assert_eq!(loss.into_scalar::<f32>(), 1.0);
+/// # Ok::<(), hearth_nn::losses::LossError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PatchAdversarialLoss {
+    /// How patches are put together, and then scales; the patches of the hinge are averaged whatever it says.
+    pub reduction: Reduction,
+    /// What real and false patches are to come to.
+    pub criterion: AdversarialCriterion,
+    /// Least squares of what the discriminator says itself.
+    pub no_activation_leastsq: bool,
+    /// Whether values are checked in every call; on the CPU alone where it is not said, since elsewhere it waits for the
+    /// device.
+    pub check_labels: Option<bool>,
+}
+
+const NAME: &str = "PatchAdversarialLoss";
+
+impl PatchAdversarialLoss {
+    /// The loss over all scales, `[1]`; without a reduction the values of all scales one after another.
+    ///
+    /// A generator (`for_discriminator` false) always wants its patches to pass for real.
+    pub fn forward(
+        &self,
+        scales: &[Tensor<5>],
+        target_is_real: bool,
+        for_discriminator: bool,
+    ) -> Result<Tensor<1>, LossError> {
+        let each = self.each(scales, target_is_real, for_discriminator)?;
+        if each.is_empty() {
+            return Err(LossError::Option { loss: NAME, reason: "there is no output to judge".to_owned() });
+        }
+        Ok(self.reduction.apply(Tensor::cat(each, 0)))
+    }
+
+    /// The loss of each scale.
+    pub fn each(
+        &self,
+        scales: &[Tensor<5>],
+        target_is_real: bool,
+        for_discriminator: bool,
+    ) -> Result<Vec<Tensor<1>>, LossError> {
+        let real = target_is_real || !for_discriminator;
+        scales.iter().map(|x| self.one(x, real)).collect()
+    }
+
+    fn one(&self, x: &Tensor<5>, real: bool) -> Result<Tensor<1>, LossError> {
+        if checks::wanted(self.check_labels, x) {
+            check_finite(NAME, "prediction", x)?;
+        }
+        let x = x.clone().cast(DType::F32);
+        Ok(match self.criterion {
+            AdversarialCriterion::Bce => {
+                // -log s(x), or -log (1 - s(x)) = -log s(-x).
+                self.reduction.apply(-activation::log_sigmoid(if real { x } else { -x }))
+            }
+            AdversarialCriterion::Hinge => {
+                let d = activation::tanh(x);
+                let d = if real { d } else { -d };
+                -(d - 1.0).clamp_max(0.0).mean()
+            }
+            AdversarialCriterion::LeastSquares => {
+                let d = if self.no_activation_leastsq { x } else { activation::leaky_relu(x, 0.05) };
+                let off = if real { d - 1.0 } else { d };
+                self.reduction.apply(off.clone() * off)
+            }
+        })
+    }
+}

@@ -1,0 +1,57 @@
+//! What is looked at before a loss is computed: that values are finite and labels are classes.
+
+use burn::tensor::{DType, Tensor};
+use hearth_kernels::host;
+
+use super::LossError;
+
+/// Whether inputs are looked at: as asked, else on the CPU alone, where it costs little and waits for nothing.
+pub(super) fn wanted(asked: Option<bool>, x: &Tensor<5>) -> bool {
+    asked.unwrap_or_else(|| host::is_host(&x.device().inner()))
+}
+
+/// Gives `look` the values in row-major order, wherever they are.
+fn look<R>(x: &Tensor<5>, mut look: impl FnMut(&[f32]) -> R) -> Result<R, LossError> {
+    let x = x.clone().without_autodiff().cast(DType::F32);
+    match host::read(&x, &mut look) {
+        Some(found) => Ok(found),
+        None => {
+            let values = x.try_into_vec_as::<f32>().map_err(|e| LossError::Read { reason: e.to_string() })?;
+            Ok(look(&values))
+        }
+    }
+}
+
+/// Whether every value is finite. Reads the tensor back from the device.
+///
+/// # Errors
+/// [`LossError::NonFinite`] with the number of such values and the place of the first.
+pub fn check_finite(loss: &'static str, what: &'static str, x: &Tensor<5>) -> Result<(), LossError> {
+    let [_, c, nx, ny, nz] = x.dims();
+    look(x, |values| {
+        // Whole blocks at a time, so that the usual case is one fast pass.
+        if values.chunks(4096).all(|block| block.iter().fold(true, |all, v| all & v.is_finite())) {
+            return Ok(());
+        }
+        let count = values.iter().filter(|v| !v.is_finite()).count();
+        let first = values.iter().position(|v| !v.is_finite()).unwrap_or_default();
+        let at =
+            [first / nz / ny / nx / c, first / nz / ny / nx % c, first / nz / ny % nx, first / nz % ny, first % nz];
+        Err(LossError::NonFinite { loss, what, count, of: values.len(), value: values[first], at })
+    })?
+}
+
+/// Whether every label is a whole number in `0..classes` or equals `ignore`. Reads the labels back from the device.
+///
+/// # Errors
+/// [`LossError::Label`] with the first that is not.
+pub fn check_labels(labels: &Tensor<5>, classes: usize, ignore: Option<i64>) -> Result<(), LossError> {
+    let allowed = |label: f32| {
+        let known = label >= 0.0 && label < classes as f32 && label.fract() == 0.0;
+        known || ignore.is_some_and(|ignore| label == ignore as f32)
+    };
+    look(labels, |values| match values.iter().find(|label| !allowed(**label)) {
+        Some(label) => Err(LossError::Label { label: *label, classes }),
+        None => Ok(()),
+    })?
+}

@@ -1,0 +1,130 @@
+//! A loss of every output of a network (`monai.losses.DeepSupervisionLoss`).
+
+use burn::tensor::{Int, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::{Loss, LossConfig, LossError};
+
+/// How much an output counts that is smaller than the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LevelWeight {
+    /// Half of the level before, at least 1/16.
+    #[default]
+    Exp,
+    /// All alike.
+    Same,
+    /// Half of the first.
+    Two,
+}
+
+/// The weighted sum of a loss over a network's outputs; the target is scaled down to each (nearest voxel).
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::losses::{DeepSupervisionLoss, Loss, LossConfig, MseLoss};
+/// let outputs = vec![Tensor::zeros([1, 1, 4, 4, 4], &Device::default()), Tensor::zeros([1, 1, 2, 2, 2], &Device::default())];
+/// let target = Tensor::ones([1, 1, 4, 4, 4], &Device::default());
+/// let loss = DeepSupervisionLoss::new(LossConfig::MseLoss(MseLoss::default()));
+/// assert_eq!(loss.forward_all(outputs, target)?.into_scalar::<f32>(), 1.5);
+/// # Ok::<(), hearth_nn::losses::LossError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeepSupervisionLoss {
+    /// The loss of one output.
+    pub loss: Box<LossConfig>,
+    /// How much each output counts.
+    #[serde(default)]
+    pub weight_mode: LevelWeight,
+    /// The weights themselves, where there are enough for all outputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<Vec<f64>>,
+}
+
+const NAME: &str = "DeepSupervisionLoss";
+
+impl DeepSupervisionLoss {
+    /// The loss of each output, every further one counting half as much as the one before.
+    pub fn new(loss: LossConfig) -> Self {
+        DeepSupervisionLoss { loss: Box::new(loss), weight_mode: LevelWeight::default(), weights: None }
+    }
+
+    /// Whether the options of the loss within make sense.
+    pub fn check(&self) -> Result<(), LossError> {
+        self.loss.build().map(drop)
+    }
+
+    /// The weight of each of so many outputs.
+    pub fn level_weights(&self, levels: usize) -> Vec<f64> {
+        if let Some(weights) = self.weights.as_ref().filter(|weights| weights.len() >= levels) {
+            return weights[..levels].to_vec();
+        }
+        let of = |level: usize| match self.weight_mode {
+            LevelWeight::Same => 1.0,
+            LevelWeight::Two => {
+                if level == 0 {
+                    1.0
+                } else {
+                    0.5
+                }
+            }
+            LevelWeight::Exp => 0.5_f64.powi(level as i32).max(0.0625),
+        };
+        (0..levels).map(of).collect()
+    }
+}
+
+/// The target at the size of an output: the voxel that holds the centre of the output's.
+fn scaled(target: Tensor<5>, size: [usize; 3]) -> Tensor<5> {
+    let mut target = target;
+    for (axis, wanted) in size.into_iter().enumerate() {
+        let length = target.dims()[2 + axis];
+        if length == wanted {
+            continue;
+        }
+        // In f32, as PyTorch counts.
+        let scale = length as f32 / wanted as f32;
+        let source = |i: usize| (((i as f32 + 0.5) * scale) as usize).min(length - 1) as i64;
+        let sources: Vec<i64> = (0..wanted).map(source).collect();
+        let indices = Tensor::<1, Int>::from_data(sources.as_slice(), &target.device());
+        target = target.select(2 + axis, indices);
+    }
+    target
+}
+
+impl Loss for DeepSupervisionLoss {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        self.loss.build()?.forward(input, target)
+    }
+
+    fn forward_all(&self, inputs: Vec<Tensor<5>>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        let loss = self.loss.build()?;
+        let weights = self.level_weights(inputs.len());
+        let mut total: Option<Tensor<1>> = None;
+        for (input, weight) in inputs.into_iter().zip(weights) {
+            let shape = input.dims();
+            let wrong = target.dims().contains(&0) || shape.contains(&0);
+            if wrong {
+                let expected = "no axis may be empty".to_owned();
+                return Err(LossError::Shape { loss: NAME, input: shape, target: target.dims(), expected });
+            }
+            let [_, _, x, y, z] = shape;
+            let part = loss.forward(input, scaled(target.clone(), [x, y, z]))? * weight;
+            total = Some(match total {
+                // Parts of other sizes do not add up where nothing is reduced.
+                Some(sum) if sum.dims() != part.dims() => {
+                    let reason = "the loss within must give one number: use reduction mean or sum".to_owned();
+                    return Err(LossError::Option { loss: NAME, reason });
+                }
+                Some(sum) => sum + part,
+                None => part,
+            });
+        }
+        total.ok_or_else(|| LossError::Option { loss: NAME, reason: "there is no output to compare".to_owned() })
+    }
+}

@@ -1,0 +1,164 @@
+//! Focal loss (`monai.losses.FocalLoss`).
+
+use burn::tensor::{Tensor, activation};
+use serde::{Deserialize, Serialize};
+
+use super::activation::Activation;
+use super::inputs::{Inputs, Prepared, check_weight};
+use super::{ClassWeight, Loss, LossError, Reduction};
+use crate::softmax::log_softmax;
+
+/// Focal loss (Lin et al., <https://arxiv.org/abs/1708.02002>): cross-entropy in which what is predicted well already counts less.
+///
+/// Logits `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`. Each channel is a question of its
+/// own (sigmoid) unless `use_softmax`. The sum is over items and classes of the mean over space, as in MONAI.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::losses::{FocalLoss, Loss};
+/// let x = Tensor::zeros([1, 2, 4, 4, 4], &Device::default());
+/// let loss = FocalLoss::default().forward(x.clone(), x.ones_like())?;
+/// assert!((loss.into_scalar::<f32>() - 0.25 * 2.0_f32.ln()).abs() < 1e-6);
+/// # Ok::<(), hearth_nn::losses::LossError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FocalLoss {
+    /// Whether channel 0 counts.
+    pub include_background: bool,
+    /// Whether the target holds class indices in one channel.
+    pub to_onehot_y: bool,
+    /// How fast what is predicted well loses its weight.
+    pub gamma: f64,
+    /// Balance of what is there (`alpha`) and what is not (`1 - alpha`); with a softmax of all classes and the first, and passed
+    /// over there without the background. A list weighs the positive voxels of each class.
+    pub alpha: Option<ClassWeight>,
+    /// Weight of all classes, or of each one that counts.
+    pub weight: Option<ClassWeight>,
+    /// How values are put together.
+    pub reduction: Reduction,
+    /// Softmax over the channels instead of a sigmoid of each.
+    pub use_softmax: bool,
+    /// Voxels of this label do not count.
+    pub ignore_index: Option<i64>,
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
+    /// it waits for the device.
+    pub check_labels: Option<bool>,
+}
+
+impl Default for FocalLoss {
+    fn default() -> Self {
+        FocalLoss {
+            include_background: true,
+            to_onehot_y: false,
+            gamma: 2.0,
+            alpha: None,
+            weight: None,
+            reduction: Reduction::Mean,
+            use_softmax: false,
+            ignore_index: None,
+            check_labels: None,
+        }
+    }
+}
+
+const NAME: &str = "FocalLoss";
+
+impl FocalLoss {
+    /// Whether the options make sense.
+    pub fn check(&self) -> Result<(), LossError> {
+        if self.gamma.is_nan() || self.gamma < 0.0 {
+            let reason = format!("gamma is {}: expected at least 0", self.gamma);
+            return Err(LossError::Option { loss: NAME, reason });
+        }
+        check_weight(NAME, self.weight.as_ref())
+    }
+
+    /// One value per voxel and class, `[b, c, x, y, z]`, 0 where a voxel is ignored; and the mask of those that are not.
+    fn values(&self, input: Tensor<5>, target: Tensor<5>) -> Result<(Tensor<5>, Option<Tensor<5>>), LossError> {
+        self.check()?;
+        let inputs = Inputs {
+            loss: NAME,
+            include_background: self.include_background,
+            to_onehot_y: self.to_onehot_y,
+            activation: Activation::Identity,
+            ignore_index: self.ignore_index,
+            check_labels: self.check_labels,
+        };
+        let Prepared { input, target, mask } = inputs.prepare(input, target)?;
+        let mut loss = if self.use_softmax { self.of_softmax(input, target)? } else { self.of_sigmoid(input, target)? };
+        if let Some(mask) = &mask {
+            loss = loss * mask.clone();
+        }
+        if let Some(weight) = &self.weight {
+            if loss.dims()[1] == 1 && matches!(weight, ClassWeight::Each(_)) {
+                let reason = "weight is a list, and one class counts: give one number".to_owned();
+                return Err(LossError::Option { loss: NAME, reason });
+            }
+            let weight = weight.per_channel(NAME, &loss)?;
+            loss = loss * weight;
+        }
+        Ok((loss, mask))
+    }
+
+    pub(super) fn unreduced(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<5>, LossError> {
+        self.values(input, target).map(|(loss, _)| loss)
+    }
+
+    fn of_sigmoid(&self, x: Tensor<5>, t: Tensor<5>) -> Result<Tensor<5>, LossError> {
+        let entropy = x.clone() - x.clone() * t.clone() - activation::log_sigmoid(x.clone());
+        // The logarithm of how far the prediction is off.
+        let off = activation::log_sigmoid(-x * (t.clone() * 2.0 - 1.0));
+        let loss = (off * self.gamma).exp() * entropy;
+        Ok(match &self.alpha {
+            None => loss,
+            Some(ClassWeight::All(alpha)) => (t.clone() * *alpha + (-t + 1.0) * (1.0 - alpha)) * loss,
+            Some(each) => {
+                let factor = each.per_channel(NAME, &t)?.expand(t.dims());
+                loss * t.ones_like().mask_where(t.equal_elem(1.0), factor)
+            }
+        })
+    }
+
+    fn of_softmax(&self, x: Tensor<5>, t: Tensor<5>) -> Result<Tensor<5>, LossError> {
+        let log = log_softmax(x);
+        // The slope of a power of 0 is not 0 times something in floating point.
+        let loss = if self.gamma == 0.0 {
+            -(log * t)
+        } else {
+            -((-log.clone().exp() + 1.0).powf_scalar(self.gamma) * log * t)
+        };
+        let classes = loss.dims()[1];
+        let factors = match &self.alpha {
+            None => return Ok(loss),
+            Some(ClassWeight::All(_)) if !self.include_background => return Ok(loss),
+            Some(ClassWeight::All(alpha)) => {
+                ClassWeight::Each((0..classes).map(|class| if class == 0 { 1.0 - alpha } else { *alpha }).collect())
+            }
+            Some(each) => each.clone(),
+        };
+        let factors = factors.per_channel(NAME, &loss)?;
+        Ok(loss * factors)
+    }
+}
+
+impl Loss for FocalLoss {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        let (loss, mask) = self.values(input, target)?;
+        let voxels = |x: Tensor<5>| x.sum_dim(4).sum_dim(3).sum_dim(2);
+        let smallest = f64::from(f32::EPSILON);
+        Ok(match (self.reduction, mask) {
+            (Reduction::Mean, Some(mask)) => loss.sum() / mask.sum().clamp_min(smallest),
+            (Reduction::Sum, Some(mask)) => (voxels(loss) / voxels(mask).clamp_min(smallest)).sum(),
+            (Reduction::Sum, None) => {
+                let [_, _, x, y, z] = loss.dims();
+                loss.sum() / (x * y * z) as f64
+            }
+            (reduction, _) => reduction.apply(loss),
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! Hausdorff distance loss by distance transforms (`monai.losses.HausdorffDTLoss`).
+
+use burn::tensor::{DType, Tensor, TensorData};
+use hearth_kernels::label::{To, distances};
+use serde::{Deserialize, Serialize};
+
+use super::activation::{Activation, OtherActivation};
+use super::inputs::{Inputs, Prepared, per_class};
+use super::{Loss, LossError, Reduction};
+
+/// Hausdorff distance loss (Karimi and Salcudean, <https://arxiv.org/abs/1904.10030>): the squared error of a voxel counts by its
+/// distance from the border of prediction and target, to the power of `alpha`.
+///
+/// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`. Distances are counted in
+/// voxels, on the host, without a gradient.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::losses::{HausdorffDtLoss, Loss};
+/// let x = Tensor::zeros([1, 1, 4, 4, 4], &Device::default());
+/// let loss = HausdorffDtLoss { sigmoid: true, ..HausdorffDtLoss::default() }.forward(x.clone(), x)?;
+/// assert_eq!(loss.into_scalar::<f32>(), 0.0); // nothing has a border
+/// # Ok::<(), hearth_nn::losses::LossError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HausdorffDtLoss {
+    /// Power of the distances.
+    pub alpha: f64,
+    /// Whether channel 0 counts.
+    pub include_background: bool,
+    /// Whether the target holds class indices in one channel.
+    pub to_onehot_y: bool,
+    /// Applies a sigmoid to the prediction.
+    pub sigmoid: bool,
+    /// Applies a softmax over channels to the prediction; passed over with one channel.
+    pub softmax: bool,
+    /// Applies another activation to the prediction.
+    pub other_act: Option<OtherActivation>,
+    /// How items and classes are put together.
+    pub reduction: Reduction,
+    /// Averages over the batch as over voxels.
+    pub batch: bool,
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
+    /// it waits for the device.
+    pub check_labels: Option<bool>,
+}
+
+impl Default for HausdorffDtLoss {
+    fn default() -> Self {
+        HausdorffDtLoss {
+            alpha: 2.0,
+            include_background: false,
+            to_onehot_y: false,
+            sigmoid: false,
+            softmax: false,
+            other_act: None,
+            reduction: Reduction::Mean,
+            batch: false,
+            check_labels: None,
+        }
+    }
+}
+
+const NAME: &str = "HausdorffDTLoss";
+
+impl HausdorffDtLoss {
+    /// Whether the options make sense together.
+    pub fn check(&self) -> Result<(), LossError> {
+        self.inputs().map(drop)
+    }
+
+    fn inputs(&self) -> Result<Inputs, LossError> {
+        Ok(Inputs {
+            loss: NAME,
+            include_background: self.include_background,
+            to_onehot_y: self.to_onehot_y,
+            activation: Activation::choose(NAME, self.sigmoid, self.softmax, self.other_act)?,
+            ignore_index: None,
+            check_labels: self.check_labels,
+        })
+    }
+
+    /// Distance of every voxel to the border of what is above one half, to the power of `alpha`; 0 where there is no border.
+    fn field(&self, x: &Tensor<5>) -> Result<Tensor<5>, LossError> {
+        let shape = x.dims();
+        let [_, _, nx, ny, nz] = shape;
+        let plain = x.clone().without_autodiff();
+        let device = plain.device();
+        let read = |e: &dyn std::fmt::Display| LossError::Read { reason: e.to_string() };
+        let values = plain.try_into_vec_as::<f32>().map_err(|e| read(&e))?;
+        let volume = nx * ny * nz;
+        let mut field = vec![0.0_f32; values.len()];
+        for (field, values) in field.chunks_mut(volume.max(1)).zip(values.chunks(volume.max(1))) {
+            let inside: Vec<bool> = values.iter().map(|v| *v > 0.5).collect();
+            if inside.iter().all(|v| *v) || !inside.contains(&true) {
+                continue;
+            }
+            let to = |to| distances(&inside, &[nx, ny, nz], &[1.0; 3], to).map_err(|e| read(&e));
+            let (outer, inner) = (to(To::Set)?, to(To::Unset)?);
+            for (value, (outer, inner)) in field.iter_mut().zip(outer.into_iter().zip(inner)) {
+                *value = (outer + inner).powf(self.alpha as f32);
+            }
+        }
+        Ok(Tensor::from_data(TensorData::new(field, shape), (&device, DType::F32)))
+    }
+}
+
+impl Loss for HausdorffDtLoss {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        let Prepared { input, target, .. } = self.inputs()?.prepare(input, target)?;
+        let mut weight = self.field(&input)? + self.field(&target)?;
+        if input.device().is_autodiff() {
+            weight = weight.autodiff();
+        }
+        let error = input - target;
+        let counted = error.clone() * error * weight;
+        let mean = counted.mean_dim(4).mean_dim(3).mean_dim(2);
+        let [b, c, ..] = mean.dims();
+        let mean: Tensor<2> = mean.reshape([b, c]);
+        Ok(self.reduction.apply(per_class(if self.batch { mean.mean_dim(0) } else { mean })))
+    }
+}
+
+/// The logarithm of one more than [`HausdorffDtLoss`], which grows too large for many an optimizer.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::losses::{LogHausdorffDtLoss, Loss};
+/// let x = Tensor::zeros([1, 1, 4, 4, 4], &Device::default());
+/// let loss = LogHausdorffDtLoss::default().forward(x.clone(), x)?;
+/// assert_eq!(loss.into_scalar::<f32>(), 0.0);
+/// # Ok::<(), hearth_nn::losses::LossError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LogHausdorffDtLoss(pub HausdorffDtLoss);
+
+impl LogHausdorffDtLoss {
+    /// Whether the options make sense together.
+    pub fn check(&self) -> Result<(), LossError> {
+        self.0.check()
+    }
+}
+
+impl Loss for LogHausdorffDtLoss {
+    fn name(&self) -> &'static str {
+        "LogHausdorffDTLoss"
+    }
+
+    fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        Ok((self.0.forward(input, target)? + 1.0).log())
+    }
+}

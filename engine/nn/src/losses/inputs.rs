@@ -1,0 +1,150 @@
+//! What Dice and its relatives do to prediction and target before they compare them.
+
+use burn::tensor::{DType, Tensor};
+
+use super::activation::Activation;
+use super::checks::{self, check_finite, check_labels};
+use super::labels::one_hot;
+use super::{ClassWeight, LossError, Reduction};
+use crate::ignored::counted;
+
+/// The options that these losses share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inputs {
+    pub(super) loss: &'static str,
+    pub(super) include_background: bool,
+    pub(super) to_onehot_y: bool,
+    pub(super) activation: Activation,
+    pub(super) ignore_index: Option<i64>,
+    pub(super) check_labels: Option<bool>,
+}
+
+/// Prediction and target of one shape, f32, zero where a voxel is ignored; and 1 where it is not, `[b, 1, x, y, z]`.
+pub(super) struct Prepared {
+    pub(super) input: Tensor<5>,
+    pub(super) target: Tensor<5>,
+    pub(super) mask: Option<Tensor<5>>,
+}
+
+impl Inputs {
+    /// Activation, one-hot form, background, ignored voxels, in this order.
+    pub(super) fn prepare(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Prepared, LossError> {
+        let shapes = (input.dims(), target.dims());
+        let misfit = |expected: &str| LossError::Shape {
+            loss: self.loss,
+            input: shapes.0,
+            target: shapes.1,
+            expected: expected.to_owned(),
+        };
+        if shapes.0[0] != shapes.1[0] || shapes.0[2..] != shapes.1[2..] {
+            return Err(misfit("batch and spatial axes must be equal"));
+        }
+        let channels = shapes.0[1];
+        let checked = checks::wanted(self.check_labels, &input);
+        if checked {
+            check_finite(self.loss, "prediction", &input)?;
+            check_finite(self.loss, "target", &target)?;
+        }
+        let mut input = self.activation.apply(input.cast(DType::F32));
+        let mut target = target.cast(DType::F32);
+        let mask = self.ignore_index.map(|index| counted(&target, index));
+        if self.to_onehot_y && channels > 1 {
+            if shapes.1[1] != 1 {
+                return Err(misfit("to_onehot_y needs a target with one channel"));
+            }
+            if checked {
+                check_labels(&target, channels, self.ignore_index)?;
+            }
+            if let Some(ignored) = self.ignore_index.filter(|index| !(0..channels as i64).contains(index)) {
+                let unknown = target.clone().equal_elem(ignored as f32);
+                target = target.mask_fill(unknown, 0.0);
+            }
+            target = one_hot(target, channels);
+        }
+        if !self.include_background && channels > 1 {
+            if target.dims()[1] < 2 {
+                return Err(misfit("leaving out the background needs a target with a channel per class"));
+            }
+            let foreground = |x: Tensor<5>| {
+                let classes = x.dims()[1];
+                x.narrow(1, 1, classes - 1)
+            };
+            (input, target) = (foreground(input), foreground(target));
+        }
+        if input.dims() != target.dims() {
+            return Err(misfit("expected the same shape, or to_onehot_y and a target with one channel"));
+        }
+        if let Some(mask) = &mask {
+            let all = mask.clone().expand(input.dims());
+            (input, target) = (input * all.clone(), target * all);
+        }
+        Ok(Prepared { input, target, mask })
+    }
+}
+
+/// `[b, c, x, y, z]` to `[b, c]`, or `[1, c]` with the batch summed too.
+pub(super) fn sums(x: Tensor<5>, batch: bool) -> Tensor<2> {
+    let [b, c, dx, dy, dz] = x.dims();
+    let per_item: Tensor<2> = x.reshape([b, c, dx * dy * dz]).sum_dim(2).reshape([b, c]);
+    if batch { per_item.sum_dim(0) } else { per_item }
+}
+
+/// Overlap, and what the prediction and the target have besides; `[b, c]` or `[1, c]` each.
+pub(super) struct Overlap {
+    pub(super) tp: Tensor<2>,
+    pub(super) fp: Tensor<2>,
+    pub(super) fn_: Tensor<2>,
+}
+
+impl Overlap {
+    /// With `soft_label` the overlap is `(|p| + |t| - |p - t|) / 2`, which is right for soft targets too.
+    pub(super) fn of(input: Tensor<5>, target: Tensor<5>, batch: bool, soft_label: bool) -> Self {
+        let sum = |x: Tensor<5>| sums(x, batch);
+        let (tp, predicted, present) = if soft_label {
+            let difference = sum((input.clone() - target.clone()).abs());
+            let (predicted, present) = (sum(input.abs()), sum(target.abs()));
+            ((predicted.clone() + present.clone() - difference) * 0.5, predicted, present)
+        } else {
+            (sum(input.clone() * target.clone()), sum(input), sum(target))
+        };
+        Overlap { fp: predicted - tp.clone(), fn_: present - tp.clone(), tp }
+    }
+}
+
+/// `[rows, columns]` as a batch whose axes of space are 1, so that it can be added to one value per voxel.
+pub(super) fn per_class(x: Tensor<2>) -> Tensor<5> {
+    let [rows, columns] = x.dims();
+    x.reshape([rows, columns, 1, 1, 1])
+}
+
+/// Two parts of a loss, each times its factor, one value per voxel and class.
+pub(super) fn weighted_sum(parts: [(Tensor<5>, f64); 2]) -> Tensor<1> {
+    let [(first, a), (second, b)] = parts;
+    Reduction::None.apply(first * a + second * b)
+}
+
+/// Whether weights are numbers of at least 0.
+pub(super) fn check_weight(loss: &'static str, weight: Option<&ClassWeight>) -> Result<(), LossError> {
+    let wrong = |weight: &f64| weight.is_nan() || *weight < 0.0;
+    let any = match weight {
+        Some(ClassWeight::All(weight)) => wrong(weight),
+        Some(ClassWeight::Each(weights)) => weights.iter().any(wrong),
+        None => false,
+    };
+    match any {
+        true => {
+            Err(LossError::Option { loss, reason: format!("weight is {weight:?}: expected numbers of at least 0") })
+        }
+        false => Ok(()),
+    }
+}
+
+/// Whether factors of parts are numbers of at least 0.
+pub(super) fn check_factors(loss: &'static str, factors: [(&str, f64); 2]) -> Result<(), LossError> {
+    match factors.iter().find(|(_, factor)| factor.is_nan() || *factor < 0.0) {
+        Some((name, factor)) => {
+            Err(LossError::Option { loss, reason: format!("{name} is {factor}: expected at least 0") })
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,115 @@
+//! Losses within a mask (`monai.losses.MaskedLoss`, `monai.losses.MaskedDiceLoss`).
+
+use burn::tensor::{DType, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::activation::Activation;
+use super::checks::{self, check_finite};
+use super::{DiceLoss, Loss, LossError};
+
+/// A loss of prediction and target times a mask `[b, 1, x, y, z]` or `[1, 1, x, y, z]`.
+///
+/// The mask is applied to what the loss is given: a loss of logits sees logits of 0 outside, which are not nothing
+/// ([`MaskedDiceLoss`] applies its activation before).
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::losses::{MaskedLoss, MseLoss};
+/// let x = Tensor::ones([1, 2, 4, 4, 4], &Device::default());
+/// let nowhere = Tensor::zeros([1, 1, 4, 4, 4], &Device::default());
+/// let loss = MaskedLoss(MseLoss::default()).forward_masked(x.clone() * 5.0, x, nowhere)?;
+/// assert_eq!(loss.into_scalar::<f32>(), 0.0);
+/// # Ok::<(), hearth_nn::losses::LossError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MaskedLoss<L>(pub L);
+
+impl<L: Loss> MaskedLoss<L> {
+    /// The loss within the mask.
+    ///
+    /// # Errors
+    /// Where the mask has several channels, another size, or does not go with the batch; and those of the loss.
+    pub fn forward_masked(&self, input: Tensor<5>, target: Tensor<5>, mask: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        let (input, target) = masked("MaskedLoss", None, input, target, mask)?;
+        self.0.forward(input, target)
+    }
+}
+
+/// Dice loss within a mask: of the prediction after its activation and of the target, both 0 outside.
+///
+/// Without a mask it is [`DiceLoss`].
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::losses::{DiceLoss, MaskedDiceLoss};
+/// let logits = Tensor::zeros([1, 1, 4, 4, 4], &Device::default());
+/// let half = logits.ones_like().slice_fill([0..1, 0..1, 0..2, 0..4, 0..4], 0.0);
+/// let loss = MaskedDiceLoss(DiceLoss { sigmoid: true, ..DiceLoss::default() });
+/// let loss = loss.forward_masked(logits, half.clone(), half)?;
+/// assert!((loss.into_scalar::<f32>() - 1.0 / 3.0).abs() < 1e-5);
+/// # Ok::<(), hearth_nn::losses::LossError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MaskedDiceLoss(pub DiceLoss);
+
+const NAME: &str = "MaskedDiceLoss";
+
+impl MaskedDiceLoss {
+    /// Whether the options make sense together.
+    pub fn check(&self) -> Result<(), LossError> {
+        self.0.check()
+    }
+
+    /// The loss within the mask, `[b, 1, x, y, z]` or `[1, 1, x, y, z]`.
+    ///
+    /// # Errors
+    /// Where the mask has several channels, another size, or does not go with the batch; and those of [`DiceLoss`].
+    pub fn forward_masked(&self, input: Tensor<5>, target: Tensor<5>, mask: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        let DiceLoss { sigmoid, softmax, other_act, .. } = self.0;
+        let activation = Activation::choose(NAME, sigmoid, softmax, other_act)?;
+        let input = activation.apply(input.cast(DType::F32));
+        let (input, target) = masked(NAME, self.0.check_labels, input, target, mask)?;
+        DiceLoss { sigmoid: false, softmax: false, other_act: None, ..self.0.clone() }.forward(input, target)
+    }
+}
+
+impl Loss for MaskedDiceLoss {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        self.0.forward(input, target)
+    }
+}
+
+/// Prediction and target times the mask.
+fn masked(
+    loss: &'static str,
+    check: Option<bool>,
+    input: Tensor<5>,
+    target: Tensor<5>,
+    mask: Tensor<5>,
+) -> Result<(Tensor<5>, Tensor<5>), LossError> {
+    let (shape, got) = (input.dims(), mask.dims());
+    let fits = got[1] == 1 && (got[0] == 1 || got[0] == shape[0]) && got[2..] == shape[2..];
+    if !fits {
+        return Err(LossError::Mask { loss, input: shape, mask: got });
+    }
+    let target_shape = target.dims();
+    if target_shape[0] != shape[0] || target_shape[2..] != shape[2..] {
+        let expected = "batch and spatial axes must be equal".to_owned();
+        return Err(LossError::Shape { loss, input: shape, target: target_shape, expected });
+    }
+    if checks::wanted(check, &input) {
+        check_finite(loss, "mask", &mask)?;
+    }
+    let mask = mask.cast(DType::F32);
+    let times = |x: Tensor<5>| {
+        let shape = x.dims();
+        x.cast(DType::F32) * mask.clone().expand(shape)
+    };
+    Ok((times(input), times(target)))
+}

@@ -1,0 +1,155 @@
+//! Generalized Wasserstein Dice loss (`monai.losses.GeneralizedWassersteinDiceLoss`).
+
+use burn::tensor::{DType, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::checks::{self, check_finite, check_labels};
+use super::inputs::sums;
+use super::labels::one_hot;
+use super::{Loss, LossError, Reduction};
+use crate::softmax::softmax;
+
+/// How voxels of a class count as overlap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WassersteinWeighting {
+    /// All classes alike, and class 0, the background, not at all.
+    #[default]
+    #[serde(rename = "default")]
+    Default,
+    /// By one over the size of the class.
+    #[serde(rename = "GDL")]
+    Gdl,
+}
+
+/// Generalized Wasserstein Dice loss (Fidon et al., <https://arxiv.org/abs/1707.00478>): mistaking a class for one that is near
+/// to it costs less.
+///
+/// Logits `[b, c, x, y, z]` and class indices `[b, 1, x, y, z]`. The matrix of distances, `c` by `c`, is divided by its largest
+/// entry.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::losses::{GeneralizedWassersteinDiceLoss, Loss};
+/// let x = Tensor::zeros([1, 2, 4, 4, 4], &Device::default());
+/// let labels = Tensor::ones([1, 1, 4, 4, 4], &Device::default());
+/// let loss = GeneralizedWassersteinDiceLoss::new(vec![vec![0.0, 1.0], vec![1.0, 0.0]]).forward(x, labels)?;
+/// assert!((loss.into_scalar::<f32>() - 1.0 / 3.0).abs() < 1e-5);
+/// # Ok::<(), hearth_nn::losses::LossError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GeneralizedWassersteinDiceLoss {
+    /// Distance from the class of the row to that of the column.
+    pub dist_matrix: Vec<Vec<f64>>,
+    /// How voxels of a class count.
+    #[serde(default)]
+    pub weighting_mode: WassersteinWeighting,
+    /// How items are put together.
+    #[serde(default)]
+    pub reduction: Reduction,
+    /// Added to the numerator.
+    #[serde(default = "smooth")]
+    pub smooth_nr: f64,
+    /// Added to the denominator.
+    #[serde(default = "smooth")]
+    pub smooth_dr: f64,
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
+    /// it waits for the device.
+    #[serde(default)]
+    pub check_labels: Option<bool>,
+}
+
+fn smooth() -> f64 {
+    1e-5
+}
+
+const NAME: &str = "GeneralizedWassersteinDiceLoss";
+
+impl GeneralizedWassersteinDiceLoss {
+    /// MONAI's defaults with these distances.
+    pub fn new(dist_matrix: Vec<Vec<f64>>) -> Self {
+        GeneralizedWassersteinDiceLoss {
+            dist_matrix,
+            weighting_mode: WassersteinWeighting::Default,
+            reduction: Reduction::Mean,
+            smooth_nr: smooth(),
+            smooth_dr: smooth(),
+            check_labels: None,
+        }
+    }
+
+    /// Whether the distances are a square of numbers of at least 0 and not all 0.
+    pub fn check(&self) -> Result<(), LossError> {
+        let fail = |reason: String| Err(LossError::Option { loss: NAME, reason });
+        let classes = self.dist_matrix.len();
+        if let Some(row) = self.dist_matrix.iter().find(|row| row.len() != classes) {
+            return fail(format!("dist_matrix has {classes} rows and one of {} columns: expected a square", row.len()));
+        }
+        let entries = || self.dist_matrix.iter().flatten();
+        if let Some(entry) = entries().find(|entry| !entry.is_finite() || **entry < 0.0) {
+            return fail(format!("dist_matrix holds {entry}: expected numbers of at least 0"));
+        }
+        if !entries().any(|entry| *entry > 0.0) {
+            return fail("dist_matrix is 0 throughout: expected a distance between classes".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The distances, `[c, c]`.
+    fn matrix(&self, like: &Tensor<5>) -> Tensor<2> {
+        let largest = self.dist_matrix.iter().flatten().copied().fold(0.0, f64::max);
+        let entries: Vec<f32> = self.dist_matrix.iter().flatten().map(|entry| (entry / largest) as f32).collect();
+        let classes = self.dist_matrix.len();
+        Tensor::<1>::from_floats(entries.as_slice(), &like.device()).reshape([classes, classes])
+    }
+}
+
+impl Loss for GeneralizedWassersteinDiceLoss {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        self.check()?;
+        let (shape, got) = (input.dims(), target.dims());
+        let classes = self.dist_matrix.len();
+        let misfit = |expected: String| Err(LossError::Shape { loss: NAME, input: shape, target: got, expected });
+        if shape[1] != classes {
+            return misfit(format!("dist_matrix is for {classes} classes"));
+        }
+        let mut wanted = shape;
+        wanted[1] = 1;
+        if got != wanted {
+            return misfit(format!("expected class indices of shape {wanted:?}"));
+        }
+        if checks::wanted(self.check_labels, &input) {
+            check_finite(NAME, "prediction", &input)?;
+            check_labels(&target, classes, None)?;
+        }
+        let [b, _, x, y, z] = shape;
+        let hot = one_hot(target, classes);
+        let probabilities = softmax(input.cast(DType::F32));
+        // The row of distances of each voxel's label, `[b, c, x, y, z]`: the matrix's columns, chosen by the one-hot form.
+        let matrix = self.matrix(&hot);
+        let rows = (0..classes).map(|class| {
+            let row = matrix.clone().narrow(0, class, 1).reshape([1, classes, 1, 1, 1]);
+            hot.clone().narrow(1, class, 1) * row
+        });
+        let distances = rows.reduce(|sum, row| sum + row).unwrap_or_else(|| hot.zeros_like());
+        let error = (distances * probabilities).sum_dim(1);
+        let weights = match self.weighting_mode {
+            WassersteinWeighting::Default => {
+                let values: Vec<f32> = (0..classes).map(|class| if class == 0 { 0.0 } else { 1.0 }).collect();
+                Tensor::<1>::from_floats(values.as_slice(), &hot.device()).reshape([1, classes]).expand([b, classes])
+            }
+            WassersteinWeighting::Gdl => (sums(hot.clone(), false) + 1.0).recip(),
+        };
+        let weight = (hot * weights.reshape([b, classes, 1, 1, 1]).expand([b, classes, x, y, z])).sum_dim(1);
+        let overlap = sums(weight.clone() * (-error.clone() + 1.0), false);
+        let whole = match self.weighting_mode {
+            WassersteinWeighting::Default => overlap.clone() * 2.0 + sums(error, false),
+            WassersteinWeighting::Gdl => sums(weight * (-error + 2.0), false),
+        };
+        Ok(self.reduction.apply(-((overlap * 2.0 + self.smooth_nr) / (whole + self.smooth_dr)) + 1.0))
+    }
+}

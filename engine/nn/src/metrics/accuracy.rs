@@ -1,0 +1,76 @@
+//! Accuracy (`ignite.metrics.Accuracy`).
+
+use burn::tensor::{DType, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::inputs::{count, indicator, read};
+use super::per_item::PerItem;
+use super::{Aggregate, MetricError, Reduced, Rows};
+
+/// The share of right answers: of items, or of voxels where there are any.
+///
+/// - Binary: prediction and label of the same shape, both 0 or 1.
+/// - Several classes: prediction `[b, classes, x, y, z]`, of which the largest counts, and class indices `[b, 1, x, y, z]`.
+/// - Several labels at once (`is_multilabel`): the same shape; all labels have to be right.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::metrics::{Accuracy, Metric};
+/// let mut accuracy = Accuracy::default();
+/// let ones = Tensor::ones([4, 1, 1, 1, 1], &Device::default());
+/// accuracy.update(&ones, &ones)?;
+/// assert_eq!(accuracy.aggregate()?.scalar(), 1.0);
+/// # Ok::<(), hearth_nn::metrics::MetricError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Accuracy {
+    /// Whether an item has several labels at once.
+    pub is_multilabel: bool,
+    /// The rows so far: right answers, answers.
+    #[serde(skip)]
+    pub rows: Rows,
+}
+
+impl PerItem for Accuracy {
+    const NAME: &'static str = "Accuracy";
+
+    fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
+        let (shape, got) = (pred.dims(), label.dims());
+        let misfit = |expected: &str| {
+            let expected = expected.to_owned();
+            Err(MetricError::Shape { metric: Self::NAME, pred: shape, label: got, expected })
+        };
+        if shape[0] != got[0] || shape[2..] != got[2..] {
+            return misfit("batch and spatial axes must be equal");
+        }
+        let (mut pred, label) = (pred.clone().cast(DType::F32), label.clone().cast(DType::F32));
+        if got[1] == 1 && shape[1] > 1 {
+            pred = pred.argmax(1).float().cast(DType::F32);
+        } else if got[1] != shape[1] {
+            return misfit("expected the same shape, or class indices in one channel");
+        }
+        let mut right = indicator(pred.equal(label));
+        if self.is_multilabel {
+            right = right.min_dim(1);
+        }
+        let [items, channels, x, y, z] = right.dims();
+        let answers = (channels * x * y * z) as f32;
+        let right = read(Self::NAME, count(right).sum_dim(1))?;
+        Ok(right.into_iter().take(items).map(|right| vec![right, answers]).collect())
+    }
+
+    fn kept(&self) -> &Rows {
+        &self.rows
+    }
+
+    fn kept_mut(&mut self) -> &mut Rows {
+        &mut self.rows
+    }
+
+    fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
+        let total = |column: usize| rows.iter().map(|row| f64::from(row[column])).sum::<f64>();
+        let number = |value: f64| Reduced { shape: Vec::new(), values: vec![value as f32] };
+        Aggregate { value: number(total(0) / total(1)), not_nans: number(total(1)), labels: Vec::new() }
+    }
+}

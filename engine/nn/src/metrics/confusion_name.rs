@@ -1,0 +1,150 @@
+//! The rates that are computed from a confusion matrix, by name.
+
+use serde::{Deserialize, Serialize};
+
+/// True positives, false positives, true negatives, false negatives.
+pub(crate) type Counts = [f32; 4];
+
+/// A rate computed from a confusion matrix. Recipes may use any of its names, in any case, with spaces or underscores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum ConfusionName {
+    /// Recall, hit rate, true positive rate (`tpr`).
+    Sensitivity,
+    /// Selectivity, true negative rate (`tnr`).
+    Specificity,
+    /// Positive predictive value (`ppv`).
+    Precision,
+    /// `npv`
+    NegativePredictiveValue,
+    /// False negative rate (`fnr`).
+    MissRate,
+    /// False positive rate (`fpr`).
+    FallOut,
+    /// `fdr`
+    FalseDiscoveryRate,
+    /// `for`
+    FalseOmissionRate,
+    /// `pt`
+    PrevalenceThreshold,
+    /// Critical success index (`ts`, `csi`).
+    ThreatScore,
+    /// `acc`
+    Accuracy,
+    /// `ba`
+    BalancedAccuracy,
+    /// `f1`
+    F1Score,
+    /// `mcc`
+    MatthewsCorrelationCoefficient,
+    /// `fm`
+    FowlkesMallowsIndex,
+    /// Youden index (`bm`).
+    Informedness,
+    /// Delta p (`mk`).
+    Markedness,
+}
+
+use ConfusionName as Name;
+
+/// Every rate with its names, the first of which is the one it is printed with.
+const NAMES: [(Name, &[&str]); 17] = [
+    (Name::Sensitivity, &["sensitivity", "recall", "hit_rate", "true_positive_rate", "tpr"]),
+    (Name::Specificity, &["specificity", "selectivity", "true_negative_rate", "tnr"]),
+    (Name::Precision, &["precision", "positive_predictive_value", "ppv"]),
+    (Name::NegativePredictiveValue, &["negative_predictive_value", "npv"]),
+    (Name::MissRate, &["miss_rate", "false_negative_rate", "fnr"]),
+    (Name::FallOut, &["fall_out", "false_positive_rate", "fpr"]),
+    (Name::FalseDiscoveryRate, &["false_discovery_rate", "fdr"]),
+    (Name::FalseOmissionRate, &["false_omission_rate", "for"]),
+    (Name::PrevalenceThreshold, &["prevalence_threshold", "pt"]),
+    (Name::ThreatScore, &["threat_score", "critical_success_index", "ts", "csi"]),
+    (Name::Accuracy, &["accuracy", "acc"]),
+    (Name::BalancedAccuracy, &["balanced_accuracy", "ba"]),
+    (Name::F1Score, &["f1_score", "f1"]),
+    (Name::MatthewsCorrelationCoefficient, &["matthews_correlation_coefficient", "mcc"]),
+    (Name::FowlkesMallowsIndex, &["fowlkes_mallows_index", "fm"]),
+    (Name::Informedness, &["informedness", "bookmaker_informedness", "bm", "youden_index", "youden"]),
+    (Name::Markedness, &["markedness", "deltap", "mk"]),
+];
+
+impl ConfusionName {
+    /// The name in full.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(rate, _)| *rate == self).map_or("", |(_, names)| names[0])
+    }
+
+    /// The rate; NaN where it divides by nothing.
+    pub(crate) fn of(self, [tp, fp, tn, missed]: Counts) -> f32 {
+        let (p, n) = (tp + missed, fp + tn);
+        let share = |part: f32, whole: f32| if whole == 0.0 { f32::NAN } else { part / whole };
+        let (sensitivity, specificity) = (share(tp, p), share(tn, n));
+        let (precision, npv) = (share(tp, tp + fp), share(tn, tn + missed));
+        match self {
+            Name::Sensitivity => sensitivity,
+            Name::Specificity => specificity,
+            Name::Precision => precision,
+            Name::NegativePredictiveValue => npv,
+            Name::MissRate => share(missed, p),
+            Name::FallOut => share(fp, n),
+            Name::FalseDiscoveryRate => share(fp, fp + tp),
+            Name::FalseOmissionRate => share(missed, missed + tn),
+            Name::PrevalenceThreshold => {
+                let root = (sensitivity * (1.0 - specificity)).sqrt();
+                share(root + specificity - 1.0, sensitivity + specificity - 1.0)
+            }
+            Name::ThreatScore => share(tp, tp + missed + fp),
+            Name::Accuracy => share(tp + tn, p + n),
+            Name::BalancedAccuracy => (sensitivity + specificity) / 2.0,
+            Name::F1Score => share(tp * 2.0, tp * 2.0 + missed + fp),
+            Name::MatthewsCorrelationCoefficient => {
+                let whole = (tp + fp) * (tp + missed) * (tn + fp) * (tn + missed);
+                share(tp * tn - fp * missed, whole.sqrt())
+            }
+            Name::FowlkesMallowsIndex => (precision * sensitivity).sqrt(),
+            Name::Informedness => sensitivity + specificity - 1.0,
+            Name::Markedness => precision + npv - 1.0,
+        }
+    }
+}
+
+impl TryFrom<String> for ConfusionName {
+    type Error = String;
+
+    fn try_from(given: String) -> Result<Self, String> {
+        let plain = given.replace(' ', "_").to_lowercase();
+        let found = NAMES.iter().find(|(_, names)| names.contains(&plain.as_str()));
+        found.map(|(rate, _)| *rate).ok_or_else(|| {
+            let known: Vec<&str> = NAMES.iter().map(|(_, names)| names[0]).collect();
+            format!("no rate is called `{given}`; there are: {}", known.join(", "))
+        })
+    }
+}
+
+impl From<ConfusionName> for String {
+    fn from(name: ConfusionName) -> String {
+        name.name().to_owned()
+    }
+}
+
+/// One rate or several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ConfusionNames {
+    /// One.
+    One(ConfusionName),
+    /// Several.
+    Many(Vec<ConfusionName>),
+}
+
+impl ConfusionNames {
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = ConfusionName> {
+        match self {
+            ConfusionNames::One(name) => std::slice::from_ref(name),
+            ConfusionNames::Many(names) => names.as_slice(),
+        }
+        .iter()
+        .copied()
+    }
+}

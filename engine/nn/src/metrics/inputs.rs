@@ -1,0 +1,76 @@
+//! What metrics do to predictions and labels before they measure.
+
+use burn::tensor::{DType, Tensor};
+
+use super::MetricError;
+use crate::ignored::counted;
+
+/// An error where the shapes differ.
+pub(crate) fn same_shape(metric: &'static str, pred: &Tensor<5>, label: &Tensor<5>) -> Result<(), MetricError> {
+    let (pred, label) = (pred.dims(), label.dims());
+    match pred == label {
+        true => Ok(()),
+        false => {
+            Err(MetricError::Shape { metric, pred, label, expected: "the shapes must be equal, class by class".into() })
+        }
+    }
+}
+
+/// The classes besides the first, if there are any.
+pub(crate) fn foreground(x: Tensor<5>) -> Tensor<5> {
+    match x.dims()[1] {
+        0 | 1 => x,
+        channels => x.narrow(1, 1, channels - 1),
+    }
+}
+
+/// `[b, c, x, y, z]` to `[b, c]`. Axis by axis, so that counts of voxels stay exact in f32.
+pub(crate) fn count(x: Tensor<5>) -> Tensor<2> {
+    let [b, c, ..] = x.dims();
+    x.sum_dim(4).sum_dim(3).sum_dim(2).reshape([b, c])
+}
+
+/// The values, row-major.
+pub(crate) fn read<const D: usize>(metric: &'static str, x: Tensor<D>) -> Result<Vec<f32>, MetricError> {
+    x.cast(DType::F32).try_into_vec_as::<f32>().map_err(|e| MetricError::Read { metric, reason: e.to_string() })
+}
+
+/// 1 where a condition holds.
+pub(crate) fn indicator<const D: usize>(x: Tensor<D, burn::tensor::Bool>) -> Tensor<D> {
+    x.float().cast(DType::F32)
+}
+
+/// Prediction and label, f32, without the background and without what is ignored.
+pub(crate) struct Compared {
+    pub(crate) pred: Tensor<5>,
+    pub(crate) label: Tensor<5>,
+    /// 1 where a voxel counts, `[b, 1, x, y, z]`; nothing where all do.
+    pub(crate) mask: Option<Tensor<5>>,
+}
+
+/// As MONAI's mean IoU and confusion matrix: an ignored class is emptied in both, another ignored index takes out the voxels that
+/// no class has.
+pub(crate) fn compared(
+    metric: &'static str,
+    (pred, label): (&Tensor<5>, &Tensor<5>),
+    include_background: bool,
+    ignore_index: Option<i64>,
+) -> Result<Compared, MetricError> {
+    same_shape(metric, pred, label)?;
+    let original = label.clone().cast(DType::F32);
+    let (mut pred, mut label) = (pred.clone().cast(DType::F32), original.clone());
+    if !include_background {
+        (pred, label) = (foreground(pred), foreground(label));
+    }
+    let Some(index) = ignore_index else { return Ok(Compared { pred, label, mask: None }) };
+    let channels = pred.dims()[1] as i64;
+    let first = i64::from(!include_background);
+    if !(0..channels + first).contains(&index) {
+        let mask = counted(&original, index);
+        let all = mask.clone().expand(pred.dims());
+        return Ok(Compared { pred: pred * all.clone(), label: label * all, mask: Some(mask) });
+    }
+    let keep: Vec<f32> = (0..channels).map(|channel| if channel == index - first { 0.0 } else { 1.0 }).collect();
+    let keep = Tensor::<1>::from_floats(keep.as_slice(), &pred.device()).reshape([1, keep.len(), 1, 1, 1]);
+    Ok(Compared { pred: pred * keep.clone(), label: label * keep, mask: None })
+}

@@ -1,0 +1,266 @@
+//! Errors of predicted values, per item (`monai.metrics.regression`).
+
+use burn::tensor::{DType, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::inputs::{read, same_shape};
+use super::per_item::{PerItem, summary};
+use super::{Aggregate, MetricError, MetricReduction, Rows};
+
+/// The mean over everything but the items.
+fn means(metric: &'static str, errors: Tensor<5>) -> Result<Vec<f32>, MetricError> {
+    let [items, ..] = errors.dims();
+    let count = errors.shape().num_elements() / items.max(1);
+    read(metric, errors.reshape([items, count]).mean_dim(1))
+}
+
+/// Prediction less label.
+fn difference(metric: &'static str, pred: &Tensor<5>, label: &Tensor<5>) -> Result<Tensor<5>, MetricError> {
+    same_shape(metric, pred, label)?;
+    Ok(label.clone().cast(DType::F32) - pred.clone().cast(DType::F32))
+}
+
+fn squares(metric: &'static str, pred: &Tensor<5>, label: &Tensor<5>) -> Result<Vec<f32>, MetricError> {
+    let off = difference(metric, pred, label)?;
+    means(metric, off.clone() * off)
+}
+
+fn column(values: Vec<f32>) -> Vec<Vec<f32>> {
+    values.into_iter().map(|value| vec![value]).collect()
+}
+
+/// Mean absolute error.
+///
+/// Prediction and label have the same shape `[b, c, x, y, z]`; one value per item.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::metrics::{MaeMetric, Metric};
+/// let mut error = MaeMetric::default();
+/// error.update(&Tensor::zeros([1, 1, 4, 4, 4], &Device::default()), &Tensor::full([1, 1, 4, 4, 4], 2.0, &Device::default()))?;
+/// assert_eq!(error.aggregate()?.scalar(), 2.0);
+/// # Ok::<(), hearth_nn::metrics::MetricError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MaeMetric {
+    /// How rows are put together.
+    pub reduction: MetricReduction,
+    /// The rows so far.
+    #[serde(skip)]
+    pub rows: Rows,
+}
+
+impl PerItem for MaeMetric {
+    const NAME: &'static str = "MAEMetric";
+
+    fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
+        Ok(column(means(Self::NAME, difference(Self::NAME, pred, label)?.abs())?))
+    }
+
+    fn kept(&self) -> &Rows {
+        &self.rows
+    }
+
+    fn kept_mut(&mut self) -> &mut Rows {
+        &mut self.rows
+    }
+
+    fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
+        summary(rows, self.reduction, 0)
+    }
+}
+
+/// Mean absolute error as a share of the label, in percent.
+///
+/// Prediction and label have the same shape `[b, c, x, y, z]`; one value per item.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::metrics::{MapeMetric, Metric};
+/// let mut error = MapeMetric::default();
+/// error.update(&Tensor::zeros([1, 1, 4, 4, 4], &Device::default()), &Tensor::full([1, 1, 4, 4, 4], 2.0, &Device::default()))?;
+/// assert_eq!(error.aggregate()?.scalar(), 100.0);
+/// # Ok::<(), hearth_nn::metrics::MetricError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MapeMetric {
+    /// Labels count as at least this.
+    pub epsilon: f64,
+    /// How rows are put together.
+    pub reduction: MetricReduction,
+    /// The rows so far.
+    #[serde(skip)]
+    pub rows: Rows,
+}
+
+impl Default for MapeMetric {
+    fn default() -> Self {
+        MapeMetric { epsilon: 1e-7, reduction: MetricReduction::Mean, rows: Rows::default() }
+    }
+}
+
+impl PerItem for MapeMetric {
+    const NAME: &'static str = "MAPEMetric";
+
+    fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
+        let off = difference(Self::NAME, pred, label)?.abs();
+        let whole = label.clone().cast(DType::F32).abs().clamp_min(self.epsilon);
+        Ok(column(means(Self::NAME, off / whole * 100.0)?))
+    }
+
+    fn kept(&self) -> &Rows {
+        &self.rows
+    }
+
+    fn kept_mut(&mut self) -> &mut Rows {
+        &mut self.rows
+    }
+
+    fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
+        summary(rows, self.reduction, 0)
+    }
+}
+
+/// Mean squared error.
+///
+/// Prediction and label have the same shape `[b, c, x, y, z]`; one value per item.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::metrics::{Metric, MseMetric};
+/// let mut error = MseMetric::default();
+/// error.update(&Tensor::zeros([1, 1, 4, 4, 4], &Device::default()), &Tensor::full([1, 1, 4, 4, 4], 2.0, &Device::default()))?;
+/// assert_eq!(error.aggregate()?.scalar(), 4.0);
+/// # Ok::<(), hearth_nn::metrics::MetricError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MseMetric {
+    /// How rows are put together.
+    pub reduction: MetricReduction,
+    /// The rows so far.
+    #[serde(skip)]
+    pub rows: Rows,
+}
+
+impl PerItem for MseMetric {
+    const NAME: &'static str = "MSEMetric";
+
+    fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
+        Ok(column(squares(Self::NAME, pred, label)?))
+    }
+
+    fn kept(&self) -> &Rows {
+        &self.rows
+    }
+
+    fn kept_mut(&mut self) -> &mut Rows {
+        &mut self.rows
+    }
+
+    fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
+        summary(rows, self.reduction, 0)
+    }
+}
+
+/// Peak signal-to-noise ratio, in decibel.
+///
+/// Prediction and label have the same shape `[b, c, x, y, z]`; one value per item.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::metrics::{Metric, PsnrMetric};
+/// let mut error = PsnrMetric::new(2.0);
+/// error.update(&Tensor::zeros([1, 1, 4, 4, 4], &Device::default()), &Tensor::full([1, 1, 4, 4, 4], 2.0, &Device::default()))?;
+/// assert!(error.aggregate()?.scalar().abs() < 1e-5);
+/// # Ok::<(), hearth_nn::metrics::MetricError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PsnrMetric {
+    /// The largest value there can be.
+    pub max_val: f64,
+    /// How rows are put together.
+    #[serde(default)]
+    pub reduction: MetricReduction,
+    /// The rows so far.
+    #[serde(skip)]
+    pub rows: Rows,
+}
+
+impl PsnrMetric {
+    /// MONAI's defaults for images up to this value.
+    pub fn new(max_val: f64) -> Self {
+        PsnrMetric { max_val, reduction: MetricReduction::Mean, rows: Rows::default() }
+    }
+}
+
+impl PerItem for PsnrMetric {
+    const NAME: &'static str = "PSNRMetric";
+
+    fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
+        if !(self.max_val.is_finite() && self.max_val > 0.0) {
+            let reason = format!("max_val is {}: expected a number above 0", self.max_val);
+            return Err(MetricError::Option { metric: Self::NAME, reason });
+        }
+        let peak = (20.0 * self.max_val.log10()) as f32;
+        let ratios = squares(Self::NAME, pred, label)?.into_iter().map(|square| peak - 10.0 * square.log10());
+        Ok(column(ratios.collect()))
+    }
+
+    fn kept(&self) -> &Rows {
+        &self.rows
+    }
+
+    fn kept_mut(&mut self) -> &mut Rows {
+        &mut self.rows
+    }
+
+    fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
+        summary(rows, self.reduction, 0)
+    }
+}
+
+/// Root of the mean squared error.
+///
+/// Prediction and label have the same shape `[b, c, x, y, z]`; one value per item.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::metrics::{Metric, RmseMetric};
+/// let mut error = RmseMetric::default();
+/// error.update(&Tensor::zeros([1, 1, 4, 4, 4], &Device::default()), &Tensor::full([1, 1, 4, 4, 4], 2.0, &Device::default()))?;
+/// assert_eq!(error.aggregate()?.scalar(), 2.0);
+/// # Ok::<(), hearth_nn::metrics::MetricError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RmseMetric {
+    /// How rows are put together.
+    pub reduction: MetricReduction,
+    /// The rows so far.
+    #[serde(skip)]
+    pub rows: Rows,
+}
+
+impl PerItem for RmseMetric {
+    const NAME: &'static str = "RMSEMetric";
+
+    fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
+        Ok(column(squares(Self::NAME, pred, label)?.into_iter().map(f32::sqrt).collect()))
+    }
+
+    fn kept(&self) -> &Rows {
+        &self.rows
+    }
+
+    fn kept_mut(&mut self) -> &mut Rows {
+        &mut self.rows
+    }
+
+    fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
+        summary(rows, self.reduction, 0)
+    }
+}

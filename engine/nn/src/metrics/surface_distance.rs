@@ -1,0 +1,78 @@
+//! Average surface distance (`monai.metrics.SurfaceDistanceMetric`).
+
+use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::per_item::{PerItem, summary};
+use super::surface::{DistanceMetric, Masks, Side, spacing_of};
+use super::{Aggregate, MetricError, MetricReduction, Rows};
+
+/// Average distance from the predicted to the true surface, per item and class.
+///
+/// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; an image with `z = 1` has two axes. Infinite where one mask is
+/// empty, NaN where both are. Read back from the device and computed on the CPU.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::metrics::{Metric, SurfaceDistanceMetric};
+/// let mut distance = SurfaceDistanceMetric { symmetric: true, ..SurfaceDistanceMetric::default() };
+/// let mask = |x| Tensor::zeros([1, 1, 8, 8, 8], &Device::default()).slice_fill([0..1, 0..1, x..x + 1, 2..4, 2..4], 1.0);
+/// distance.update(&mask(1), &mask(3))?;
+/// assert_eq!(distance.aggregate()?.scalar(), 2.0);
+/// # Ok::<(), hearth_nn::metrics::MetricError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SurfaceDistanceMetric {
+    /// Whether class 0 counts.
+    pub include_background: bool,
+    /// Averages over the distances of both ways.
+    pub symmetric: bool,
+    /// How distance is measured.
+    pub distance_metric: DistanceMetric,
+    /// How rows are put together.
+    pub reduction: MetricReduction,
+    /// Voxels of this label do not count.
+    pub ignore_index: Option<i64>,
+    /// The rows so far.
+    #[serde(skip)]
+    pub rows: Rows,
+}
+
+impl PerItem for SurfaceDistanceMetric {
+    const NAME: &'static str = "SurfaceDistanceMetric";
+
+    fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
+        let masks = Masks::new(Self::NAME, (pred, label), self.include_background, self.ignore_index)?;
+        let sides: &[Side] = if self.symmetric { &[Side::Pred, Side::Label] } else { &[Side::Pred] };
+        let mut rows = Vec::with_capacity(masks.items);
+        for item in 0..masks.items {
+            let spacing = spacing_of(Self::NAME, spacing, item, masks.items)?;
+            let average = |class: usize| {
+                let surfaces = masks.pair(item, class).surfaces()?;
+                let (mut sum, mut count) = (0.0_f64, 0);
+                for side in sides {
+                    let distances = surfaces.distances(*side, self.distance_metric, spacing)?;
+                    sum += distances.iter().map(|d| f64::from(*d)).sum::<f64>();
+                    count += distances.len();
+                }
+                Ok(if count == 0 { f32::NAN } else { (sum / count as f64) as f32 })
+            };
+            let row: Result<Vec<f32>, _> = (0..masks.classes).map(average).collect();
+            rows.push(row.map_err(|e| MetricError::from_label(Self::NAME, e))?);
+        }
+        Ok(rows)
+    }
+
+    fn kept(&self) -> &Rows {
+        &self.rows
+    }
+
+    fn kept_mut(&mut self) -> &mut Rows {
+        &mut self.rows
+    }
+
+    fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
+        summary(rows, self.reduction, usize::from(!self.include_background))
+    }
+}

@@ -1,0 +1,343 @@
+//! The residual network of `monai.networks.nets.ResNet`, and its depths 10 to 200.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use hearth_kernels::conv3d::ConvShape;
+use hearth_kernels::pool3d::PoolShape;
+use serde::{Deserialize, Serialize};
+
+use super::check::{known_channels, spatial, untrained};
+use super::resnet_block::{BlockOptions, ResNetBlock, ResNetBlockKind, ShortcutType};
+use super::{Network, ShapeError};
+use crate::layers::{Act, Axes, ConfigError, Conv, Init, LayerSpec, Linear, Norm, Pool, Scope, per_axis};
+use crate::named::Named;
+
+/// How to build a [`ResNet`]: MONAI's parameters and defaults.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResNetConfig {
+    /// The block; of the depth where one is named (`resnet18`), and needed otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<ResNetBlockKind>,
+    /// Blocks per layer, four numbers; as `block`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<Vec<usize>>,
+    /// Channels per layer, four numbers; as `block`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_inplanes: Option<Vec<usize>>,
+    /// 2 or 3.
+    #[serde(default = "three")]
+    pub spatial_dims: usize,
+    /// Channels of the image.
+    #[serde(default = "three")]
+    pub n_input_channels: usize,
+    /// Kernel of the first convolution.
+    #[serde(default = "seven")]
+    pub conv1_t_size: Axes,
+    /// Stride of the first convolution.
+    #[serde(default = "one")]
+    pub conv1_t_stride: Axes,
+    /// Whether the pooling after the first convolution is left out.
+    #[serde(default)]
+    pub no_max_pool: bool,
+    /// The shortcut where size or channels change.
+    #[serde(default)]
+    pub shortcut_type: ShortcutType,
+    /// Factor of `block_inplanes`.
+    #[serde(default = "unit")]
+    pub widen_factor: f64,
+    /// Classes.
+    #[serde(default = "four_hundred")]
+    pub num_classes: usize,
+    /// Whether the last layer gives class scores; without it, the output are the features' means.
+    #[serde(default = "yes")]
+    pub feed_forward: bool,
+    /// Whether shortcut B's convolution has a bias.
+    #[serde(default = "yes")]
+    pub bias_downsample: bool,
+    /// The first activation; the blocks have ReLU.
+    #[serde(default = "relu")]
+    pub act: LayerSpec,
+    /// The first norm; the blocks have batch norm.
+    #[serde(default = "batch")]
+    pub norm: LayerSpec,
+    /// Only false: weights are given as a file.
+    #[serde(default)]
+    pub pretrained: bool,
+}
+
+fn three() -> usize {
+    3
+}
+
+fn seven() -> Axes {
+    Axes::All(7)
+}
+
+fn one() -> Axes {
+    Axes::All(1)
+}
+
+fn unit() -> f64 {
+    1.0
+}
+
+fn four_hundred() -> usize {
+    400
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn relu() -> LayerSpec {
+    "relu".into()
+}
+
+fn batch() -> LayerSpec {
+    "batch".into()
+}
+
+/// Channels per layer of the depths that have names.
+const INPLANES: [usize; 4] = [64, 128, 256, 512];
+
+/// Block and blocks per layer of a depth.
+pub(super) fn depth(depth: usize) -> Result<(ResNetBlockKind, [usize; 4]), ConfigError> {
+    use ResNetBlockKind::{Basic, Bottleneck};
+    Ok(match depth {
+        10 => (Basic, [1, 1, 1, 1]),
+        18 => (Basic, [2, 2, 2, 2]),
+        34 => (Basic, [3, 4, 6, 3]),
+        50 => (Bottleneck, [3, 4, 6, 3]),
+        101 => (Bottleneck, [3, 4, 23, 3]),
+        152 => (Bottleneck, [3, 8, 36, 3]),
+        200 => (Bottleneck, [3, 24, 36, 3]),
+        other => return Err(ConfigError::value("depth", other, "expected 10, 18, 34, 50, 101, 152 or 200")),
+    })
+}
+
+impl ResNetConfig {
+    /// MONAI's defaults for everything else.
+    pub fn new(block: ResNetBlockKind, layers: [usize; 4], block_inplanes: [usize; 4]) -> Self {
+        ResNetConfig {
+            block: Some(block),
+            layers: Some(layers.to_vec()),
+            block_inplanes: Some(block_inplanes.to_vec()),
+            spatial_dims: 3,
+            n_input_channels: 3,
+            conv1_t_size: seven(),
+            conv1_t_stride: one(),
+            no_max_pool: false,
+            shortcut_type: ShortcutType::B,
+            widen_factor: 1.0,
+            num_classes: 400,
+            feed_forward: true,
+            bias_downsample: true,
+            act: relu(),
+            norm: batch(),
+            pretrained: false,
+        }
+    }
+
+    /// The same with block, layers and channels of a depth: 10, 18, 34, 50, 101, 152 or 200.
+    pub fn of_depth(&self, number: usize) -> Result<Self, ConfigError> {
+        let ResNetConfig { block, layers, block_inplanes, .. } = self;
+        if block.is_some() || layers.is_some() || block_inplanes.is_some() {
+            let expected = format!("ResNet{number} has its own; use the name ResNet to choose");
+            return Err(ConfigError::value("block, layers, block_inplanes", (block, layers, block_inplanes), expected));
+        }
+        let (block, layers) = depth(number)?;
+        Ok(ResNetConfig {
+            block: Some(block),
+            layers: Some(layers.to_vec()),
+            block_inplanes: Some(INPLANES.to_vec()),
+            ..self.clone()
+        })
+    }
+
+    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every device.
+    pub fn init(&self, device: &Device, seed: u64) -> Result<ResNet, ConfigError> {
+        self.build(&Scope::new(device, seed), 1, 64)
+    }
+
+    /// Features of the last layer.
+    pub(super) fn features(&self) -> Result<usize, ConfigError> {
+        let (block, _, planes) = self.sizes()?;
+        Ok(planes[3] * block.expansion())
+    }
+
+    fn sizes(&self) -> Result<(ResNetBlockKind, [usize; 4], [usize; 4]), ConfigError> {
+        let missing =
+            |name: &str| ConfigError::value(name, (), "it must be given, or use a name with a depth: resnet18");
+        let four = |name: &str, given: &Option<Vec<usize>>| -> Result<[usize; 4], ConfigError> {
+            let given = given.as_ref().ok_or_else(|| missing(name))?;
+            let four = <[usize; 4]>::try_from(given.as_slice()).ok().filter(|four| !four.contains(&0));
+            four.ok_or_else(|| ConfigError::value(name, given, "expected four numbers of at least 1"))
+        };
+        let planes = four("block_inplanes", &self.block_inplanes)?;
+        let planes = planes.map(|planes| (planes as f64 * self.widen_factor) as usize);
+        if planes.contains(&0) {
+            return Err(ConfigError::value("widen_factor", self.widen_factor, "a layer would have no channels"));
+        }
+        Ok((self.block.ok_or_else(|| missing("block"))?, four("layers", &self.layers)?, planes))
+    }
+
+    /// Builds the network under a scope, with groups and width of bottlenecks.
+    pub(super) fn build(&self, scope: &Scope, groups: usize, base_width: usize) -> Result<ResNet, ConfigError> {
+        let dims = self.spatial_dims;
+        spatial(dims)?;
+        untrained(self.pretrained)?;
+        let (kind, layers, planes) = self.sizes()?;
+        let kernel = self.conv1_t_size.resolve("conv1_t_size", dims, 1)?;
+        let stride = self.conv1_t_stride.resolve("conv1_t_stride", dims, 1)?;
+        if kernel.contains(&0) || stride.contains(&0) || [self.n_input_channels, self.num_classes].contains(&0) {
+            let expected = "kernel, stride, n_input_channels and num_classes must be at least 1";
+            return Err(ConfigError::value("conv1_t_size", &self.conv1_t_size, expected));
+        }
+        let scope = scope.with_init(Init::KaimingFanOut);
+        let mut inplanes = planes[0];
+        let mut layer = |index: usize| {
+            let name = format!("layer{}", index + 1);
+            let inner = scope.enter(&name);
+            let mut blocks = Vec::with_capacity(layers[index]);
+            for i in 0..layers[index] {
+                let options = BlockOptions {
+                    spatial_dims: dims,
+                    kind,
+                    inplanes,
+                    planes: planes[index],
+                    stride: if index > 0 && i == 0 { 2 } else { 1 },
+                    shortcut: self.shortcut_type,
+                    bias_downsample: self.bias_downsample,
+                    groups,
+                    base_width,
+                };
+                blocks.push((i.to_string(), ResNetBlock::new(&inner.enter(&i.to_string()), &options)?));
+                inplanes = planes[index] * kind.expansion();
+            }
+            Ok(Named::new(blocks))
+        };
+        let shape = ConvShape { stride, padding: kernel.map(|k| k / 2), ..ConvShape::default() };
+        let pool = PoolShape {
+            stride: per_axis(dims, 2, 1),
+            padding: per_axis(dims, 1, 0),
+            ..PoolShape::new(per_axis(dims, 3, 1))
+        };
+        let given = |spec: &LayerSpec| !spec.name().is_empty();
+        let norm = given(&self.norm).then(|| Norm::new(&scope.enter("bn1"), &self.norm, planes[0])).transpose()?;
+        let act = given(&self.act).then(|| Act::new(&scope.enter("act"), &self.act)).transpose()?;
+        let features = planes[3] * kind.expansion();
+        let fc = Linear::new(&scope.enter("fc"), [features, self.num_classes], true);
+        Ok(ResNet {
+            conv1: Conv::new(&scope.enter("conv1"), [self.n_input_channels, planes[0]], kernel, shape, false),
+            bn1: norm,
+            act,
+            maxpool: Pool::max(pool),
+            layer1: layer(0)?,
+            layer2: layer(1)?,
+            layer3: layer(2)?,
+            layer4: layer(3)?,
+            fc: self.feed_forward.then_some(fc),
+            max_pools: !self.no_max_pool,
+            spatial_dims: dims,
+            channels: [self.n_input_channels, if self.feed_forward { self.num_classes } else { features }],
+        })
+    }
+}
+
+/// A residual network (He et al., <https://arxiv.org/abs/1512.03385>; in 3-D Hara et al.,
+/// <https://arxiv.org/abs/1711.09577>) for classification.
+///
+/// `[b, in, x, y, z]` to class scores `[b, num_classes, 1, 1, 1]`.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::networks::{Network, ResNetBlockKind, ResNetConfig};
+/// let config = ResNetConfig { n_input_channels: 1, ..ResNetConfig::new(ResNetBlockKind::Basic, [1; 4], [4, 4, 8, 8]) };
+/// let net = config.init(&Device::default(), 0)?;
+/// assert_eq!(net.forward(Tensor::zeros([1, 1, 8, 8, 8], &Device::default())).dims(), [1, 400, 1, 1, 1]);
+/// # Ok::<(), hearth_nn::ConfigError>(())
+/// ```
+#[derive(Module, Debug)]
+pub struct ResNet {
+    conv1: Conv,
+    bn1: Option<Norm>,
+    act: Option<Act>,
+    maxpool: Pool,
+    layer1: Named<ResNetBlock>,
+    layer2: Named<ResNetBlock>,
+    layer3: Named<ResNetBlock>,
+    layer4: Named<ResNetBlock>,
+    fc: Option<Linear>,
+    #[module(skip)]
+    max_pools: bool,
+    #[module(skip)]
+    spatial_dims: usize,
+    #[module(skip)]
+    channels: [usize; 2],
+}
+
+impl ResNet {
+    /// The maps of the last layer, `[b, features, x', y', z']`.
+    pub(super) fn maps(&self, x: Tensor<5>, max_pools: bool) -> Tensor<5> {
+        let mut x = self.conv1.forward(x);
+        if let Some(norm) = &self.bn1 {
+            x = norm.forward(x);
+        }
+        if let Some(act) = &self.act {
+            x = act.forward(x);
+        }
+        if max_pools {
+            x = self.maxpool.forward(x);
+        }
+        let layers = [&self.layer1, &self.layer2, &self.layer3, &self.layer4];
+        layers.into_iter().flat_map(Named::iter).fold(x, |x, block| block.forward(x))
+    }
+
+    /// Their size for an input of this size.
+    pub(super) fn map_size(&self, input: [usize; 3], max_pools: bool) -> Option<[usize; 3]> {
+        let first = self.conv1.output(input)?;
+        let pooled = if max_pools { self.maxpool.output(first)? } else { first };
+        let depth = |axis: usize| self.spatial_dims == 3 || axis < 2;
+        Some(std::array::from_fn(|axis| if depth(axis) { pooled[axis].div_ceil(8) } else { pooled[axis] }))
+    }
+
+    /// Whether the pooling after the first convolution is used.
+    pub(super) fn max_pools(&self) -> bool {
+        self.max_pools
+    }
+}
+
+impl Network for ResNet {
+    fn name(&self) -> &'static str {
+        "ResNet"
+    }
+
+    fn spatial_dims(&self) -> usize {
+        self.spatial_dims
+    }
+
+    fn channels(&self) -> [usize; 2] {
+        self.channels
+    }
+
+    fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let features = Pool::global_avg().forward(self.maps(x, self.max_pools));
+        match &self.fc {
+            Some(fc) => fc.forward_flat(features),
+            None => features,
+        }
+    }
+
+    fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
+        known_channels(self, shape)?;
+        let [_, _, nx, ny, nz] = shape;
+        match self.map_size([nx, ny, nz], self.max_pools) {
+            Some(_) => Ok(()),
+            None => {
+                let reason = "it is smaller than the first convolution's kernel".to_owned();
+                Err(ShapeError { network: "ResNet", shape, reason })
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The two residual blocks of ResNet (`ResNetBlock`, `ResNetBottleneck`).
+
+use burn::module::Module;
+use burn::tensor::{Tensor, activation};
+use hearth_kernels::conv3d::ConvShape;
+use hearth_kernels::pool3d::{Divisor, PoolShape, avg_pool3d};
+use serde::{Deserialize, Serialize};
+
+use crate::layers::{ConfigError, Conv, Layer, Norm, Scope, Sequential, per_axis};
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ResNetBlockKind {
+    /// Two convolutions of kernel 3.
+    Basic,
+    /// Kernels 1, 3 and 1, and four times the channels out.
+    Bottleneck,
+}
+
+impl ResNetBlockKind {
+    /// Channels out per channel of `planes`.
+    pub(super) fn expansion(self) -> usize {
+        match self {
+            ResNetBlockKind::Basic => 1,
+            ResNetBlockKind::Bottleneck => 4,
+        }
+    }
+}
+
+/// The shortcut where size or channels change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ShortcutType {
+    /// Every second value and channels of zeros, without a gradient.
+    A,
+    /// A convolution of kernel 1 and a norm.
+    #[default]
+    B,
+}
+
+/// How to build a [`ResNetBlock`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockOptions {
+    pub spatial_dims: usize,
+    pub kind: ResNetBlockKind,
+    pub inplanes: usize,
+    pub planes: usize,
+    pub stride: usize,
+    pub shortcut: ShortcutType,
+    pub bias_downsample: bool,
+    /// Groups of a bottleneck's middle convolution, and its width per group at 64 planes (ResNeXt, wide ResNet).
+    pub groups: usize,
+    pub base_width: usize,
+}
+
+/// A shortcut that is not the identity.
+#[derive(Module, Debug)]
+// A network has a few of them, and modules cannot be boxed.
+#[allow(clippy::large_enum_variant)]
+enum Downsample {
+    Pad(PadChannels),
+    Projection(Sequential),
+}
+
+/// Shortcut `A`.
+#[derive(Module, Debug)]
+struct PadChannels {
+    #[module(skip)]
+    stride: [usize; 3],
+    #[module(skip)]
+    channels: usize,
+}
+
+impl Downsample {
+    fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        match self {
+            Downsample::Projection(layers) => layers.forward(x),
+            Downsample::Pad(PadChannels { stride, channels }) => {
+                // MONAI takes the values outside the graph, so that the shortcut has no gradient.
+                let shape = PoolShape { stride: *stride, ..PoolShape::new([1; 3]) };
+                let x = avg_pool3d(x.detach(), shape, Divisor::Window);
+                let [b, present, dx, dy, dz] = x.dims();
+                let zeros = Tensor::<5>::zeros([b, channels - present, dx, dy, dz], &x.device()).cast(x.dtype());
+                Tensor::cat(vec![x, zeros], 1)
+            }
+        }
+    }
+}
+
+/// A residual block (He et al., <https://arxiv.org/abs/1512.03385>): convolutions with batch norm and ReLU, and a
+/// shortcut.
+#[derive(Module, Debug)]
+pub struct ResNetBlock {
+    conv1: Conv,
+    bn1: Norm,
+    conv2: Conv,
+    bn2: Norm,
+    conv3: Option<Conv>,
+    bn3: Option<Norm>,
+    downsample: Option<Downsample>,
+}
+
+impl ResNetBlock {
+    pub(super) fn new(scope: &Scope, options: &BlockOptions) -> Result<Self, ConfigError> {
+        let BlockOptions { spatial_dims, kind, inplanes, planes, stride, shortcut, groups, base_width, .. } = *options;
+        let output = planes * kind.expansion();
+        let conv = |name: &str, channels, [kernel, stride, groups]: [usize; 3], bias| {
+            let shape = ConvShape {
+                stride: per_axis(spatial_dims, stride, 1),
+                padding: per_axis(spatial_dims, kernel / 2, 0),
+                groups,
+                ..ConvShape::default()
+            };
+            Conv::new(&scope.enter(name), channels, per_axis(spatial_dims, kernel, 1), shape, bias)
+        };
+        // The blocks' norm is batch norm whatever the first one is, as in MONAI.
+        let norm = |name: &str, channels| Norm::new(&scope.enter(name), &"batch".into(), channels);
+        let downsample = if stride == 1 && inplanes == output {
+            None
+        } else if shortcut == ShortcutType::A {
+            if inplanes > output {
+                let expected = format!("with shortcut A it may not be below the {inplanes} channels before");
+                return Err(ConfigError::value("block_inplanes", output, expected));
+            }
+            Some(Downsample::Pad(PadChannels { stride: per_axis(spatial_dims, stride, 1), channels: output }))
+        } else {
+            let conv = conv("downsample.0", [inplanes, output], [1, stride, 1], options.bias_downsample);
+            Some(Downsample::Projection(Sequential::new(vec![
+                ("0".to_owned(), Layer::Conv(conv)),
+                ("1".to_owned(), Layer::Norm(norm("downsample.1", output)?)),
+            ])))
+        };
+        let block = match kind {
+            ResNetBlockKind::Basic => ResNetBlock {
+                conv1: conv("conv1", [inplanes, planes], [3, stride, 1], false),
+                bn1: norm("bn1", planes)?,
+                conv2: conv("conv2", [planes; 2], [3, 1, 1], false),
+                bn2: norm("bn2", planes)?,
+                conv3: None,
+                bn3: None,
+                downsample,
+            },
+            ResNetBlockKind::Bottleneck => {
+                let width = planes * base_width / 64 * groups;
+                ResNetBlock {
+                    conv1: conv("conv1", [inplanes, width], [1, 1, 1], false),
+                    bn1: norm("bn1", width)?,
+                    conv2: conv("conv2", [width; 2], [3, stride, groups], false),
+                    bn2: norm("bn2", width)?,
+                    conv3: Some(conv("conv3", [width, output], [1, 1, 1], false)),
+                    bn3: Some(norm("bn3", output)?),
+                    downsample,
+                }
+            }
+        };
+        Ok(block)
+    }
+
+    pub(super) fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let y = activation::relu(self.bn1.forward(self.conv1.forward(x.clone())));
+        let mut y = self.bn2.forward(self.conv2.forward(y));
+        if let (Some(conv), Some(norm)) = (&self.conv3, &self.bn3) {
+            y = norm.forward(conv.forward(activation::relu(y)));
+        }
+        let shortcut = match &self.downsample {
+            Some(downsample) => downsample.forward(x),
+            None => x,
+        };
+        let dtype = y.dtype();
+        activation::relu(y + shortcut.cast(dtype))
+    }
+}

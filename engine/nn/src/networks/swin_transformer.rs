@@ -1,0 +1,283 @@
+//! The Swin transformer of `monai.networks.nets.swin_unetr.SwinTransformer`.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::check::{known_channels, spatial};
+use super::swin_stage::{Stage, StageOptions};
+use super::{Network, ShapeError};
+use crate::blocks::{Merging, PatchEmbed, UnetrBasicBlock, UnetrOptions};
+use crate::layers::{Axes, ConfigError, Dropout, DropoutClock, Scope, layer_norm};
+use crate::named::Named;
+
+/// How to build a [`SwinTransformer`]: MONAI's parameters and defaults, and whether outputs are normed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwinTransformerConfig {
+    /// Channels of the image.
+    pub in_chans: usize,
+    /// Features of the first stage.
+    pub embed_dim: usize,
+    /// Places per axis of a window.
+    pub window_size: Axes,
+    /// Size of a patch.
+    pub patch_size: Axes,
+    /// Blocks per stage, four numbers.
+    pub depths: Vec<usize>,
+    /// Heads per stage, four numbers.
+    pub num_heads: Vec<usize>,
+    /// Hidden features of the perceptrons per feature.
+    #[serde(default = "four")]
+    pub mlp_ratio: f64,
+    /// Whether queries, keys and values have a bias.
+    #[serde(default = "yes")]
+    pub qkv_bias: bool,
+    /// Dropout probability.
+    #[serde(default)]
+    pub drop_rate: f64,
+    /// Dropout of the attention's weights.
+    #[serde(default)]
+    pub attn_drop_rate: f64,
+    /// Probability of skipping the last block in training; it grows from 0 at the first.
+    #[serde(default)]
+    pub drop_path_rate: f64,
+    /// Whether patches are normed.
+    #[serde(default)]
+    pub patch_norm: bool,
+    /// Without effect on the results: whether MONAI keeps fewer values for the backward pass.
+    #[serde(default)]
+    pub use_checkpoint: bool,
+    /// 2 or 3.
+    #[serde(default = "three")]
+    pub spatial_dims: usize,
+    /// How neighbours are merged between stages.
+    #[serde(default)]
+    pub downsample: Merging,
+    /// Whether a residual convolution block precedes each stage.
+    #[serde(default)]
+    pub use_v2: bool,
+    /// Only false: MONAI's HyenaND operator is not part of this library.
+    #[serde(default)]
+    pub use_hyena: bool,
+    /// Without effect on the results: how MONAI computes attention.
+    #[serde(default)]
+    pub use_flash_attention: bool,
+    /// Whether outputs are normed over their channels (an argument of the call in MONAI).
+    #[serde(default = "yes")]
+    pub normalize: bool,
+}
+
+pub(super) fn four() -> f64 {
+    4.0
+}
+
+pub(super) fn three() -> usize {
+    3
+}
+
+pub(super) fn yes() -> bool {
+    true
+}
+
+impl SwinTransformerConfig {
+    /// MONAI's defaults for everything else.
+    pub fn new(
+        spatial_dims: usize,
+        in_chans: usize,
+        embed_dim: usize,
+        depths: [usize; 4],
+        num_heads: [usize; 4],
+    ) -> Self {
+        SwinTransformerConfig {
+            in_chans,
+            embed_dim,
+            window_size: Axes::All(7),
+            patch_size: Axes::All(2),
+            depths: depths.to_vec(),
+            num_heads: num_heads.to_vec(),
+            mlp_ratio: 4.0,
+            qkv_bias: true,
+            drop_rate: 0.0,
+            attn_drop_rate: 0.0,
+            drop_path_rate: 0.0,
+            patch_norm: false,
+            use_checkpoint: false,
+            spatial_dims,
+            downsample: Merging::default(),
+            use_v2: false,
+            use_hyena: false,
+            use_flash_attention: false,
+            normalize: true,
+        }
+    }
+
+    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every device.
+    pub fn init(&self, device: &Device, seed: u64) -> Result<SwinTransformer, ConfigError> {
+        self.build(&Scope::new(device, seed))
+    }
+
+    pub(super) fn build(&self, scope: &Scope) -> Result<SwinTransformer, ConfigError> {
+        let SwinTransformerConfig { in_chans, embed_dim, spatial_dims, .. } = *self;
+        spatial(spatial_dims)?;
+        if self.use_hyena {
+            return Err(ConfigError::value("use_hyena", true, "the operator is not part of this library"));
+        }
+        if in_chans == 0 || embed_dim == 0 {
+            return Err(ConfigError::value("embed_dim", embed_dim, "channels must be at least 1"));
+        }
+        if !(0.0..=1.0).contains(&self.drop_path_rate) {
+            return Err(ConfigError::value("drop_path_rate", self.drop_path_rate, "a probability is in [0, 1]"));
+        }
+        let four = |name: &str, given: &[usize]| {
+            let four = <[usize; 4]>::try_from(given).ok().filter(|four| !four.contains(&0));
+            four.ok_or_else(|| ConfigError::value(name, given, "expected four numbers of at least 1"))
+        };
+        let (depths, heads) = (four("depths", &self.depths)?, four("num_heads", &self.num_heads)?);
+        let window_size = self.window_size.resolve("window_size", spatial_dims, 1)?;
+        let patch_size = self.patch_size.resolve("patch_size", spatial_dims, 1)?;
+        let clock = DropoutClock::default();
+        let blocks = depths.iter().sum::<usize>();
+        let drop_path = |block: usize| self.drop_path_rate * block as f64 / (blocks - 1).max(1) as f64;
+        let stage = |index: usize| {
+            let first: usize = depths[..index].iter().sum();
+            let options = StageOptions {
+                spatial_dims,
+                dim: embed_dim << index,
+                num_heads: heads[index],
+                window_size,
+                drop_path: (first..first + depths[index]).map(drop_path).collect(),
+                mlp_ratio: self.mlp_ratio,
+                qkv_bias: self.qkv_bias,
+                drop: self.drop_rate,
+                attn_drop: self.attn_drop_rate,
+                merging: self.downsample,
+                clock: clock.clone(),
+            };
+            let stage = Stage::new(&scope.enter(&format!("layers{}", index + 1)).enter("0"), &options)?;
+            Ok::<_, ConfigError>(Named::new(vec![("0".to_owned(), stage)]))
+        };
+        let options = UnetrOptions { spatial_dims, norm_name: "instance".into(), res_block: true };
+        let before = |index: usize| {
+            let inner = scope.enter(&format!("layers{}c", index + 1)).enter("0");
+            let block = || UnetrBasicBlock::new(&inner, &options, [embed_dim << index; 2]);
+            let block = self.use_v2.then(block).transpose()?;
+            Ok::<_, ConfigError>(Named::new(block.into_iter().map(|block| ("0".to_owned(), block)).collect()))
+        };
+        Ok(SwinTransformer {
+            patch_embed: PatchEmbed::new(
+                &scope.enter("patch_embed"),
+                [in_chans, embed_dim],
+                patch_size,
+                self.patch_norm,
+            )?,
+            pos_drop: Dropout::new(scope.enter("pos_drop").path(), self.drop_rate, &clock)?,
+            layers1: stage(0)?,
+            layers2: stage(1)?,
+            layers3: stage(2)?,
+            layers4: stage(3)?,
+            layers1c: before(0)?,
+            layers2c: before(1)?,
+            layers3c: before(2)?,
+            layers4c: before(3)?,
+            spatial_dims,
+            channels: [in_chans, embed_dim],
+            normalize: self.normalize,
+            clock,
+        })
+    }
+}
+
+/// A transformer whose attention stays within windows, which every second block shifts (Liu et al.,
+/// <https://arxiv.org/abs/2103.14030>); with `use_v2` the encoder of Swin UNETR v2.
+///
+/// `[b, in, x, y, z]` to five maps: the patches, and the output of each of four stages, each half the size of the one
+/// before and with twice the channels. The main output is the first.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::networks::{Network, SwinTransformerConfig};
+/// let net = SwinTransformerConfig::new(2, 1, 4, [1; 4], [1; 4]).init(&Device::default(), 0)?;
+/// let maps = net.forward_all(Tensor::zeros([1, 1, 32, 32, 1], &Device::default()));
+/// assert_eq!((maps[0].dims(), maps[4].dims()), ([1, 4, 16, 16, 1], [1, 64, 1, 1, 1]));
+/// # Ok::<(), hearth_nn::ConfigError>(())
+/// ```
+#[derive(Module, Debug)]
+pub struct SwinTransformer {
+    patch_embed: PatchEmbed,
+    pos_drop: Dropout,
+    layers1: Named<Stage>,
+    layers2: Named<Stage>,
+    layers3: Named<Stage>,
+    layers4: Named<Stage>,
+    layers1c: Named<UnetrBasicBlock>,
+    layers2c: Named<UnetrBasicBlock>,
+    layers3c: Named<UnetrBasicBlock>,
+    layers4c: Named<UnetrBasicBlock>,
+    #[module(skip)]
+    spatial_dims: usize,
+    #[module(skip)]
+    channels: [usize; 2],
+    #[module(skip)]
+    normalize: bool,
+    #[module(skip)]
+    clock: DropoutClock,
+}
+
+impl SwinTransformer {
+    fn output(&self, x: &Tensor<5>) -> Tensor<5> {
+        if !self.normalize {
+            return x.clone();
+        }
+        layer_norm(x.clone().permute([0, 2, 3, 4, 1])).permute([0, 4, 1, 2, 3])
+    }
+
+    /// What dropout is keyed by.
+    pub(super) fn clock(&self) -> &DropoutClock {
+        &self.clock
+    }
+}
+
+impl Network for SwinTransformer {
+    fn name(&self) -> &'static str {
+        "SwinTransformer"
+    }
+
+    fn spatial_dims(&self) -> usize {
+        self.spatial_dims
+    }
+
+    fn channels(&self) -> [usize; 2] {
+        self.channels
+    }
+
+    fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        self.forward_all(x).swap_remove(0)
+    }
+
+    fn forward_all(&self, x: Tensor<5>) -> Vec<Tensor<5>> {
+        self.clock.next_pass();
+        let mut x = self.pos_drop.forward(self.patch_embed.forward(x));
+        let mut outputs = vec![self.output(&x)];
+        let stages = [
+            (&self.layers1c, &self.layers1),
+            (&self.layers2c, &self.layers2),
+            (&self.layers3c, &self.layers3),
+            (&self.layers4c, &self.layers4),
+        ];
+        for (before, stage) in stages {
+            x = before.iter().fold(x, |x, block| block.forward(x));
+            x = stage.iter().fold(x, |x, stage| stage.forward(x));
+            outputs.push(self.output(&x));
+        }
+        outputs
+    }
+
+    fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
+        known_channels(self, shape)
+    }
+
+    fn set_draw(&self, seed: u64, step: u64) {
+        self.clock.set(seed, step);
+    }
+}

@@ -1,0 +1,113 @@
+//! A ResNet of torchvision with another last layer (`monai.networks.nets.TorchVisionFCModel`).
+
+use burn::tensor::Device;
+use serde::{Deserialize, Serialize};
+
+use super::check::untrained;
+use super::netadapter::{HeadOptions, NetAdapter, pool};
+use super::resnet::{ResNetConfig, depth};
+use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
+
+/// How to build a `TorchVisionFCModel`: MONAI's parameters and defaults.
+///
+/// With `use_conv` it is the fully convolutional classifier of patches of whole-slide images: trained on patches of
+/// 224, and run on larger ones for a map of scores.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TorchVisionFCModelConfig {
+    /// `resnet18`, `resnet34`, `resnet50`, `resnet101`, `resnet152`, `resnext50_32x4d`, `resnext101_32x8d`,
+    /// `resnext101_64x4d`, `wide_resnet50_2` or `wide_resnet101_2`.
+    #[serde(default = "resnet18")]
+    pub model_name: String,
+    /// Classes.
+    #[serde(default = "one")]
+    pub num_classes: usize,
+    /// Only 2, as the networks of torchvision.
+    #[serde(default = "two")]
+    pub dim: usize,
+    /// Inputs of the last layer; by default the network's features.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_channels: Option<usize>,
+    /// Whether the last layer is a convolution of kernel 1, so that larger images give maps of scores.
+    #[serde(default)]
+    pub use_conv: bool,
+    /// The pooling before the last layer; `""` for none, null to keep the network's own.
+    #[serde(default = "pool")]
+    pub pool: Option<LayerSpec>,
+    /// Whether the last layer has a bias.
+    #[serde(default = "yes")]
+    pub bias: bool,
+    /// Only false: weights are given as a file.
+    #[serde(default)]
+    pub pretrained: bool,
+}
+
+fn resnet18() -> String {
+    "resnet18".to_owned()
+}
+
+fn one() -> usize {
+    1
+}
+
+fn two() -> usize {
+    2
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Depth, groups and width of a name.
+fn sizes(name: &str) -> Option<(usize, [usize; 2])> {
+    Some(match name {
+        "resnet18" => (18, [1, 64]),
+        "resnet34" => (34, [1, 64]),
+        "resnet50" => (50, [1, 64]),
+        "resnet101" => (101, [1, 64]),
+        "resnet152" => (152, [1, 64]),
+        "resnext50_32x4d" => (50, [32, 4]),
+        "resnext101_32x8d" => (101, [32, 8]),
+        "resnext101_64x4d" => (101, [64, 4]),
+        "wide_resnet50_2" => (50, [1, 128]),
+        "wide_resnet101_2" => (101, [1, 128]),
+        _ => return None,
+    })
+}
+
+impl TorchVisionFCModelConfig {
+    /// MONAI's defaults for everything else.
+    pub fn new(model_name: &str, num_classes: usize) -> Self {
+        TorchVisionFCModelConfig {
+            model_name: model_name.to_owned(),
+            num_classes,
+            dim: 2,
+            in_channels: None,
+            use_conv: false,
+            pool: pool(),
+            bias: true,
+            pretrained: false,
+        }
+    }
+
+    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every device.
+    pub fn init(&self, device: &Device, seed: u64) -> Result<NetAdapter, ConfigError> {
+        untrained(self.pretrained)?;
+        let (number, widths) = sizes(&self.model_name).ok_or_else(|| ConfigError::UnknownName {
+            kind: "model_name",
+            name: self.model_name.clone(),
+            known: "resnet18, resnet34, resnet50, resnet101, resnet152, resnext50_32x4d, resnext101_32x8d, \
+                    resnext101_64x4d, wide_resnet50_2, wide_resnet101_2",
+        })?;
+        let (block, layers) = depth(number)?;
+        let model = ResNetConfig {
+            spatial_dims: 2,
+            conv1_t_stride: Axes::All(2),
+            bias_downsample: false,
+            ..ResNetConfig::new(block, layers, [64, 128, 256, 512])
+        };
+        let TorchVisionFCModelConfig { num_classes, dim, in_channels, use_conv, ref pool, bias, .. } = *self;
+        let head = HeadOptions { dim, num_classes, in_channels, use_conv, pool: pool.clone(), bias };
+        NetAdapter::new("TorchVisionFCModel", &Scope::new(device, seed), &model, widths, &head)
+    }
+}

@@ -1,0 +1,175 @@
+//! Classification networks, transformers and their blocks: evaluation, training, gradients, and the statistics after one training step.
+
+use std::collections::BTreeMap;
+
+use burn::tensor::{Device, Tensor};
+use hearth::nn::networks::{Network, NetworkConfig};
+use hearth::nn::optim::Gradients;
+use hearth::nn::weights;
+use hearth_tests::golden::{Case, Check, Miss, Outcome};
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use serde_json::{Value, json};
+
+use super::batch::{tensor, values};
+use super::{blocks, procedural};
+
+/// Parameters that are probabilities of dropout.
+const DROPOUT: [&str; 6] =
+    ["dropout", "dropout_prob", "dropout_rate", "drop_rate", "attn_drop_rate", "dropout_path_rate"];
+
+/// Replays one network.
+pub fn replay(case: &Case) -> Outcome {
+    let known = [Value::Null, json!("procedural")];
+    if !known.contains(&case.record["weights"]) || !case.record["aliases"].is_null() {
+        return Err(Miss::unsupported(format!("weights {} or aliases", case.record["weights"])));
+    }
+    let device = Device::default().autodiff();
+    if let Some(block) = blocks::block(case, &device)? {
+        let (block, _) = weights::from_bytes(block, &state_dict(case)?)?;
+        return check(case, block, &device);
+    }
+    let net = config(case)?.init(&device, 0).map_err(|error| Miss::unsupported(error.to_string()))?;
+    let (net, _) = weights::from_bytes(net, &state_dict(case)?)?;
+    check(case, net, &device)
+}
+
+/// The case's operation and parameters as a recipe names them. Arguments of the call are options here.
+fn config(case: &Case) -> Result<NetworkConfig, Miss> {
+    let mut params = case.params.as_object().cloned().unwrap_or_default();
+    params.extend(case.call.as_object().cloned().unwrap_or_default());
+    params.insert("name".to_owned(), json!(case.op));
+    // Training was recorded with dropout at 0, and evaluation knows none.
+    for name in DROPOUT {
+        params.entry(name).and_modify(|p| *p = if p.is_number() { json!(0.0) } else { p.take() });
+    }
+    if ["SENet", "SEResNe"].iter().any(|name| case.op.starts_with(name)) {
+        // Some of these have dropout without being asked.
+        params.insert("dropout_prob".to_owned(), Value::Null);
+    }
+    serde_json::from_value(Value::Object(params)).map_err(|error| match error.to_string() {
+        // The message goes on with every name there is.
+        text if text.starts_with("unknown variant") => Miss::unsupported(format!("op {}", case.op)),
+        text => Miss::unsupported(format!("{}: {text}", case.op)),
+    })
+}
+
+/// The case's weights as a safetensors file.
+fn state_dict(case: &Case) -> Result<Vec<u8>, Miss> {
+    let mut stored: BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)> = BTreeMap::new();
+    for (key, (shape, values)) in procedural::weights(case)? {
+        stored.insert(key, (Dtype::F32, shape, values.iter().flat_map(|v| v.to_le_bytes()).collect()));
+    }
+    for (name, array) in &case.tensors {
+        let Some(key) = name.strip_prefix("weight.") else { continue };
+        let (dtype, bytes): (Dtype, Vec<u8>) = match array.dtype.as_str() {
+            "F32" => (Dtype::F32, array.values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect()),
+            "I64" => (Dtype::I64, array.values.iter().flat_map(|v| (*v as i64).to_le_bytes()).collect()),
+            other => return Err(Miss::unsupported(format!("{name} is {other}"))),
+        };
+        stored.insert(key.to_owned(), (dtype, array.shape.clone(), bytes));
+    }
+    let mut views = Vec::new();
+    for (name, (dtype, shape, bytes)) in &stored {
+        views.push((name.as_str(), TensorView::new(*dtype, shape.clone(), bytes)?));
+    }
+    Ok(safetensors::serialize(views, None)?)
+}
+
+/// The recorded outputs of this name: `y`, or `y0`, `y1`, ...
+fn recorded(case: &Case, name: &str) -> Vec<String> {
+    if case.find(&format!("out.{name}")).is_some() {
+        return vec![name.to_owned()];
+    }
+    (0..).map(|i| format!("{name}{i}")).take_while(|name| case.find(&format!("out.{name}")).is_some()).collect()
+}
+
+/// As many outputs of the network as are recorded.
+fn outputs<N: Network>(case: &Case, net: &N, x: Tensor<5>, count: usize) -> Result<Vec<Tensor<5>>, Miss> {
+    let all = match (count, case.record["outputs"].as_array()) {
+        (1, None) => return Ok(vec![net.forward(x)]),
+        (_, None) => net.forward_all(x),
+        (_, Some(kept)) => {
+            let all = net.forward_all(x);
+            kept.iter().filter_map(|i| all.get(i.as_u64()? as usize).cloned()).collect()
+        }
+    };
+    match all.len() == count {
+        true => Ok(all),
+        false => Err(Miss::failed(format!("{} outputs, {count} are recorded", all.len()))),
+    }
+}
+
+/// Compares an output, which has axes of length 1 that the recorded one lacks.
+fn compare(check: &mut Check<'_>, case: &Case, name: &str, y: Tensor<5>) {
+    let rank = case.find(&format!("out.{name}")).map_or(0, |array| array.shape.len());
+    let dims = y.dims();
+    let (shape, more) = dims.split_at(rank);
+    let shape = if more.iter().all(|n| *n == 1) { shape } else { &dims };
+    check.close(&format!("out.{name}"), shape, &values(y));
+}
+
+fn check<N: Network>(case: &Case, net: N, device: &Device) -> Outcome {
+    let mut check = case.check();
+    let input = case.array("in.x")?;
+    if let Some(count) = case.record["parameter_count"].as_u64() {
+        let bytes = weights::to_bytes(&net)?;
+        let file = SafeTensors::deserialize(&bytes)?;
+        let buffers = file.tensors().into_iter().filter(|(name, _)| name.contains(".running_"));
+        let buffers: usize = buffers.map(|(_, view)| view.shape().iter().product::<usize>()).sum();
+        check.equal("parameter_count", &(count as usize), &(net.num_params() - buffers));
+    }
+
+    let plain = tensor(input, &device.clone().inner())?;
+    net.check_input(plain.dims())?;
+    let names = recorded(case, "y");
+    for (name, y) in names.iter().zip(outputs(case, &net.valid(), plain, names.len())?) {
+        compare(&mut check, case, name, y);
+    }
+    if case.record["eval_only"].as_bool() == Some(true) {
+        return check.outcome();
+    }
+
+    let x = tensor(input, device)?.require_grad();
+    let names = Some(recorded(case, "train_y")).filter(|names| !names.is_empty()).unwrap_or(names);
+    let mut score = Tensor::<1>::zeros([1], device);
+    for (name, y) in names.iter().zip(outputs(case, &net, x.clone(), names.len())?) {
+        compare(&mut check, case, name, y.clone());
+        let number = name.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let cot: Tensor<5> = tensor(case.array(&format!("in.cot{number}"))?, device)?;
+        score = score + (y * cot).mean();
+    }
+    let after = weights::to_bytes(&net)?;
+    let mut source = score.backward();
+    let input_gradient = x.grad(&source).ok_or_else(|| Miss::failed("the input has no gradient"))?;
+    check.network_gradient("grad.in.x", &input.shape, &values(input_gradient));
+    let taken = Gradients::take(&net, &mut source);
+    let gradients: BTreeMap<String, &Tensor<1>> =
+        taken.iter().filter_map(|(path, gradient)| Some((net.torch_name(path)?, gradient))).collect();
+    for (name, array) in &case.tensors {
+        let Some(path) = name.strip_prefix("grad.").filter(|path| *path != "in.x") else { continue };
+        let gradient = *gradients.get(path).ok_or_else(|| Miss::failed(format!("{path} has no gradient")))?;
+        check.network_gradient(name, &array.shape, &values(gradient.clone()));
+    }
+    if let Some(keys) = case.record["grad_l2_keys"].as_array() {
+        // A parameter that is not used has no gradient here, and one of zeros there.
+        let norm = |gradient: Option<&&Tensor<1>>| {
+            gradient.map_or(0.0, |g| values((*g).clone()).iter().map(|v| v * v).sum::<f64>().sqrt())
+        };
+        let norms: Vec<f64> = keys.iter().filter_map(Value::as_str).map(|key| norm(gradients.get(key))).collect();
+        let (atol, rtol) = (case.tolerance("l2_atol"), case.tolerance("l2_rtol"));
+        check.close_at("out.grad_l2", &[norms.len()], &norms, atol, rtol, 0);
+    }
+    let file = SafeTensors::deserialize(&after)?;
+    for name in case.tensors.keys() {
+        let Some(key) = name.strip_prefix("out.after.") else { continue };
+        let view = file.tensor(key)?;
+        let statistics: Vec<f64> = match view.dtype() {
+            Dtype::F32 => {
+                view.data().chunks_exact(4).map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect()
+            }
+            other => return Err(Miss::failed(format!("{key} is {other:?}"))),
+        };
+        check.close(name, view.shape(), &statistics);
+    }
+    check.outcome()
+}
