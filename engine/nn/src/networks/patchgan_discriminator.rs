@@ -162,13 +162,13 @@ fn check_size(facts: &Facts, steps: &[Step], shape: [usize; 5]) -> Result<(), Sh
     facts.check(shape)?;
     let mut size = [shape[2], shape[3], shape[4]];
     for step in steps {
-        for axis in 0..3 {
-            let room = (size[axis] + 2 * step.padding[axis]).checked_sub(step.kernel[axis]);
+        for (axis, length) in size.iter_mut().enumerate() {
+            let room = (*length + 2 * step.padding[axis]).checked_sub(step.kernel[axis]);
             let Some(room) = room else {
                 let reason = format!("it is too small for {} convolutions; use larger patches", steps.len());
                 return Err(ShapeError { network: facts.name, shape, reason });
             };
-            size[axis] = room / step.stride[axis] + 1;
+            *length = room / step.stride[axis] + 1;
         }
     }
     Ok(())
