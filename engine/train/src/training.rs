@@ -15,7 +15,7 @@ use hearth_engine::{
     BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, Metrics, Snapshot, State,
     Workflow,
 };
-use hearth_nn::losses::Loss;
+use hearth_nn::losses::{Loss, LossError};
 use hearth_nn::networks::Network;
 use hearth_nn::optim::{Gradients, Optimizer, OptimizerConfig};
 
@@ -204,7 +204,12 @@ impl<N: Network> Workflow for Training<N> {
         engine.fire(Event::ForwardCompleted, self)?;
 
         let label = self.feed.named("label")?;
-        let loss = self.loss.forward(pred, label).map_err(|e| self.feed.part("the loss", e))?.mean();
+        let loss = match self.loss.forward(pred.clone(), label) {
+            Ok(loss) => loss.mean(),
+            // An overflow of fp16 is no error: the scaler finds no gradient finite, leaves the step out and goes on with less.
+            Err(LossError::NonFinite { what: "prediction", .. }) if self.scaler.is_some() => pred.mean() * f32::NAN,
+            Err(error) => return Err(self.feed.part("the loss", error).into()),
+        };
         self.loss_tensor = Some(loss.clone().without_autodiff());
         engine.fire(Event::LossCompleted, self)?;
 
