@@ -107,8 +107,12 @@ mod kept {
 
     /// A huge page.
     const PAGE: usize = 2 << 20;
-    /// Blocks from here on are large.
-    const LARGE: usize = PAGE * 3 / 4;
+    /// Blocks from here on are kept.
+    const LARGE: usize = 256 << 10;
+    /// Blocks from here on are whole huge pages: of a smaller one too much would be left over.
+    const WHOLE: usize = PAGE * 3 / 4;
+    /// What smaller blocks are multiples of.
+    const STEP: usize = 64 << 10;
     /// At most so many free blocks are kept.
     const BLOCKS: usize = 512;
 
@@ -153,12 +157,13 @@ mod kept {
         }
     }
 
-    /// The size of the block for a layout, if it is a large one: whole huge pages, above 16 of them in steps of an eighth.
+    /// The size of the block for a layout, if it is a large one: rounded up by a quarter at most, above 2 MiB by an eighth or to a huge page.
     pub fn size(layout: Layout) -> Option<usize> {
         if layout.size() < LARGE || layout.align() > PAGE {
             return None;
         }
-        let step = (layout.size().checked_next_power_of_two()? / 16).max(PAGE);
+        let least = if layout.size() < WHOLE { STEP } else { PAGE };
+        let step = (layout.size().checked_next_power_of_two()? / 16).max(least);
         layout.size().checked_next_multiple_of(step)
     }
 
