@@ -25,6 +25,8 @@ pub mod host;
 pub mod interpolate;
 pub mod label;
 #[cfg(feature = "cpu")]
+mod lanes;
+#[cfg(feature = "cpu")]
 mod layout;
 pub mod math;
 pub mod memory;

@@ -36,6 +36,22 @@ impl Geometry {
     pub fn weight_len(&self) -> usize {
         self.channels_in * self.channels_out * self.taps()
     }
+
+    /// The same convolution with axes of length 1 moved to the front, so that rows are long: the memory is the same.
+    pub fn flat_first(&self) -> Self {
+        let mut g = *self;
+        for _ in 0..2 {
+            let trivial =
+                g.input[2] == 1 && g.output[2] == 1 && g.kernel[2] == 1 && g.stride[2] == 1 && g.padding[2] == 0;
+            if trivial {
+                for axes in [&mut g.input, &mut g.output, &mut g.kernel, &mut g.stride, &mut g.padding, &mut g.dilation]
+                {
+                    axes.rotate_right(1);
+                }
+            }
+        }
+        g
+    }
 }
 
 /// Whether our kernels can take these tensors: f32 on the CPU, one group, nothing empty.

@@ -1,26 +1,24 @@
 //! Convolution and transposed convolution in three dimensions, with a handwritten backward pass.
 //!
-//! On the CPU both are the same three sums over one arrangement of the data (`arrange`): a padded, phase-split copy
-//! of the input in which every kernel tap of a whole output row reads one contiguous run, so that no column matrix is
-//! built. A transposed convolution is the input gradient of a convolution and the other way round. On any other device,
+//! On the CPU both are the same three sums over padded, phase-split copies of the data in which every kernel tap of a whole
+//! output row reads one contiguous run, so that no column matrix is built. The lanes of a register are output channels
+//! where there are many (`wide`), and neighbours of a row where there are few (`narrow`). A transposed convolution is the input gradient of a convolution and the other way round. On any other device,
 //! for another element type and for grouped convolutions, Burn's own operations run.
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
 
 #[cfg(feature = "cpu")]
-mod arrange;
-#[cfg(feature = "cpu")]
-mod backward;
-#[cfg(feature = "cpu")]
 mod cpu;
 #[cfg(feature = "cpu")]
 mod geometry;
+#[cfg(feature = "cpu")]
+mod narrow;
 #[cfg(feature = "cpu")]
 mod ops;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
 #[cfg(feature = "cpu")]
-mod tile;
+mod wide;
 
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{Tensor, module};
@@ -76,4 +74,21 @@ pub fn conv_transpose3d(
     let ConvShape { stride, padding, dilation, groups } = shape;
     let options = ConvTransposeOptions::new(stride, padding, output_padding, dilation, groups);
     module::conv_transpose3d(x, weight, bias, options)
+}
+
+/// The gradient of [`conv3d`] with respect to its weight (`torch.nn.grad.conv3d_weight`): `x` is `[B, I, X, Y, Z]`, `dy`
+/// `[B, O, X', Y', Z']`; gives `[O, I, kx, ky, kz]`. `None` where only Burn's own convolution, in a graph, has it.
+pub fn conv3d_weight(x: Tensor<5>, dy: Tensor<5>, kernel: [usize; 3], shape: ConvShape) -> Option<Tensor<5>> {
+    #[cfg(feature = "cpu")]
+    {
+        let like = Tensor::zeros([dy.dims()[1], x.dims()[1], kernel[0], kernel[1], kernel[2]], &x.device());
+        let geometry = geometry::of_convolution(&x, &like, &shape)?;
+        (dy.dims()[2..] == geometry.output && dy.dims()[0] == x.dims()[0])
+            .then(|| ops::weight_gradient(x, dy, geometry))
+    }
+    #[cfg(not(feature = "cpu"))]
+    {
+        let _ = (x, dy, kernel, shape);
+        None
+    }
 }

@@ -7,8 +7,8 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
 use burn::tensor::{Tensor, TensorData};
 
+use super::cpu::{self, Loops};
 use super::geometry::Geometry;
-use super::{backward, cpu};
 
 /// The sums that convolutions, transposed convolutions and their gradients are made of.
 #[backend_extension(Flex, Autodiff)]
@@ -58,7 +58,7 @@ fn shape(batch: usize, channels: usize, spatial: [usize; 3]) -> [usize; 5] {
 
 impl ConvolutionOps for Flex {
     fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        let out = with([x, weight], |[x, w]| cpu::forward(x, w, None, &g));
+        let out = with([x, weight], |[x, w]| Loops::here().forward(x, w, None, &g));
         tensor(out, shape(g.batch, g.channels_out, g.output))
     }
 
@@ -68,12 +68,12 @@ impl ConvolutionOps for Flex {
         bias: FloatTensor<Self>,
         g: Geometry,
     ) -> FloatTensor<Self> {
-        let out = with([x, weight, bias], |[x, w, b]| cpu::forward(x, w, Some(b), &g));
+        let out = with([x, weight, bias], |[x, w, b]| Loops::here().forward(x, w, Some(b), &g));
         tensor(out, shape(g.batch, g.channels_out, g.output))
     }
 
     fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        let out = with([dy, weight], |[dy, w]| cpu::input_gradient(dy, w, None, &g));
+        let out = with([dy, weight], |[dy, w]| Loops::here().input_gradient(dy, w, None, &g));
         tensor(out, shape(g.batch, g.channels_in, g.input))
     }
 
@@ -83,17 +83,17 @@ impl ConvolutionOps for Flex {
         bias: FloatTensor<Self>,
         g: Geometry,
     ) -> FloatTensor<Self> {
-        let out = with([dy, weight, bias], |[dy, w, b]| cpu::input_gradient(dy, w, Some(b), &g));
+        let out = with([dy, weight, bias], |[dy, w, b]| Loops::here().input_gradient(dy, w, Some(b), &g));
         tensor(out, shape(g.batch, g.channels_in, g.input))
     }
 
     fn weight_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        let out = with([x, dy], |[x, dy]| backward::weight_gradient(x, dy, &g));
+        let out = with([x, dy], |[x, dy]| Loops::here().weight_gradient(x, dy, &g));
         tensor(out, shape(g.channels_out, g.channels_in, g.kernel))
     }
 
     fn channel_sums(x: FloatTensor<Self>, batch: usize, channels: usize) -> FloatTensor<Self> {
-        tensor(with([x], |[x]| backward::bias_gradient(x, batch, channels)), [channels])
+        tensor(with([x], |[x]| cpu::bias_gradient(x, batch, channels)), [channels])
     }
 }
 
@@ -221,4 +221,9 @@ pub fn transposed(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, g: G
         Some(bias) => <Dispatch as ConvolutionOps>::spread_biased(x, weight, bias.into_dispatch(), g),
         None => <Dispatch as ConvolutionOps>::spread(x, weight, g),
     })
+}
+
+/// Runs a weight gradient on the CPU backend.
+pub fn weight_gradient(x: Tensor<5>, dy: Tensor<5>, g: Geometry) -> Tensor<5> {
+    Tensor::from_dispatch(<Dispatch as ConvolutionOps>::weight_gradient(x.into_dispatch(), dy.into_dispatch(), g))
 }

@@ -4,8 +4,9 @@
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{Device, Tensor, TensorData, module};
 
+use super::cpu::Loops;
 use super::geometry::Geometry;
-use super::{ConvShape, backward, conv_transpose3d, conv3d, cpu, tile};
+use super::{ConvShape, conv_transpose3d, conv3d, narrow, wide};
 use crate::counter_rng::Key;
 
 /// Values in [-1, 1), the same for a key on every machine.
@@ -48,8 +49,8 @@ fn geometries() -> Vec<Geometry> {
         if let [Some(x), Some(y), Some(z)] = output {
             found.push(Geometry {
                 batch: 1 + rng.below(3),
-                channels_in: 1 + rng.below(10),
-                channels_out: 1 + rng.below(18),
+                channels_in: [1 + rng.below(10), 1 + rng.below(40)][rng.below(2)],
+                channels_out: [1 + rng.below(18), 1 + rng.below(70)][rng.below(2)],
                 input,
                 output: [x, y, z],
                 kernel,
@@ -100,7 +101,8 @@ fn assert_close(what: &str, g: &Geometry, got: &[f32], expected: &[f64]) {
 
 #[test]
 fn every_inner_loop_agrees_with_sums_in_f64() {
-    for (name, inner) in tile::every::runnable() {
+    for ((name, narrow), (_, wide)) in narrow::tile::every::runnable().iter().zip(&wide::tile::every::runnable()) {
+        let loops = Loops { wide, narrow };
         for (key, g) in geometries().iter().enumerate() {
             let key = key as u64;
             let (x, w) = (values(key, g.input_len()), values(key + 1000, g.weight_len()));
@@ -118,11 +120,11 @@ fn every_inner_loop_agrees_with_sums_in_f64() {
             let in_each = g.input.iter().product::<usize>();
             y.iter_mut().enumerate().for_each(|(i, v)| *v += f64::from(bias[i / out_each % g.channels_out]));
             dx.iter_mut().enumerate().for_each(|(i, v)| *v += f64::from(in_bias[i / in_each % g.channels_in]));
-            let forward = cpu::forward_by(&inner, &x, &w, Some(&bias), g);
+            let forward = loops.forward(&x, &w, Some(&bias), g);
             assert_close(&format!("{name} forward"), g, &forward, &y);
-            let spread = cpu::input_gradient_by(&inner, &dy, &w, Some(&in_bias), g);
+            let spread = loops.input_gradient(&dy, &w, Some(&in_bias), g);
             assert_close(&format!("{name} input gradient"), g, &spread, &dx);
-            let gradient = backward::weight_gradient_by(&inner, &x, &dy, g);
+            let gradient = loops.weight_gradient(&x, &dy, g);
             assert_close(&format!("{name} weight gradient"), g, &gradient, &dw);
         }
     }
@@ -146,9 +148,9 @@ fn results_do_not_depend_on_the_number_of_threads() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
         pool.install(|| {
             (
-                cpu::forward(&x, &w, None, &g),
-                cpu::input_gradient(&dy, &w, None, &g),
-                backward::weight_gradient(&x, &dy, &g),
+                Loops::here().forward(&x, &w, None, &g),
+                Loops::here().input_gradient(&dy, &w, None, &g),
+                Loops::here().weight_gradient(&x, &dy, &g),
             )
         })
     };

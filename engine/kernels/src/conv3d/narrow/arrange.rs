@@ -8,7 +8,7 @@
 
 use rayon::prelude::*;
 
-use super::geometry::Geometry;
+use super::super::geometry::Geometry;
 use super::tile::LANES;
 
 /// Values read past the end of a run by the last tile, or by a tap at the end of the last plane.

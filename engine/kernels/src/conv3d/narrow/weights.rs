@@ -5,10 +5,9 @@
 
 use rayon::prelude::*;
 
+use super::super::geometry::Geometry;
 use super::arrange;
-use super::cpu::flat_first;
-use super::geometry::Geometry;
-use super::tile::{INNER, Inner, ROWS, TAPS};
+use super::tile::{Inner, ROWS, TAPS};
 
 /// Values of a run that are worked on while they are in the first-level cache: eight rows of these are 32 KiB.
 const CHUNK: usize = 1024;
@@ -20,12 +19,7 @@ const SMALL_PLANE: usize = 400;
 const TASKS: usize = 32;
 
 /// The gradient with respect to the weight, `[O, I, ...kernel]`, from the input `x` and the output gradient `dy`.
-pub fn weight_gradient(x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
-    weight_gradient_by(&INNER, x, dy, g)
-}
-
-pub(super) fn weight_gradient_by(inner: &Inner, x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
-    let g = &flat_first(g);
+pub fn weight_gradient(inner: &Inner, x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
     let source = arrange::input(x, g);
     let layout = &source.layout;
     let taps = layout.offsets.len();
@@ -91,16 +85,4 @@ pub(super) fn weight_gradient_by(inner: &Inner, x: &[f32], dy: &[f32], g: &Geome
         }
     });
     out
-}
-
-/// The gradient with respect to the bias: the sum of `values` (`[B, channels, ...]`) over everything but the channel.
-pub fn bias_gradient(values: &[f32], batch: usize, channels: usize) -> Vec<f32> {
-    let each = values.len() / (batch * channels).max(1);
-    (0..channels)
-        .into_par_iter()
-        .map(|c| {
-            let image = |b: usize| &values[(b * channels + c) * each..][..each];
-            (0..batch).map(|b| image(b).iter().map(|v| f64::from(*v)).sum::<f64>()).sum::<f64>() as f32
-        })
-        .collect()
 }

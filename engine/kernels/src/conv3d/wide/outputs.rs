@@ -1,0 +1,354 @@
+//! Outputs from a source: the forward sum and the input gradient.
+
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+
+use rayon::prelude::*;
+
+use super::pack::{self, Block, Pitch};
+use super::plan::{Plan, RUN, RowGroup};
+use super::shared::Shared;
+use super::tile::{Kernels, WIDTH};
+
+/// Values of a packed block, at most: what leaves room for weights in a second-level cache of 1 MiB.
+const BLOCK: usize = 160 << 10;
+
+/// Weights that a walk over a number of rows reads again and again, at most.
+const WEIGHTS: usize = 64 << 10;
+
+/// Sums that are kept while the walk goes over the channels part by part, at most.
+const SUMS: usize = 16 << 10;
+
+/// At least so many tasks, where the work can be split.
+const TASKS: usize = 16;
+
+/// Weights by lane (output channel), channel of the source, and kernel tap.
+#[derive(Clone, Copy)]
+pub struct Weight<'a> {
+    pub values: &'a [f32],
+    /// From one lane, and one channel, to the next; taps follow each other.
+    pub lane: usize,
+    pub channel: usize,
+}
+
+/// Runs of one length over a number of channels: what one call of a tile does.
+struct Step {
+    taps: usize,
+    /// Where each channel and run reads.
+    offsets: Vec<usize>,
+    /// The largest offset.
+    furthest: usize,
+    /// Where its weights begin, in registers of lanes.
+    weights: usize,
+    /// The part of the channels, and the runs, for packing the weights.
+    channels: std::ops::Range<usize>,
+    runs: std::ops::Range<usize>,
+}
+
+/// A group of output channels: the first one and the registers they fill.
+#[derive(Clone, Copy)]
+struct Chunk {
+    first: usize,
+    vectors: usize,
+}
+
+/// Everything that all tasks share.
+struct Work<'a> {
+    kernels: &'a Kernels,
+    plan: &'a Plan,
+    pitch: Pitch,
+    /// By part of the channels, group and column.
+    steps: Vec<Vec<Vec<Vec<Step>>>>,
+    chunks: Vec<Chunk>,
+    /// By chunk.
+    weights: Vec<Vec<f32>>,
+    bias: Option<&'a [f32]>,
+    out: Shared,
+}
+
+thread_local! {
+    /// Packed values, sums and rows of a task, kept for the next one.
+    static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
+}
+
+/// The sums of `plan` over `source` (`[images, channels, ...]`) plus `bias` per output channel: `[images, lanes, ...]`.
+pub fn outputs(
+    kernels: &Kernels,
+    plan: &Plan,
+    images: usize,
+    source: &[f32],
+    weight: Weight<'_>,
+    bias: Option<&[f32]>,
+) -> Vec<f32> {
+    let volume: usize = plan.output.iter().product();
+    let count = images * plan.lanes * volume;
+    let mut out: Vec<f32> = Vec::with_capacity(count);
+    let [depth, height, width] = plan.largest();
+    let per_row =
+        plan.channels * (width + plan.reach[2]) * plan.source.iter().map(|a| a.phases.len()).product::<usize>();
+    let (block_depth, block_height) = block_size([depth, height], plan.reach, per_row);
+    let pitch = Pitch::new(plan, block_depth, block_height, plan.channels);
+    let chunks = chunks(plan.lanes, kernels.vectors);
+    let steps = steps(plan, &pitch, WEIGHTS / (plan.most_taps() * kernels.vectors.min(2) * WIDTH).max(1));
+    let weights = chunks.par_iter().map(|chunk| pack_weights(plan, &steps, *chunk, weight)).collect();
+    let shared = Shared::new(&mut out.spare_capacity_mut()[..count]);
+    let work = Work { kernels, plan, pitch, steps, chunks, weights, bias, out: shared };
+
+    let blocks: Vec<Block> = (0..depth)
+        .step_by(block_depth)
+        .flat_map(|d| {
+            (0..height).step_by(block_height).map(move |h| Block {
+                depth: d..(d + block_depth).min(depth),
+                height: h..(h + block_height).min(height),
+            })
+        })
+        .collect();
+    let parts = TASKS.div_ceil(images * blocks.len()).min(work.chunks.len());
+    let per_part = work.chunks.len().div_ceil(parts);
+    let image = plan.channels * plan.source.iter().map(|axis| axis.length).product::<usize>();
+    (0..images * blocks.len() * parts).into_par_iter().for_each(|task| {
+        let (part, place) = (task % parts, task / parts);
+        let (index, block) = (place / blocks.len(), &blocks[place % blocks.len()]);
+        SCRATCH.with_borrow_mut(|[packed, sums, rows]| {
+            pack::pack(packed, &source[index * image..][..image], plan, &work.pitch, block);
+            for chunk in (part * per_part..(part + 1) * per_part).take_while(|chunk| *chunk < work.chunks.len()) {
+                for (group, grid) in plan.groups.iter().enumerate() {
+                    work.grid(index, block, chunk, (group, grid), packed, sums, rows);
+                }
+            }
+        });
+    });
+    // SAFETY: the grids cover every output of every image and channel once, and the tasks have written them all.
+    unsafe { out.set_len(count) };
+    out
+}
+
+/// Planes and rows of a block: whole planes where a few fit, else some rows of one plane.
+fn block_size(count: [usize; 2], reach: [usize; 3], per_row: usize) -> (usize, usize) {
+    let planes = |rows: usize| (BLOCK / (per_row * (rows + reach[1])).max(1)).saturating_sub(reach[0]);
+    let mut height = count[1];
+    while planes(height) < 2 && height > 8 {
+        height = height.div_ceil(2);
+    }
+    // A few blocks for every image, where there are many planes.
+    let depth = planes(height).clamp(1, count[0]).min(count[0].div_ceil(4).max(6));
+    (depth, height)
+}
+
+fn chunks(lanes: usize, vectors: usize) -> Vec<Chunk> {
+    let mut found = Vec::new();
+    let mut first = 0;
+    while first < lanes {
+        let chunk = Chunk { first, vectors: vectors.min((lanes - first).div_ceil(WIDTH)) };
+        first += chunk.vectors * WIDTH;
+        found.push(chunk);
+    }
+    found
+}
+
+/// The steps of every part of the channels, group and column.
+fn steps(plan: &Plan, pitch: &Pitch, channels: usize) -> Vec<Vec<Vec<Vec<Step>>>> {
+    let mut weights = 0;
+    let channels = channels.max(1);
+    (0..plan.channels)
+        .step_by(channels)
+        .map(|first| {
+            let part = first..(first + channels).min(plan.channels);
+            let column = |runs: &[super::plan::Run], weights: &mut usize| {
+                let mut found = Vec::new();
+                for taps in (1..=RUN).rev() {
+                    let (start, end) = (
+                        runs.partition_point(|run| run.taps.len() > taps),
+                        runs.partition_point(|run| run.taps.len() >= taps),
+                    );
+                    if start == end {
+                        continue;
+                    }
+                    let at = |c: usize| {
+                        runs[start..end].iter().map(move |run| c * pitch.channel + pitch.tap(run.phase, run.shift))
+                    };
+                    let offsets: Vec<usize> = part.clone().flat_map(at).collect();
+                    let furthest = offsets.iter().max().copied().unwrap_or(0);
+                    let step =
+                        Step { taps, weights: *weights, channels: part.clone(), runs: start..end, offsets, furthest };
+                    *weights += step.offsets.len() * taps;
+                    found.push(step);
+                }
+                found
+            };
+            plan.groups
+                .iter()
+                .map(|group| group.columns.iter().map(|c| column(&c.runs, &mut weights)).collect())
+                .collect()
+        })
+        .collect()
+}
+
+/// The weights of one chunk, in the order in which the steps read them.
+fn pack_weights(plan: &Plan, steps: &[Vec<Vec<Vec<Step>>>], chunk: Chunk, weight: Weight<'_>) -> Vec<f32> {
+    let lanes = chunk.vectors * WIDTH;
+    let all = steps.iter().flatten().flatten().flatten();
+    let mut packed = vec![0.0; all.map(|step| step.offsets.len() * step.taps).sum::<usize>() * lanes];
+    for part in steps {
+        for (group, columns) in plan.groups.iter().zip(part) {
+            for (column, steps) in group.columns.iter().zip(columns) {
+                for step in steps {
+                    let runs = &column.runs[step.runs.clone()];
+                    let target = &mut packed[step.weights * lanes..][..step.offsets.len() * step.taps * lanes];
+                    for lane in 0..lanes.min(plan.lanes - chunk.first) {
+                        let from = (chunk.first + lane) * weight.lane;
+                        let mut at = lane;
+                        for channel in step.channels.clone() {
+                            let kernel = &weight.values[from + channel * weight.channel..];
+                            for tap in runs.iter().flat_map(|run| &run.taps) {
+                                target[at] = kernel[*tap];
+                                at += lanes;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    packed
+}
+
+impl Work<'_> {
+    /// All rows of one grid within a block, for one chunk of output channels.
+    #[expect(clippy::too_many_arguments, reason = "the buffers are the task's own")]
+    fn grid(
+        &self,
+        image: usize,
+        block: &Block,
+        chunk: usize,
+        (index, group): (usize, &RowGroup),
+        packed: &[f32],
+        sums: &mut Vec<f32>,
+        rows: &mut Vec<f32>,
+    ) {
+        let depth = block.depth.start..block.depth.end.min(group.count[0]);
+        let height = block.height.start..block.height.end.min(group.count[1]);
+        let (Chunk { first, vectors }, columns) = (self.chunks[chunk], group.columns.len());
+        let widest = group.columns.iter().map(|column| column.count).max().unwrap_or(0);
+        if depth.is_empty() || height.is_empty() || widest == 0 {
+            return;
+        }
+        // A row of sums has whole squares of sixteen outputs, as the transposition reads them.
+        let (padded, lanes) = (widest.next_multiple_of(WIDTH), vectors * WIDTH);
+        let per_column = padded * lanes;
+        let all = depth.len() * height.len();
+        // Where all channels are one part, a row at a time stays in the first-level cache.
+        let pass = if self.steps.len() == 1 { 1 } else { (SUMS / (per_column * columns)).clamp(1, all) };
+        sums.resize(sums.len().max(pass * columns * per_column), 0.0);
+        rows.resize(rows.len().max(columns * per_column), 0.0);
+        let mut bias = [0.0; 2 * WIDTH];
+        if let Some(values) = self.bias {
+            let count = lanes.min(values.len() - first);
+            bias[..count].copy_from_slice(&values[first..first + count]);
+        }
+        let bias = &bias[..lanes];
+        let place = |row: usize| (depth.start + row / height.len(), height.start + row % height.len());
+        for from in (0..all).step_by(pass) {
+            let pass = from..(from + pass).min(all);
+            sums[..pass.len() * columns * per_column].chunks_exact_mut(lanes).for_each(|sum| sum.copy_from_slice(bias));
+            for part in &self.steps {
+                for (column, steps) in part[index].iter().enumerate() {
+                    for step in steps {
+                        for row in pass.clone() {
+                            let (d, h) = place(row);
+                            let base =
+                                (d - block.depth.start) * self.pitch.plane + (h - block.height.start) * self.pitch.row;
+                            let at = ((row - pass.start) * columns + column) * per_column;
+                            let count = group.columns[column].count;
+                            self.row(step, chunk, &packed[base..], count, &mut sums[at..][..per_column]);
+                        }
+                    }
+                }
+            }
+            for row in pass.clone() {
+                let at = (row - pass.start) * columns * per_column;
+                let (d, h) = place(row);
+                let place = [group.start[0] + d * self.plan.step[0], group.start[1] + h * self.plan.step[1]];
+                self.write(image, self.chunks[chunk], group, place, &sums[at..][..columns * per_column], rows);
+            }
+        }
+    }
+
+    /// One step for one row of outputs.
+    fn row(&self, step: &Step, chunk: usize, packed: &[f32], count: usize, sums: &mut [f32]) {
+        let vectors = self.chunks[chunk].vectors;
+        let lanes = vectors * WIDTH;
+        let weights = &self.weights[chunk][step.weights * lanes..][..step.offsets.len() * step.taps * lanes];
+        assert!(step.furthest + count + step.taps - 1 <= packed.len(), "a row would read past its block");
+        // Tiles of nearly the same length.
+        let tiles = count.div_ceil(self.kernels.most[vectors - 1]);
+        let mut at = 0;
+        for tile in 0..tiles {
+            let length = (count - at).div_ceil(tiles - tile);
+            let Some(run) = self.kernels.tile(vectors, step.taps, length) else { unreachable!("a tile of any length") };
+            // SAFETY: the assertion above covers what is read; `sums` holds a row of whole squares, and the weights are as
+            // many as the step's offsets and taps.
+            unsafe {
+                let sums = sums[at * lanes..][..length * lanes].as_mut_ptr();
+                run(packed.as_ptr().add(at), &step.offsets, weights.as_ptr(), sums);
+            }
+            at += length;
+        }
+    }
+
+    /// Writes one row of all columns to the output, channel by channel.
+    fn write(
+        &self,
+        image: usize,
+        Chunk { first, vectors }: Chunk,
+        group: &RowGroup,
+        [x, y]: [usize; 2],
+        sums: &[f32],
+        rows: &mut [f32],
+    ) {
+        let lanes = vectors * WIDTH;
+        let per_column = sums.len() / group.columns.len();
+        let padded = per_column / lanes;
+        for (sums, rows) in sums.chunks_exact(per_column).zip(rows.chunks_exact_mut(per_column)) {
+            for vector in 0..vectors {
+                for position in (0..padded).step_by(WIDTH) {
+                    let from = &sums[position * lanes + vector * WIDTH..];
+                    let to = &mut rows[vector * WIDTH * padded + position..];
+                    assert!(from.len() >= 15 * lanes + WIDTH && to.len() >= 15 * padded + WIDTH, "a whole square");
+                    // SAFETY: the assertion says that both squares lie within their buffers.
+                    unsafe { (self.kernels.transpose)(from.as_ptr(), lanes, to.as_mut_ptr(), padded) };
+                }
+            }
+        }
+        let [depth, height, width] = self.plan.output;
+        for lane in 0..lanes.min(self.plan.lanes - first) {
+            let channel = image * self.plan.lanes + first + lane;
+            let start = ((channel * depth + x) * height + y) * width;
+            // SAFETY: this row of this channel belongs to this task.
+            let target = unsafe { self.out.part(start, width) };
+            let row = |column: usize| &rows[column * per_column + lane * padded..][..group.columns[column].count];
+            write_row(target, group, self.plan.step[2], row);
+        }
+    }
+}
+
+/// The columns of one row, interleaved.
+fn write_row<'a>(target: &mut [MaybeUninit<f32>], group: &RowGroup, step: usize, row: impl Fn(usize) -> &'a [f32]) {
+    let starts = |column: usize| group.columns[column].start;
+    match group.columns.len() {
+        1 if step == 1 => _ = target[starts(0)..].write_copy_of_slice(row(0)),
+        2 if step == 2 && starts(0) + starts(1) == 1 && row(0).len() == row(1).len() => {
+            let (even, odd) = if starts(0) == 0 { (row(0), row(1)) } else { (row(1), row(0)) };
+            for (pair, (a, b)) in target.chunks_exact_mut(2).zip(even.iter().zip(odd)) {
+                pair[0].write(*a);
+                pair[1].write(*b);
+            }
+        }
+        columns => {
+            for column in 0..columns {
+                let places = target[starts(column)..].iter_mut().step_by(step);
+                places.zip(row(column)).for_each(|(place, value)| _ = place.write(*value));
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A padded, phase-split copy of a part of the source, small enough for the second-level cache.
+//!
+//! Laid out as `[phase x][x][phase y][y][channel][phase z][z]`: what an output row reads lies close together.
+
+use std::ops::Range;
+
+use super::plan::{Plan, SourceAxis};
+
+/// Values past the end that a kernel may touch.
+const SLACK: usize = 64;
+
+/// A box of grid positions along the first two axes.
+#[derive(Clone, Debug)]
+pub struct Block {
+    pub depth: Range<usize>,
+    pub height: Range<usize>,
+}
+
+/// Distances within a packed block.
+#[derive(Clone, Copy, Debug)]
+pub struct Pitch {
+    /// From one row of `z` to that of the next phase, channel, `y`, phase of `y`, `x`, phase of `x`.
+    z_phase: usize,
+    pub channel: usize,
+    pub row: usize,
+    row_phase: usize,
+    pub plane: usize,
+    plane_phase: usize,
+    total: usize,
+}
+
+impl Pitch {
+    /// For blocks of so many planes and rows, and channels.
+    pub fn new(plan: &Plan, depth: usize, height: usize, channels: usize) -> Self {
+        let width = plan.largest()[2] + plan.reach[2];
+        let phases = |a: usize| plan.source[a].phases.len();
+        let z_phase = width;
+        let channel = z_phase * phases(2);
+        let row = channel * channels;
+        let row_phase = row * (height + plan.reach[1]);
+        let plane = row_phase * phases(1);
+        let plane_phase = plane * (depth + plan.reach[0]);
+        Pitch { z_phase, channel, row, row_phase, plane, plane_phase, total: plane_phase * phases(0) }
+    }
+
+    /// Where a tap of channel 0 reads for the first output of the block.
+    pub fn tap(&self, phase: [usize; 3], shift: [usize; 3]) -> usize {
+        phase[0] * self.plane_phase
+            + shift[0] * self.plane
+            + phase[1] * self.row_phase
+            + shift[1] * self.row
+            + phase[2] * self.z_phase
+            + shift[2]
+    }
+}
+
+/// Packs the channels of `image` (`[channels, ...]`, that many whole volumes) that the grid positions of `block` read.
+pub fn pack(buffer: &mut Vec<f32>, image: &[f32], plan: &Plan, pitch: &Pitch, block: &Block) {
+    let [x, y, z] = &plan.source;
+    let volume = x.length * y.length * z.length;
+    let size = pitch.total + SLACK;
+    if buffer.len() < size {
+        buffer.resize(size, 0.0);
+    }
+    let width = pitch.z_phase;
+    let depth = block.depth.start..block.depth.end + plan.reach[0];
+    let height = block.height.start..block.height.end + plan.reach[1];
+    for px in 0..x.phases.len() {
+        let valid_x = x.valid(px, depth.end);
+        for (at_x, jx) in depth.clone().enumerate() {
+            let plane = px * pitch.plane_phase + at_x * pitch.plane;
+            for py in 0..y.phases.len() {
+                let valid_y = y.valid(py, height.end);
+                for (at_y, jy) in height.clone().enumerate() {
+                    let row = plane + py * pitch.row_phase + at_y * pitch.row;
+                    let rows = &mut buffer[row..row + pitch.row];
+                    if !valid_x.contains(&jx) || !valid_y.contains(&jy) {
+                        rows.fill(0.0);
+                        continue;
+                    }
+                    let from = (x.index(px, jx) * y.length + y.index(py, jy)) * z.length;
+                    for (c, target) in rows.chunks_exact_mut(pitch.channel).enumerate() {
+                        let source = &image[c * volume + from..][..z.length];
+                        for (pz, target) in target.chunks_exact_mut(width).enumerate() {
+                            pack_row(target, source, z, pz);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One row: margins of zeros around every `stride`-th value.
+#[inline]
+fn pack_row(target: &mut [f32], source: &[f32], axis: &SourceAxis, phase: usize) {
+    let valid = axis.valid(phase, target.len());
+    target[..valid.start].fill(0.0);
+    target[valid.end..].fill(0.0);
+    if valid.is_empty() {
+        return;
+    }
+    let source = &source[axis.index(phase, valid.start)..];
+    let target = &mut target[valid];
+    match axis.stride {
+        1 => target.copy_from_slice(&source[..target.len()]),
+        2 => {
+            // Whole pairs; the last value may have no neighbour.
+            let pairs = source.len() / 2;
+            let (whole, rest) = target.split_at_mut(pairs.min(target.len()));
+            for (value, pair) in whole.iter_mut().zip(source.chunks_exact(2)) {
+                *value = pair[0];
+            }
+            if let Some(last) = rest.first_mut() {
+                *last = source[pairs * 2];
+            }
+        }
+        stride => target.iter_mut().zip(source.iter().step_by(stride)).for_each(|(to, value)| *to = *value),
+    }
+}

@@ -1,0 +1,32 @@
+//! A buffer that tasks write disjoint parts of.
+
+/// Where outputs go.
+#[derive(Clone, Copy)]
+pub struct Shared {
+    start: *mut f32,
+    len: usize,
+}
+
+// SAFETY: every task writes other positions: a task owns (image, block, channels), and grids of different phases interleave
+// without overlap.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// The places of a vector, filled or not.
+    pub fn new(buffer: &mut [std::mem::MaybeUninit<f32>]) -> Self {
+        Shared { start: buffer.as_mut_ptr().cast(), len: buffer.len() }
+    }
+
+    /// `count` places from `index` on.
+    ///
+    /// # Safety
+    /// No other task may use them meanwhile.
+    #[expect(clippy::mut_from_ref, reason = "tasks write disjoint parts of one buffer")]
+    pub unsafe fn part(&self, index: usize, count: usize) -> &mut [std::mem::MaybeUninit<f32>] {
+        assert!(index + count <= self.len, "an output lies outside its buffer");
+        // SAFETY: within the buffer; the caller grants that nobody else uses it.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(index).cast(), count) }
+    }
+}

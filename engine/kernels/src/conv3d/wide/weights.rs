@@ -1,0 +1,286 @@
+//! Weight gradients.
+
+use std::cell::RefCell;
+
+use rayon::prelude::*;
+
+use super::super::geometry::Geometry;
+use super::pack::{self, Block, Pitch};
+use super::plan::{Plan, RUN};
+use super::tile::{Kernels, Rows, WIDTH};
+
+/// Values of a packed block of the source, at most.
+const BLOCK: usize = 128 << 10;
+
+/// Sums of a task, at most.
+const SUMS: usize = 64 << 10;
+
+/// At least so many tasks, where the work can be split.
+const TASKS: usize = 16;
+
+/// Positions over which sums stay in registers, about.
+const POSITIONS: usize = 128;
+
+/// Registers of lanes that share a packed block.
+const VECTORS: usize = 4;
+
+/// Runs of one length over the channels of a task.
+struct Step {
+    taps: usize,
+    /// Where each channel and run reads; the last one repeated until they fill blocks.
+    offsets: Vec<usize>,
+    /// The largest offset.
+    furthest: usize,
+    /// Offsets that are not repeated.
+    count: usize,
+    runs: std::ops::Range<usize>,
+    /// Where its sums begin, in registers of lanes.
+    sums: usize,
+}
+
+/// Lanes `first..` in registers: what one block of sums has.
+#[derive(Clone, Copy)]
+struct Chunk {
+    first: usize,
+    vectors: usize,
+}
+
+struct Work<'a> {
+    kernels: &'a Kernels,
+    plan: &'a Plan,
+    g: &'a Geometry,
+    x: &'a [f32],
+    dy: &'a [f32],
+    /// Planes and rows of a block.
+    block: [usize; 2],
+    blocks: Vec<(usize, Block)>,
+    /// Channels of the source that a task has, at most.
+    channels: usize,
+}
+
+thread_local! {
+    /// Packed source and gradient of a task, kept for the next one.
+    static SCRATCH: RefCell<[Vec<f32>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
+}
+
+/// The gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and the output gradient `dy`.
+pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
+    let plan = &Plan::forward(g);
+    let taps = g.taps();
+    let group = VECTORS * WIDTH;
+    let groups = g.channels_out.div_ceil(group);
+    let lanes = g.channels_out.min(group).next_multiple_of(WIDTH);
+    // As many channels as the sums allow, in equal parts.
+    let parts = g.channels_in.div_ceil((SUMS / (taps * lanes)).max(1));
+    let channels = g.channels_in.div_ceil(parts);
+    let parts = g.channels_in.div_ceil(channels);
+    let [depth, height, width] = g.output;
+    let per_row = channels * (width + plan.reach[2]) * plan.source.iter().map(|a| a.phases.len()).product::<usize>();
+    let planes = |rows: usize| (BLOCK / (per_row * (rows + plan.reach[1])).max(1)).saturating_sub(plan.reach[0]);
+    let mut rows = height;
+    while planes(rows) < 2 && rows > 8 {
+        rows = rows.div_ceil(2);
+    }
+    let block = [planes(rows).clamp(1, depth), rows];
+    let blocks: Vec<(usize, Block)> = (0..g.batch)
+        .flat_map(|image| (0..depth).step_by(block[0]).map(move |d| (image, d)))
+        .flat_map(|(image, d)| (0..height).step_by(block[1]).map(move |h| (image, d, h)))
+        .map(|(image, d, h)| {
+            let block = Block { depth: d..(d + block[0]).min(depth), height: h..(h + block[1]).min(height) };
+            (image, block)
+        })
+        .collect();
+    let segments = TASKS.div_ceil(groups * parts).min(blocks.len());
+    let work = Work { kernels, plan, g, x, dy, block, blocks, channels };
+    let partial: Vec<Vec<f32>> = (0..groups * parts * segments)
+        .into_par_iter()
+        .map(|task| {
+            let (segment, place) = (task % segments, task / segments);
+            work.task(place / parts, place % parts, segment, segments)
+        })
+        .collect();
+    let mut out = vec![0.0_f32; g.weight_len()];
+    out.par_chunks_mut(g.channels_in * taps).enumerate().for_each(|(o, gradient)| {
+        let group = o / (VECTORS * WIDTH);
+        let chunks = work.chunks(group);
+        let Some(chunk) = chunks.iter().rposition(|chunk| chunk.first <= o) else { return };
+        for part in 0..parts {
+            let steps = work.steps(part, chunks[chunk].vectors);
+            let lanes = chunks[chunk].vectors * WIDTH;
+            let before: usize =
+                chunks[..chunk].iter().map(|c| work.registers(part, c.vectors) * c.vectors * WIDTH).sum();
+            for step in &steps {
+                let runs = &plan.groups[0].columns[0].runs[step.runs.clone()];
+                for (k, run) in (0..step.count).zip(runs.iter().cycle()) {
+                    let channel = part * channels + k / runs.len();
+                    for (n, tap) in run.taps.iter().enumerate() {
+                        let at = before + (step.sums + k * step.taps + n) * lanes + o - chunks[chunk].first;
+                        let sums = (0..segments).map(|s| partial[(group * parts + part) * segments + s][at]);
+                        gradient[channel * taps + tap] = sums.sum();
+                    }
+                }
+            }
+        }
+    });
+    out
+}
+
+impl Work<'_> {
+    /// The registers of lanes of one group of output channels.
+    fn chunks(&self, group: usize) -> Vec<Chunk> {
+        let end = self.g.channels_out.min((group + 1) * VECTORS * WIDTH);
+        let mut found = Vec::new();
+        let mut first = group * VECTORS * WIDTH;
+        while first < end {
+            let chunk = Chunk { first, vectors: self.kernels.vectors.min((end - first).div_ceil(WIDTH)) };
+            first += chunk.vectors * WIDTH;
+            found.push(chunk);
+        }
+        found
+    }
+
+    fn part(&self, part: usize) -> std::ops::Range<usize> {
+        part * self.channels..((part + 1) * self.channels).min(self.g.channels_in)
+    }
+
+    fn pitch(&self, part: usize) -> Pitch {
+        Pitch::new(self.plan, self.block[0], self.block[1], self.part(part).len())
+    }
+
+    /// What is called for one part of the channels, in order.
+    fn steps(&self, part: usize, vectors: usize) -> Vec<Step> {
+        let pitch = self.pitch(part);
+        let all = &self.plan.groups[0].columns[0].runs;
+        let mut sums = 0;
+        let mut found = Vec::new();
+        for taps in (1..=RUN).rev() {
+            let runs =
+                all.partition_point(|run| run.taps.len() > taps)..all.partition_point(|run| run.taps.len() >= taps);
+            if runs.is_empty() {
+                continue;
+            }
+            let mut offsets: Vec<usize> = (0..self.part(part).len())
+                .flat_map(|c| {
+                    all[runs.clone()].iter().map(move |run| c * pitch.channel + pitch.tap(run.phase, run.shift))
+                })
+                .collect();
+            let count = offsets.len();
+            let last = offsets[count - 1];
+            offsets.resize(count.next_multiple_of(self.kernels.block(vectors, taps).0), last);
+            let registers = offsets.len() * taps;
+            let furthest = offsets.iter().max().copied().unwrap_or(0);
+            found.push(Step { taps, offsets, furthest, count, runs, sums });
+            sums += registers;
+        }
+        found
+    }
+
+    /// Sums of one chunk, in its registers.
+    fn registers(&self, part: usize, vectors: usize) -> usize {
+        self.steps(part, vectors).iter().map(|step| step.offsets.len() * step.taps).sum()
+    }
+
+    /// The sums of one group of output channels and one part of the channels over one segment of the blocks.
+    fn task(&self, group: usize, part: usize, segment: usize, segments: usize) -> Vec<f32> {
+        let chunks = self.chunks(group);
+        let steps: Vec<Vec<Step>> = chunks.iter().map(|chunk| self.steps(part, chunk.vectors)).collect();
+        let lengths: Vec<usize> =
+            chunks.iter().map(|chunk| self.registers(part, chunk.vectors) * chunk.vectors * WIDTH).collect();
+        let mut sums = vec![0.0; lengths.iter().sum()];
+        let volume: usize = self.g.input.iter().product();
+        let (pitch, channels) = (self.pitch(part), self.part(part));
+        let from = |s: usize| s * self.blocks.len() / segments;
+        SCRATCH.with_borrow_mut(|[packed, gradient]| {
+            for (image, block) in &self.blocks[from(segment)..from(segment + 1)] {
+                let start = (image * self.g.channels_in + channels.start) * volume;
+                pack::pack(packed, &self.x[start..start + channels.len() * volume], self.plan, &pitch, block);
+                let mut rest = sums.as_mut_slice();
+                for ((chunk, steps), length) in chunks.iter().zip(&steps).zip(&lengths) {
+                    let (sums, after) = rest.split_at_mut(*length);
+                    rest = after;
+                    self.pack_gradient(gradient, *image, block, *chunk);
+                    self.block(block, &pitch, chunk.vectors, steps, packed, gradient, sums);
+                }
+            }
+        });
+        sums
+    }
+
+    /// The output gradient of a block with its channels as lanes: `[x][y][z][vector][lane]`.
+    fn pack_gradient(&self, buffer: &mut Vec<f32>, image: usize, block: &Block, chunk: Chunk) {
+        let [depth, height, width] = self.g.output;
+        let (volume, lanes) = (depth * height * width, chunk.vectors * WIDTH);
+        let size = (block.depth.len() * block.height.len() * width + WIDTH) * lanes;
+        if buffer.len() < size {
+            buffer.resize(size, 0.0);
+        }
+        let rows = block.depth.clone().flat_map(|d| block.height.clone().map(move |h| d * height + h));
+        for (index, row) in rows.enumerate() {
+            for vector in 0..chunk.vectors {
+                let first = chunk.first + vector * WIDTH;
+                let channels = WIDTH.min(self.g.channels_out - first);
+                let from = (image * self.g.channels_out + first) * volume + row * width;
+                for position in (0..width).step_by(WIDTH) {
+                    let to = &mut buffer[(index * width + position) * lanes + vector * WIDTH..];
+                    let from = &self.dy[from + position..];
+                    if channels == WIDTH && from.len() >= 15 * volume + WIDTH && to.len() >= 15 * lanes + WIDTH {
+                        // SAFETY: both squares lie within their buffers. What is written beyond the row belongs to the next
+                        // one, which comes later, or to the slack.
+                        unsafe { (self.kernels.transpose)(from.as_ptr(), volume, to.as_mut_ptr(), lanes) };
+                        continue;
+                    }
+                    for lane in 0..channels {
+                        for p in 0..WIDTH.min(width - position) {
+                            to[p * lanes + lane] = from[lane * volume + p];
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds one block.
+    #[expect(clippy::too_many_arguments, reason = "the buffers are the task's own")]
+    fn block(
+        &self,
+        block: &Block,
+        pitch: &Pitch,
+        vectors: usize,
+        steps: &[Step],
+        packed: &[f32],
+        gradient: &[f32],
+        sums: &mut [f32],
+    ) {
+        let (width, lanes) = (self.g.output[2], vectors * WIDTH);
+        let [planes, height] = [block.depth.len(), block.height.len()];
+        // A few rows at a time, so that they stay in the first-level cache; whole planes where they are small.
+        let at_once = POSITIONS.div_ceil(width);
+        let (plane_step, row_step) = (at_once.div_ceil(height).min(planes), at_once.min(height));
+        let corners = (0..planes).step_by(plane_step).flat_map(|d| (0..height).step_by(row_step).map(move |h| (d, h)));
+        for (d, h) in corners {
+            let rows = Rows {
+                planes: plane_step.min(planes - d),
+                rows: row_step.min(height - h),
+                width,
+                x_plane: pitch.plane,
+                x_row: pitch.row,
+                dy_plane: height * width * lanes,
+            };
+            let dy = &gradient[(d * height + h) * width * lanes..];
+            let x = &packed[d * pitch.plane + h * pitch.row..];
+            let last = (rows.planes - 1) * rows.x_plane + (rows.rows - 1) * rows.x_row + width;
+            let dy_end = ((rows.planes - 1) * height + rows.rows) * width * lanes;
+            assert!(dy_end <= dy.len(), "a block would read past the gradient");
+            for step in steps {
+                let (count, run) = self.kernels.block(vectors, step.taps);
+                let Some(run) = run else { unreachable!("a block for every length of a run") };
+                assert!(step.furthest + last + step.taps - 1 <= x.len(), "a block would read past the source");
+                for (k, offsets) in step.offsets.chunks_exact(count).enumerate() {
+                    let sums = &mut sums[(step.sums + k * count * step.taps) * lanes..][..count * step.taps * lanes];
+                    // SAFETY: the assertions cover what is read, and `sums` holds a register for every offset, tap and vector.
+                    unsafe { run(x.as_ptr(), offsets, &rows, dy.as_ptr(), sums.as_mut_ptr()) };
+                }
+            }
+        }
+    }
+}
