@@ -6,9 +6,11 @@
 //! - [`host`]: look at or change the values of a CPU tensor in place, without a copy.
 //! - [`mod@interpolate`]: resizing by nearest, linear, cubic or area, and any other separable weights.
 //! - [`label`]: connected components, distance transforms and binary morphology of masks.
+//! - [`rectify`]: ReLU and leaky ReLU.
 //! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation behind `Spacing` and `Affine`.
 //! - [`mod@separable`]: weighted sums along one axis after the other, which those two come to where they can.
 //! - [`philox`]: long runs of uniform and normal random numbers.
+//! - [`mod@normalize`]: batch, group and instance norm with the activation behind them, forward and backward.
 //! - [`mod@pool3d`]: maximum and average pooling, fixed or adaptive, forward and backward.
 //! - [`memory`]: an allocator that keeps large blocks for their next use.
 //! - [`math`]: powers and exponentials of many values at once.
@@ -21,6 +23,8 @@ pub mod conv3d;
 mod copy;
 pub mod counter_rng;
 pub mod filter;
+#[cfg(feature = "cpu")]
+mod flex;
 pub mod host;
 pub mod interpolate;
 pub mod label;
@@ -30,12 +34,15 @@ mod lanes;
 mod layout;
 pub mod math;
 pub mod memory;
+pub mod normalize;
 pub mod philox;
 pub mod pool3d;
+mod rectify;
 pub mod resample;
 pub mod separable;
 mod simd;
 
 pub use interpolate::{InterpolateMode, interpolate};
+pub use rectify::rectify;
 pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, resample_part, sample_grid};
 pub use separable::{AxisTaps, separable};

@@ -5,10 +5,11 @@ use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::Checkpoi
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::Tensor;
 
 use super::cpu::{self, Loops};
 use super::geometry::Geometry;
+use crate::flex::{floats, with};
 
 /// The sums that convolutions, transposed convolutions and their gradients are made of.
 #[backend_extension(Flex, Autodiff)]
@@ -42,16 +43,6 @@ pub trait ConvolutionOps: Backend {
     fn channel_sums(x: FloatTensor<Self>, batch: usize, channels: usize) -> FloatTensor<Self>;
 }
 
-/// Calls `f` with the values of contiguous tensors.
-fn with<const N: usize, R>(tensors: [FloatTensor<Flex>; N], f: impl FnOnce([&[f32]; N]) -> R) -> R {
-    let packed = tensors.map(|t| if t.as_slice::<f32>().is_some() { t } else { t.to_contiguous() });
-    f(std::array::from_fn(|i| packed[i].as_slice::<f32>().unwrap_or_default()))
-}
-
-fn tensor(values: Vec<f32>, shape: impl Into<Vec<usize>>) -> FloatTensor<Flex> {
-    FloatTensor::<Flex>::from_data(TensorData::new(values, shape.into()))
-}
-
 fn shape(batch: usize, channels: usize, spatial: [usize; 3]) -> [usize; 5] {
     [batch, channels, spatial[0], spatial[1], spatial[2]]
 }
@@ -59,7 +50,7 @@ fn shape(batch: usize, channels: usize, spatial: [usize; 3]) -> [usize; 5] {
 impl ConvolutionOps for Flex {
     fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
         let out = with([x, weight], |[x, w]| Loops::here().forward(x, w, None, &g));
-        tensor(out, shape(g.batch, g.channels_out, g.output))
+        floats(out, shape(g.batch, g.channels_out, g.output))
     }
 
     fn correlate_biased(
@@ -69,12 +60,12 @@ impl ConvolutionOps for Flex {
         g: Geometry,
     ) -> FloatTensor<Self> {
         let out = with([x, weight, bias], |[x, w, b]| Loops::here().forward(x, w, Some(b), &g));
-        tensor(out, shape(g.batch, g.channels_out, g.output))
+        floats(out, shape(g.batch, g.channels_out, g.output))
     }
 
     fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
         let out = with([dy, weight], |[dy, w]| Loops::here().input_gradient(dy, w, None, &g));
-        tensor(out, shape(g.batch, g.channels_in, g.input))
+        floats(out, shape(g.batch, g.channels_in, g.input))
     }
 
     fn spread_biased(
@@ -84,16 +75,16 @@ impl ConvolutionOps for Flex {
         g: Geometry,
     ) -> FloatTensor<Self> {
         let out = with([dy, weight, bias], |[dy, w, b]| Loops::here().input_gradient(dy, w, Some(b), &g));
-        tensor(out, shape(g.batch, g.channels_in, g.input))
+        floats(out, shape(g.batch, g.channels_in, g.input))
     }
 
     fn weight_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
         let out = with([x, dy], |[x, dy]| Loops::here().weight_gradient(x, dy, &g));
-        tensor(out, shape(g.channels_out, g.channels_in, g.kernel))
+        floats(out, shape(g.channels_out, g.channels_in, g.kernel))
     }
 
     fn channel_sums(x: FloatTensor<Self>, batch: usize, channels: usize) -> FloatTensor<Self> {
-        tensor(with([x], |[x]| cpu::bias_gradient(x, batch, channels)), [channels])
+        floats(with([x], |[x]| cpu::bias_gradient(x, batch, channels)), [channels])
     }
 }
 

@@ -5,10 +5,11 @@ use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::Checkpoi
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::{AutodiffBackend, Backend, Dispatch, DispatchDevice, Flex, backend_extension, tensor::FloatTensor};
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::{DType, Tensor};
 
 use super::cpu;
 use super::windows::Pooling;
+use crate::flex::{floats, with};
 
 /// Maximum and average over the windows of a table, and their gradients; the first two axes are batch and channel.
 #[backend_extension(Flex, Autodiff)]
@@ -31,14 +32,8 @@ pub trait PoolOps: Backend {
     fn pool_mean_gradient(dy: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self>;
 }
 
-/// Calls `f` with the values of contiguous tensors.
-fn with<const N: usize, R>(tensors: [FloatTensor<Flex>; N], f: impl FnOnce([&[f32]; N]) -> R) -> R {
-    let packed = tensors.map(|t| if t.as_slice::<f32>().is_some() { t } else { t.to_contiguous() });
-    f(std::array::from_fn(|i| packed[i].as_slice::<f32>().unwrap_or_default()))
-}
-
 fn tensor(values: Vec<f32>, [batch, channels]: [usize; 2], [x, y, z]: [usize; 3]) -> FloatTensor<Flex> {
-    FloatTensor::<Flex>::from_data(TensorData::new(values, [batch, channels, x, y, z]))
+    floats(values, [batch, channels, x, y, z])
 }
 
 impl PoolOps for Flex {

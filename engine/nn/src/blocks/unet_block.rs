@@ -1,8 +1,10 @@
 //! The residual and plain blocks of DynUNet (`monai.networks.blocks.dynunet_block`).
 
 use burn::module::Module;
-use burn::tensor::{Tensor, activation};
+use burn::tensor::Tensor;
 use hearth_kernels::conv3d::ConvShape;
+use hearth_kernels::normalize::Slope;
+use hearth_kernels::rectify;
 
 use crate::layers::{ConfigError, Conv, Convolution, Kernel, LayerSpec, Norm, Scope, per_axis};
 
@@ -70,17 +72,21 @@ impl UnetBlock {
             Some(norm) => norm.forward(x),
             None => x,
         };
-        let y = activation::leaky_relu(normed(&self.norm1, self.conv1.forward(x.clone())), SLOPE);
-        let mut y = normed(&self.norm2, self.conv2.forward(y));
-        if self.residual {
-            let shortcut = match &self.conv3 {
-                Some(conv) => normed(&self.norm3, conv.forward(x)),
-                None => x,
-            };
-            let dtype = y.dtype();
-            y = y + shortcut.cast(dtype);
+        let activated = |norm: &Option<Norm>, x| match norm {
+            Some(norm) => norm.forward_then(x, &Slope::Fixed(SLOPE)),
+            None => rectify(x, SLOPE),
+        };
+        let y = self.conv2.forward(activated(&self.norm1, self.conv1.forward(x.clone())));
+        if !self.residual {
+            return activated(&self.norm2, y);
         }
-        activation::leaky_relu(y, SLOPE)
+        let y = normed(&self.norm2, y);
+        let shortcut = match &self.conv3 {
+            Some(conv) => normed(&self.norm3, conv.forward(x)),
+            None => x,
+        };
+        let dtype = y.dtype();
+        rectify(y + shortcut.cast(dtype), SLOPE)
     }
 }
 

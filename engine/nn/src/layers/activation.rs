@@ -1,7 +1,9 @@
 //! Activations by MONAI's names.
 
 use burn::module::{Module, Param};
-use burn::tensor::{Tensor, activation};
+use burn::tensor::{DType, Tensor, activation};
+use hearth_kernels::normalize::Slope;
+use hearth_kernels::rectify;
 
 use super::{ConfigError, LayerSpec, Scope};
 use crate::softmax::{log_softmax, softmax};
@@ -94,6 +96,16 @@ impl Act {
         }
     }
 
+    /// What negative values are multiplied by, for the activations that do just that.
+    pub(crate) fn slope(&self) -> Option<Slope> {
+        match self {
+            Act::PRelu(act) => Some(Slope::Learned(act.weight.val().cast(DType::F32))),
+            Act::Plain(Plain { function: Function::Relu }) => Some(Slope::Fixed(0.0)),
+            Act::Plain(Plain { function: Function::LeakyRelu(slope) }) => Some(Slope::Fixed(*slope)),
+            Act::Plain(_) => None,
+        }
+    }
+
     /// Same shape out as in.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         match self {
@@ -109,8 +121,8 @@ impl Act {
 impl Function {
     fn apply(self, x: Tensor<5>) -> Tensor<5> {
         match self {
-            Function::Relu => activation::relu(x),
-            Function::LeakyRelu(slope) => activation::leaky_relu(x, slope),
+            Function::Relu => rectify(x, 0.0),
+            Function::LeakyRelu(slope) => rectify(x, slope),
             Function::Relu6 => x.clamp(0.0, 6.0),
             Function::Elu(alpha) => activation::elu(x, alpha),
             Function::Selu => activation::selu(x),

@@ -70,6 +70,14 @@ impl Optional for Option<Norm> {
     }
 }
 
+/// A norm and the activation behind it, each of which may be left out.
+pub(crate) fn norm_then_act(norm: &Option<Norm>, act: &Option<Act>, x: Tensor<5>) -> Tensor<5> {
+    match (norm, act) {
+        (Some(norm), Some(act)) => norm.forward_with(x, act),
+        _ => act.apply(norm.apply(x)),
+    }
+}
+
 impl AdnOptions {
     /// Builds the layers for this many channels.
     pub fn build(&self, scope: &Scope, channels: usize) -> Result<Adn, ConfigError> {
@@ -101,10 +109,21 @@ impl AdnOptions {
 impl Adn {
     /// Same shape out as in.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        self.iter().fold(x, |x, layer| match layer {
-            AdnLayer::Act(act) => act.forward(x),
-            AdnLayer::Dropout(dropout) => dropout.forward(x),
-            AdnLayer::Norm(norm) => norm.forward(x),
-        })
+        let mut x = x;
+        // Dropout that drops nothing does not stand between a norm and its activation.
+        let active: Vec<&AdnLayer> =
+            self.iter().filter(|layer| !matches!(layer, AdnLayer::Dropout(d) if !d.is_active(&x))).collect();
+        let mut layers = active.into_iter().peekable();
+        while let Some(layer) = layers.next() {
+            x = match layer {
+                AdnLayer::Norm(norm) => match layers.next_if(|next| matches!(next, AdnLayer::Act(_))) {
+                    Some(AdnLayer::Act(act)) => norm.forward_with(x, act),
+                    _ => norm.forward(x),
+                },
+                AdnLayer::Act(act) => act.forward(x),
+                AdnLayer::Dropout(dropout) => dropout.forward(x),
+            };
+        }
+        x
     }
 }

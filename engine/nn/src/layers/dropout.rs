@@ -82,9 +82,14 @@ impl Dropout {
         Dropout { by_channel: true, ..self }
     }
 
+    /// Whether anything would be dropped.
+    pub(crate) fn is_active<const D: usize>(&self, x: &Tensor<D>) -> bool {
+        self.p != 0.0 && x.is_autodiff() && self.training.val().is_enabled()
+    }
+
     /// Same shape out as in; unchanged outside training.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        if self.p == 0.0 || !x.is_autodiff() || !self.training.val().is_enabled() {
+        if !self.is_active(&x) {
             return x;
         }
         if self.p == 1.0 {

@@ -24,7 +24,7 @@ mod upsample;
 
 pub use activation::{Act, PRelu, Plain};
 pub use adn::{Adn, AdnLayer, AdnOptions};
-pub(crate) use adn::{Optional, act, norm};
+pub(crate) use adn::{Optional, act, norm, norm_then_act};
 pub use conv::{Conv, ConvTranspose};
 pub use convolution::{Convolution, ConvolutionOptions, Kernel};
 pub use drop_path::DropPath;

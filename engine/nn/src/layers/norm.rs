@@ -5,7 +5,9 @@
 use burn::module::{Flag, Module, Param};
 use burn::tensor::{DType, Tensor};
 
-use super::{ConfigError, LayerSpec, Scope};
+use hearth_kernels::normalize::{Normalized, Over, Slope, normalize, scale};
+
+use super::{Act, ConfigError, LayerSpec, Scope};
 use crate::running::{Buffer, Counter};
 
 /// Runs `normalize` in f32 and gives back the type `x` came in.
@@ -14,10 +16,15 @@ fn in_f32(x: Tensor<5>, normalize: impl FnOnce(Tensor<5>) -> Tensor<5>) -> Tenso
     normalize(x.cast(DType::F32)).cast(dtype)
 }
 
-/// A per-channel vector as `[1, c, 1, 1, 1]`.
-fn per_channel(values: Tensor<1>) -> Tensor<5> {
-    let channels = values.dims()[0];
-    values.reshape([1, channels, 1, 1, 1])
+/// No activation behind the norm.
+const NONE: Slope = Slope::Fixed(1.0);
+
+/// Scale and offset in f32, of a layer that has them.
+fn affine(weight: &Option<Param<Tensor<1>>>, bias: &Option<Param<Tensor<1>>>) -> Option<(Tensor<1>, Tensor<1>)> {
+    weight
+        .as_ref()
+        .zip(bias.as_ref())
+        .map(|(weight, bias)| (weight.val().cast(DType::F32), bias.val().cast(DType::F32)))
 }
 
 /// `torch.nn.BatchNorm3d` (Ioffe and Szegedy, <https://arxiv.org/abs/1502.03167>).
@@ -61,41 +68,41 @@ impl BatchNorm {
 
     /// Same shape out as in.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        self.forward_then(x, &NONE)
+    }
+
+    fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
         if x.is_autodiff() && self.training.val().is_enabled() {
-            in_f32(x, |x| self.forward_training(x))
+            in_f32(x, |x| self.forward_training(x, slope))
         } else {
-            in_f32(x, |x| self.forward_evaluation(x))
+            in_f32(x, |x| self.forward_evaluation(x, slope))
         }
     }
 
-    fn affine(&self, x: &Tensor<5>) -> (Tensor<1>, Tensor<1>) {
-        let channels = [x.dims()[1]];
-        let device = x.device();
-        let weight = self.weight.as_ref().map_or_else(|| Tensor::ones(channels, &device), |w| w.val().cast(DType::F32));
-        let bias = self.bias.as_ref().map_or_else(|| Tensor::zeros(channels, &device), |b| b.val().cast(DType::F32));
-        (weight, bias)
+    fn forward_evaluation(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
+        let inverse = (self.running_var.value() + self.eps).sqrt().recip();
+        let (factor, start) = match affine(&self.weight, &self.bias) {
+            Some((weight, bias)) => (weight * inverse, Some(bias)),
+            None => (inverse, None),
+        };
+        let moved = self.running_mean.value() * factor.clone();
+        let offset = start.map_or_else(|| -moved.clone(), |bias| bias - moved.clone());
+        scale(x, factor, offset, slope)
     }
 
-    fn forward_evaluation(&self, x: Tensor<5>) -> Tensor<5> {
-        let (weight, bias) = self.affine(&x);
-        let scale = weight / (self.running_var.value() + self.eps).sqrt();
-        let offset = bias - self.running_mean.value() * scale.clone();
-        x * per_channel(scale) + per_channel(offset)
-    }
-
-    fn forward_training(&self, x: Tensor<5>) -> Tensor<5> {
+    fn forward_training(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
         let [b, _, dx, dy, dz] = x.dims();
-        let (weight, bias) = self.affine(&x);
-        let result = burn::tensor::module::batch_norm_train(x, weight, bias, self.eps);
+        let result = normalize(x, affine(&self.weight, &self.bias), slope, Over::Batch, self.eps);
+        let Normalized { output, mean, variance } = result;
         let count = (b * dx * dy * dz) as f64;
-        let unbiased = result.variance.without_autodiff() * (count / (count - 1.0).max(1.0));
+        let unbiased = variance * (count / (count - 1.0).max(1.0));
         let follow = |buffer: &Buffer, now: Tensor<1>| {
             buffer.set(buffer.value() * (1.0 - self.momentum) + now * self.momentum);
         };
-        follow(&self.running_mean, result.mean.without_autodiff());
+        follow(&self.running_mean, mean);
         follow(&self.running_var, unbiased);
         self.num_batches_tracked.increment();
-        result.output
+        output
     }
 }
 
@@ -133,17 +140,12 @@ impl GroupNorm {
 
     /// Same shape out as in.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        in_f32(x, |x| {
-            let normalized = standardize(x, self.groups, self.eps);
-            let scaled = match &self.weight {
-                Some(weight) => normalized * per_channel(weight.val().cast(DType::F32)),
-                None => normalized,
-            };
-            match &self.bias {
-                Some(bias) => scaled + per_channel(bias.val().cast(DType::F32)),
-                None => scaled,
-            }
-        })
+        self.forward_then(x, &NONE)
+    }
+
+    fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
+        let over = Over::Groups(self.groups);
+        in_f32(x, |x| normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output)
     }
 }
 
@@ -171,29 +173,13 @@ impl InstanceNorm {
 
     /// Same shape out as in.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        in_f32(x, |x| {
-            let channels = x.dims()[1];
-            let normalized = standardize(x, channels, self.eps);
-            match (&self.weight, &self.bias) {
-                (Some(weight), Some(bias)) => {
-                    normalized * per_channel(weight.val().cast(DType::F32)) + per_channel(bias.val().cast(DType::F32))
-                }
-                _ => normalized,
-            }
-        })
+        self.forward_then(x, &NONE)
     }
-}
 
-/// Mean 0 and variance 1 within each item and group of channels.
-///
-/// The rows `(item, group)` are laid out as the channels of one batch, so that the batch-norm operation, with its
-/// handwritten backward pass, does the work.
-fn standardize(x: Tensor<5>, groups: usize, eps: f64) -> Tensor<5> {
-    let [b, c, dx, dy, dz] = x.dims();
-    let device = x.device();
-    let rows = x.reshape([1, b * groups, (c / groups) * dx * dy * dz]);
-    let (one, zero) = (Tensor::ones([b * groups], &device), Tensor::zeros([b * groups], &device));
-    burn::tensor::module::batch_norm_train(rows, one, zero, eps).output.reshape([b, c, dx, dy, dz])
+    fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
+        let over = Over::Groups(x.dims()[1]);
+        in_f32(x, |x| normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output)
+    }
 }
 
 /// A normalization layer by MONAI's name.
@@ -243,10 +229,23 @@ impl Norm {
 
     /// Same shape out as in.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        self.forward_then(x, &NONE)
+    }
+
+    /// The norm and the activation behind it, in one pass where the activation is of the kind of ReLU.
+    pub fn forward_with(&self, x: Tensor<5>, act: &Act) -> Tensor<5> {
+        match act.slope() {
+            Some(slope) => self.forward_then(x, &slope),
+            None => act.forward(self.forward(x)),
+        }
+    }
+
+    /// The norm, and values that are not positive multiplied by a slope.
+    pub(crate) fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
         match self {
-            Norm::Batch(norm) => norm.forward(x),
-            Norm::Instance(norm) => norm.forward(x),
-            Norm::Group(norm) => norm.forward(x),
+            Norm::Batch(norm) => norm.forward_then(x, slope),
+            Norm::Instance(norm) => norm.forward_then(x, slope),
+            Norm::Group(norm) => norm.forward_then(x, slope),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::defaults::{affine_instance, leaky_relu, one};
 use super::facts::{Facts, by_facts};
 use crate::layers::{
     Act, AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, Init, LayerSpec, Norm, Optional, Scope, act,
-    norm, resize,
+    norm, norm_then_act, resize,
 };
 use crate::named::Named;
 
@@ -186,11 +186,12 @@ struct UnetBlock {
 
 impl UnetBlock {
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let out = self.lrelu.apply(self.norm1.apply(self.conv1.forward(x.clone())));
-        let out = self.norm2.apply(self.conv2.forward(out));
+        let out = norm_then_act(&self.norm1, &self.lrelu, self.conv1.forward(x.clone()));
+        let out = self.conv2.forward(out);
         if !self.residual {
-            return self.lrelu.apply(out);
+            return norm_then_act(&self.norm2, &self.lrelu, out);
         }
+        let out = self.norm2.apply(out);
         let shortcut = match &self.conv3 {
             Some(conv) => self.norm3.apply(conv.forward(x)),
             None => x,

@@ -9,7 +9,7 @@ use super::defaults::{group_of, one, relu, three_dims, two, yes};
 use super::facts::{Facts, by_facts};
 use crate::layers::{
     Act, ConfigError, Convolution, ConvolutionOptions, Dropout, Layer, LayerSpec, Norm, Optional, Scope, Sequential,
-    UpSample, UpSampleOptions, UpsampleMode, act, in_space, norm,
+    UpSample, UpSampleOptions, UpsampleMode, act, in_space, norm, norm_then_act,
 };
 use crate::named::Named;
 
@@ -175,8 +175,8 @@ impl ResBlock {
     }
 
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let out = self.conv1.forward(self.act.apply(self.norm1.apply(x.clone())));
-        let out = self.conv2.forward(self.act.apply(self.norm2.apply(out)));
+        let out = self.conv1.forward(norm_then_act(&self.norm1, &self.act, x.clone()));
+        let out = self.conv2.forward(norm_then_act(&self.norm2, &self.act, out));
         let dtype = out.dtype();
         out + x.cast(dtype)
     }

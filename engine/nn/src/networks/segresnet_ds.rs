@@ -12,8 +12,8 @@ use super::defaults::{batch, one, relu, three_dims, two};
 use super::facts::{Facts, by_facts};
 use super::segresnet::blocks_down;
 use crate::layers::{
-    Act, ConfigError, Conv, LayerSpec, Norm, Optional, Scope, UpSample, UpSampleOptions, UpsampleMode, act, in_space,
-    norm,
+    Act, ConfigError, Conv, LayerSpec, Norm, Scope, UpSample, UpSampleOptions, UpsampleMode, act, in_space, norm,
+    norm_then_act,
 };
 use crate::named::Named;
 
@@ -239,8 +239,8 @@ struct SegResBlock {
 
 impl SegResBlock {
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let out = self.conv1.forward(self.act1.apply(self.norm1.apply(x.clone())));
-        let out = self.conv2.forward(self.act2.apply(self.norm2.apply(out)));
+        let out = self.conv1.forward(norm_then_act(&self.norm1, &self.act1, x.clone()));
+        let out = self.conv2.forward(norm_then_act(&self.norm2, &self.act2, out));
         let dtype = out.dtype();
         out + x.cast(dtype)
     }

@@ -13,6 +13,7 @@ use super::segresnet::{
 };
 use crate::layers::{
     ConfigError, Convolution, LayerSpec, Linear, Norm, Optional, Scope, Sequential, UpSample, UpsampleMode, norm,
+    norm_then_act,
 };
 
 /// Channels of the features that the latent variables are read from.
@@ -240,8 +241,8 @@ impl SegResNetVAE {
     fn vae_loss(&self, image: Tensor<5>, features: Tensor<5>, noise: Tensor<2>) -> Tensor<1> {
         let act = &self.body.act_mod;
         let down = &self.vae_down;
-        let x = act.apply(down.norm_in.apply(features));
-        let x = act.apply(down.norm_out.apply(down.conv.forward(x)));
+        let x = norm_then_act(&down.norm_in, act, features);
+        let x = norm_then_act(&down.norm_out, act, down.conv.forward(x));
         let [b, c, dx, dy, dz] = x.dims();
         let x = x.reshape([b, c * dx * dy * dz]);
         let mean = self.vae_fc1.forward(x.clone());

@@ -1,0 +1,17 @@
+//! Values of CPU tensors as slices, and back.
+
+use burn::backend::{Flex, tensor::FloatTensor};
+use burn::tensor::TensorData;
+
+use crate::layout;
+
+/// Calls `f` with the values of the tensors in row-major order; a view is copied first, by all threads.
+pub(crate) fn with<const N: usize, R>(tensors: [FloatTensor<Flex>; N], f: impl FnOnce([&[f32]; N]) -> R) -> R {
+    let packed = tensors.map(|t| if t.as_slice::<f32>().is_some() { t } else { layout::packed(t).to_contiguous() });
+    f(std::array::from_fn(|i| packed[i].as_slice::<f32>().unwrap_or_default()))
+}
+
+/// A tensor of these values.
+pub(crate) fn floats(values: Vec<f32>, shape: impl Into<Vec<usize>>) -> FloatTensor<Flex> {
+    FloatTensor::<Flex>::from_data(TensorData::new(values, shape.into()))
+}

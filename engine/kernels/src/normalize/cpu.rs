@@ -1,0 +1,315 @@
+//! Normalization on the CPU: one task for each channel of each item, sums put together in a fixed order.
+
+use std::mem::MaybeUninit;
+
+use rayon::prelude::*;
+
+use super::Over;
+use crate::simd::widest;
+
+/// Values summed in f32 before they are added to a sum in f64.
+const RUN: usize = 2048;
+
+/// Sums that run side by side, so that the loops fill registers.
+const LANES: usize = 16;
+
+/// Values that are worth a task of their own.
+const TASK: usize = 16 << 10;
+
+/// The numbers that describe one normalization.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub batch: usize,
+    pub channels: usize,
+    pub volume: usize,
+    pub over: Over,
+    pub eps: f64,
+}
+
+impl Shape {
+    fn planes(&self) -> usize {
+        self.batch * self.channels
+    }
+
+    /// How many means there are.
+    pub fn rows(&self) -> usize {
+        match self.over {
+            Over::Batch => self.channels,
+            Over::Groups(groups) => self.batch * groups,
+        }
+    }
+
+    /// The mean that a plane (item and channel) belongs to.
+    fn row(&self, plane: usize) -> usize {
+        match self.over {
+            Over::Batch => plane % self.channels,
+            Over::Groups(groups) => plane / (self.channels / groups),
+        }
+    }
+
+    /// Values that share one mean.
+    fn row_len(&self) -> usize {
+        self.planes() * self.volume / self.rows().max(1)
+    }
+
+    fn planes_per_task(&self) -> usize {
+        TASK.div_ceil(self.volume.max(1))
+    }
+}
+
+/// Number, mean and sum of squared deviations.
+#[derive(Clone, Copy, Default)]
+struct Moments {
+    count: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Moments {
+    /// Of both (Chan et al., 1979).
+    fn and(self, other: Moments) -> Moments {
+        let count = self.count + other.count;
+        if count == 0.0 {
+            return self;
+        }
+        let apart = other.mean - self.mean;
+        Moments {
+            count,
+            mean: self.mean + apart * other.count / count,
+            squares: self.squares + other.squares + apart * apart * self.count * other.count / count,
+        }
+    }
+}
+
+/// The sum of `f` over all values.
+#[inline(always)]
+fn sum(values: &[f32], f: impl Fn(f32) -> f32) -> f64 {
+    let mut lanes = [0.0_f32; LANES];
+    let chunks = values.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for i in 0..LANES {
+            lanes[i] += f(chunk[i]);
+        }
+    }
+    let whole: f64 = lanes.iter().map(|lane| f64::from(*lane)).sum();
+    whole + rest.iter().map(|value| f64::from(f(*value))).sum::<f64>()
+}
+
+fn moments(values: &[f32]) -> Moments {
+    widest(
+        #[inline(always)]
+        || {
+            values.chunks(RUN).fold(Moments::default(), |all, run| {
+                let count = run.len() as f64;
+                let mean = sum(run, |v| v) / count;
+                let centre = mean as f32;
+                // Around a value near the mean; what it is off by is taken back.
+                let squares = sum(run, |v| (v - centre) * (v - centre));
+                let off = mean - f64::from(centre);
+                all.and(Moments { count, mean, squares: squares - count * off * off })
+            })
+        },
+    )
+}
+
+/// Output, means and biased variances.
+pub fn forward(x: &[f32], weight: &[f32], bias: &[f32], slope: &[f32], shape: &Shape) -> [Vec<f32>; 3] {
+    let parts: Vec<Moments> =
+        x.par_chunks(shape.volume.max(1)).with_min_len(shape.planes_per_task()).map(moments).collect();
+    let mut rows = vec![Moments::default(); shape.rows()];
+    for (plane, part) in parts.into_iter().enumerate() {
+        let row = &mut rows[shape.row(plane)];
+        *row = row.and(part);
+    }
+    let mean: Vec<f32> = rows.iter().map(|row| row.mean as f32).collect();
+    let variance: Vec<f32> = rows.iter().map(|row| (row.squares / row.count.max(1.0)) as f32).collect();
+    let output = filled(x.len(), |out| {
+        let planes = out.par_chunks_mut(shape.volume.max(1)).zip(x.par_chunks(shape.volume.max(1)));
+        planes.with_min_len(shape.planes_per_task()).enumerate().for_each(|(plane, (out, x))| {
+            let (row, channel) = (shape.row(plane), plane % shape.channels);
+            let scale = weight[channel] * inverse(variance[row], shape.eps);
+            let offset = bias[channel] - mean[row] * scale;
+            apply(out, x, scale, offset, slope[channel % slope.len()]);
+        });
+    });
+    [output, mean, variance]
+}
+
+/// A vector whose values `fill` writes, every one of them.
+fn filled(count: usize, fill: impl FnOnce(&mut [MaybeUninit<f32>])) -> Vec<f32> {
+    let mut out = Vec::with_capacity(count);
+    fill(&mut out.spare_capacity_mut()[..count]);
+    // SAFETY: `fill` has written all of them.
+    unsafe { out.set_len(count) };
+    out
+}
+
+fn inverse(variance: f32, eps: f64) -> f32 {
+    (1.0 / (f64::from(variance) + eps).sqrt()) as f32
+}
+
+/// The activation, without a branch, so that the loops around it fill registers.
+#[inline(always)]
+fn activated(z: f32, slope: f32) -> f32 {
+    z * factor(z, slope)
+}
+
+#[inline(always)]
+fn factor(z: f32, slope: f32) -> f32 {
+    if z > 0.0 { 1.0 } else { slope }
+}
+
+/// `act(scale x + offset)`
+fn apply(out: &mut [MaybeUninit<f32>], x: &[f32], scale: f32, offset: f32, slope: f32) {
+    widest(
+        #[inline(always)]
+        move || {
+            for (out, x) in out.iter_mut().zip(x) {
+                out.write(activated(x * scale + offset, slope));
+            }
+        },
+    );
+}
+
+/// `act(scale x + offset)` in place, planes of `volume` values.
+pub fn scale(values: &mut [f32], scale: &[f32], offset: &[f32], slope: &[f32], volume: usize) {
+    let planes = values.par_chunks_mut(volume).with_min_len(TASK.div_ceil(volume)).enumerate();
+    planes.for_each(|(plane, values)| {
+        let channel = plane % scale.len();
+        let (scale, offset, slope) = (scale[channel], offset[channel], slope[channel % slope.len()]);
+        widest(
+            #[inline(always)]
+            move || {
+                for value in values {
+                    *value = activated(*value * scale + offset, slope);
+                }
+            },
+        );
+    });
+}
+
+/// The gradients with respect to x, weight, bias and slope, from that of the output.
+#[expect(clippy::too_many_arguments, reason = "all that the forward pass had, and its results")]
+pub fn backward(
+    x: &[f32],
+    dy: &[f32],
+    weight: &[f32],
+    bias: &[f32],
+    slope: &[f32],
+    mean: &[f32],
+    variance: &[f32],
+    shape: &Shape,
+) -> [Vec<f32>; 4] {
+    let volume = shape.volume.max(1);
+    let plain = |plane: usize| {
+        let (row, channel) = (shape.row(plane), plane % shape.channels);
+        let inverse = inverse(variance[row], shape.eps);
+        Plane {
+            mean: mean[row],
+            inverse,
+            weight: weight[channel],
+            bias: bias[channel],
+            slope: slope[channel % slope.len()],
+        }
+    };
+    let parts: Vec<[f64; 3]> = x
+        .par_chunks(volume)
+        .zip(dy.par_chunks(volume))
+        .with_min_len(shape.planes_per_task())
+        .enumerate()
+        .map(|(plane, (x, dy))| plain(plane).sums(x, dy))
+        .collect();
+    // By channel for the parameters, by row, weighted, for x.
+    let mut rows = vec![[0.0_f64; 2]; shape.rows()];
+    let mut channels = vec![[0.0_f64; 3]; shape.channels];
+    for (plane, part) in parts.iter().enumerate() {
+        let channel = plane % shape.channels;
+        let row = &mut rows[shape.row(plane)];
+        row[0] += part[0] * f64::from(weight[channel]);
+        row[1] += part[1] * f64::from(weight[channel]);
+        channels[channel].iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+    }
+    let count = shape.row_len() as f64;
+    let dx = filled(x.len(), |out| {
+        let planes = out.par_chunks_mut(volume).zip(x.par_chunks(volume)).zip(dy.par_chunks(volume));
+        planes.with_min_len(shape.planes_per_task()).enumerate().for_each(|(index, ((out, x), dy))| {
+            let sums = rows[shape.row(index)];
+            plain(index).gradient(out, x, dy, (sums[0] / count) as f32, (sums[1] / count) as f32);
+        });
+    });
+    let of = |part: usize| channels.iter().map(|sums| sums[part] as f32).collect::<Vec<f32>>();
+    let dslope = if slope.len() == shape.channels {
+        of(2)
+    } else {
+        vec![channels.iter().map(|sums| sums[2]).sum::<f64>() as f32]
+    };
+    [dx, of(1), of(0), dslope]
+}
+
+/// What one channel of one item is normalized by.
+#[derive(Clone, Copy)]
+struct Plane {
+    mean: f32,
+    inverse: f32,
+    weight: f32,
+    bias: f32,
+    slope: f32,
+}
+
+impl Plane {
+    /// The sums of `dz`, `dz * normalized` and `dy * z` where `z` is not positive.
+    fn sums(self, x: &[f32], dy: &[f32]) -> [f64; 3] {
+        widest(
+            #[inline(always)]
+            move || {
+                let mut all = [0.0_f64; 3];
+                for (x, dy) in x.chunks(RUN).zip(dy.chunks(RUN)) {
+                    let mut lanes = [[0.0_f32; LANES]; 3];
+                    let (xs, dys) = (x.chunks_exact(LANES), dy.chunks_exact(LANES));
+                    let rest = xs.remainder().iter().zip(dys.remainder());
+                    for (x, dy) in xs.zip(dys) {
+                        for i in 0..LANES {
+                            let [a, b, c] = self.terms(x[i], dy[i]);
+                            lanes[0][i] += a;
+                            lanes[1][i] += b;
+                            lanes[2][i] += c;
+                        }
+                    }
+                    for (sum, lanes) in all.iter_mut().zip(&lanes) {
+                        *sum += lanes.iter().map(|lane| f64::from(*lane)).sum::<f64>();
+                    }
+                    for (x, dy) in rest {
+                        let terms = self.terms(*x, *dy);
+                        all.iter_mut().zip(terms).for_each(|(sum, term)| *sum += f64::from(term));
+                    }
+                }
+                all
+            },
+        )
+    }
+
+    #[inline(always)]
+    fn terms(self, x: f32, dy: f32) -> [f32; 3] {
+        let normalized = (x - self.mean) * self.inverse;
+        let z = normalized * self.weight + self.bias;
+        let dz = dy * factor(z, self.slope);
+        let tail = dy * if z > 0.0 { 0.0 } else { z };
+        [dz, dz * normalized, tail]
+    }
+
+    /// `inverse * (weight dz - mean of weight dz - normalized * mean of weight dz normalized)`
+    fn gradient(self, out: &mut [MaybeUninit<f32>], x: &[f32], dy: &[f32], first: f32, second: f32) {
+        widest(
+            #[inline(always)]
+            move || {
+                for ((out, x), dy) in out.iter_mut().zip(x).zip(dy) {
+                    let normalized = (x - self.mean) * self.inverse;
+                    let z = normalized * self.weight + self.bias;
+                    let dz = dy * factor(z, self.slope);
+                    out.write(self.inverse * (dz * self.weight - first - normalized * second));
+                }
+            },
+        );
+    }
+}

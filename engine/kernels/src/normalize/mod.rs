@@ -1,0 +1,115 @@
+//! Normalization and the activation behind it in one pass, with a handwritten backward pass.
+//!
+//! `y = act(weight * (x - mean) / sqrt(variance + eps) + bias)`, with mean and biased variance of the batch's channels
+//! (batch norm: Ioffe and Szegedy, <https://arxiv.org/abs/1502.03167>) or of groups of channels of one item (group norm:
+//! Wu and He, <https://arxiv.org/abs/1803.08494>; instance norm: Ulyanov et al., <https://arxiv.org/abs/1607.08022>). On the CPU
+//! nothing but `x` is kept for the backward pass; on any other device, and for other element types, ordinary tensor
+//! operations give the same result.
+
+#[cfg(feature = "cpu")]
+mod cpu;
+#[cfg(feature = "cpu")]
+mod ops;
+#[cfg(all(test, feature = "cpu"))]
+mod tests;
+
+use burn::tensor::{Tensor, activation, module};
+
+/// What shares a mean and a variance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// A channel of all items.
+    Batch,
+    /// So many groups of channels of one item; as many as there are channels for instance norm.
+    Groups(usize),
+}
+
+/// The activation behind a norm: positive values stay, others are multiplied by a slope.
+#[derive(Clone, Debug)]
+pub enum Slope {
+    /// The same for all: 1 for no activation, 0 for ReLU.
+    Fixed(f64),
+    /// PReLU: learned, one for all or one for each channel.
+    Learned(Tensor<1>),
+}
+
+/// The output, and what it was normalized by.
+#[derive(Clone, Debug)]
+pub struct Normalized {
+    /// The shape of the input.
+    pub output: Tensor<5>,
+    /// By channel, or by item and group; outside the graph.
+    pub mean: Tensor<1>,
+    /// The biased variance, in the same order.
+    pub variance: Tensor<1>,
+}
+
+/// Normalizes `x` (`[B, C, X, Y, Z]`), scales and moves it by `affine` (weight and bias, `[C]` each), and applies the activation.
+///
+/// # Panics
+/// Where `C` cannot be divided into the groups, or the shapes do not fit, as Burn's own operations do.
+pub fn normalize(
+    x: Tensor<5>,
+    affine: Option<(Tensor<1>, Tensor<1>)>,
+    slope: &Slope,
+    over: Over,
+    eps: f64,
+) -> Normalized {
+    #[cfg(feature = "cpu")]
+    if ops::on_cpu(&x, affine.as_ref(), slope) {
+        return ops::normalize(x, affine, slope, over, eps);
+    }
+    let [b, c, dx, dy, dz] = x.dims();
+    let device = x.device();
+    let constant = |count: usize| (Tensor::ones([count], &device), Tensor::zeros([count], &device));
+    let per_channel = |values: Tensor<1>| values.reshape([1, c, 1, 1, 1]);
+    let (output, mean, variance) = match over {
+        Over::Batch => {
+            let (weight, bias) = affine.unwrap_or_else(|| constant(c));
+            let result = module::batch_norm_train(x, weight, bias, eps);
+            (result.output, result.mean, result.variance)
+        }
+        Over::Groups(groups) => {
+            // The rows `(item, group)` are laid out as the channels of one batch, so that the batch-norm operation, with its
+            // backward pass, does the work.
+            let rows = x.reshape([1, b * groups, (c / groups) * dx * dy * dz]);
+            let (one, zero) = constant(b * groups);
+            let result = module::batch_norm_train(rows, one, zero, eps);
+            let output = result.output.reshape([b, c, dx, dy, dz]);
+            let output = match affine {
+                Some((weight, bias)) => output * per_channel(weight) + per_channel(bias),
+                None => output,
+            };
+            (output, result.mean, result.variance)
+        }
+    };
+    Normalized { output: activate(output, slope), mean: mean.without_autodiff(), variance: variance.without_autodiff() }
+}
+
+/// `act(scale x + offset)` by channel: a norm with statistics that are given. In place where nobody else holds `x`, on the CPU
+/// and outside a graph.
+///
+/// # Panics
+/// Where the shapes do not fit, as Burn's own operations do.
+pub fn scale(x: Tensor<5>, scale: Tensor<1>, offset: Tensor<1>, slope: &Slope) -> Tensor<5> {
+    let [_, c, dx, dy, dz] = x.dims();
+    #[cfg(feature = "cpu")]
+    let x = match ops::scale(x, &scale, &offset, slope, dx * dy * dz) {
+        Ok(done) => return done,
+        Err(x) => x,
+    };
+    #[cfg(not(feature = "cpu"))]
+    let _ = (dx, dy, dz);
+    let per_channel = |values: Tensor<1>| values.reshape([1, c, 1, 1, 1]);
+    activate(x * per_channel(scale) + per_channel(offset), slope)
+}
+
+/// The activation alone.
+fn activate(x: Tensor<5>, slope: &Slope) -> Tensor<5> {
+    match slope {
+        Slope::Fixed(1.0) => x,
+        Slope::Fixed(0.0) => activation::relu(x),
+        Slope::Fixed(slope) => activation::leaky_relu(x, *slope),
+        Slope::Learned(slope) => activation::prelu(x, slope.clone()),
+    }
+}

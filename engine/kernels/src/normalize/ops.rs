@@ -1,0 +1,203 @@
+//! Normalization as an operation of the CPU backend, and its place in the autodiff graph.
+
+use burn::backend::autodiff::Autodiff;
+use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::{AutodiffBackend, Backend, Dispatch, DispatchDevice, Flex, backend_extension, tensor::FloatTensor};
+use burn::tensor::{DType, Tensor};
+
+use super::cpu::{self, Shape};
+use super::{Normalized, Over, Slope};
+use crate::flex::{floats, with};
+use crate::host;
+
+/// Normalization with an activation, and its gradients.
+#[backend_extension(Flex, Autodiff)]
+pub trait NormalizeOps: Backend {
+    /// Output, means and variances.
+    fn normalize(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        slope: FloatTensor<Self>,
+        shape: Shape,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+
+    /// The gradients with respect to x, weight, bias and slope.
+    #[expect(clippy::too_many_arguments, reason = "all that the forward pass had, and its results")]
+    fn normalize_gradient(
+        x: FloatTensor<Self>,
+        dy: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        slope: FloatTensor<Self>,
+        mean: FloatTensor<Self>,
+        variance: FloatTensor<Self>,
+        shape: Shape,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+}
+
+impl NormalizeOps for Flex {
+    fn normalize(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        slope: FloatTensor<Self>,
+        shape: Shape,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let dims = x.layout().shape().to_vec();
+        let [y, mean, variance] = with([x, weight, bias, slope], |[x, w, b, s]| cpu::forward(x, w, b, s, &shape));
+        let rows = shape.rows();
+        (floats(y, dims), floats(mean, [rows]), floats(variance, [rows]))
+    }
+
+    fn normalize_gradient(
+        x: FloatTensor<Self>,
+        dy: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        slope: FloatTensor<Self>,
+        mean: FloatTensor<Self>,
+        variance: FloatTensor<Self>,
+        shape: Shape,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let dims = x.layout().shape().to_vec();
+        let [dx, dw, db, ds] = with([x, dy, weight, bias, slope, mean, variance], |[x, dy, w, b, s, m, v]| {
+            cpu::backward(x, dy, w, b, s, m, v, &shape)
+        });
+        let (channels, slopes) = (shape.channels, ds.len());
+        (floats(dx, dims), floats(dw, [channels]), floats(db, [channels]), floats(ds, [slopes]))
+    }
+}
+
+/// The backward pass.
+#[derive(Debug)]
+struct NormalizeBackward;
+
+impl<B: NormalizeOps> Backward<B, 4> for NormalizeBackward {
+    /// x, weight, bias, slope, mean, variance.
+    type State = ([FloatTensor<B>; 6], Shape);
+
+    fn backward(self, ops: Ops<Self::State, 4>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let dy = grads.consume::<B>(&ops.node);
+        let ([x, weight, bias, slope, mean, variance], shape) = ops.state;
+        let (dx, dw, db, ds) = B::normalize_gradient(x, dy, weight, bias, slope, mean, variance, shape);
+        for (parent, gradient) in ops.parents.into_iter().zip([dx, dw, db, ds]) {
+            if let Some(node) = parent {
+                grads.register::<B>(node.id, gradient);
+            }
+        }
+    }
+}
+
+impl<B: NormalizeOps, C: CheckpointStrategy> NormalizeOps for Autodiff<B, C> {
+    fn normalize(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        slope: FloatTensor<Self>,
+        shape: Shape,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let nodes = [x.node(), weight.node(), bias.node(), slope.node()];
+        let [x, weight, bias, slope] = [x, weight, bias, slope].map(|t| t.into_primitive());
+        let (y, mean, variance) = B::normalize(x.clone(), weight.clone(), bias.clone(), slope.clone(), shape);
+        let output = match NormalizeBackward.prepare::<C>(nodes).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let state = ([x, weight, bias, slope, mean.clone(), variance.clone()], shape);
+                prep.finish(state, y)
+            }
+            OpsKind::UnTracked(prep) => prep.finish(y),
+        };
+        (output, Self::from_inner(mean), Self::from_inner(variance))
+    }
+
+    fn normalize_gradient(
+        x: FloatTensor<Self>,
+        dy: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        slope: FloatTensor<Self>,
+        mean: FloatTensor<Self>,
+        variance: FloatTensor<Self>,
+        shape: Shape,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not offered.
+        let [x, dy, w, b, s, m, v] = [x, dy, weight, bias, slope, mean, variance].map(|t| t.into_primitive());
+        let (dx, dw, db, ds) = B::normalize_gradient(x, dy, w, b, s, m, v, shape);
+        (Self::from_inner(dx), Self::from_inner(dw), Self::from_inner(db), Self::from_inner(ds))
+    }
+}
+
+/// Whether the kernel can take these: f32 on the CPU, nothing empty.
+pub fn on_cpu(x: &Tensor<5>, affine: Option<&(Tensor<1>, Tensor<1>)>, slope: &Slope) -> bool {
+    let small = affine.iter().flat_map(|(weight, bias)| [weight, bias]).chain(match slope {
+        Slope::Learned(slope) => Some(slope),
+        Slope::Fixed(_) => None,
+    });
+    let f32s = x.dtype() == DType::F32 && small.into_iter().all(|t| t.dtype() == DType::F32);
+    let cpu = matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_));
+    f32s && cpu && !x.dims().contains(&0)
+}
+
+/// Runs the operation on the CPU backend.
+pub fn normalize(
+    x: Tensor<5>,
+    affine: Option<(Tensor<1>, Tensor<1>)>,
+    slope: &Slope,
+    over: Over,
+    eps: f64,
+) -> Normalized {
+    let [batch, channels, dx, dy, dz] = x.dims();
+    let device = x.device();
+    let (weight, bias) =
+        affine.unwrap_or_else(|| (Tensor::ones([channels], &device), Tensor::zeros([channels], &device)));
+    let slope = match slope {
+        Slope::Fixed(slope) => Tensor::full([1], *slope, &device),
+        Slope::Learned(slope) => slope.clone(),
+    };
+    assert!(
+        weight.dims() == [channels] && bias.dims() == [channels] && [1, channels].contains(&slope.dims()[0]),
+        "{channels} channels are normalized with {:?} weights, {:?} biases and {:?} slopes",
+        weight.dims(),
+        bias.dims(),
+        slope.dims()
+    );
+    if let Over::Groups(groups) = over {
+        assert!(groups > 0 && channels % groups == 0, "{channels} channels cannot be {groups} groups");
+    }
+    let shape = Shape { batch, channels, volume: dx * dy * dz, over, eps };
+    let (x, weight, bias) = (x.into_dispatch(), weight.into_dispatch(), bias.into_dispatch());
+    let (output, mean, variance) = <Dispatch as NormalizeOps>::normalize(x, weight, bias, slope.into_dispatch(), shape);
+    Normalized {
+        output: Tensor::from_dispatch(output),
+        mean: Tensor::<1>::from_dispatch(mean).without_autodiff(),
+        variance: Tensor::<1>::from_dispatch(variance).without_autodiff(),
+    }
+}
+
+/// Scales, moves and activates in place; gives `x` back where that cannot be.
+#[expect(clippy::result_large_err, reason = "either way it is the tensor that is handed on")]
+pub fn scale(
+    x: Tensor<5>,
+    scale: &Tensor<1>,
+    offset: &Tensor<1>,
+    slope: &Slope,
+    volume: usize,
+) -> Result<Tensor<5>, Tensor<5>> {
+    let tracked = x.is_autodiff() || scale.is_autodiff() || offset.is_autodiff();
+    let small = |values: &Tensor<1>| host::read(values, <[f32]>::to_vec);
+    let slope = match slope {
+        Slope::Fixed(slope) => Some(vec![*slope as f32]),
+        Slope::Learned(slope) => small(slope),
+    };
+    let channels = x.dims()[1];
+    match (small(scale), small(offset), slope) {
+        (Some(scale), Some(offset), Some(slope))
+            if !tracked && volume > 0 && [scale.len(), offset.len()] == [channels; 2] =>
+        {
+            host::change(x, |values| cpu::scale(values, &scale, &offset, &slope, volume))
+        }
+        _ => Err(x),
+    }
+}
