@@ -9,6 +9,7 @@
 //! - [`rectify`]: ReLU and leaky ReLU.
 //! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation behind `Spacing` and `Affine`.
 //! - [`mod@separable`]: weighted sums along one axis after the other, which those two come to where they can.
+//! - [`mod@softmax_sums`]: what Dice losses and cross-entropy need of a prediction, forward and backward.
 //! - [`philox`]: long runs of uniform and normal random numbers.
 //! - [`mod@normalize`]: batch, group and instance norm with the activation behind them, forward and backward.
 //! - [`mod@pool3d`]: maximum and average pooling, fixed or adaptive, forward and backward.
@@ -41,6 +42,7 @@ mod rectify;
 pub mod resample;
 pub mod separable;
 mod simd;
+pub mod softmax_sums;
 
 pub use interpolate::{InterpolateMode, interpolate};
 pub use rectify::rectify;

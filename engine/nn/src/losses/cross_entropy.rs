@@ -1,6 +1,7 @@
 //! Softmax cross-entropy (`torch.nn.CrossEntropyLoss`).
 
 use burn::tensor::{DType, Tensor};
+use hearth_kernels::softmax_sums::SoftmaxSums;
 use serde::{Deserialize, Serialize};
 
 use super::checks::{self, check_finite, check_labels};
@@ -83,6 +84,24 @@ impl CrossEntropyLoss {
     }
 
     /// The loss from the logarithms of the probabilities, the labels, and the labels' one-hot form.
+    /// The loss from sums over space, for labels that all count and without smoothing.
+    pub(super) fn of_sums(&self, sums: &SoftmaxSums, positions: usize) -> Result<Tensor<1>, LossError> {
+        let [batch, classes] = sums.entropy.dims();
+        // As for logits of one position.
+        let like = sums.entropy.clone().without_autodiff().reshape([batch, classes, 1, 1, 1]);
+        let weights = self.weights(&like)?.map(|weights| weights.reshape([1, classes]));
+        let weighted = |values: &Tensor<2>| match &weights {
+            Some(weights) => values.clone() * weights.clone(),
+            None => values.clone(),
+        };
+        let loss = weighted(&sums.entropy).sum();
+        Ok(match self.reduction {
+            Reduction::Mean if weights.is_some() => loss / weighted(&sums.target).sum(),
+            Reduction::Mean => loss / positions as f64,
+            _ => loss,
+        })
+    }
+
     pub(super) fn of_logarithms(
         &self,
         log: Tensor<5>,

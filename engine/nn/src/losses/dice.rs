@@ -1,6 +1,7 @@
 //! Dice loss (`monai.losses.DiceLoss`).
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
+use hearth_kernels::softmax_sums::{SoftmaxSums, softmax_sums};
 use serde::{Deserialize, Serialize};
 
 use super::activation::{Activation, OtherActivation};
@@ -104,9 +105,34 @@ impl DiceLoss {
     /// loss does.
     pub fn values(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<2>, LossError> {
         self.check()?;
+        let channels = input.dims()[1];
+        if self.softmax && self.to_onehot_y && channels > 1 && self.ignore_index.is_none() && target.dims()[1] == 1 {
+            let labels = target.clone().cast(DType::F32);
+            let sums = softmax_sums(input.clone().cast(DType::F32), labels, self.squared_pred);
+            // Where something is odd, the long way says what.
+            if let Some(sums) = sums.filter(|sums| !sums.odd) {
+                return self.of_sums(&sums);
+            }
+        }
         let Prepared { input, target, .. } = self.inputs()?.prepare(input, target)?;
-        let classes = input.dims()[1];
-        let f = self.fractions(input, target);
+        self.weighted(self.fractions(input, target))
+    }
+
+    /// [`values`](Self::values) from sums over space.
+    pub(super) fn of_sums(&self, sums: &SoftmaxSums) -> Result<Tensor<2>, LossError> {
+        let part = |values: &Tensor<2>| {
+            let [_, classes] = values.dims();
+            let first = usize::from(!self.include_background);
+            let values = values.clone().narrow(1, first, classes - first);
+            if self.batch { values.sum_dim(0) } else { values }
+        };
+        let tp = part(&sums.both);
+        let others = part(&sums.prediction) + part(&sums.target) - tp.clone() * 2.0;
+        self.weighted(self.fraction(tp, others))
+    }
+
+    fn weighted(&self, f: Tensor<2>) -> Result<Tensor<2>, LossError> {
+        let classes = f.dims()[1];
         Ok(match self.class_weights(classes)? {
             Some(weights) => {
                 let weights = Tensor::<1>::from_floats(weights.as_slice(), &f.device()).reshape([1, classes]);
@@ -121,7 +147,6 @@ impl DiceLoss {
         Ok(per_class(self.values(input, target)?))
     }
 
-    /// `1 - (2 tp + nr) / (2 (tp + fp + fn) + dr)`
     fn fractions(&self, input: Tensor<5>, target: Tensor<5>) -> Tensor<2> {
         let (tp, others) = if self.squared_pred {
             // (P + T - D) / 2 with squares is the sum of products.
@@ -133,6 +158,11 @@ impl DiceLoss {
             let Overlap { tp, fp, fn_ } = Overlap::of(input, target, self.batch, self.soft_label);
             (tp, fp + fn_)
         };
+        self.fraction(tp, others)
+    }
+
+    /// `1 - (2 tp + nr) / (2 (tp + fp + fn) + dr)`, `others` being `fp + fn`.
+    fn fraction(&self, tp: Tensor<2>, others: Tensor<2>) -> Tensor<2> {
         let others = if self.jaccard { others * 2.0 } else { others };
         let doubled = tp * 2.0;
         -((doubled.clone() + self.smooth_nr) / (doubled + others + self.smooth_dr)) + 1.0

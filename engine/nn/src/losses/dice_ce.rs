@@ -1,6 +1,7 @@
 //! Dice plus cross-entropy (`monai.losses.DiceCELoss`).
 
 use burn::tensor::{DType, Tensor};
+use hearth_kernels::softmax_sums::softmax_sums;
 use serde::{Deserialize, Serialize};
 
 use super::activation::OtherActivation;
@@ -120,6 +121,16 @@ impl DiceCELoss {
         if input[0] != target[0] || input[2..] != target[2..] {
             let expected = "batch and spatial axes must be equal".to_owned();
             return Err(LossError::Shape { loss: NAME, input, target, expected });
+        }
+        if self.softmax && self.label_smoothing == 0.0 {
+            let sums =
+                softmax_sums(logits.clone().cast(DType::F32), labels.clone().cast(DType::F32), self.squared_pred);
+            // Where something is odd, the long way says what.
+            if let Some(sums) = sums.filter(|sums| !sums.odd) {
+                let dice = self.reduction.apply(self.dice().of_sums(&sums)?);
+                let entropy = self.cross_entropy().of_sums(&sums, labels.shape().num_elements())?;
+                return Ok(dice * self.lambda_dice + entropy * self.lambda_ce);
+            }
         }
         if checks::wanted(self.check_labels, &logits) {
             check_finite(NAME, "prediction", &logits)?;

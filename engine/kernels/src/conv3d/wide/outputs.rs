@@ -86,7 +86,7 @@ pub fn outputs(
     let [depth, height, width] = plan.largest();
     let per_row =
         plan.channels * (width + plan.reach[2]) * plan.source.iter().map(|a| a.phases.len()).product::<usize>();
-    let (block_depth, block_height) = block_size([depth, height], plan.reach, per_row);
+    let [block_depth, block_height] = pack::block_size([depth, height], plan.reach, per_row, BLOCK);
     let pitch = Pitch::new(plan, block_depth, block_height, plan.channels);
     let chunks = chunks(plan.lanes, kernels.vectors);
     let steps = steps(plan, &pitch, WEIGHTS / (plan.most_taps() * kernels.vectors.min(2) * WIDTH).max(1));
@@ -121,18 +121,6 @@ pub fn outputs(
     // SAFETY: the grids cover every output of every image and channel once, and the tasks have written them all.
     unsafe { out.set_len(count) };
     out
-}
-
-/// Planes and rows of a block: whole planes where a few fit, else some rows of one plane.
-fn block_size(count: [usize; 2], reach: [usize; 3], per_row: usize) -> (usize, usize) {
-    let planes = |rows: usize| (BLOCK / (per_row * (rows + reach[1])).max(1)).saturating_sub(reach[0]);
-    let mut height = count[1];
-    while planes(height) < 2 && height > 8 {
-        height = height.div_ceil(2);
-    }
-    // A few blocks for every image, where there are many planes.
-    let depth = planes(height).clamp(1, count[0]).min(count[0].div_ceil(4).max(6));
-    (depth, height)
 }
 
 fn chunks(lanes: usize, vectors: usize) -> Vec<Chunk> {

@@ -16,6 +16,27 @@ pub struct Block {
     pub height: Range<usize>,
 }
 
+/// Planes and rows of a block of at most `budget` values that share as much of what they read as they can.
+///
+/// `count` is how many there are, `reach` how many more are read, `row` the values of one row of all channels.
+pub fn block_size(count: [usize; 2], reach: [usize; 3], row: usize, budget: usize) -> [usize; 2] {
+    let rows = budget / row.max(1);
+    let mut best = ([1, count[1].clamp(1, 8)], f64::INFINITY);
+    for parts in 1..=count[1].div_ceil(4).max(1) {
+        let height = count[1].div_ceil(parts);
+        let Some(depth) = (rows / (height + reach[1])).checked_sub(reach[0]).filter(|depth| *depth > 0) else {
+            continue;
+        };
+        // Blocks of nearly the same depth.
+        let depth = count[0].div_ceil(count[0].div_ceil(depth.min(count[0])));
+        let price = ((depth + reach[0]) * (height + reach[1])) as f64 / (depth * height) as f64;
+        if price < best.1 {
+            best = ([depth, height], price);
+        }
+    }
+    best.0
+}
+
 /// Distances within a packed block.
 #[derive(Clone, Copy, Debug)]
 pub struct Pitch {
@@ -91,6 +112,15 @@ pub fn pack(buffer: &mut Vec<f32>, image: &[f32], plan: &Plan, pitch: &Pitch, bl
     }
 }
 
+/// Copies a short row; a call of the system's routine would take longer than the copy.
+#[inline]
+fn copy(target: &mut [f32], source: &[f32]) {
+    let (whole, rest) = target.as_chunks_mut::<16>();
+    let (from, from_rest) = source[..whole.len() * 16 + rest.len()].as_chunks::<16>();
+    whole.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+    rest.iter_mut().zip(from_rest).for_each(|(to, from)| *to = *from);
+}
+
 /// One row: margins of zeros around every `stride`-th value.
 #[inline]
 fn pack_row(target: &mut [f32], source: &[f32], axis: &SourceAxis, phase: usize) {
@@ -103,7 +133,7 @@ fn pack_row(target: &mut [f32], source: &[f32], axis: &SourceAxis, phase: usize)
     let source = &source[axis.index(phase, valid.start)..];
     let target = &mut target[valid];
     match axis.stride {
-        1 => target.copy_from_slice(&source[..target.len()]),
+        1 => copy(target, source),
         2 => {
             // Whole pairs; the last value may have no neighbour.
             let pairs = source.len() / 2;

@@ -76,12 +76,7 @@ pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -
     let parts = g.channels_in.div_ceil(channels);
     let [depth, height, width] = g.output;
     let per_row = channels * (width + plan.reach[2]) * plan.source.iter().map(|a| a.phases.len()).product::<usize>();
-    let planes = |rows: usize| (BLOCK / (per_row * (rows + plan.reach[1])).max(1)).saturating_sub(plan.reach[0]);
-    let mut rows = height;
-    while planes(rows) < 2 && rows > 8 {
-        rows = rows.div_ceil(2);
-    }
-    let block = [planes(rows).clamp(1, depth), rows];
+    let block = pack::block_size([depth, height], plan.reach, per_row, BLOCK);
     let blocks: Vec<(usize, Block)> = (0..g.batch)
         .flat_map(|image| (0..depth).step_by(block[0]).map(move |d| (image, d)))
         .flat_map(|(image, d)| (0..height).step_by(block[1]).map(move |h| (image, d, h)))

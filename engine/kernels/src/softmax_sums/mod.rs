@@ -1,0 +1,47 @@
+//! What overlap losses and cross-entropy need of a softmax against class indices, in one pass over the logits; and its
+//! gradient in another.
+//!
+//! Dice (Milletari et al., <https://arxiv.org/abs/1606.04797>), Tversky and generalized Dice losses and cross-entropy are functions of a
+//! few sums by item and class. The logits are read once for the value and once for the gradient, and nothing of their size
+//! is kept in between.
+
+#[cfg(feature = "cpu")]
+mod cpu;
+#[cfg(feature = "cpu")]
+mod ops;
+#[cfg(all(test, feature = "cpu"))]
+mod tests;
+
+use burn::tensor::Tensor;
+
+/// Sums over space, by item and class: `[B, C]` each. `p` is the softmax over channels, `y` 1 where the label is the class.
+#[derive(Clone, Debug)]
+pub struct SoftmaxSums {
+    /// `p y`
+    pub both: Tensor<2>,
+    /// `p`, or `p^2`
+    pub prediction: Tensor<2>,
+    /// `y`; outside the graph.
+    pub target: Tensor<2>,
+    /// `-y log p`
+    pub entropy: Tensor<2>,
+    /// Whether a logit is not finite, or a label is not one of `0..C`.
+    pub odd: bool,
+}
+
+/// The sums of `logits` `[B, C, X, Y, Z]` against the class indices `labels` `[B, 1, X, Y, Z]`, whose fractions are cut off; a label
+/// outside `0..C` is of no class. `squared` takes `p^2` for the prediction.
+///
+/// `None` where there is no kernel for it: on any device but the CPU, for other types than f32, and for shapes that
+/// do not fit.
+pub fn softmax_sums(logits: Tensor<5>, labels: Tensor<5>, squared: bool) -> Option<SoftmaxSums> {
+    #[cfg(feature = "cpu")]
+    {
+        ops::softmax_sums(logits, labels, squared)
+    }
+    #[cfg(not(feature = "cpu"))]
+    {
+        let _ = (logits, labels, squared);
+        None
+    }
+}
