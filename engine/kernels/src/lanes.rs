@@ -15,6 +15,8 @@ pub(crate) trait Lanes: Copy {
     unsafe fn splat(from: *const f32) -> Self;
     /// Sixteen neighbours.
     unsafe fn load(from: *const f32) -> Self;
+    /// Fewer than sixteen neighbours, and zeros; nothing beyond them is read.
+    unsafe fn load_first(from: *const f32, count: usize) -> Self;
     /// Writes sixteen neighbours.
     unsafe fn store(self, to: *mut f32);
     /// `self + a * b`, rounded once where the processor can.
@@ -44,6 +46,17 @@ impl Lanes for Portable {
     unsafe fn load(from: *const f32) -> Self {
         // SAFETY: the caller grants sixteen values.
         Portable(unsafe { from.cast::<[f32; 16]>().read_unaligned() })
+    }
+
+    #[inline(always)]
+    unsafe fn load_first(from: *const f32, count: usize) -> Self {
+        let mut all = [0.0_f32; 16];
+        for (i, value) in all.iter_mut().enumerate().take(count) {
+            // SAFETY: the caller grants `count` values.
+            *value = unsafe { *from.add(i) };
+        }
+        // SAFETY: sixteen values.
+        unsafe { Self::load(all.as_ptr()) }
     }
 
     #[inline(always)]
@@ -109,6 +122,12 @@ mod x86 {
         unsafe fn load(from: *const f32) -> Self {
             // SAFETY: as above.
             Avx512(unsafe { _mm512_loadu_ps(from) })
+        }
+
+        #[inline(always)]
+        unsafe fn load_first(from: *const f32, count: usize) -> Self {
+            // SAFETY: as above; what the mask leaves out is not read.
+            Avx512(unsafe { _mm512_maskz_loadu_ps(((1_u32 << count) - 1) as u16, from) })
         }
 
         #[inline(always)]
@@ -178,6 +197,17 @@ mod x86 {
         unsafe fn load(from: *const f32) -> Self {
             // SAFETY: as above.
             Avx2(unsafe { [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))] })
+        }
+
+        #[inline(always)]
+        unsafe fn load_first(from: *const f32, count: usize) -> Self {
+            let mut all = [0.0_f32; 16];
+            for (i, value) in all.iter_mut().enumerate().take(count) {
+                // SAFETY: the caller grants `count` values.
+                *value = unsafe { *from.add(i) };
+            }
+            // SAFETY: sixteen values.
+            unsafe { Self::load(all.as_ptr()) }
         }
 
         #[inline(always)]
@@ -258,6 +288,17 @@ mod arm {
         unsafe fn load(from: *const f32) -> Self {
             // SAFETY: as above.
             Neon(std::array::from_fn(|i| unsafe { vld1q_f32(from.add(i * 4)) }))
+        }
+
+        #[inline(always)]
+        unsafe fn load_first(from: *const f32, count: usize) -> Self {
+            let mut all = [0.0_f32; 16];
+            for (i, value) in all.iter_mut().enumerate().take(count) {
+                // SAFETY: the caller grants `count` values.
+                *value = unsafe { *from.add(i) };
+            }
+            // SAFETY: sixteen values.
+            unsafe { Self::load(all.as_ptr()) }
         }
 
         #[inline(always)]

@@ -1,65 +1,60 @@
-//! The sums of a convolution on the CPU: which kernels do them.
+//! The sums of a convolution on the CPU: which loops do them.
 
 use rayon::prelude::*;
 
+use super::blocked::{self, Along, Loops, Plan, RUN, Weight};
 use super::geometry::Geometry;
-use super::wide::{self, Plan, Weight};
-use super::{narrow, wide::tile::Kernels};
 
 /// From so many output channels on they fill the lanes of a register well enough.
-const WIDE: usize = 9;
+const MANY: usize = 9;
 
-/// The inner loops of one processor.
-pub struct Loops<'a> {
-    pub wide: &'a Kernels,
-    pub narrow: &'a narrow::tile::Inner,
+/// What the lanes are for so many output channels, and the taps that are taken together.
+fn along(channels: usize) -> (Along, usize) {
+    if channels < MANY { (Along::Positions, 1) } else { (Along::Channels, RUN) }
 }
 
-impl Loops<'_> {
-    /// What this processor runs.
-    pub fn here() -> Loops<'static> {
-        Loops { wide: &wide::tile::KERNELS, narrow: &narrow::tile::INNER }
-    }
+/// The convolution: `x` is `[B, I, ...input]`, `weight` `[O, I, ...kernel]`; gives `[B, O, ...output]`.
+pub fn forward(loops: Loops<'_>, x: &[f32], weight: &[f32], bias: Option<&[f32]>, g: &Geometry) -> Vec<f32> {
+    let g = &g.flat_first();
+    let (along, run) = along(g.channels_out);
+    let weight = Weight { values: weight, lane: g.channels_in * g.taps(), channel: g.taps() };
+    blocked::outputs(loops, along, &Plan::forward(g, run), g.batch, x, weight, bias)
+}
 
-    /// The convolution: `x` is `[B, I, ...input]`, `weight` `[O, I, ...kernel]`; gives `[B, O, ...output]`.
-    pub fn forward(&self, x: &[f32], weight: &[f32], bias: Option<&[f32]>, g: &Geometry) -> Vec<f32> {
-        let g = &g.flat_first();
-        if g.channels_out < WIDE {
-            return narrow::forward(self.narrow, x, weight, bias, g);
-        }
-        let weight = Weight { values: weight, lane: g.channels_in * g.taps(), channel: g.taps() };
-        wide::outputs(self.wide, &Plan::forward(g), g.batch, x, weight, bias)
-    }
+/// The gradient with respect to the input, which is also the transposed convolution: `dy` is `[B, O, ...output]`; gives
+/// `[B, I, ...input]`, plus `bias` `[I]`.
+pub fn input_gradient(loops: Loops<'_>, dy: &[f32], weight: &[f32], bias: Option<&[f32]>, g: &Geometry) -> Vec<f32> {
+    let g = &g.flat_first();
+    let (along, run) = along(g.channels_in);
+    let weight = Weight { values: weight, lane: g.taps(), channel: g.channels_in * g.taps() };
+    blocked::outputs(loops, along, &Plan::input_gradient(g, run), g.batch, dy, weight, bias)
+}
 
-    /// The gradient with respect to the input, which is also the transposed convolution: `dy` is `[B, O, ...output]`;
-    /// gives `[B, I, ...input]`, plus `bias` `[I]`.
-    pub fn input_gradient(&self, dy: &[f32], weight: &[f32], bias: Option<&[f32]>, g: &Geometry) -> Vec<f32> {
-        let g = &g.flat_first();
-        if g.channels_in < WIDE {
-            return narrow::input_gradient(self.narrow, dy, weight, bias, g);
-        }
-        let weight = Weight { values: weight, lane: g.taps(), channel: g.channels_in * g.taps() };
-        wide::outputs(self.wide, &Plan::input_gradient(g), g.batch, dy, weight, bias)
-    }
-
-    /// The gradient with respect to the weight, `[O, I, ...kernel]`.
-    pub fn weight_gradient(&self, x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
-        let g = &g.flat_first();
-        if g.channels_out < WIDE {
-            return narrow::weight_gradient(self.narrow, x, dy, g);
-        }
-        wide::weight_gradient(self.wide, x, dy, g)
+/// The gradient with respect to the weight, `[O, I, ...kernel]`.
+pub fn weight_gradient(loops: Loops<'_>, x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
+    let g = &g.flat_first();
+    match along(g.channels_out).0 {
+        Along::Positions => blocked::weight_gradient_of_few(loops.positions, x, dy, g),
+        Along::Channels => blocked::weight_gradient_of_many(loops.channels, x, dy, g),
     }
 }
 
 /// The gradient with respect to the bias: the sum of `values` (`[B, channels, ...]`) over everything but the channel.
 pub fn bias_gradient(values: &[f32], batch: usize, channels: usize) -> Vec<f32> {
     let each = values.len() / (batch * channels).max(1);
-    (0..channels)
-        .into_par_iter()
-        .map(|c| {
-            let image = |b: usize| &values[(b * channels + c) * each..][..each];
-            (0..batch).map(|b| image(b).iter().map(|v| f64::from(*v)).sum::<f64>()).sum::<f64>() as f32
-        })
-        .collect()
+    let planes: Vec<f64> = values.par_chunks(each.max(1)).map(sum).collect();
+    (0..channels).map(|c| planes.iter().skip(c).step_by(channels).sum::<f64>() as f32).collect()
+}
+
+/// Runs of values side by side in f32, put together in f64.
+fn sum(values: &[f32]) -> f64 {
+    let runs = values.chunks(4096).map(|run| {
+        let mut lanes = [0.0_f32; 32];
+        let (whole, rest) = run.as_chunks::<32>();
+        for chunk in whole {
+            lanes.iter_mut().zip(chunk).for_each(|(lane, value)| *lane += value);
+        }
+        lanes.iter().chain(rest).map(|value| f64::from(*value)).sum::<f64>()
+    });
+    runs.sum()
 }

@@ -25,10 +25,12 @@ impl Geometry {
         self.kernel.iter().product()
     }
 
+    #[cfg(test)]
     pub fn input_len(&self) -> usize {
         self.batch * self.channels_in * self.input.iter().product::<usize>()
     }
 
+    #[cfg(test)]
     pub fn output_len(&self) -> usize {
         self.batch * self.channels_out * self.output.iter().product::<usize>()
     }

@@ -2,23 +2,21 @@
 //!
 //! On the CPU both are the same three sums over padded, phase-split copies of the data in which every kernel tap of a whole
 //! output row reads one contiguous run, so that no column matrix is built. The lanes of a register are output channels
-//! where there are many (`wide`), and neighbours of a row where there are few (`narrow`). A transposed convolution is the input gradient of a convolution and the other way round. On any other device,
+//! where there are many, and neighbours of a row where there are few. A transposed convolution is the input gradient of a convolution and the other way round. On any other device,
 //! for another element type and for grouped convolutions, Burn's own operations run.
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
 
 #[cfg(feature = "cpu")]
+mod blocked;
+#[cfg(feature = "cpu")]
 mod cpu;
 #[cfg(feature = "cpu")]
 mod geometry;
 #[cfg(feature = "cpu")]
-mod narrow;
-#[cfg(feature = "cpu")]
 mod ops;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
-#[cfg(feature = "cpu")]
-mod wide;
 
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{Tensor, module};

@@ -7,7 +7,8 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
 use burn::tensor::Tensor;
 
-use super::cpu::{self, Loops};
+use super::blocked::Loops;
+use super::cpu;
 use super::geometry::Geometry;
 use crate::flex::{floats, with};
 
@@ -49,7 +50,7 @@ fn shape(batch: usize, channels: usize, spatial: [usize; 3]) -> [usize; 5] {
 
 impl ConvolutionOps for Flex {
     fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        let out = with([x, weight], |[x, w]| Loops::here().forward(x, w, None, &g));
+        let out = with([x, weight], |[x, w]| cpu::forward(Loops::here(), x, w, None, &g));
         floats(out, shape(g.batch, g.channels_out, g.output))
     }
 
@@ -59,12 +60,12 @@ impl ConvolutionOps for Flex {
         bias: FloatTensor<Self>,
         g: Geometry,
     ) -> FloatTensor<Self> {
-        let out = with([x, weight, bias], |[x, w, b]| Loops::here().forward(x, w, Some(b), &g));
+        let out = with([x, weight, bias], |[x, w, b]| cpu::forward(Loops::here(), x, w, Some(b), &g));
         floats(out, shape(g.batch, g.channels_out, g.output))
     }
 
     fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        let out = with([dy, weight], |[dy, w]| Loops::here().input_gradient(dy, w, None, &g));
+        let out = with([dy, weight], |[dy, w]| cpu::input_gradient(Loops::here(), dy, w, None, &g));
         floats(out, shape(g.batch, g.channels_in, g.input))
     }
 
@@ -74,12 +75,12 @@ impl ConvolutionOps for Flex {
         bias: FloatTensor<Self>,
         g: Geometry,
     ) -> FloatTensor<Self> {
-        let out = with([dy, weight, bias], |[dy, w, b]| Loops::here().input_gradient(dy, w, Some(b), &g));
+        let out = with([dy, weight, bias], |[dy, w, b]| cpu::input_gradient(Loops::here(), dy, w, Some(b), &g));
         floats(out, shape(g.batch, g.channels_in, g.input))
     }
 
     fn weight_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        let out = with([x, dy], |[x, dy]| Loops::here().weight_gradient(x, dy, &g));
+        let out = with([x, dy], |[x, dy]| cpu::weight_gradient(Loops::here(), x, dy, &g));
         floats(out, shape(g.channels_out, g.channels_in, g.kernel))
     }
 

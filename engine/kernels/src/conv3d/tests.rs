@@ -4,9 +4,9 @@
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{Device, Tensor, TensorData, module};
 
-use super::cpu::Loops;
+use super::blocked::{Loops, channel_tile, position_tile};
 use super::geometry::Geometry;
-use super::{ConvShape, conv_transpose3d, conv3d, narrow, wide};
+use super::{ConvShape, conv_transpose3d, conv3d, cpu};
 use crate::counter_rng::Key;
 
 /// Values in [-1, 1), the same for a key on every machine.
@@ -101,8 +101,8 @@ fn assert_close(what: &str, g: &Geometry, got: &[f32], expected: &[f64]) {
 
 #[test]
 fn every_inner_loop_agrees_with_sums_in_f64() {
-    for ((name, narrow), (_, wide)) in narrow::tile::every::runnable().iter().zip(&wide::tile::every::runnable()) {
-        let loops = Loops { wide, narrow };
+    for ((name, channels), positions) in channel_tile::every::runnable().iter().zip(&position_tile::every::runnable()) {
+        let loops = Loops { channels, positions };
         for (key, g) in geometries().iter().enumerate() {
             let key = key as u64;
             let (x, w) = (values(key, g.input_len()), values(key + 1000, g.weight_len()));
@@ -120,11 +120,11 @@ fn every_inner_loop_agrees_with_sums_in_f64() {
             let in_each = g.input.iter().product::<usize>();
             y.iter_mut().enumerate().for_each(|(i, v)| *v += f64::from(bias[i / out_each % g.channels_out]));
             dx.iter_mut().enumerate().for_each(|(i, v)| *v += f64::from(in_bias[i / in_each % g.channels_in]));
-            let forward = loops.forward(&x, &w, Some(&bias), g);
+            let forward = cpu::forward(loops, &x, &w, Some(&bias), g);
             assert_close(&format!("{name} forward"), g, &forward, &y);
-            let spread = loops.input_gradient(&dy, &w, Some(&in_bias), g);
+            let spread = cpu::input_gradient(loops, &dy, &w, Some(&in_bias), g);
             assert_close(&format!("{name} input gradient"), g, &spread, &dx);
-            let gradient = loops.weight_gradient(&x, &dy, g);
+            let gradient = cpu::weight_gradient(loops, &x, &dy, g);
             assert_close(&format!("{name} weight gradient"), g, &gradient, &dw);
         }
     }
@@ -148,9 +148,9 @@ fn results_do_not_depend_on_the_number_of_threads() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
         pool.install(|| {
             (
-                Loops::here().forward(&x, &w, None, &g),
-                Loops::here().input_gradient(&dy, &w, None, &g),
-                Loops::here().weight_gradient(&x, &dy, &g),
+                cpu::forward(Loops::here(), &x, &w, None, &g),
+                cpu::input_gradient(Loops::here(), &dy, &w, None, &g),
+                cpu::weight_gradient(Loops::here(), &x, &dy, &g),
             )
         })
     };

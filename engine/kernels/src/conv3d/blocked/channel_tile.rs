@@ -1,4 +1,5 @@
-//! The two inner loops, written once for every kind of [`Lanes`]: sums of outputs, and sums of weight gradients.
+//! The two inner loops for many output channels, written once for every kind of [`Lanes`]: sums of outputs, and sums of weight
+//! gradients.
 //!
 //! Lanes are output channels, so that rows of any length are used whole, and a value of the source is broadcast. One
 //! broadcast serves all taps of a run: `x[q]` goes to the outputs `q`, `q - 1` and `q - 2` with the weights 0, 1 and 2.
@@ -7,10 +8,8 @@ use std::sync::LazyLock;
 
 use crate::lanes::{Lanes, Portable};
 
+use super::WIDTH;
 use super::plan::RUN;
-
-/// Output channels of one register of lanes.
-pub const WIDTH: usize = 16;
 
 /// Outputs of a row that a tile makes together, at most, over all processors.
 pub const MOST: usize = 16;

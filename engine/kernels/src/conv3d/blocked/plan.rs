@@ -33,7 +33,7 @@ impl SourceAxis {
     }
 }
 
-/// Up to [`RUN`] taps that are neighbours along a row and equal along the other axes.
+/// Some taps that are neighbours along a row and equal along the other axes.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Phase and shift along each axis; of the first tap along the last.
@@ -86,8 +86,8 @@ struct AxisGrid {
 }
 
 impl Plan {
-    /// Outputs from inputs.
-    pub fn forward(g: &Geometry) -> Self {
+    /// Outputs from inputs; up to `run` neighbouring taps of a row are taken together.
+    pub fn forward(g: &Geometry, run: usize) -> Self {
         let source: [SourceAxis; 3] = std::array::from_fn(|a| {
             let mut phases: Vec<usize> = (0..g.kernel[a]).map(|k| k * g.dilation[a] % g.stride[a]).collect();
             phases.sort_unstable();
@@ -102,11 +102,11 @@ impl Plan {
             };
             vec![AxisGrid { count: g.output[a], start: 0, taps: (0..g.kernel[a]).map(tap).collect() }]
         });
-        Self::new(source, g.channels_in, axes, [1; 3], g.output, g.channels_out, g.kernel)
+        Self::new(source, g.channels_in, axes, [1; 3], g.output, g.channels_out, (g.kernel, run))
     }
 
     /// Input gradients from output gradients; also the transposed convolution.
-    pub fn input_gradient(g: &Geometry) -> Self {
+    pub fn input_gradient(g: &Geometry, run: usize) -> Self {
         let mut source = Vec::with_capacity(3);
         let mut axes: [Vec<AxisGrid>; 3] = [vec![], vec![], vec![]];
         for a in 0..3 {
@@ -133,7 +133,7 @@ impl Plan {
             source.push(SourceAxis { stride: 1, padding: low, length: g.output[a], phases: vec![0] });
         }
         let source = std::array::from_fn(|a| source[a].clone());
-        Self::new(source, g.channels_out, axes, g.stride, g.input, g.channels_in, g.kernel)
+        Self::new(source, g.channels_out, axes, g.stride, g.input, g.channels_in, (g.kernel, run))
     }
 
     fn new(
@@ -143,7 +143,7 @@ impl Plan {
         step: [usize; 3],
         output: [usize; 3],
         lanes: usize,
-        kernel: [usize; 3],
+        (kernel, run): ([usize; 3], usize),
     ) -> Self {
         let reach = std::array::from_fn(|a| {
             axes[a].iter().flat_map(|grid| grid.taps.iter().map(|tap| tap.2)).max().unwrap_or(0)
@@ -157,7 +157,7 @@ impl Plan {
                 start: [d.start, h.start],
                 columns: width
                     .iter()
-                    .map(|w| Column { count: w.count, start: w.start, runs: runs([d, h, w], kernel) })
+                    .map(|w| Column { count: w.count, start: w.start, runs: runs([d, h, w], kernel, run) })
                     .collect(),
             })
             .collect();
@@ -182,14 +182,14 @@ impl Plan {
 }
 
 /// The taps of one grid, put together in runs.
-fn runs([depth, height, width]: [&AxisGrid; 3], kernel: [usize; 3]) -> Vec<Run> {
+fn runs([depth, height, width]: [&AxisGrid; 3], kernel: [usize; 3], longest: usize) -> Vec<Run> {
     // Neighbours along the row: the same phase, and the next shift.
     let mut row = width.taps.clone();
     row.sort_by_key(|(_, phase, shift)| (*phase, *shift));
     let mut pieces: Vec<Vec<(usize, usize, usize)>> = Vec::new();
     for tap in row {
         match pieces.last_mut() {
-            Some(piece) if piece.len() < RUN && piece.last().is_some_and(|l| l.1 == tap.1 && l.2 + 1 == tap.2) => {
+            Some(piece) if piece.len() < longest && piece.last().is_some_and(|l| l.1 == tap.1 && l.2 + 1 == tap.2) => {
                 piece.push(tap);
             }
             _ => pieces.push(vec![tap]),

@@ -5,9 +5,11 @@ use std::cell::RefCell;
 use rayon::prelude::*;
 
 use super::super::geometry::Geometry;
+use super::WIDTH;
+use super::channel_tile::{Kernels, Rows};
 use super::pack::{self, Block, Pitch};
 use super::plan::{Plan, RUN};
-use super::tile::{Kernels, Rows, WIDTH};
+use super::shared::Shared;
 
 /// Values of a packed block of the source, at most.
 const BLOCK: usize = 128 << 10;
@@ -65,7 +67,7 @@ thread_local! {
 
 /// The gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and the output gradient `dy`.
 pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
-    let plan = &Plan::forward(g);
+    let plan = &Plan::forward(g, RUN);
     let taps = g.taps();
     let group = VECTORS * WIDTH;
     let groups = g.channels_out.div_ceil(group);
@@ -77,14 +79,7 @@ pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -
     let [depth, height, width] = g.output;
     let per_row = channels * (width + plan.reach[2]) * plan.source.iter().map(|a| a.phases.len()).product::<usize>();
     let block = pack::block_size([depth, height], plan.reach, per_row, BLOCK);
-    let blocks: Vec<(usize, Block)> = (0..g.batch)
-        .flat_map(|image| (0..depth).step_by(block[0]).map(move |d| (image, d)))
-        .flat_map(|(image, d)| (0..height).step_by(block[1]).map(move |h| (image, d, h)))
-        .map(|(image, d, h)| {
-            let block = Block { depth: d..(d + block[0]).min(depth), height: h..(h + block[1]).min(height) };
-            (image, block)
-        })
-        .collect();
+    let blocks = pack::blocks(g.batch, [depth, height], block);
     let segments = TASKS.div_ceil(groups * parts).min(blocks.len());
     let work = Work { kernels, plan, g, x, dy, block, blocks, channels };
     let partial: Vec<Vec<f32>> = (0..groups * parts * segments)
@@ -94,29 +89,13 @@ pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -
             work.task(place / parts, place % parts, segment, segments)
         })
         .collect();
-    let mut out = vec![0.0_f32; g.weight_len()];
-    out.par_chunks_mut(g.channels_in * taps).enumerate().for_each(|(o, gradient)| {
-        let group = o / (VECTORS * WIDTH);
-        let chunks = work.chunks(group);
-        let Some(chunk) = chunks.iter().rposition(|chunk| chunk.first <= o) else { return };
-        for part in 0..parts {
-            let steps = work.steps(part, chunks[chunk].vectors);
-            let lanes = chunks[chunk].vectors * WIDTH;
-            let before: usize =
-                chunks[..chunk].iter().map(|c| work.registers(part, c.vectors) * c.vectors * WIDTH).sum();
-            for step in &steps {
-                let runs = &plan.groups[0].columns[0].runs[step.runs.clone()];
-                for (k, run) in (0..step.count).zip(runs.iter().cycle()) {
-                    let channel = part * channels + k / runs.len();
-                    for (n, tap) in run.taps.iter().enumerate() {
-                        let at = before + (step.sums + k * step.taps + n) * lanes + o - chunks[chunk].first;
-                        let sums = (0..segments).map(|s| partial[(group * parts + part) * segments + s][at]);
-                        gradient[channel * taps + tap] = sums.sum();
-                    }
-                }
-            }
-        }
+    let mut out: Vec<f32> = Vec::with_capacity(g.weight_len());
+    let shared = Shared::new(&mut out.spare_capacity_mut()[..g.weight_len()]);
+    (0..groups * parts).into_par_iter().for_each(|place| {
+        work.put_together(place / parts, place % parts, &partial[place * segments..][..segments], shared);
     });
+    // SAFETY: every group of output channels and part of the channels has been written.
+    unsafe { out.set_len(g.weight_len()) };
     out
 }
 
@@ -199,6 +178,35 @@ impl Work<'_> {
             }
         });
         sums
+    }
+
+    /// Writes the weight gradients of one group and part: the segments' sums in order.
+    fn put_together(&self, group: usize, part: usize, segments: &[Vec<f32>], out: Shared) {
+        let (channels, taps, all) = (self.part(part), self.g.taps(), self.g.channels_in * self.g.taps());
+        let mut before = 0;
+        for chunk in self.chunks(group) {
+            let lanes = chunk.vectors * WIDTH;
+            let rows = lanes.min(self.g.channels_out - chunk.first);
+            // SAFETY: these channels of the source, for these output channels, belong to this task alone.
+            let mut rows: Vec<_> = (0..rows)
+                .map(|row| unsafe {
+                    out.part((chunk.first + row) * all + channels.start * taps, channels.len() * taps)
+                })
+                .collect();
+            for step in self.steps(part, chunk.vectors) {
+                let runs = &self.plan.groups[0].columns[0].runs[step.runs.clone()];
+                for k in 0..step.count {
+                    for (n, tap) in runs[k % runs.len()].taps.iter().enumerate() {
+                        let at = before + (step.sums + k * step.taps + n) * lanes;
+                        for (lane, row) in rows.iter_mut().enumerate() {
+                            let sum = segments.iter().map(|sums| sums[at + lane]).sum();
+                            row[k / runs.len() * taps + tap].write(sum);
+                        }
+                    }
+                }
+            }
+            before += self.registers(part, chunk.vectors) * lanes;
+        }
     }
 
     /// The output gradient of a block with its channels as lanes: `[x][y][z][vector][lane]`.

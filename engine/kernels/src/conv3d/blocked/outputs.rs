@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::pack::{self, Block, Pitch};
 use super::plan::{Plan, RUN, RowGroup};
 use super::shared::Shared;
-use super::tile::{Kernels, WIDTH};
+use super::{Loops, WIDTH};
 
 /// Values of a packed block, at most: what leaves room for weights in a second-level cache of 1 MiB.
 const BLOCK: usize = 160 << 10;
@@ -38,23 +38,33 @@ struct Step {
     offsets: Vec<usize>,
     /// The largest offset.
     furthest: usize,
-    /// Where its weights begin, in registers of lanes.
+    /// Where its weights begin, in numbers of lanes.
     weights: usize,
     /// The part of the channels, and the runs, for packing the weights.
     channels: std::ops::Range<usize>,
     runs: std::ops::Range<usize>,
 }
 
-/// A group of output channels: the first one and the registers they fill.
+/// What the lanes of a register are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Along {
+    /// Output channels, of which there are many.
+    Channels,
+    /// Neighbours of a row; the channels are few.
+    Positions,
+}
+
+/// A group of output channels: the first one, and how many sums each output has, some of which may be of no channel.
 #[derive(Clone, Copy)]
 struct Chunk {
     first: usize,
-    vectors: usize,
+    lanes: usize,
 }
 
 /// Everything that all tasks share.
 struct Work<'a> {
-    kernels: &'a Kernels,
+    loops: Loops<'a>,
+    along: Along,
     plan: &'a Plan,
     pitch: Pitch,
     /// By part of the channels, group and column.
@@ -73,7 +83,8 @@ thread_local! {
 
 /// The sums of `plan` over `source` (`[images, channels, ...]`) plus `bias` per output channel: `[images, lanes, ...]`.
 pub fn outputs(
-    kernels: &Kernels,
+    loops: Loops<'_>,
+    along: Along,
     plan: &Plan,
     images: usize,
     source: &[f32],
@@ -88,32 +99,25 @@ pub fn outputs(
         plan.channels * (width + plan.reach[2]) * plan.source.iter().map(|a| a.phases.len()).product::<usize>();
     let [block_depth, block_height] = pack::block_size([depth, height], plan.reach, per_row, BLOCK);
     let pitch = Pitch::new(plan, block_depth, block_height, plan.channels);
-    let chunks = chunks(plan.lanes, kernels.vectors);
-    let steps = steps(plan, &pitch, WEIGHTS / (plan.most_taps() * kernels.vectors.min(2) * WIDTH).max(1));
+    let chunks = chunks(plan.lanes, &loops, along);
+    let widest = chunks.iter().map(|chunk| chunk.lanes).max().unwrap_or(1);
+    let steps = steps(plan, &pitch, WEIGHTS / (plan.most_taps() * widest).max(1));
     let weights = chunks.par_iter().map(|chunk| pack_weights(plan, &steps, *chunk, weight)).collect();
     let shared = Shared::new(&mut out.spare_capacity_mut()[..count]);
-    let work = Work { kernels, plan, pitch, steps, chunks, weights, bias, out: shared };
+    let work = Work { loops, along, plan, pitch, steps, chunks, weights, bias, out: shared };
 
-    let blocks: Vec<Block> = (0..depth)
-        .step_by(block_depth)
-        .flat_map(|d| {
-            (0..height).step_by(block_height).map(move |h| Block {
-                depth: d..(d + block_depth).min(depth),
-                height: h..(h + block_height).min(height),
-            })
-        })
-        .collect();
-    let parts = TASKS.div_ceil(images * blocks.len()).min(work.chunks.len());
+    let blocks = pack::blocks(images, [depth, height], [block_depth, block_height]);
+    let parts = TASKS.div_ceil(blocks.len()).min(work.chunks.len());
     let per_part = work.chunks.len().div_ceil(parts);
     let image = plan.channels * plan.source.iter().map(|axis| axis.length).product::<usize>();
-    (0..images * blocks.len() * parts).into_par_iter().for_each(|task| {
+    (0..blocks.len() * parts).into_par_iter().for_each(|task| {
         let (part, place) = (task % parts, task / parts);
-        let (index, block) = (place / blocks.len(), &blocks[place % blocks.len()]);
+        let (index, block) = &blocks[place];
         SCRATCH.with_borrow_mut(|[packed, sums, rows]| {
             pack::pack(packed, &source[index * image..][..image], plan, &work.pitch, block);
             for chunk in (part * per_part..(part + 1) * per_part).take_while(|chunk| *chunk < work.chunks.len()) {
                 for (group, grid) in plan.groups.iter().enumerate() {
-                    work.grid(index, block, chunk, (group, grid), packed, sums, rows);
+                    work.grid(*index, block, chunk, (group, grid), packed, sums, rows);
                 }
             }
         });
@@ -123,13 +127,17 @@ pub fn outputs(
     out
 }
 
-fn chunks(lanes: usize, vectors: usize) -> Vec<Chunk> {
+fn chunks(channels: usize, loops: &Loops<'_>, along: Along) -> Vec<Chunk> {
     let mut found = Vec::new();
     let mut first = 0;
-    while first < lanes {
-        let chunk = Chunk { first, vectors: vectors.min((lanes - first).div_ceil(WIDTH)) };
-        first += chunk.vectors * WIDTH;
-        found.push(chunk);
+    while first < channels {
+        let left = channels - first;
+        let lanes = match along {
+            Along::Channels => loops.channels.vectors.min(left.div_ceil(WIDTH)) * WIDTH,
+            Along::Positions => loops.positions.channels(left),
+        };
+        found.push(Chunk { first, lanes });
+        first += lanes;
     }
     found
 }
@@ -174,7 +182,7 @@ fn steps(plan: &Plan, pitch: &Pitch, channels: usize) -> Vec<Vec<Vec<Vec<Step>>>
 
 /// The weights of one chunk, in the order in which the steps read them.
 fn pack_weights(plan: &Plan, steps: &[Vec<Vec<Vec<Step>>>], chunk: Chunk, weight: Weight<'_>) -> Vec<f32> {
-    let lanes = chunk.vectors * WIDTH;
+    let lanes = chunk.lanes;
     let all = steps.iter().flatten().flatten().flatten();
     let mut packed = vec![0.0; all.map(|step| step.offsets.len() * step.taps).sum::<usize>() * lanes];
     for part in steps {
@@ -216,13 +224,13 @@ impl Work<'_> {
     ) {
         let depth = block.depth.start..block.depth.end.min(group.count[0]);
         let height = block.height.start..block.height.end.min(group.count[1]);
-        let (Chunk { first, vectors }, columns) = (self.chunks[chunk], group.columns.len());
+        let (Chunk { first, lanes }, columns) = (self.chunks[chunk], group.columns.len());
         let widest = group.columns.iter().map(|column| column.count).max().unwrap_or(0);
         if depth.is_empty() || height.is_empty() || widest == 0 {
             return;
         }
         // A row of sums has whole squares of sixteen outputs, as the transposition reads them.
-        let (padded, lanes) = (widest.next_multiple_of(WIDTH), vectors * WIDTH);
+        let padded = widest.next_multiple_of(WIDTH);
         let per_column = padded * lanes;
         let all = depth.len() * height.len();
         // Where all channels are one part, a row at a time stays in the first-level cache.
@@ -238,7 +246,11 @@ impl Work<'_> {
         let place = |row: usize| (depth.start + row / height.len(), height.start + row % height.len());
         for from in (0..all).step_by(pass) {
             let pass = from..(from + pass).min(all);
-            sums[..pass.len() * columns * per_column].chunks_exact_mut(lanes).for_each(|sum| sum.copy_from_slice(bias));
+            let all = &mut sums[..pass.len() * columns * per_column];
+            match self.along {
+                Along::Channels => all.chunks_exact_mut(lanes).for_each(|sum| sum.copy_from_slice(bias)),
+                Along::Positions => all.chunks_exact_mut(padded).zip(bias.iter().cycle()).for_each(|(s, b)| s.fill(*b)),
+            }
             for part in &self.steps {
                 for (column, steps) in part[index].iter().enumerate() {
                     for step in steps {
@@ -264,16 +276,21 @@ impl Work<'_> {
 
     /// One step for one row of outputs.
     fn row(&self, step: &Step, chunk: usize, packed: &[f32], count: usize, sums: &mut [f32]) {
-        let vectors = self.chunks[chunk].vectors;
-        let lanes = vectors * WIDTH;
+        let lanes = self.chunks[chunk].lanes;
         let weights = &self.weights[chunk][step.weights * lanes..][..step.offsets.len() * step.taps * lanes];
+        if self.along == Along::Positions {
+            return self.row_of_positions(step, lanes, packed, count, weights, sums);
+        }
         assert!(step.furthest + count + step.taps - 1 <= packed.len(), "a row would read past its block");
         // Tiles of nearly the same length.
-        let tiles = count.div_ceil(self.kernels.most[vectors - 1]);
+        let vectors = lanes / WIDTH;
+        let tiles = count.div_ceil(self.loops.channels.most[vectors - 1]);
         let mut at = 0;
         for tile in 0..tiles {
             let length = (count - at).div_ceil(tiles - tile);
-            let Some(run) = self.kernels.tile(vectors, step.taps, length) else { unreachable!("a tile of any length") };
+            let Some(run) = self.loops.channels.tile(vectors, step.taps, length) else {
+                unreachable!("a tile of any length")
+            };
             // SAFETY: the assertion above covers what is read; `sums` holds a row of whole squares, and the weights are as
             // many as the step's offsets and taps.
             unsafe {
@@ -284,30 +301,54 @@ impl Work<'_> {
         }
     }
 
+    /// The same with neighbours in the lanes: `sums` has a row for each channel.
+    fn row_of_positions(
+        &self,
+        step: &Step,
+        lanes: usize,
+        packed: &[f32],
+        count: usize,
+        weights: &[f32],
+        sums: &mut [f32],
+    ) {
+        let (registers, padded) = (count.div_ceil(WIDTH), sums.len() / lanes);
+        // What lies beyond the row is read, and what comes of it is not written.
+        assert!(step.taps == 1 && step.furthest + registers * WIDTH <= packed.len(), "a row would read past its block");
+        assert!(registers * WIDTH <= padded, "sums for whole registers");
+        let tiles = registers.div_ceil(self.loops.positions.most(lanes));
+        let mut at = 0;
+        for tile in 0..tiles {
+            let length = (registers - at).div_ceil(tiles - tile);
+            let Some(run) = self.loops.positions.tile(lanes, length) else { unreachable!("a tile of any length") };
+            // SAFETY: the assertions above cover what is read and added to; there is one weight for each offset and lane.
+            unsafe {
+                let (source, sums) = (packed.as_ptr().add(at * WIDTH), sums.as_mut_ptr().add(at * WIDTH));
+                run(source, &step.offsets, weights.as_ptr(), sums, padded);
+            }
+            at += length;
+        }
+    }
+
     /// Writes one row of all columns to the output, channel by channel.
     fn write(
         &self,
         image: usize,
-        Chunk { first, vectors }: Chunk,
+        Chunk { first, lanes }: Chunk,
         group: &RowGroup,
         [x, y]: [usize; 2],
         sums: &[f32],
         rows: &mut [f32],
     ) {
-        let lanes = vectors * WIDTH;
         let per_column = sums.len() / group.columns.len();
         let padded = per_column / lanes;
-        for (sums, rows) in sums.chunks_exact(per_column).zip(rows.chunks_exact_mut(per_column)) {
-            for vector in 0..vectors {
-                for position in (0..padded).step_by(WIDTH) {
-                    let from = &sums[position * lanes + vector * WIDTH..];
-                    let to = &mut rows[vector * WIDTH * padded + position..];
-                    assert!(from.len() >= 15 * lanes + WIDTH && to.len() >= 15 * padded + WIDTH, "a whole square");
-                    // SAFETY: the assertion says that both squares lie within their buffers.
-                    unsafe { (self.kernels.transpose)(from.as_ptr(), lanes, to.as_mut_ptr(), padded) };
-                }
+        let rows = if self.along == Along::Positions {
+            sums
+        } else {
+            for (sums, rows) in sums.chunks_exact(per_column).zip(rows.chunks_exact_mut(per_column)) {
+                self.turn(sums, rows, lanes, padded);
             }
-        }
+            &*rows
+        };
         let [depth, height, width] = self.plan.output;
         for lane in 0..lanes.min(self.plan.lanes - first) {
             let channel = image * self.plan.lanes + first + lane;
@@ -318,13 +359,34 @@ impl Work<'_> {
             write_row(target, group, self.plan.step[2], row);
         }
     }
+
+    /// From outputs one after the other, each with its channels, to channels one after the other.
+    fn turn(&self, sums: &[f32], rows: &mut [f32], lanes: usize, padded: usize) {
+        for vector in (0..lanes).step_by(WIDTH) {
+            for position in (0..padded).step_by(WIDTH) {
+                let from = &sums[position * lanes + vector..];
+                let to = &mut rows[vector * padded + position..];
+                assert!(from.len() >= 15 * lanes + WIDTH && to.len() >= 15 * padded + WIDTH, "a whole square");
+                // SAFETY: the assertion says that both squares lie within their buffers.
+                unsafe { (self.loops.channels.transpose)(from.as_ptr(), lanes, to.as_mut_ptr(), padded) };
+            }
+        }
+    }
+}
+
+/// A row copied in place: a call of the system's routine would take longer than the copy.
+fn write_whole(target: &mut [MaybeUninit<f32>], values: &[f32]) {
+    let (whole, rest) = values.as_chunks::<WIDTH>();
+    let (places, last) = target[..values.len()].as_chunks_mut::<WIDTH>();
+    places.iter_mut().zip(whole).for_each(|(to, from)| *to = from.map(MaybeUninit::new));
+    last.iter_mut().zip(rest).for_each(|(to, from)| _ = to.write(*from));
 }
 
 /// The columns of one row, interleaved.
 fn write_row<'a>(target: &mut [MaybeUninit<f32>], group: &RowGroup, step: usize, row: impl Fn(usize) -> &'a [f32]) {
     let starts = |column: usize| group.columns[column].start;
     match group.columns.len() {
-        1 if step == 1 => _ = target[starts(0)..].write_copy_of_slice(row(0)),
+        1 if step == 1 => write_whole(&mut target[starts(0)..], row(0)),
         2 if step == 2 && starts(0) + starts(1) == 1 && row(0).len() == row(1).len() => {
             let (even, odd) = if starts(0) == 0 { (row(0), row(1)) } else { (row(1), row(0)) };
             for (pair, (a, b)) in target.chunks_exact_mut(2).zip(even.iter().zip(odd)) {

@@ -4,7 +4,8 @@
 
 use std::ops::Range;
 
-use super::plan::{Plan, SourceAxis};
+use super::plan::Plan;
+use crate::simd::widest;
 
 /// Values past the end that a kernel may touch.
 const SLACK: usize = 64;
@@ -35,6 +36,17 @@ pub fn block_size(count: [usize; 2], reach: [usize; 3], row: usize, budget: usiz
         }
     }
     best.0
+}
+
+/// The blocks of all images, by image.
+pub fn blocks(images: usize, count: [usize; 2], size: [usize; 2]) -> Vec<(usize, Block)> {
+    let along = |axis: usize| {
+        (0..count[axis]).step_by(size[axis]).map(move |first| first..(first + size[axis]).min(count[axis]))
+    };
+    (0..images)
+        .flat_map(|image| along(0).map(move |depth| (image, depth)))
+        .flat_map(|(image, depth)| along(1).map(move |height| (image, Block { depth: depth.clone(), height })))
+        .collect()
 }
 
 /// Distances within a packed block.
@@ -75,25 +87,47 @@ impl Pitch {
     }
 }
 
+/// One phase of the rows: which positions lie within the tensor, and the index of the first.
+struct RowPhase {
+    valid: Range<usize>,
+    first: usize,
+}
+
 /// Packs the channels of `image` (`[channels, ...]`, that many whole volumes) that the grid positions of `block` read.
 pub fn pack(buffer: &mut Vec<f32>, image: &[f32], plan: &Plan, pitch: &Pitch, block: &Block) {
-    let [x, y, z] = &plan.source;
-    let volume = x.length * y.length * z.length;
     let size = pitch.total + SLACK;
     if buffer.len() < size {
         buffer.resize(size, 0.0);
     }
+    let z = &plan.source[2];
+    let phases: Vec<RowPhase> = (0..z.phases.len())
+        .map(|phase| {
+            let valid = z.valid(phase, pitch.z_phase);
+            let first = if valid.is_empty() { 0 } else { z.index(phase, valid.start) };
+            RowPhase { valid, first }
+        })
+        .collect();
+    widest(
+        #[inline(always)]
+        || pack_rows(buffer, image, plan, pitch, block, &phases),
+    );
+}
+
+#[inline(always)]
+fn pack_rows(buffer: &mut [f32], image: &[f32], plan: &Plan, pitch: &Pitch, block: &Block, phases: &[RowPhase]) {
+    let [x, y, z] = &plan.source;
+    let volume = x.length * y.length * z.length;
     let width = pitch.z_phase;
     let depth = block.depth.start..block.depth.end + plan.reach[0];
     let height = block.height.start..block.height.end + plan.reach[1];
     for px in 0..x.phases.len() {
         let valid_x = x.valid(px, depth.end);
-        for (at_x, jx) in depth.clone().enumerate() {
-            let plane = px * pitch.plane_phase + at_x * pitch.plane;
-            for py in 0..y.phases.len() {
-                let valid_y = y.valid(py, height.end);
+        for py in 0..y.phases.len() {
+            let valid_y = y.valid(py, height.end);
+            for (at_x, jx) in depth.clone().enumerate() {
+                let plane = px * pitch.plane_phase + at_x * pitch.plane + py * pitch.row_phase;
                 for (at_y, jy) in height.clone().enumerate() {
-                    let row = plane + py * pitch.row_phase + at_y * pitch.row;
+                    let row = plane + at_y * pitch.row;
                     let rows = &mut buffer[row..row + pitch.row];
                     if !valid_x.contains(&jx) || !valid_y.contains(&jy) {
                         rows.fill(0.0);
@@ -102,8 +136,8 @@ pub fn pack(buffer: &mut Vec<f32>, image: &[f32], plan: &Plan, pitch: &Pitch, bl
                     let from = (x.index(px, jx) * y.length + y.index(py, jy)) * z.length;
                     for (c, target) in rows.chunks_exact_mut(pitch.channel).enumerate() {
                         let source = &image[c * volume + from..][..z.length];
-                        for (pz, target) in target.chunks_exact_mut(width).enumerate() {
-                            pack_row(target, source, z, pz);
+                        for (target, phase) in target.chunks_exact_mut(width).zip(phases) {
+                            pack_row(target, source, z.stride, phase);
                         }
                     }
                 }
@@ -113,7 +147,7 @@ pub fn pack(buffer: &mut Vec<f32>, image: &[f32], plan: &Plan, pitch: &Pitch, bl
 }
 
 /// Copies a short row; a call of the system's routine would take longer than the copy.
-#[inline]
+#[inline(always)]
 fn copy(target: &mut [f32], source: &[f32]) {
     let (whole, rest) = target.as_chunks_mut::<16>();
     let (from, from_rest) = source[..whole.len() * 16 + rest.len()].as_chunks::<16>();
@@ -122,27 +156,24 @@ fn copy(target: &mut [f32], source: &[f32]) {
 }
 
 /// One row: margins of zeros around every `stride`-th value.
-#[inline]
-fn pack_row(target: &mut [f32], source: &[f32], axis: &SourceAxis, phase: usize) {
-    let valid = axis.valid(phase, target.len());
+#[inline(always)]
+fn pack_row(target: &mut [f32], source: &[f32], stride: usize, RowPhase { valid, first }: &RowPhase) {
     target[..valid.start].fill(0.0);
     target[valid.end..].fill(0.0);
-    if valid.is_empty() {
-        return;
-    }
-    let source = &source[axis.index(phase, valid.start)..];
-    let target = &mut target[valid];
-    match axis.stride {
+    let source = &source[*first..];
+    let target = &mut target[valid.clone()];
+    match stride {
         1 => copy(target, source),
         2 => {
             // Whole pairs; the last value may have no neighbour.
-            let pairs = source.len() / 2;
-            let (whole, rest) = target.split_at_mut(pairs.min(target.len()));
-            for (value, pair) in whole.iter_mut().zip(source.chunks_exact(2)) {
+            let pairs = (source.len() / 2).min(target.len());
+            let (whole, rest) = target.split_at_mut(pairs);
+            let (pairs, left) = source.as_chunks::<2>();
+            for (value, pair) in whole.iter_mut().zip(pairs) {
                 *value = pair[0];
             }
-            if let Some(last) = rest.first_mut() {
-                *last = source[pairs * 2];
+            if let (Some(last), Some(value)) = (rest.first_mut(), left.first()) {
+                *last = *value;
             }
         }
         stride => target.iter_mut().zip(source.iter().step_by(stride)).for_each(|(to, value)| *to = *value),

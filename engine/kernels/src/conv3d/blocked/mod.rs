@@ -1,0 +1,37 @@
+//! The sums of a convolution, block by block.
+//!
+//! A task packs a block of the source that fits the second-level cache ([`pack`]), and walks through rows of outputs
+//! ([`plan`]). The lanes of a register are output channels where there are many ([`channel_tile`]), and neighbours of a row
+//! where there are few ([`position_tile`]). Every output is one sum in one order, and partial sums of weight gradients
+//! are split by the shape alone: results do not depend on the number of threads.
+
+pub mod channel_tile;
+mod few_weights;
+mod many_weights;
+mod outputs;
+mod pack;
+mod plan;
+pub mod position_tile;
+mod shared;
+
+pub use few_weights::weight_gradient as weight_gradient_of_few;
+pub use many_weights::weight_gradient as weight_gradient_of_many;
+pub use outputs::{Along, Weight, outputs};
+pub use plan::{Plan, RUN};
+
+/// Values of one register of lanes.
+pub const WIDTH: usize = 16;
+
+/// The inner loops of one processor.
+#[derive(Clone, Copy)]
+pub struct Loops<'a> {
+    pub channels: &'a channel_tile::Kernels,
+    pub positions: &'a position_tile::Kernels,
+}
+
+impl Loops<'_> {
+    /// What this processor runs.
+    pub fn here() -> Loops<'static> {
+        Loops { channels: &channel_tile::KERNELS, positions: &position_tile::KERNELS }
+    }
+}
