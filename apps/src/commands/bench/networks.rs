@@ -4,8 +4,8 @@ use burn::module::Module;
 use burn::tensor::{Device, Distribution, Int, Tensor};
 use clap::ValueEnum;
 use hearth_nn::inferers::{BlendMode, Inferer, SlidingWindowInferer};
-use hearth_nn::losses::{DiceCELoss, Loss};
-use hearth_nn::networks::{Network, UNet, UNetConfig};
+use hearth_nn::losses::{DiceCELoss, DiceFocalLoss, Loss};
+use hearth_nn::networks::{Network, NetworkConfig};
 use hearth_nn::optim::{Gradients, OptimizerConfig};
 use hearth_train::{GradScaler, Precision, device};
 use serde_json::json;
@@ -21,33 +21,71 @@ pub enum Net {
     Unet,
     /// The fast recipe's, 19 million
     UnetFast,
+    /// The BraTS recipe's
+    Segresnet,
+    /// nnU-Net's
+    Dynunet,
+    /// The shifted-window transformer
+    Swinunetr,
+}
+
+/// One of them, what it is fed, and what its output is measured by.
+struct Case {
+    word: &'static str,
+    config: NetworkConfig,
+    /// Voxels of a patch along an axis, and patches in a batch, unless the arguments say otherwise.
+    patch: u32,
+    batch: u32,
+    loss: Box<dyn Loss>,
+    /// Channels of the label: class indices have one.
+    labels: usize,
 }
 
 impl Net {
-    fn word(self) -> &'static str {
-        match self {
-            Net::Unet => "unet",
-            Net::UnetFast => "unet_fast",
-        }
-    }
-
-    fn build(self, device: &Device) -> Outcome<UNet> {
-        let channels: &[usize] = match self {
-            Net::Unet => &[16, 32, 64, 128, 256],
-            Net::UnetFast => &[32, 64, 128, 256, 512],
+    /// As the peer runs it.
+    fn case(self) -> Outcome<Case> {
+        let unet = |channels: [usize; 5]| {
+            json!({
+                "name": "UNet", "spatial_dims": 3, "in_channels": 1, "out_channels": 2, "channels": channels,
+                "strides": [2, 2, 2, 2], "num_res_units": 2, "norm": "batch",
+            })
         };
-        let config = UNetConfig {
-            num_res_units: 2,
-            norm: Some("batch".into()),
-            ..UNetConfig::new(3, 1, 2, channels, &[2, 2, 2, 2])
+        let (word, config, patch, batch) = match self {
+            Net::Unet => ("unet", unet([16, 32, 64, 128, 256]), 96, 4),
+            Net::UnetFast => ("unet_fast", unet([32, 64, 128, 256, 512]), 96, 4),
+            Net::Segresnet => {
+                let config = json!({
+                    "name": "SegResNet", "blocks_down": [1, 2, 2, 4], "blocks_up": [1, 1, 1], "init_filters": 16,
+                    "in_channels": 4, "out_channels": 3, "dropout_prob": 0.0,
+                });
+                ("segresnet", config, 64, 1)
+            }
+            Net::Dynunet => {
+                let config = json!({
+                    "name": "DynUNet", "spatial_dims": 3, "in_channels": 1, "out_channels": 2,
+                    "kernel_size": [3, 3, 3, 3, 3], "strides": [1, 2, 2, 2, 2], "upsample_kernel_size": [2, 2, 2, 2],
+                    "filters": [16, 32, 64, 128, 256],
+                });
+                ("dynunet", config, 64, 2)
+            }
+            Net::Swinunetr => {
+                let config = json!({ "name": "SwinUNETR", "in_channels": 1, "out_channels": 2, "feature_size": 24 });
+                ("swinunetr", config, 64, 1)
+            }
         };
-        Ok(config.init(device, 0)?)
+        let softmax = !matches!(self, Net::Segresnet);
+        let loss: Box<dyn Loss> = if softmax {
+            let plain = DiceCELoss::default();
+            Box::new(DiceCELoss { to_onehot_y: true, softmax: true, squared_pred: true, batch: true, ..plain })
+        } else {
+            let plain = DiceFocalLoss::default();
+            Box::new(DiceFocalLoss { sigmoid: true, squared_pred: true, batch: true, ..plain })
+        };
+        let config: NetworkConfig =
+            serde_json::from_value(config).while_doing(|| format!("{word} cannot be configured"))?;
+        Ok(Case { word, config, patch, batch, loss, labels: if softmax { 1 } else { 3 } })
     }
 }
-
-/// Voxels of a patch along an axis, and patches in a batch, unless the arguments say otherwise.
-const PATCH: u32 = 96;
-const BATCH: u32 = 4;
 
 /// One step: forward, loss, backward, optimizer.
 pub fn step(args: &Args) -> Outcome {
@@ -55,22 +93,23 @@ pub fn step(args: &Args) -> Outcome {
     let precision = args.amp.precision();
     precision.check(&plain)?;
     let device = plain.clone().autodiff();
-    let (patch, batch) = (args.patch.unwrap_or(PATCH) as usize, args.batch.unwrap_or(BATCH) as usize);
-    let shape = [batch, 1, patch, patch, patch];
-    let net = args.net.build(&device)?;
+    let case = args.net.case()?;
+    let (patch, batch) = (args.patch.unwrap_or(case.patch) as usize, args.batch.unwrap_or(case.batch) as usize);
+    let shape = [batch, case.config.in_channels(), patch, patch, patch];
+    let net = case.config.init(&device, 0)?;
     net.check_input(shape)?;
     let mut net = Some(precision.apply(net));
-    let loss =
-        DiceCELoss { to_onehot_y: true, softmax: true, squared_pred: true, batch: true, ..DiceCELoss::default() };
     let mut optimizer = OptimizerConfig::sgd(0.9).build()?;
     let mut scaler = (precision == Precision::Fp16).then(GradScaler::default);
     device.seed(0);
     let image = Tensor::<5>::random(shape, Distribution::Normal(0.0, 1.0), &device);
-    let label = Tensor::<5, Int>::random(shape, Distribution::Uniform(0.0, 2.0), &device).float();
+    let label =
+        Tensor::<5, Int>::random([batch, case.labels, patch, patch, patch], Distribution::Uniform(0.0, 2.0), &device)
+            .float();
     let warm_up = if args.device.starts_with("cpu") { 2 } else { 8 };
     let times = timed(args.runs, warm_up, || {
         let Some(present) = net.take() else { return Ok(()) };
-        let value = loss.forward(present.forward(image.clone()), label.clone())?;
+        let value = case.loss.forward(present.forward(image.clone()), label.clone())?;
         let scale = scaler.as_ref().map_or(1.0, GradScaler::scale);
         let gradients = Gradients::of(&present, &value.mul_scalar(scale)).scale(1.0 / scale);
         let finite = match &scaler {
@@ -86,7 +125,7 @@ pub fn step(args: &Args) -> Outcome {
     say(
         args,
         json!({
-            "bench": "step", "net": args.net.word(), "patch": patch, "batch": batch, "device": args.device,
+            "bench": "step", "net": case.word, "patch": patch, "batch": batch, "device": args.device,
             "amp": args.amp.word(), "seconds": times.median, "min": times.min, "max": times.max,
         }),
     )
@@ -97,10 +136,11 @@ pub fn infer(args: &Args) -> Outcome {
     let device = device::parse(&args.device)?;
     let precision = args.amp.precision();
     precision.check(&device)?;
-    let patch = args.patch.unwrap_or(PATCH) as usize;
+    let case = args.net.case()?;
+    let (patch, channels) = (args.patch.unwrap_or(case.patch) as usize, case.config.in_channels());
     let size = args.size as usize;
-    let net = precision.apply(args.net.build(&device)?.valid());
-    net.check_input([1, 1, patch, patch, patch])?;
+    let net = precision.apply(case.config.init(&device, 0)?.valid());
+    net.check_input([1, channels, patch, patch, patch])?;
     let inferer = SlidingWindowInferer {
         sw_batch_size: args.sw_batch as usize,
         overlap: 0.5.into(),
@@ -109,7 +149,7 @@ pub fn infer(args: &Args) -> Outcome {
     };
     device.seed(0);
     let volume = [size, size, size / 2];
-    let image = Tensor::<5>::random([1, 1, size, size, size / 2], Distribution::Normal(0.0, 1.0), &device);
+    let image = Tensor::<5>::random([1, channels, size, size, size / 2], Distribution::Normal(0.0, 1.0), &device);
     let times = timed(args.runs, 1, || {
         inferer.infer(image.clone(), &|windows| net.forward(windows))?;
         device.sync().while_doing(|| "the device failed")
@@ -117,7 +157,7 @@ pub fn infer(args: &Args) -> Outcome {
     say(
         args,
         json!({
-            "bench": "infer", "net": args.net.word(), "patch": patch, "volume": volume, "device": args.device,
+            "bench": "infer", "net": case.word, "patch": patch, "volume": volume, "device": args.device,
             "amp": args.amp.word(), "seconds": times.median, "min": times.min, "max": times.max,
         }),
     )

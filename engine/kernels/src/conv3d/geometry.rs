@@ -65,7 +65,12 @@ fn on_cpu(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> bool {
         && !shape.dilation.contains(&0)
         && x.dtype() == DType::F32
         && weight.dtype() == DType::F32
-        && matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
+        && is_cpu(x)
+}
+
+/// Whether the tensor is on the CPU.
+pub fn is_cpu(x: &Tensor<5>) -> bool {
+    matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
 }
 
 /// The geometry of a convolution that our kernels can do; `None` leaves it, and every complaint about shapes, to Burn.

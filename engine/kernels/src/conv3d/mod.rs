@@ -2,17 +2,22 @@
 //!
 //! On the CPU both are the same three sums over padded, phase-split copies of the data in which every kernel tap of a whole
 //! output row reads one contiguous run, so that no column matrix is built. The lanes of a register are output channels
-//! where there are many, and neighbours of a row where there are few. A transposed convolution is the input gradient of a convolution and the other way round. On any other device,
-//! for another element type and for grouped convolutions, Burn's own operations run.
+//! where there are many, and neighbours of a row where there are few. f16 and bf16 are added up in f32, and groups are
+//! convolutions of their own. A transposed convolution is the input gradient of a convolution and the other way round. On any other device
+//! Burn's own operations run.
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
 
 #[cfg(feature = "cpu")]
 mod blocked;
 #[cfg(feature = "cpu")]
+mod cast;
+#[cfg(feature = "cpu")]
 mod cpu;
 #[cfg(feature = "cpu")]
 mod geometry;
+#[cfg(feature = "cpu")]
+mod groups;
 #[cfg(feature = "cpu")]
 mod ops;
 #[cfg(all(test, feature = "cpu"))]
@@ -46,8 +51,16 @@ impl Default for ConvShape {
 /// Where the shapes do not fit each other, as Burn's own convolution does.
 pub fn conv3d(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, shape: ConvShape) -> Tensor<5> {
     #[cfg(feature = "cpu")]
-    if let Some(geometry) = geometry::of_convolution(&x, &weight, &shape) {
-        return ops::convolution(x, weight, bias, geometry);
+    {
+        if let Some(geometry) = geometry::of_convolution(&x, &weight, &shape) {
+            return ops::convolution(x, weight, bias, geometry);
+        }
+        if cast::is_half(&x, &weight) {
+            return cast::in_f32(x, weight, bias, |x, weight, bias| conv3d(x, weight, bias, shape));
+        }
+        if groups::can_split(&x, &weight, shape.groups, false) {
+            return groups::each(x, weight, bias, shape, conv3d);
+        }
     }
     let ConvShape { stride, padding, dilation, groups } = shape;
     module::conv3d(x, weight, bias, ConvOptions::new(stride, padding, dilation, groups))
@@ -66,8 +79,18 @@ pub fn conv_transpose3d(
     output_padding: [usize; 3],
 ) -> Tensor<5> {
     #[cfg(feature = "cpu")]
-    if let Some(geometry) = geometry::of_transposed(&x, &weight, &shape, output_padding) {
-        return ops::transposed(x, weight, bias, geometry);
+    {
+        if let Some(geometry) = geometry::of_transposed(&x, &weight, &shape, output_padding) {
+            return ops::transposed(x, weight, bias, geometry);
+        }
+        if cast::is_half(&x, &weight) {
+            let run = |x, weight, bias| conv_transpose3d(x, weight, bias, shape, output_padding);
+            return cast::in_f32(x, weight, bias, run);
+        }
+        if groups::can_split(&x, &weight, shape.groups, true) {
+            let run = |x, weight, bias, shape| conv_transpose3d(x, weight, bias, shape, output_padding);
+            return groups::each(x, weight, bias, shape, run);
+        }
     }
     let ConvShape { stride, padding, dilation, groups } = shape;
     let options = ConvTransposeOptions::new(stride, padding, output_padding, dilation, groups);

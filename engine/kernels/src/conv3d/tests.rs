@@ -225,20 +225,38 @@ fn a_value_that_is_not_a_number_reaches_what_it_touches_and_nothing_else() {
 }
 
 #[test]
-fn an_empty_batch_groups_and_other_types_go_to_burn() {
+fn groups_and_half_types_are_those_of_burns_convolution() {
+    use burn::tensor::DType;
     let device = Device::flex();
-    let empty = conv3d(
-        Tensor::zeros([1, 4, 3, 3, 3], &device),
-        tensor(1, [4, 2, 1, 1, 1], &device),
-        None,
-        ConvShape { groups: 2, ..ConvShape::default() },
-    );
-    assert_eq!(empty.dims(), [1, 4, 3, 3, 3]);
-    let half = conv3d(
-        tensor(1, [1, 1, 3, 3, 3], &device).cast(burn::tensor::DType::BF16),
-        tensor(2, [1, 1, 3, 3, 3], &device).cast(burn::tensor::DType::BF16),
-        None,
-        ConvShape::default(),
-    );
-    assert_eq!(half.dtype(), burn::tensor::DType::BF16);
+    let shape = ConvShape { groups: 2, padding: [1; 3], stride: [1, 2, 1], ..ConvShape::default() };
+    let x = tensor(1, [2, 4, 5, 6, 7], &device);
+    let (weight, bias) =
+        (tensor(2, [6, 2, 3, 3, 3], &device), Some(Tensor::from_floats([0.1, -0.2, 0.3, 1.0, 2.0, -1.0], &device)));
+    let close = |what: &str, a: Tensor<5>, b: Tensor<5>, tolerance: f32| {
+        assert_eq!(a.dims(), b.dims(), "{what}");
+        let apart = (a.cast(DType::F32) - b.cast(DType::F32)).abs().max().into_scalar::<f32>();
+        assert!(apart < tolerance, "{what}: {apart} apart");
+    };
+    let options = ConvOptions::new(shape.stride, shape.padding, shape.dilation, shape.groups);
+    let theirs = module::conv3d(x.clone(), weight.clone(), bias.clone(), options);
+    close("groups", conv3d(x.clone(), weight.clone(), bias.clone(), shape), theirs.clone(), 1e-5);
+    for dtype in [DType::F16, DType::BF16] {
+        let half =
+            conv3d(x.clone().cast(dtype), weight.clone().cast(dtype), bias.clone().map(|b| b.cast(dtype)), shape);
+        assert_eq!(half.dtype(), dtype);
+        close("half", half, theirs.clone(), 0.1);
+    }
+    let weight = tensor(3, [4, 3, 3, 3, 3], &device);
+    let options = ConvTransposeOptions::new(shape.stride, shape.padding, [0, 1, 0], shape.dilation, shape.groups);
+    let theirs = module::conv_transpose3d(x.clone(), weight.clone(), bias.clone(), options);
+    close("transposed groups", conv_transpose3d(x, weight, bias, shape, [0, 1, 0]), theirs, 1e-5);
+}
+
+#[test]
+fn an_empty_batch_gives_an_empty_output() {
+    let device = Device::flex();
+    let x = Tensor::zeros([0, 4, 3, 3, 3], &device);
+    let shape = ConvShape { padding: [1; 3], ..ConvShape::default() };
+    let y = std::panic::catch_unwind(|| conv3d(x, tensor(1, [2, 4, 3, 3, 3], &device), None, shape).dims());
+    assert_eq!(y.expect("no panic"), [0, 2, 3, 3, 3]);
 }
