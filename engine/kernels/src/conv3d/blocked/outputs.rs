@@ -17,7 +17,7 @@ const BLOCK: usize = 160 << 10;
 const WEIGHTS: usize = 64 << 10;
 
 /// Sums that are kept while the walk goes over the channels part by part, at most.
-const SUMS: usize = 16 << 10;
+const SUMS: usize = 32 << 10;
 
 /// At least so many tasks, where the work can be split.
 const TASKS: usize = 16;
@@ -191,15 +191,13 @@ fn pack_weights(plan: &Plan, steps: &[Vec<Vec<Vec<Step>>>], chunk: Chunk, weight
                 for step in steps {
                     let runs = &column.runs[step.runs.clone()];
                     let target = &mut packed[step.weights * lanes..][..step.offsets.len() * step.taps * lanes];
-                    for lane in 0..lanes.min(plan.lanes - chunk.first) {
-                        let from = (chunk.first + lane) * weight.lane;
-                        let mut at = lane;
-                        for channel in step.channels.clone() {
-                            let kernel = &weight.values[from + channel * weight.channel..];
-                            for tap in runs.iter().flat_map(|run| &run.taps) {
-                                target[at] = kernel[*tap];
-                                at += lanes;
-                            }
+                    let present = lanes.min(plan.lanes - chunk.first);
+                    let mut rows = target.chunks_exact_mut(lanes);
+                    for channel in step.channels.clone() {
+                        let first = chunk.first * weight.lane + channel * weight.channel;
+                        for (tap, row) in runs.iter().flat_map(|run| &run.taps).zip(&mut rows) {
+                            let column = weight.values[first + tap..].iter().step_by(weight.lane);
+                            row[..present].iter_mut().zip(column).for_each(|(to, value)| *to = *value);
                         }
                     }
                 }
@@ -235,6 +233,8 @@ impl Work<'_> {
         let all = depth.len() * height.len();
         // Where all channels are one part, a row at a time stays in the first-level cache.
         let pass = if self.steps.len() == 1 { 1 } else { (SUMS / (per_column * columns)).clamp(1, all) };
+        // Walks of nearly the same length: each reads all weights.
+        let pass = all.div_ceil(all.div_ceil(pass));
         sums.resize(sums.len().max(pass * columns * per_column), 0.0);
         rows.resize(rows.len().max(columns * per_column), 0.0);
         let mut bias = [0.0; 2 * WIDTH];
