@@ -12,7 +12,7 @@ use super::WIDTH;
 use super::plan::RUN;
 
 /// Outputs of a row that a tile makes together, at most, over all processors.
-pub const MOST: usize = 16;
+pub const MOST: usize = 24;
 
 /// Adds to `sums[p][v][lane]`, over all `offsets[k]` and taps `n` of a run, `weights[k][n][v][lane] * source[offsets[k] + p + n]`.
 ///
@@ -128,7 +128,7 @@ unsafe fn tile<L: Lanes, const V: usize, const N: usize, const P: usize>(
                     }
                 )*};
             }
-            broadcast!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17);
+            broadcast!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25);
             weights = weights.add(N * V * WIDTH);
         }
         for p in 0..P {
@@ -284,8 +284,8 @@ macro_rules! kernels {
 
 // Thirty-two registers: 24 sums, up to six weights and a broadcast.
 #[cfg(target_arch = "x86_64")]
-kernels!(avx512, crate::lanes::Avx512, #[target_feature(enable = "avx512f")], vectors 2, most [16, 12],
-    tiles [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16] [1 2 3 4 5 6 7 8 9 10 11 12],
+kernels!(avx512, crate::lanes::Avx512, #[target_feature(enable = "avx512f")], vectors 2, most [24, 12],
+    tiles [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24] [1 2 3 4 5 6 7 8 9 10 11 12],
     blocks [1 8, 2 8, 3 8] [1 8, 2 6, 3 4]);
 
 // Sixteen registers, two for each register of lanes.

@@ -120,21 +120,22 @@ fn pack_rows(buffer: &mut [f32], image: &[f32], plan: &Plan, pitch: &Pitch, bloc
     let width = pitch.z_phase;
     let depth = block.depth.start..block.depth.end + plan.reach[0];
     let height = block.height.start..block.height.end + plan.reach[1];
-    for px in 0..x.phases.len() {
-        let valid_x = x.valid(px, depth.end);
-        for py in 0..y.phases.len() {
-            let valid_y = y.valid(py, height.end);
-            for (at_x, jx) in depth.clone().enumerate() {
-                let plane = px * pitch.plane_phase + at_x * pitch.plane + py * pitch.row_phase;
+    let valid_y: Vec<Range<usize>> = (0..y.phases.len()).map(|py| y.valid(py, height.end)).collect();
+    // In the order in which the source lies in memory, so that it is read ahead.
+    for (at_x, jx) in depth.clone().enumerate() {
+        for px in 0..x.phases.len() {
+            let inside_x = x.valid(px, depth.end).contains(&jx);
+            let plane = px * pitch.plane_phase + at_x * pitch.plane;
+            for c in 0..pitch.row / pitch.channel {
                 for (at_y, jy) in height.clone().enumerate() {
-                    let row = plane + at_y * pitch.row;
-                    let rows = &mut buffer[row..row + pitch.row];
-                    if !valid_x.contains(&jx) || !valid_y.contains(&jy) {
-                        rows.fill(0.0);
-                        continue;
-                    }
-                    let from = (x.index(px, jx) * y.length + y.index(py, jy)) * z.length;
-                    for (c, target) in rows.chunks_exact_mut(pitch.channel).enumerate() {
+                    for (py, valid_y) in valid_y.iter().enumerate() {
+                        let row = plane + py * pitch.row_phase + at_y * pitch.row + c * pitch.channel;
+                        let target = &mut buffer[row..row + pitch.channel];
+                        if !inside_x || !valid_y.contains(&jy) {
+                            target.fill(0.0);
+                            continue;
+                        }
+                        let from = (x.index(px, jx) * y.length + y.index(py, jy)) * z.length;
                         let source = &image[c * volume + from..][..z.length];
                         for (target, phase) in target.chunks_exact_mut(width).zip(phases) {
                             pack_row(target, source, z.stride, phase);
