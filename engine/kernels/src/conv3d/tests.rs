@@ -5,9 +5,11 @@ use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{Device, Tensor, TensorData, module};
 
 use super::blocked::{Loops, channel_tile, position_tile};
+use super::cpu::{self, Behind};
 use super::geometry::Geometry;
-use super::{ConvShape, conv_transpose3d, conv3d, cpu};
+use super::{ConvShape, NormAct, conv_transpose3d, conv_transpose3d_norm_act, conv3d, conv3d_norm_act};
 use crate::counter_rng::Key;
+use crate::normalize::{Slope, scale};
 
 /// Values in [-1, 1), the same for a key on every machine.
 fn values(key: u64, count: usize) -> Vec<f32> {
@@ -120,9 +122,9 @@ fn every_inner_loop_agrees_with_sums_in_f64() {
             let in_each = g.input.iter().product::<usize>();
             y.iter_mut().enumerate().for_each(|(i, v)| *v += f64::from(bias[i / out_each % g.channels_out]));
             dx.iter_mut().enumerate().for_each(|(i, v)| *v += f64::from(in_bias[i / in_each % g.channels_in]));
-            let forward = cpu::forward(loops, &x, &w, Some(&bias), g);
+            let forward = cpu::forward(loops, &x, &w, Behind { bias: Some(&bias), epilogue: None }, g);
             assert_close(&format!("{name} forward"), g, &forward, &y);
-            let spread = cpu::input_gradient(loops, &dy, &w, Some(&in_bias), g);
+            let spread = cpu::input_gradient(loops, &dy, &w, Behind { bias: Some(&in_bias), epilogue: None }, g);
             assert_close(&format!("{name} input gradient"), g, &spread, &dx);
             let gradient = cpu::weight_gradient(loops, &x, &dy, g);
             assert_close(&format!("{name} weight gradient"), g, &gradient, &dw);
@@ -148,8 +150,8 @@ fn results_do_not_depend_on_the_number_of_threads() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
         pool.install(|| {
             (
-                cpu::forward(Loops::here(), &x, &w, None, &g),
-                cpu::input_gradient(Loops::here(), &dy, &w, None, &g),
+                cpu::forward(Loops::here(), &x, &w, Behind::default(), &g),
+                cpu::input_gradient(Loops::here(), &dy, &w, Behind::default(), &g),
                 cpu::weight_gradient(Loops::here(), &x, &dy, &g),
             )
         })
@@ -259,4 +261,31 @@ fn an_empty_batch_gives_an_empty_output() {
     let shape = ConvShape { padding: [1; 3], ..ConvShape::default() };
     let y = std::panic::catch_unwind(|| conv3d(x, tensor(1, [2, 4, 3, 3, 3], &device), None, shape).dims());
     assert_eq!(y.expect("no panic"), [0, 2, 3, 3, 3]);
+}
+
+#[test]
+fn a_norm_and_an_activation_behind_are_those_of_the_parts() {
+    let device = Device::flex();
+    let small = |values: &[f32]| Tensor::<1>::from_floats(values, &device);
+    for (input, output) in [(3, 2), (2, 20)] {
+        let per_channel = |seed: usize| -> Vec<f32> { (0..output).map(|i| ((i + seed) as f32 * 1.7).sin()).collect() };
+        let behind = NormAct {
+            scale: small(&per_channel(1)),
+            offset: small(&per_channel(2)),
+            slope: Slope::Learned(small(&per_channel(3))),
+        };
+        let shape = ConvShape { padding: [1; 3], stride: [2; 3], ..ConvShape::default() };
+        let (x, bias) = (tensor(1, [2, input, 7, 6, 9], &device), Some(small(&per_channel(4))));
+        let close = |a: Tensor<5>, b: Tensor<5>| {
+            let apart = (a - b).abs().max().into_scalar::<f32>();
+            assert!(apart < 1e-5, "{apart} apart");
+        };
+        let after = |y| scale(y, behind.scale.clone(), behind.offset.clone(), &behind.slope);
+        let weight = tensor(2, [output, input, 3, 3, 3], &device);
+        let parts = after(conv3d(x.clone(), weight.clone(), bias.clone(), shape));
+        close(conv3d_norm_act(x.clone(), weight, bias.clone(), shape, behind.clone()), parts);
+        let weight = tensor(3, [input, output, 3, 3, 3], &device);
+        let parts = after(conv_transpose3d(x.clone(), weight.clone(), bias.clone(), shape, [1; 3]));
+        close(conv_transpose3d_norm_act(x, weight, bias, shape, [1; 3], behind.clone()), parts);
+    }
 }

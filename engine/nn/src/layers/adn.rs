@@ -1,7 +1,9 @@
 //! Activation, dropout and norm in any order (`monai.networks.blocks.ADN`).
 
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
+use hearth_kernels::conv3d::NormAct;
+use hearth_kernels::normalize::Slope;
 
 use super::{Act, ConfigError, Dropout, DropoutClock, LayerSpec, Norm, Scope};
 use crate::named::Named;
@@ -107,6 +109,23 @@ impl AdnOptions {
 }
 
 impl Adn {
+    /// What these layers come to behind a convolution outside training, where that is a batch norm, an activation of the
+    /// kind of ReLU, or both in this order.
+    pub(crate) fn behind_convolution(&self, x: &Tensor<5>) -> Option<NormAct> {
+        if x.is_autodiff() || x.dtype() != DType::F32 {
+            return None;
+        }
+        let mut layers = self.iter().filter(|layer| !matches!(layer, AdnLayer::Dropout(_)));
+        let Some(AdnLayer::Norm(Norm::Batch(norm))) = layers.next() else { return None };
+        let slope = match (layers.next(), layers.next()) {
+            (None, _) => Slope::Fixed(1.0),
+            (Some(AdnLayer::Act(act)), None) => act.slope()?,
+            _ => return None,
+        };
+        let (scale, offset) = norm.evaluation();
+        Some(NormAct { scale, offset, slope })
+    }
+
     /// Same shape out as in.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let mut x = x;

@@ -2,7 +2,9 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use hearth_kernels::conv3d::{ConvShape, conv_transpose3d, conv3d};
+use hearth_kernels::conv3d::{
+    ConvShape, NormAct, conv_transpose3d, conv_transpose3d_norm_act, conv3d, conv3d_norm_act,
+};
 
 use super::Scope;
 
@@ -50,6 +52,14 @@ impl Conv {
         let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
         conv3d(x.cast(dtype), weight, bias, self.shape)
     }
+
+    /// The convolution, a norm and an activation.
+    pub(crate) fn forward_then(&self, x: Tensor<5>, behind: NormAct) -> Tensor<5> {
+        let weight = self.weight.val();
+        let dtype = weight.dtype();
+        let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
+        conv3d_norm_act(x.cast(dtype), weight, bias, self.shape, behind)
+    }
 }
 
 /// `torch.nn.ConvTranspose3d`: weight `[in, out / groups, kx, ky, kz]`, bias `[out]`.
@@ -94,5 +104,13 @@ impl ConvTranspose {
         let dtype = weight.dtype();
         let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
         conv_transpose3d(x.cast(dtype), weight, bias, self.shape, self.output_padding)
+    }
+
+    /// The convolution, a norm and an activation.
+    pub(crate) fn forward_then(&self, x: Tensor<5>, behind: NormAct) -> Tensor<5> {
+        let weight = self.weight.val();
+        let dtype = weight.dtype();
+        let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
+        conv_transpose3d_norm_act(x.cast(dtype), weight, bias, self.shape, self.output_padding, behind)
     }
 }

@@ -1,7 +1,7 @@
 //! A convolution, plain or transposed, and what follows it (`monai.networks.blocks.Convolution`).
 
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 use hearth_kernels::conv3d::ConvShape;
 
 use super::{Adn, AdnOptions, ConfigError, Conv, ConvTranspose, Scope};
@@ -98,6 +98,16 @@ impl Convolution {
 
     /// `[b, in, x, y, z]` to `[b, out, x', y', z']`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let in_f32 = match &self.conv {
+            Kernel::Conv(conv) => conv.weight.val().dtype() == DType::F32,
+            Kernel::ConvTranspose(conv) => conv.weight.val().dtype() == DType::F32,
+        };
+        if let Some(behind) = self.adn.as_ref().filter(|_| in_f32).and_then(|adn| adn.behind_convolution(&x)) {
+            return match &self.conv {
+                Kernel::Conv(conv) => conv.forward_then(x, behind),
+                Kernel::ConvTranspose(conv) => conv.forward_then(x, behind),
+            };
+        }
         let x = match &self.conv {
             Kernel::Conv(conv) => conv.forward(x),
             Kernel::ConvTranspose(conv) => conv.forward(x),

@@ -79,7 +79,8 @@ impl BatchNorm {
         }
     }
 
-    fn forward_evaluation(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
+    /// Scale and offset by channel, from the running statistics.
+    pub(crate) fn evaluation(&self) -> (Tensor<1>, Tensor<1>) {
         let inverse = (self.running_var.value() + self.eps).sqrt().recip();
         let (factor, start) = match affine(&self.weight, &self.bias) {
             Some((weight, bias)) => (weight * inverse, Some(bias)),
@@ -87,6 +88,11 @@ impl BatchNorm {
         };
         let moved = self.running_mean.value() * factor.clone();
         let offset = start.map_or_else(|| -moved.clone(), |bias| bias - moved.clone());
+        (factor, offset)
+    }
+
+    fn forward_evaluation(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
+        let (factor, offset) = self.evaluation();
         scale(x, factor, offset, slope)
     }
 

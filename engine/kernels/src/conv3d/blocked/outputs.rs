@@ -9,6 +9,7 @@ use super::pack::{self, Block, Pitch};
 use super::plan::{Plan, RUN, RowGroup};
 use super::shared::Shared;
 use super::{Loops, WIDTH};
+use crate::simd::widest;
 
 /// Values of a packed block, at most: what leaves room for weights in a second-level cache of 1 MiB.
 const BLOCK: usize = 160 << 10;
@@ -29,6 +30,28 @@ pub struct Weight<'a> {
     /// From one lane, and one channel, to the next; taps follow each other.
     pub lane: usize,
     pub channel: usize,
+}
+
+/// What is done to the sums of each output channel before they are written: `act(scale sum + offset)`, where the activation multiplies
+/// what is not positive by a slope.
+#[derive(Clone, Copy)]
+pub struct Epilogue<'a> {
+    pub scale: &'a [f32],
+    pub offset: &'a [f32],
+    /// One for all channels, or one for each.
+    pub slope: &'a [f32],
+}
+
+impl Epilogue<'_> {
+    #[inline(always)]
+    fn apply(&self, channel: usize, row: &mut [f32]) {
+        let (scale, offset) = (self.scale[channel], self.offset[channel]);
+        let slope = self.slope[channel % self.slope.len()];
+        for value in row {
+            let z = *value * scale + offset;
+            *value = z * if z > 0.0 { 1.0 } else { slope };
+        }
+    }
 }
 
 /// Runs of one length over a number of channels: what one call of a tile does.
@@ -73,6 +96,7 @@ struct Work<'a> {
     /// By chunk.
     weights: Vec<Vec<f32>>,
     bias: Option<&'a [f32]>,
+    epilogue: Option<Epilogue<'a>>,
     out: Shared,
 }
 
@@ -90,6 +114,7 @@ pub fn outputs(
     source: &[f32],
     weight: Weight<'_>,
     bias: Option<&[f32]>,
+    epilogue: Option<Epilogue<'_>>,
 ) -> Vec<f32> {
     let volume: usize = plan.output.iter().product();
     let count = images * plan.lanes * volume;
@@ -104,7 +129,7 @@ pub fn outputs(
     let steps = steps(plan, &pitch, WEIGHTS / (plan.most_taps() * widest).max(1));
     let weights = chunks.par_iter().map(|chunk| pack_weights(plan, &steps, *chunk, weight)).collect();
     let shared = Shared::new(&mut out.spare_capacity_mut()[..count]);
-    let work = Work { loops, along, plan, pitch, steps, chunks, weights, bias, out: shared };
+    let work = Work { loops, along, plan, pitch, steps, chunks, weights, bias, epilogue, out: shared };
 
     let blocks = pack::blocks(images, [depth, height], [block_depth, block_height]);
     let parts = TASKS.div_ceil(blocks.len()).min(work.chunks.len());
@@ -269,7 +294,7 @@ impl Work<'_> {
                 let at = (row - pass.start) * columns * per_column;
                 let (d, h) = place(row);
                 let place = [group.start[0] + d * self.plan.step[0], group.start[1] + h * self.plan.step[1]];
-                self.write(image, self.chunks[chunk], group, place, &sums[at..][..columns * per_column], rows);
+                self.write(image, self.chunks[chunk], group, place, &mut sums[at..][..columns * per_column], rows);
             }
         }
     }
@@ -336,7 +361,7 @@ impl Work<'_> {
         Chunk { first, lanes }: Chunk,
         group: &RowGroup,
         [x, y]: [usize; 2],
-        sums: &[f32],
+        sums: &mut [f32],
         rows: &mut [f32],
     ) {
         let per_column = sums.len() / group.columns.len();
@@ -347,8 +372,22 @@ impl Work<'_> {
             for (sums, rows) in sums.chunks_exact(per_column).zip(rows.chunks_exact_mut(per_column)) {
                 self.turn(sums, rows, lanes, padded);
             }
-            &*rows
+            &mut rows[..group.columns.len() * per_column]
         };
+        if let Some(epilogue) = self.epilogue {
+            widest(
+                #[inline(always)]
+                || {
+                    for (index, row) in rows.chunks_exact_mut(padded).enumerate() {
+                        let channel = first + index % lanes;
+                        if channel < self.plan.lanes {
+                            epilogue.apply(channel, row);
+                        }
+                    }
+                },
+            );
+        }
+        let rows = &*rows;
         let [depth, height, width] = self.plan.output;
         for lane in 0..lanes.min(self.plan.lanes - first) {
             let channel = image * self.plan.lanes + first + lane;
