@@ -146,3 +146,75 @@ fn what_cannot_be_measured_is_told_and_the_rest_is_measured() {
     std::fs::create_dir(&empty).expect("a folder");
     fail(&["metrics", "-p", &text(&empty), "-l", &l], 1, &["no file of"]);
 }
+
+/// What `monai.metrics` 1.6.1 says of the same files.
+const MONAI: &str = include_str!("monai_metrics.json");
+
+/// A label moved by some voxels (around the ends), every seventh voxel of its last class lost: a prediction to measure.
+fn moved(source: &Path, out: &Path, by: [i64; 3]) {
+    let label = hearth_data::read_image(source).expect("a label");
+    let ([nx, ny, nz], values) = (label.shape(), label.to_vec());
+    let last = values.iter().copied().fold(0.0, f32::max);
+    let from = |at: usize, by: i64, n: usize| (at as i64 - by).rem_euclid(n as i64) as usize;
+    let mut moved = vec![0.0; values.len()];
+    for x in 0..nx {
+        for y in 0..ny {
+            for z in 0..nz {
+                let value = values[(from(x, by[0], nx) * ny + from(y, by[1], ny)) * nz + from(z, by[2], nz)];
+                let lost = value == last && (x + y + z) % 7 == 0;
+                moved[(x * ny + y) * nz + z] = if lost { 0.0 } else { value };
+            }
+        }
+    }
+    let image = Image::from_values(moved, [1, nx, ny, nz], label.affine, &host_device());
+    write_image(out, &image, &WriteOptions::default()).expect("written");
+}
+
+#[test]
+#[ignore = "reads HEARTH_REAL_DATA"]
+fn real_volumes_have_monais_values() {
+    let root = std::env::var_os("HEARTH_REAL_DATA")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from);
+    let dir = tempfile::tempdir().expect("a folder");
+    let recorded: Value = serde_json::from_str(MONAI).expect("JSON");
+    let hippocampus = root.join("brain_mri/hippocampus_msd/labels/hippocampus_075.nii.gz");
+    let spleen = root.join("spleen_ct/case_a_spleen.nii.gz");
+    let moved_to = |source: &Path, name: &str, by: [i64; 3]| {
+        let out = dir.path().join(name);
+        moved(source, &out, by);
+        out
+    };
+    let brain = root.join("brain_mri/brats2013_by-nc-sa");
+    let pairs = [
+        ("hippocampus", moved_to(&hippocampus, "hippocampus.nii.gz", [1, -2, 0]), hippocampus),
+        ("spleen", moved_to(&spleen, "spleen.nii.gz", [2, 0, 1]), spleen),
+        ("flair_t1c", brain.join("pat03_flair.nii.gz"), brain.join("pat03_t1c.nii.gz")),
+    ];
+    for (name, pred, label) in pairs {
+        let expected = recorded[name].as_object().expect("a case");
+        let mut words =
+            vec!["metrics".to_owned(), "-p".into(), text(&pred), "-l".into(), text(&label), "--json".into()];
+        for metric in expected.keys() {
+            words.extend(["-m".to_owned(), metric.clone()]);
+        }
+        let found: Value = serde_json::from_str(&succeed(&words)).expect("JSON");
+        let classes = &found["cases"][0]["classes"];
+        for (metric, expected) in expected {
+            let one = [expected.clone()];
+            let expected = expected.as_array().map_or(&one[..], Vec::as_slice);
+            let of = |class: &str| classes[class][metric.as_str()].as_f64();
+            let got: Vec<Option<f64>> = match of("all") {
+                Some(value) => vec![Some(value)],
+                None => (1..=expected.len()).map(|class| of(&class.to_string())).collect(),
+            };
+            assert_eq!(got.len(), expected.len(), "{name} {metric}");
+            for (got, expected) in got.iter().zip(expected) {
+                let (got, expected) = (got.expect("a number"), expected.as_f64().expect("a number"));
+                assert!(
+                    (got - expected).abs() <= 2e-5 * expected.abs().max(1.0),
+                    "{name} {metric}: {got} for {expected}"
+                );
+            }
+        }
+    }
+}

@@ -176,7 +176,7 @@ fn told(rules: &[Rule], changed: &[usize]) {
 fn common_prefix(report: &Report) -> Option<String> {
     let first = report.missing.first()?;
     let prefix = report.unexpected.iter().find_map(|key| key.strip_suffix(first.as_str()))?;
-    let with = |key: &String| report.unexpected.iter().any(|other| other.strip_prefix(prefix) == Some(key));
+    let with = |key: &String| report.unexpected.iter().any(|other| other.strip_prefix(prefix) == Some(key.as_str()));
     (prefix.ends_with('.') && report.missing.iter().all(with)).then(|| prefix.to_owned())
 }
 

@@ -54,6 +54,12 @@ impl Classes {
         Ok(Self { named: Some(named), background })
     }
 
+    /// A channel as a class.
+    fn channel(&self, channel: u32) -> Class {
+        let name = self.named.as_ref().and_then(|named| named.get(&channel).cloned());
+        Class::Value(channel, name.unwrap_or_else(|| format!("channel {channel}")))
+    }
+
     /// The classes of a case in which these values occur.
     fn of(&self, present: &BTreeSet<u32>) -> Outcome<Vec<Class>> {
         let counts = |value: &u32| self.background || *value != 0;
@@ -158,10 +164,11 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes) -> O
             present.extend(values(label, "label")?);
             present
         };
-        // Channels are masks of their own: none of them is the background.
-        let counted = match (&classes.named, per_channel) {
-            (None, true) => present.iter().map(|v| Class::Value(*v, format!("channel {v}"))).collect(),
-            _ => classes.of(&present)?,
+        let counted: Vec<Class> = if per_channel {
+            // Channels are masks of their own: none of them is the background.
+            present.iter().map(|channel| classes.channel(*channel)).collect()
+        } else {
+            classes.of(&present)?
         };
         let (pred_values, label_values) = (pred.to_vec(), label.to_vec());
         let mask = |all: &[f32], value: u32| -> Vec<f32> {

@@ -73,7 +73,7 @@ fn folders(pred: &Path, label: &Path) -> Outcome<Pairs> {
         let mut cases = BTreeMap::new();
         for (case, path) in quality::cases_below(dir)? {
             if let Some(other) = cases.insert(case.clone(), path.clone()) {
-                let both = format!("{} and {}", PathBuf::display(&other), path.display());
+                let both = format!("{} and {}", other.display(), path.display());
                 return Err(Failure::new(format!(
                     "two files are called {case}: {both}; give a folder with one of each"
                 )));

@@ -97,7 +97,9 @@ impl Report {
             }
         }
         let classes = self.classes();
-        for (what, of) in [("mean", (|s| s.mean) as fn(Spread) -> f64), ("std", |s| s.std)] {
+        let mean: fn(Spread) -> f64 = |spread| spread.mean;
+        let std: fn(Spread) -> f64 = |spread| spread.std;
+        for (what, of) in [("mean", mean), ("std", std)] {
             for class in &classes {
                 let each = (0..self.metrics.len()).map(|metric| {
                     let some = self.values(class, metric).next().is_some();

@@ -72,7 +72,7 @@ pub static CATALOGUE: &[CatalogueEntry] = &[
         dims: BOTH,
         about: "segmentation: nested U-Net, deep supervision",
         paper: "Zhou et al. 2018, arXiv:1807.10165",
-        example: r#"{"spatial_dims": 3, "in_channels": 1, "out_channels": 2}"#,
+        example: r#"{"spatial_dims": 3, "in_channels": 1, "out_channels": 2, "deep_supervision": true}"#,
         input: [1, 1, 64, 64, 64],
     },
     CatalogueEntry {

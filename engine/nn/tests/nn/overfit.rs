@@ -16,14 +16,16 @@ enum Task {
     Segment,
     /// The class of each item.
     Classify,
-    /// A given image for every output.
+    /// A given number per item and channel, from every output.
     Imitate,
+    /// The image of the block, from numbers that tell the items apart.
+    Paint,
     /// Itself, with the loss of the latent numbers.
     Reconstruct,
     /// Real for the first item, generated for the others.
     Judge,
 }
-use Task::{Classify, Imitate, Judge, Reconstruct, Segment};
+use Task::{Classify, Imitate, Judge, Paint, Reconstruct, Segment};
 
 /// A block of foreground that lies elsewhere in each item.
 fn label(shape: [usize; 5], device: &Device) -> Tensor<5> {
@@ -60,9 +62,15 @@ fn loss(task: Task, net: &impl Network, x: &Tensor<5>, config: &Value) -> Tensor
             CrossEntropyLoss::default().forward(outputs[0].clone(), classes).unwrap_or_else(fail)
         }
         Imitate => {
-            let of = |(i, y): (usize, Tensor<5>)| squares(y.clone(), draw(y.dims(), 40 + i as u64, &device));
+            let of = |(i, y): (usize, Tensor<5>)| {
+                let [b, c, ..] = y.dims();
+                // Some outputs are never negative.
+                let target = (draw([b, c, 1, 1, 1], 40 + i as u64, &device) + 1.0) * 0.5;
+                squares(y.clone(), target.expand(y.dims()))
+            };
             outputs.into_iter().enumerate().map(of).reduce(|a, b| a + b).unwrap_or_else(|| panic!("no output"))
         }
+        Paint => squares(outputs[0].clone(), label(outputs[0].dims(), &device)),
         Reconstruct => squares(outputs[0].clone(), label(x.dims(), &device)),
         Judge => {
             let judge = PatchAdversarialLoss::default();
@@ -89,7 +97,14 @@ fn learns(config: &Value, shape: [usize; 5], task: Task, lr: f64, factor: f32) {
     let mut net = read.init(&device, 5).unwrap_or_else(|e| panic!("{config}: {e}"));
     net.check_input(shape).unwrap_or_else(|e| panic!("{config}: {e}"));
     let mut optimizer = OptimizerConfig::adam().build().expect("consistent");
-    let x = image(shape, &device);
+    let mut x = image(shape, &device);
+    if task == Judge {
+        // Every patch must be able to tell, not only those that see the block.
+        let [b, c, ..] = shape;
+        let sides =
+            Tensor::cat(vec![Tensor::ones([1, c, 1, 1, 1], &device), Tensor::zeros([b - 1, c, 1, 1, 1], &device)], 0);
+        x = x + sides.expand(shape) * 2.0;
+    }
     let (mut first, mut last) = (f32::NAN, f32::NAN);
     for step in 0..STEPS {
         net.set_draw(1, step);
@@ -206,7 +221,7 @@ fn transformers_for_segmentation_and_features() {
     }
     let encoder = json!({"name": "SwinTransformer", "spatial_dims": 2, "in_chans": 1, "embed_dim": 12, "window_size": 2,
         "patch_size": 2, "depths": [2, 1, 1, 1], "num_heads": [2, 2, 2, 2], "normalize": false});
-    learns(&encoder, [2, 1, 32, 32, 1], Imitate, 0.01, 2.0);
+    learns(&encoder, [2, 1, 32, 32, 1], Imitate, 0.01, 4.0);
     let tokens = json!({"name": "ViT", "in_channels": 1, "img_size": [16, 16], "patch_size": 4, "hidden_size": 16,
         "mlp_dim": 16, "num_heads": 2, "num_layers": 1, "spatial_dims": 2});
     learns(&tokens, FLAT, Imitate, 0.02, 3.0);
@@ -236,11 +251,11 @@ fn networks_that_make_images_and_numbers() {
         let start = if dims == 2 { vec![4, 4, 4] } else { vec![4, 4, 4, 4] };
         let generator = json!({"name": "Generator", "latent_shape": [6], "start_shape": start, "channels": [8, 1],
             "strides": [2, 2]});
-        learns(&generator, [2, 6, 1, 1, 1], Imitate, 0.02, 2.0);
+        learns(&generator, [2, 6, 1, 1, 1], Paint, 0.02, 4.0);
     }
     let scales = json!({"name": "MultiScalePatchDiscriminator", "num_d": 2, "num_layers_d": 1, "spatial_dims": 2,
         "channels": 4, "in_channels": 1, "minimum_size_im": 32, "norm": "instance"});
     learns(&scales, [2, 1, 32, 32, 1], Judge, 0.01, 5.0);
     let stages = json!({"name": "ResNetFeatures", "model_name": "resnet10", "spatial_dims": 2});
-    learns(&stages, [2, 1, 32, 32, 1], Imitate, 0.003, 1.5);
+    learns(&stages, [2, 1, 32, 32, 1], Imitate, 0.003, 2.0);
 }
