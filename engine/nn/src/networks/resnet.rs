@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::check::{known_channels, spatial, untrained};
 use super::resnet_block::{BlockOptions, ResNetBlock, ResNetBlockKind, ShortcutType};
 use super::{Network, ShapeError};
-use crate::layers::{Act, Axes, ConfigError, Conv, Init, LayerSpec, Linear, Norm, Optional, Pool, Scope, per_axis};
+use crate::layers::{Act, Axes, ConfigError, Conv, Init, LayerSpec, Linear, Norm, Pool, Scope, norm_then_act, per_axis};
 use crate::named::Named;
 
 /// How to build a [`ResNet`]: MONAI's parameters and defaults.
@@ -301,7 +301,7 @@ impl ResNet {
     }
 
     fn first_maps(&self, x: Tensor<5>) -> Tensor<5> {
-        self.act.apply(self.bn1.apply(self.conv1.forward(x)))
+        norm_then_act(&self.bn1, &self.act, self.conv1.forward(x))
     }
 
     /// Their size for an input of this size.
