@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::commands::{bench, data, demo, devices, evaluate, plugin, predict, preprocess, recipes, train};
+use crate::commands::{
+    bench, convert_weights, data, demo, devices, evaluate, metrics, models, plugin, predict, preprocess, recipes, train,
+};
 use crate::error::Outcome;
 use crate::terminal;
 
@@ -33,6 +35,12 @@ enum Command {
     Predict(predict::Args),
     /// Write what a recipe's deterministic transforms make of a case
     Preprocess(preprocess::Args),
+    /// Compare predictions with labels, file by file: Dice, distances, rates, errors
+    Metrics(metrics::Args),
+    /// List networks, and count what one of them costs
+    Models(models::Args),
+    /// Turn weights of PyTorch and MONAI into safetensors, and check them against a network
+    Convert(convert_weights::Args),
     /// Make data sets and look at them
     Data(data::Args),
     /// List the devices that this program can use
@@ -86,6 +94,9 @@ impl Command {
             Command::Evaluate(args) => evaluate::run(&args),
             Command::Predict(args) => predict::run(&args),
             Command::Preprocess(args) => preprocess::run(&args),
+            Command::Metrics(args) => metrics::run(&args),
+            Command::Models(args) => models::run(&args),
+            Command::Convert(args) => convert_weights::run(&args),
             Command::Data(args) => data::run(&args),
             Command::Devices(args) => devices::run(&args),
             Command::Plugin(args) => plugin::run(&args),

@@ -7,11 +7,11 @@ use hearth::nn::networks::{Network, NetworkConfig};
 use hearth::nn::optim::Gradients;
 use hearth::nn::weights;
 use hearth_tests::golden::{Case, Check, Miss, Outcome};
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 
 use super::batch::{tensor, values};
-use super::{blocks, procedural};
+use super::{blocks, state_dict};
 
 /// Parameters that are probabilities of dropout.
 const DROPOUT: [&str; 6] =
@@ -19,17 +19,14 @@ const DROPOUT: [&str; 6] =
 
 /// Replays one network.
 pub fn replay(case: &Case) -> Outcome {
-    let known = [Value::Null, json!("procedural")];
-    if !known.contains(&case.record["weights"]) || !case.record["aliases"].is_null() {
-        return Err(Miss::unsupported(format!("weights {} or aliases", case.record["weights"])));
-    }
+    let weights_of = || state_dict::state_dict(case, &state_dict::stored(case)?);
     let device = Device::default().autodiff();
     if let Some(block) = blocks::block(case, &device)? {
-        let (block, _) = weights::from_bytes(block, &state_dict(case)?)?;
+        let (block, _) = weights::from_bytes(block, &weights_of()?)?;
         return check(case, block, &device);
     }
     let net = config(case)?.init(&device, 0).map_err(|error| Miss::unsupported(error.to_string()))?;
-    let (net, _) = weights::from_bytes(net, &state_dict(case)?)?;
+    let (net, _) = weights::from_bytes(net, &weights_of()?)?;
     check(case, net, &device)
 }
 
@@ -51,28 +48,6 @@ fn config(case: &Case) -> Result<NetworkConfig, Miss> {
         text if text.starts_with("unknown variant") => Miss::unsupported(format!("op {}", case.op)),
         text => Miss::unsupported(format!("{}: {text}", case.op)),
     })
-}
-
-/// The case's weights as a safetensors file.
-fn state_dict(case: &Case) -> Result<Vec<u8>, Miss> {
-    let mut stored: BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)> = BTreeMap::new();
-    for (key, (shape, values)) in procedural::weights(case)? {
-        stored.insert(key, (Dtype::F32, shape, values.iter().flat_map(|v| v.to_le_bytes()).collect()));
-    }
-    for (name, array) in &case.tensors {
-        let Some(key) = name.strip_prefix("weight.") else { continue };
-        let (dtype, bytes): (Dtype, Vec<u8>) = match array.dtype.as_str() {
-            "F32" => (Dtype::F32, array.values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect()),
-            "I64" => (Dtype::I64, array.values.iter().flat_map(|v| (*v as i64).to_le_bytes()).collect()),
-            other => return Err(Miss::unsupported(format!("{name} is {other}"))),
-        };
-        stored.insert(key.to_owned(), (dtype, array.shape.clone(), bytes));
-    }
-    let mut views = Vec::new();
-    for (name, (dtype, shape, bytes)) in &stored {
-        views.push((name.as_str(), TensorView::new(*dtype, shape.clone(), bytes)?));
-    }
-    Ok(safetensors::serialize(views, None)?)
 }
 
 /// The recorded outputs of this name: `y`, or `y0`, `y1`, ...

@@ -7,12 +7,12 @@ use hearth::nn::networks::{Network, NetworkConfig, SegResNetVAEConfig, VarAutoEn
 use hearth::nn::optim::Gradients;
 use hearth::nn::weights;
 use hearth_tests::golden::{Array, Case, Check, Miss, Outcome};
-use safetensors::{Dtype, tensor::TensorView};
+use safetensors::Dtype;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::batch::{tensor, values};
-use super::classification;
+use super::{classification, state_dict};
 
 /// The networks of convolutions; the others are replayed by [`classification`].
 const CONVOLUTIONAL: [&str; 22] = [
@@ -119,66 +119,6 @@ fn noise(case: &Case, device: &Device) -> Result<Option<Tensor<2>>, Miss> {
     Ok(Some(tensor(noise, device)?.reshape([b, n])))
 }
 
-/// Type, shape and bytes of a stored tensor.
-type Stored = (Dtype, Vec<usize>, Vec<u8>);
-
-/// The case's weights by key, without those that share another key's tensor.
-fn weights_of(case: &Case) -> Result<BTreeMap<String, Stored>, Miss> {
-    let mut stored = BTreeMap::new();
-    for (name, array) in &case.tensors {
-        let Some(key) = name.strip_prefix("weight.") else { continue };
-        let (dtype, bytes): (Dtype, Vec<u8>) = match array.dtype.as_str() {
-            "F32" => (Dtype::F32, array.values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect()),
-            "I64" => (Dtype::I64, array.values.iter().flat_map(|v| (*v as i64).to_le_bytes()).collect()),
-            other => return Err(Miss::unsupported(format!("{name} is {other}"))),
-        };
-        stored.insert(key.to_owned(), (dtype, array.shape.clone(), bytes));
-    }
-    match case.record["weights"].as_str() {
-        None => {}
-        Some("procedural") => procedural(&case.record["procedural"], &mut stored)?,
-        Some(other) => return Err(Miss::unsupported(format!("weights: {other}"))),
-    }
-    Ok(stored)
-}
-
-/// Weights that are a formula of their key and index.
-fn procedural(record: &Value, stored: &mut BTreeMap<String, Stored>) -> Outcome {
-    let broken = || Miss::failed("a procedural tensor without seed, shape, offset or scale");
-    let case_seed = record["seed"].as_u64().ok_or_else(broken)?;
-    for (key, tensor) in record["tensors"].as_object().into_iter().flatten() {
-        let shape: Vec<usize> = serde_json::from_value(tensor["shape"].clone())?;
-        let number = |name: &str| tensor[name].as_f64().ok_or_else(broken);
-        let (offset, scale) = (number("offset")?, number("scale")?);
-        let hash =
-            key.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3));
-        let seed = hash ^ case_seed;
-        let value = |i: u64| {
-            let mut z = seed.wrapping_add((i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            z ^= z >> 31;
-            let u = (z >> 40) as f64 / f64::from(1_u32 << 24);
-            (offset + scale * (2.0 * u - 1.0)) as f32
-        };
-        let count = shape.iter().product::<usize>() as u64;
-        let bytes = (0..count).flat_map(|i| value(i).to_le_bytes()).collect();
-        stored.insert(key.clone(), (Dtype::F32, shape, bytes));
-    }
-    Ok(())
-}
-
-/// The weights as a safetensors file, shared ones under each of their keys.
-fn state_dict(case: &Case, stored: &BTreeMap<String, Stored>) -> Result<Vec<u8>, Miss> {
-    let mut views = Vec::new();
-    let aliases = case.record["aliases"].as_object().into_iter().flatten();
-    let aliases = aliases.filter_map(|(alias, main)| Some((alias.as_str(), stored.get(main.as_str()?)?)));
-    for (name, (dtype, shape, bytes)) in stored.iter().map(|(name, stored)| (name.as_str(), stored)).chain(aliases) {
-        views.push((name, TensorView::new(*dtype, shape.clone(), bytes)?));
-    }
-    Ok(safetensors::serialize(views, None)?)
-}
-
 /// The shape of a result whose rank is that of the recorded one: axes it lacks there are 1 here.
 fn shape_like(expected: Option<&Array>, dims: [usize; 5]) -> Vec<usize> {
     let rank = expected.map_or(5, |array| array.shape.len());
@@ -232,8 +172,8 @@ fn counts(key: &str) -> bool {
 /// Runs the network with the case's weights and compares all that is recorded; `train` is its pass in training.
 fn run<N: Network>(case: &Case, net: N, device: &Device, train: impl Fn(&N, Tensor<5>) -> Vec<Tensor<5>>) -> Outcome {
     let mut check = case.check();
-    let stored = weights_of(case)?;
-    let (net, _) = weights::from_bytes(net, &state_dict(case, &stored)?)?;
+    let stored = state_dict::stored(case)?;
+    let (net, _) = weights::from_bytes(net, &state_dict::state_dict(case, &stored)?)?;
     let input = case.array("in.x")?;
     if let Some(count) = case.record["parameter_count"].as_u64() {
         let buffers = stored.iter().filter(|(name, _)| name.contains("running_"));
@@ -242,7 +182,7 @@ fn run<N: Network>(case: &Case, net: N, device: &Device, train: impl Fn(&N, Tens
     }
     let saved = weights::to_bytes(&net)?;
     let saved = safetensors::SafeTensors::deserialize(&saved)?;
-    let aliases = case.record["aliases"].as_object().into_iter().flatten().map(|(alias, _)| alias.as_str());
+    let aliases = state_dict::aliases(case).map(|(alias, _)| alias);
     let theirs: BTreeSet<&str> = stored.keys().map(String::as_str).chain(aliases).filter(|key| !counts(key)).collect();
     let ours: BTreeSet<&str> = saved.names().into_iter().filter(|key| !counts(key)).collect();
     check.equal("keys", &theirs, &ours);

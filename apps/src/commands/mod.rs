@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod convert;
+pub mod convert_weights;
 pub mod data;
 pub mod demo;
 pub mod devices;
@@ -9,6 +10,9 @@ pub mod devices;
 pub mod download;
 pub mod evaluate;
 pub mod inspect;
+pub mod metrics;
+pub mod models;
+mod network;
 pub mod plugin;
 pub mod predict;
 pub mod preprocess;

@@ -125,6 +125,15 @@ impl Document {
         self.assign(format!("{option} {value}"), key, value)
     }
 
+    /// Applies one `--config key=value` to the table at `table`.
+    pub fn set_config(&mut self, table: &str, assignment: &str) -> Outcome {
+        let said = format!("--config {assignment}");
+        match assignment.split_once('=') {
+            Some((key, value)) => self.assign(said, &format!("{table}.{}", key.trim()), value.trim()),
+            None => Err(Failure::new(format!("{said}: expected key=value, like out_channels=3"))),
+        }
+    }
+
     fn assign(&mut self, said: String, key: &str, value: &str) -> Outcome {
         let index = self.sets.len();
         let value = parse_value(value, index);

@@ -17,4 +17,4 @@ pub use cases::Cases;
 pub use dry::dry_run;
 pub use plan::{Plan, locate, table_at};
 pub use session::{Session, check_resume, evaluator, trainer};
-pub use weights::Trained;
+pub use weights::{Trained, checkpoint_file};

@@ -40,6 +40,14 @@ impl Trained {
     }
 }
 
+/// The name of a run's checkpoint and its file of weights. `which` is `best`, `latest` or the name of a checkpoint's folder.
+pub fn checkpoint_file(folder: &RunFolder, which: &str) -> Outcome<(String, Vec<u8>)> {
+    let checkpoint = choose(folder, which)?;
+    let name = checkpoint.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let bytes = checkpoint.file(WEIGHTS)?;
+    Ok((name, bytes))
+}
+
 fn choose(folder: &RunFolder, which: &str) -> Outcome<Checkpoint> {
     let dir = folder.checkpoints();
     match which {

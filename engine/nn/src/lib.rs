@@ -26,6 +26,7 @@
 
 pub mod blocks;
 mod class_size;
+pub mod cost;
 mod ignored;
 pub mod inferers;
 pub mod layers;
@@ -35,6 +36,7 @@ mod named;
 pub mod networks;
 pub mod optim;
 pub mod post;
+pub mod pytorch;
 mod running;
 mod softmax;
 mod ssim;

@@ -12,8 +12,11 @@ use burn::module::{ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use safetensors::tensor::{Dtype, SafeTensors, View};
 
+mod keys;
+
 use crate::named::PathStack;
 use crate::networks::Network;
+pub use keys::{Summary, rename, summary};
 
 /// Weights that cannot be written or read, or do not fit the network.
 #[derive(Debug, thiserror::Error)]
@@ -181,6 +184,11 @@ pub fn load<N: Network>(net: N, path: &Path) -> Result<(N, Report), WeightsError
 /// The network with those weights of a file that fit, and what did not.
 pub fn load_partial<N: Network>(net: N, path: &Path) -> Result<(N, Report), WeightsError> {
     load_file(net, path)
+}
+
+/// The network with those weights of a safetensors file in memory that fit, and what did not.
+pub fn import_partial<N: Network>(net: N, bytes: &[u8]) -> Result<(N, Report), WeightsError> {
+    import(net, bytes, "the given bytes")
 }
 
 /// The network with the weights of a safetensors file in memory; an error unless every key fits.

@@ -17,7 +17,7 @@ mod replay {
     pub mod blocks;
     pub mod classification;
     pub mod networks;
-    pub mod procedural;
+    pub mod state_dict;
 }
 
 use golden::{Case, Miss};

@@ -4,6 +4,7 @@
 mod crop;
 mod files;
 mod fit;
+mod models;
 mod networks;
 mod stored;
 mod tiles;
@@ -22,7 +23,7 @@ use crate::out;
 pub struct Args {
     /// What to measure
     bench: Bench,
-    /// load: CT; preprocess, crop, stored: CT LABEL; tiles: a slide; fit: a Decathlon folder
+    /// load: CT; preprocess, crop, stored: CT LABEL; tiles: a slide; fit: a Decathlon folder; models: names of networks
     files: Vec<PathBuf>,
     /// Measurements after the warm-up
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
@@ -89,6 +90,8 @@ enum Bench {
     Infer,
     /// Train to a target Dice
     Fit,
+    /// Forward and backward passes of every network's example
+    Models,
     /// Start the program
     Import,
 }
@@ -132,6 +135,7 @@ pub fn run(args: &Args) -> Outcome {
         Bench::Stored => stored::run(args),
         Bench::Tiles => tiles::run(args),
         Bench::Fit => fit::run(args),
+        Bench::Models => models::run(args),
         Bench::Import => import(args),
     }
 }
@@ -168,7 +172,7 @@ struct Times {
     max: f64,
 }
 
-/// Calls `one` for the warm-up and then `runs` times; the median of an even number is the mean of the middle two.
+/// Calls `one` for the warm-up and then `runs` times.
 fn timed(runs: u32, warm_up: u32, mut one: impl FnMut() -> Outcome) -> Outcome<Times> {
     let mut seconds = Vec::with_capacity(runs as usize);
     for turn in 0..runs + warm_up {
@@ -178,10 +182,15 @@ fn timed(runs: u32, warm_up: u32, mut one: impl FnMut() -> Outcome) -> Outcome<T
             seconds.push(start.elapsed().as_secs_f64());
         }
     }
+    let median = median(&mut seconds);
+    Ok(Times { median, min: seconds[0], max: seconds[seconds.len() - 1] })
+}
+
+/// The median of at least one value, which are sorted for it; of an even number the mean of the middle two.
+fn median(seconds: &mut [f64]) -> f64 {
     seconds.sort_by(f64::total_cmp);
     let middle = seconds.len() / 2;
-    let median = if seconds.len() % 2 == 1 { seconds[middle] } else { (seconds[middle - 1] + seconds[middle]) / 2.0 };
-    Ok(Times { median, min: seconds[0], max: seconds[seconds.len() - 1] })
+    if seconds.len() % 2 == 1 { seconds[middle] } else { (seconds[middle - 1] + seconds[middle]) / 2.0 }
 }
 
 /// Prints a measurement.
@@ -198,6 +207,7 @@ fn say(args: &Args, fields: Value) -> Outcome {
         let name = line.get("bench").and_then(Value::as_str).unwrap_or_default().to_owned();
         match line.get("seconds").and_then(Value::as_f64) {
             Some(seconds) => crate::note!("{name}: {}", crate::terminal::seconds(seconds)),
+            None if name == "models" => {}
             None => crate::note!("{name}: the target was not reached"),
         }
     }

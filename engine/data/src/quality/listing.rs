@@ -121,6 +121,15 @@ fn unlisted(listing: &mut Listing) {
     }
 }
 
+/// The images of a folder and of those below, sorted, each with the name of its case: the file's name without its end. A folder that a
+/// reader takes for one image is one.
+///
+/// # Errors
+/// Folders that cannot be read.
+pub fn cases_below(dir: &Path) -> Result<Vec<(String, PathBuf)>, DataError> {
+    Ok(images_below(dir)?.into_iter().map(|path| (case_name(&path), path)).collect())
+}
+
 /// The images of a folder and of those below, sorted. A folder that a reader takes for one image is one.
 pub(super) fn images_below(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
     let mut found = Vec::new();

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 
 pub use case::LabelReport;
 pub use inspect::{Inspected, Inspection, inspect, inspect_file, inspect_folder};
+pub use listing::cases_below;
 pub use values::{LabelCount, LabelValues, ValueSummary};
 pub use verify::{CaseReport, Verification, VerifyOptions, verify};
 

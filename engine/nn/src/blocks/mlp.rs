@@ -1,9 +1,9 @@
 //! Two linear layers (`monai.networks.blocks.MLPBlock`).
 
 use burn::module::Module;
-use burn::tensor::{Tensor, activation};
+use burn::tensor::Tensor;
 
-use crate::layers::{ConfigError, Dropout, DropoutClock, Linear, Scope};
+use crate::layers::{ConfigError, Dropout, DropoutClock, Linear, Scope, gelu};
 
 /// Linear, GELU, dropout, linear, dropout.
 #[derive(Module, Debug)]
@@ -34,7 +34,7 @@ impl Mlp {
 
     /// Same shape out as in; features are the last axis.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        let hidden = self.drop1.forward(activation::gelu(self.linear1.forward(x)));
+        let hidden = self.drop1.forward(gelu(self.linear1.forward(x)));
         self.drop2.forward(self.linear2.forward(hidden))
     }
 }

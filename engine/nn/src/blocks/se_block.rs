@@ -1,12 +1,12 @@
 //! Bottlenecks with squeeze and excitation (`SEBottleneck`, `SEResNetBottleneck`, `SEResNeXtBottleneck`).
 
 use burn::module::Module;
-use burn::tensor::{Tensor, activation};
+use burn::tensor::Tensor;
 use hearth_kernels::conv3d::ConvShape;
 use serde::{Deserialize, Serialize};
 
 use super::{ChannelSELayer, ChannelSEOptions};
-use crate::layers::{AdnOptions, ConfigError, Conv, Convolution, DropoutClock, Kernel, Scope, per_axis};
+use crate::layers::{AdnOptions, ConfigError, Conv, Convolution, DropoutClock, Kernel, Scope, per_axis, relu};
 
 /// Channels out per channel of `planes`.
 pub(crate) const EXPANSION: usize = 4;
@@ -158,6 +158,6 @@ impl SEBlock {
         let x = self.conv3.forward(self.conv2.forward(self.conv1.forward(x)));
         let x = self.se_layer.forward(x);
         let dtype = x.dtype();
-        activation::relu(x + shortcut.cast(dtype))
+        relu(x + shortcut.cast(dtype))
     }
 }

@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{DType, Tensor, activation};
 
+use crate::cost;
 use crate::layers::{ConfigError, Dropout, DropoutClock, Linear, Scope};
 
 /// Queries, keys and values of every head, each `[b, heads, n, d]`, from `[b, n, 3 heads d]`.
@@ -22,7 +23,14 @@ pub(super) fn join_heads(x: Tensor<4>) -> Tensor<3> {
 /// The softmax over the last axis, in f32.
 pub(super) fn softmax<const D: usize>(scores: Tensor<D>) -> Tensor<D> {
     let dtype = scores.dtype();
-    activation::softmax(scores.cast(DType::F32), D - 1).cast(dtype)
+    cost::output(None, activation::softmax(scores.cast(DType::F32), D - 1).cast(dtype))
+}
+
+/// Products of the heads' matrices: `[b, heads, n, k]` by `[b, heads, k, m]`.
+pub(super) fn product(left: Tensor<4>, right: Tensor<4>) -> Tensor<4> {
+    let ([b, heads, n, k], [_, _, _, m]) = (left.dims(), right.dims());
+    let device = left.device();
+    cost::product(None, (b * heads * n * k * m) as u64, [b, heads, n, m], &device, || left.matmul(right))
 }
 
 /// Multi-head self-attention (Vaswani et al., <https://arxiv.org/abs/1706.03762>).
@@ -60,7 +68,7 @@ impl SelfAttention {
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         let [q, k, v] = split_heads(self.qkv.forward(x), self.heads);
         let scale = (q.dims()[3] as f64).powf(-0.5);
-        let weights = self.drop_weights.forward(softmax(q.matmul(k.transpose()) * scale));
-        self.drop_output.forward(self.out_proj.forward(join_heads(weights.matmul(v))))
+        let weights = self.drop_weights.forward(softmax(product(q, k.transpose()) * scale));
+        self.drop_output.forward(self.out_proj.forward(join_heads(product(weights, v))))
     }
 }

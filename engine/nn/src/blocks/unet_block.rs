@@ -4,9 +4,8 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use hearth_kernels::conv3d::ConvShape;
 use hearth_kernels::normalize::Slope;
-use hearth_kernels::rectify;
 
-use crate::layers::{ConfigError, Conv, Convolution, Kernel, LayerSpec, Norm, Scope, per_axis};
+use crate::layers::{ConfigError, Conv, Convolution, Kernel, LayerSpec, Norm, Scope, leaky_relu, per_axis};
 
 /// Slope of the activation where its input is negative.
 const SLOPE: f64 = 0.01;
@@ -74,7 +73,7 @@ impl UnetBlock {
         };
         let activated = |norm: &Option<Norm>, x| match norm {
             Some(norm) => norm.forward_then(x, &Slope::Fixed(SLOPE)),
-            None => rectify(x, SLOPE),
+            None => leaky_relu(x, SLOPE),
         };
         let y = self.conv2.forward(activated(&self.norm1, self.conv1.forward(x.clone())));
         if !self.residual {
@@ -86,7 +85,7 @@ impl UnetBlock {
             None => x,
         };
         let dtype = y.dtype();
-        rectify(y + shortcut.cast(dtype), SLOPE)
+        leaky_relu(y + shortcut.cast(dtype), SLOPE)
     }
 }
 

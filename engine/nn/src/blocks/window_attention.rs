@@ -3,7 +3,7 @@
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Int, Tensor, TensorData};
 
-use super::self_attention::{join_heads, softmax, split_heads};
+use super::self_attention::{join_heads, product, softmax, split_heads};
 use crate::layers::{ConfigError, Draw, Dropout, DropoutClock, Linear, Scope};
 
 /// How to build a [`WindowAttention`].
@@ -96,7 +96,7 @@ impl WindowAttention {
         let index = self.relative_position_index.val().slice([0..places, 0..places]).reshape([places * places]);
         let bias = self.relative_position_bias_table.val().cast(dtype).select(0, index);
         let bias: Tensor<4> = bias.swap_dims(0, 1).reshape([1, heads, places, places]);
-        let scores = (q * scale).matmul(k.transpose()) + bias;
+        let scores = product(q * scale, k.transpose()) + bias;
         let scores = match mask {
             Some(mask) => {
                 let windows = mask.dims()[0];
@@ -107,7 +107,7 @@ impl WindowAttention {
             None => scores,
         };
         let weights = self.attn_drop.forward(softmax(scores));
-        self.proj_drop.forward(self.proj.forward(join_heads(weights.matmul(v))))
+        self.proj_drop.forward(self.proj.forward(join_heads(product(weights, v))))
     }
 }
 

@@ -6,6 +6,7 @@ use hearth_kernels::normalize::Slope;
 use hearth_kernels::rectify;
 
 use super::{ConfigError, LayerSpec, Scope};
+use crate::cost;
 use crate::softmax::{log_softmax, softmax};
 
 const KNOWN: &str = "relu, leakyrelu, prelu, relu6, elu, selu, celu, gelu, sigmoid, tanh, softmax, logsoftmax, swish, \
@@ -111,11 +112,26 @@ impl Act {
         match self {
             Act::PRelu(act) => {
                 let weight = act.weight.val().cast(x.dtype());
-                activation::prelu(x, weight)
+                cost::output(Some(act.weight.id), activation::prelu(x, weight))
             }
-            Act::Plain(plain) => plain.function.apply(x),
+            Act::Plain(plain) => cost::output(None, plain.function.apply(x)),
         }
     }
+}
+
+/// `torch.relu`
+pub(crate) fn relu(x: Tensor<5>) -> Tensor<5> {
+    cost::output(None, rectify(x, 0.0))
+}
+
+/// `torch.nn.functional.leaky_relu`
+pub(crate) fn leaky_relu(x: Tensor<5>, slope: f64) -> Tensor<5> {
+    cost::output(None, rectify(x, slope))
+}
+
+/// `torch.nn.functional.gelu`
+pub(crate) fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    cost::output(None, activation::gelu(x))
 }
 
 impl Function {

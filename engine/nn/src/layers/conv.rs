@@ -7,6 +7,7 @@ use hearth_kernels::conv3d::{
 };
 
 use super::Scope;
+use crate::cost;
 
 /// `torch.nn.Conv3d`: weight `[out, in / groups, kx, ky, kz]`, bias `[out]`.
 #[derive(Module, Debug)]
@@ -50,7 +51,14 @@ impl Conv {
         let weight = self.weight.val();
         let dtype = weight.dtype();
         let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
-        conv3d(x.cast(dtype), weight, bias, self.shape)
+        let [batch, _, dx, dy, dz] = x.dims();
+        let compute = |x: Tensor<5>| conv3d(x.cast(dtype), weight, bias, self.shape);
+        let kernel = self.weight.lazy_shape().dims();
+        // An input smaller than the kernel is Burn's to refuse.
+        let Some([ox, oy, oz]) = self.output([dx, dy, dz]) else { return compute(x) };
+        let multiply_adds = cost::convolution([ox, oy, oz], batch, kernel);
+        let (device, output) = (x.device(), [batch, kernel[0], ox, oy, oz]);
+        cost::product(Some(self.weight.id), multiply_adds, output, &device, || compute(x))
     }
 
     /// The convolution, a norm and an activation.
@@ -97,13 +105,30 @@ impl ConvTranspose {
         }
     }
 
+    /// The output's size.
+    fn output(&self, input: [usize; 3]) -> [usize; 3] {
+        let [_, _, kx, ky, kz] = self.weight.lazy_shape().dims();
+        let (kernel, ConvShape { stride, padding, dilation, .. }) = ([kx, ky, kz], self.shape);
+        std::array::from_fn(|axis| {
+            let reach = dilation[axis] * (kernel[axis] - 1) + 1 + self.output_padding[axis];
+            (input[axis].saturating_sub(1) * stride[axis] + reach).saturating_sub(2 * padding[axis])
+        })
+    }
+
     /// `[b, in, x, y, z]` to `[b, out, x', y', z']` with `x' = (x - 1) stride - 2 padding + kernel + output_padding`
     /// (at dilation 1), in the weight's type.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let weight = self.weight.val();
         let dtype = weight.dtype();
         let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
-        conv_transpose3d(x.cast(dtype), weight, bias, self.shape, self.output_padding)
+        let [batch, _, dx, dy, dz] = x.dims();
+        let kernel = self.weight.lazy_shape().dims();
+        let [ox, oy, oz] = self.output([dx, dy, dz]);
+        let multiply_adds = cost::convolution([dx, dy, dz], batch, kernel);
+        let (device, output) = (x.device(), [batch, kernel[1] * self.shape.groups, ox, oy, oz]);
+        cost::product(Some(self.weight.id), multiply_adds, output, &device, || {
+            conv_transpose3d(x.cast(dtype), weight, bias, self.shape, self.output_padding)
+        })
     }
 
     /// The convolution, a norm and an activation.

@@ -4,6 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor, module};
 
 use super::Scope;
+use crate::cost;
 
 /// PyTorch's default.
 const EPS: f64 = 1e-5;
@@ -27,12 +28,14 @@ impl LayerNorm {
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let dtype = x.dtype();
         let (weight, bias) = (self.weight.val().cast(DType::F32), self.bias.val().cast(DType::F32));
-        module::layer_norm(x.cast(DType::F32), weight, Some(bias), EPS).cast(dtype)
+        let y = module::layer_norm(x.cast(DType::F32), weight, Some(bias), EPS).cast(dtype);
+        cost::output(Some(self.weight.id), y)
     }
 }
 
 /// The same without scale and offset (`torch.nn.functional.layer_norm`).
 pub fn layer_norm<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     let (dtype, features, device) = (x.dtype(), x.dims()[D - 1], x.device());
-    module::layer_norm(x.cast(DType::F32), Tensor::ones([features], &device), None, EPS).cast(dtype)
+    let y = module::layer_norm(x.cast(DType::F32), Tensor::ones([features], &device), None, EPS).cast(dtype);
+    cost::output(None, y)
 }

@@ -4,6 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{Tensor, module};
 
 use super::Scope;
+use crate::cost;
 
 /// `torch.nn.Linear`: weight `[out, in]`, bias `[out]`.
 #[derive(Module, Debug)]
@@ -29,7 +30,13 @@ impl Linear {
         let weight = self.weight.val();
         let dtype = weight.dtype();
         let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
-        module::linear(x.cast(dtype), weight.transpose(), bias)
+        let [features, input] = weight.dims();
+        let (device, mut output) = (x.device(), x.dims());
+        let rows = x.dims()[..D - 1].iter().product::<usize>() as u64;
+        output[D - 1] = features;
+        cost::product(Some(self.weight.id), rows * (features * input) as u64, output, &device, || {
+            module::linear(x.cast(dtype), weight.transpose(), bias)
+        })
     }
 
     /// Everything but the batch in one row: `[b, c, x, y, z]` with `c x y z = in` to `[b, out, 1, 1, 1]`.

@@ -8,12 +8,18 @@ use burn::tensor::{DType, Tensor};
 use hearth_kernels::normalize::{Normalized, Over, Slope, normalize, scale};
 
 use super::{Act, ConfigError, LayerSpec, Scope};
+use crate::cost;
 use crate::running::{Buffer, Counter};
 
-/// Runs `normalize` in f32 and gives back the type `x` came in.
-fn in_f32(x: Tensor<5>, normalize: impl FnOnce(Tensor<5>) -> Tensor<5>) -> Tensor<5> {
+/// Runs `normalize` in f32 and gives back the type `x` came in. The weight, where there is one, says which layer it is.
+fn in_f32(
+    weight: &Option<Param<Tensor<1>>>,
+    x: Tensor<5>,
+    normalize: impl FnOnce(Tensor<5>) -> Tensor<5>,
+) -> Tensor<5> {
     let dtype = x.dtype();
-    normalize(x.cast(DType::F32)).cast(dtype)
+    let y = normalize(x.cast(DType::F32)).cast(dtype);
+    cost::output(weight.as_ref().map(|weight| weight.id), y)
 }
 
 /// No activation behind the norm.
@@ -73,9 +79,9 @@ impl BatchNorm {
 
     fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
         if x.is_autodiff() && self.training.val().is_enabled() {
-            in_f32(x, |x| self.forward_training(x, slope))
+            in_f32(&self.weight, x, |x| self.forward_training(x, slope))
         } else {
-            in_f32(x, |x| self.forward_evaluation(x, slope))
+            in_f32(&self.weight, x, |x| self.forward_evaluation(x, slope))
         }
     }
 
@@ -151,7 +157,7 @@ impl GroupNorm {
 
     fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
         let over = Over::Groups(self.groups);
-        in_f32(x, |x| normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output)
+        in_f32(&self.weight, x, |x| normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output)
     }
 }
 
@@ -184,7 +190,7 @@ impl InstanceNorm {
 
     fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
         let over = Over::Groups(x.dims()[1]);
-        in_f32(x, |x| normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output)
+        in_f32(&self.weight, x, |x| normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output)
     }
 }
 

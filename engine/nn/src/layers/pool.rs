@@ -5,6 +5,7 @@ use burn::tensor::Tensor;
 use hearth_kernels::pool3d::{Divisor, PoolShape, adaptive_avg_pool3d, adaptive_max_pool3d, avg_pool3d, max_pool3d};
 
 use super::{ConfigError, LayerSpec};
+use crate::cost;
 
 const KNOWN: &str = "max, avg, adaptivemax, adaptiveavg";
 
@@ -95,13 +96,19 @@ impl Pool {
     /// `[b, c, x, y, z]` to `[b, c, x', y', z']`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let [_, _, dx, dy, dz] = x.dims();
-        match self.kind {
+        let y = match self.kind {
             Kind::Max(shape) => max_pool3d(x, shape),
             Kind::Avg(shape, divisor) => avg_pool3d(x, shape, divisor),
             Kind::AdaptiveMax(output) => adaptive_max_pool3d(x, adapted(output, [dx, dy, dz])),
             Kind::AdaptiveAvg(output) => adaptive_avg_pool3d(x, adapted(output, [dx, dy, dz])),
-        }
+        };
+        cost::output(None, y)
     }
+}
+
+/// `torch.nn.functional.max_pool3d` of `[b, c, x, y, z]`: a window that does not fit at the far end is left out.
+pub(crate) fn max_pool(x: Tensor<5>, kernel: [usize; 3], stride: [usize; 3], padding: [usize; 3]) -> Tensor<5> {
+    Pool::max(PoolShape { kernel, stride, padding, dilation: [1; 3], ceil_mode: false }).forward(x)
 }
 
 fn adapted(output: [Option<usize>; 3], input: [usize; 3]) -> [usize; 3] {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::spec::in_space;
 use super::{ConfigError, Conv, ConvTranspose, Init, Scope};
+use crate::cost;
 
 /// How an [`UpSample`] finds the new voxels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -210,5 +211,6 @@ fn trailing_mean(x: Tensor<5>, axis: usize, window: usize) -> Tensor<5> {
 pub(crate) fn resize(x: Tensor<5>, size: [usize; 3], mode: InterpolateMode, align_corners: bool) -> Tensor<5> {
     let [b, c, dx, dy, dz] = x.dims();
     let [x_size, y_size, z_size] = size;
-    interpolate(x.reshape([b * c, dx, dy, dz]), size, mode, align_corners).reshape([b, c, x_size, y_size, z_size])
+    let y = interpolate(x.reshape([b * c, dx, dy, dz]), size, mode, align_corners);
+    cost::output(None, y.reshape([b, c, x_size, y_size, z_size]))
 }

@@ -74,6 +74,11 @@ impl ConfusionName {
         NAMES.iter().find(|(rate, _)| *rate == self).map_or("", |(_, names)| names[0])
     }
 
+    /// The names in full of all rates.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMES.iter().map(|(_, names)| names[0])
+    }
+
     /// The rate; NaN where it divides by nothing.
     pub(crate) fn of(self, [tp, fp, tn, missed]: Counts) -> f32 {
         let (p, n) = (tp + missed, fp + tn);

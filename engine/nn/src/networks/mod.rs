@@ -1,10 +1,12 @@
 //! Networks, one file each.
 
 mod ahnet;
+mod ahnet_blocks;
 mod attentionunet;
 mod autoencoder;
 mod basic_unet;
 mod basic_unetplusplus;
+mod catalogue;
 mod check;
 mod classifier;
 mod critic;
@@ -21,6 +23,7 @@ mod patchgan_discriminator;
 mod regressor;
 mod resnet;
 mod resnet_block;
+mod resnet_features;
 mod segresnet;
 mod segresnet_ds;
 mod segresnet_vae;
@@ -40,6 +43,7 @@ pub use attentionunet::{AttentionUnet, AttentionUnetConfig};
 pub use autoencoder::{AutoEncoder, AutoEncoderConfig};
 pub use basic_unet::{BasicUNet, BasicUNetConfig};
 pub use basic_unetplusplus::{BasicUNetPlusPlus, BasicUNetPlusPlusConfig};
+pub use catalogue::{CATALOGUE, CatalogueEntry};
 pub use classifier::{Classifier, ClassifierConfig};
 pub use critic::{Critic, CriticConfig};
 pub use densenet::{DenseNet, DenseNetConfig};
@@ -55,6 +59,7 @@ pub use patchgan_discriminator::{
 pub use regressor::{Regressor, RegressorConfig};
 pub use resnet::{ResNet, ResNetConfig};
 pub use resnet_block::{ResNetBlock, ResNetBlockKind, ShortcutType};
+pub use resnet_features::{ResNetFeatures, ResNetFeaturesConfig};
 pub use segresnet::{SegResNet, SegResNetConfig};
 pub use segresnet_ds::{SegResNetDS, SegResNetDSConfig};
 pub use segresnet_vae::{SegResNetVAE, SegResNetVAEConfig};

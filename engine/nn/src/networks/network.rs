@@ -9,11 +9,11 @@ use super::{
     BasicUNetPlusPlus, BasicUNetPlusPlusConfig, Classifier, ClassifierConfig, Critic, CriticConfig, DenseNet,
     DenseNetConfig, DiscriminatorConfig, DynUNet, DynUNetConfig, Generator, GeneratorConfig, HighResNet,
     HighResNetConfig, MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, NetAdapter, NetAdapterConfig,
-    PatchDiscriminator, PatchDiscriminatorConfig, Regressor, RegressorConfig, ResNet, ResNetConfig, SENET154, SENet,
-    SENetConfig, SERESNET50, SERESNET101, SERESNET152, SERESNEXT50, SERESNEXT101, SegResNet, SegResNetConfig,
-    SegResNetDS, SegResNetDSConfig, SegResNetVAE, SegResNetVAEConfig, SwinTransformer, SwinTransformerConfig,
-    SwinUNETR, SwinUNETRConfig, TorchVisionFCModelConfig, UNETR, UNETRConfig, UNet, UNetConfig, VNet, VNetConfig,
-    VarAutoEncoder, VarAutoEncoderConfig, ViT, ViTConfig,
+    PatchDiscriminator, PatchDiscriminatorConfig, Regressor, RegressorConfig, ResNet, ResNetConfig, ResNetFeatures,
+    ResNetFeaturesConfig, SENET154, SENet, SENetConfig, SERESNET50, SERESNET101, SERESNET152, SERESNEXT50,
+    SERESNEXT101, SegResNet, SegResNetConfig, SegResNetDS, SegResNetDSConfig, SegResNetVAE, SegResNetVAEConfig,
+    SwinTransformer, SwinTransformerConfig, SwinUNETR, SwinUNETRConfig, TorchVisionFCModelConfig, UNETR, UNETRConfig,
+    UNet, UNetConfig, VNet, VNetConfig, VarAutoEncoder, VarAutoEncoderConfig, ViT, ViTConfig,
 };
 use crate::layers::ConfigError;
 
@@ -88,6 +88,10 @@ macro_rules! networks {
         }
 
         impl NetworkConfig {
+            /// How many names there are.
+            #[cfg(test)]
+            pub(super) const COUNT: usize = [$( stringify!($variant), )*].len();
+
             /// Builds the network with weights drawn from `seed`.
             pub fn init(&self, device: &Device, seed: u64) -> Result<AnyNetwork, ConfigError> {
                 match self {
@@ -217,6 +221,8 @@ networks! {
         Regressor(RegressorConfig) => Regressor, |c| first(&c.in_shape), |c, d, s| c.init(d, s);
         /// The residual network, its blocks given.
         ResNet(ResNetConfig) => ResNet, |c| c.n_input_channels, |c, d, s| c.init(d, s);
+        /// The maps of a ResNet's stages.
+        ResNetFeatures(ResNetFeaturesConfig) => ResNetFeatures, |c| c.in_channels, |c, d, s| c.init(d, s);
         /// Of depth 10.
         #[serde(rename = "resnet10", alias = "ResNet10")]
         ResNet10(ResNetConfig) => ResNet, |c| c.n_input_channels, |c, d, s| c.of_depth(10)?.init(d, s);
@@ -263,6 +269,8 @@ networks! {
         SegResNet(SegResNetConfig) => SegResNet, |c| c.in_channels, |c, d, s| c.init(d, s);
         /// SegResNet with deep supervision.
         SegResNetDS(SegResNetDSConfig) => SegResNetDS, |c| c.in_channels, |c, d, s| c.init(d, s);
+        /// SegResNetDS with a second decoder.
+        SegResNetDS2(SegResNetDSConfig) => SegResNetDS, |c| c.in_channels, |c, d, s| c.init_with_second_decoder(d, s);
         /// SegResNet with a variational autoencoder.
         SegResNetVAE(SegResNetVAEConfig) => SegResNetVAE, |c| c.in_channels, |c, d, s| c.init(d, s);
         /// Attention within shifted windows.
@@ -302,6 +310,7 @@ networks! {
         PatchDiscriminator,
         Regressor,
         ResNet,
+        ResNetFeatures,
         SENet,
         SegResNet,
         SegResNetDS,

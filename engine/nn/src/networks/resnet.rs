@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::check::{known_channels, spatial, untrained};
 use super::resnet_block::{BlockOptions, ResNetBlock, ResNetBlockKind, ShortcutType};
 use super::{Network, ShapeError};
-use crate::layers::{Act, Axes, ConfigError, Conv, Init, LayerSpec, Linear, Norm, Pool, Scope, per_axis};
+use crate::layers::{Act, Axes, ConfigError, Conv, Init, LayerSpec, Linear, Norm, Pool, Scope, norm_then_act, per_axis};
 use crate::named::Named;
 
 /// How to build a [`ResNet`]: MONAI's parameters and defaults.
@@ -280,18 +280,28 @@ pub struct ResNet {
 impl ResNet {
     /// The maps of the last layer, `[b, features, x', y', z']`.
     pub(super) fn maps(&self, x: Tensor<5>, max_pools: bool) -> Tensor<5> {
-        let mut x = self.conv1.forward(x);
-        if let Some(norm) = &self.bn1 {
-            x = norm.forward(x);
-        }
-        if let Some(act) = &self.act {
-            x = act.forward(x);
-        }
-        if max_pools {
-            x = self.maxpool.forward(x);
-        }
-        let layers = [&self.layer1, &self.layer2, &self.layer3, &self.layer4];
-        layers.into_iter().flat_map(Named::iter).fold(x, |x, block| block.forward(x))
+        let x = self.first_maps(x);
+        let x = if max_pools { self.maxpool.forward(x) } else { x };
+        self.layers().into_iter().fold(x, through)
+    }
+
+    /// The maps after the first convolution and after each layer.
+    pub(super) fn stages(&self, x: Tensor<5>) -> [Tensor<5>; 5] {
+        let first = self.first_maps(x);
+        let mut x = if self.max_pools { self.maxpool.forward(first.clone()) } else { first.clone() };
+        let [one, two, three, four] = self.layers().map(|layer| {
+            x = through(x.clone(), layer);
+            x.clone()
+        });
+        [first, one, two, three, four]
+    }
+
+    fn layers(&self) -> [&Named<ResNetBlock>; 4] {
+        [&self.layer1, &self.layer2, &self.layer3, &self.layer4]
+    }
+
+    fn first_maps(&self, x: Tensor<5>) -> Tensor<5> {
+        norm_then_act(&self.bn1, &self.act, self.conv1.forward(x))
     }
 
     /// Their size for an input of this size.
@@ -306,6 +316,11 @@ impl ResNet {
     pub(super) fn max_pools(&self) -> bool {
         self.max_pools
     }
+}
+
+/// The blocks of a layer one after the other.
+fn through(x: Tensor<5>, layer: &Named<ResNetBlock>) -> Tensor<5> {
+    layer.iter().fold(x, |x, block| block.forward(x))
 }
 
 impl Network for ResNet {

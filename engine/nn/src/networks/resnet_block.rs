@@ -1,12 +1,12 @@
 //! The two residual blocks of ResNet (`ResNetBlock`, `ResNetBottleneck`).
 
 use burn::module::Module;
-use burn::tensor::{Tensor, activation};
+use burn::tensor::Tensor;
 use hearth_kernels::conv3d::ConvShape;
 use hearth_kernels::pool3d::{Divisor, PoolShape, avg_pool3d};
 use serde::{Deserialize, Serialize};
 
-use crate::layers::{ConfigError, Conv, Layer, Norm, Scope, Sequential, per_axis};
+use crate::layers::{ConfigError, Conv, Layer, Norm, Scope, Sequential, per_axis, relu};
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,16 +157,16 @@ impl ResNetBlock {
     }
 
     pub(super) fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let y = activation::relu(self.bn1.forward(self.conv1.forward(x.clone())));
+        let y = relu(self.bn1.forward(self.conv1.forward(x.clone())));
         let mut y = self.bn2.forward(self.conv2.forward(y));
         if let (Some(conv), Some(norm)) = (&self.conv3, &self.bn3) {
-            y = norm.forward(conv.forward(activation::relu(y)));
+            y = norm.forward(conv.forward(relu(y)));
         }
         let shortcut = match &self.downsample {
             Some(downsample) => downsample.forward(x),
             None => x,
         };
         let dtype = y.dtype();
-        activation::relu(y + shortcut.cast(dtype))
+        relu(y + shortcut.cast(dtype))
     }
 }

@@ -1,4 +1,4 @@
-//! SegResNet with deep supervision and anisotropic kernels: `monai.networks.nets.SegResNetDS`.
+//! SegResNet with deep supervision and anisotropic kernels: `monai.networks.nets.SegResNetDS` and `SegResNetDS2`.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -84,7 +84,20 @@ type Scale = ([usize; 3], [usize; 3]);
 impl SegResNetDSConfig {
     /// Builds the network with weights drawn from `seed`.
     pub fn init(&self, device: &Device, seed: u64) -> Result<SegResNetDS, ConfigError> {
-        let mut facts = Facts::new("SegResNetDS", self.spatial_dims, [self.in_channels, self.out_channels])?;
+        self.build("SegResNetDS", device, seed)
+    }
+
+    /// The same with a second decoder: `SegResNetDS2`, the image encoder of VISTA3D (He et al.,
+    /// <https://arxiv.org/abs/2406.05285>). Both decoders begin with the same weights.
+    pub fn init_with_second_decoder(&self, device: &Device, seed: u64) -> Result<SegResNetDS, ConfigError> {
+        let first = self.build("SegResNetDS2", device, seed)?;
+        // A copy would share the identity of its parameters, and with it their gradients.
+        let second = self.build("SegResNetDS2", device, seed)?;
+        Ok(SegResNetDS { up_layers_auto: Some(second.up_layers), ..first })
+    }
+
+    fn build(&self, name: &'static str, device: &Device, seed: u64) -> Result<SegResNetDS, ConfigError> {
+        let mut facts = Facts::new(name, self.spatial_dims, [self.in_channels, self.out_channels])?;
         let Some(halvings) = self.blocks_down.len().checked_sub(1).filter(|n| *n < 16) else {
             return Err(ConfigError::value("blocks_down", &self.blocks_down, "expected 1 to 16 levels"));
         };
@@ -150,6 +163,7 @@ impl SegResNetDSConfig {
                 layers: Named::numbered(down.collect::<Result<Vec<_>, ConfigError>>()?),
             },
             up_layers: Named::numbered(up),
+            up_layers_auto: None,
             outputs: self.dsdepth.max(1),
             facts,
         })
@@ -268,7 +282,8 @@ struct UpLevel {
 /// A residual encoder and decoder with deep supervision, after Myronenko (<https://arxiv.org/abs/1810.11654>).
 ///
 /// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis must be divisible by the product of its strides, `2^(levels - 1)`
-/// without a `resolution`. In training `forward_all` gives `dsdepth` outputs, each half the size of the one before.
+/// without a `resolution`. In training `forward_all` gives `dsdepth` outputs, each half the size of the one before; a
+/// `SegResNetDS2` gives those of both decoders, and in evaluation too.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -284,6 +299,8 @@ struct UpLevel {
 pub struct SegResNetDS {
     encoder: Encoder,
     up_layers: Named<UpLevel>,
+    /// Of `SegResNetDS2`: the branch of labels, beside that of points.
+    up_layers_auto: Option<Named<UpLevel>>,
     #[module(skip)]
     outputs: usize,
     #[module(skip)]
@@ -291,8 +308,8 @@ pub struct SegResNetDS {
 }
 
 impl SegResNetDS {
-    /// The outputs, the largest first.
-    fn outputs(&self, x: Tensor<5>) -> Vec<Tensor<5>> {
+    /// The features of the lowest level, and those of the others, top first.
+    fn encode(&self, x: Tensor<5>) -> (Tensor<5>, Vec<Tensor<5>>) {
         self.facts.clock.next_pass();
         let mut x = self.encoder.conv_init.forward(x);
         let mut skips = Vec::new();
@@ -303,8 +320,13 @@ impl SegResNetDS {
                 x = down.forward(x);
             }
         }
+        (x, skips)
+    }
+
+    /// A decoder's outputs, the largest first.
+    fn decode(&self, levels: &Named<UpLevel>, mut x: Tensor<5>, mut skips: Vec<Tensor<5>>) -> Vec<Tensor<5>> {
         let mut outputs = Vec::new();
-        for (i, level) in self.up_layers.iter().enumerate() {
+        for (i, level) in levels.iter().enumerate() {
             if let Some(up) = &level.upsample {
                 x = up.forward(x);
             }
@@ -313,7 +335,7 @@ impl SegResNetDS {
                 x = x + skip.cast(dtype);
             }
             x = level.blocks.iter().fold(x, |x, block| block.forward(x));
-            if self.up_layers.len() - i <= self.outputs {
+            if levels.len() - i <= self.outputs {
                 outputs.insert(0, level.head.iter().fold(x.clone(), |x, head| head.forward(x)));
             }
         }
@@ -325,14 +347,19 @@ impl Network for SegResNetDS {
     by_facts!();
 
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        self.outputs(x).swap_remove(0)
+        let (x, skips) = self.encode(x);
+        self.decode(&self.up_layers, x, skips).swap_remove(0)
     }
 
     fn forward_all(&self, x: Tensor<5>) -> Vec<Tensor<5>> {
         let training = x.is_autodiff();
-        let mut outputs = self.outputs(x);
-        if !training {
-            outputs.truncate(1);
+        let (x, skips) = self.encode(x);
+        let mut outputs = self.decode(&self.up_layers, x.clone(), skips.clone());
+        match &self.up_layers_auto {
+            // All of the first branch, then all of the second; in evaluation too.
+            Some(second) => outputs.extend(self.decode(second, x, skips)),
+            None if training => {}
+            None => outputs.truncate(1),
         }
         outputs
     }

@@ -2,6 +2,7 @@
 
 mod classification;
 mod conv_networks;
+mod cost;
 mod dropout;
 mod gradients;
 mod inferers;
@@ -10,7 +11,9 @@ mod metrics;
 mod monai;
 mod monai_networks;
 mod optim;
+mod overfit;
 mod precision;
+mod pytorch;
 mod running;
 mod unet;
 mod weights;

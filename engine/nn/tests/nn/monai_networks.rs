@@ -29,6 +29,8 @@ def build():
     given = {k: tuples(v) for k, v in params.items()}
     name = given.pop('name')
     given.pop('pretrained', None)
+    if name == 'ResNetFeatures':
+        given['pretrained'] = False
     given.pop('normalize' if name == 'SwinTransformer' else '', None)
     if name == 'NetAdapter':
         model = {k: tuples(v) for k, v in given.pop('model').items() if k != 'pretrained'}
@@ -162,6 +164,17 @@ fn networks_are_monais() {
         ),
         (vit(json!({"post_activation": "none", "pos_embed_type": "fourier", "qkv_bias": true})), [2, 2, 8, 12, 1]),
         (unetr, [1, 1, 32, 16, 16]),
+        (json!({"name": "ResNetFeatures", "model_name": "resnet18", "spatial_dims": 2}), [2, 1, 40, 33, 1]),
+        (json!({"name": "ResNetFeatures", "model_name": "resnet50", "in_channels": 2}), [1, 2, 32, 33, 17]),
+        (
+            json!({"name": "SegResNetDS2", "init_filters": 4, "blocks_down": [1, 1, 2], "dsdepth": 2, "norm": "instance"}),
+            [1, 1, 8, 12, 8],
+        ),
+        (
+            json!({"name": "SegResNetDS2", "spatial_dims": 2, "init_filters": 4, "blocks_down": [1, 2],
+                "upsample_mode": "nontrainable"}),
+            [1, 1, 8, 6, 1],
+        ),
         (swin, [1, 1, 19, 17, 9]),
         (swin_unetr, [1, 1, 64, 32, 1]),
         (swin_unetr_3d, [1, 1, 32, 32, 64]),

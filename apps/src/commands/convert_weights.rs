@@ -1,0 +1,186 @@
+//! `hearth convert`: weights of PyTorch and MONAI to safetensors, and a run's weights to a file that PyTorch loads.
+
+use std::path::PathBuf;
+
+use hearth_nn::networks::Network;
+use hearth_nn::pytorch::{OpenOptions, Rule, StateDict};
+use hearth_nn::weights::{self, Report};
+use serde_json::json;
+
+use super::network::Chosen;
+use crate::error::{Context, Failure, Outcome};
+use crate::run::{checkpoint_file, folders};
+use crate::{note, out};
+
+/// Arguments of `hearth convert`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A .pt or .pth file, a MONAI bundle (zip or folder), a .safetensors file, or the folder of a run
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The safetensors file that is written
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+    /// The dictionary within the file that holds the weights, as in state_dict or model.state_dict; found by itself otherwise
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// Renames keys: a regular expression and what takes its place, $1 for its first group; may be given several times
+    #[arg(long = "map", value_name = "FROM=TO")]
+    maps: Vec<String>,
+    /// Compares the keys with those of this network (`hearth models list`)
+    #[arg(long, value_name = "NAME", conflicts_with = "recipe")]
+    network: Option<String>,
+    /// Compares the keys with those of a recipe's network
+    #[arg(long, value_name = "RECIPE")]
+    recipe: Option<String>,
+    /// A parameter of the network, as in out_channels=3; with --network, beside its example's, or with --recipe
+    #[arg(long = "config", value_name = "KEY=VALUE")]
+    changes: Vec<String>,
+    /// Writes what fits the network although keys are missing, unexpected or of another shape
+    #[arg(long)]
+    partial: bool,
+    /// A run's checkpoint: best, latest, or the name of a folder in RUN/checkpoints
+    #[arg(long, default_value = "best")]
+    checkpoint: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// The weights on their way, and what is to be said of them.
+struct Weights {
+    bytes: Vec<u8>,
+    found_at: String,
+    passed_over: Vec<String>,
+}
+
+/// Reads, renames, compares and writes.
+pub fn run(args: &Args) -> Outcome {
+    if args.output.exists() {
+        let advice = "remove it, or give another name";
+        return Err(Failure::new(format!("{} is there already; {advice}", args.output.display())));
+    }
+    if args.output.extension().is_none_or(|end| end != "safetensors") {
+        let advice = "safetensors is what is written, and what PyTorch loads with safetensors.torch.load_file";
+        return Err(Failure::new(format!("{}: the name must end in .safetensors; {advice}", args.output.display())));
+    }
+    if !args.changes.is_empty() && args.network.is_none() && args.recipe.is_none() {
+        return Err(Failure::new("--config changes a network; give --network or --recipe as well"));
+    }
+    let rules = args.maps.iter().map(|rule| Ok(rule.parse::<Rule>()?)).collect::<Outcome<Vec<Rule>>>()?;
+    let weights = args.read(&rules)?;
+    let report = args.compare(&weights)?;
+    let (bytes, report) = match report {
+        Some((bytes, report)) => (bytes, Some(report)),
+        None => (weights.bytes, None),
+    };
+    std::fs::write(&args.output, &bytes).while_doing(|| format!("cannot write {}", args.output.display()))?;
+    let file = weights::summary(&bytes)?;
+    let (tensors, numbers) = (file.tensors, file.numbers);
+    if args.json {
+        let compared = report.as_ref().map(|report| {
+            json!({ "loaded": report.loaded, "missing": report.missing, "unexpected": report.unexpected, "misfits": report.misfits })
+        });
+        let whole = json!({
+            "out": args.output, "tensors": tensors, "numbers": numbers, "found_at": weights.found_at,
+            "passed_over": weights.passed_over, "network": compared,
+        });
+        out!("{}", serde_json::to_string_pretty(&whole)?);
+    } else {
+        let fits = match &report {
+            Some(report) if report.is_complete() => ", every key of the network".to_owned(),
+            Some(report) => format!(", {} keys of the network; the others keep their first weights", report.loaded),
+            None => String::new(),
+        };
+        let numbers = crate::terminal::thousands(numbers);
+        out!("{}  {tensors} tensors of {numbers} numbers{fits}", args.output.display());
+    }
+    Ok(())
+}
+
+impl Args {
+    fn read(&self, rules: &[Rule]) -> Outcome<Weights> {
+        let input = &self.input;
+        if !input.exists() {
+            return Err(Failure::new(format!("{}: no such file or folder", input.display())));
+        }
+        let bytes = if input.join("recipe.toml").is_file() {
+            let folder = folders::open_run(input)?;
+            let (name, bytes) = checkpoint_file(&folder, &self.checkpoint)?;
+            note!("checkpoint {name}");
+            bytes
+        } else if input.extension().is_some_and(|end| end == "safetensors") {
+            std::fs::read(input).while_doing(|| format!("cannot read {}", input.display()))?
+        } else {
+            return self.read_pytorch(rules);
+        };
+        if self.key.is_some() {
+            return Err(Failure::new("--key is for files of PyTorch; safetensors have no dictionaries within"));
+        }
+        let (bytes, changed) = weights::rename(&bytes, rules).while_doing(|| input.display().to_string())?;
+        told(rules, &changed);
+        Ok(Weights { bytes, found_at: String::new(), passed_over: Vec::new() })
+    }
+
+    fn read_pytorch(&self, rules: &[Rule]) -> Outcome<Weights> {
+        let input = &self.input;
+        note!("{} is a pickle, a program for Python: it is parsed, and nothing in it is executed", input.display());
+        let mut state = StateDict::open(input, &OpenOptions { key: self.key.clone() })?;
+        let changed = state.rename(rules)?;
+        told(rules, &changed);
+        if !state.found_at.is_empty() {
+            note!("the weights are those under {}", state.found_at);
+        }
+        if !state.prefix.is_empty() {
+            note!("{} was taken off the front of every key", state.prefix);
+        }
+        if !state.passed_over.is_empty() {
+            note!("passed over, beside the weights: {}", state.passed_over.join(", "));
+        }
+        Ok(Weights {
+            bytes: state.to_bytes()?,
+            found_at: state.found_at.clone(),
+            passed_over: state.passed_over.clone(),
+        })
+    }
+
+    /// What the network makes of the weights, where one is given: its own file, and how they agreed.
+    fn compare(&self, weights: &Weights) -> Outcome<Option<(Vec<u8>, Report)>> {
+        let chosen = match (&self.network, &self.recipe) {
+            (Some(name), _) => Chosen::by_name(name, &self.changes)?,
+            (None, Some(recipe)) => Chosen::by_recipe(recipe, &self.changes)?,
+            (None, None) => return Ok(None),
+        };
+        let (net, report) = weights::import_partial(chosen.build()?, &weights.bytes)?;
+        if !report.is_complete() && !self.partial {
+            let advice = match common_prefix(&report) {
+                Some(prefix) => format!("the file's keys have {prefix} in front: try --map '^{}='", escaped(&prefix)),
+                None => "rename keys with --map, change the network with --config, or write what fits with --partial"
+                    .to_owned(),
+            };
+            let name = self.input.display();
+            return Err(Failure::new(format!("{name} does not fit {}; {advice}\n{report}", net.name())));
+        }
+        Ok(Some((weights::to_bytes(&net)?, report)))
+    }
+}
+
+/// Says of rules that changed nothing.
+fn told(rules: &[Rule], changed: &[usize]) {
+    for (rule, _) in rules.iter().zip(changed).filter(|(_, changed)| **changed == 0) {
+        note!("--map '{rule}' changed no key");
+    }
+}
+
+/// What stands in front of a key of the file where the network has the rest: most often a module the network was part of.
+fn common_prefix(report: &Report) -> Option<String> {
+    let first = report.missing.first()?;
+    let prefix = report.unexpected.iter().find_map(|key| key.strip_suffix(first.as_str()))?;
+    let with = |key: &String| report.unexpected.iter().any(|other| other.strip_prefix(prefix) == Some(key.as_str()));
+    (prefix.ends_with('.') && report.missing.iter().all(with)).then(|| prefix.to_owned())
+}
+
+/// A prefix as a regular expression.
+fn escaped(prefix: &str) -> String {
+    prefix.replace('.', "[.]")
+}

@@ -1,0 +1,230 @@
+//! One case: both files read, compared, and measured class by class.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use burn::tensor::{Tensor, TensorData};
+use hearth_data::{Image, affine, read_image};
+use hearth_nn::metrics::{ConfusionMatrixMetric, Metric, MetricConfig, MetricReduction};
+
+use super::pairs::Pair;
+use super::spec::{Kind, Spec};
+use crate::error::{Context, Failure, Outcome};
+
+/// Values beyond this many are no classes.
+const MOST_CLASSES: usize = 256;
+
+/// Which values are classes, and what they are called.
+pub struct Classes {
+    /// All that there are; any value is one where nobody says.
+    named: Option<BTreeMap<u32, String>>,
+    background: bool,
+}
+
+/// A class of one case: its value and name, or everything together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// A label value.
+    Value(u32, String),
+    /// All classes, or the image.
+    All,
+}
+
+/// What was measured: by class, a value per metric; none where the metric does not look at classes, or at this one.
+pub type Rows = BTreeMap<Class, Vec<Option<f64>>>;
+
+impl Classes {
+    /// Reads `background,spleen` or `1=spleen`.
+    pub fn read(labels: &[String], background: bool) -> Outcome<Self> {
+        if labels.is_empty() {
+            return Ok(Self { named: None, background });
+        }
+        let mut named = BTreeMap::new();
+        for (place, label) in labels.iter().enumerate() {
+            let (value, name) = match label.split_once('=') {
+                Some((value, name)) => match value.trim().parse::<u32>() {
+                    Ok(value) => (value, name),
+                    Err(_) => return Err(Failure::new(format!("--labels {label}: {value:?} is no label value"))),
+                },
+                None => (place as u32, label.as_str()),
+            };
+            if named.insert(value, name.trim().to_owned()).is_some() {
+                return Err(Failure::new(format!("--labels names the value {value} twice")));
+            }
+        }
+        Ok(Self { named: Some(named), background })
+    }
+
+    /// A channel as a class.
+    fn channel(&self, channel: u32) -> Class {
+        let name = self.named.as_ref().and_then(|named| named.get(&channel).cloned());
+        Class::Value(channel, name.unwrap_or_else(|| format!("channel {channel}")))
+    }
+
+    /// The classes of a case in which these values occur.
+    fn of(&self, present: &BTreeSet<u32>) -> Outcome<Vec<Class>> {
+        let counts = |value: &u32| self.background || *value != 0;
+        match &self.named {
+            None => Ok(present.iter().filter(|v| counts(v)).map(|v| Class::Value(*v, v.to_string())).collect()),
+            Some(named) => {
+                if let Some(unknown) = present.iter().find(|value| **value != 0 && !named.contains_key(value)) {
+                    return Err(Failure::new(format!("the label value {unknown} is not among --labels")));
+                }
+                Ok(named.iter().filter(|(v, _)| counts(v)).map(|(v, name)| Class::Value(*v, name.clone())).collect())
+            }
+        }
+    }
+}
+
+/// `35 x 51 x 35 voxels of 1.000 x 1.000 x 1.000 mm, RAS, from (0.0, 0.0, 0.0)`
+fn grid(image: &Image) -> String {
+    let [x, y, z] = image.shape();
+    let [a, b, c] = image.spacing();
+    let [ox, oy, oz] = [0, 1, 2].map(|row| image.affine[row][3]);
+    let code = image.orientation();
+    format!("{x} x {y} x {z} voxels of {a:.3} x {b:.3} x {c:.3} mm, {code}, from ({ox:.2}, {oy:.2}, {oz:.2})")
+}
+
+/// Corners may be apart by so much of the smallest voxel: what writing as f32 and as quaternions costs.
+const APART: f64 = 0.02;
+
+/// An error unless both images have the same voxels.
+fn same_grid(pred: &Image, label: &Image) -> Outcome {
+    let corner = |corner: usize, image: &Image| {
+        let shape = image.shape();
+        let at = [0, 1, 2].map(|axis| if corner >> axis & 1 == 1 { shape[axis].saturating_sub(1) as f64 } else { 0.0 });
+        affine::apply(&image.affine, at)
+    };
+    let apart = |c: usize| {
+        let (a, b) = (corner(c, pred), corner(c, label));
+        (0..3).map(|axis| (a[axis] - b[axis]).powi(2)).sum::<f64>().sqrt()
+    };
+    let limit = APART * label.spacing().into_iter().fold(f64::INFINITY, f64::min);
+    if pred.shape() == label.shape() && pred.channels() == label.channels() && (0..8).all(|c| apart(c) <= limit) {
+        return Ok(());
+    }
+    if pred.channels() != label.channels() {
+        let channels = format!("{} and {}", pred.channels(), label.channels());
+        return Err(Failure::new(format!("prediction and label have {channels} channels")));
+    }
+    Err(Failure::new(format!(
+        "prediction and label are on different grids; the prediction has {}, the label {}; resample one onto the other",
+        grid(pred),
+        grid(label)
+    )))
+}
+
+/// The label values of an image, or why they are none.
+fn values(image: &Image, what: &str) -> Outcome<BTreeSet<u32>> {
+    let mut found = BTreeSet::new();
+    let mut last = None;
+    for value in image.to_vec() {
+        if last == Some(value) {
+            continue;
+        }
+        last = Some(value);
+        if !(value >= 0.0 && value.fract() == 0.0 && value < 1e9) {
+            let advice = "label maps hold whole numbers from 0; metrics of images are mae, mse, rmse, mape, psnr, ssim";
+            return Err(Failure::new(format!("the {what} is no label map: it holds {value}; {advice}")));
+        }
+        found.insert(value as u32);
+        if found.len() > MOST_CLASSES {
+            return Err(Failure::new(format!("the {what} is no label map: it holds more than {MOST_CLASSES} values")));
+        }
+    }
+    Ok(found)
+}
+
+/// A batch of one.
+fn batch(values: Vec<f32>, image: &Image, channels: usize) -> Tensor<5> {
+    let [x, y, z] = image.shape();
+    Tensor::from_data(TensorData::new(values, [1, channels, x, y, z]), &hearth_data::host_device())
+}
+
+/// Reads and measures.
+pub fn case(pair: &Pair, specs: &[Spec], classes: &Classes) -> Outcome<Rows> {
+    let doing = || format!("case {}", pair.case);
+    let (pred, label) = (read_image(&pair.pred).while_doing(doing)?, read_image(&pair.label).while_doing(doing)?);
+    measured(&pred, &label, specs, classes).while_doing(doing)
+}
+
+fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes) -> Outcome<Rows> {
+    same_grid(pred, label)?;
+    let dims = if label.shape()[2] == 1 { 2 } else { 3 };
+    let spacing = [label.spacing()];
+    let mut rows = Rows::new();
+    let mut put = |class: &Class, metric: usize, value: f64| {
+        rows.entry(class.clone()).or_insert_with(|| vec![None; specs.len()])[metric] = Some(value);
+    };
+    if specs.iter().any(|spec| spec.kind != Kind::Image) {
+        let (channels, per_channel) = (label.channels(), label.channels() > 1);
+        let present = if per_channel {
+            (0..channels as u32).collect()
+        } else {
+            let mut present = values(pred, "prediction")?;
+            present.extend(values(label, "label")?);
+            present
+        };
+        let counted: Vec<Class> = if per_channel {
+            // Channels are masks of their own: none of them is the background.
+            present.iter().map(|channel| classes.channel(*channel)).collect()
+        } else {
+            classes.of(&present)?
+        };
+        let (pred_values, label_values) = (pred.to_vec(), label.to_vec());
+        let mask = |all: &[f32], value: u32| -> Vec<f32> {
+            if per_channel {
+                let size = all.len() / channels;
+                let own = all.get(value as usize * size..(value as usize + 1) * size).unwrap_or_default();
+                return own.iter().map(|v| f32::from(*v != 0.0)).collect();
+            }
+            all.iter().map(|v| f32::from(*v as u32 == value)).collect()
+        };
+        for (place, class) in counted.iter().enumerate() {
+            let Class::Value(value, _) = class else { continue };
+            let (p, l) = (mask(&pred_values, *value), mask(&label_values, *value));
+            let (p, l) = (batch(p, pred, 1), batch(l, label, 1));
+            for (at, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.kind == Kind::Class) {
+                put(class, at, one(&spec.config(dims, place + 1)?, &p, &l, &spacing)?);
+            }
+        }
+        for (at, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.kind == Kind::Classes) {
+            let all = |values: &[f32], image: &Image| {
+                let each = counted.iter().filter_map(|class| match class {
+                    Class::Value(value, _) => Some(mask(values, *value)),
+                    Class::All => None,
+                });
+                batch(each.flatten().collect(), image, counted.len())
+            };
+            let (p, l) = (all(&pred_values, pred), all(&label_values, label));
+            let value = if counted.is_empty() { 1.0 } else { one(&spec.config(dims, 1)?, &p, &l, &spacing)? };
+            put(&Class::All, at, value);
+        }
+    }
+    for (at, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.kind == Kind::Image) {
+        let (p, l) = (batch(pred.to_vec(), pred, pred.channels()), batch(label.to_vec(), label, label.channels()));
+        put(&Class::All, at, one(&spec.config(dims, 1)?, &p, &l, &spacing)?);
+    }
+    Ok(rows)
+}
+
+/// The value of a metric for one item of one class.
+fn one(config: &MetricConfig, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Outcome<f64> {
+    // Rates are computed from counts, which is what the rows of these two hold.
+    let from_counts = |metric: &mut dyn Metric| -> Outcome<f64> {
+        metric.update_spaced(pred, label, spacing)?;
+        Ok(metric.aggregate()?.value.values.first().copied().map_or(f64::NAN, f64::from))
+    };
+    match config {
+        MetricConfig::ConfusionMatrixMetric(metric) => from_counts(&mut ConfusionMatrixMetric {
+            reduction: MetricReduction::MeanBatch,
+            compute_sample: false,
+            ..metric.clone()
+        }),
+        MetricConfig::FBetaScore(metric) => from_counts(&mut metric.clone()),
+        config => {
+            let mut metric = config.build();
+            let rows = metric.update_spaced(pred, label, spacing)?;
+            Ok(rows.first().and_then(|row| row.first()).copied().map_or(f64::NAN, f64::from))
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `hearth metrics`: predictions against labels, file by file, without a recipe or a network.
+
+mod measure;
+mod pairs;
+mod report;
+mod spec;
+
+use std::path::PathBuf;
+
+use crate::error::{Failure, Outcome};
+use crate::{note, out};
+
+/// Arguments of `hearth metrics`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = spec::HELP)]
+pub struct Args {
+    /// A prediction, or a folder of them
+    #[arg(short, long, value_name = "FILE|DIR")]
+    pred: PathBuf,
+    /// Its label, or a folder of labels with the predictions' names
+    #[arg(short, long, value_name = "FILE|DIR")]
+    label: PathBuf,
+    /// A metric, with options after a colon, as in hausdorff:percentile=95; may be given several times
+    #[arg(short, long = "metric", value_name = "NAME", default_values = ["dice"])]
+    metrics: Vec<String>,
+    /// The classes: names in the order of their values, background first, or 1=spleen,2=tumour; all values otherwise
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    labels: Vec<String>,
+    /// Class 0 counts too
+    #[arg(long)]
+    include_background: bool,
+    /// Print one JSON object
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print comma-separated values, a line per case and class
+    #[arg(long)]
+    csv: bool,
+}
+
+/// Measures and prints.
+pub fn run(args: &Args) -> Outcome {
+    let specs = args.metrics.iter().map(|text| spec::Spec::read(text)).collect::<Outcome<Vec<_>>>()?;
+    let classes = measure::Classes::read(&args.labels, args.include_background)?;
+    let pairs = pairs::find(&args.pred, &args.label)?;
+    for (path, of) in &pairs.alone {
+        note!("{} has no {of}; it is left out", path.display());
+    }
+    let mut measured = report::Report::new(specs.iter().map(|spec| spec.text.clone()).collect());
+    for pair in &pairs.found {
+        match measure::case(pair, &specs, &classes) {
+            Ok(rows) => measured.add(&pair.case, rows),
+            Err(failure) => {
+                note!("{}", failure.line());
+                measured.failed.push((pair.case.clone(), failure.line()));
+            }
+        }
+    }
+    if args.json {
+        out!("{}", serde_json::to_string_pretty(&measured.to_json(&pairs.alone))?);
+    } else {
+        let lines = if args.csv { measured.to_csv() } else { measured.to_table() };
+        lines.iter().for_each(|line| out!("{line}"));
+    }
+    match measured.failed.len() {
+        0 => Ok(()),
+        failed => Err(Failure::new(format!("{failed} of {} cases cannot be measured", pairs.found.len()))),
+    }
+}

@@ -1,0 +1,112 @@
+//! Which prediction belongs to which label.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use hearth_data::{quality, readers};
+
+use crate::error::{Failure, Outcome};
+
+/// A prediction and its label.
+pub struct Pair {
+    /// The case's name.
+    pub case: String,
+    /// The prediction's file.
+    pub pred: PathBuf,
+    /// The label's file.
+    pub label: PathBuf,
+}
+
+/// All pairs, and files that have no counterpart, with what they lack.
+pub struct Pairs {
+    /// By case.
+    pub found: Vec<Pair>,
+    /// Files without a counterpart.
+    pub alone: Vec<(PathBuf, &'static str)>,
+}
+
+/// What names add to a case's own: of MONAI's and nnU-Net's writers, and of people.
+const ENDS: [&str; 11] = [
+    "_0000",
+    "_pred",
+    "_prediction",
+    "_predictions",
+    "_seg",
+    "_segmentation",
+    "_label",
+    "_labels",
+    "_mask",
+    "_trans",
+    "_gt",
+];
+
+/// The case without what a writer adds to it.
+fn plain(case: &str) -> &str {
+    ENDS.iter().find_map(|end| case.strip_suffix(end)).filter(|rest| !rest.is_empty()).unwrap_or(case)
+}
+
+/// Two files are a pair; two folders are paired by case name: the file's name, and where that has no counterpart, the name
+/// without ends like `_pred` and `_seg`.
+pub fn find(pred: &Path, label: &Path) -> Outcome<Pairs> {
+    for (path, option) in [(pred, "-p"), (label, "-l")] {
+        if !path.exists() {
+            return Err(Failure::new(format!("{option} {}: no such file or folder", path.display())));
+        }
+    }
+    let is_folder = |path: &Path| path.is_dir() && readers::choose(path).is_err();
+    match (is_folder(pred), is_folder(label)) {
+        (false, false) => {
+            let case = pred.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+            let case = [".nii.gz", ".nii", ".npy", ".png"]
+                .iter()
+                .find_map(|end| case.strip_suffix(end))
+                .map_or(case.clone(), str::to_owned);
+            Ok(Pairs { found: vec![Pair { case, pred: pred.to_owned(), label: label.to_owned() }], alone: Vec::new() })
+        }
+        (true, true) => folders(pred, label),
+        _ => Err(Failure::new("give two files or two folders: a prediction and its label, or all of both")),
+    }
+}
+
+fn folders(pred: &Path, label: &Path) -> Outcome<Pairs> {
+    let unique = |dir: &Path| -> Outcome<BTreeMap<String, PathBuf>> {
+        let mut cases = BTreeMap::new();
+        for (case, path) in quality::cases_below(dir)? {
+            if let Some(other) = cases.insert(case.clone(), path.clone()) {
+                let both = format!("{} and {}", other.display(), path.display());
+                return Err(Failure::new(format!(
+                    "two files are called {case}: {both}; give a folder with one of each"
+                )));
+            }
+        }
+        Ok(cases)
+    };
+    let (preds, mut labels) = (unique(pred)?, unique(label)?);
+    let mut found = Vec::new();
+    let mut left = Vec::new();
+    for (case, pred) in preds {
+        match labels.remove(&case) {
+            Some(label) => found.push(Pair { case, pred, label }),
+            None => left.push((case, pred)),
+        }
+    }
+    let mut alone = Vec::new();
+    for (case, pred) in left {
+        let mut alike: Vec<String> = labels.keys().filter(|name| plain(name) == plain(&case)).cloned().collect();
+        match (alike.pop(), alike.is_empty()) {
+            (Some(name), true) => {
+                if let Some(label) = labels.remove(&name) {
+                    found.push(Pair { case: plain(&case).to_owned(), pred, label });
+                }
+            }
+            _ => alone.push((pred, "label")),
+        }
+    }
+    alone.extend(labels.into_values().map(|path| (path, "prediction")));
+    if found.is_empty() {
+        let (pred, label) = (pred.display(), label.display());
+        return Err(Failure::new(format!("no file of {pred} has a label of its name in {label}")));
+    }
+    found.sort_by(|a, b| a.case.cmp(&b.case));
+    Ok(Pairs { found, alone })
+}

@@ -1,0 +1,173 @@
+//! Tables of what was measured.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+
+use super::measure::{Class, Rows};
+use crate::table::{self, Lean};
+
+/// Everything that was measured.
+pub struct Report {
+    metrics: Vec<String>,
+    cases: Vec<(String, Rows)>,
+    /// Cases that could not be measured, and why.
+    pub failed: Vec<(String, String)>,
+}
+
+/// Mean and standard deviation of values that are numbers, and how many there are. With one value there is no deviation.
+#[derive(Clone, Copy)]
+struct Spread {
+    mean: f64,
+    std: f64,
+    count: usize,
+}
+
+impl Spread {
+    fn of(values: impl Iterator<Item = f64>) -> Self {
+        let values: Vec<f64> = values.filter(|value| !value.is_nan()).collect();
+        let count = values.len();
+        let mean = values.iter().sum::<f64>() / count as f64;
+        let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+        Self { mean, std: (squares / (count as f64 - 1.0)).sqrt(), count }
+    }
+}
+
+fn name(class: &Class) -> &str {
+    match class {
+        Class::Value(_, name) => name,
+        Class::All => "all",
+    }
+}
+
+/// Numbers that JSON has; infinite ones as a word, missing ones as null.
+fn number(value: f64) -> Value {
+    if value.is_infinite() { json!(if value > 0.0 { "inf" } else { "-inf" }) } else { json!(value) }
+}
+
+impl Report {
+    /// Nothing measured yet.
+    pub fn new(metrics: Vec<String>) -> Self {
+        Self { metrics, cases: Vec::new(), failed: Vec::new() }
+    }
+
+    /// Adds a case.
+    pub fn add(&mut self, case: &str, rows: Rows) {
+        self.cases.push((case.to_owned(), rows));
+    }
+
+    /// Classes in the order of their values, everything together last.
+    fn classes(&self) -> Vec<&Class> {
+        let mut all: Vec<&Class> = self.cases.iter().flat_map(|(_, rows)| rows.keys()).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    fn values<'a>(&'a self, class: &'a Class, metric: usize) -> impl Iterator<Item = f64> + 'a {
+        self.cases.iter().filter_map(move |(_, rows)| rows.get(class)?.get(metric).copied().flatten())
+    }
+
+    fn spread(&self, class: &Class, metric: usize) -> Spread {
+        Spread::of(self.values(class, metric))
+    }
+
+    /// The mean over classes of each class's mean; none where a metric looks at no class.
+    fn over_classes(&self, metric: usize) -> Option<f64> {
+        let each = self.classes().into_iter().filter(|class| **class != Class::All);
+        let means: Vec<f64> = each.map(|class| self.spread(class, metric).mean).filter(|mean| !mean.is_nan()).collect();
+        (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
+    }
+
+    /// Lines for people.
+    pub fn to_table(&self) -> Vec<String> {
+        let cell = |value: Option<f64>| match value {
+            None => String::new(),
+            Some(value) if value.is_nan() => "-".to_owned(),
+            Some(value) => format!("{value:.4}"),
+        };
+        let mut columns = vec![("case", Lean::Left), ("class", Lean::Left)];
+        columns.extend(self.metrics.iter().map(|metric| (metric.as_str(), Lean::Right)));
+        let mut rows = Vec::new();
+        for (case, measured) in &self.cases {
+            for (class, values) in measured {
+                let head = [case.clone(), name(class).to_owned()];
+                rows.push(head.into_iter().chain(values.iter().map(|value| cell(*value))).collect::<Vec<_>>());
+            }
+        }
+        let classes = self.classes();
+        let mean: fn(Spread) -> f64 = |spread| spread.mean;
+        let std: fn(Spread) -> f64 = |spread| spread.std;
+        for (what, of) in [("mean", mean), ("std", std)] {
+            for class in &classes {
+                let each = (0..self.metrics.len()).map(|metric| {
+                    let some = self.values(class, metric).next().is_some();
+                    cell(some.then(|| of(self.spread(class, metric))))
+                });
+                rows.push([what.to_owned(), name(class).to_owned()].into_iter().chain(each).collect());
+            }
+        }
+        if classes.iter().filter(|class| ***class != Class::All).count() > 1 {
+            let each = (0..self.metrics.len()).map(|metric| cell(self.over_classes(metric)));
+            rows.push(["mean".to_owned(), "of classes".to_owned()].into_iter().chain(each).collect());
+        }
+        let mut lines = table::lines(&columns, &rows);
+        let cases = if self.cases.len() == 1 { "1 case".to_owned() } else { format!("{} cases", self.cases.len()) };
+        lines.push(format!(
+            "{cases}; - is a class that a case does not have, or a rate of nothing; it is left out of means"
+        ));
+        lines
+    }
+
+    /// A line per case and class.
+    pub fn to_csv(&self) -> Vec<String> {
+        let quoted = |text: &str| match text.contains([',', '"', '\n']) {
+            true => format!("\"{}\"", text.replace('"', "\"\"")),
+            false => text.to_owned(),
+        };
+        let metrics = self.metrics.iter().map(|metric| quoted(metric));
+        let mut lines =
+            vec![["case".to_owned(), "class".to_owned()].into_iter().chain(metrics).collect::<Vec<_>>().join(",")];
+        for (case, measured) in &self.cases {
+            for (class, values) in measured {
+                let values = values.iter().map(|value| value.map_or_else(String::new, |v| v.to_string()));
+                let line = [quoted(case), quoted(name(class))].into_iter().chain(values).collect::<Vec<_>>();
+                lines.push(line.join(","));
+            }
+        }
+        lines
+    }
+
+    /// Everything.
+    pub fn to_json(&self, alone: &[(PathBuf, &'static str)]) -> Value {
+        let of = |values: &[Option<f64>]| -> Map<String, Value> {
+            let named = self.metrics.iter().zip(values);
+            named.filter_map(|(metric, value)| Some((metric.clone(), number((*value)?)))).collect()
+        };
+        let cases: Vec<Value> = self
+            .cases
+            .iter()
+            .map(|(case, rows)| {
+                let classes: BTreeMap<&str, _> = rows.iter().map(|(class, values)| (name(class), of(values))).collect();
+                json!({ "case": case, "classes": classes })
+            })
+            .collect();
+        let mut summary = Map::new();
+        for class in self.classes() {
+            let mut metrics = Map::new();
+            for (at, metric) in self.metrics.iter().enumerate() {
+                let spread = self.spread(class, at);
+                if self.values(class, at).next().is_some() {
+                    let whole =
+                        json!({ "mean": number(spread.mean), "std": number(spread.std), "count": spread.count });
+                    metrics.insert(metric.clone(), whole);
+                }
+            }
+            summary.insert(name(class).to_owned(), metrics.into());
+        }
+        let alone: Vec<Value> = alone.iter().map(|(path, lacks)| json!({ "file": path, "has_no": lacks })).collect();
+        let failed: Vec<Value> = self.failed.iter().map(|(case, why)| json!({ "case": case, "error": why })).collect();
+        json!({ "cases": cases, "classes": summary, "unpaired": alone, "failed": failed })
+    }
+}

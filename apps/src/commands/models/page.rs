@@ -1,0 +1,123 @@
+//! `docs/models.md`: made from the code, so that it cannot say anything else, and from the times in `docs/benches/models.jsonl`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use hearth_nn::cost::cost;
+use hearth_nn::networks::CATALOGUE;
+use serde_json::Value;
+
+use super::describe::giga;
+use crate::commands::network::Chosen;
+use crate::error::Outcome;
+use crate::terminal::{bytes, thousands};
+
+/// Lines of `hearth bench models` and of `docs/benches/models_peer.py`.
+const MEASURED: &str = include_str!("../../../../docs/benches/models.jsonl");
+
+const HEAD: &str = "\
+# Networks
+
+This page is made by `hearth models table`; a test says that it is current. `hearth models list` prints the first table,
+`hearth models describe NAME` the parts of one network at any size and with any parameters:
+
+```text
+$ hearth models describe UNet --config out_channels=14 --input 1x96x96x96
+$ hearth models describe --recipe spleen --batch 4
+```
+
+All networks are compared with MONAI's values, 2-D and 3-D where MONAI has both, and each learns a small batch by heart in the tests.
+Parameters and FLOPs of the examples below are equal to those that PyTorch counts for MONAI's networks.
+
+`CheckpointUNet` of MONAI is the UNet above, with activations computed twice to save memory in PyTorch; it has the same keys and values, and
+here the memory of a training step is what the tables say.
+";
+
+/// The page.
+pub fn text() -> Outcome<String> {
+    let mut page = String::from(HEAD);
+    page.push_str("\n| network | dimensions | for | paper |\n|---|---|---|---|\n");
+    for entry in CATALOGUE {
+        let dims: Vec<String> = entry.dims.iter().map(|dims| format!("{dims}-D")).collect();
+        let _ = writeln!(page, "| {} | {} | {} | {} |", entry.name, dims.join(", "), entry.about, entry.paper);
+    }
+    page.push_str(COSTS);
+    for entry in CATALOGUE {
+        let chosen = Chosen::by_name(entry.name, &[])?;
+        let net = chosen.build()?;
+        let cost = cost(&net, entry.input, 1)?;
+        let parameters = thousands(cost.total.parameters);
+        let (flops, activations) = (giga(cost.total.flops()), bytes(cost.total.activation_bytes()));
+        let input: Vec<String> = entry.input[1..].iter().map(usize::to_string).collect();
+        let _ = writeln!(page, "| {} | {} | {parameters} | {flops} | {activations} |", entry.name, input.join("x"));
+    }
+    times(&mut page);
+    page.push_str("\n## The examples\n\nWhat is not named has MONAI's default.\n\n```json\n");
+    for entry in CATALOGUE {
+        let _ = writeln!(page, "{:27} {}", format!("{}:", entry.name), entry.example);
+    }
+    page.push_str("```\n");
+    Ok(page)
+}
+
+const COSTS: &str = "
+## What they cost
+
+One image of the size given, evaluated; the examples are at the end of this page. FLOPs are two per multiply-add of convolutions, linear layers and the
+products of attention. Activations are the results of all layers in f32: about what a training step keeps per image, beside the weights.
+
+| network | input | parameters | GFLOPs | activations |
+|---|---|---|---|---|
+";
+
+/// The table of times, where there are any.
+fn times(page: &mut String) {
+    let mut measured: BTreeMap<(&str, bool), Value> = BTreeMap::new();
+    for line in MEASURED.lines() {
+        let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
+        if let Some(entry) = CATALOGUE.iter().find(|entry| line["name"] == entry.name) {
+            measured.insert((entry.name, line["peer"] == "hearth"), line);
+        }
+    }
+    if measured.is_empty() {
+        return;
+    }
+    page.push_str(TIMES);
+    for entry in CATALOGUE {
+        let (Some(ours), Some(theirs)) = (measured.get(&(entry.name, true)), measured.get(&(entry.name, false))) else {
+            continue;
+        };
+        let time = |line: &Value, key: &str| line[key].as_f64().unwrap_or(f64::NAN);
+        let pair = |key: &str| format!("{} | {}", milliseconds(time(theirs, key)), milliseconds(time(ours, key)));
+        let whole = |line: &Value| time(line, "forward") + time(line, "backward");
+        let ratio = whole(theirs) / whole(ours);
+        let memory = |line: &Value| match (line["peak"].as_u64(), line["base"].as_u64()) {
+            (Some(peak), Some(base)) => bytes(peak.saturating_sub(base)),
+            _ => "-".to_owned(),
+        };
+        let _ = writeln!(
+            page,
+            "| {} | {} | {} | {ratio:.2} | {} | {} |",
+            entry.name,
+            pair("forward"),
+            pair("backward"),
+            memory(theirs),
+            memory(ours)
+        );
+    }
+}
+
+const TIMES: &str = "
+## Time and memory
+
+Forward in training, and backward, of one image of the size above, in milliseconds; the ratio is of both together, above 1 where Hearth is faster. Memory is the
+peak of a process above what it took before the first step. Two CPU threads, the peer is MONAI on PyTorch, each network and side in a process of its own, in turn:
+`hearth bench models` and `docs/benches/models_peer.py`; [Benchmarks](benchmarks.md) has the date and the machine.
+
+| network | forward, peer | forward, Hearth | backward, peer | backward, Hearth | ratio | memory, peer | memory, Hearth |
+|---|---|---|---|---|---|---|---|
+";
+
+fn milliseconds(seconds: f64) -> String {
+    format!("{:.1}", seconds * 1e3)
+}

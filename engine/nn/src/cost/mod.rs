@@ -1,0 +1,155 @@
+//! What a network costs: parameters, multiply-adds and activations, counted while its own forward pass runs.
+//!
+//! Counted are convolutions, transposed convolutions, linear layers and the products of attention, as PyTorch's
+//! `FlopCounterMode` counts them: biases, norms, activations, pooling and interpolation are left out.
+
+mod ledger;
+mod stages;
+
+use std::collections::HashMap;
+
+use burn::module::{ModuleVisitor, Param, ParamId};
+use burn::tensor::{Int, Tensor};
+
+use crate::named::PathStack;
+use crate::networks::{Network, ShapeError};
+pub(crate) use ledger::{output, product};
+
+/// A part of a network.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Stage {
+    /// What its parameters' state-dict keys begin with.
+    pub name: String,
+    /// Shape of its last result, `[batch, channels, x, y, z]` or `[batch, tokens, features]`; empty where it did not run.
+    pub output: Vec<usize>,
+    /// Numbers that are learned.
+    pub parameters: u64,
+    /// Multiplications with an addition each.
+    pub multiply_adds: u64,
+    /// Numbers its layers give.
+    pub activations: u64,
+}
+
+impl Stage {
+    /// Floating-point operations: two per multiply-add.
+    pub fn flops(&self) -> u64 {
+        2 * self.multiply_adds
+    }
+
+    /// Bytes of its layers' results in f32: about what a training step keeps for the backward pass.
+    pub fn activation_bytes(&self) -> u64 {
+        4 * self.activations
+    }
+}
+
+/// What a network costs at one input.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Cost {
+    /// The input, `[batch, channel, x, y, z]`.
+    pub input: [usize; 5],
+    /// Every output's shape.
+    pub outputs: Vec<[usize; 5]>,
+    /// The parts, in the order in which they first run; those that do not run in evaluation come last.
+    pub stages: Vec<Stage>,
+    /// All parts together; its output is the first one.
+    pub total: Stage,
+}
+
+/// A parameter's key, and how many learned numbers it has.
+struct Learned {
+    key: String,
+    count: u64,
+}
+
+struct Keys<'a, N> {
+    net: &'a N,
+    path: PathStack,
+    found: Vec<(ParamId, Learned)>,
+}
+
+impl<N: Network> ModuleVisitor for Keys<'_, N> {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let path = self.path.path();
+        let key = self.net.torch_name(&path).unwrap_or(path);
+        let statistic = key.ends_with("running_mean") || key.ends_with("running_var");
+        let count = if statistic { 0 } else { param.lazy_shape().num_elements() as u64 };
+        self.found.push((param.id, Learned { key, count }));
+    }
+
+    // Counters and constants are not learned.
+    fn visit_int<const D: usize>(&mut self, _param: &Param<Tensor<D, Int>>) {}
+}
+
+/// The place of a layer among the parts: its key without the parameter's own name, unless it is the network's own.
+fn layer(key: &str) -> &str {
+    key.rsplit_once('.').map_or(key, |(layer, _)| layer)
+}
+
+/// Counts what an evaluation of `input` takes, in about `rows` parts.
+///
+/// Products are not computed, so that this is quick; everything between them is, and takes the memory it takes.
+///
+/// # Errors
+/// An input that the network cannot take.
+pub fn cost<N: Network>(net: &N, input: [usize; 5], rows: usize) -> Result<Cost, ShapeError> {
+    net.check_input(input)?;
+    let net = net.valid();
+    let mut keys = Keys { net: &net, path: PathStack::default(), found: Vec::new() };
+    net.visit(&mut keys);
+    let learned = keys.found;
+    let device = net.devices().into_iter().next().unwrap_or_default();
+    let x = Tensor::zeros(input, &device);
+    let (outputs, entries) = ledger::while_open(|| net.forward_all(x));
+
+    let layers: Vec<&str> = learned.iter().map(|(_, learned)| layer(&learned.key)).collect();
+    let names = stages::names(&layers, rows);
+    let stage_of = |key: &str| names.iter().position(|name| stages::holds(name, key)).unwrap_or(0);
+    let place: HashMap<ParamId, usize> = learned.iter().map(|(id, l)| (*id, stage_of(layer(&l.key)))).collect();
+    let blank = |name: &str| Stage {
+        name: name.to_owned(),
+        output: Vec::new(),
+        parameters: 0,
+        multiply_adds: 0,
+        activations: 0,
+    };
+    let mut parts: Vec<Stage> = names.iter().map(|name| blank(name)).collect();
+    for (id, learned) in &learned {
+        parts[place[id]].parameters += learned.count;
+    }
+    // A layer without parameters belongs to the one before it.
+    let (mut order, mut current) = (Vec::new(), 0);
+    for entry in entries {
+        current = entry.param.and_then(|id| place.get(&id).copied()).unwrap_or(current);
+        if !order.contains(&current) {
+            order.push(current);
+        }
+        let Some(part) = parts.get_mut(current) else { continue };
+        part.multiply_adds += entry.multiply_adds;
+        part.activations += entry.output.iter().product::<usize>() as u64;
+        part.output = entry.output;
+    }
+    order.extend((0..parts.len()).filter(|part| !order.contains(part)).collect::<Vec<_>>());
+    let stages: Vec<Stage> = order.into_iter().filter_map(|part| parts.get(part).cloned()).collect();
+    let outputs: Vec<[usize; 5]> = outputs.iter().map(Tensor::dims).collect();
+    let mut total = blank("");
+    total.output = outputs.first().map_or_else(Vec::new, |shape| shape.to_vec());
+    for stage in &stages {
+        total.parameters += stage.parameters;
+        total.multiply_adds += stage.multiply_adds;
+        total.activations += stage.activations;
+    }
+    Ok(Cost { input, outputs, stages, total })
+}
+
+/// Multiply-adds of a convolution: every output, or for a transposed one every input, meets the whole kernel once.
+pub(crate) fn convolution(places: [usize; 3], batch: usize, weight: [usize; 5]) -> u64 {
+    places.iter().chain(&weight).fold(batch as u64, |all, n| all * *n as u64)
+}

@@ -1,0 +1,145 @@
+//! Which of a file's dictionaries holds the weights.
+
+use pytorch_reader::PickleValue;
+
+/// Keys under which training scripts keep a state dict, the surest first.
+const USUAL: [&str; 9] =
+    ["state_dict", "model_state_dict", "model", "network", "net", "network_weights", "module", "weights", "params"];
+
+/// Those that are no network's own first level.
+const SURE: [&str; 3] = ["state_dict", "model_state_dict", "network_weights"];
+
+fn is_tensor(value: &PickleValue) -> bool {
+    matches!(value, PickleValue::Unsupported(name) if name == "torch.Tensor")
+}
+
+/// Whether there is a tensor anywhere below.
+fn holds_tensors(value: &PickleValue) -> bool {
+    match value {
+        PickleValue::Dict(entries) => entries.values().any(holds_tensors),
+        PickleValue::List(items) => items.iter().any(holds_tensors),
+        value => is_tensor(value),
+    }
+}
+
+/// Dictionaries whose keys are dotted paths to tensors: what `state_dict()` gives.
+fn state_dicts(value: &PickleValue, path: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
+    let PickleValue::Dict(entries) = value else { return };
+    if entries.iter().any(|(key, value)| key.contains('.') && is_tensor(value)) {
+        found.push(path.clone());
+        return;
+    }
+    let mut keys: Vec<&String> = entries.keys().collect();
+    keys.sort();
+    for key in keys {
+        path.push(key.clone());
+        state_dicts(&entries[key], path, found);
+        path.pop();
+    }
+}
+
+/// The path of keys to the weights, or what is to be said.
+pub(super) fn choose(root: &PickleValue, key: Option<&str>) -> Result<Vec<String>, String> {
+    let PickleValue::Dict(entries) = root else {
+        return Err(match root {
+            PickleValue::Unsupported(name) => format!("it holds one object, {name}, not a dictionary of tensors"),
+            _ => "it does not hold a dictionary of tensors".to_owned(),
+        });
+    };
+    let known = || {
+        let mut keys: Vec<&str> = entries.keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        let more = if keys.len() > 8 { ", ..." } else { "" };
+        format!("its keys are {}{more}", keys[..keys.len().min(8)].join(", "))
+    };
+    if let Some(key) = key {
+        // A key may have dots itself: the longest one that is there is taken.
+        let mut place = Vec::new();
+        let (mut node, mut rest) = (root, key);
+        while !rest.is_empty() {
+            let PickleValue::Dict(entries) = node else { return Err(format!("there is no {key} in it; {}", known())) };
+            let fits =
+                |k: &&String| rest == k.as_str() || rest.strip_prefix(k.as_str()).is_some_and(|r| r.starts_with('.'));
+            let Some(found) = entries.keys().filter(fits).max_by_key(|k| k.len()) else {
+                return Err(format!("there is no {key} in it; {}", known()));
+            };
+            place.push(found.clone());
+            node = &entries[found];
+            rest = rest[found.len()..].trim_start_matches('.');
+        }
+        return if holds_tensors(node) { Ok(place) } else { Err(format!("there are no tensors under {key}")) };
+    }
+    if !holds_tensors(root) {
+        return Err(format!("there are no tensors in it; {}", known()));
+    }
+    let mut found = Vec::new();
+    state_dicts(root, &mut Vec::new(), &mut found);
+    if found.len() > 1 {
+        let usual = |name: &str| found.iter().find(|path| path.last().is_some_and(|last| last == name)).cloned();
+        let listed: Vec<String> = found.iter().map(|path| path.join(".")).collect();
+        let reason = || format!("there are weights under {}; choose one with a key", listed.join(", "));
+        return USUAL.iter().find_map(|name| usual(name)).ok_or_else(reason);
+    }
+    if let Some(only) = found.pop() {
+        return Ok(only);
+    }
+    // No key has a dot: a whole module that was pickled, or a network of one layer, perhaps within a checkpoint.
+    let beside = |key: &str| entries.iter().any(|(other, value)| other != key && !holds_tensors(value));
+    let within = USUAL.iter().find(|key| {
+        entries.get(**key).is_some_and(|value| matches!(value, PickleValue::Dict(_)) && holds_tensors(value))
+            && (SURE.contains(*key) || beside(key) || entries.contains_key("optimizer"))
+    });
+    Ok(within.map_or_else(Vec::new, |key| vec![(*key).to_owned()]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dict<const N: usize>(entries: [(&str, PickleValue); N]) -> PickleValue {
+        PickleValue::Dict(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    }
+
+    fn tensor() -> PickleValue {
+        PickleValue::Unsupported("torch.Tensor".to_owned())
+    }
+
+    fn weights() -> PickleValue {
+        dict([("model.0.conv.weight", tensor()), ("model.1.weight", tensor())])
+    }
+
+    #[test]
+    fn the_state_dict_is_found_wherever_it_is() {
+        let optimizer =
+            dict([("state", dict([("0", dict([("exp_avg", tensor())]))])), ("lr", PickleValue::Float(0.1))]);
+        assert_eq!(choose(&weights(), None), Ok(vec![]));
+        assert_eq!(
+            choose(&dict([("state_dict", weights()), ("epoch", PickleValue::Int(3))]), None),
+            Ok(vec!["state_dict".into()])
+        );
+        assert_eq!(
+            choose(&dict([("model", weights()), ("optimizer", optimizer.clone())]), None),
+            Ok(vec!["model".into()])
+        );
+        let twice = dict([("model", dict([("state_dict", weights())])), ("ema", weights())]);
+        assert_eq!(choose(&twice, None), Ok(vec!["model".into(), "state_dict".into()]));
+        assert_eq!(choose(&twice, Some("ema")), Ok(vec!["ema".into()]));
+        assert_eq!(choose(&twice, Some("model.state_dict")), Ok(vec!["model".into(), "state_dict".into()]));
+        assert!(choose(&twice, Some("other")).is_err_and(|reason| reason.contains("ema, model")));
+        let unknown = dict([("teacher", weights()), ("student", weights())]);
+        assert!(choose(&unknown, None).is_err_and(|reason| reason.contains("student, teacher")));
+        assert!(choose(&dict([("epoch", PickleValue::Int(3))]), None).is_err_and(|r| r.contains("epoch")));
+    }
+
+    /// A pickled module is a dictionary per level, and `model` may be its own first one.
+    #[test]
+    fn a_whole_module_keeps_its_own_names() {
+        let module = dict([("model", dict([("0", dict([("weight", tensor())]))]))]);
+        assert_eq!(choose(&module, None), Ok(vec![]));
+        let saved = dict([("model", module.clone()), ("epoch", PickleValue::Int(1))]);
+        assert_eq!(choose(&saved, None), Ok(vec!["model".into()]));
+        let linear = dict([("weight", tensor()), ("bias", tensor())]);
+        assert_eq!(choose(&linear, None), Ok(vec![]));
+        assert_eq!(choose(&dict([("state_dict", linear)]), None), Ok(vec!["state_dict".into()]));
+    }
+}

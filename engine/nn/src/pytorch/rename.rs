@@ -1,0 +1,73 @@
+//! Rules that turn one network's keys into another's.
+
+use std::str::FromStr;
+
+use regex::Regex;
+
+/// A rule `FROM=TO`: wherever the regular expression `FROM` is found in a key, `TO` takes its place; `$1` is its first group.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    from: Regex,
+    to: String,
+    text: String,
+}
+
+/// A rule that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the rule {rule:?}: {reason}")]
+pub struct RuleError {
+    /// As written.
+    pub rule: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(rule: &str) -> Result<Self, RuleError> {
+        let fail = |reason: String| RuleError { rule: rule.to_owned(), reason };
+        let (from, to) =
+            rule.split_once('=').ok_or_else(|| fail("expected FROM=TO, like '^encoder[.]=net.encoder.'".to_owned()))?;
+        if from.is_empty() {
+            return Err(fail("there is nothing to look for before the =".to_owned()));
+        }
+        let from = Regex::new(from).map_err(|error| fail(error.to_string()))?;
+        Ok(Rule { from, to: to.to_owned(), text: rule.to_owned() })
+    }
+}
+
+impl std::fmt::Display for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Rule {
+    /// The key that rules make of a key, each of what the one before made; counts those that changed it.
+    pub(crate) fn apply_all(rules: &[Rule], key: &str, changed: &mut [usize]) -> String {
+        rules.iter().zip(changed).fold(key.to_owned(), |key, (rule, changed)| {
+            let new = rule.apply(&key);
+            *changed += usize::from(new != key);
+            new
+        })
+    }
+
+    /// The key it makes of a key.
+    pub fn apply(&self, key: &str) -> String {
+        self.from.replace_all(key, self.to.as_str()).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Rule;
+
+    #[test]
+    fn groups_are_kept() {
+        let rule: Rule = r"^block(\d+)[.]=blocks.$1.".parse().expect("a rule");
+        assert_eq!(rule.apply("block12.conv.weight"), "blocks.12.conv.weight");
+        assert_eq!(rule.apply("head.block1.weight"), "head.block1.weight");
+        assert!("(=x".parse::<Rule>().is_err() && "abc".parse::<Rule>().is_err() && "=x".parse::<Rule>().is_err());
+    }
+}
