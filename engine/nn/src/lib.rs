@@ -26,6 +26,7 @@
 
 pub mod blocks;
 mod class_size;
+mod glob;
 mod ignored;
 pub mod inferers;
 pub mod layers;
@@ -34,6 +35,7 @@ pub mod metrics;
 mod named;
 pub mod networks;
 pub mod optim;
+mod parameters;
 pub mod post;
 mod running;
 mod softmax;
@@ -42,4 +44,5 @@ pub mod weights;
 
 pub use layers::ConfigError;
 pub use named::Named;
+pub use parameters::{FreezeError, Frozen, ParameterName, freeze, parameters};
 pub use running::{Buffer, Counter};

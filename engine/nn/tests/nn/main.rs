@@ -3,11 +3,13 @@
 mod classification;
 mod conv_networks;
 mod dropout;
+mod freeze;
 mod gradients;
 mod inferers;
 mod losses;
 mod metrics;
 mod monai;
+mod monai_metrics;
 mod monai_networks;
 mod optim;
 mod precision;
