@@ -9,6 +9,7 @@ pub mod devices;
 pub mod download;
 pub mod evaluate;
 pub mod inspect;
+pub mod lr_find;
 pub mod plugin;
 pub mod predict;
 pub mod preprocess;
