@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::commands::{
-    bench, convert_weights, data, demo, devices, evaluate, metrics, models, plugin, predict, preprocess, recipes, train,
+    bench, convert_weights, data, demo, devices, evaluate, lr_find, metrics, models, plugin, predict, preprocess, recipes, train,
 };
 use crate::error::Outcome;
 use crate::terminal;
@@ -29,6 +29,8 @@ enum Command {
     Demo(demo::Args),
     /// Train a network as a recipe says
     Train(train::Args),
+    /// Find a learning rate: train with rising rates until the loss diverges, keep nothing but the curve
+    LrFind(lr_find::Args),
     /// Measure a run's network on labelled cases
     Evaluate(evaluate::Args),
     /// Segment images; the labels are on the images' own grids
@@ -91,6 +93,7 @@ impl Command {
         match self {
             Command::Demo(args) => demo::run(&args),
             Command::Train(args) => train::run(&args),
+            Command::LrFind(args) => lr_find::run(&args),
             Command::Evaluate(args) => evaluate::run(&args),
             Command::Predict(args) => predict::run(&args),
             Command::Preprocess(args) => preprocess::run(&args),

@@ -65,6 +65,7 @@ pub fn run(args: &Args) -> Outcome {
         checkpoint: "best".into(),
         all: false,
         device: args.device.clone(),
+        tta: None,
         json: false,
     })?;
     found.print();
@@ -75,20 +76,20 @@ pub fn run(args: &Args) -> Outcome {
     summarize(&at("summary.json"), &found, dice, start.elapsed().as_secs_f64())?;
     out!("picture  {}", picture.display());
     out!("summary  {}", at("summary.json").display());
-    out!("{}", bold(&format!("mean Dice {:.3} in {}", found.mean, seconds(start.elapsed().as_secs_f64()))));
+    out!("{}", bold(&format!("mean Dice {:.3} in {}", found.key_value(), seconds(start.elapsed().as_secs_f64()))));
     note!("next: hearth train spleen --data Task09_Spleen --out runs/spleen");
     Ok(())
 }
 
 /// Predicts the first validation case and draws it; returns its Dice on the scanner's grid.
 fn draw(args: &Args, run: &Path, data: &Path, labels: &Path, picture: &Path) -> Outcome<f64> {
-    let trained = Trained::open(&folders::open_run(run)?, "best", &args.device)?;
+    let trained = Trained::open(&folders::open_run(run)?, "best", &args.device, None)?;
     let case = first_validation_case(data, &trained.plan.recipe)?;
     let file = |key: &str| case.files.get(key).cloned().ok_or_else(|| Failure::new(format!("the case has no {key}")));
     let (image, label) = (file("image")?, file("label")?);
     std::fs::create_dir_all(labels).while_doing(|| format!("cannot make the folder {}", labels.display()))?;
     let target = labels.join(image.file_name().unwrap_or_default());
-    let predicted = trained.label(&image)?;
+    let predicted = trained.label(&image, false)?.label;
     write_nifti(&target, &predicted, NiftiOptions::label())
         .while_doing(|| format!("cannot write {}", target.display()))?;
 
@@ -142,7 +143,7 @@ fn first_validation_case(data: &Path, recipe: &Recipe) -> Outcome<hearth_data::I
 
 fn summarize(path: &Path, found: &Evaluated, dice: f64, total: f64) -> Outcome {
     let summary = json!({
-        "mean_dice": found.mean,
+        "mean_dice": found.key_value(),
         "checkpoint": found.checkpoint,
         "shown_case_dice_on_its_own_grid": dice,
         "seconds": total,

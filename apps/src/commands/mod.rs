@@ -10,6 +10,7 @@ pub mod devices;
 pub mod download;
 pub mod evaluate;
 pub mod inspect;
+pub mod lr_find;
 pub mod metrics;
 pub mod models;
 mod network;

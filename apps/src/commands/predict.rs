@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use burn::tensor::activation::softmax;
 use burn::tensor::{DType, Tensor};
 use hearth_data::{Image, NiftiOptions, Sample, Value, write_nifti};
+use hearth_nn::inferers::InferError;
 use hearth_nn::losses::one_hot;
 use hearth_nn::networks::Network;
 use hearth_train::Post;
 
 use crate::error::{Context, Failure, Outcome};
-use crate::run::{Trained, folders};
+use crate::run::{Trained, TtaWord, folders};
 use crate::{note, out};
 
 /// Arguments of `hearth predict`.
@@ -32,17 +33,27 @@ pub struct Args {
     /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "auto")]
     pub device: String,
+    /// Test-time augmentation, in place of the recipe's
+    #[arg(long, value_name = "HOW")]
+    pub tta: Option<TtaWord>,
+    /// Write NAME_std.nii.gz too: how much the probability of anything but background differs between the augmented images
+    #[arg(long)]
+    pub uncertainty: bool,
 }
 
 /// Segments each image. A bad one does not keep the others from being done.
 pub fn run(args: &Args) -> Outcome {
     let folder = folders::open_run(&args.run)?;
     let targets = targets(&args.images, &args.out)?;
-    let trained = Trained::open(&folder, &args.checkpoint, &args.device)?;
+    let trained = Trained::open(&folder, &args.checkpoint, &args.device, args.tta)?;
+    if args.uncertainty && trained.augmentation.is_none() {
+        let advice = "add --tta flips, or [tta] to the recipe";
+        return Err(Failure::new(format!("--uncertainty compares predictions of augmented images: {advice}")));
+    }
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
     let mut failed = Vec::new();
     for (image, target) in args.images.iter().zip(&targets) {
-        match trained.label(image).and_then(|label| save(&label, target)) {
+        match trained.label(image, args.uncertainty).and_then(|found| save(&found, target)) {
             Ok(()) => out!("{}", target.display()),
             Err(failure) => {
                 note!("{}: {}", image.display(), failure.line());
@@ -88,13 +99,32 @@ fn targets(images: &[PathBuf], out: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(targets)
 }
 
-fn save(label: &Image, target: &Path) -> Outcome {
-    write_nifti(target, label, NiftiOptions::label()).while_doing(|| format!("cannot write {}", target.display()))
+fn save(found: &Segmented, target: &Path) -> Outcome {
+    let doing = || format!("cannot write {}", target.display());
+    write_nifti(target, &found.label, NiftiOptions::label()).while_doing(doing)?;
+    let Some((std, vvc)) = &found.uncertainty else { return Ok(()) };
+    let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let beside = target.with_file_name(format!("{}_std.nii.gz", name.trim_end_matches(".nii.gz")));
+    write_nifti(&beside, std, NiftiOptions::default()).while_doing(|| format!("cannot write {}", beside.display()))?;
+    out!("{}  volume variation coefficient {vvc:.4}", beside.display());
+    Ok(())
+}
+
+/// What was found in an image, on its own grid.
+pub struct Segmented {
+    /// The class of every voxel.
+    pub label: Image,
+    /// Over the augmented images, of the probability of anything but background: the standard deviation at every voxel, and the
+    /// volume variation coefficient.
+    pub uncertainty: Option<(Image, f64)>,
 }
 
 impl Trained {
-    /// The network's output for a batch, `[b, c, x, y, z]`, in f32.
-    fn infer(&self, input: Tensor<5>) -> Outcome<Tensor<5>> {
+    /// Calls `work` with the network as a function, in f32; an input or window that it cannot take is an error.
+    fn with_network<T>(
+        &self,
+        work: impl FnOnce(&dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<T, InferError>,
+    ) -> Outcome<T> {
         // The closure cannot fail, so a window that does not fit is remembered.
         let misfit = RefCell::new(None);
         let forward = |x: Tensor<5>| match self.network.check_input(x.dims()) {
@@ -104,24 +134,35 @@ impl Trained {
                 x
             }
         };
-        let output = self.plan.recipe.inferer.build().infer(input, &forward);
+        let output = work(&forward);
         match misfit.into_inner() {
             Some(error) => Err(error.into()),
             None => Ok(output?),
         }
     }
 
+    /// Standard deviation and volume variation coefficient of the foreground's probability, on the grid of `image`'s file.
+    fn uncertainty(&self, input: &Tensor<5>, image: &Image) -> Outcome<Option<(Image, f64)>> {
+        let Some(augmentation) = &self.augmentation else { return Ok(None) };
+        let foreground = |x: Tensor<5>| -softmax(x, 1).narrow(1, 0, 1) + 1.0;
+        let maps = self.with_network(|net| augmentation.maps(input, &|x| foreground(net(x))))?;
+        let (std, vvc) = (maps.std, maps.vvc);
+        let std = Image { data: std.squeeze_dim(0), affine: image.affine, meta: image.meta.clone() };
+        Ok(Some((self.plan.prediction.invert(std, image, false)?, vvc)))
+    }
+
     /// The class of every voxel of an image, on the image's own grid. Class probabilities are brought back onto the
     /// grid one class after the other, and the likeliest wins: smoother than moving a label map, without holding all
     /// classes at full size.
-    pub fn label(&self, path: &Path) -> Outcome<Image> {
+    pub fn label(&self, path: &Path, uncertainty: bool) -> Outcome<Segmented> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let sample = Sample::new(name).with("image", Value::Path(path.to_owned()));
         let mut samples = self.plan.prediction.run_deterministic(sample)?;
         let mut sample = samples.pop().ok_or_else(|| Failure::new("the pipeline gave nothing"))?;
         let image = sample.take_image("image")?.to_device(&self.plan.device);
         let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
-        let logits = self.infer(input)?;
+        let uncertainty = if uncertainty { self.uncertainty(&input, &image)? } else { None };
+        let logits = self.with_network(|net| self.inferer.infer(input, net))?;
         let likely: Tensor<4> = softmax(logits, 1).squeeze_dim(0);
         let [classes, x, y, z] = likely.dims();
         let mut best: Option<(Image, Tensor<4>)> = None;
@@ -143,7 +184,7 @@ impl Trained {
             });
         }
         let (held, label) = best.ok_or_else(|| Failure::new("the network has no output"))?;
-        self.clean(Image { data: label, ..held })
+        Ok(Segmented { label: self.clean(Image { data: label, ..held })?, uncertainty })
     }
 
     /// The transforms of `post.prediction`, on the label map: on one channel for each class from a step with `to_onehot` on, as

@@ -34,6 +34,15 @@ pub struct Args {
     /// A plugin library, or a folder to look for plugins in; may be given several times
     #[arg(long = "plugin", value_name = "PATH")]
     pub plugins: Vec<PathBuf>,
+    /// Start from these weights: a safetensors file, a checkpoint's folder or a run's folder
+    #[arg(long, value_name = "FILE")]
+    pub init: Option<PathBuf>,
+    /// Leave out weights of --init that have another shape than the network's, such as a head for other classes
+    #[arg(long)]
+    pub init_skip_mismatched: bool,
+    /// Parameters that stay as they are, by name; * stands for any characters. May be given several times
+    #[arg(long, value_name = "PATTERN")]
+    pub freeze: Vec<String>,
     /// Changes one value of the recipe, as in optimizer.lr=0.01 or transforms.CropForeground.margin=5
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
@@ -56,7 +65,7 @@ pub fn run(args: &Args) -> Outcome {
     if args.resume {
         let folder = folders::open_run(&args.out)?;
         check_resume(&plan, &args.data, &folder)?;
-        let mut session = Session::new(plan, &args.data, &args.plugins)?;
+        let mut session = Session::of_run(plan, &args.data, &args.plugins, &folder)?;
         session.resume(folder)?;
         return session.run();
     }
@@ -77,6 +86,9 @@ impl Args {
                 let changed = [
                     ("--seed", self.seed.is_some()),
                     ("--precision", self.precision.is_some()),
+                    ("--init", self.init.is_some()),
+                    ("--init-skip-mismatched", self.init_skip_mismatched),
+                    ("--freeze", !self.freeze.is_empty()),
                     ("--set", !self.sets.is_empty()),
                 ];
                 if let Some((option, _)) = changed.iter().find(|(_, given)| *given) {
@@ -100,9 +112,27 @@ impl Args {
                 document.set_option(option, key, value)?;
             }
         }
+        self.set_init(&mut document)?;
         for set in &self.sets {
             document.set(set)?;
         }
         Ok(document)
+    }
+
+    /// What stands for `[init]`.
+    fn set_init(&self, document: &mut Document) -> Outcome {
+        if let Some(path) = &self.init {
+            // As TOML, so that no name of a file is taken for a number.
+            let value = toml::Value::String(path.display().to_string()).to_string();
+            document.set_option("--init", "init.weights", &value)?;
+        }
+        if self.init_skip_mismatched {
+            document.set_option("--init-skip-mismatched", "init.skip_mismatched", "true")?;
+        }
+        if !self.freeze.is_empty() {
+            let patterns: Vec<toml::Value> = self.freeze.iter().cloned().map(toml::Value::String).collect();
+            document.set_option("--freeze", "init.freeze", &toml::Value::Array(patterns).to_string())?;
+        }
+        Ok(())
     }
 }

@@ -4,9 +4,11 @@ mod canvas;
 mod font;
 mod overlay;
 mod panel;
+mod plot;
 mod sheet;
 
 pub use canvas::{Canvas, Rgb};
 pub use overlay::{panels, render};
 pub use panel::{Panel, Volume};
+pub use plot::{Axis, Plot};
 pub use sheet::sheet;

@@ -12,7 +12,9 @@
 //! [schedule]                                 # name = "Cosine", ...
 //! [training]                                 # epochs, batch_size, val_interval, seed, precision, device
 //! [inferer]                                  # name = "SlidingWindowInferer", ...
-//! [metric]                                   # include_background, reduction
+//! [init]                                     # weights, freeze
+//! [metric.dice]                              # name = "DiceMetric", ...
+//! [tta]                                      # flips, transforms
 //! [[plugins]]                                # name, options, path
 //! [[handlers]]                               # name and its options
 //! ```
@@ -23,14 +25,18 @@
 pub mod bundled;
 mod cache;
 mod document;
+mod init;
+pub mod metric;
 mod overrides;
 pub mod post;
 mod read;
 mod schema;
 pub mod suggest;
+mod tta;
 
 pub use cache::{Cache, CacheDevice, CacheKind, Rate};
 pub use document::{Document, Node, Origin};
-pub use schema::{
-    Data, HandlerEntry, InfererConfig, Metric, PluginEntry, Post, PrecisionWord, Recipe, Training, Validation,
-};
+pub use init::Init;
+pub use metric::Metric;
+pub use schema::{Data, HandlerEntry, InfererConfig, PluginEntry, Post, PrecisionWord, Recipe, Training, Validation};
+pub use tta::Tta;

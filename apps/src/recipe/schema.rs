@@ -7,14 +7,16 @@ use hearth_handlers::ScheduleConfig;
 use hearth_nn::inferers::{Inferer, SimpleInferer, SlidingWindowInferer};
 use hearth_nn::layers::Axes;
 use hearth_nn::losses::LossConfig;
-use hearth_nn::metrics::{DiceMetric, MetricReduction};
 use hearth_nn::networks::NetworkConfig;
-use hearth_nn::optim::OptimizerConfig;
+use hearth_nn::optim::{GradientClip, OptimError, OptimizerConfig};
 use serde::{Deserialize, Serialize};
 
 use super::cache::Cache;
 use super::document::{Document, Node, Origin};
+use super::init::Init;
+use super::metric::Metric;
 use super::suggest;
+use super::tta::Tta;
 use crate::error::{Failure, Outcome};
 
 /// A whole recipe.
@@ -32,6 +34,9 @@ pub struct Recipe {
     pub data: Data,
     /// The network.
     pub network: NetworkConfig,
+    /// What it starts from.
+    #[serde(default)]
+    pub init: Init,
     /// The loss.
     pub loss: LossConfig,
     /// The optimizer, with its learning rate.
@@ -48,9 +53,12 @@ pub struct Recipe {
     /// What is made of predictions and labels before the metric sees them.
     #[serde(default)]
     pub post: Post,
-    /// The metric that decides which checkpoint is best.
+    /// What is measured, and what of it decides which checkpoint is best.
     #[serde(default)]
     pub metric: Metric,
+    /// In which ways an image is seen when it is evaluated or predicted after the training.
+    #[serde(default)]
+    pub tta: Tta,
     /// Plugins, in the order in which they are called.
     #[serde(default = "PluginEntry::usual")]
     pub plugins: Vec<PluginEntry>,
@@ -103,6 +111,11 @@ pub struct Training {
     pub epochs: u64,
     /// Cases in a batch; each may give several crops.
     pub batch_size: usize,
+    /// Batches that make one step of the optimizer.
+    pub accumulate: u64,
+    /// How gradients are kept small before a step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip: Option<GradientClip>,
     /// Validate after every so many epochs.
     pub val_interval: u64,
     /// The seed every random draw is keyed by.
@@ -118,6 +131,8 @@ impl Default for Training {
         Self {
             epochs: 100,
             batch_size: 2,
+            accumulate: 1,
+            clip: None,
             val_interval: 1,
             seed: 0,
             precision: PrecisionWord::Fp32,
@@ -186,34 +201,6 @@ pub struct Post {
     pub label: Vec<toml::Table>,
 }
 
-/// The metric that decides which checkpoint is best: the mean Dice.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Metric {
-    /// Whether class 0 counts.
-    pub include_background: bool,
-    /// Whether cases without a class leave it out.
-    pub ignore_empty: bool,
-}
-
-impl Default for Metric {
-    fn default() -> Self {
-        Self { include_background: false, ignore_empty: true }
-    }
-}
-
-impl Metric {
-    /// The metric, without any case seen.
-    pub fn build(&self) -> DiceMetric {
-        DiceMetric {
-            include_background: self.include_background,
-            ignore_empty: self.ignore_empty,
-            reduction: MetricReduction::Mean,
-            ..DiceMetric::default()
-        }
-    }
-}
-
 /// A plugin and what it is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -243,6 +230,7 @@ impl PluginEntry {
 impl Recipe {
     /// Reads a document and checks its values.
     pub fn read(document: &Document) -> Outcome<Self> {
+        Metric::check_keys(document)?;
         let mut recipe: Self = document.read()?;
         recipe.nothing_is_passed_over(document)?;
         recipe.check(document)?;
@@ -258,6 +246,13 @@ impl Recipe {
     /// What depends on other values and was left out.
     fn fill_in(&mut self) {
         self.data.cache.fill_in();
+        self.metric.fill_in();
+        if let Some(weights) = &mut self.init.weights
+            && let Ok(absolute) = std::path::absolute(&*weights)
+        {
+            // The run may be gone on with from another folder.
+            *weights = absolute;
+        }
         let classes = self.labels.len() as i64;
         if self.post.prediction.is_empty() {
             self.post.prediction.push(as_discrete(&[("argmax", true.into()), ("to_onehot", classes.into())]));
@@ -293,6 +288,10 @@ impl Recipe {
             format!("{} epochs are none; give 1 or more", training.epochs),
         )?;
         demand(training.batch_size >= 1, "training.batch_size", "a batch holds at least 1 case".into())?;
+        demand(training.accumulate >= 1, "training.accumulate", "a step takes at least 1 batch".into())?;
+        if let Some(clip) = training.clip {
+            clip.check().map_err(|error| document.error_at_quoted("training.clip", &error.to_string()))?;
+        }
         demand(training.val_interval >= 1, "training.val_interval", "give 1 or more epochs".into())?;
         data.cache.check(document)?;
         match data.validation {
@@ -309,8 +308,9 @@ impl Recipe {
             "optimizer.lr",
             format!("a learning rate of {lr} cannot train; give a number above 0"),
         )?;
-        self.optimizer.build().map(|_| ()).map_err(|error| document.error_at("optimizer", error.to_string()))?;
+        self.optimizer.build().map(drop).map_err(|error| optimizer_error(document, &error))?;
         self.loss.build().map(|_| ()).map_err(|error| document.error_at("loss", error.to_string()))?;
+        self.metric.check(document, self.labels.len())?;
         if let Some((key, message)) = self.inferer.fault() {
             return Err(document.error_at(&format!("inferer.{key}"), message));
         }
@@ -335,6 +335,17 @@ impl Recipe {
         }
         Ok(())
     }
+}
+
+/// An optimizer that cannot be; a group is pointed at itself.
+fn optimizer_error(document: &Document, error: &OptimError) -> Failure {
+    let groups = document.find("optimizer.groups").items();
+    let index = match error {
+        OptimError::Group { params, .. } => groups.iter().position(|group| group.text("params") == Some(params)),
+        _ => None,
+    };
+    let place = index.map_or("optimizer".to_owned(), |index| format!("optimizer.groups.{index}"));
+    document.error_at_quoted(&place, &error.to_string())
 }
 
 /// A step of [`Post`].

@@ -6,7 +6,7 @@ use burn::module::Module;
 use hearth_data::Pipeline;
 use hearth_train::device;
 
-use super::{Cases, Plan, handlers, plugins};
+use super::{Cases, Plan, Start, handlers, plugins};
 use crate::error::Outcome;
 use crate::out;
 use crate::recipe::{CacheDevice, CacheKind};
@@ -14,7 +14,7 @@ use crate::terminal::{bold, bytes, dim, thousands};
 
 /// Prints the resolved recipe, the pipelines, the network, the cache, the device and the plugins.
 pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
-    let network = plan.network(&plan.device)?;
+    let network = plan.starting_network(Start::Init)?;
     let plugins = plugins::load(plan, given)?;
     plugins::handlers(plan, &plugins, Path::new(""))?;
     handlers::before(plan)?;

@@ -10,6 +10,7 @@ mod plan;
 mod plugins;
 mod record;
 mod session;
+mod start;
 mod summary;
 mod weights;
 
@@ -17,4 +18,5 @@ pub use cases::Cases;
 pub use dry::dry_run;
 pub use plan::{Plan, locate, table_at};
 pub use session::{Session, check_resume, evaluator, trainer};
-pub use weights::{Trained, checkpoint_file};
+pub use start::Start;
+pub use weights::{Trained, TtaWord, checkpoint_file};

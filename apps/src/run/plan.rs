@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use hearth_data::{Pipeline, RecipeError, RecipeOptions};
 use hearth_nn::networks::{AnyNetwork, Network};
-use hearth_train::{Post, Precision, device};
+use hearth_train::{Post, Precision, TestTimeAugmentation, device};
 use toml::Spanned;
 
 use crate::error::{Failure, Outcome};
@@ -68,7 +68,14 @@ impl Plan {
         let plan = Self { document, recipe, device, on_processor, precision, training, validation, prediction };
         plan.post_prediction()?;
         plan.post_label()?;
+        plan.augmentation()?;
         Ok(plan)
+    }
+
+    /// The recipe's test-time augmentation around its inferer.
+    pub fn augmentation(&self) -> Outcome<Option<TestTimeAugmentation>> {
+        let Recipe { tta, inferer, training, .. } = &self.recipe;
+        tta.build(&self.document, inferer.build(), training.seed)
     }
 
     /// What is made of a prediction.

@@ -1,10 +1,13 @@
 //! A training run: everything a recipe asks for, put together and run.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use hearth_data::{DataLoader, LoaderOptions};
-use hearth_engine::{Better, RunEnd};
+use hearth_engine::RunEnd;
+use hearth_nn::inferers::Inferer;
+use hearth_nn::losses::LossConfig;
 use hearth_nn::networks::AnyNetwork;
 use hearth_plugin_host::Plugin;
 use hearth_train::{
@@ -13,7 +16,7 @@ use hearth_train::{
 
 use super::dataset::{Use, dataset};
 use super::record::Record;
-use super::{Cases, Plan, folders, handlers, interrupt, plugins, summary};
+use super::{Cases, Plan, Start, folders, handlers, interrupt, plugins, summary};
 use crate::error::{Context, Failure, Outcome};
 use crate::note;
 use crate::terminal::seconds;
@@ -31,6 +34,16 @@ pub struct Session {
 impl Session {
     /// Loads plugins, fills caches, builds network and trainer. Nothing is written yet.
     pub fn new(plan: Plan, data: &Path, given: &[PathBuf]) -> Outcome<Self> {
+        Self::prepare(plan, data, given, Start::Init)
+    }
+
+    /// The same for a run that goes on: where it has a checkpoint already, weights come from there.
+    pub fn of_run(plan: Plan, data: &Path, given: &[PathBuf], folder: &RunFolder) -> Outcome<Self> {
+        let begun = !checkpoint::list(&folder.checkpoints())?.is_empty();
+        Self::prepare(plan, data, given, if begun { Start::Checkpoint } else { Start::Init })
+    }
+
+    fn prepare(plan: Plan, data: &Path, given: &[PathBuf], from: Start) -> Outcome<Self> {
         let started = Instant::now();
         // What can be wrong in the recipe is found out before the work begins.
         let plugins = plugins::load(&plan, given)?;
@@ -38,7 +51,7 @@ impl Session {
         handlers::before(&plan)?;
         handlers::listed(&plan, Path::new(""))?;
         warn(&plan, &plugins);
-        let trainer = trainer(&plan, data)?;
+        let trainer = trainer(&plan, data, from)?;
         interrupt::running(trainer.engine().interrupt_flag());
         Ok(Self { plan, plugins, trainer, folder: None, data: data.to_owned(), started })
     }
@@ -145,6 +158,12 @@ pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
 
 /// Says what will be missing at the end, while there is time.
 fn warn(plan: &Plan, plugins: &[Plugin]) {
+    if plan.recipe.network.has_deep_supervision() && !matches!(plan.recipe.loss, LossConfig::DeepSupervisionLoss(_)) {
+        note!(
+            "warning: the network has heads for deep supervision, but the loss looks at its main output alone, so they are not \
+             trained; wrap the loss: [loss] name = \"DeepSupervisionLoss\", [loss.loss] name = ..."
+        );
+    }
     let loaded = |name: &str| plugins.iter().any(|plugin| plugin.identity().name == name);
     let training = &plan.recipe.training;
     if !loaded("checkpoint") {
@@ -159,10 +178,10 @@ fn warn(plan: &Plan, plugins: &[Plugin]) {
 }
 
 /// The trainer of a recipe with its `validation`, caches filled, without handlers.
-pub fn trainer(plan: &Plan, data: &Path) -> Outcome<SupervisedTrainer<AnyNetwork>> {
+pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrainer<AnyNetwork>> {
     let recipe = &plan.recipe;
     let cases = Cases::open(data, recipe)?;
-    let network = plan.network(&plan.device)?;
+    let network = plan.starting_network(from)?;
     let (train, validate) = (cases.training.len(), cases.validation.len());
     note!("{}: {train} cases train, {validate} validate, on {}", cases.name, device::name(&plan.device));
     let training = dataset(plan, cases.training, plan.training.clone(), Use::Training)?;
@@ -178,21 +197,32 @@ pub fn trainer(plan: &Plan, data: &Path) -> Outcome<SupervisedTrainer<AnyNetwork
     let mut options = TrainerOptions::new(&plan.device);
     options.precision = plan.precision;
     options.max_epochs = recipe.training.epochs;
+    (options.accumulate, options.clip) = (recipe.training.accumulate, recipe.training.clip);
     options.seed = seed;
     let (loss, loader) = (recipe.loss.build()?, DataLoader::new(training, loader)?);
-    let mut trainer = SupervisedTrainer::new(network, loss, &recipe.optimizer, options, loader)?;
+    let mut trainer = SupervisedTrainer::new(network, loss, &recipe.optimizer, options, loader)
+        .map_err(|error| plan.document.error_at("optimizer", error.to_string()))?;
     let single = LoaderOptions { batch_size: 1, seed, ..LoaderOptions::default() };
-    trainer.add_evaluator("validation", evaluator(plan, DataLoader::new(validation, single)?)?);
+    let loader = DataLoader::new(validation, single)?;
+    trainer.add_evaluator("validation", evaluator(plan, loader, recipe.inferer.build())?);
     Ok(trainer)
 }
 
-/// The evaluator that the `validation` plugin runs.
-pub fn evaluator(plan: &Plan, loader: DataLoader) -> Outcome<SupervisedEvaluator<AnyNetwork>> {
+/// The evaluator that the `validation` plugin runs, or `hearth evaluate` with an inferer of its own.
+pub fn evaluator(
+    plan: &Plan,
+    loader: DataLoader,
+    inferer: Arc<dyn Inferer>,
+) -> Outcome<SupervisedEvaluator<AnyNetwork>> {
     let mut options = EvaluatorOptions::new(&plan.device);
     options.precision = plan.precision;
-    options.inferer = plan.recipe.inferer.build();
+    options.inferer = inferer;
     options.post_pred = plan.post_prediction()?;
     options.post_label = plan.post_label()?;
     let evaluator = SupervisedEvaluator::new(options, loader)?;
-    Ok(evaluator.with_key_metric("mean_dice", plan.recipe.metric.build(), Better::Higher))
+    let mut key = plan.recipe.metric.better();
+    Ok(plan.recipe.metric.list().into_iter().fold(evaluator, |evaluator, (name, config)| {
+        // The first one is the key.
+        evaluator.with_boxed_metric(&name, config.build(), key.take())
+    }))
 }

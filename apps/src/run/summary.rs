@@ -2,7 +2,7 @@
 
 use hearth_engine::{Engine, RunEnd, RunError};
 use hearth_train::{RunFolder, device};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Plan;
 use super::folders;
@@ -29,6 +29,8 @@ pub fn write(
         .iter()
         .map(|times| json!({ "name": times.name, "calls": times.calls, "seconds": times.seconds }))
         .collect();
+    let metrics: Map<String, Value> =
+        state.metrics.iter().map(|(name, value)| (name.clone(), number(*value))).collect();
     let summary = json!({
         "hearth": env!("CARGO_PKG_VERSION"),
         "task": plan.recipe.task,
@@ -39,9 +41,10 @@ pub fn write(
         "seed": state.seed,
         "epochs": state.epoch,
         "iterations": state.iteration,
-        "metrics": state.metrics,
+        "metrics": metrics,
         "key_metric": state.key_metric,
-        "best_metric": state.best_metric,
+        "better": state.key_metric.as_ref().map(|_| state.better),
+        "best_metric": state.best_metric.map(number),
         "best_epoch": state.best_epoch,
         "seconds": seconds,
         "event_seconds": engine.event_times(),
@@ -50,4 +53,9 @@ pub fn write(
     });
     let text = serde_json::to_string_pretty(&summary)? + "\n";
     folders::replace(&folder.summary(), &text)
+}
+
+/// JSON has no word for infinite and not-a-number values, such as a distance to what is not there: they become text.
+fn number(value: f64) -> Value {
+    if value.is_finite() { json!(value) } else { json!(value.to_string()) }
 }

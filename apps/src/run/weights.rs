@@ -1,18 +1,21 @@
 //! A run's network with the weights of one of its checkpoints.
 
+use std::sync::Arc;
+
 use burn::module::Module;
+use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
 use hearth_nn::weights;
-use hearth_train::RunFolder;
 use hearth_train::checkpoint::{self, Checkpoint, CheckpointError};
+use hearth_train::{RunFolder, TestTimeAugmentation};
 
 use super::Plan;
 use crate::error::{Context, Failure, Outcome};
 use crate::note;
-use crate::recipe::{Document, suggest};
+use crate::recipe::{Document, Tta, suggest};
 
 /// The file of a checkpoint that holds the weights.
-const WEIGHTS: &str = "network.safetensors";
+pub(super) const WEIGHTS: &str = "network.safetensors";
 
 /// A trained network, ready to predict.
 pub struct Trained {
@@ -22,21 +25,45 @@ pub struct Trained {
     pub network: AnyNetwork,
     /// Which checkpoint it came from.
     pub checkpoint: String,
+    /// How it is led over an image: by the recipe's inferer, with test-time augmentation where that is asked for.
+    pub inferer: Arc<dyn Inferer>,
+    /// The augmentation, where there is one.
+    pub augmentation: Option<TestTimeAugmentation>,
+}
+
+/// Test-time augmentation as the command line asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum TtaWord {
+    /// Every combination of flips: eight predictions of a volume, four of a picture
+    Flips,
+    /// None, whatever the recipe says
+    None,
 }
 
 impl Trained {
-    /// Opens a run on a device. `which` is `best`, `latest` or the name of a checkpoint's folder.
-    pub fn open(folder: &RunFolder, which: &str, device: &str) -> Outcome<Self> {
+    /// Opens a run on a device. `which` is `best`, `latest` or the name of a checkpoint's folder; `tta` replaces the recipe's
+    /// test-time augmentation.
+    pub fn open(folder: &RunFolder, which: &str, device: &str, tta: Option<TtaWord>) -> Outcome<Self> {
         let mut document = Document::open(&folder.recipe())?;
         document.set_option("--device", "training.device", device)?;
-        let plan = Plan::new(document)?;
+        let mut plan = Plan::new(document)?;
+        match tta {
+            Some(TtaWord::Flips) => plan.recipe.tta = Tta::all_flips(),
+            Some(TtaWord::None) => plan.recipe.tta = Tta::default(),
+            None => {}
+        }
         let checkpoint = choose(folder, which)?;
         let name = checkpoint.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let network = plan.network(&plan.device)?;
         let (network, _) = weights::from_bytes(network, &checkpoint.file(WEIGHTS)?)
             .while_doing(|| format!("the weights of checkpoint {name} do not fit the run's recipe"))?;
         let network = plan.precision.apply(network.valid());
-        Ok(Self { plan, network, checkpoint: name })
+        let augmentation = plan.augmentation()?;
+        let inferer: Arc<dyn Inferer> = match &augmentation {
+            Some(augmentation) => Arc::new(augmentation.clone()),
+            None => plan.recipe.inferer.build(),
+        };
+        Ok(Self { plan, network, checkpoint: name, inferer, augmentation })
     }
 }
 
@@ -48,7 +75,7 @@ pub fn checkpoint_file(folder: &RunFolder, which: &str) -> Outcome<(String, Vec<
     Ok((name, bytes))
 }
 
-fn choose(folder: &RunFolder, which: &str) -> Outcome<Checkpoint> {
+pub(super) fn choose(folder: &RunFolder, which: &str) -> Outcome<Checkpoint> {
     let dir = folder.checkpoints();
     match which {
         "latest" => Ok(checkpoint::newest(&dir)?),

@@ -27,6 +27,7 @@
 pub mod blocks;
 mod class_size;
 pub mod cost;
+mod glob;
 mod ignored;
 pub mod inferers;
 pub mod layers;
@@ -35,6 +36,7 @@ pub mod metrics;
 mod named;
 pub mod networks;
 pub mod optim;
+mod parameters;
 pub mod post;
 pub mod pytorch;
 mod running;
@@ -44,4 +46,5 @@ pub mod weights;
 
 pub use layers::ConfigError;
 pub use named::Named;
+pub use parameters::{FreezeError, Frozen, ParameterName, freeze, parameters};
 pub use running::{Buffer, Counter};

@@ -13,10 +13,17 @@ use crate::inference::infer;
 use crate::loader::Loader;
 use crate::step_error::{StepError, name_cases};
 
-/// A metric and the name it is recorded under.
+/// A metric, the name it is recorded under, and what it gave for each case of the pass.
 pub(crate) struct NamedMetric {
     pub name: String,
     pub metric: Box<dyn Metric>,
+    pub rows: Vec<CaseRow>,
+}
+
+impl NamedMetric {
+    pub fn new(name: &str, metric: Box<dyn Metric>) -> Self {
+        Self { name: name.to_owned(), metric, rows: Vec::new() }
+    }
 }
 
 /// A loss that is averaged over the pass, on the device.
@@ -41,7 +48,6 @@ pub(crate) struct Evaluation<N> {
     /// The key metric is the first one, where there is one.
     pub metrics: Vec<NamedMetric>,
     pub losses: Vec<MeanLoss>,
-    pub rows: Vec<CaseRow>,
     feed: Feed,
 }
 
@@ -54,7 +60,6 @@ impl<N: Network> Evaluation<N> {
             options,
             metrics: Vec::new(),
             losses: Vec::new(),
-            rows: Vec::new(),
             feed: Feed::new(loader),
         }
     }
@@ -64,6 +69,16 @@ impl<N: Network> Evaluation<N> {
         let device = self.options.device.clone().inner();
         let precision = self.options.precision;
         self.networks = networks.into_iter().map(|net| precision.apply(net.valid().to_device(&device))).collect();
+    }
+
+    /// What a metric gave for each case of the last pass; of the first one where no name is given.
+    pub fn rows(&self, name: Option<&str>) -> Option<&[CaseRow]> {
+        let mut metrics = self.metrics.iter();
+        let found = match name {
+            Some(name) => metrics.find(|metric| metric.name == name),
+            None => metrics.next(),
+        };
+        found.map(|metric| &metric.rows[..])
     }
 
     fn spatial_dims(&self) -> usize {
@@ -144,16 +159,17 @@ impl<N: Network> Evaluation<N> {
             return Ok(());
         }
         let (pred, label) = (self.feed.named("pred")?, self.feed.named("label")?);
-        for NamedMetric { name, metric } in &mut self.metrics {
-            metric.update(&pred, &label).map_err(|e| {
+        let spacing = self.feed.spacing();
+        for NamedMetric { name, metric, rows } in &mut self.metrics {
+            // Only what is there for each item can be measured in mm.
+            let spacing = if spacing.len() == pred.dims()[0] { &spacing[..] } else { &[] };
+            if let Err(e) = metric.update_spaced(&pred, &label, spacing) {
                 let cases = name_cases(self.feed.cases());
-                BoxError::from(format!("the metric `{name}` failed on {cases}: {e}"))
-            })?;
-        }
-        if let Some(key) = self.metrics.first() {
-            let rows = key.metric.rows();
-            for (case, values) in self.feed.cases().iter().zip(rows.iter().skip(self.rows.len())) {
-                self.rows.push(CaseRow { case: case.clone(), values: values.clone() });
+                return Err(format!("the metric `{name}` failed on {cases}: {e}").into());
+            }
+            let new: Vec<Vec<f32>> = metric.rows().iter().skip(rows.len()).map(|row| metric.values_of(row)).collect();
+            for (case, values) in self.feed.cases().iter().zip(new) {
+                rows.push(CaseRow { case: case.clone(), values });
             }
         }
         Ok(())
@@ -204,9 +220,9 @@ impl<N: Network> Workflow for Evaluation<N> {
     }
 
     fn epoch_started(&mut self, _state: &mut State) -> Result<(), BoxError> {
-        self.rows.clear();
-        for NamedMetric { metric, .. } in &mut self.metrics {
+        for NamedMetric { metric, rows, .. } in &mut self.metrics {
             metric.reset();
+            rows.clear();
         }
         for mean in &mut self.losses {
             (mean.sum, mean.batches) = (None, 0);
@@ -216,7 +232,7 @@ impl<N: Network> Workflow for Evaluation<N> {
 
     fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
         self.feed.stop();
-        for NamedMetric { name, metric } in &mut self.metrics {
+        for NamedMetric { name, metric, .. } in &mut self.metrics {
             let aggregate = metric.aggregate().map_err(|e| format!("the metric `{name}` has no value: {e}"))?;
             for (label, value) in aggregate.labels.iter().zip(&aggregate.value.values) {
                 state.observe(&format!("{name}_{label}"), f64::from(*value));

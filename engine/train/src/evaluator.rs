@@ -71,12 +71,13 @@ impl EvaluatorOptions {
     }
 }
 
-/// The key metric's values for one case.
+/// A metric's values for one case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CaseRow {
     /// The case.
     pub case: String,
-    /// One value for each class that counts; NaN where the class is absent.
+    /// One value for each class that counts, or one for all; NaN where the class is absent. Nothing of metrics that have no value for
+    /// one case.
     pub values: Vec<f32>,
 }
 
@@ -87,16 +88,27 @@ macro_rules! evaluator_parts {
             /// Names the metric that decides what is best. It is recorded as `name`; with a reduction that keeps classes
             /// apart, `name` is the mean over them and `name_label_1`, ... are the classes.
             #[must_use]
-            pub fn with_key_metric(mut self, name: &str, metric: impl Metric + 'static, better: Better) -> Self {
-                self.engine.set_key_metric(name, better);
-                self.work.metrics.insert(0, NamedMetric { name: name.to_owned(), metric: Box::new(metric) });
-                self
+            pub fn with_key_metric(self, name: &str, metric: impl Metric + 'static, better: Better) -> Self {
+                self.with_boxed_metric(name, Box::new(metric), Some(better))
             }
 
             /// Adds a further metric.
             #[must_use]
-            pub fn with_metric(mut self, name: &str, metric: impl Metric + 'static) -> Self {
-                self.work.metrics.push(NamedMetric { name: name.to_owned(), metric: Box::new(metric) });
+            pub fn with_metric(self, name: &str, metric: impl Metric + 'static) -> Self {
+                self.with_boxed_metric(name, Box::new(metric), None)
+            }
+
+            /// Adds a metric that is in a box already, such as one that a recipe names; with a direction it is the key metric.
+            #[must_use]
+            pub fn with_boxed_metric(mut self, name: &str, metric: Box<dyn Metric>, key: Option<Better>) -> Self {
+                let metric = NamedMetric::new(name, metric);
+                match key {
+                    Some(better) => {
+                        self.engine.set_key_metric(name, better);
+                        self.work.metrics.insert(0, metric);
+                    }
+                    None => self.work.metrics.push(metric),
+                }
                 self
             }
 
@@ -109,7 +121,12 @@ macro_rules! evaluator_parts {
 
             /// What the first metric (the key metric, where there is one) gave for each case of the last pass.
             pub fn rows(&self) -> &[CaseRow] {
-                &self.work.rows
+                self.work.rows(None).unwrap_or_default()
+            }
+
+            /// What the metric of this name gave for each case of the last pass.
+            pub fn rows_of(&self, metric: &str) -> Option<&[CaseRow]> {
+                self.work.rows(Some(metric))
             }
 
             /// Its engine.
@@ -190,6 +207,6 @@ impl<N: Network> Evaluate<N> for SupervisedEvaluator<N> {
     }
 
     fn rows(&self) -> &[CaseRow] {
-        &self.work.rows
+        self.work.rows(None).unwrap_or_default()
     }
 }

@@ -1,7 +1,7 @@
 //! What trainer and evaluator share: the batches of a pass, and the tensors of the present one by name.
 
 use burn::tensor::{Device, Tensor};
-use hearth_data::affine::IDENTITY;
+use hearth_data::affine::{self, IDENTITY};
 use hearth_engine::{BoxError, Combine, HostError, HostTensor, State};
 
 use crate::loader::{BatchStream, Loader};
@@ -23,6 +23,14 @@ pub(crate) struct Feed {
     tensors: Option<Tensors>,
     cases: Vec<String>,
     /// The same cases with the geometry of their images, for post-processing.
+    items: Vec<Item>,
+}
+
+/// A pass in progress; see [`Feed::hold`].
+pub(crate) struct Held {
+    batches: Option<BatchStream>,
+    tensors: Option<Tensors>,
+    cases: Vec<String>,
     items: Vec<Item>,
 }
 
@@ -64,6 +72,21 @@ impl Feed {
         Ok(true)
     }
 
+    /// Takes away the pass in progress, so that another one can be walked through; see [`put_back`](Self::put_back).
+    pub fn hold(&mut self) -> Held {
+        Held {
+            batches: self.batches.take(),
+            tensors: self.tensors.take(),
+            cases: std::mem::take(&mut self.cases),
+            items: std::mem::take(&mut self.items),
+        }
+    }
+
+    /// Goes on with a pass that was held.
+    pub fn put_back(&mut self, held: Held) {
+        (self.batches, self.tensors, self.cases, self.items) = (held.batches, held.tensors, held.cases, held.items);
+    }
+
     /// Ends the pass.
     pub fn stop(&mut self) {
         (self.tensors, self.batches) = (None, None);
@@ -77,6 +100,11 @@ impl Feed {
     /// The present batch's cases and their geometry.
     pub fn items(&self) -> &[Item] {
         &self.items
+    }
+
+    /// The voxels of each case of the present batch, in mm.
+    pub fn spacing(&self) -> Vec<[f64; 3]> {
+        self.items.iter().map(|item| affine::spacing(&item.affine)).collect()
     }
 
     pub fn contains(&self, key: &str) -> bool {

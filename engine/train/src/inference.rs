@@ -9,9 +9,59 @@ use hearth_nn::networks::Network;
 
 /// The network's output for `x`, `[B, C, X, Y, Z]`, in f32. An input or window the network cannot take is an error.
 pub(crate) fn infer<N: Network>(inferer: &dyn Inferer, x: Tensor<5>, network: &N) -> Result<Tensor<5>, BoxError> {
+    guarded(inferer, x, network, &|x| network.forward(x).cast(DType::F32))
+}
+
+/// What a network gives in training, in f32.
+pub(crate) struct Outputs {
+    /// All outputs, the main one first and then those nearest to it.
+    pub all: Vec<Tensor<5>>,
+    /// What the network itself adds to the loss.
+    pub loss: Option<Tensor<1>>,
+}
+
+/// The outputs for `x` with their autodiff graph. An inferer that calls the network more than once puts the main outputs together;
+/// the others are left out then, and the losses averaged.
+pub(crate) fn infer_all<N: Network>(inferer: &dyn Inferer, x: Tensor<5>, network: &N) -> Result<Outputs, BoxError> {
+    let (calls, others, losses) = (RefCell::new(0_usize), RefCell::new(Vec::new()), RefCell::new(None));
+    let main = guarded(inferer, x, network, &|x| {
+        let (outputs, loss) = network.forward_with_loss(x.clone());
+        let mut outputs = main_first(outputs, network.main_output()).into_iter().map(|y| y.cast(DType::F32));
+        let Some(main) = outputs.next() else { return network.forward(x) };
+        *calls.borrow_mut() += 1;
+        *others.borrow_mut() = if *calls.borrow() == 1 { outputs.collect() } else { Vec::new() };
+        if let Some(loss) = loss {
+            let mut sum = losses.borrow_mut();
+            *sum = Some(match sum.take() {
+                Some(sum) => sum + loss,
+                None => loss,
+            });
+        }
+        main
+    })?;
+    let calls = calls.into_inner().max(1) as f64;
+    let mut all = vec![main];
+    all.extend(others.into_inner());
+    Ok(Outputs { all, loss: losses.into_inner().map(|sum: Tensor<1>| sum / calls) })
+}
+
+/// Where the main output is not the first, those before it follow it backwards: they are the further from it the earlier.
+fn main_first<T>(mut outputs: Vec<T>, main: usize) -> Vec<T> {
+    let after = outputs.split_off((main + 1).min(outputs.len()));
+    outputs.reverse();
+    outputs.extend(after);
+    outputs
+}
+
+fn guarded<N: Network>(
+    inferer: &dyn Inferer,
+    x: Tensor<5>,
+    network: &N,
+    forward: &dyn Fn(Tensor<5>) -> Tensor<5>,
+) -> Result<Tensor<5>, BoxError> {
     let misfit = RefCell::new(None);
     let forward = |x: Tensor<5>| match network.check_input(x.dims()) {
-        Ok(()) => network.forward(x).cast(DType::F32),
+        Ok(()) => forward(x),
         Err(error) => {
             // The closure has to give a tensor; what comes of it is not looked at.
             misfit.borrow_mut().get_or_insert(error);
@@ -22,5 +72,18 @@ pub(crate) fn infer<N: Network>(inferer: &dyn Inferer, x: Tensor<5>, network: &N
     match misfit.into_inner() {
         Some(error) => Err(error.into()),
         None => Ok(output?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::main_first;
+
+    #[test]
+    fn the_main_output_comes_first_and_its_neighbours_next() {
+        assert_eq!(main_first(vec![0, 1, 2], 0), [0, 1, 2]);
+        assert_eq!(main_first(vec![0, 1, 2, 3], 3), [3, 2, 1, 0]);
+        assert_eq!(main_first(vec![0, 1, 2, 3], 1), [1, 0, 2, 3]);
+        assert_eq!(main_first(vec![0], 3), [0]);
     }
 }

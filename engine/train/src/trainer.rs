@@ -10,11 +10,12 @@ use hearth_engine::{BoxError, CheckpointRequest, Engine, HostError, RunEnd, RunE
 use hearth_nn::inferers::{Inferer, SimpleInferer};
 use hearth_nn::losses::Loss;
 use hearth_nn::networks::Network;
-use hearth_nn::optim::{OptimError, OptimizerConfig};
+use hearth_nn::optim::{GradientClip, OptimError, OptimizerConfig};
 
 use crate::evaluate::Evaluate;
 use crate::grad_scaler::GradScaler;
 use crate::loader::Loader;
+use crate::lr_find::{self, RangeError, RangePoint, RangeResult, RangeTest};
 use crate::precision::{Precision, PrecisionError};
 use crate::training::Training;
 
@@ -36,6 +37,11 @@ pub struct TrainerOptions {
     pub image_key: String,
     /// The batch's label.
     pub label_key: String,
+    /// Batches that make one step: the step takes the mean of their gradients, as one batch of them all would give it. What is left
+    /// at the end of an epoch makes a step of its own. Iterations go on counting batches.
+    pub accumulate: u64,
+    /// How gradients are kept small before a step.
+    pub clip: Option<GradientClip>,
     /// The seed that every random draw is keyed by.
     pub seed: u64,
     /// This process among those training together.
@@ -52,6 +58,8 @@ impl fmt::Debug for TrainerOptions {
             .field("precision", &self.precision)
             .field("max_epochs", &self.max_epochs)
             .field("inferer", &self.inferer.name())
+            .field("accumulate", &self.accumulate)
+            .field("clip", &self.clip)
             .field("seed", &self.seed)
             .finish_non_exhaustive()
     }
@@ -68,6 +76,8 @@ impl TrainerOptions {
             inferer: Arc::new(SimpleInferer {}),
             image_key: "image".into(),
             label_key: "label".into(),
+            accumulate: 1,
+            clip: None,
             seed: 0,
             rank: 0,
             world_size: 1,
@@ -79,9 +89,15 @@ impl TrainerOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainerError {
-    /// The optimizer's options make no sense.
+    /// The optimizer's options make no sense, or not for this network.
     #[error("the optimizer: {0}")]
     Optimizer(#[from] OptimError),
+    /// A step needs a batch.
+    #[error("accumulate is 0: a step takes at least 1 batch")]
+    Accumulate,
+    /// The size that gradients are clipped to is none.
+    #[error("clipping gradients: {0}")]
+    Clip(OptimError),
     /// The device cannot compute in the precision asked for.
     #[error(transparent)]
     Precision(#[from] PrecisionError),
@@ -97,6 +113,9 @@ pub enum TrainerError {
 
 /// Trains a network, as MONAI's `SupervisedTrainer`: for each batch forward by the inferer, `forward_completed`, loss,
 /// `loss_completed`, backward, `backward_completed`, step, `model_completed`.
+///
+/// The loss sees all outputs of the network, the main one first ([`Loss::forward_all`]); what the network adds to the loss itself
+/// ([`Network::forward_with_loss`]) is added. An inferer that calls the network several times for a batch gives the main output alone.
 ///
 /// Nothing is read back from the device unless a handler asks (`cx.host.output("loss")`), once per iteration at most;
 /// only fp16 has to look at its gradients each step. Handlers go to [`engine_mut`](Self::engine_mut), evaluators are
@@ -133,7 +152,12 @@ impl<N: Network> SupervisedTrainer<N> {
             return Err(TrainerError::Distributed { rank, world_size });
         }
         options.precision.check(&options.device)?;
-        let built = optimizer.build()?;
+        if options.accumulate == 0 {
+            return Err(TrainerError::Accumulate);
+        }
+        options.clip.map_or(Ok(()), GradientClip::check).map_err(TrainerError::Clip)?;
+        let mut built = optimizer.build()?;
+        built.bind(&network)?;
         // Leaving autodiff and coming back makes leaves of the parameters, wherever the network was made.
         let network = network.valid().to_device(&options.device.clone().inner()).train();
         let network = options.precision.apply(network);
@@ -223,6 +247,20 @@ impl<N: Network> SupervisedTrainer<N> {
     /// The learning rate of the next step.
     pub fn learning_rate(&self) -> f64 {
         self.work.learning_rate
+    }
+
+    /// What the learning rate should be: a range test ([`RangeTest`]) over batches of the training data. The trainer is as it was
+    /// afterwards: weights, running statistics, the optimizer's state, the learning rate, and no handler hears of it. `watch` is
+    /// told of each point as it comes.
+    ///
+    /// # Errors
+    /// For options that make no sense, and whatever ends an iteration early; it names the cases.
+    pub fn find_learning_rate(
+        &mut self,
+        options: &RangeTest,
+        watch: impl FnMut(&RangePoint),
+    ) -> Result<RangeResult, RangeError> {
+        lr_find::run(&mut self.work, options, watch)
     }
 
     /// The gradient scaler of a run in fp16.

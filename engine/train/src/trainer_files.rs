@@ -7,7 +7,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Tensor, TensorData};
 use hearth_engine::{BoxError, CheckpointRequest, Snapshot};
 use hearth_nn::networks::Network;
-use hearth_nn::optim::OptimizerConfig;
+use hearth_nn::optim::{Gradients, OptimizerConfig};
 use hearth_nn::weights;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,7 @@ use crate::{snapshot_files, tensor_file};
 const NETWORK: &str = "network.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const OPTIMIZER_JSON: &str = "optimizer.json";
+const GRADIENTS: &str = "gradients.safetensors";
 const SCALER: &str = "scaler.json";
 const SEED: &str = "rng/seed";
 
@@ -28,6 +29,13 @@ struct OptimizerJson {
     config: OptimizerConfig,
     /// The present learning rate, as text: a JSON number may come back with another last digit.
     learning_rate: String,
+    /// How many batches' gradients wait for a step, in a file of their own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    gathered: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn evaluator_prefix(name: &str) -> String {
@@ -43,8 +51,14 @@ pub(crate) fn write<N: Network>(
     let mut files = Files::new();
     files.insert(NETWORK.into(), weights::to_bytes(trainer.network()?)?);
     files.insert(OPTIMIZER.into(), tensor_file::to_bytes(&trainer.optimizer.state())?);
-    let json =
-        OptimizerJson { config: trainer.optimizer_config.clone(), learning_rate: trainer.learning_rate.to_string() };
+    let mut gathered = 0;
+    if let Some((sum, count)) = &trainer.pending {
+        let values = sum.iter().map(|(path, gradient)| (path.to_owned(), gradient.to_data())).collect();
+        files.insert(GRADIENTS.into(), tensor_file::to_bytes(&values)?);
+        gathered = *count;
+    }
+    let (config, learning_rate) = (trainer.optimizer_config.clone(), trainer.learning_rate.to_string());
+    let json = OptimizerJson { config, learning_rate, gathered };
     files.insert(OPTIMIZER_JSON.into(), serde_json::to_vec_pretty(&json)?);
     if let Some(scaler) = &trainer.scaler {
         files.insert(SCALER.into(), serde_json::to_vec_pretty(scaler)?);
@@ -100,6 +114,16 @@ pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<
     let mut optimizer = trainer.optimizer.clone();
     optimizer.load_state(state).map_err(|e| mismatch(OPTIMIZER, e.to_string()))?;
 
+    let mut pending = None;
+    if json.gathered > 0 {
+        let sums =
+            tensor_file::from_bytes(&checkpoint.file(GRADIENTS)?).map_err(|e| mismatch(GRADIENTS, e.to_string()))?;
+        check_lengths(&network, sums.iter().map(|(path, data)| (path.as_str(), path.as_str(), data)), false)
+            .map_err(|why| mismatch(GRADIENTS, why))?;
+        let device = trainer.options.device.clone().inner();
+        let sums = sums.into_iter().map(|(path, data)| (path, Tensor::from_data(data, &device))).collect();
+        pending = Some((Gradients::from_map(sums), json.gathered));
+    }
     let scaler = match (&trainer.scaler, checkpoint.has(SCALER)) {
         (Some(_), true) => {
             let scaler: GradScaler = serde_json::from_slice(&checkpoint.file(SCALER)?)
@@ -118,7 +142,7 @@ pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<
         }
     }
     (trainer.network, trainer.optimizer) = (Some(network), optimizer);
-    (trainer.learning_rate, trainer.scaler) = (learning_rate, scaler);
+    (trainer.learning_rate, trainer.scaler, trainer.pending) = (learning_rate, scaler, pending);
     tracing::info!("going on from checkpoint {}", checkpoint.path.display());
     Ok(snapshot)
 }
@@ -165,17 +189,25 @@ impl ModuleVisitor for Lengths {
 
 /// Every state tensor must belong to a parameter of the network and have one value, or one for each of its values.
 fn check_optimizer_state<N: Module>(network: &N, state: &BTreeMap<String, TensorData>) -> Result<(), String> {
+    let path = |key: &'_ str| key.rsplit_once('/').map_or(key.len(), |(path, _)| path.len());
+    check_lengths(network, state.iter().map(|(key, data)| (key.as_str(), &key[..path(key)], data)), true)
+}
+
+/// Every tensor (key, path of its parameter, values) must have one value for each of its parameter's; or one for all, where it may.
+fn check_lengths<'a, N: Module>(
+    network: &N,
+    tensors: impl Iterator<Item = (&'a str, &'a str, &'a TensorData)>,
+    one_will_do: bool,
+) -> Result<(), String> {
     let mut lengths = Lengths::default();
     network.visit(&mut lengths);
     let mut wrong = Vec::new();
-    for (key, data) in state {
-        let path = key.rsplit_once('/').map_or(key.as_str(), |(path, _)| path);
+    for (key, path, data) in tensors {
+        let found = data.num_elements();
         match lengths.by_path.get(path) {
             None => wrong.push(format!("`{key}` belongs to no parameter of this network")),
-            Some(length) if ![1, *length].contains(&data.num_elements()) => {
-                wrong.push(format!("`{key}` has {} values, the parameter {length}", data.num_elements()));
-            }
-            Some(_) => {}
+            Some(length) if found == *length || (one_will_do && found == 1) => {}
+            Some(length) => wrong.push(format!("`{key}` has {found} values, the parameter {length}")),
         }
     }
     const SHOWN: usize = 8;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::evaluate::Evaluate;
 use crate::feed::{Feed, Placement};
-use crate::inference::infer;
+use crate::inference::{Outputs, infer_all};
 use crate::loader::Loader;
 use crate::step_error::{StepError, name_cases};
 use crate::trainer::TrainerOptions;
@@ -30,7 +30,9 @@ pub(crate) struct Training<N> {
     /// In fp16 only.
     pub scaler: Option<GradScaler>,
     pub evaluators: BTreeMap<String, Box<dyn Evaluate<N>>>,
-    feed: Feed,
+    /// The sum of the gradients since the last step, and of how many batches.
+    pub pending: Option<(Gradients, u64)>,
+    pub feed: Feed,
     /// The loss of the present iteration, on the device.
     loss_tensor: Option<Tensor<1>>,
     /// The same, read back because somebody asked.
@@ -57,6 +59,7 @@ impl<N: Network> Training<N> {
             options,
             scaler: (precision == crate::Precision::Fp16).then(GradScaler::default),
             evaluators: BTreeMap::new(),
+            pending: None,
             feed: Feed::new(loader),
             loss_tensor: None,
             loss_value: None,
@@ -68,16 +71,34 @@ impl<N: Network> Training<N> {
         self.network.as_ref().ok_or(StepError::NoNetwork)
     }
 
-    /// The prediction in f32, with its autodiff graph.
-    fn forward(&self, state: &State) -> Result<Tensor<5>, BoxError> {
+    /// The outputs in f32, with their autodiff graph.
+    pub fn forward(&self, state: &State) -> Result<Outputs, BoxError> {
         let network = self.network()?;
         // A tensor under autodiff is what tells layers that they train.
         let image = self.feed.named("image")?.autodiff();
         network.set_draw(state.seed, state.iteration);
-        infer(&*self.options.inferer, image, network).map_err(|e| self.feed.part("the forward pass", e).into())
+        infer_all(&*self.options.inferer, image, network).map_err(|e| self.feed.part("the forward pass", e).into())
     }
 
-    fn backward(&self, loss: &Tensor<1>) -> Result<Gradients, BoxError> {
+    /// The loss `[1]` of the outputs, with what the network adds to it.
+    pub fn compare(&self, outputs: Outputs) -> Result<Tensor<1>, BoxError> {
+        let label = self.feed.named("label")?;
+        let main = outputs.all.first().cloned();
+        let loss = match (self.loss.forward_all(outputs.all, label), main) {
+            (Ok(loss), _) => loss.mean(),
+            // An overflow of fp16 is no error: the scaler finds no gradient finite, leaves the step out and goes on with less.
+            (Err(LossError::NonFinite { what: "prediction", .. }), Some(pred)) if self.scaler.is_some() => {
+                pred.mean() * f32::NAN
+            }
+            (Err(error), _) => return Err(self.feed.part("the loss", error).into()),
+        };
+        Ok(match outputs.loss {
+            Some(own) => loss + own,
+            None => loss,
+        })
+    }
+
+    pub fn backward(&self, loss: &Tensor<1>) -> Result<Gradients, BoxError> {
         if !loss.is_tracked() {
             return Err(StepError::NoGradient { cases: name_cases(self.feed.cases()) }.into());
         }
@@ -91,7 +112,20 @@ impl<N: Network> Training<N> {
         })
     }
 
-    fn step(&mut self, gradients: Gradients) -> Result<(), BoxError> {
+    /// Adds a batch's gradients to those that wait; steps when there are enough.
+    pub fn gather(&mut self, gradients: Gradients) -> Result<(), BoxError> {
+        let (sum, count) = match self.pending.take() {
+            Some((sum, count)) => (sum + gradients, count + 1),
+            None => (gradients, 1),
+        };
+        self.pending = Some((sum, count));
+        if count >= self.options.accumulate { self.step() } else { Ok(()) }
+    }
+
+    /// One step with the mean of the gradients that wait, if there are any.
+    pub fn step(&mut self) -> Result<(), BoxError> {
+        let Some((sum, count)) = self.pending.take() else { return Ok(()) };
+        let mut gradients = if count == 1 { sum } else { sum.scale(1.0 / count as f64) };
         if let Some(scaler) = &mut self.scaler {
             // The one read-back of a step, and only in fp16: whether to step is decided here, as in torch.
             let norm = gradients.norm().map(|norm| norm.try_into_scalar::<f32>()).transpose();
@@ -102,6 +136,9 @@ impl<N: Network> Training<N> {
                 tracing::debug!("a gradient is not finite: step left out, scale now {}", scaler.scale());
                 return Ok(());
             }
+        }
+        if let Some(clip) = self.options.clip {
+            gradients = clip.apply(gradients);
         }
         let network = self.network.take().ok_or(StepError::NoNetwork)?;
         let stepped = self.optimizer.step(network, gradients, self.learning_rate);
@@ -199,36 +236,35 @@ impl<N: Network> Workflow for Training<N> {
     }
 
     fn iterate(&mut self, engine: &mut Engine) -> Result<(), BoxError> {
-        let pred = self.forward(engine.state())?;
-        self.feed.insert("pred", pred.clone())?;
+        let outputs = self.forward(engine.state())?;
+        if let Some(pred) = outputs.all.first() {
+            self.feed.insert("pred", pred.clone())?;
+        }
         engine.fire(Event::ForwardCompleted, self)?;
 
-        let label = self.feed.named("label")?;
-        let loss = match self.loss.forward(pred.clone(), label) {
-            Ok(loss) => loss.mean(),
-            // An overflow of fp16 is no error: the scaler finds no gradient finite, leaves the step out and goes on with less.
-            Err(LossError::NonFinite { what: "prediction", .. }) if self.scaler.is_some() => pred.mean() * f32::NAN,
-            Err(error) => return Err(self.feed.part("the loss", error).into()),
-        };
+        let loss = self.compare(outputs)?;
         self.loss_tensor = Some(loss.clone().without_autodiff());
         engine.fire(Event::LossCompleted, self)?;
 
         let gradients = self.backward(&loss)?;
         engine.fire(Event::BackwardCompleted, self)?;
 
-        self.step(gradients)?;
+        self.gather(gradients)?;
         engine.fire(Event::ModelCompleted, self)?;
         Ok(())
     }
 
     fn epoch_started(&mut self, state: &mut State) -> Result<(), BoxError> {
         self.epoch = state.epoch;
+        // What a run that was terminated in mid-epoch left behind belongs to no step.
+        self.pending = None;
         Ok(())
     }
 
     fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
         self.epoch = state.epoch;
-        Ok(())
+        // The last batches of an epoch are stepped with, however few they are.
+        self.step()
     }
 
     fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<PathBuf, HostError> {

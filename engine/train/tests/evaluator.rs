@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use common::{Balls, evaluator, loss, network};
-use hearth_data::{Batch, DataError};
+use hearth_data::{Batch, DataError, ImageInfo, Meta};
 use hearth_engine::{Better, Combine, Event, HostTensor};
 use hearth_nn::losses::Loss;
-use hearth_nn::metrics::DiceMetric;
+use hearth_nn::metrics::{DiceMetric, MetricConfig};
 use hearth_nn::networks::{Network, UNet};
 use hearth_train::{
     BatchStream, EnsembleError, EnsembleEvaluator, EvaluatorOptions, Loader, Post, SupervisedEvaluator, mean_ensemble,
@@ -224,4 +224,78 @@ fn a_bf16_evaluation_is_close_to_f32() {
     let half = half.run(&net, 1).unwrap();
     assert_ne!(half["val_loss"], full["val_loss"]);
     assert!((half["val_loss"] - full["val_loss"]).abs() < 0.02, "{half:?} {full:?}");
+}
+
+/// The same cases in voxels of 2 x 1 x 1 mm.
+struct Spaced;
+
+impl Loader for Spaced {
+    fn batches(&self) -> Option<u64> {
+        CASES.batches()
+    }
+
+    fn pass(&self, pass: u64, skip: u64) -> BatchStream {
+        let mut affine = hearth_data::affine::IDENTITY;
+        affine[0][0] = 2.0;
+        Box::new(CASES.pass(pass, skip).map(move |batch| {
+            let mut batch = batch?;
+            let info = ImageInfo { affine, meta: Meta::default() };
+            batch.images = batch.cases.iter().map(|_| [("image".to_owned(), info.clone())].into()).collect();
+            Ok(batch)
+        }))
+    }
+}
+
+/// Several metrics at once, the distances among them in mm, and a key metric of which less is better.
+#[test]
+fn metrics_that_a_recipe_names_are_measured_together_in_mm() {
+    let configs = [
+        ("hd", "name = \"HausdorffDistanceMetric\""),
+        ("dice", "name = \"DiceMetric\"\ninclude_background = false"),
+        ("recall", "name = \"ConfusionMatrixMetric\"\nmetric_name = \"recall\"\ninclude_background = false"),
+        ("iou", "name = \"MeanIoU\"\nreduction = \"mean_batch\""),
+    ];
+    let measured = |loader: bool| {
+        let mut options = EvaluatorOptions::new(&Device::flex());
+        (options.post_pred, options.post_label) = (Post::onehot(2), Post::onehot(2));
+        let evaluator = if loader {
+            SupervisedEvaluator::<UNet>::new(options, Spaced).unwrap()
+        } else {
+            SupervisedEvaluator::<UNet>::new(options, CASES).unwrap()
+        };
+        let mut evaluator = configs.iter().fold(evaluator, |evaluator, (name, text)| {
+            let config: MetricConfig = toml::from_str(text).unwrap();
+            evaluator.with_boxed_metric(name, config.build(), (*name == "hd").then_some(Better::Lower))
+        });
+        // The prediction is the label, one voxel further along the first axis.
+        evaluator
+            .engine_mut()
+            .on(Event::ForwardCompleted, |cx| {
+                let label = cx.host.tensor("label")?.to_f32()?;
+                let moved: Vec<f32> = std::iter::repeat_n(0.0, 64).chain(label[..512 - 64].iter().copied()).collect();
+                Ok(cx.host.put_tensor("pred", HostTensor::from_f32(vec![1, 1, 8, 8, 8], &moved)?)?)
+            })
+            .unwrap();
+        let metrics = evaluator.run(&network(5, 0.0), 1).unwrap();
+        (evaluator, metrics)
+    };
+    let (evaluator, metrics) = measured(true);
+    assert!(close(metrics["hd"], 2.0), "{metrics:?}");
+    let state = evaluator.engine().state();
+    assert_eq!((state.key_metric.as_deref(), state.better), (Some("hd"), Better::Lower));
+    assert_eq!(state.best_metric, Some(metrics["hd"]));
+    assert_eq!(evaluator.rows(), evaluator.rows_of("hd").unwrap());
+    for name in ["dice", "recall", "iou"] {
+        let rows = evaluator.rows_of(name).unwrap();
+        assert_eq!(rows.len(), 3);
+        let classes = if name == "iou" { 2 } else { 1 };
+        assert!(
+            rows.iter().all(|row| row.values.len() == classes && row.values.iter().all(|v| (0.0..1.0).contains(v))),
+            "{rows:?}"
+        );
+    }
+    assert!(metrics.contains_key("iou_label_0") && metrics.contains_key("iou_label_1"), "{metrics:?}");
+    assert!(evaluator.rows_of("none").is_none());
+    // Without a geometry voxels have side 1.
+    assert!(close(measured(false).1["hd"], 1.0));
 }

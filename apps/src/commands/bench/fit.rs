@@ -11,7 +11,7 @@ use super::{Args, file_name, say};
 use crate::error::Outcome;
 use crate::note;
 use crate::recipe::bundled;
-use crate::run::{Plan, trainer};
+use crate::run::{Plan, Start, trainer};
 
 /// What the validations gave.
 #[derive(Default)]
@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let plan = Plan::new(document)?;
     let start = Instant::now();
-    let mut trainer = trainer(&plan, folder)?;
+    let mut trainer = trainer(&plan, folder, Start::Init)?;
     let found = Arc::new(Mutex::new(Found::default()));
     let (shared, target) = (found.clone(), args.target);
     trainer.engine_mut().on(Event::EpochCompleted.every(args.every), move |cx| {

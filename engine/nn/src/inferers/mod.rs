@@ -50,6 +50,14 @@ pub enum InferError {
         /// What is needed.
         expected: String,
     },
+    /// An image could not be augmented, or what was done to it not be undone.
+    #[error("test-time augmentation {example}: {reason}")]
+    Augment {
+        /// Which one, from 1.
+        example: usize,
+        /// Why.
+        reason: String,
+    },
 }
 
 /// Applies a network, given as a closure, to a batch `[b, c, x, y, z]`.

@@ -68,6 +68,10 @@ impl PerItem for Accuracy {
         &mut self.rows
     }
 
+    fn values_of(&self, row: &[f32]) -> Vec<f32> {
+        vec![row[0] / row[1]]
+    }
+
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
         let total = |column: usize| rows.iter().map(|row| f64::from(row[column])).sum::<f64>();
         let number = |value: f64| Reduced { shape: Vec::new(), values: vec![value as f32] };

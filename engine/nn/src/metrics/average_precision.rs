@@ -56,6 +56,11 @@ impl PerItem for AveragePrecisionMetric {
         &mut self.rows
     }
 
+    /// One item has no area.
+    fn values_of(&self, _: &[f32]) -> Vec<f32> {
+        Vec::new()
+    }
+
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
         curve::aggregate(rows, self.average, area)
     }

@@ -153,6 +153,14 @@ impl PerItem for ConfusionMatrixMetric {
         &mut self.rows
     }
 
+    fn values_of(&self, row: &[f32]) -> Vec<f32> {
+        let mut names = self.metric_name.iter();
+        match (names.next(), names.next()) {
+            (Some(name), None) => row.chunks(4).map(|c| name.of([c[0], c[1], c[2], c[3]])).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// With several names: the values of one after the other, each labelled with its name.
     fn summarize(&self, _: &[Vec<f32>]) -> Aggregate {
         let mut all = self.aggregates().unwrap_or_default();
@@ -209,6 +217,15 @@ impl Default for FBetaScore {
     }
 }
 
+impl FBetaScore {
+    /// The score from counts; NaN where it divides by nothing.
+    fn score(&self, [tp, fp, _, missed]: Counts) -> f32 {
+        let square = (self.beta * self.beta) as f32;
+        let whole = (1.0 + square) * tp + square * missed + fp;
+        if whole == 0.0 { f32::NAN } else { (1.0 + square) * tp / whole }
+    }
+}
+
 impl PerItem for FBetaScore {
     const NAME: &'static str = "FBetaScore";
 
@@ -224,12 +241,11 @@ impl PerItem for FBetaScore {
         &mut self.rows
     }
 
+    fn values_of(&self, row: &[f32]) -> Vec<f32> {
+        row.chunks(4).map(|c| self.score([c[0], c[1], c[2], c[3]])).collect()
+    }
+
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
-        let square = (self.beta * self.beta) as f32;
-        let score = |[tp, fp, _, missed]: Counts| {
-            let whole = (1.0 + square) * tp + square * missed + fp;
-            if whole == 0.0 { f32::NAN } else { (1.0 + square) * tp / whole }
-        };
-        rate(rows, self.reduction, false, usize::from(!self.include_background), &score)
+        rate(rows, self.reduction, false, usize::from(!self.include_background), &|counts| self.score(counts))
     }
 }

@@ -79,6 +79,15 @@ impl ConfusionName {
         NAMES.iter().map(|(_, names)| names[0])
     }
 
+    /// Whether a larger rate is better; nothing where that depends.
+    pub fn higher_is_better(self) -> Option<bool> {
+        match self {
+            Name::MissRate | Name::FallOut | Name::FalseDiscoveryRate | Name::FalseOmissionRate => Some(false),
+            Name::PrevalenceThreshold => None,
+            _ => Some(true),
+        }
+    }
+
     /// The rate; NaN where it divides by nothing.
     pub(crate) fn of(self, [tp, fp, tn, missed]: Counts) -> f32 {
         let (p, n) = (tp + missed, fp + tn);

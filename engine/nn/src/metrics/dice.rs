@@ -4,7 +4,7 @@ use burn::tensor::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
 use super::inputs::{count, read};
-use super::{Aggregate, Metric, MetricError, MetricReduction, Rows, reduce};
+use super::{Aggregate, Metric, MetricError, MetricReduction, Rows, dice_per_component, reduce};
 use crate::ignored::counted;
 
 /// Dice score of binarised predictions, per item and class.
@@ -35,6 +35,9 @@ pub struct DiceMetric {
     pub num_classes: Option<usize>,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,
+    /// Scores every component of the label by itself and averages over them, however large they are
+    /// (<https://arxiv.org/abs/2410.18684>): two channels, background and foreground, one value per item.
+    pub per_component: bool,
     /// The rows so far.
     #[serde(skip)]
     pub rows: Rows,
@@ -48,6 +51,7 @@ impl Default for DiceMetric {
             ignore_empty: true,
             num_classes: None,
             ignore_index: None,
+            per_component: false,
             rows: Rows::default(),
         }
     }
@@ -56,6 +60,18 @@ impl Default for DiceMetric {
 const NAME: &str = "DiceMetric";
 
 impl DiceMetric {
+    /// Whether the options go together.
+    ///
+    /// # Errors
+    /// For `per_component` with an `ignore_index`, which it has no use for.
+    pub fn check(&self) -> Result<(), MetricError> {
+        if self.per_component && self.ignore_index.is_some() {
+            let reason = "per_component has no use for an `ignore_index`; leave one of them out".to_owned();
+            return Err(MetricError::Option { metric: NAME, reason });
+        }
+        Ok(())
+    }
+
     /// The classes that count: indices into channels, or values of a map.
     fn classes(&self, channels: usize) -> std::ops::Range<usize> {
         match self.num_classes.unwrap_or(channels) {
@@ -100,6 +116,13 @@ impl Metric for DiceMetric {
     }
 
     fn update(&mut self, pred: &Tensor<5>, label: &Tensor<5>) -> Result<&[Vec<f32>], MetricError> {
+        self.check()?;
+        if self.per_component {
+            let first = self.rows.len();
+            let rows = dice_per_component::rows(NAME, pred, label, self.ignore_empty)?;
+            self.merge(rows)?;
+            return Ok(&self.rows[first..]);
+        }
         let (shape, label_shape) = (pred.dims(), label.dims());
         let misfit = |expected: String| MetricError::Shape { metric: NAME, pred: shape, label: label_shape, expected };
         if shape[0] != label_shape[0] || shape[2..] != label_shape[2..] {
@@ -140,7 +163,7 @@ impl Metric for DiceMetric {
             return Err(MetricError::Empty { metric: NAME });
         }
         let (value, not_nans) = reduce(&self.rows, self.reduction);
-        let first = usize::from(!self.include_background);
+        let first = usize::from(!self.include_background || self.per_component);
         let labels = match self.reduction {
             MetricReduction::MeanBatch | MetricReduction::SumBatch => {
                 (0..value.values.len()).map(|c| format!("label_{}", c + first)).collect()

@@ -42,6 +42,20 @@ pub struct HausdorffDistanceMetric {
 }
 
 impl HausdorffDistanceMetric {
+    /// Whether the options make sense.
+    ///
+    /// # Errors
+    /// For a percentile that is none.
+    pub fn check(&self) -> Result<(), MetricError> {
+        match self.percentile.filter(|percentile| !(0.0..=100.0).contains(percentile)) {
+            Some(percentile) => {
+                let reason = format!("`percentile` is {percentile}: expected 0 to 100");
+                Err(MetricError::Option { metric: Self::NAME, reason })
+            }
+            None => Ok(()),
+        }
+    }
+
     fn farthest(&self, mut distances: Vec<f32>) -> f32 {
         let percent = self.percentile.unwrap_or(0.0);
         match distances.as_slice() {
@@ -68,10 +82,7 @@ impl PerItem for HausdorffDistanceMetric {
     const NAME: &'static str = "HausdorffDistanceMetric";
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
-        if let Some(percentile) = self.percentile.filter(|percentile| !(0.0..=100.0).contains(percentile)) {
-            let reason = format!("percentile is {percentile}: expected 0 to 100");
-            return Err(MetricError::Option { metric: Self::NAME, reason });
-        }
+        self.check()?;
         let masks = Masks::new(Self::NAME, (pred, label), self.include_background, self.ignore_index)?;
         let sides: &[Side] = if self.directed { &[Side::Pred] } else { &[Side::Pred, Side::Label] };
         let mut rows = Vec::with_capacity(masks.items);

@@ -8,6 +8,7 @@ mod confusion_name;
 mod cumulative_average;
 mod curve;
 mod dice;
+mod dice_per_component;
 mod froc;
 mod generalized_dice;
 mod hausdorff_distance;
@@ -132,6 +133,12 @@ pub trait Metric: Send {
 
     /// All rows so far, one per item in the order they came, one value per class.
     fn rows(&self) -> &[Vec<f32>];
+
+    /// What a row says of its item: one value per class that counts, or one for all of them. That is the row itself, unless rows hold
+    /// counts; nothing where one item alone has no value.
+    fn values_of(&self, row: &[f32]) -> Vec<f32> {
+        row.to_vec()
+    }
 
     /// The result over all rows.
     fn aggregate(&self) -> Result<Aggregate, MetricError>;

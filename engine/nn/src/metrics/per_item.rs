@@ -19,6 +19,11 @@ pub(crate) trait PerItem: Send {
     /// The rows so far, to change.
     fn kept_mut(&mut self) -> &mut Rows;
 
+    /// See [`Metric::values_of`].
+    fn values_of(&self, row: &[f32]) -> Vec<f32> {
+        row.to_vec()
+    }
+
     /// The result over rows, of which there is at least one.
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate;
 }
@@ -51,6 +56,10 @@ impl<M: PerItem> Metric for M {
 
     fn rows(&self) -> &[Vec<f32>] {
         self.kept()
+    }
+
+    fn values_of(&self, row: &[f32]) -> Vec<f32> {
+        PerItem::values_of(self, row)
     }
 
     fn aggregate(&self) -> Result<Aggregate, MetricError> {

@@ -97,14 +97,29 @@ impl SsimMetric {
     }
 }
 
+impl SsimMetric {
+    fn ssim(&self) -> Result<Ssim, MetricError> {
+        let windows = (self.kernel_type, &self.win_size, &self.kernel_sigma);
+        Ssim::new(self.spatial_dims, windows, [self.k1, self.k2], self.data_range)
+            .map_err(|reason| MetricError::Option { metric: Self::NAME, reason })
+    }
+
+    /// Whether the options make sense.
+    ///
+    /// # Errors
+    /// For windows that are none.
+    pub fn check(&self) -> Result<(), MetricError> {
+        self.ssim().map(drop)
+    }
+}
+
 impl PerItem for SsimMetric {
     const NAME: &'static str = "SSIMMetric";
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         same_shape(Self::NAME, pred, label)?;
-        let windows = (self.kernel_type, &self.win_size, &self.kernel_sigma);
         let option = |reason| MetricError::Option { metric: Self::NAME, reason };
-        let ssim = Ssim::new(self.spatial_dims, windows, [self.k1, self.k2], self.data_range).map_err(option)?;
+        let ssim = self.ssim()?;
         ssim.check_shape(pred.dims()).map_err(option)?;
         let (map, _) = ssim.maps(pred.clone().cast(DType::F32), label.clone().cast(DType::F32));
         Ok(means(Self::NAME, map)?.into_iter().map(|value| vec![value]).collect())
@@ -192,13 +207,28 @@ impl MultiScaleSsimMetric {
         }
     }
 
+    fn ssim(&self) -> Result<Ssim, MetricError> {
+        let windows = (self.kernel_type, &self.kernel_size, &self.kernel_sigma);
+        Ssim::new(self.spatial_dims, windows, [self.k1, self.k2], self.data_range)
+            .map_err(|reason| MetricError::Option { metric: Self::NAME, reason })
+    }
+
+    /// Whether the options make sense.
+    ///
+    /// # Errors
+    /// For windows or scales that are none.
+    pub fn check(&self) -> Result<(), MetricError> {
+        if self.weights.is_empty() {
+            let reason = "`weights` are empty: expected one per scale".to_owned();
+            return Err(MetricError::Option { metric: Self::NAME, reason });
+        }
+        self.ssim().map(drop)
+    }
+
     /// Whether every scale is larger than a window.
-    fn check(&self, shape: [usize; 5]) -> Result<(), MetricError> {
+    fn check_shape(&self, shape: [usize; 5]) -> Result<(), MetricError> {
         let fail = |reason: String| Err(MetricError::Option { metric: Self::NAME, reason });
         let scales = self.weights.len();
-        if scales == 0 {
-            return fail("weights are empty: expected one per scale".to_owned());
-        }
         let size = self.kernel_size.resolve("kernel_size", self.spatial_dims.min(3), 1);
         let size = match size {
             Ok(size) => size,
@@ -237,10 +267,10 @@ impl PerItem for MultiScaleSsimMetric {
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         same_shape(Self::NAME, pred, label)?;
-        let windows = (self.kernel_type, &self.kernel_size, &self.kernel_sigma);
+        self.check()?;
         let option = |reason| MetricError::Option { metric: Self::NAME, reason };
-        let ssim = Ssim::new(self.spatial_dims, windows, [self.k1, self.k2], self.data_range).map_err(option)?;
-        self.check(pred.dims())?;
+        let ssim = self.ssim()?;
+        self.check_shape(pred.dims())?;
         let (mut x, mut y) = (pred.clone().cast(DType::F32), label.clone().cast(DType::F32));
         let mut products = vec![1.0_f32; x.dims()[0]];
         for (scale, weight) in self.weights.iter().enumerate() {

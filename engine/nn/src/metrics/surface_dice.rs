@@ -61,14 +61,18 @@ impl SurfaceDiceMetric {
         }
     }
 
-    fn check(&self, classes: usize) -> Result<(), MetricError> {
+    /// Whether the options make sense for so many classes that count.
+    ///
+    /// # Errors
+    /// For another number of tolerances, or one that is no length.
+    pub fn check(&self, classes: usize) -> Result<(), MetricError> {
         let fail = |reason: String| Err(MetricError::Option { metric: Self::NAME, reason });
         let thresholds = &self.class_thresholds;
         if thresholds.len() != classes {
-            return fail(format!("{} class_thresholds for {classes} classes that count", thresholds.len()));
+            return fail(format!("{} `class_thresholds` for {classes} classes that count", thresholds.len()));
         }
         match thresholds.iter().find(|t| !(t.is_finite() && **t >= 0.0)) {
-            Some(threshold) => fail(format!("class_thresholds hold {threshold}: expected numbers of at least 0")),
+            Some(threshold) => fail(format!("`class_thresholds` hold {threshold}: expected numbers of at least 0")),
             None => Ok(()),
         }
     }

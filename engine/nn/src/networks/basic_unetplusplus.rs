@@ -203,4 +203,8 @@ impl Network for BasicUNetPlusPlus {
         let heads = [&self.final_conv_0_1, &self.final_conv_0_2, &self.final_conv_0_3, &self.final_conv_0_4];
         self.features(x).into_iter().zip(heads).map(|(features, head)| head.forward(features)).collect()
     }
+
+    fn main_output(&self) -> usize {
+        if self.deep_supervision { 3 } else { 0 }
+    }
 }

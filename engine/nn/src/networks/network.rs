@@ -48,6 +48,11 @@ pub trait Network: Module + Sync + 'static {
         vec![self.forward(x)]
     }
 
+    /// Which of all outputs is the main one, that of [`forward`](Self::forward).
+    fn main_output(&self) -> usize {
+        0
+    }
+
     /// All outputs, and in training the loss `[1]` that some networks add to that of their outputs.
     fn forward_with_loss(&self, x: Tensor<5>) -> (Vec<Tensor<5>>, Option<Tensor<1>>) {
         (self.forward_all(x), None)
@@ -102,6 +107,17 @@ macro_rules! networks {
                 }
             }
 
+            /// Whether it gives further outputs in training that want a loss of their own
+            /// ([`DeepSupervisionLoss`](crate::losses::DeepSupervisionLoss)).
+            pub fn has_deep_supervision(&self) -> bool {
+                match self {
+                    NetworkConfig::BasicUNetPlusPlus(config) => config.deep_supervision,
+                    NetworkConfig::DynUNet(config) => config.deep_supervision,
+                    NetworkConfig::SegResNetDS(config) => config.dsdepth > 1,
+                    _ => false,
+                }
+            }
+
             /// Channels of the image it takes.
             pub fn in_channels(&self) -> usize {
                 match self {
@@ -143,6 +159,10 @@ macro_rules! networks {
 
             fn forward_all(&self, x: Tensor<5>) -> Vec<Tensor<5>> {
                 match self { $( AnyNetwork::$type(net) => net.forward_all(x), )* }
+            }
+
+            fn main_output(&self) -> usize {
+                match self { $( AnyNetwork::$type(net) => net.main_output(), )* }
             }
 
             fn forward_with_loss(&self, x: Tensor<5>) -> (Vec<Tensor<5>>, Option<Tensor<1>>) {

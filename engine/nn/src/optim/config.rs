@@ -4,52 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::optimizer::Optimizer;
 use super::rule::Rule;
-use super::{Adam, Novograd, OptimError, RmsProp, Sgd};
-
-/// Parameters that are treated in another way.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ParameterGroup {
-    /// Which parameters: a path, in which `*` stands for any characters.
-    pub params: String,
-    /// Multiplies the learning rate of each step.
-    #[serde(default = "one")]
-    pub lr_scale: f64,
-    /// Replaces the optimizer's weight decay.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weight_decay: Option<f64>,
-}
-
-fn one() -> f64 {
-    1.0
-}
-
-impl ParameterGroup {
-    /// Whether the group holds this parameter.
-    pub fn matches(&self, path: &str) -> bool {
-        glob(self.params.as_bytes(), path.as_bytes())
-    }
-}
-
-/// `*` stands for any characters; linear in pattern times text.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if p < pattern.len() && pattern[p] == b'*' {
-            star = Some((p + 1, t));
-            p += 1;
-        } else if p < pattern.len() && pattern[p] == text[t] {
-            (p, t) = (p + 1, t + 1);
-        } else if let Some((after, from)) = star {
-            (p, t) = (after, from + 1);
-            star = Some((after, from + 1));
-        } else {
-            return false;
-        }
-    }
-    pattern[p..].iter().all(|c| *c == b'*')
-}
+use super::{Adam, Novograd, OptimError, ParameterGroup, RmsProp, Sgd};
 
 /// An optimizer by name, with PyTorch's or MONAI's parameters and defaults. The learning rate is where a schedule
 /// starts; each step is told its own.
@@ -239,56 +194,26 @@ impl OptimizerConfig {
         }
         let (rule, weight_decay, groups) = match self.clone() {
             OptimizerConfig::Sgd { momentum, dampening, weight_decay, nesterov, groups, .. } => {
-                let rule = Sgd { momentum, dampening, nesterov };
-                rule.check()?;
-                (Rule::Sgd(rule), weight_decay, groups)
+                (Rule::Sgd(Sgd { momentum, dampening, nesterov }), weight_decay, groups)
             }
             OptimizerConfig::Adam { betas, eps, weight_decay, amsgrad, groups, .. } => {
-                let rule = Adam { betas, eps, amsgrad, decoupled: false };
-                rule.check()?;
-                (Rule::Adam(rule), weight_decay, groups)
+                (Rule::Adam(Adam { betas, eps, amsgrad, decoupled: false }), weight_decay, groups)
             }
             OptimizerConfig::AdamW { betas, eps, weight_decay, amsgrad, groups, .. } => {
-                let rule = Adam { betas, eps, amsgrad, decoupled: true };
-                rule.check()?;
-                (Rule::Adam(rule), weight_decay, groups)
+                (Rule::Adam(Adam { betas, eps, amsgrad, decoupled: true }), weight_decay, groups)
             }
             OptimizerConfig::Novograd { betas, eps, weight_decay, grad_averaging, amsgrad, groups, .. } => {
-                let rule = Novograd { betas, eps, grad_averaging, amsgrad };
-                rule.check()?;
-                (Rule::Novograd(rule), weight_decay, groups)
+                (Rule::Novograd(Novograd { betas, eps, grad_averaging, amsgrad }), weight_decay, groups)
             }
             OptimizerConfig::RmsProp { alpha, eps, weight_decay, momentum, centered, groups, .. } => {
-                let rule = RmsProp { alpha, eps, momentum, centered };
-                rule.check()?;
-                (Rule::RmsProp(rule), weight_decay, groups)
+                (Rule::RmsProp(RmsProp { alpha, eps, momentum, centered }), weight_decay, groups)
             }
         };
-        let decays = groups.iter().filter_map(|group| group.weight_decay).chain([weight_decay]);
-        if let Some(decay) = decays.into_iter().find(|decay| decay.is_nan() || *decay < 0.0) {
-            return Err(OptimError::value("weight_decay", decay, "at least 0"));
+        rule.check()?;
+        if weight_decay.is_nan() || weight_decay < 0.0 {
+            return Err(OptimError::value("weight_decay", weight_decay, "at least 0"));
         }
-        if let Some(group) = groups.iter().find(|group| group.lr_scale.is_nan() || group.lr_scale < 0.0) {
-            return Err(OptimError::value("lr_scale", group.lr_scale, "at least 0"));
-        }
-        Ok(Optimizer::new(rule, weight_decay, groups))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::glob;
-
-    #[test]
-    fn a_star_stands_for_any_characters() {
-        let matches = |pattern: &str, text: &str| glob(pattern.as_bytes(), text.as_bytes());
-        assert!(matches("model.0.*", "model.0.conv.weight"));
-        assert!(matches("*.bias", "model.0.conv.bias"));
-        assert!(matches("*conv*weight", "a.conv.b.conv.weight"));
-        assert!(matches("*", ""));
-        assert!(matches("a", "a"));
-        assert!(!matches("*.bias", "model.0.conv.weight"));
-        assert!(!matches("model.0", "model.0.conv"));
-        assert!(!matches("a*b", "acbc"));
+        let groups: Result<Vec<_>, _> = groups.iter().map(|group| group.build(&rule, lr, weight_decay)).collect();
+        Ok(Optimizer::new(rule, weight_decay, groups?))
     }
 }

@@ -110,6 +110,12 @@ impl Gradients {
         }
     }
 
+    /// Cuts every value off at `-clip_value` and `clip_value` (`torch.nn.utils.clip_grad_value_`).
+    #[must_use]
+    pub fn clip_value(self, clip_value: f64) -> Self {
+        self.each(|gradient| gradient.clamp(-clip_value, clip_value))
+    }
+
     fn each(self, apply: impl Fn(Tensor<1>) -> Tensor<1>) -> Self {
         Gradients(self.0.into_iter().map(|(path, gradient)| (path, apply(gradient))).collect())
     }

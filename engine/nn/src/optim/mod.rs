@@ -4,8 +4,10 @@
 //! low precision. State is kept by parameter path, as tensors on the parameter's device.
 
 mod adam;
+mod clip;
 mod config;
 mod gradients;
+mod group;
 mod novograd;
 mod optimizer;
 mod rmsprop;
@@ -13,8 +15,10 @@ mod rule;
 mod sgd;
 
 pub use adam::Adam;
-pub use config::{OptimizerConfig, ParameterGroup};
+pub use clip::GradientClip;
+pub use config::OptimizerConfig;
 pub use gradients::Gradients;
+pub use group::ParameterGroup;
 pub use novograd::Novograd;
 pub use optimizer::Optimizer;
 pub use rmsprop::RmsProp;
@@ -32,6 +36,14 @@ pub enum OptimError {
         value: String,
         /// What is needed.
         expected: &'static str,
+    },
+    /// A group of parameters that cannot be.
+    #[error("the group `{params}`: {reason}")]
+    Group {
+        /// Its pattern.
+        params: String,
+        /// What is wrong.
+        reason: String,
     },
     /// Gradients of another network.
     #[error("the gradient of `{path}` has {got} values, the parameter has {expected}: it comes from another network")]

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Tensor, TensorData};
 
-use super::config::ParameterGroup;
+use super::group::Group;
 use super::rule::{Rule, Slots};
 use super::{Gradients, OptimError};
 use crate::named::PathStack;
+use crate::networks::Network;
+use crate::parameters::{parameters, some_names};
 
 /// An update rule with its parameter groups and state. Built from an
 /// [`OptimizerConfig`](super::OptimizerConfig).
@@ -16,13 +18,31 @@ use crate::named::PathStack;
 pub struct Optimizer {
     rule: Rule,
     weight_decay: f64,
-    groups: Vec<ParameterGroup>,
+    groups: Vec<Group>,
+    /// The group of each parameter that has one, by path, where a network has been bound.
+    group_of: Option<BTreeMap<String, usize>>,
     state: BTreeMap<String, Slots>,
 }
 
 impl Optimizer {
-    pub(crate) fn new(rule: Rule, weight_decay: f64, groups: Vec<ParameterGroup>) -> Self {
-        Optimizer { rule, weight_decay, groups, state: BTreeMap::new() }
+    pub(crate) fn new(rule: Rule, weight_decay: f64, groups: Vec<Group>) -> Self {
+        Optimizer { rule, weight_decay, groups, group_of: None, state: BTreeMap::new() }
+    }
+
+    /// Finds the group of each of a network's parameters by the names of its state dict; without this, groups know the paths of
+    /// module fields alone. The first group that fits counts.
+    ///
+    /// # Errors
+    /// For a group that fits no parameter.
+    pub fn bind<N: Network>(&mut self, net: &N) -> Result<(), OptimError> {
+        let all = parameters(net);
+        if let Some(group) = self.groups.iter().find(|group| !all.iter().any(|one| one.matches(&group.params))) {
+            let reason = format!("it fits no parameter of {}; there are {}", net.name(), some_names(&all));
+            return Err(OptimError::Group { params: group.params.clone(), reason });
+        }
+        let group = |one: &crate::ParameterName| self.groups.iter().position(|group| one.matches(&group.params));
+        self.group_of = Some(all.iter().filter_map(|one| Some((one.path.clone(), group(one)?))).collect());
+        Ok(())
     }
 
     /// The network after one step. Parameters without a gradient stay as they are.
@@ -74,11 +94,15 @@ impl Optimizer {
         Ok(())
     }
 
-    /// Learning rate and weight decay of a parameter.
-    fn options(&self, path: &str, lr: f64) -> (f64, f64) {
-        match self.groups.iter().find(|group| group.matches(path)) {
-            Some(group) => (lr * group.lr_scale, group.weight_decay.unwrap_or(self.weight_decay)),
-            None => (lr, self.weight_decay),
+    /// Rule, learning rate and weight decay of a parameter.
+    fn options(&self, path: &str, lr: f64) -> (&Rule, f64, f64) {
+        let group = match &self.group_of {
+            Some(groups) => groups.get(path).map(|index| &self.groups[*index]),
+            None => self.groups.iter().find(|group| group.matches(path)),
+        };
+        match group {
+            Some(group) => (&group.rule, lr * group.lr_scale, group.weight_decay),
+            None => (&self.rule, lr, self.weight_decay),
         }
     }
 
@@ -93,7 +117,8 @@ impl Optimizer {
         if gradient.dims() != [count] {
             return Err(OptimError::Gradient { path, got: gradient.dims()[0], expected: count });
         }
-        let (lr, weight_decay) = self.options(&path, lr);
+        let (rule, lr, weight_decay) = self.options(&path, lr);
+        let rule = rule.clone();
         let scalars = self.rule.state_names();
         let slots = self.state.entry(path.clone()).or_default();
         let wrong = slots.lengths().find(|(name, length)| {
@@ -105,7 +130,7 @@ impl Optimizer {
             return Err(OptimError::State { key: format!("{path}/{name}"), reason });
         }
         slots.step += 1;
-        Ok(self.rule.update(parameter, gradient, slots, lr, weight_decay))
+        Ok(rule.update(parameter, gradient, slots, lr, weight_decay))
     }
 }
 

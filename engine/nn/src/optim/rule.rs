@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-use super::{Adam, Novograd, RmsProp, Sgd};
+use super::{Adam, Novograd, OptimError, RmsProp, Sgd};
 
 /// A state tensor: on the parameter's device, or on the host as it was loaded.
 #[derive(Clone, Debug)]
@@ -63,6 +63,16 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
+    /// Whether the options make sense.
+    pub(crate) fn check(&self) -> Result<(), OptimError> {
+        match self {
+            Rule::Sgd(rule) => rule.check(),
+            Rule::Adam(rule) => rule.check(),
+            Rule::Novograd(rule) => rule.check(),
+            Rule::RmsProp(rule) => rule.check(),
+        }
+    }
+
     /// The parameter after one step. `slots.step` counts this step already.
     pub(crate) fn update(
         &self,

@@ -192,7 +192,7 @@ fn wrong_options_and_inputs_are_named() {
     };
     fails(&mut HausdorffDistanceMetric { percentile: Some(101.0), ..Default::default() }, "percentile");
     fails(&mut HausdorffDistanceMetric::default(), "2 spacings for 1 items");
-    fails(&mut SurfaceDiceMetric::new(&[1.0, 2.0]), "2 class_thresholds for 1 classes");
+    fails(&mut SurfaceDiceMetric::new(&[1.0, 2.0]), "2 `class_thresholds` for 1 classes");
     fails(&mut RocAucMetric::default(), "[items, classes, 1, 1, 1]");
     let one = batch(&[1.0; 4], [1, 1, 2, 2, 1]);
     for metric in [&mut ConfusionMatrixMetric::default() as &mut dyn Metric, &mut HausdorffDistanceMetric::default()] {
@@ -200,4 +200,56 @@ fn wrong_options_and_inputs_are_named() {
     }
     let error = toml::from_str::<MetricConfig>("name = \"ConfusionMatrixMetric\"\nmetric_name = \"luck\"");
     assert!(error.is_err());
+}
+
+/// What a recipe can name, and which way each gets better.
+#[test]
+fn directions_and_options_are_known_before_anything_is_measured() {
+    let read = |text: &str| toml::from_str::<MetricConfig>(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    for (text, higher) in [
+        ("name = \"DiceMetric\"", Some(true)),
+        ("name = \"HausdorffDistanceMetric\"", Some(false)),
+        ("name = \"SurfaceDistanceMetric\"", Some(false)),
+        ("name = \"SurfaceDiceMetric\"\nclass_thresholds = [1.0]", Some(true)),
+        ("name = \"RMSEMetric\"", Some(false)),
+        ("name = \"PSNRMetric\"\nmax_val = 1.0", Some(true)),
+        ("name = \"ConfusionMatrixMetric\"\nmetric_name = \"fpr\"", Some(false)),
+        ("name = \"ConfusionMatrixMetric\"\nmetric_name = [\"recall\", \"precision\"]", Some(true)),
+        ("name = \"ConfusionMatrixMetric\"\nmetric_name = [\"recall\", \"fpr\"]", None),
+    ] {
+        assert_eq!(read(text).higher_is_better(), higher, "{text}");
+        assert!(read(text).check(2).is_ok(), "{text}");
+    }
+    for (text, word) in [
+        ("name = \"HausdorffDistanceMetric\"\npercentile = 101", "percentile"),
+        ("name = \"SurfaceDiceMetric\"\nclass_thresholds = [1.0, 1.0]", "class_thresholds"),
+        ("name = \"FBetaScore\"\nbeta = 0", "beta"),
+        ("name = \"SSIMMetric\"\nspatial_dims = 4", "spatial_dims"),
+        ("name = \"ConfusionMatrixMetric\"\nmetric_name = []", "metric_name"),
+        ("name = \"MultiScaleSSIMMetric\"\nspatial_dims = 3\nweights = []", "weights"),
+    ] {
+        let error = read(text).check(2).expect_err(text).to_string();
+        assert!(error.contains(word), "{error}");
+    }
+    let components = read("name = \"DiceMetric\"\nper_component = true");
+    assert!(components.check(2).is_ok() && components.check(3).is_err());
+}
+
+/// Rows that hold counts say what they mean.
+#[test]
+fn a_row_gives_the_values_of_its_item() {
+    let (pred, label) = (
+        batch(&[1.0, 1.0, 0.0, 0.0, 0.0, 1.0], [1, 2, 3, 1, 1]),
+        batch(&[1.0, 0.0, 0.0, 1.0, 0.0, 1.0], [1, 2, 3, 1, 1]),
+    );
+    let values = |metric: &mut dyn Metric| {
+        let row = metric.update(&pred, &label).expect("fits")[0].clone();
+        metric.values_of(&row)
+    };
+    let mut precision: ConfusionMatrixMetric = toml::from_str("metric_name = \"precision\"").expect("a rate");
+    assert_close(&values(&mut precision), &[0.5, 1.0], 0.0);
+    assert_close(&values(&mut Accuracy::default()), &[4.0 / 6.0], 1e-6);
+    assert_close(&values(&mut DiceMetric::default()), &[2.0 / 3.0, 2.0 / 3.0], 1e-6);
+    let mut both: ConfusionMatrixMetric = toml::from_str("metric_name = [\"precision\", \"recall\"]").expect("rates");
+    assert!(values(&mut both).is_empty(), "which of the two?");
 }

@@ -143,3 +143,95 @@ fn wrong_options_gradients_and_states_are_errors() {
     let error = optimizer.step(net(), gradients, 0.1).expect_err("five values for three");
     assert!(matches!(error, OptimError::State { .. }), "{error}");
 }
+
+/// A group whose options are all its own takes the steps of an optimizer with these options.
+#[test]
+fn a_group_may_have_every_option_of_its_optimizer() {
+    for (plain, own) in [
+        ("name = \"SGD\"", "momentum = 0.9\ndampening = 0.1\nweight_decay = 0.01"),
+        ("name = \"SGD\"", "momentum = 0.5\nnesterov = true"),
+        ("name = \"Adam\"", "betas = [0.8, 0.9]\neps = 1e-3\namsgrad = true\nweight_decay = 0.1"),
+        ("name = \"AdamW\"", "betas = [0.8, 0.9]\neps = 1e-3"),
+        ("name = \"Novograd\"", "betas = [0.8, 0.9]\ngrad_averaging = true\namsgrad = true"),
+        ("name = \"RMSprop\"", "alpha = 0.9\nmomentum = 0.5\ncentered = true\neps = 1e-3"),
+    ] {
+        let grouped = run(&format!("{plain}\n[[groups]]\nparams = \"w\"\n{own}"));
+        assert_eq!(grouped, run(&format!("{plain}\n{own}")), "{plain} {own}");
+        assert_ne!(grouped, run(plain), "{plain} {own}");
+    }
+}
+
+#[test]
+fn a_group_of_another_optimizers_options_is_an_error() {
+    let error = |text: &str| {
+        let config: OptimizerConfig = toml::from_str(text).expect("known options");
+        config.build().expect_err(text).to_string()
+    };
+    let group =
+        |optimizer: &str, own: &str| error(&format!("name = \"{optimizer}\"\n[[groups]]\nparams = \"a.*\"\n{own}"));
+    let text = group("SGD", "betas = [0.9, 0.9]");
+    assert!(text.contains("the group `a.*`: SGD has no option `betas`"), "{text}");
+    assert!(group("Adam", "momentum = 0.9").contains("Adam has no option `momentum`"));
+    assert!(group("AdamW", "nesterov = true").contains("AdamW has no option `nesterov`"));
+    assert!(group("RMSprop", "amsgrad = true").contains("RMSprop has no option `amsgrad`"));
+    assert!(group("Adam", "betas = [1.0, 0.9]").contains("betas"));
+    assert!(group("SGD", "lr = 0.1\nlr_scale = 2.0").contains("one of them"));
+    assert!(group("SGD", "lr = -0.1").contains("learning rate"));
+    assert!(group("SGD", "weight_decay = -0.1").contains("weight_decay"));
+}
+
+/// Layers by the names of the state dict, each with a learning rate of its own.
+#[test]
+fn groups_know_the_names_of_the_state_dict() {
+    let text = "name = \"SGD\"\nlr = 0.1\n\
+                [[groups]]\nparams = \"model.0.*\"\nlr = 0.0\n\
+                [[groups]]\nparams = \"model.1.*\"\nlr = 0.2";
+    let config: OptimizerConfig = toml::from_str(text).expect("known options");
+    let stepped = |config: &OptimizerConfig| {
+        let mut optimizer = config.build().expect("consistent");
+        let net = unet();
+        optimizer.bind(&net).expect("there are such parameters");
+        let loss = net.forward(draw([2, 1, 8, 8, 8], 0, &Device::default().autodiff())).powi_scalar(2).mean();
+        let gradients = Gradients::of(&net, &loss);
+        let net = optimizer.step(net, gradients, 0.1).expect("its own gradients");
+        let bytes = hearth_nn::weights::to_bytes(&net).expect("weights");
+        let file = safetensors::SafeTensors::deserialize(&bytes).expect("safetensors");
+        let floats = |data: &[u8]| -> Vec<f32> {
+            data.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+        };
+        let trained = |name: &str| !name.contains("running_") && !name.contains("num_batches");
+        let all = file.tensors().into_iter().filter(|(name, _)| trained(name));
+        all.map(|(name, view)| (name, floats(view.data()))).collect::<BTreeMap<_, _>>()
+    };
+    let (grouped, plain, still) = (
+        stepped(&config),
+        stepped(&OptimizerConfig::sgd(0.0)),
+        stepped(&toml::from_str("name = \"SGD\"\n[[groups]]\nparams = \"*\"\nlr_scale = 0.0").expect("known")),
+    );
+    for (name, values) in &grouped {
+        let factor = if name.starts_with("model.0.") {
+            0.0
+        } else if name.starts_with("model.1.") {
+            2.0
+        } else {
+            1.0
+        };
+        let expected: Vec<f32> =
+            still[name].iter().zip(&plain[name]).map(|(still, moved)| still + factor * (moved - still)).collect();
+        assert_close(values, &expected, 1e-6);
+    }
+    let none: OptimizerConfig = toml::from_str("name = \"SGD\"\n[[groups]]\nparams = \"modle.*\"").expect("known");
+    let error = none.build().expect("consistent").bind(&unet()).expect_err("no such parameter").to_string();
+    assert!(error.contains("the group `modle.*`") && error.contains("model.0"), "{error}");
+}
+
+#[test]
+fn gradients_are_cut_off_at_a_value() {
+    let device = Device::default();
+    let of = |v: [f32; 3]| Gradients::from_map(BTreeMap::from([("w".to_owned(), Tensor::from_floats(v, &device))]));
+    let clipped = hearth_nn::optim::GradientClip::Value(0.5).apply(of([3.0, -0.25, -7.0]));
+    assert_eq!(values(clipped.get("w").expect("w").clone()), [0.5, -0.25, -0.5]);
+    for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(hearth_nn::optim::GradientClip::Norm(wrong).check().is_err(), "{wrong}");
+    }
+}

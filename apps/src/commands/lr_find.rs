@@ -1,0 +1,142 @@
+//! `hearth lr-find`: a learning rate range test.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use hearth_train::{RangePoint, RangeResult, RangeTest, StepMode};
+use serde_json::json;
+
+use crate::error::{Context, Failure, Outcome};
+use crate::picture::{Axis, Plot};
+use crate::recipe::bundled;
+use crate::run::{Plan, Start, folders, interrupt, trainer};
+use crate::terminal::bold;
+use crate::{note, out};
+
+/// Arguments of `hearth lr-find`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A bundled recipe (`hearth recipes list`) or a TOML file
+    #[arg(value_name = "RECIPE")]
+    pub recipe: String,
+    /// The data set: a Decathlon folder with a dataset.json
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Where the curve goes: lr-find.png, lr-find.csv, lr-find.json; new or empty
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// The first learning rate
+    #[arg(long, value_name = "LR", default_value_t = RangeTest::default().start_lr)]
+    pub start_lr: f64,
+    /// The last learning rate, unless the loss diverges before
+    #[arg(long, value_name = "LR", default_value_t = RangeTest::default().end_lr)]
+    pub end_lr: f64,
+    /// Steps
+    #[arg(long, value_name = "N", default_value_t = RangeTest::default().num_iter)]
+    pub num_iter: usize,
+    /// How the rate rises
+    #[arg(long, value_name = "HOW", default_value = "exp")]
+    pub mode: Mode,
+    /// How much the newest loss counts in the smoothed one; 0 for no smoothing
+    #[arg(long, value_name = "PART", default_value_t = RangeTest::default().smooth_f)]
+    pub smooth: f64,
+    /// Stop where the smoothed loss is so many times the best one
+    #[arg(long, value_name = "TIMES", default_value_t = RangeTest::default().diverge_th)]
+    pub diverge: f64,
+    /// Points at the start that the suggestion does not look at
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub skip_start: usize,
+    /// Points at the end that the suggestion does not look at
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub skip_end: usize,
+    /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
+    #[arg(long)]
+    pub device: Option<String>,
+    /// Changes one value of the recipe, as in training.batch_size=4
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<String>,
+}
+
+/// How the learning rate rises.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Mode {
+    /// By the same factor each step
+    Exp,
+    /// By the same amount each step
+    Linear,
+}
+
+/// Walks through the learning rates and writes the curve.
+pub fn run(args: &Args) -> Outcome {
+    let options = RangeTest {
+        start_lr: args.start_lr,
+        end_lr: args.end_lr,
+        num_iter: args.num_iter,
+        step_mode: match args.mode {
+            Mode::Exp => StepMode::Exp,
+            Mode::Linear => StepMode::Linear,
+        },
+        smooth_f: args.smooth,
+        diverge_th: args.diverge,
+    };
+    options.check()?;
+    let mut document = bundled::open(&args.recipe)?;
+    if let Some(device) = &args.device {
+        document.set_option("--device", "training.device", device)?;
+    }
+    args.sets.iter().try_for_each(|set| document.set(set))?;
+    let plan = Plan::new(document)?;
+    interrupt::listen()?;
+    let _reserved = folders::Reserved::new(&args.out)?;
+    let mut trainer = trainer(&plan, &args.data, Start::Init)?;
+    let mut step = 0;
+    let found = trainer.find_learning_rate(&options, |point| {
+        step += 1;
+        if step % 10 == 0 {
+            note!("step {step}/{}  learning rate {:.2e}  loss {:.4}", options.num_iter, point.lr, point.loss);
+        }
+    })?;
+    let suggested = found.steepest_gradient(args.skip_start, args.skip_end);
+    write(&args.out, &plan.recipe.task, &options, &found, suggested)?;
+    if found.diverged {
+        let last = found.points.last().map_or(options.start_lr, |point| point.lr);
+        out!("the loss diverged after {} steps, at learning rate {last:.2e}", found.points.len());
+    }
+    let Some(RangePoint { lr, loss, .. }) = suggested else {
+        return Err(Failure::new(format!(
+            "{} points are too few to say where the loss falls fastest: start lower (--start-lr), or skip fewer points",
+            found.points.len()
+        )));
+    };
+    out!("{}", bold(&format!("the loss falls fastest at learning rate {lr:.2e} (loss {loss:.4})")));
+    out!("curve  {}", args.out.join(PICTURE).display());
+    note!("next: hearth train {} --data {} --set optimizer.lr={lr:.1e} ...", args.recipe, args.data.display());
+    Ok(())
+}
+
+const PICTURE: &str = "lr-find.png";
+
+fn write(out: &Path, task: &str, options: &RangeTest, found: &RangeResult, suggested: Option<RangePoint>) -> Outcome {
+    let smoothed: Vec<(f64, f64)> = found.points.iter().map(|point| (point.lr, point.loss)).collect();
+    let raw: Vec<(f64, f64)> = found.points.iter().map(|point| (point.lr, point.raw_loss)).collect();
+    let x_axis = if options.step_mode == StepMode::Exp { Axis::Log } else { Axis::Linear };
+    let plot = Plot {
+        title: &format!("{task}: loss over learning rate"),
+        x_label: "learning rate",
+        x_axis,
+        curve: &smoothed,
+        points: &raw,
+        mark: suggested.map(|point| ((point.lr, point.loss), format!("steepest: {:.2e}", point.lr))),
+    };
+    plot.draw().save(&out.join(PICTURE))?;
+    let rows = found.points.iter().map(|point| format!("{},{},{}\n", point.lr, point.loss, point.raw_loss));
+    let csv: String = std::iter::once("learning_rate,loss,raw_loss\n".to_owned()).chain(rows).collect();
+    let text = |name: &str, text: String| {
+        let path = out.join(name);
+        std::fs::write(&path, text).while_doing(|| format!("cannot write {}", path.display()))
+    };
+    text("lr-find.csv", csv)?;
+    let whole =
+        json!({ "options": options, "diverged": found.diverged, "suggestion": suggested, "points": found.points });
+    text("lr-find.json", serde_json::to_string_pretty(&whole)? + "\n")
+}

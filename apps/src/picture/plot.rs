@@ -1,0 +1,193 @@
+//! A curve over an axis, as a picture.
+
+use super::canvas::{Canvas, Rgb};
+
+const BACKGROUND: Rgb = [18, 18, 22];
+const GRID: Rgb = [52, 52, 60];
+const TEXT: Rgb = [235, 235, 235];
+const FAINT: Rgb = [160, 160, 165];
+const POINT: Rgb = [90, 100, 130];
+const CURVE: Rgb = [80, 160, 255];
+const MARK: Rgb = [255, 80, 80];
+
+const WIDTH: usize = 960;
+const HEIGHT: usize = 600;
+const LEFT: usize = 110;
+const RIGHT: usize = 30;
+const TOP: usize = 50;
+const BOTTOM: usize = 70;
+
+/// How values lie along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    /// Equal steps for equal differences.
+    Linear,
+    /// Equal steps for equal factors; for values above 0.
+    Log,
+}
+
+/// A curve `y` over `x`, with single points behind it and one of its places marked.
+pub struct Plot<'a> {
+    /// Above the curve.
+    pub title: &'a str,
+    /// Below the axis of `x`.
+    pub x_label: &'a str,
+    /// How `x` lies.
+    pub x_axis: Axis,
+    /// The curve.
+    pub curve: &'a [(f64, f64)],
+    /// Points behind it.
+    pub points: &'a [(f64, f64)],
+    /// The marked place and what is written beside it.
+    pub mark: Option<((f64, f64), String)>,
+}
+
+/// From values to pixels along one axis.
+struct Scale {
+    axis: Axis,
+    low: f64,
+    high: f64,
+    from: f64,
+    to: f64,
+}
+
+impl Scale {
+    fn new(axis: Axis, values: impl Iterator<Item = f64>, (from, to): (usize, usize)) -> Self {
+        let bent = |value: f64| if axis == Axis::Log { value.log10() } else { value };
+        let finite = values.map(bent).filter(|value| value.is_finite());
+        let (mut low, mut high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+        if low > high {
+            (low, high) = (0.0, 1.0);
+        }
+        if high - low < 1e-12 * high.abs().max(1.0) {
+            (low, high) = (low - 0.5, high + 0.5);
+        }
+        Self { axis, low, high, from: from as f64, to: to as f64 }
+    }
+
+    fn place(&self, value: f64) -> f64 {
+        let value = if self.axis == Axis::Log { value.log10() } else { value };
+        self.from + (value - self.low) / (self.high - self.low) * (self.to - self.from)
+    }
+
+    /// Where lines of the grid go: whole decades, or round steps.
+    fn ticks(&self) -> Vec<f64> {
+        let range = self.high - self.low;
+        let step = match self.axis {
+            Axis::Log => (range / 8.0).ceil().max(1.0),
+            Axis::Linear => {
+                let rough = range / 6.0;
+                let decade = 10_f64.powf(rough.log10().floor());
+                [1.0, 2.0, 5.0, 10.0].map(|part| part * decade).into_iter().find(|step| *step >= rough).unwrap_or(rough)
+            }
+        };
+        let first = (self.low / step).ceil() as i64;
+        let all = (first..).map(|i| i as f64 * step).take_while(|tick| *tick <= self.high + 1e-9 * range);
+        all.map(|tick| if self.axis == Axis::Log { 10_f64.powf(tick) } else { tick }).collect()
+    }
+}
+
+fn number(value: f64, axis: Axis) -> String {
+    if axis == Axis::Log || (value != 0.0 && value.abs() < 1e-3) || value.abs() >= 1e5 {
+        return format!("{value:.0e}");
+    }
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+impl Plot<'_> {
+    /// Draws it.
+    pub fn draw(&self) -> Canvas {
+        let mut canvas = Canvas::new(WIDTH, HEIGHT, BACKGROUND);
+        canvas.text(LEFT, 16, 2, TEXT, self.title);
+        let all = || self.curve.iter().chain(self.points);
+        let across = Scale::new(self.x_axis, all().map(|(x, _)| *x), (LEFT, WIDTH - RIGHT));
+        let down = Scale::new(Axis::Linear, self.curve.iter().map(|(_, y)| *y), (HEIGHT - BOTTOM, TOP));
+        for tick in across.ticks() {
+            let x = across.place(tick) as usize;
+            canvas.fill(x, TOP, 1, HEIGHT - BOTTOM - TOP, GRID);
+            let text = number(tick, self.x_axis);
+            let half = Canvas::text_width(2, &text) / 2;
+            canvas.text(x.saturating_sub(half), HEIGHT - BOTTOM + 10, 2, FAINT, &text);
+        }
+        for tick in down.ticks() {
+            let y = down.place(tick) as usize;
+            canvas.fill(LEFT, y, WIDTH - RIGHT - LEFT, 1, GRID);
+            let text = number(tick, Axis::Linear);
+            let left = LEFT.saturating_sub(Canvas::text_width(2, &text) + 10);
+            canvas.text(left, y.saturating_sub(7), 2, FAINT, &text);
+        }
+        canvas.text(LEFT, HEIGHT - 30, 2, TEXT, self.x_label);
+
+        let inside = |y: f64| y >= (TOP as f64 - 2.0) && y <= (HEIGHT - BOTTOM) as f64 + 2.0;
+        for (x, y) in self.points.iter().map(|(x, y)| (across.place(*x), down.place(*y))) {
+            // A point may lie far above the curve that is smoothed.
+            if x.is_finite() && inside(y) {
+                canvas.fill(x as usize - 1, y as usize - 1, 3, 3, POINT);
+            }
+        }
+        for pair in self.curve.windows(2) {
+            let ends = [pair[0], pair[1]].map(|(x, y)| (across.place(x), down.place(y)));
+            line(&mut canvas, ends[0], ends[1], CURVE);
+        }
+        if let Some(((x, y), text)) = &self.mark {
+            let (x, y) = (across.place(*x) as usize, down.place(*y) as usize);
+            canvas.fill(x - 5, y - 5, 11, 11, MARK);
+            let width = Canvas::text_width(2, text);
+            let left = if x + 16 + width < WIDTH { x + 16 } else { x.saturating_sub(16 + width) };
+            canvas.text(left, y.saturating_sub(22).max(TOP), 2, MARK, text);
+        }
+        canvas
+    }
+}
+
+/// A line two pixels thick.
+fn line(canvas: &mut Canvas, (x0, y0): (f64, f64), (x1, y1): (f64, f64), colour: Rgb) {
+    if ![x0, y0, x1, y1].iter().all(|place| place.is_finite() && *place >= 0.0) {
+        return;
+    }
+    let steps = (x1 - x0).abs().max((y1 - y0).abs()).ceil().clamp(1.0, 4096.0);
+    for i in 0..=steps as usize {
+        let part = i as f64 / steps;
+        canvas.fill((x0 + (x1 - x0) * part) as usize, (y0 + (y1 - y0) * part) as usize, 2, 2, colour);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(canvas: &Canvas, colour: Rgb) -> usize {
+        let places = (0..canvas.height()).flat_map(|y| (0..canvas.width()).map(move |x| (x, y)));
+        places.filter(|&(x, y)| canvas.get(x, y) == colour).count()
+    }
+
+    #[test]
+    fn a_curve_goes_from_edge_to_edge_and_its_mark_lies_on_it() {
+        let curve: Vec<(f64, f64)> = (0..5).map(|i| (10_f64.powi(i - 4), f64::from((i - 2).pow(2)))).collect();
+        let mark = Some((curve[2], "here".to_owned()));
+        let plot = Plot { title: "t", x_label: "x", x_axis: Axis::Log, curve: &curve, points: &curve, mark };
+        let canvas = plot.draw();
+        assert!(count(&canvas, CURVE) > WIDTH - LEFT - RIGHT, "a pixel for each column");
+        // The smallest value in the middle of a logarithmic axis, at its lower end.
+        assert_eq!(canvas.get((LEFT + WIDTH - RIGHT) / 2, HEIGHT - BOTTOM), MARK);
+        assert_eq!(canvas.get(LEFT, TOP), CURVE);
+    }
+
+    #[test]
+    fn odd_values_draw_something() {
+        for curve in [vec![], vec![(1.0, 1.0)], vec![(1.0, f64::NAN), (2.0, 1.0)], vec![(0.0, 1.0), (1.0, 2.0)]] {
+            let plot = Plot { title: "", x_label: "", x_axis: Axis::Log, curve: &curve, points: &[], mark: None };
+            assert_eq!(plot.draw().width(), WIDTH);
+        }
+    }
+
+    #[test]
+    fn ticks_are_decades_or_round_steps() {
+        let log = Scale::new(Axis::Log, [1e-7, 10.0].into_iter(), (0, 100));
+        let texts: Vec<String> = log.ticks().into_iter().map(|tick| number(tick, Axis::Log)).collect();
+        assert_eq!(texts, ["1e-7", "1e-6", "1e-5", "1e-4", "1e-3", "1e-2", "1e-1", "1e0", "1e1"]);
+        let linear = Scale::new(Axis::Linear, [0.0, 1.0].into_iter(), (0, 100));
+        assert_eq!(linear.ticks().len(), 6);
+    }
+}

@@ -1,0 +1,235 @@
+//! `[metric]`: what validation and evaluation measure, and which of it decides what is best.
+
+use std::fmt;
+
+use hearth_engine::Better;
+use hearth_nn::metrics::{DiceMetric, MetricConfig};
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::document::{Document, Node, Value};
+use super::suggest;
+use crate::error::Outcome;
+
+/// What the mean Dice is called.
+pub const MEAN_DICE: &str = "mean_dice";
+
+const BACKGROUND: &str = "include_background";
+const EMPTY: &str = "ignore_empty";
+const KEY: &str = "key";
+
+/// Columns of `metrics.csv` that are no metrics, and what stands beside metrics in a log.
+const TAKEN: [&str; 5] = ["epoch", "iteration", "learning_rate", "loss", "case"];
+
+/// The metrics of a recipe: the mean Dice with two options (`[metric]` without tables), or several by names of one's own
+/// (`[metric.NAME]`), one of which is the key metric.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Metric {
+    /// The mean Dice.
+    Dice {
+        /// Whether class 0 counts.
+        include_background: bool,
+        /// Whether cases without a class leave it out.
+        ignore_empty: bool,
+    },
+    /// Metrics by name.
+    Named {
+        /// The metric that decides which checkpoint is best; the first one where it is not given.
+        key: Option<String>,
+        /// In the order of the recipe.
+        metrics: Vec<(String, MetricConfig)>,
+    },
+}
+
+impl Default for Metric {
+    fn default() -> Self {
+        Self::Dice { include_background: false, ignore_empty: true }
+    }
+}
+
+impl Metric {
+    /// All metrics by name, the key metric first.
+    pub fn list(&self) -> Vec<(String, MetricConfig)> {
+        match self {
+            Self::Dice { include_background, ignore_empty } => {
+                let (include_background, ignore_empty) = (*include_background, *ignore_empty);
+                let dice = DiceMetric { include_background, ignore_empty, ..DiceMetric::default() };
+                vec![(MEAN_DICE.to_owned(), MetricConfig::DiceMetric(dice))]
+            }
+            Self::Named { key, metrics } => {
+                let is_key = |name: &String| key.as_ref() == Some(name);
+                let (mut first, rest): (Vec<_>, Vec<_>) = metrics.iter().cloned().partition(|(name, _)| is_key(name));
+                first.extend(rest);
+                first
+            }
+        }
+    }
+
+    /// Which way the key metric gets better; nothing where that cannot be said.
+    pub fn better(&self) -> Option<Better> {
+        let higher = self.list().first().and_then(|(_, config)| config.higher_is_better());
+        higher.map(|higher| if higher { Better::Higher } else { Better::Lower })
+    }
+
+    /// Writes out which metric is the key.
+    pub(super) fn fill_in(&mut self) {
+        if let Self::Named { key, metrics } = self
+            && let Some((first, _)) = metrics.first()
+        {
+            key.get_or_insert_with(|| first.clone());
+        }
+    }
+
+    /// What can be said of the table before it is read: its keys, and whether they go together.
+    pub(super) fn check_keys(document: &Document) -> Outcome {
+        let Some(node) = document.root().get("metric") else { return Ok(()) };
+        if let Value::List(_) = node.value {
+            let message = "metrics are tables with names of your own: [metric.hd95], with `name` and its options";
+            return Err(document.error(&node.origin, message));
+        }
+        let is_table = |node: &Node| matches!(node.value, Value::Table(_));
+        let tables = node.entries().iter().any(|entry| is_table(&entry.node));
+        for entry in node.entries() {
+            let (key, origin) = (entry.key.as_str(), &entry.origin);
+            if is_table(&entry.node) {
+                let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+                if [KEY, BACKGROUND, EMPTY].contains(&key) || TAKEN.contains(&key) || !key.chars().all(plain) {
+                    let message = format!(
+                        "a metric cannot be called {key:?}: use letters, digits, - and _, and none of {}",
+                        [KEY, BACKGROUND, EMPTY].into_iter().chain(TAKEN).collect::<Vec<_>>().join(", ")
+                    );
+                    return Err(document.error(origin, message));
+                }
+                continue;
+            }
+            match key {
+                KEY if tables => {}
+                KEY => {
+                    let message = "there is no metric to be the key: add one, [metric.NAME], or leave `key` out";
+                    return Err(document.error(origin, message));
+                }
+                BACKGROUND | EMPTY if tables => {
+                    let message = format!("{key:?} is an option of one metric: write it into its table, [metric.NAME]");
+                    return Err(document.error(origin, message));
+                }
+                BACKGROUND | EMPTY => {}
+                _ => {
+                    let known = if tables { &[KEY][..] } else { &[BACKGROUND, EMPTY, KEY] };
+                    return Err(document.error(origin, suggest::unknown("key", key, known)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether each metric makes sense for so many classes, and the key metric is one that can decide.
+    pub(super) fn check(&self, document: &Document, classes: usize) -> Outcome {
+        let Self::Named { key, metrics } = self else { return Ok(()) };
+        for (name, config) in metrics {
+            let place = format!("metric.{name}");
+            config.check(classes).map_err(|error| document.error_at_quoted(&place, &error.to_string()))?;
+        }
+        let names: Vec<&str> = metrics.iter().map(|(name, _)| name.as_str()).collect();
+        if let Some(key) = key.as_ref().filter(|key| !names.contains(&key.as_str())) {
+            return Err(document.error_at("metric.key", suggest::unknown("metric", key, &names)));
+        }
+        if self.better().is_none() {
+            let name = self.list().swap_remove(0).0;
+            let message = format!(
+                "{name:?} cannot be the key metric: whether more or less of it is better depends; name another one by `key`"
+            );
+            return Err(document.error_at(&format!("metric.{name}"), message));
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Metric {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match self {
+            Self::Dice { include_background, ignore_empty } => {
+                map.serialize_entry(BACKGROUND, include_background)?;
+                map.serialize_entry(EMPTY, ignore_empty)?;
+            }
+            Self::Named { key, metrics } => {
+                if let Some(key) = key {
+                    map.serialize_entry(KEY, key)?;
+                }
+                for (name, config) in metrics {
+                    map.serialize_entry(name, config)?;
+                }
+            }
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Metric {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl<'de> Visitor<'de> for Read {
+            type Value = Metric;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table of metrics")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Metric, M::Error> {
+                let (mut key, mut metrics) = (None, Vec::new());
+                let (mut background, mut empty) = (None, None);
+                while let Some(name) = map.next_key::<String>()? {
+                    match name.as_str() {
+                        KEY => key = Some(map.next_value()?),
+                        BACKGROUND => background = Some(map.next_value()?),
+                        EMPTY => empty = Some(map.next_value()?),
+                        _ => metrics.push((name, map.next_value()?)),
+                    }
+                }
+                if !metrics.is_empty() {
+                    return Ok(Metric::Named { key, metrics });
+                }
+                if key.is_some() {
+                    return Err(M::Error::custom("there is no metric to be the key"));
+                }
+                let (include_background, ignore_empty) = (background.unwrap_or(false), empty.unwrap_or(true));
+                Ok(Metric::Dice { include_background, ignore_empty })
+            }
+        }
+        deserializer.deserialize_map(Read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Whole {
+        metric: Metric,
+    }
+
+    fn read(text: &str) -> Metric {
+        toml::from_str::<Whole>(text).unwrap_or_else(|error| panic!("{error}")).metric
+    }
+
+    #[test]
+    fn a_table_without_tables_is_the_mean_dice() {
+        assert_eq!(read("[metric]"), Metric::default());
+        let (name, config) = read("[metric]\ninclude_background = true").list().swap_remove(0);
+        assert_eq!(name, "mean_dice");
+        assert!(config.includes_background());
+    }
+
+    #[test]
+    fn the_key_comes_first_and_brings_its_direction() {
+        let text = "[metric]\nkey = \"hd\"\n[metric.dice]\nname = \"DiceMetric\"\n[metric.hd]\nname = \"HausdorffDistanceMetric\"";
+        let metric = read(text);
+        let names: Vec<String> = metric.list().into_iter().map(|(name, _)| name).collect();
+        assert_eq!((names, metric.better()), (vec!["hd".to_owned(), "dice".to_owned()], Some(Better::Lower)));
+        let whole = Whole { metric };
+        let back = toml::to_string(&whole).and_then(|text| Ok(toml::from_str::<Whole>(&text)));
+        assert_eq!(back.map_err(|e| e.to_string()), Ok(Ok(whole)));
+    }
+}

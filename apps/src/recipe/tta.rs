@@ -1,0 +1,102 @@
+//! `[tta]`: test-time augmentation.
+
+use std::sync::Arc;
+
+use hearth_data::{Pipeline, RecipeOptions};
+use hearth_nn::inferers::Inferer;
+use hearth_train::TestTimeAugmentation;
+use serde::{Deserialize, Serialize};
+use toml::{Spanned, Table};
+
+use super::document::Document;
+use crate::error::Outcome;
+use crate::run::{locate, table_at};
+
+/// How many draws there are where the recipe does not say.
+const EXAMPLES: usize = 10;
+
+/// In which ways an image is seen in `hearth evaluate` and `hearth predict`. Left out, as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tta {
+    /// All combinations of flips along these axes: 0, 1, 2.
+    pub flips: Vec<usize>,
+    /// Random transforms without their keys, drawn `num_examples` times.
+    pub transforms: Vec<Table>,
+    /// How many draws; 10.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_examples: Option<usize>,
+    /// Brings predictions back by the nearest voxel, rather than linearly.
+    pub nearest_interp: bool,
+}
+
+impl Tta {
+    /// Flips along all axes.
+    pub fn all_flips() -> Self {
+        Self { flips: vec![0, 1, 2], ..Self::default() }
+    }
+
+    /// The augmentation around an inferer, checked; errors point at the recipe. Nothing where there is none.
+    pub fn build(
+        &self,
+        document: &Document,
+        inner: Arc<dyn Inferer>,
+        seed: u64,
+    ) -> Outcome<Option<TestTimeAugmentation>> {
+        let unused = |key: &str| {
+            let message = format!("{key} is for random `transforms`; there are none");
+            Err(document.error_at(&format!("tta.{key}"), message))
+        };
+        match (self.flips.is_empty(), self.transforms.is_empty()) {
+            (_, true) if self.num_examples.is_some() => unused("num_examples"),
+            (_, true) if self.nearest_interp => unused("nearest_interp"),
+            (true, true) => Ok(None),
+            (false, false) => {
+                let message = "give flips or transforms, not both; RandFlip is a transform too";
+                Err(document.error_at("tta.transforms", message))
+            }
+            (false, true) => {
+                let made = TestTimeAugmentation::flips(inner, &self.flips);
+                made.map(Some).map_err(|error| document.error_at("tta.flips", error.to_string()))
+            }
+            (true, false) => {
+                let examples = self.num_examples.unwrap_or(EXAMPLES);
+                let pipeline = Arc::new(self.pipeline(document)?);
+                let made = TestTimeAugmentation::random(inner, pipeline, examples, seed, self.nearest_interp);
+                let place = if examples == 0 { "tta.num_examples" } else { "tta.transforms" };
+                made.map(Some).map_err(|error| document.error_at(place, error.to_string()))
+            }
+        }
+    }
+
+    fn pipeline(&self, document: &Document) -> Outcome<Pipeline> {
+        let mut tables = Vec::with_capacity(self.transforms.len());
+        for (index, table) in self.transforms.iter().enumerate() {
+            if table.contains_key("keys") {
+                let message =
+                    "leave `keys` out: a transform of [tta] works on the image, and is undone on the prediction";
+                return Err(document.error_at(&format!("tta.transforms.{index}.keys"), message));
+            }
+            let mut table = table.clone();
+            table.insert("keys".into(), vec![TestTimeAugmentation::KEY].into());
+            tables.push(Spanned::new(0..0, table));
+        }
+        let places: Vec<usize> = (0..tables.len()).collect();
+        Pipeline::from_toml_with(&tables, &RecipeOptions::default()).map_err(|error| {
+            let place = table_at(&places, &error).map(|place| format!("tta.{place}"));
+            locate(document, &error, place.as_deref())
+        })
+    }
+
+    /// What it does, in a few words.
+    pub fn words(&self) -> String {
+        match (self.flips.is_empty(), self.transforms.is_empty()) {
+            (false, _) => {
+                let axes: Vec<String> = self.flips.iter().map(usize::to_string).collect();
+                format!("flips along axis {}", axes.join(", "))
+            }
+            (true, false) => format!("{} random examples", self.num_examples.unwrap_or(EXAMPLES)),
+            (true, true) => "none".to_owned(),
+        }
+    }
+}

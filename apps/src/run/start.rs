@@ -1,0 +1,105 @@
+//! What a network starts from: `[init]`.
+
+use std::path::{Path, PathBuf};
+
+use burn::module::Module;
+use hearth_nn::networks::{AnyNetwork, Network};
+use hearth_nn::weights::{self, Report};
+use hearth_nn::{Frozen, freeze};
+
+use super::{Plan, folders, weights as checkpoints};
+use crate::error::{Context, Failure, Outcome};
+use crate::note;
+use crate::terminal::thousands;
+
+/// Where weights come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// From the recipe's `[init]`, where it names any.
+    Init,
+    /// From a checkpoint, later on; what is frozen is frozen now.
+    Checkpoint,
+}
+
+/// How many keys of a kind are listed.
+const LISTED: usize = 6;
+
+impl Plan {
+    /// The network as its training starts: its first weights, those of `[init]` over them, and frozen what is to stay.
+    /// What was done is told.
+    pub fn starting_network(&self, from: Start) -> Outcome<AnyNetwork> {
+        let init = &self.recipe.init;
+        // Whether a parameter trains is known of a network that trains.
+        let mut network = self.network(&self.device)?.train();
+        if let (Some(path), Start::Init) = (&init.weights, from) {
+            let (loaded, report) = self.load(network, path)?;
+            tell(path, &report);
+            network = loaded;
+        }
+        if init.freeze.is_empty() {
+            return Ok(network);
+        }
+        let (network, frozen) =
+            freeze(network, &init.freeze).map_err(|error| self.document.error_at("init.freeze", error.to_string()))?;
+        let Frozen { names, values, of } = frozen;
+        let (values, of) = (thousands(values as u64), thousands(of as u64));
+        note!("frozen: {} parameters and statistics, {values} of {of} values", names.len());
+        Ok(network)
+    }
+
+    fn load(&self, network: AnyNetwork, path: &Path) -> Outcome<(AnyNetwork, Report)> {
+        let fail = |message: String| self.document.error_at("init.weights", message);
+        let file = weights_file(path).map_err(|failure| fail(failure.line()))?;
+        let name = network.name();
+        let (network, report) =
+            weights::load_partial(network, &file).map_err(|error| fail(format!("cannot load weights: {error}")))?;
+        if report.loaded == 0 {
+            let path = file.display();
+            return Err(fail(format!("{path} has no weight that fits {name}:\n{report}")));
+        }
+        if !report.misfits.is_empty() && !self.recipe.init.skip_mismatched {
+            let advice = "--init-skip-mismatched (init.skip_mismatched = true) leaves such weights as they were drawn";
+            let misfits = listed(&report.misfits);
+            return Err(fail(format!("{} has weights of another shape: {misfits}; {advice}", file.display())));
+        }
+        Ok((network, report))
+    }
+}
+
+/// The file behind what `[init]` names.
+fn weights_file(path: &Path) -> Outcome<PathBuf> {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
+    if ["pt", "pth", "ckpt", "bin", "pkl"].contains(&ending.as_str()) {
+        return Err(Failure::new(format!(
+            "{} is a PyTorch checkpoint, which could run anything when it is read; make a safetensors file of it first",
+            path.display()
+        )));
+    }
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let inside = path.join(checkpoints::WEIGHTS);
+    if inside.is_file() {
+        return Ok(inside);
+    }
+    let run = folders::open_run(path).while_doing(|| format!("{} holds no weights", path.display()))?;
+    Ok(checkpoints::choose(&run, "best")?.path.join(checkpoints::WEIGHTS))
+}
+
+fn listed(keys: &[String]) -> String {
+    let more = keys.len().saturating_sub(LISTED);
+    let shown = keys[..keys.len() - more].join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}
+
+/// Says what came from the file and what did not.
+fn tell(path: &Path, report: &Report) {
+    let Report { loaded, missing, unexpected, misfits, .. } = report;
+    let total = loaded + missing.len() + misfits.len();
+    note!("init: {loaded} of {total} weights from {}", path.display());
+    let kinds =
+        [("not in the file, drawn anew", missing), ("of another shape, drawn anew", misfits), ("not used", unexpected)];
+    for (kind, keys) in kinds.into_iter().filter(|(_, keys)| !keys.is_empty()) {
+        note!("init: {} {kind}: {}", keys.len(), listed(keys));
+    }
+}

@@ -1,0 +1,39 @@
+//! Gradients that are kept small.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Gradients, OptimError};
+
+/// How gradients are kept small before a step (`torch.nn.utils.clip_grad_norm_`, `clip_grad_value_`). In a recipe:
+/// `clip = { norm = 1.0 }`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GradientClip {
+    /// All together are scaled down to this Euclidean norm where theirs is larger (Pascanu et al., <https://arxiv.org/abs/1211.5063>).
+    Norm(f64),
+    /// Each value is cut off at this size.
+    Value(f64),
+}
+
+impl GradientClip {
+    /// Whether the size is one.
+    ///
+    /// # Errors
+    /// For a size that is not above 0.
+    pub fn check(self) -> Result<(), OptimError> {
+        let (name, size) = match self {
+            GradientClip::Norm(size) => ("norm", size),
+            GradientClip::Value(size) => ("value", size),
+        };
+        if size.is_finite() && size > 0.0 { Ok(()) } else { Err(OptimError::value(name, size, "a number above 0")) }
+    }
+
+    /// The gradients, kept small; nothing is read back from the device.
+    #[must_use]
+    pub fn apply(self, gradients: Gradients) -> Gradients {
+        match self {
+            GradientClip::Norm(size) => gradients.clip_norm(size),
+            GradientClip::Value(size) => gradients.clip_value(size),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Parameters that are treated in another way.
+
+use serde::{Deserialize, Serialize};
+
+use super::OptimError;
+use super::rule::Rule;
+use crate::glob::glob;
+
+/// Options for some of the parameters; what is not given is as for all others.
+///
+/// ```
+/// # use hearth_nn::optim::OptimizerConfig;
+/// let text = "name = \"AdamW\"\nlr = 1e-3\n[[groups]]\nparams = \"encoder.*\"\nlr = 1e-4\nbetas = [0.9, 0.95]";
+/// assert!(toml::from_str::<OptimizerConfig>(text)?.build().is_ok());
+/// # Ok::<(), toml::de::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParameterGroup {
+    /// Which parameters: the name in the state dict (or the path of module fields), in which `*` stands for any characters.
+    pub params: String,
+    /// The learning rate where a schedule starts; it changes as that of the others does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lr: Option<f64>,
+    /// Multiplies the learning rate of each step: another way to say `lr`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lr_scale: Option<f64>,
+    /// Replaces the optimizer's weight decay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_decay: Option<f64>,
+    /// Of SGD and RMSprop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub momentum: Option<f64>,
+    /// Of SGD.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dampening: Option<f64>,
+    /// Of SGD.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nesterov: Option<bool>,
+    /// Of Adam, AdamW and Novograd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub betas: Option<[f64; 2]>,
+    /// Of all but SGD.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eps: Option<f64>,
+    /// Of Adam, AdamW and Novograd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amsgrad: Option<bool>,
+    /// Of Novograd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grad_averaging: Option<bool>,
+    /// Of RMSprop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alpha: Option<f64>,
+    /// Of RMSprop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub centered: Option<bool>,
+}
+
+/// A group made ready.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub params: String,
+    pub lr_scale: f64,
+    pub weight_decay: f64,
+    pub rule: Rule,
+}
+
+impl Group {
+    /// Whether the group holds the parameter at this path.
+    pub fn matches(&self, path: &str) -> bool {
+        glob(&self.params, path)
+    }
+}
+
+/// Writes an option over the rule's own; gives the option back where the rule has none such.
+macro_rules! replace {
+    ($group:ident, $rule:ident, [$($own:ident),*], [$($foreign:ident),*]) => {{
+        $( if let Some(value) = $group.$own { $rule.$own = value; } )*
+        let foreign: &[(&str, bool)] = &[$( (stringify!($foreign), $group.$foreign.is_some()) ),*];
+        foreign.iter().find(|(_, given)| *given).map(|(name, _)| *name)
+    }};
+}
+
+impl ParameterGroup {
+    /// The group's own rule and rates, from those of the optimizer.
+    pub(crate) fn build(&self, rule: &Rule, lr: f64, weight_decay: f64) -> Result<Group, OptimError> {
+        let wrong = |reason: String| OptimError::Group { params: self.params.clone(), reason };
+        let mut rule = rule.clone();
+        let (foreign, kind) = match &mut rule {
+            Rule::Sgd(own) => (
+                replace!(
+                    self,
+                    own,
+                    [momentum, dampening, nesterov],
+                    [betas, eps, amsgrad, grad_averaging, alpha, centered]
+                ),
+                "SGD",
+            ),
+            Rule::Adam(own) => (
+                replace!(
+                    self,
+                    own,
+                    [betas, eps, amsgrad],
+                    [momentum, dampening, nesterov, grad_averaging, alpha, centered]
+                ),
+                if own.decoupled { "AdamW" } else { "Adam" },
+            ),
+            Rule::Novograd(own) => (
+                replace!(
+                    self,
+                    own,
+                    [betas, eps, amsgrad, grad_averaging],
+                    [momentum, dampening, nesterov, alpha, centered]
+                ),
+                "Novograd",
+            ),
+            Rule::RmsProp(own) => (
+                replace!(
+                    self,
+                    own,
+                    [momentum, eps, alpha, centered],
+                    [dampening, nesterov, betas, amsgrad, grad_averaging]
+                ),
+                "RMSprop",
+            ),
+        };
+        if let Some(name) = foreign {
+            return Err(wrong(format!("{kind} has no option `{name}`")));
+        }
+        rule.check().map_err(|error| wrong(error.to_string()))?;
+        let lr_scale = match (self.lr, self.lr_scale) {
+            (Some(_), Some(_)) => return Err(wrong("`lr` and `lr_scale` say the same; give one of them".to_owned())),
+            (Some(own), None) if own > 0.0 && lr == 0.0 => {
+                return Err(wrong("`lr` cannot be reached from the optimizer's lr of 0".to_owned()));
+            }
+            (Some(own), None) => own / if lr == 0.0 { 1.0 } else { lr },
+            (None, scale) => scale.unwrap_or(1.0),
+        };
+        if !(lr_scale.is_finite() && lr_scale >= 0.0) {
+            return Err(wrong(format!("a learning rate of {} makes no sense: expected at least 0", lr_scale * lr)));
+        }
+        let weight_decay = self.weight_decay.unwrap_or(weight_decay);
+        if weight_decay.is_nan() || weight_decay < 0.0 {
+            return Err(wrong(format!("`weight_decay` is {weight_decay}: expected at least 0")));
+        }
+        Ok(Group { params: self.params.clone(), lr_scale, weight_decay, rule })
+    }
+}
