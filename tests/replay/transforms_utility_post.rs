@@ -36,7 +36,7 @@ fn channel_first(case: &Case) -> Outcome {
     if array.shape.len() == 4 {
         // An image has three axes of space: a reader takes the fourth for channels.
         raw.data = raw.data.permute([3, 0, 1, 2]);
-        raw.meta.original_channel_dim = Some(-1);
+        raw.meta.original_channel_dim = raw.meta.original_channel_dim.or(Some(-1));
         raw.meta.original_shape = array.shape.clone();
     }
     let result = transform.move_channels(raw)?;

@@ -1,8 +1,9 @@
 //! What a recipe says, typed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hearth_data::spatial::Lazy;
+use hearth_data::spatial::{Lazy, LazySampling};
 use hearth_handlers::ScheduleConfig;
 use hearth_nn::inferers::{Inferer, SimpleInferer, SlidingWindowInferer};
 use hearth_nn::layers::Axes;
@@ -71,11 +72,19 @@ pub struct Data {
     pub workers: usize,
     /// Whether a run of spatial transforms is sampled once: `off`, `exact` or `on`.
     pub lazy: Lazy,
+    /// With `on`: how a key is sampled, whatever its transforms say.
+    pub lazy_sampling: BTreeMap<String, LazySampling>,
 }
 
 impl Default for Data {
     fn default() -> Self {
-        Self { validation: Validation::default(), cache: Cache::default(), workers: 1, lazy: Lazy::default() }
+        Self {
+            validation: Validation::default(),
+            cache: Cache::default(),
+            workers: 1,
+            lazy: Lazy::default(),
+            lazy_sampling: BTreeMap::new(),
+        }
     }
 }
 
@@ -295,6 +304,11 @@ impl Recipe {
         demand(training.batch_size >= 1, "training.batch_size", "a batch holds at least 1 case".into())?;
         demand(training.val_interval >= 1, "training.val_interval", "give 1 or more epochs".into())?;
         data.cache.check(document)?;
+        demand(
+            data.lazy == Lazy::On || data.lazy_sampling.is_empty(),
+            "data.lazy_sampling",
+            "it takes effect with `lazy = \"on\"` alone".into(),
+        )?;
         match data.validation {
             Validation::Last(n) => demand(n >= 1, "data.validation", "at least 1 case validates".into())?,
             Validation::Fraction(part) => demand(
