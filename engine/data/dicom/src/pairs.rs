@@ -56,17 +56,14 @@ impl Scan {
         let frame = annotation.frame_of_reference.as_deref();
         let near: Vec<&Series> =
             self.series.iter().filter(|s| frame.is_some() && s.frame_of_reference() == frame).collect();
+        let drawn_on = match annotation.referenced_series.as_slice() {
+            [] => "does not say which series it was drawn on".to_owned(),
+            named => format!("drawn on series {}, which is not here", named.join(", ")),
+        };
         match near.as_slice() {
             [series] => Ok(series),
-            [] => Err(format!(
-                "drawn on series {}, which is not here; nor is another one in the same frame of reference",
-                annotation.referenced_series.join(", ")
-            )),
-            several => Err(format!(
-                "drawn on series {}, which is not here; {} series have its frame of reference",
-                annotation.referenced_series.join(", "),
-                several.len()
-            )),
+            [] => Err(format!("{drawn_on}; nor is another one in the same frame of reference")),
+            several => Err(format!("{drawn_on}; {} series have its frame of reference", several.len())),
         }
     }
 }

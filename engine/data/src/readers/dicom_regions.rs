@@ -86,6 +86,8 @@ fn on_images(
             let at = named(images, options.reference.as_deref().unwrap_or(path), wanted)?;
             &images.series[at]
         }
+        // Nothing contradicts what the caller says.
+        None if annotation.referenced_series.is_empty() && images.series.len() == 1 => &images.series[0],
         None => images
             .image_of(annotation)
             .map_err(|why| ReadError::new(path, format!("{why}; name the images by `series`")))?,
