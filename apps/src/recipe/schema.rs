@@ -96,6 +96,8 @@ pub enum Validation {
     Last(usize),
     /// This part of the list, drawn by the seed.
     Fraction(f64),
+    /// A fold of a cross-validation, from 0, and how many there are: the cases are dealt out by the seed.
+    Fold([usize; 2]),
 }
 
 impl Default for Validation {
@@ -311,6 +313,11 @@ impl Recipe {
         )?;
         match data.validation {
             Validation::Last(n) => demand(n >= 1, "data.validation", "at least 1 case validates".into())?,
+            Validation::Fold([fold, folds]) => demand(
+                folds >= 2 && fold < folds,
+                "data.validation",
+                format!("there is no fold {fold} of {folds}; give [0, 5] to [4, 5] for five"),
+            )?,
             Validation::Fraction(part) => demand(
                 part > 0.0 && part < 1.0,
                 "data.validation",

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use hearth_data::{DecathlonDataset, Item, Sample, dicom_items, split_fraction};
+use hearth_data::{
+    CrossValidation, CsvOptions, DecathlonDataset, Item, Sample, csv_items, dicom_items, split_fraction,
+};
 
 use super::Plan;
 use crate::error::{Context, Failure, Outcome};
@@ -23,7 +25,8 @@ impl Cases {
     pub fn open(folder: &Path, recipe: &Recipe) -> Outcome<Self> {
         let set = Listed::open(folder, recipe)?;
         let count = set.cases.len();
-        let (training, validation) = set.split(recipe)?;
+        let doing = || format!("--data {}: dividing {count} cases", folder.display());
+        let (training, validation) = set.split(recipe).while_doing(doing)?;
         if training.is_empty() || validation.is_empty() {
             return Err(Failure::new(format!(
                 "the data set {:?} has {count} labelled cases; with {:?} none are left to train or to validate: \
@@ -69,12 +72,15 @@ impl Listed {
         if !folder.exists() {
             return Err(Failure::new(format!("--data {}: no such folder", folder.display())));
         }
-        if folder.is_file() {
-            let advice = "give the folder that holds dataset.json, or DICOM";
-            return Err(Failure::new(format!("--data {} is a file; {advice}", folder.display())));
-        }
-        let listed =
-            if folder.join("dataset.json").exists() { Self::decathlon(folder, recipe) } else { Self::dicom(folder) };
+        let listed = match folder.extension().map(|end| end.to_ascii_lowercase()) {
+            Some(end) if end == "csv" && folder.is_file() => Self::table(folder),
+            _ if folder.is_file() => {
+                let advice = "give the folder that holds dataset.json, a folder of DICOM, or a table (.csv)";
+                return Err(Failure::new(format!("--data {} is a file; {advice}", folder.display())));
+            }
+            _ if folder.join("dataset.json").exists() => Self::decathlon(folder, recipe),
+            _ => Self::dicom(folder),
+        };
         listed.while_doing(|| format!("--data {}", folder.display()))
     }
 
@@ -92,6 +98,18 @@ impl Listed {
             )));
         }
         Ok(Self { name: set.name, cases: set.training })
+    }
+
+    /// A table with the columns `image` and `label`: a case for each row.
+    fn table(path: &Path) -> Outcome<Self> {
+        let cases = csv_items(&[path], &CsvOptions::default())?;
+        for key in ["image", "label"] {
+            if cases.iter().any(|case| !case.files.contains_key(key)) {
+                return Err(Failure::new(format!("the table has no column {key:?}: it takes `image` and `label`")));
+            }
+        }
+        let name = path.file_stem().map_or_else(|| "table".to_owned(), |name| name.to_string_lossy().into_owned());
+        Ok(Self { name, cases })
     }
 
     /// A folder of DICOM, as a collection of The Cancer Imaging Archive is: what was drawn on the images is the label.
@@ -118,6 +136,9 @@ impl Listed {
             Validation::Last(n) => {
                 let (train, validate) = self.cases.split_at(count - n);
                 Ok((train.to_vec(), validate.to_vec()))
+            }
+            Validation::Fold([fold, folds]) => {
+                Ok(CrossValidation::new(&self.cases, folds, seed32(recipe.training.seed))?.split(fold)?)
             }
             Validation::Fraction(part) => Ok(split_fraction(&self.cases, part, seed32(recipe.training.seed))?),
         }

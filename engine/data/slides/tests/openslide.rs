@@ -19,7 +19,7 @@ fn level(width: usize, height: usize, factor: f64) -> PageSpec {
 /// The same pages as a Trestle slide and as a plain TIFF.
 fn slides(dir: &TempDir) -> [Slide; 2] {
     let mark = |page: PageSpec| {
-        let page = page.with(270, Values::Text("Background Color: FFFFFF;White Balance: 0;Objective Power: 20".into()));
+        let page = page.with(270, Values::Text("Background Color=FFFFFF;White Balance=0;Objective Power=20".into()));
         page.with(305, Values::Text("MedScan".into()))
     };
     let plain = || vec![level(300, 200, 1.0), level(150, 100, 2.0)];
@@ -41,7 +41,7 @@ fn a_slide_of_another_vendor_is_read() {
     let sizes = |slide: &Slide| slide.levels().iter().map(|l| (l.width, l.height)).collect::<Vec<_>>();
     assert_eq!(sizes(&foreign), [(300, 200), (150, 100)]);
     assert_eq!(foreign.properties()["openslide.vendor"], "trestle", "{:?}", foreign.properties());
-    assert_eq!(foreign.power(), Some(20.0), "{:?}", foreign.properties());
+    assert_eq!(foreign.objective_power(), Some(20.0), "{:?}", foreign.properties());
     // Inside, across tiles, over the edges, beyond them.
     for (level, x, y) in [(0, 0, 0), (0, 29, 13), (0, 280, 190), (1, 70, 50), (1, -5, -7), (0, -60, -60), (1, 149, 99)]
     {

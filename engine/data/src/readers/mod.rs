@@ -130,7 +130,7 @@ pub struct Probe<'a> {
 
 /// A file can't be read as an image.
 #[derive(Debug, thiserror::Error)]
-#[error("{path}: {source}")]
+#[error("{}: {}", .path.display(), why(.path, .source.as_ref()))]
 pub struct ReadError {
     path: PathBuf,
     source: Box<dyn std::error::Error + Send + Sync>,
@@ -149,10 +149,15 @@ impl ReadError {
 
     /// Why, without the file's name in front.
     pub fn why(&self) -> String {
-        let text = self.source.to_string();
-        let name = format!("{}: ", self.path.display());
-        text.strip_prefix(&name).map_or_else(|| text.clone(), str::to_owned)
+        why(&self.path, self.source.as_ref())
     }
+}
+
+/// Many causes name the file themselves.
+fn why(path: &Path, source: &(dyn std::error::Error + Send + Sync)) -> String {
+    let text = source.to_string();
+    let name = format!("{}: ", path.display());
+    text.strip_prefix(&name).map_or_else(|| text.clone(), str::to_owned)
 }
 
 type Readers = Vec<Arc<dyn Reader>>;
