@@ -184,6 +184,12 @@ fn missing_and_wrong_paths_are_named() {
     fail(&["train", &text(dir.path()).replace('\\', "/"), "--data", "d", "--out", &out], 1, &["is a folder"]);
     fail(&["train", &recipe, "--data", &at("missing"), "--out", &out], 1, &["missing"]);
     fail(&["train", &recipe, "--data", &recipe, "--out", &out], 1, &["tiny.toml"]);
+    std::fs::create_dir(dir.path().join("nothing")).expect("a folder");
+    let words = ["nothing", "no dataset.json", "holds no DICOM"];
+    fail(&["train", &recipe, "--data", &at("nothing"), "--out", &out], 1, &words);
+    let sampling = ["--set", "data.lazy_sampling={image={}}"];
+    let words = ["lazy_sampling", "`lazy = \"on\"`"];
+    fail(&[&["train", &recipe, "--data", &at("nothing"), "--out", &out][..], &sampling[..]].concat(), 1, &words);
     let data = phantom(dir.path(), 2);
     std::fs::write(at("file"), "x").expect("a file");
     fail(&["train", &recipe, "--data", &text(&data), "--out", &at("file")], 1, &["is a file"]);

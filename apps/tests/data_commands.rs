@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{fail, phantom, succeed, text, tiny_recipe};
+use common::{errors, fail, phantom, run, succeed, text, tiny_recipe};
 
 #[test]
 fn a_contact_sheet_has_a_picture_of_every_draw() {
@@ -122,4 +122,36 @@ fn verify_ends_with_what_to_fix() {
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(json["findings"][0]["kind"], "missing_file");
     fail(&["data", "verify", &text(dir.path().join("nowhere").as_path())], 1, &["nowhere"]);
+}
+
+/// A table of files in place of a data set's list, and one fold of three that validates.
+#[test]
+fn a_table_of_cases_trains_fold_by_fold() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (recipe, data) = (tiny_recipe(dir.path()), phantom(dir.path(), 3));
+    let names = |folder: &str| {
+        let mut names: Vec<_> =
+            std::fs::read_dir(data.join(folder)).expect("a folder").flatten().map(|e| e.path()).collect();
+        names.sort();
+        names
+    };
+    let rows = names("imagesTr").into_iter().zip(names("labelsTr"));
+    let rows: String = rows.map(|(image, label)| format!("{},{}\n", image.display(), label.display())).collect();
+    let table = dir.path().join("cases.csv");
+    std::fs::write(&table, format!("image,label\n{rows}")).expect("a table");
+    let out = dir.path().join("run");
+    let base =
+        ["train", &text(&recipe), "--data", &text(&table), "--out", &text(&out), "--device", "cpu"].map(str::to_owned);
+    let with =
+        |more: &[&str]| base.iter().cloned().chain(more.iter().map(|word| (*word).to_owned())).collect::<Vec<_>>();
+    let fold = |fold: &str| with(&["--epochs", "1", "--set", &format!("data.validation={{fold={fold}}}")]);
+    fail(&fold("[3,3]"), 1, &["data.validation", "no fold 3 of 3"]);
+    fail(&fold("[0,4]"), 1, &["cases.csv"]);
+    let output = run(&fold("[2,3]"));
+    let said = errors(&output);
+    assert!(output.status.success() && said.contains("cases: 2 cases train, 1 validate"), "{said}");
+    std::fs::write(&table, format!("image,mask\n{rows}")).expect("a table");
+    fail(&with(&[]), 1, &["cases.csv", "no column \"label\""]);
+    std::fs::write(&table, "image,label\nnone.nii.gz,none.nii.gz\n").expect("a table");
+    fail(&with(&[]), 1, &["none.nii.gz"]);
 }

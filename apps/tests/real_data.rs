@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{plugins_are_built, succeed, text};
+use common::{TINY, plugins_are_built, succeed, text};
 use hearth_data::read_nifti;
 use serde_json::{Value, json};
 
@@ -116,4 +116,39 @@ fn spleen_learns_a_real_ct_and_predicts_onto_its_grid() {
     let each = truth.iter().chain(&predicted).filter(|v| **v == 1.0).count() as f64;
     // 120 steps on four patches of one case: far from done, and far from chance, which is about 0.01.
     assert!(2.0 * both / each >= 0.3, "Dice {}", 2.0 * both / each);
+}
+
+/// CT, MR and PET of a patient with a structure set each, as DICOM files: no list, no conversion.
+#[test]
+#[ignore = "reads HEARTH_REAL_DATA and trains for half a minute"]
+fn a_folder_of_dicom_trains_and_predicts_onto_the_scanner_s_grid() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let source = real_data().join("dicom/sts008");
+    let steps = r#"
+    { name = "LoadImage", keys = ["image"] },
+    { name = "LoadImage", keys = ["label"], reference_key = "image" },
+    { name = "Orientation", keys = ["image", "label"], axcodes = "RAS" },
+    { name = "Spacing", keys = ["image", "label"], pixdim = [6.0, 6.0, 6.0], mode = ["bilinear", "nearest"] },
+    { name = "NormalizeIntensity", keys = ["image"] },"#;
+    let old = TINY.find("    { name = \"LoadImage\"").zip(TINY.find("    { name = \"FgBgToIndices\""));
+    let (from, to) = old.expect("the steps of the tiny recipe");
+    let recipe = dir.path().join("sarcoma.toml");
+    fs::write(&recipe, format!("{}{steps}\n{}", &TINY[..from], &TINY[to..])).expect("written");
+    let (recipe, data, out) = (text(&recipe), text(&source), dir.path().join("run"));
+    succeed(&["train", &recipe, "--data", &data, "--out", &text(&out), "--epochs", "40", "--device", "cpu"]);
+    // All three, two of which it trained on: far from done, and far from chance, which is about 0.01.
+    let dice = mean_dice(&out, &source, &["--all", "--checkpoint", "latest"]);
+    assert!(dice >= 0.1, "mean Dice {dice}");
+    let labels = dir.path().join("labels");
+    succeed(&["predict", &text(&out), "-i", &text(&source.join("CT")), "-o", &text(&labels)]);
+    let predicted = fs::read_dir(&labels).expect("a folder").flatten().next().expect("a prediction").path();
+    let predicted = read_nifti(&predicted).expect("the prediction");
+    let image = hearth_data::read_image(source.join("CT")).expect("the image");
+    assert_eq!(
+        (predicted.shape(), predicted.spacing().map(f64::round)),
+        (image.shape(), image.spacing().map(f64::round))
+    );
+    let far = predicted.affine.iter().flatten().zip(image.affine.iter().flatten()).map(|(a, b)| (a - b).abs());
+    assert!(far.fold(0.0, f64::max) < 1e-3, "{:?} is not {:?}", predicted.affine, image.affine);
 }

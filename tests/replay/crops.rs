@@ -106,7 +106,10 @@ fn grid_patch(case: &Case) -> Outcome {
     let found = typed::<GridPatch>(case, params)?.patches(&image)?;
     let n = image.meta.spatial_dims;
     let mut check = case.check();
-    check_stack(&mut check, &found.iter().map(|(image, _)| image).collect::<Vec<_>>());
+    // Of no patch there is nothing but the number.
+    if !found.is_empty() {
+        check_stack(&mut check, &found.iter().map(|(image, _)| image).collect::<Vec<_>>());
+    }
     if case.find("out.location").is_some() {
         // Axes first, then patches.
         let values: Vec<f64> = (0..n).flat_map(|axis| found.iter().map(move |(_, place)| place[axis] as f64)).collect();

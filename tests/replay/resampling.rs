@@ -124,6 +124,9 @@ fn pipeline(case: &Case) -> Result<Pipeline, Miss> {
         });
         params.insert("name".to_owned(), step["op"].clone());
         params.insert("keys".to_owned(), json!(["image"]));
+        if step["op"] == "CropForeground" {
+            params.insert("source_key".to_owned(), json!("image"));
+        }
         tables.push(table);
     }
     let text = toml::to_string(&json!({ "transforms": tables })).map_err(Miss::failed)?;

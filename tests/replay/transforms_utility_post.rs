@@ -34,9 +34,12 @@ fn channel_first(case: &Case) -> Outcome {
         _ => None,
     };
     if array.shape.len() == 4 {
-        // An image has three axes of space: a reader takes the fourth for channels.
-        raw.data = raw.data.permute([3, 0, 1, 2]);
-        raw.meta.original_channel_dim = Some(-1);
+        // An image has three axes of space: a reader takes one for channels, the fourth if nothing else is known.
+        let axis = raw.meta.original_channel_dim.unwrap_or(-1);
+        let channels = axis.rem_euclid(4) as isize;
+        let [x, y, z] = [0, 1, 2].map(|axis| axis + isize::from(axis >= channels));
+        raw.data = raw.data.permute([channels, x, y, z]);
+        raw.meta.original_channel_dim = Some(axis);
         raw.meta.original_shape = array.shape.clone();
     }
     let result = transform.move_channels(raw)?;

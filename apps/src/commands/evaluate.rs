@@ -19,7 +19,7 @@ pub struct Args {
     /// The folder of a run
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The data set: a Decathlon folder with a dataset.json
+    /// The data set: a folder with a dataset.json, a table (.csv) of images and labels, or a folder of DICOM
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// Which checkpoint: best, latest, or the name of a folder in RUN/checkpoints

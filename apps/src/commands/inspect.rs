@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hearth_data::dicom::{ReadOptions, Region, Regions};
 use hearth_data::quality::{self, Finding, Inspection, LabelValues, ValueSummary};
 use hearth_data::readers;
 
@@ -31,11 +32,38 @@ pub fn run(args: &Args) -> Outcome {
     if path.is_dir() && readers::choose(path).is_err() {
         return folder(path, args.json);
     }
+    if let Some(regions) = structures(path) {
+        return print_regions(path, &regions, args.json);
+    }
     let found = quality::inspect_file(path)?;
     if args.json {
         out!("{}", serde_json::to_string_pretty(&found)?);
     } else {
         print(&found);
+    }
+    Ok(())
+}
+
+/// The regions of a DICOM structure set, which has no voxels of its own.
+fn structures(path: &Path) -> Option<Vec<Region>> {
+    let set = Regions::open(path, &ReadOptions::default()).ok().filter(|_| path.is_file())?;
+    matches!(set, Regions::Structures(_)).then(|| set.list())
+}
+
+fn print_regions(path: &Path, regions: &[Region], json: bool) -> Outcome {
+    if json {
+        let listed: Vec<_> = regions
+            .iter()
+            .map(|r| serde_json::json!({ "label": r.label, "name": r.name, "type": r.property }))
+            .collect();
+        out!("{}", serde_json::to_string_pretty(&serde_json::json!({ "file": path, "regions": listed }))?);
+        return Ok(());
+    }
+    out!("{}", bold(&path.display().to_string()));
+    out!("  a structure set (RTSTRUCT): what was drawn on a series of images");
+    for region in regions {
+        let kind = region.property.as_ref().map_or_else(String::new, |kind| format!(", {kind}"));
+        out!("  {:>4}    {}{kind}", region.label, region.name);
     }
     Ok(())
 }

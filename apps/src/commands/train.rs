@@ -13,7 +13,7 @@ pub struct Args {
     /// A bundled recipe (`hearth recipes list`) or a TOML file; with --resume it may be left out
     #[arg(value_name = "RECIPE", required_unless_present = "resume")]
     pub recipe: Option<String>,
-    /// The data set: a Decathlon folder with a dataset.json
+    /// The data set: a folder with a dataset.json, a table (.csv) of images and labels, or a folder of DICOM
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// The run's folder; it is made, and must be empty unless --resume is given

@@ -1,11 +1,10 @@
 //! An RGB picture to draw on.
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::Path;
 
 use super::font;
 use crate::error::{Context, Outcome};
+use crate::run::folders::replace;
 
 /// Red, green, blue.
 pub type Rgb = [u8; 3];
@@ -75,13 +74,14 @@ impl Canvas {
 
     /// Writes the picture as a PNG.
     pub fn save(&self, path: &Path) -> Outcome {
-        let file = File::create(path).while_doing(|| format!("cannot write {}", path.display()))?;
-        let mut encoder = png::Encoder::new(BufWriter::new(file), self.width as u32, self.height as u32);
+        let doing = || format!("cannot write {}", path.display());
+        let mut file = Vec::new();
+        let mut encoder = png::Encoder::new(&mut file, self.width as u32, self.height as u32);
         encoder.set_color(png::ColorType::Rgb);
         encoder.set_depth(png::BitDepth::Eight);
-        let doing = || format!("cannot write {}", path.display());
         let mut writer = encoder.write_header().while_doing(doing)?;
         writer.write_image_data(self.pixels.as_flattened()).while_doing(doing)?;
-        writer.finish().while_doing(doing)
+        writer.finish().while_doing(doing)?;
+        replace(path, file)
     }
 }

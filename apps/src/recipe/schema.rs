@@ -1,8 +1,9 @@
 //! What a recipe says, typed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hearth_data::spatial::Lazy;
+use hearth_data::spatial::{Lazy, LazySampling};
 use hearth_handlers::ScheduleConfig;
 use hearth_nn::inferers::{Inferer, SimpleInferer, SlidingWindowInferer};
 use hearth_nn::layers::Axes;
@@ -79,11 +80,19 @@ pub struct Data {
     pub workers: usize,
     /// Whether a run of spatial transforms is sampled once: `off`, `exact` or `on`.
     pub lazy: Lazy,
+    /// With `on`: how a key is sampled, whatever its transforms say.
+    pub lazy_sampling: BTreeMap<String, LazySampling>,
 }
 
 impl Default for Data {
     fn default() -> Self {
-        Self { validation: Validation::default(), cache: Cache::default(), workers: 1, lazy: Lazy::default() }
+        Self {
+            validation: Validation::default(),
+            cache: Cache::default(),
+            workers: 1,
+            lazy: Lazy::default(),
+            lazy_sampling: BTreeMap::new(),
+        }
     }
 }
 
@@ -95,6 +104,8 @@ pub enum Validation {
     Last(usize),
     /// This part of the list, drawn by the seed.
     Fraction(f64),
+    /// A fold of a cross-validation, from 0, and how many there are: the cases are dealt out by the seed.
+    Fold([usize; 2]),
 }
 
 impl Default for Validation {
@@ -294,8 +305,18 @@ impl Recipe {
         }
         demand(training.val_interval >= 1, "training.val_interval", "give 1 or more epochs".into())?;
         data.cache.check(document)?;
+        demand(
+            data.lazy == Lazy::On || data.lazy_sampling.is_empty(),
+            "data.lazy_sampling",
+            "it takes effect with `lazy = \"on\"` alone".into(),
+        )?;
         match data.validation {
             Validation::Last(n) => demand(n >= 1, "data.validation", "at least 1 case validates".into())?,
+            Validation::Fold([fold, folds]) => demand(
+                folds >= 2 && fold < folds,
+                "data.validation",
+                format!("there is no fold {fold} of {folds}; give [0, 5] to [4, 5] for five"),
+            )?,
             Validation::Fraction(part) => demand(
                 part > 0.0 && part < 1.0,
                 "data.validation",

@@ -71,16 +71,21 @@ impl Drop for Reserved {
     }
 }
 
-/// Replaces a file as a whole: it is written beside, brought to the disk, and renamed.
-pub fn replace(path: &Path, text: &str) -> Outcome {
+/// Replaces a file as a whole: it is written beside, brought to the disk, and renamed. Nothing is left of one that could not be written.
+pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Outcome {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".tmp");
     let beside = PathBuf::from(beside);
     let write = || {
         let mut file = File::create(&beside)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(content.as_ref())?;
         file.sync_all()?;
         std::fs::rename(&beside, path)
     };
-    write().while_doing(|| format!("cannot write {}", path.display()))
+    let written = write();
+    if written.is_err() {
+        // Best effort: there may be nothing to remove.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written.while_doing(|| format!("cannot write {}", path.display()))
 }

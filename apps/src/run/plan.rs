@@ -126,7 +126,12 @@ fn pipeline(
     }
     check_each_case(recipe, &mut tables, &mut places);
     let keys = (chain == Chain::Prediction).then(|| vec!["image".to_owned()]);
-    let options = RecipeOptions { device: Some(device.clone()), keys, lazy: recipe.data.lazy };
+    let options = RecipeOptions {
+        device: Some(device.clone()),
+        keys,
+        lazy: recipe.data.lazy,
+        lazy_sampling: recipe.data.lazy_sampling.clone(),
+    };
     let pipeline = Pipeline::from_toml_with(&tables, &options)
         .map_err(|error| locate(document, &error, table_at(&places, &error).as_deref()))?;
     Ok((Arc::new(pipeline), places))

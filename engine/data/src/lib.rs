@@ -47,8 +47,9 @@ pub use dataset::{
     CacheDataset, CacheNTransDataset, CacheOptions, CachePool, Column, ColumnKind, CrossValidation, CsvOptions,
     Dataset, DecathlonDataset, Field, GridPatchDataset, Identity, Item, LmdbDataset, PartitionOptions, PatchDataset,
     PatchWSIDataset, PersistentDataset, SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions, TransformDataset,
-    WsiOptions, WsiPatch, ZipDataset, cross_validation_list, csv_items, partition_dataset, partition_dataset_classes,
-    partition_ratios, partition_ratios_classes, resample_datalist, select_cross_validation_folds, split_fraction,
+    WsiOptions, WsiPatch, ZipDataset, cross_validation_list, csv_items, dicom_items, partition_dataset,
+    partition_dataset_classes, partition_ratios, partition_ratios_classes, resample_datalist,
+    select_cross_validation_folds, split_fraction,
 };
 pub use draw::{Draw, DrawKey};
 pub use error::{DataError, RecipeError, StepError, TransformError, ValueState};

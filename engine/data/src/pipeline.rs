@@ -199,8 +199,11 @@ impl Pipeline {
     fn prepare(&self, sample: &mut Sample, step: &dyn Transform) -> Result<(), TransformError> {
         let lazy = step.is_lazy() && self.lazy != Lazy::Off;
         sample.map_images(|key, mut image| {
+            if !lazy || step.requires_current_data() {
+                image = lazy::end(image)?;
+            }
             if !lazy {
-                return lazy::end(image);
+                return Ok(image);
             }
             lazy::begin(&mut image, self.lazy, self.lazy_sampling.get(key).copied());
             Ok(image)

@@ -27,6 +27,8 @@ pub struct RecipeOptions {
     pub keys: Option<Vec<String>>,
     /// Whether a run of spatial transforms is sampled once.
     pub lazy: crate::spatial::Lazy,
+    /// How keys are sampled where it is, whatever the transforms say.
+    pub lazy_sampling: std::collections::BTreeMap<String, crate::spatial::LazySampling>,
 }
 
 type Build = fn(Table, &RecipeOptions) -> Result<Box<dyn Transform>, String>;
@@ -269,7 +271,8 @@ impl Pipeline {
             }
             e
         })?;
-        Ok(pipeline.lazy(options.lazy))
+        let sampled = |pipeline: Pipeline, (key, sampling): (&String, &_)| pipeline.lazy_sampling(key, *sampling);
+        Ok(options.lazy_sampling.iter().fold(pipeline.lazy(options.lazy), sampled))
     }
 }
 
@@ -297,6 +300,10 @@ fn keep_keys(mut table: Table, wanted: Option<&[String]>) -> Option<Table> {
         "align_corners",
         "dtype",
         "scale_extent",
+        "anti_aliasing",
+        "anti_aliasing_sigma",
+        "dst_keys",
+        "factor_key",
         "orig_keys",
         "nearest_interp",
         "post_func",

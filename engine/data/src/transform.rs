@@ -21,6 +21,12 @@ pub trait Transform: Send + Sync + Debug {
         false
     }
 
+    /// Whether a [lazy](Transform::is_lazy) step looks at values before it works on images that way: the steps before it are done first,
+    /// its own part may wait for those behind it.
+    fn requires_current_data(&self) -> bool {
+        false
+    }
+
     /// Whether it takes the value of this key as it is while it is still [stored](crate::StoredImage): it asks for its shape
     /// ([`Sample::shape`], [`Sample::meta`]), cuts boxes ([`Sample::crop`]) or draws from a list ([`Sample::index_list`]), and
     /// nothing else. Keys that it does not touch count too. Every other value is read in full before the step.

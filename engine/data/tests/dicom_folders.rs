@@ -6,7 +6,7 @@ mod dicom;
 use std::fs;
 use std::path::Path;
 
-use dicom::{segmentation, slice, write_stack};
+use dicom::{segmentation, slice, structures, write_stack};
 use dicom_core::VR;
 use dicom_dictionary_std::tags;
 use hearth_data::transforms::LoadImage;
@@ -145,8 +145,102 @@ fn segmentations_become_labels() {
     assert_eq!(load(path, |step| step).expect("images").to_vec()[0], 100.0);
     assert_eq!(load(path, segments(&["liver"])).expect("labels").to_vec(), expected([1.0, 0.0, 1.0]));
     object.write(&path.join("again.dcm"));
-    fails(path, segments(&["liver"]), &["2 segmentations", "again.dcm", "seg.dcm"]);
+    fails(path, segments(&["liver"]), &["2 files of regions", "again.dcm", "seg.dcm"]);
     fs::remove_file(path.join("again.dcm")).expect("removed");
     fs::remove_file(path.join("seg.dcm")).expect("removed");
     fails(path, segments(&["liver"]), &["no segmentation (SEG)"]);
+}
+
+/// Image and what was drawn on it, loaded one after the other.
+fn both(image: &Path, drawn: &Path, how: impl FnOnce(LoadImage) -> LoadImage) -> Result<[Image; 2], String> {
+    let drawn_on = how(LoadImage::new("label").reference_key(Some("image".to_owned())));
+    let pipeline = Pipeline::new(vec![Box::new(LoadImage::new("image")), Box::new(drawn_on)]).expect("sound");
+    let sample =
+        Sample::new("case 7").with("image", Value::Path(image.into())).with("label", Value::Path(drawn.into()));
+    let sample = pipeline.run(sample, DrawKey::new(0, 0, 0)).map_err(|e| e.to_string())?.remove(0);
+    Ok(["image", "label"].map(|key| sample.image(key).expect("an image").clone()))
+}
+
+/// Labels by column, row and slice, 0 elsewhere.
+fn marked(channels: usize, marks: &[(usize, [usize; 3], f32)]) -> Vec<f32> {
+    let mut values = vec![0.0; channels * 3 * 2 * 3];
+    for (channel, [x, y, z], label) in marks {
+        values[((channel * 3 + x) * 2 + y) * 3 + z] = *label;
+    }
+    values
+}
+
+#[test]
+fn structure_sets_are_drawn_on_their_images() {
+    let folder = folder();
+    let (images, drawn) = (folder.path().join("images"), folder.path().join("rs.dcm"));
+    fs::create_dir(&images).expect("a folder");
+    write_stack(&images, &[0.0, 2.0, 4.0]);
+    structures(&[("GTV", 2.0, [1, 0], [2, 0]), ("lung", 2.0, [0, 0], [1, 0]), ("cord", 4.0, [2, 1], [2, 1])])
+        .write(&drawn);
+
+    // All, by their numbers: of two that overlap the later one has the voxel.
+    let [image, label] = both(&images, &drawn, |step| step).expect("a label");
+    assert_eq!((label.shape(), label.affine, label.meta.stored_type.as_str()), ([3, 2, 3], image.affine, "uint8"));
+    let all = [(0, [1, 0, 1], 2.0), (0, [2, 0, 1], 1.0), (0, [0, 0, 1], 2.0), (0, [2, 1, 2], 3.0)];
+    assert_eq!(label.to_vec(), marked(1, &all));
+    // By name.
+    let [_, label] = both(&images, &drawn, segments(&["cord", "GTV"])).expect("a label");
+    assert_eq!(label.to_vec(), marked(1, &[(0, [1, 0, 1], 2.0), (0, [2, 0, 1], 2.0), (0, [2, 1, 2], 1.0)]));
+    // As channels, whole.
+    let channels = |step: LoadImage| segments(&["GTV", "lung"])(step).segments_as_channels(true);
+    let [_, label] = both(&images, &drawn, channels).expect("a label");
+    assert_eq!((label.channels(), label.shape()), (2, [3, 2, 3]));
+    let whole = [(0, [1, 0, 1], 1.0), (0, [2, 0, 1], 1.0), (1, [0, 0, 1], 1.0), (1, [1, 0, 1], 1.0)];
+    assert_eq!(label.to_vec(), marked(2, &whole));
+
+    // Without images there is no grid.
+    fails(&drawn, |step| step, &["a structure set has no grid", "`reference_key`"]);
+    // In one folder with them no key is needed.
+    fs::copy(&drawn, images.join("rs.dcm")).expect("copied");
+    assert_eq!(load(&images, |step| step).expect("images").to_vec()[0], 100.0);
+    assert_eq!(load(&images, segments(&["cord"])).expect("labels").to_vec(), marked(1, &[(0, [2, 1, 2], 1.0)]));
+    fails(&images, segments(&["spleen"]), &["none of the regions [\"spleen\"]", "GTV", "lung", "cord"]);
+    fs::remove_file(images.join("rs.dcm")).expect("removed");
+
+    // Images of another series: a name decides.
+    for number in 0..3_u16 {
+        slice(number + 1, [10.0, 20.0, 2.0 * f64::from(number)])
+            .text(tags::SERIES_INSTANCE_UID, VR::UI, "1.2.77")
+            .write(&images.join(format!("{number}.dcm")));
+    }
+    let error = both(&images, &drawn, |step| step).expect_err("not its images");
+    assert!(error.contains("drawn on series 1.2.3, which is not here") && error.contains("`series`"), "{error}");
+    let [_, label] = both(&images, &drawn, |step| segments(&["cord"])(series("1.2.77")(step))).expect("named");
+    assert_eq!(label.to_vec(), marked(1, &[(0, [2, 1, 2], 1.0)]));
+}
+
+#[test]
+fn overlapping_segments_are_channels_on_request() {
+    let folder = folder();
+    let (images, drawn) = (folder.path().join("images"), folder.path().join("seg.dcm"));
+    fs::create_dir(&images).expect("a folder");
+    write_stack(&images, &[0.0, 2.0, 4.0]);
+    // Pixels go along rows: 1 is column 1 of row 0, 5 is column 2 of row 1.
+    segmentation(&[(1, "liver"), (2, "tumour")], &[(1, 2.0, [0, 1, 0, 0, 0, 1]), (2, 2.0, [0, 1, 0, 0, 0, 0])])
+        .write(&drawn);
+    let channels = |step: LoadImage| step.segments_as_channels(true);
+    // By itself it has but the slice of its frames; on the grid of the images it has all.
+    assert_eq!(load(&drawn, channels).expect("channels").data.dims(), [2, 3, 2, 1]);
+    let [_, label] = both(&images, &drawn, channels).expect("channels");
+    assert_eq!(label.to_vec(), marked(2, &[(0, [1, 0, 1], 1.0), (0, [2, 1, 1], 1.0), (1, [1, 0, 1], 1.0)]));
+    let [_, label] = both(&images, &drawn, |step| step).expect("labels");
+    assert_eq!(label.to_vec(), marked(1, &[(0, [1, 0, 1], 2.0), (0, [2, 1, 1], 1.0)]));
+}
+
+#[test]
+fn a_reference_must_be_there_and_say_where_it_is_from() {
+    let step = || LoadImage::new("label").reference_key(Some("image".to_owned()));
+    let unknown = Pipeline::new(vec![Box::new(step())]).expect_err("no image before").to_string();
+    assert!(unknown.contains("reference_key") && unknown.contains("image"), "{unknown}");
+    let pipeline = Pipeline::new(vec![Box::new(LoadImage::new("image")), Box::new(step())]).expect("sound");
+    let image = Image::from_values(vec![0.0], [1; 4], hearth_data::affine::IDENTITY, &hearth_data::host_device());
+    let sample = Sample::new("case 7").with_image("image", image).with("label", Value::Path("x.dcm".into()));
+    let error = pipeline.run(sample, DrawKey::new(0, 0, 0)).expect_err("no path").to_string();
+    assert!(error.contains("does not say which file it is from"), "{error}");
 }

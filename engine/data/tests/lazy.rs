@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hearth_data::spatial::{GridMode, GridPadding, Lazy, LazySampling, crop, flip, pad, rotate90};
-use hearth_data::spatial::{GridSampling, PadMode, Warp, warp};
+use hearth_data::spatial::{GridSampling, PadMode, ResizeMode, Warp, warp};
 use hearth_data::transforms::*;
 use hearth_data::{
     Affine as Matrix, CheckError, Draw, DrawKey, Image, Pipeline, Sample, Transform, TransformError, affine,
@@ -58,6 +58,13 @@ fn sampling(place: usize, padding_mode: GridPadding) -> GridSampling {
     GridSampling { mode, padding_mode, align_corners: false }
 }
 
+/// Of the image one of several, of the label one that gives labels.
+fn resize_modes(a: f64) -> [ResizeMode; 2] {
+    let image =
+        [ResizeMode::Trilinear, ResizeMode::Area, ResizeMode::Bicubic, ResizeMode::Nearest][(a * 3.99) as usize];
+    [image, if a < 0.5 { ResizeMode::NearestExact } else { ResizeMode::Nearest }]
+}
+
 /// One of several steps, by number and two more numbers between 0 and 1.
 fn chosen(which: usize, a: f64, b: f64) -> Box<dyn Transform> {
     let keys = ["image", "label"];
@@ -79,6 +86,9 @@ fn chosen(which: usize, a: f64, b: f64) -> Box<dyn Transform> {
             let how = Warp::rotation(&angles, &Default::default(), image.shape(), 3, b < 0.5, false)?;
             warp(image, &how, sampling(place, if a < 0.5 { GridPadding::Border } else { GridPadding::Zeros }))
         }),
+        7 => Box::new(Resize::new(keys, [5 + (a * 6.0) as i64, 6, 4 + (b * 7.0) as i64]).mode(resize_modes(a))),
+        8 => Box::new(Zoom::new(keys, [0.7 + a, 1.2, 0.6 + b]).keep_size(b < 0.5).mode(resize_modes(b))),
+        9 => Box::new(CropForeground::new(keys, "label").allow_empty(true)),
         // A step that looks at the values.
         _ => Box::new(NormalizeIntensity::new("image")),
     }
@@ -115,7 +125,7 @@ proptest! {
     /// Any chain: the same voxels, affine and way back, and of labels to the last bit.
     #[test]
     fn exact_is_what_each_step_gives(
-        steps in prop::collection::vec((0usize..8, 0.0..1.0f64, 0.0..1.0f64), 1..6),
+        steps in prop::collection::vec((0usize..11, 0.0..1.0f64, 0.0..1.0f64), 1..6),
     ) {
         let (pipeline, eager) = run(&steps, Lazy::Off);
         let (_, lazy) = run(&steps, Lazy::Exact);
@@ -204,4 +214,22 @@ fn an_error_says_the_shape_that_is_to_come() {
     let pipeline = Pipeline::new(steps).expect("sound");
     let error = pipeline.run(sample(), DrawKey::new(0, 0, 0)).expect_err("the second step fails").to_string();
     assert!(error.contains("step 2 of 2") && error.contains("14 x 15 x 21"), "{error}");
+}
+
+/// MONAI's lazy evaluation takes `Resize` and `Zoom` for their affines; one sampling there and back is the image again, whatever the modes.
+#[test]
+fn resize_and_zoom_are_affines_where_a_sampling_is_given() {
+    let steps: Vec<Box<dyn Transform>> = vec![
+        Box::new(Resize::new("image", [14, 18, 16])),
+        Box::new(Zoom::new("image", 0.5).mode(ResizeMode::Nearest).keep_size(false)),
+    ];
+    let pipeline = Pipeline::new(steps).expect("sound").lazy(Lazy::On).lazy_sampling("image", LazySampling::default());
+    let done = pipeline.run(sample(), DrawKey::new(0, 0, 0)).expect("it runs").remove(0);
+    let (image, before) =
+        (done.image("image").expect("an image").clone(), sample().image("image").expect("one").clone());
+    assert_eq!(image.to_vec(), before.to_vec());
+    assert!(affine::distance(&image.affine, &before.affine) < 1e-12);
+    // What was done is known all the same, and undone.
+    assert_eq!(image.meta.applied.len(), 2);
+    assert_eq!(pipeline.invert(image.clone(), &image, true).expect("a way back").shape(), before.shape());
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use dicom::{Object, segmentation, slice};
+use dicom::{Object, segmentation, slice, structures, write_stack};
 use dicom_core::VR;
 use dicom_dictionary_std::tags;
 use hearth_data::download::{Tcia, TciaOptions};
@@ -17,7 +17,7 @@ use hearth_data::spatial::{GridMode, GridPadding};
 use hearth_data::transforms::{LoadImage, Orientation, ResampleToMatch};
 use hearth_data::{
     DataLoader, Dataset, Item, LoaderOptions, PersistentDataset, Pipeline, StoreOptions, Transform, TransformDataset,
-    split_fraction,
+    dicom_items, split_fraction,
 };
 use server::{Act, Server, md5_of, quick, zip};
 
@@ -203,4 +203,38 @@ fn what_the_archive_gets_wrong_is_told() {
         assert!(error.contains(told), "{collection}: {error}");
     }
     assert!(Tcia::open(dir.path()).cases().expect_err("none").to_string().contains("PATIENT/NUMBER/image"));
+}
+
+/// Any folder of DICOM: the headers tell what belongs together.
+#[test]
+fn cases_are_found_in_folders_laid_out_otherwise() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (images, other, drawn) = (dir.path().join("a/ct"), dir.path().join("b"), dir.path().join("drawn"));
+    for folder in [&images, &other, &drawn] {
+        fs::create_dir_all(folder).expect("a folder");
+    }
+    write_stack(&images, &DEPTHS);
+    let error = |what: &str| {
+        let error = dicom_items(dir.path()).expect_err(what).to_string();
+        assert!(error.contains(what), "{error}");
+    };
+    error("1 series of images, but no structure set (RTSTRUCT) or segmentation (SEG)");
+    let set = structures(&[("GTV-1", 2.0, [1, 0], [1, 0])]).text(tags::PATIENT_ID, VR::LO, "P1");
+    for (name, number) in [("one.dcm", "3"), ("two.dcm", "3"), ("three.dcm", "20")] {
+        set.clone().text(tags::SERIES_NUMBER, VR::IS, number).write(&drawn.join(name));
+    }
+    // Drawn on images that are not here: passed over.
+    of_lung_2(tumour(1, 2)).write(&drawn.join("alone.dcm"));
+    let cases = dicom_items(dir.path()).expect("cases");
+    let names: Vec<&str> = cases.iter().map(|case| case.case.as_str()).collect();
+    assert_eq!(names, ["P1/3", "P1/3-2", "P1/20"]);
+    assert!(cases.iter().all(|case| case.files["image"] == images));
+    assert_eq!(cases[2].files["seg"], drawn.join("three.dcm"));
+    // A folder of several series does not say which is meant.
+    slice(1, [10.0, 20.0, 0.0]).text(tags::SERIES_INSTANCE_UID, VR::UI, "1.2.7").write(&images.join("other.dcm"));
+    error("holds 2 series of images; give each a folder of its own");
+    fs::rename(images.join("other.dcm"), other.join("other.dcm")).expect("moved");
+    assert_eq!(dicom_items(dir.path()).expect("cases"), cases);
+    assert!(dicom_items(other).expect_err("no label").to_string().contains("but no structure set"));
+    assert!(dicom_items(dir.path().join("none")).is_err());
 }

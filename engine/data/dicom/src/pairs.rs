@@ -1,7 +1,6 @@
 //! Images and what was drawn on them, as collections of The Cancer Imaging Archive have them.
 
 use crate::error::DicomError;
-use crate::finding::{Finding, FindingKind, Severity};
 use crate::options::ReadOptions;
 use crate::regions::{RegionVolume, Regions};
 use crate::scan::{Annotation, Scan};
@@ -45,7 +44,11 @@ impl Scan {
         out
     }
 
-    fn image_of(&self, annotation: &Annotation) -> Result<&Series, String> {
+    /// The images that an RTSTRUCT or SEG was drawn on, as [`Scan::pairs`] finds them.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn image_of(&self, annotation: &Annotation) -> Result<&Series, String> {
         let named = |s: &&Series| annotation.referenced_series.iter().any(|uid| uid == s.uid());
         if let Some(series) = self.series.iter().filter(named).max_by_key(|s| s.slices().len()) {
             return Ok(series);
@@ -53,17 +56,14 @@ impl Scan {
         let frame = annotation.frame_of_reference.as_deref();
         let near: Vec<&Series> =
             self.series.iter().filter(|s| frame.is_some() && s.frame_of_reference() == frame).collect();
+        let drawn_on = match annotation.referenced_series.as_slice() {
+            [] => "does not say which series it was drawn on".to_owned(),
+            named => format!("drawn on series {}, which is not here", named.join(", ")),
+        };
         match near.as_slice() {
             [series] => Ok(series),
-            [] => Err(format!(
-                "drawn on series {}, which is not here; nor is another one in the same frame of reference",
-                annotation.referenced_series.join(", ")
-            )),
-            several => Err(format!(
-                "drawn on series {}, which is not here; {} series have its frame of reference",
-                annotation.referenced_series.join(", "),
-                several.len()
-            )),
+            [] => Err(format!("{drawn_on}; nor is another one in the same frame of reference")),
+            several => Err(format!("{drawn_on}; {} series have its frame of reference", several.len())),
         }
     }
 }
@@ -77,7 +77,7 @@ impl Pair {
     /// # Errors
     /// As [`Series::read_with`] and [`Regions::channels`].
     pub fn read_channels(&self, names: &[&str], options: &ReadOptions) -> Result<(Volume, RegionVolume), DicomError> {
-        self.read(options, |regions, grid| regions.channels(names, grid, options))
+        self.read(names, true, options)
     }
 
     /// Reads image and regions, as a label map ([`Regions::labels`]); else as [`Pair::read_channels`].
@@ -85,25 +85,18 @@ impl Pair {
     /// # Errors
     /// As there.
     pub fn read_labels(&self, names: &[&str], options: &ReadOptions) -> Result<(Volume, RegionVolume), DicomError> {
-        self.read(options, |regions, grid| regions.labels(names, grid, options))
+        self.read(names, false, options)
     }
 
     fn read(
         &self,
+        names: &[&str],
+        as_channels: bool,
         options: &ReadOptions,
-        draw: impl Fn(&Regions, &crate::geometry::Grid) -> Result<RegionVolume, DicomError>,
     ) -> Result<(Volume, RegionVolume), DicomError> {
         let image = self.image.read_with(options)?;
         let regions = Regions::open(&self.annotation.path, options)?;
-        let drawn = match (draw(&regions, image.grid()), regions.own_grid()) {
-            (Err(DicomError::Grid { what, .. }), Some(own)) => {
-                let mut drawn = draw(&regions, &own?)?;
-                let text = format!("not on the grid of the images ({what}); it is on its own");
-                drawn.findings.push(Finding::new(FindingKind::OutsideGrid, Severity::Warning, text));
-                drawn
-            }
-            (drawn, _) => drawn?,
-        };
+        let drawn = regions.on_images(names, as_channels, image.grid(), options)?;
         Ok((image, drawn))
     }
 }

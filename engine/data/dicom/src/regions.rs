@@ -96,6 +96,33 @@ impl Regions {
         }
     }
 
+    /// Channels or a label map on the grid of the images it was drawn on. A segmentation of other voxels stays on its own grid, and a finding
+    /// says so: resample it to the images.
+    ///
+    /// # Errors
+    /// As [`Regions::channels`].
+    pub fn on_images(
+        &self,
+        names: &[&str],
+        as_channels: bool,
+        grid: &Grid,
+        options: &ReadOptions,
+    ) -> Result<RegionVolume, DicomError> {
+        let draw = |grid: &Grid| match as_channels {
+            true => self.channels(names, grid, options),
+            false => self.labels(names, grid, options),
+        };
+        match (draw(grid), self.own_grid()) {
+            (Err(DicomError::Grid { what, .. }), Some(own)) => {
+                let mut drawn = draw(&own?)?;
+                let text = format!("not on the grid of the images ({what}); it is on its own");
+                drawn.findings.push(Finding::new(FindingKind::OutsideGrid, Severity::Warning, text));
+                Ok(drawn)
+            }
+            (drawn, _) => drawn,
+        }
+    }
+
     /// The grid it lies on by itself; an RTSTRUCT has none.
     pub fn own_grid(&self) -> Option<Result<Grid, DicomError>> {
         match self {

@@ -30,6 +30,22 @@ pub(crate) struct Rect {
     pub height: usize,
 }
 
+impl Grid {
+    /// The tile that a rectangle is, no more and no less, all of it within the image.
+    pub fn whole_tile(&self, rect: Rect) -> Option<usize> {
+        let (x, y) = (usize::try_from(rect.x).ok()?, usize::try_from(rect.y).ok()?);
+        let inside = x.checked_add(rect.width)? <= self.width && y.checked_add(rect.height)? <= self.height;
+        let size = (rect.width, rect.height) == (self.tile_width, self.tile_height);
+        let aligned = size && x % self.tile_width == 0 && y % self.tile_height == 0;
+        (inside && aligned).then(|| y / self.tile_height * self.across + x / self.tile_width)
+    }
+
+    /// Bytes of the pixels of a whole tile.
+    pub fn tile_bytes(&self) -> usize {
+        self.tile_width * self.tile_height * self.pixel
+    }
+}
+
 /// The part of `start..start + len` within `0..end`, empty where there is none.
 fn within(start: i64, len: usize, end: usize) -> Range<usize> {
     let cut = |at: i64| at.clamp(0, end as i64) as usize;

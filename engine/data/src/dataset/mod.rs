@@ -4,6 +4,7 @@ mod cache;
 mod cases;
 mod csv;
 mod decathlon;
+mod dicom;
 mod entry;
 mod folds;
 mod grid_patch;
@@ -26,6 +27,9 @@ pub(crate) use cases::{guarded, no_case};
 pub use csv::{Column, ColumnKind, CsvOptions, csv_items};
 pub use decathlon::{DecathlonDataset, split_fraction};
 pub(crate) use decathlon::{case_name, listed_file, names, read_list};
+#[cfg(feature = "download")]
+pub(crate) use dicom::collection;
+pub use dicom::dicom_items;
 pub use entry::Storage;
 pub use folds::{CrossValidation, cross_validation_list, select_cross_validation_folds};
 pub use grid_patch::GridPatchDataset;

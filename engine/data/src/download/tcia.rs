@@ -90,15 +90,7 @@ impl Tcia {
     /// # Errors
     /// Where the folder can't be read or has no case.
     pub fn cases(&self) -> Result<Vec<Item>, DataError> {
-        let mut items = Vec::new();
-        for (patient, folder) in folders(&self.dir)? {
-            for (number, folder) in folders(&folder)? {
-                let (image, seg) = (folder.join("image"), folder.join("seg"));
-                if image.is_dir() && seg.is_dir() {
-                    items.push(Item::new(format!("{patient}/{number}")).with("image", image).with("seg", seg));
-                }
-            }
-        }
+        let items = crate::dataset::collection(&self.dir)?;
         if items.is_empty() {
             return Err(DataError::List {
                 path: self.dir.clone(),
@@ -119,18 +111,6 @@ fn write_index(dir: &Path, places: &BTreeMap<String, String>) -> Result<(), Down
     let path = dir.join(INDEX);
     let text = serde_json::to_vec_pretty(places).map_err(std::io::Error::from).map_err(DownloadError::io(&path))?;
     crate::dataset::write_whole(&path, &text).map_err(DownloadError::io(&path))
-}
-
-fn folders(dir: &Path) -> Result<BTreeMap<String, PathBuf>, DataError> {
-    let io = |source| DataError::Io { path: dir.to_owned(), source };
-    let mut out = BTreeMap::new();
-    for entry in fs::read_dir(dir).map_err(io)? {
-        let entry = entry.map_err(io)?;
-        if entry.path().is_dir() {
-            out.insert(entry.file_name().to_string_lossy().into_owned(), entry.path());
-        }
-    }
-    Ok(out)
 }
 
 struct Service<'a> {

@@ -2,9 +2,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use hearth_dicom::{Annotation, AnnotationKind, Finding, Scan, Segmentation, Series, Severity};
+use hearth_dicom::{Finding, Scan, Series, Severity};
 
-use super::{Probe, ReadError, ReadOptions, Reader};
+use super::{Probe, ReadError, ReadOptions, Reader, dicom_regions};
 use crate::{Image, host_device};
 
 /// So many files of a folder are looked at to tell whether it holds DICOM.
@@ -15,7 +15,8 @@ const LOOKED_AT: usize = 16;
 /// What is odd about a series is a warning; what would make the volume wrong is an error. Of a folder with several series
 /// `series` names one, by its UID or its description.
 ///
-/// A segmentation (SEG) becomes a label map of the frames it has, which are often fewer than the slices it was drawn on:
+/// A structure set (RTSTRUCT) or segmentation (SEG) becomes a label map, or a channel for each region, on the grid of the images it was drawn
+/// on: [`ReadOptions::reference`]. Without these a SEG is a label map of the frames it has, which are often fewer than the slices:
 /// [`ResampleToMatch`](crate::transforms::ResampleToMatch) with zeros outside puts it on the grid of those.
 #[derive(Clone, Copy, Debug)]
 pub struct DicomReader;
@@ -45,22 +46,14 @@ impl Reader for DicomReader {
     fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError> {
         let how = hearth_dicom::ReadOptions::default();
         let mut scan = hearth_dicom::scan_with(path, &how).map_err(|e| ReadError::new(path, e))?;
-        if !options.segments.is_empty() || scan.series.is_empty() {
-            let of = |a: &&Annotation| a.kind == AnnotationKind::Segmentation;
-            let files: Vec<&Path> = scan.annotations.iter().filter(of).map(|a| a.path.as_path()).collect();
-            match files.as_slice() {
-                [file] => return labels(path, file, &options.segments, &how),
-                [] if options.segments.is_empty() => {}
-                [] => return Err(ReadError::new(path, "`segments` are asked for, but there is no segmentation (SEG)")),
-                several => {
-                    let names: Vec<String> = several.iter().map(|f| f.display().to_string()).collect();
-                    let what = format!("{} segmentations; give one of the files: {}", names.len(), names.join(", "));
-                    return Err(ReadError::new(path, what));
-                }
-            }
+        if let Some(regions) = dicom_regions::read(path, &scan, options, &how)? {
+            return Ok(regions);
         }
         match &options.series {
-            Some(wanted) => keep_named(&mut scan, path, wanted)?,
+            Some(wanted) => {
+                let at = named(&scan, path, wanted)?;
+                scan.series = vec![scan.series.swap_remove(at)];
+            }
             None if scan.series.len() > 1 => {
                 let what = "several series of images; name one by `series`, its UID or description";
                 return Err(ReadError::new(path, format!("{what}: {}", listed(&scan))));
@@ -81,15 +74,13 @@ impl Reader for DicomReader {
     }
 }
 
-/// Drops all series but the one of that UID or description.
-fn keep_named(scan: &mut Scan, path: &Path, wanted: &str) -> Result<(), ReadError> {
+/// The one series of that UID or description.
+pub(super) fn named(scan: &Scan, path: &Path, wanted: &str) -> Result<usize, ReadError> {
     let is_wanted = |series: &Series| series.uid() == wanted || series.description() == Some(wanted);
-    let what = match scan.series.iter().filter(|series| is_wanted(series)).count() {
-        1 => {
-            scan.series.retain(is_wanted);
-            return Ok(());
-        }
-        0 => format!("no series is called {wanted:?}; give a UID or description of those there are"),
+    let mut found = scan.series.iter().enumerate().filter(|(_, series)| is_wanted(series));
+    let what = match (found.next(), found.next()) {
+        (Some((at, _)), None) => return Ok(at),
+        (None, _) => format!("no series is called {wanted:?}; give a UID or description of those there are"),
         _ => format!("several series are called {wanted:?}; give a UID, or a folder with the files of one"),
     };
     Err(ReadError::new(path, format!("{what}: {}", listed(scan))))
@@ -100,24 +91,7 @@ fn listed(scan: &Scan) -> String {
     scan.series.iter().map(|series| format!("\n  {}", series.summary())).collect()
 }
 
-/// The label map of a segmentation, on the grid of its own frames.
-fn labels(path: &Path, file: &Path, names: &[String], how: &hearth_dicom::ReadOptions) -> Result<Image, ReadError> {
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let read = || {
-        let segmentation = Segmentation::open_with(file, how)?;
-        let grid = segmentation.own_grid()?;
-        segmentation.labels(&names, &grid, how)
-    };
-    let map = read().map_err(|e| ReadError::new(path, e))?;
-    warn(path, &map.findings);
-    let mut image = Image::from_values(map.values, map.shape, *map.grid.affine(), &host_device());
-    image.meta.path = Some(path.to_owned());
-    let largest = map.regions.iter().map(|region| region.label).max().unwrap_or_default();
-    image.meta.stored_type = if largest > 255 { "uint16" } else { "uint8" }.to_owned();
-    Ok(image)
-}
-
-fn warn(path: &Path, findings: &[Finding]) {
+pub(super) fn warn(path: &Path, findings: &[Finding]) {
     for finding in findings.iter().filter(|finding| finding.severity >= Severity::Warning) {
         tracing::warn!("{}: {finding}", path.display());
     }

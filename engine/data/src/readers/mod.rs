@@ -29,6 +29,7 @@
 //! ```
 
 mod dicom;
+mod dicom_regions;
 mod nifti;
 mod npy;
 mod raster;
@@ -65,10 +66,15 @@ pub struct ReadOptions {
     /// The series of a folder with several, by its UID or description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub series: Option<String>,
-    /// The segments of a DICOM segmentation, by label or description: the first becomes 1, and so on. All, by their numbers in the
-    /// file, where there is none.
+    /// The segments of a DICOM segmentation (SEG) or the regions of a structure set (RTSTRUCT), by name or description: the first becomes
+    /// 1, and so on. All, by their numbers in the file, where there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub segments: Vec<String>,
+    /// One channel for each of them, so that those that overlap are whole; otherwise a label map, where the later one has the voxel.
+    pub segments_as_channels: bool,
+    /// The images that regions were drawn on, a file or folder of DICOM: they come on its grid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<PathBuf>,
     /// The level of a whole-slide image.
     pub level: usize,
     /// Pictures (PNG, JPEG, BMP, TIFF): the first axis is the width, as MONAI's `PILReader` has it; `false`: the height.
@@ -82,6 +88,8 @@ impl Default for ReadOptions {
             npz_key: None,
             series: None,
             segments: Vec::new(),
+            segments_as_channels: false,
+            reference: None,
             level: 0,
             reverse_indexing: true,
         }
@@ -122,7 +130,7 @@ pub struct Probe<'a> {
 
 /// A file can't be read as an image.
 #[derive(Debug, thiserror::Error)]
-#[error("{path}: {source}")]
+#[error("{}: {}", .path.display(), why(.path, .source.as_ref()))]
 pub struct ReadError {
     path: PathBuf,
     source: Box<dyn std::error::Error + Send + Sync>,
@@ -141,10 +149,15 @@ impl ReadError {
 
     /// Why, without the file's name in front.
     pub fn why(&self) -> String {
-        let text = self.source.to_string();
-        let name = format!("{}: ", self.path.display());
-        text.strip_prefix(&name).map_or_else(|| text.clone(), str::to_owned)
+        why(&self.path, self.source.as_ref())
     }
+}
+
+/// Many causes name the file themselves.
+fn why(path: &Path, source: &(dyn std::error::Error + Send + Sync)) -> String {
+    let text = source.to_string();
+    let name = format!("{}: ", path.display());
+    text.strip_prefix(&name).map_or_else(|| text.clone(), str::to_owned)
 }
 
 type Readers = Vec<Arc<dyn Reader>>;

@@ -239,6 +239,18 @@ pub(super) fn reorder(image: &mut Image, how: &Reorder) -> bool {
     true
 }
 
+/// Notes a change of scale that MONAI's lazy evaluation takes for an affine whatever its mode; `false` where it has to be done now.
+pub(super) fn rescale(image: &mut Image, place: &Affine, size: [usize; 3]) -> bool {
+    let affine = image.affine;
+    match &mut image.meta.lazy {
+        Laziness::On(Some(_), chain) => {
+            Chain::of(chain, affine).add(place, size);
+            true
+        }
+        _ => false,
+    }
+}
+
 /// Notes padding where it can wait; `false` where it has to be done now.
 pub(super) fn pad(image: &mut Image, before: [usize; 3], after: [usize; 3]) -> bool {
     let (affine, shape) = (image.affine, image.shape());

@@ -37,6 +37,15 @@ impl ResizeMode {
         }
     }
 
+    /// The same as the sampling of a grid, where there is one: means and shifted voxels are none, and half-way another voxel is the nearest.
+    fn on_a_grid(self) -> Option<GridMode> {
+        match self {
+            ResizeMode::Trilinear => Some(GridMode::Bilinear),
+            ResizeMode::Bicubic => Some(GridMode::Bicubic),
+            ResizeMode::Area | ResizeMode::Nearest | ResizeMode::NearestExact => None,
+        }
+    }
+
     /// Whether `align_corners` means something to it.
     fn knows_corners(self) -> bool {
         matches!(self, ResizeMode::Trilinear | ResizeMode::Bicubic)
@@ -63,16 +72,17 @@ pub fn resize(image: Image, size: [usize; 3], mode: ResizeMode, align_corners: b
     let dims = if size[2] == shape[2] { n } else { 3 };
     let matrix = scale_affine(shape, size, dims, align_corners);
     // One affine, as any other: it can wait for its neighbours.
-    if mode == ResizeMode::Trilinear
-        && dims == n
+    if let Some(mode) = mode.on_a_grid().filter(|_| dims == n)
         && let Ok(how) = Warp::voxels(&matrix, shape, size, n, false)
     {
-        let sampling =
-            GridSampling { mode: GridMode::Bilinear, padding_mode: GridPadding::Border, align_corners: false };
+        let sampling = GridSampling { mode, padding_mode: GridPadding::Border, align_corners: false };
         return warp(image, &how, sampling);
     }
     let affine = image.affine;
-    let mut image = resize_unrecorded(lazy::flush(image)?, size, mode, align_corners);
+    let mut image = image;
+    if dims != n || !lazy::rescale(&mut image, &matrix, size) {
+        image = resize_unrecorded(lazy::flush(image)?, size, mode, align_corners);
+    }
     image.affine = affine::compose(&affine, &matrix);
     image.meta.spatial_dims = dims;
     image.meta.applied.push(Applied::Resize { affine, shape, spatial_dims: n, mode, align_corners });

@@ -128,6 +128,14 @@ impl Transform for CropForeground {
         "CropForeground"
     }
 
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
+    fn requires_current_data(&self) -> bool {
+        true
+    }
+
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         let source = sample.image(&self.source_key).map_err(|e| e.at(&self.source_key))?;
         let (shape, n) = (source.shape(), source.meta.spatial_dims);

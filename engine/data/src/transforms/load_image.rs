@@ -1,8 +1,9 @@
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::params::Keys;
+use crate::params::{Keys, check_key};
 use crate::readers::{self, ReadOptions, read_image_with};
 use crate::transform::{Transform, describe};
 use crate::{CheckError, Draw, Sample, TransformError, Value};
@@ -24,6 +25,10 @@ pub struct LoadImage {
     series: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     segments: Vec<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    segments_as_channels: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reference_key: Option<String>,
     #[serde(default)]
     level: usize,
     #[serde(default = "yes")]
@@ -53,6 +58,8 @@ impl LoadImage {
             npz_key: None,
             series: None,
             segments: Vec::new(),
+            segments_as_channels: false,
+            reference_key: None,
             level: 0,
             reverse_indexing: true,
             allow_missing_keys: false,
@@ -61,15 +68,30 @@ impl LoadImage {
         }
     }
 
-    fn options(&self) -> ReadOptions {
-        ReadOptions {
+    fn options(&self, sample: &Sample) -> Result<ReadOptions, TransformError> {
+        Ok(ReadOptions {
             reader: self.reader.clone(),
             npz_key: self.npz_key.clone(),
             series: self.series.clone(),
             segments: self.segments.clone(),
+            segments_as_channels: self.segments_as_channels,
+            reference: self.reference(sample)?,
             level: self.level,
             reverse_indexing: self.reverse_indexing,
-        }
+        })
+    }
+
+    /// The file or folder of the images that regions were drawn on.
+    fn reference(&self, sample: &Sample) -> Result<Option<PathBuf>, TransformError> {
+        let Some(key) = &self.reference_key else { return Ok(None) };
+        let path = match sample.get(key).map_err(|e| e.at(key))? {
+            Value::Path(path) => Some(path.clone()),
+            Value::Image(image) => image.meta.path.clone(),
+            Value::Stored(image) => image.meta.path.clone(),
+            _ => None,
+        };
+        let unknown = || TransformError::new(format!("`{key}` does not say which file it is from")).at(key);
+        path.map(Some).ok_or_else(|| unknown().expected("DICOM images that were loaded, or their path"))
     }
 }
 
@@ -80,8 +102,12 @@ setters!(LoadImage {
     npz_key: Option<String>,
     /// The DICOM series of a folder with several, by its UID or description.
     series: Option<String>,
-    /// The segments of a DICOM segmentation, by label or description: they become 1, 2, ...
+    /// The segments of a DICOM segmentation or the regions of a structure set, by name or description: they become 1, 2, ...
     segments: Vec<String>,
+    /// One channel for each of them, so that those that overlap are whole.
+    segments_as_channels: bool,
+    /// The key of the DICOM images that they were drawn on: they come on its grid.
+    reference_key: Option<String>,
     /// The level of a whole-slide image.
     level: usize,
     /// Pictures have the width on their first axis.
@@ -96,7 +122,7 @@ impl Transform for LoadImage {
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
-        let options = self.options();
+        let options = self.options(&sample)?;
         for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
             let path = match sample.get(key).map_err(|e| e.at(key))? {
                 Value::Path(path) => path.clone(),
@@ -118,6 +144,9 @@ impl Transform for LoadImage {
         }
         if let Some(name) = &self.reader {
             readers::by_name(name).map_err(|e| CheckError::new("reader", e))?;
+        }
+        if let Some(key) = &self.reference_key {
+            check_key("reference_key", key, known)?;
         }
         known.extend(self.keys.iter().map(str::to_owned));
         Ok(())

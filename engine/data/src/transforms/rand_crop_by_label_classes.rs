@@ -114,9 +114,13 @@ impl Transform for RandCropByLabelClasses {
         true
     }
 
-    /// Without lists the values of the label are looked at.
     fn is_lazy(&self) -> bool {
-        self.indices_key.is_some()
+        true
+    }
+
+    /// Without lists the values of the label are looked at.
+    fn requires_current_data(&self) -> bool {
+        self.indices_key.is_none()
     }
 
     fn reads_boxes(&self, key: &str) -> bool {

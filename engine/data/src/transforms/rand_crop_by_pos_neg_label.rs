@@ -109,9 +109,13 @@ impl Transform for RandCropByPosNegLabel {
         true
     }
 
-    /// Without lists the values of the label are looked at.
     fn is_lazy(&self) -> bool {
-        self.fg_indices_key.is_some()
+        true
+    }
+
+    /// Without lists the values of the label are looked at.
+    fn requires_current_data(&self) -> bool {
+        self.fg_indices_key.is_none()
     }
 
     /// With lists given, no value but those of the boxes is looked at.

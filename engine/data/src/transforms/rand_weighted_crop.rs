@@ -115,6 +115,14 @@ impl Transform for RandWeightedCrop {
         true
     }
 
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
+    fn requires_current_data(&self) -> bool {
+        true
+    }
+
     fn reads_boxes(&self, key: &str) -> bool {
         key != self.w_key
     }

@@ -39,6 +39,10 @@ impl Transform for Range {
         self.transform.is_lazy()
     }
 
+    fn requires_current_data(&self) -> bool {
+        self.transform.requires_current_data()
+    }
+
     fn reads_boxes(&self, key: &str) -> bool {
         self.transform.reads_boxes(key)
     }

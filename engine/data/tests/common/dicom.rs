@@ -49,3 +49,32 @@ pub fn segmentation(segments: &[(u16, &str)], frames: &[(u16, f64, Frame)]) -> O
         .number(tags::HIGH_BIT, 0)
         .bytes(tags::PIXEL_DATA, &bytes)
 }
+
+/// A structure set on the series 1.2.3 of [`slice`] at x = 10, y = 20: regions by name, each a rectangle around the pixels from the first
+/// column and row to the last, at some depth.
+pub fn structures(regions: &[(&str, f64, [u16; 2], [u16; 2])]) -> Object {
+    let number = |i: usize| (i + 1).to_string();
+    let named = regions.iter().enumerate().map(|(i, (name, ..))| {
+        Object::item().text(tags::ROI_NUMBER, VR::IS, &number(i)).text(tags::ROI_NAME, VR::LO, name)
+    });
+    let drawn = regions.iter().enumerate().map(|(i, (_, depth, first, last))| {
+        let [left, right] = [f64::from(first[0]) - 0.4, f64::from(last[0]) + 0.4].map(|column| 10.0 + 0.75 * column);
+        let [top, bottom] = [f64::from(first[1]) - 0.4, f64::from(last[1]) + 0.4].map(|row| 20.0 + 0.5 * row);
+        let points = [left, top, *depth, right, top, *depth, right, bottom, *depth, left, bottom, *depth];
+        let contour = Object::item()
+            .text(tags::CONTOUR_GEOMETRIC_TYPE, VR::CS, "CLOSED_PLANAR")
+            .text(tags::NUMBER_OF_CONTOUR_POINTS, VR::IS, "4")
+            .decimals(tags::CONTOUR_DATA, &points);
+        Object::item()
+            .text(tags::REFERENCED_ROI_NUMBER, VR::IS, &number(i))
+            .sequence(tags::CONTOUR_SEQUENCE, vec![contour])
+    });
+    let series = Object::item().text(tags::SERIES_INSTANCE_UID, VR::UI, "1.2.3");
+    let study = Object::item().sequence(tags::RT_REFERENCED_SERIES_SEQUENCE, vec![series]);
+    let frame = Object::item().sequence(tags::RT_REFERENCED_STUDY_SEQUENCE, vec![study]);
+    Object::new("1.2.840.10008.5.1.4.1.1.481.3", "RTSTRUCT")
+        .text(tags::SERIES_INSTANCE_UID, VR::UI, "1.2.8")
+        .sequence(tags::REFERENCED_FRAME_OF_REFERENCE_SEQUENCE, vec![frame])
+        .sequence(tags::STRUCTURE_SET_ROI_SEQUENCE, named.collect())
+        .sequence(tags::ROI_CONTOUR_SEQUENCE, drawn.collect())
+}

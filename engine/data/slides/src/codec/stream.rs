@@ -1,5 +1,7 @@
 //! Codecs of bytes: LZW, Deflate, ZSTD.
 
+use std::cell::RefCell;
+
 use libdeflater::{DecompressionError, Decompressor};
 use weezl::{BitOrder, LzwStatus, decode::Decoder};
 
@@ -29,9 +31,15 @@ pub(super) fn lzw(mut bytes: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
     Ok(out)
 }
 
+thread_local! {
+    // Their tables are made once for each thread, not once for each tile.
+    static INFLATE: RefCell<Decompressor> = RefCell::new(Decompressor::new());
+    static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
 pub(super) fn deflate(bytes: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
     let mut out = room(shape);
-    match Decompressor::new().zlib_decompress(bytes, &mut out) {
+    match INFLATE.with_borrow_mut(|inflate| inflate.zlib_decompress(bytes, &mut out)) {
         Ok(filled) => {
             out.truncate(filled);
             Ok(out)
@@ -44,9 +52,12 @@ pub(super) fn deflate(bytes: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
 }
 
 pub(super) fn zstd(bytes: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
-    let mut out = room(shape);
-    let filled =
-        zstd::bulk::decompress_to_buffer(bytes, &mut out).map_err(|error| Fault::damaged(format!("ZSTD: {error}")))?;
-    out.truncate(filled);
-    Ok(out)
+    let fault = |error: std::io::Error| Fault::damaged(format!("ZSTD: {error}"));
+    ZSTD.with_borrow_mut(|kept| {
+        let decompressor = match kept {
+            Some(decompressor) => decompressor,
+            None => kept.insert(zstd::bulk::Decompressor::new().map_err(fault)?),
+        };
+        decompressor.decompress(bytes, shape.height * shape.row_bytes()).map_err(fault)
+    })
 }

@@ -124,3 +124,39 @@ fn blend(argb: &[u8], background: &mut [u8]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Slide;
+
+    /// OpenSlide's decoder is libjpeg: its colours differ from ours by as much as the guide says.
+    #[test]
+    #[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
+    fn openslide_sees_what_we_see() {
+        let data = std::env::var_os("HEARTH_REAL_DATA").map_or_else(
+            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/data"),
+            std::path::PathBuf::from,
+        );
+        for name in ["cmu-1-small-region.svs", "derived/cmu_pyramid_jpeg.tif", "derived/cmu_crop_pyramid_deflate.tif"] {
+            let path = data.join("wsi").join(name);
+            let options = SlideOptions::default();
+            assert!(knows(&path), "{name}");
+            let foreign = open(&path, &options, Arc::default()).unwrap_or_else(|fault| panic!("{}", fault.of(&path)));
+            let own = Slide::open(&path).expect("a slide");
+            assert_eq!(foreign.levels.len(), own.levels().len(), "{name}");
+            for (at, level) in own.levels().iter().enumerate() {
+                let (x, y) = (level.width as i64 / 3, level.height as i64 / 4);
+                let rect = Rect { x, y, width: 200, height: 150 };
+                let theirs = foreign.pixels.region(at, rect).unwrap_or_else(|fault| panic!("{}", fault.of(&path)));
+                let ours = own.read_region(at, x, y, 200, 150).expect("a region");
+                let far = theirs.as_u8().into_iter().flatten().zip(ours.as_u8().into_iter().flatten());
+                let far: Vec<u32> = far.map(|(a, b)| u32::from(a.abs_diff(*b))).collect();
+                let mean = f64::from(far.iter().sum::<u32>()) / far.len() as f64;
+                // A level whose downsample is no whole number is placed between pixels by OpenSlide.
+                let whole = level.downsample.fract() == 0.0;
+                assert!(!whole || mean < 0.5, "{name}, level {at}: {mean} apart");
+            }
+        }
+    }
+}

@@ -12,7 +12,7 @@ use crate::limits::{Limits, checked_bytes};
 use crate::raster::{Color, Raster, SampleType, Samples};
 use crate::region::{Grid, Rect, fill};
 use crate::source::Source;
-use crate::tiff::{self, Format, Page};
+use crate::tiff::{self, Format, Page, Tile};
 
 /// Reads regions of levels that exist and images that are named.
 pub(super) trait Pixels: Send + Sync {
@@ -73,11 +73,9 @@ impl Pixels for TiffPixels {
         let level = self.levels[level];
         let page = &self.pages[level.page];
         let format = page.format().map_err(|fault| fault.within(|| format!("page {}", page.number)))?;
-        let mut raster = canvas(rect, format, &self.limits)?;
         // What a level is padded with is no part of it.
         let grid = Grid { width: level.width, height: level.height, ..page.grid(format) };
-        let background = background_pixel(format, self.background);
-        fill(raster.samples.as_bytes_mut(), grid, rect, &background, |index| {
+        let tile = |index: usize| {
             self.counts.wanted.fetch_add(1, Ordering::Relaxed);
             // Pages are at most 65,536 by default; of tiles there are fewer than bytes in the tags.
             let key = (self.id, page.number as u32, index as u32);
@@ -85,6 +83,27 @@ impl Pixels for TiffPixels {
                 self.counts.decoded.fetch_add(1, Ordering::Relaxed);
                 page.tile(&self.source, &self.limits, index)
             })
+        };
+        let mut one = None;
+        if let Some(index) = grid.whole_tile(rect).filter(|_| format.sample == SampleType::U8) {
+            one = tile(index)?;
+            // A tile that the cache did not keep is nobody else's: its pixels are the region's.
+            match one.map(Arc::try_unwrap) {
+                Some(Ok(Tile { width, bytes })) if width == rect.width && bytes.len() == grid.tile_bytes() => {
+                    let Format { channels, color, .. } = format;
+                    let samples = Samples::U8(bytes);
+                    return Ok(Raster { width, height: rect.height, channels, color, samples });
+                }
+                Some(Ok(tile)) => one = Some(Arc::new(tile)),
+                Some(Err(kept)) => one = Some(kept),
+                None => one = None,
+            }
+        }
+        let mut raster = canvas(rect, format, &self.limits)?;
+        let background = background_pixel(format, self.background);
+        fill(raster.samples.as_bytes_mut(), grid, rect, &background, |index| match &one {
+            Some(one) => Ok(Some(Arc::clone(one))),
+            None => tile(index),
         })?;
         Ok(raster)
     }

@@ -111,6 +111,10 @@ impl Transform for RandZoom {
         true
     }
 
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
         if let Some(drawn) = self.draw(draw) {
             for (place, key) in self.keys.of(&sample, self.allow_missing_keys) {

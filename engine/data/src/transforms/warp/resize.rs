@@ -133,6 +133,11 @@ impl Transform for Resize {
         "Resize"
     }
 
+    /// Smoothing looks at the values.
+    fn is_lazy(&self) -> bool {
+        !self.anti_aliasing.as_slice().contains(&true)
+    }
+
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         for (place, key) in self.keys.of(&sample, self.allow_missing_keys) {
             sample.update(key, |image| self.resize(image, place))?;

@@ -139,6 +139,10 @@ impl Transform for Zoom {
         "Zoom"
     }
 
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         for (place, key) in self.keys.of(&sample, self.allow_missing_keys) {
             sample.update(key, |image| self.zoom(image, place))?;

@@ -1,0 +1,107 @@
+//! Cases of a folder of DICOM: images, and what was drawn on them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hearth_dicom::{Pair, Series};
+
+use super::Item;
+use crate::DataError;
+
+/// The cases of a folder of DICOM, sorted by patient and series number, so that a split does not depend on the file system. Each has the files
+/// `image`, a folder of one series, and `seg`, the structure set (RTSTRUCT) or segmentation (SEG) that was drawn on it; its name is
+/// `PATIENT/NUMBER`.
+///
+/// The folder is laid out as `hearth data download --tcia` does it (`PATIENT/NUMBER/image` and `.../seg`), or in any way: then the headers of all
+/// files tell which images a structure set or segmentation was drawn on ([`Scan::pairs`](hearth_dicom::Scan::pairs)). One whose images are not there is
+/// passed over with a warning.
+///
+/// # Errors
+/// Where the folder can't be read, has no case, or images lie in one folder with those of another series.
+pub fn dicom_items(dir: impl AsRef<Path>) -> Result<Vec<Item>, DataError> {
+    let dir = dir.as_ref();
+    let items = collection(dir)?;
+    if items.is_empty() { scanned(dir) } else { Ok(items) }
+}
+
+/// Cases laid out as `PATIENT/NUMBER/image` and `.../seg`; none where the folder is laid out otherwise.
+pub(crate) fn collection(dir: &Path) -> Result<Vec<Item>, DataError> {
+    let mut items = Vec::new();
+    for (patient, folder) in folders(dir)? {
+        for (number, folder) in folders(&folder)? {
+            let (image, seg) = (folder.join("image"), folder.join("seg"));
+            if image.is_dir() && seg.is_dir() {
+                items.push(Item::new(format!("{patient}/{number}")).with("image", image).with("seg", seg));
+            }
+        }
+    }
+    Ok(items)
+}
+
+fn folders(dir: &Path) -> Result<BTreeMap<String, PathBuf>, DataError> {
+    let io = |source| DataError::Io { path: dir.to_owned(), source };
+    let mut out = BTreeMap::new();
+    for entry in fs::read_dir(dir).map_err(io)? {
+        let entry = entry.map_err(io)?;
+        if entry.path().is_dir() {
+            out.insert(entry.file_name().to_string_lossy().into_owned(), entry.path());
+        }
+    }
+    Ok(out)
+}
+
+/// Cases as the headers of all files tell them.
+fn scanned(dir: &Path) -> Result<Vec<Item>, DataError> {
+    let wrong = |what: String| DataError::List { path: dir.to_owned(), what };
+    let scan = hearth_dicom::scan(dir).map_err(|e| wrong(e.to_string()))?;
+    let found = scan.pairs();
+    for failed in &scan.failed {
+        tracing::warn!("{failed}: passed over");
+    }
+    for (annotation, why) in &found.unpaired {
+        tracing::warn!("{}: {why}: passed over", annotation.path.display());
+    }
+    if found.pairs.is_empty() {
+        let what = match (scan.series.len(), scan.annotations.len()) {
+            (0, 0) => "holds no DICOM".to_owned(),
+            (series, 0) => format!("{series} series of images, but no structure set (RTSTRUCT) or segmentation (SEG)"),
+            (series, drawn) => {
+                format!("{drawn} structure sets or segmentations, none drawn on one of the {series} series here")
+            }
+        };
+        return Err(wrong(what));
+    }
+    let mut items: Vec<Item> = Vec::new();
+    for pair in &found.pairs {
+        let image = folder_of(&pair.image, &scan.series).map_err(wrong)?;
+        items.push(Item::new(name(pair, &items)).with("image", image).with("seg", &pair.annotation.path));
+    }
+    Ok(items)
+}
+
+/// The folder that holds the files of this series, and of no other.
+fn folder_of(series: &Series, all: &[Series]) -> Result<PathBuf, String> {
+    let folders = |series: &Series| -> BTreeSet<PathBuf> {
+        series.files().iter().filter_map(|file| file.parent().map(Path::to_owned)).collect()
+    };
+    let own: Vec<PathBuf> = folders(series).into_iter().collect();
+    let [folder] = own.as_slice() else {
+        return Err(format!("the series {} lies in {} folders; expected one of its own", series.summary(), own.len()));
+    };
+    let lies_there = |other: &&Series| folders(other).iter().any(|path| path.starts_with(folder));
+    match all.iter().filter(lies_there).count() {
+        0 | 1 => Ok(folder.clone()),
+        several => Err(format!("{} holds {several} series of images; give each a folder of its own", folder.display())),
+    }
+}
+
+/// `PATIENT/NUMBER`, with a counter behind it where another case has that name.
+fn name(pair: &Pair, others: &[Item]) -> String {
+    let annotation = &pair.annotation;
+    let patient = annotation.patient.as_deref().unwrap_or("patient");
+    let first = format!("{patient}/{}", annotation.series_number.unwrap_or_default());
+    let taken = |name: &str| others.iter().any(|item| item.case == name);
+    let mut counted = (2..).map(|count| format!("{first}-{count}"));
+    if taken(&first) { counted.find(|name| !taken(name)).unwrap_or(first) } else { first }
+}
