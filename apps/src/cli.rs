@@ -6,7 +6,8 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::commands::{
-    bench, convert_weights, data, demo, devices, evaluate, lr_find, metrics, models, plugin, predict, preprocess, recipes, train,
+    bench, convert_weights, data, demo, devices, evaluate, lr_find, metrics, models, plugin, predict, preprocess,
+    recipes, train,
 };
 use crate::error::Outcome;
 use crate::terminal;

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::blocked::{self, Along, Epilogue, Loops, Plan, RUN, Weight};
+use super::blocked::{self, Along, Behind, Loops, Plan, RUN, Weight};
 use super::geometry::Geometry;
 
 /// From so many output channels on they fill the lanes of a register well enough.
@@ -13,19 +13,12 @@ fn along(channels: usize) -> (Along, usize) {
     if channels < MANY { (Along::Positions, 1) } else { (Along::Channels, RUN) }
 }
 
-/// What follows the sums: a bias per output channel, and more.
-#[derive(Clone, Copy, Default)]
-pub struct Behind<'a> {
-    pub bias: Option<&'a [f32]>,
-    pub epilogue: Option<Epilogue<'a>>,
-}
-
 /// The convolution: `x` is `[B, I, ...input]`, `weight` `[O, I, ...kernel]`; gives `[B, O, ...output]`.
 pub fn forward(loops: Loops<'_>, x: &[f32], weight: &[f32], behind: Behind<'_>, g: &Geometry) -> Vec<f32> {
     let g = &g.flat_first();
     let (along, run) = along(g.channels_out);
     let weight = Weight { values: weight, lane: g.channels_in * g.taps(), channel: g.taps() };
-    blocked::outputs(loops, along, &Plan::forward(g, run), g.batch, x, weight, behind.bias, behind.epilogue)
+    blocked::outputs(loops, along, &Plan::forward(g, run), g.batch, x, weight, behind)
 }
 
 /// The gradient with respect to the input, which is also the transposed convolution: `dy` is `[B, O, ...output]`; gives
@@ -34,7 +27,7 @@ pub fn input_gradient(loops: Loops<'_>, dy: &[f32], weight: &[f32], behind: Behi
     let g = &g.flat_first();
     let (along, run) = along(g.channels_in);
     let weight = Weight { values: weight, lane: g.taps(), channel: g.channels_in * g.taps() };
-    blocked::outputs(loops, along, &Plan::input_gradient(g, run), g.batch, dy, weight, behind.bias, behind.epilogue)
+    blocked::outputs(loops, along, &Plan::input_gradient(g, run), g.batch, dy, weight, behind)
 }
 
 /// The gradient with respect to the weight, `[O, I, ...kernel]`.

@@ -8,8 +8,8 @@ use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension,
 use burn::tensor::Tensor;
 
 use super::NormAct;
-use super::blocked::{Epilogue, Loops};
-use super::cpu::{self, Behind};
+use super::blocked::{Behind, Epilogue, Loops};
+use super::cpu;
 use super::geometry::Geometry;
 use crate::flex::{floats, with};
 use crate::host;

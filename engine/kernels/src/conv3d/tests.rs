@@ -4,8 +4,8 @@
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{Device, Tensor, TensorData, module};
 
-use super::blocked::{Loops, channel_tile, position_tile};
-use super::cpu::{self, Behind};
+use super::blocked::{Behind, Loops, channel_tile, position_tile};
+use super::cpu;
 use super::geometry::Geometry;
 use super::{ConvShape, NormAct, conv_transpose3d, conv_transpose3d_norm_act, conv3d, conv3d_norm_act};
 use crate::counter_rng::Key;

@@ -26,6 +26,8 @@ pub enum Over {
 
 /// The activation behind a norm: positive values stay, others are multiplied by a slope.
 #[derive(Clone, Debug)]
+// A handful of them live at a time.
+#[allow(clippy::large_enum_variant)]
 pub enum Slope {
     /// The same for all: 1 for no activation, 0 for ReLU.
     Fixed(f64),

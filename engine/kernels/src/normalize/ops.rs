@@ -25,7 +25,7 @@ pub trait NormalizeOps: Backend {
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 
     /// The gradients with respect to x, weight, bias and slope.
-    #[expect(clippy::too_many_arguments, reason = "all that the forward pass had, and its results")]
+    #[allow(clippy::too_many_arguments, reason = "all that the forward pass had, and its results")]
     fn normalize_gradient(
         x: FloatTensor<Self>,
         dy: FloatTensor<Self>,

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::check::{known_channels, spatial, untrained};
 use super::resnet_block::{BlockOptions, ResNetBlock, ResNetBlockKind, ShortcutType};
 use super::{Network, ShapeError};
-use crate::layers::{Act, Axes, ConfigError, Conv, Init, LayerSpec, Linear, Norm, Pool, Scope, norm_then_act, per_axis};
+use crate::layers::{
+    Act, Axes, ConfigError, Conv, Init, LayerSpec, Linear, Norm, Pool, Scope, norm_then_act, per_axis,
+};
 use crate::named::Named;
 
 /// How to build a [`ResNet`]: MONAI's parameters and defaults.

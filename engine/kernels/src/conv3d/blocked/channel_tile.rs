@@ -4,6 +4,8 @@
 //! Lanes are output channels, so that rows of any length are used whole, and a value of the source is broadcast. One
 //! broadcast serves all taps of a run: `x[q]` goes to the outputs `q`, `q - 1` and `q - 2` with the weights 0, 1 and 2.
 
+#![expect(clippy::needless_range_loop, reason = "the indices are numbers of registers, the same in several arrays")]
+
 use std::sync::LazyLock;
 
 use crate::lanes::{Lanes, Portable};

@@ -95,8 +95,7 @@ struct Work<'a> {
     chunks: Vec<Chunk>,
     /// By chunk.
     weights: Vec<Vec<f32>>,
-    bias: Option<&'a [f32]>,
-    epilogue: Option<Epilogue<'a>>,
+    behind: Behind<'a>,
     out: Shared,
 }
 
@@ -105,7 +104,14 @@ thread_local! {
     static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
 }
 
-/// The sums of `plan` over `source` (`[images, channels, ...]`) plus `bias` per output channel: `[images, lanes, ...]`.
+/// What follows the sums of each output channel: a bias, and more.
+#[derive(Clone, Copy, Default)]
+pub struct Behind<'a> {
+    pub bias: Option<&'a [f32]>,
+    pub epilogue: Option<Epilogue<'a>>,
+}
+
+/// The sums of `plan` over `source` (`[images, channels, ...]`) and what is behind them: `[images, lanes, ...]`.
 pub fn outputs(
     loops: Loops<'_>,
     along: Along,
@@ -113,8 +119,7 @@ pub fn outputs(
     images: usize,
     source: &[f32],
     weight: Weight<'_>,
-    bias: Option<&[f32]>,
-    epilogue: Option<Epilogue<'_>>,
+    behind: Behind<'_>,
 ) -> Vec<f32> {
     let volume: usize = plan.output.iter().product();
     let count = images * plan.lanes * volume;
@@ -129,7 +134,7 @@ pub fn outputs(
     let steps = steps(plan, &pitch, WEIGHTS / (plan.most_taps() * widest).max(1));
     let weights = chunks.par_iter().map(|chunk| pack_weights(plan, &steps, *chunk, weight)).collect();
     let shared = Shared::new(&mut out.spare_capacity_mut()[..count]);
-    let work = Work { loops, along, plan, pitch, steps, chunks, weights, bias, epilogue, out: shared };
+    let work = Work { loops, along, plan, pitch, steps, chunks, weights, behind, out: shared };
 
     let blocks = pack::blocks(images, [depth, height], [block_depth, block_height]);
     let parts = TASKS.div_ceil(blocks.len()).min(work.chunks.len());
@@ -263,7 +268,7 @@ impl Work<'_> {
         sums.resize(sums.len().max(pass * columns * per_column), 0.0);
         rows.resize(rows.len().max(columns * per_column), 0.0);
         let mut bias = [0.0; 2 * WIDTH];
-        if let Some(values) = self.bias {
+        if let Some(values) = self.behind.bias {
             let count = lanes.min(values.len() - first);
             bias[..count].copy_from_slice(&values[first..first + count]);
         }
@@ -374,7 +379,7 @@ impl Work<'_> {
             }
             &mut rows[..group.columns.len() * per_column]
         };
-        if let Some(epilogue) = self.epilogue {
+        if let Some(epilogue) = self.behind.epilogue {
             widest(
                 #[inline(always)]
                 || {

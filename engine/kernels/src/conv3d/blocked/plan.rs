@@ -109,22 +109,22 @@ impl Plan {
     pub fn input_gradient(g: &Geometry, run: usize) -> Self {
         let mut source = Vec::with_capacity(3);
         let mut axes: [Vec<AxisGrid>; 3] = [vec![], vec![], vec![]];
-        for a in 0..3 {
+        for (a, grids) in axes.iter_mut().enumerate() {
             let (stride, padding, dilation) = (g.stride[a], g.padding[a], g.dilation[a]);
             // A phase's first and last index, and the shifts of the taps that reach it, counted backwards.
-            let phases: Vec<(usize, usize, usize, Vec<(usize, usize)>)> = (0..stride)
+            let phases: Vec<_> = (0..stride)
                 .map(|residue| {
                     let first = padding.saturating_sub(residue).div_ceil(stride);
                     let end = (g.input[a] + padding).saturating_sub(residue).div_ceil(stride);
                     let taps = (0..g.kernel[a]).filter(|k| k * dilation % stride == residue);
-                    (residue, first, end, taps.map(|k| (k, k * dilation / stride)).collect())
+                    (residue, first, end, taps.map(|k| (k, k * dilation / stride)).collect::<Vec<_>>())
                 })
                 .filter(|(_, first, end, _)| end > first)
                 .collect();
             let low = phases.iter().flat_map(|(_, first, _, taps)| taps.iter().map(|(_, s)| s.saturating_sub(*first)));
             let low = low.max().unwrap_or(0);
             for (residue, first, end, taps) in phases {
-                axes[a].push(AxisGrid {
+                grids.push(AxisGrid {
                     count: end - first,
                     start: first * stride + residue - padding,
                     taps: taps.into_iter().map(|(k, shift)| (k, 0, first + low - shift)).collect(),

@@ -1,6 +1,8 @@
 //! The two inner loops for few output channels, written once for every kind of [`Lanes`]: the lanes of a register are
 //! neighbours of a row.
 
+#![expect(clippy::needless_range_loop, reason = "the indices are numbers of registers, the same in several arrays")]
+
 use std::sync::LazyLock;
 
 use crate::lanes::{Lanes, Portable};
@@ -55,8 +57,8 @@ pub struct Kernels {
 impl Kernels {
     /// The smallest number of channels at a time that takes `channels`, or the largest there is.
     pub fn channels(&self, channels: usize) -> usize {
-        let sizes = SIZES.iter().zip(self.most).filter(|(_, most)| *most > 0).map(|(size, _)| *size);
-        sizes.clone().find(|size| *size >= channels).or(sizes.last()).unwrap_or(1)
+        let mut sizes = SIZES.iter().zip(self.most).filter(|(_, most)| *most > 0).map(|(size, _)| *size);
+        sizes.clone().find(|size| *size >= channels).or(sizes.next_back()).unwrap_or(1)
     }
 
     fn index(channels: usize) -> usize {
