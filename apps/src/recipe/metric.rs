@@ -229,7 +229,7 @@ mod tests {
         let names: Vec<String> = metric.list().into_iter().map(|(name, _)| name).collect();
         assert_eq!((names, metric.better()), (vec!["hd".to_owned(), "dice".to_owned()], Some(Better::Lower)));
         let whole = Whole { metric };
-        let back = toml::to_string(&whole).and_then(|text| Ok(toml::from_str::<Whole>(&text)));
+        let back = toml::to_string(&whole).map(|text| toml::from_str::<Whole>(&text));
         assert_eq!(back.map_err(|e| e.to_string()), Ok(Ok(whole)));
     }
 }

@@ -1,7 +1,7 @@
 //! Training steps and sliding-window inference on random numbers.
 
 use burn::module::Module;
-use burn::tensor::{Device, Distribution, Int, Tensor};
+use burn::tensor::{Distribution, Int, Tensor};
 use clap::ValueEnum;
 use hearth_nn::inferers::{BlendMode, Inferer, SlidingWindowInferer};
 use hearth_nn::losses::{DiceCELoss, DiceFocalLoss, Loss};
