@@ -207,7 +207,11 @@ fn a_range_test_leaves_no_trace() {
     assert_eq!(tested.engine().state().iteration, 0);
     // The same again, and in the middle of an epoch.
     assert_eq!(tested.find_learning_rate(&options, |_| ()).unwrap(), first);
-    tested.engine_mut().on(Event::IterationCompleted.once(6), |cx| Ok(cx.host.interrupt("look"))).unwrap();
+    let look = |cx: &mut hearth_engine::Context<'_>| {
+        cx.host.interrupt("look");
+        Ok(())
+    };
+    tested.engine_mut().on(Event::IterationCompleted.once(6), look).unwrap();
     assert!(matches!(tested.run().unwrap(), RunEnd::Interrupted(_)));
     let middle = fingerprint(&tested);
     let other = tested.find_learning_rate(&options, |_| ()).unwrap();
