@@ -39,20 +39,21 @@ fn a_network_is_described_at_any_size() {
     let flat = json(&["models", "describe", "UNet", "--config", "spatial_dims=2", "--input", "1x64x48", "--json"]);
     assert_eq!(flat["input"], serde_json::json!([1, 1, 64, 48, 1]));
     let recipe = json(&["models", "describe", "--recipe", "spleen", "--json"]);
-    assert_eq!(recipe["input"], serde_json::json!([1, 1, 96, 96, 96]));
+    // A window of its sliding-window inference.
+    assert_eq!(recipe["input"], serde_json::json!([1, 1, 160, 160, 160]));
     assert_eq!(recipe["config"]["name"], "UNet");
 }
 
 #[test]
 fn what_cannot_be_described_is_told() {
     fail(&["models", "describe", "UNot"], 1, &["unknown network \"UNot\"", "\"UNet\""]);
-    fail(&["models", "describe", "UNet", "--config", "chanels=[4,8]"], 1, &["--config chanels=[4,8]", "\"channels\""]);
+    fail(&["models", "describe", "UNet", "--config", "chanels=[4,8]"], 1, &["unknown key \"chanels\"", "\"channels\""]);
     fail(&["models", "describe", "UNet", "--config", "channels"], 1, &["expected key=value"]);
     fail(&["models", "describe", "UNet", "--input", "96"], 1, &["--input 96", "1x96x96x96"]);
     let odd = &["--input 1x97x96x96", "divisible by [16, 16, 16]", "[112, 96, 96]"];
     fail(&["models", "describe", "UNet", "--input", "1x97x96x96"], 1, odd);
     fail(&["models", "describe", "UNet", "--input", "3x96x96x96"], 1, &["in_channels = 1"]);
-    fail(&["models", "describe"], 2, &["--recipe"]);
+    fail(&["models", "describe"], 2, &["<NAME>"]);
 }
 
 /// `hearth models table > docs/models.md`

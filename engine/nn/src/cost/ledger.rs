@@ -34,6 +34,11 @@ pub(super) fn while_open<T>(forward: impl FnOnce() -> T) -> (T, Vec<Entry>) {
     (result, entries)
 }
 
+/// Whether a ledger is open: then layers that could run as one write what each of them does.
+pub(crate) fn is_open() -> bool {
+    OPEN.with_borrow(Option::is_some)
+}
+
 /// Writes an entry, where a ledger is open.
 fn write(param: Option<ParamId>, multiply_adds: u64, output: &[usize]) -> bool {
     OPEN.with_borrow_mut(|open| match open {
