@@ -1,6 +1,9 @@
 //! The rates that are computed from a confusion matrix, by name.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// True positives, false positives, true negatives, false negatives.
 pub(crate) type Counts = [f32; 4];
@@ -142,7 +145,7 @@ impl From<ConfusionName> for String {
 }
 
 /// One rate or several.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum ConfusionNames {
     /// One.
@@ -160,5 +163,32 @@ impl ConfusionNames {
         }
         .iter()
         .copied()
+    }
+}
+
+/// Written out, so that a rate that is not known is told as such.
+impl<'de> Deserialize<'de> for ConfusionNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl<'de> Visitor<'de> for Read {
+            type Value = ConfusionNames;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a rate or a list of rates")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<ConfusionNames, E> {
+                ConfusionName::try_from(name.to_owned()).map(ConfusionNames::One).map_err(E::custom)
+            }
+
+            fn visit_seq<S: SeqAccess<'de>>(self, mut list: S) -> Result<ConfusionNames, S::Error> {
+                let mut names = Vec::new();
+                while let Some(name) = list.next_element()? {
+                    names.push(name);
+                }
+                Ok(ConfusionNames::Many(names))
+            }
+        }
+        deserializer.deserialize_any(Read)
     }
 }

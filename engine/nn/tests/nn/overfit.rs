@@ -101,8 +101,10 @@ fn learns(config: &Value, shape: [usize; 5], task: Task, lr: f64, factor: f32) {
     if task == Judge {
         // Every patch must be able to tell, not only those that see the block.
         let [b, c, ..] = shape;
-        let sides =
-            Tensor::cat(vec![Tensor::ones([1, c, 1, 1, 1], &device), Tensor::zeros([b - 1, c, 1, 1, 1], &device)], 0);
+        let sides = Tensor::cat(
+            vec![Tensor::<5>::ones([1, c, 1, 1, 1], &device), Tensor::zeros([b - 1, c, 1, 1, 1], &device)],
+            0,
+        );
         x = x + sides.expand(shape) * 2.0;
     }
     let (mut first, mut last) = (f32::NAN, f32::NAN);
