@@ -176,7 +176,7 @@ pub static CATALOGUE: &[CatalogueEntry] = &[
         dims: BOTH,
         about: "classification: a ResNet with another last layer",
         paper: "He et al. 2016, arXiv:1512.03385",
-        example: r#"{"model": {"block": "basic", "layers": [2, 2, 2, 2], "block_inplanes": [64, 128, 256, 512], "spatial_dims": 3, "n_input_channels": 1}, "num_classes": 2, "dim": 3, "pool": null}"#,
+        example: r#"{"model": {"block": "basic", "layers": [2, 2, 2, 2], "block_inplanes": [64, 128, 256, 512], "spatial_dims": 3, "n_input_channels": 1}, "num_classes": 2, "dim": 3, "pool": ["adaptiveavg", {"output_size": 1}]}"#,
         input: [1, 1, 64, 64, 64],
     },
     CatalogueEntry {
