@@ -139,19 +139,20 @@ fn a_table_of_cases_trains_fold_by_fold() {
     let rows: String = rows.map(|(image, label)| format!("{},{}\n", image.display(), label.display())).collect();
     let table = dir.path().join("cases.csv");
     std::fs::write(&table, format!("image,label\n{rows}")).expect("a table");
-    let out = dir.path().join("run");
-    let base =
-        ["train", &text(&recipe), "--data", &text(&table), "--out", &text(&out), "--device", "cpu"].map(str::to_owned);
-    let with =
-        |more: &[&str]| base.iter().cloned().chain(more.iter().map(|word| (*word).to_owned())).collect::<Vec<_>>();
-    let fold = |fold: &str| with(&["--epochs", "1", "--set", &format!("data.validation={{fold={fold}}}")]);
+    let into = |out: &str, more: &[&str]| {
+        let out = text(&dir.path().join(out));
+        let base = ["train", &text(&recipe), "--data", &text(&table), "--out", &out, "--device", "cpu"];
+        base.iter().chain(more).map(|word| (*word).to_owned()).collect::<Vec<_>>()
+    };
+    let fold = |fold: &str| into("run", &["--epochs", "1", "--set", &format!("data.validation={{fold={fold}}}")]);
     fail(&fold("[3,3]"), 1, &["data.validation", "no fold 3 of 3"]);
     fail(&fold("[0,4]"), 1, &["cases.csv"]);
     let output = run(&fold("[2,3]"));
     let said = errors(&output);
     assert!(output.status.success() && said.contains("cases: 2 cases train, 1 validate"), "{said}");
     std::fs::write(&table, format!("image,mask\n{rows}")).expect("a table");
-    fail(&with(&[]), 1, &["cases.csv", "no column \"label\""]);
-    std::fs::write(&table, "image,label\nnone.nii.gz,none.nii.gz\n").expect("a table");
-    fail(&with(&[]), 1, &["none.nii.gz"]);
+    fail(&into("other", &[]), 1, &["cases.csv", "no column \"label\""]);
+    std::fs::write(&table, "image,label\nnone.nii.gz,none.nii.gz\nnone.nii.gz,none.nii.gz\nnone.nii.gz,none.nii.gz\n")
+        .expect("a table");
+    fail(&into("other", &[]), 1, &["none.nii.gz"]);
 }

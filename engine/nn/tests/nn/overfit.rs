@@ -249,7 +249,7 @@ fn networks_that_make_images_and_numbers() {
         learns(&discriminator, shape, Judge, 0.02, 5.0);
         let patches = json!({"name": "PatchDiscriminator", "spatial_dims": dims, "channels": 4, "in_channels": 1,
             "num_layers_d": 1, "norm": "instance"});
-        learns(&patches, shape, Judge, 0.01, 5.0);
+        learns(&patches, shape, Judge, 0.003, 3.0);
         let start = if dims == 2 { vec![4, 4, 4] } else { vec![4, 4, 4, 4] };
         let generator = json!({"name": "Generator", "latent_shape": [6], "start_shape": start, "channels": [8, 1],
             "strides": [2, 2]});

@@ -43,7 +43,7 @@ fn masters_stay_f32_and_statistics_and_losses_are_f32() -> Result<(), Box<dyn st
     let full = config.init(&device, 0)?;
     let full_loss = loss.forward(full.forward(x.clone()), y.clone())?;
     let full_gradients = Gradients::of(&full, &full_loss);
-    for (dtype, tolerance) in [(DType::BF16, 0.12), (DType::F16, 0.06)] {
+    for (dtype, tolerance) in [(DType::BF16, 0.12), (DType::F16, 0.01)] {
         let net = config.init(&device, 0)?.apply_reparameterization(Kernels(dtype));
         let logits = net.forward(x.clone());
         assert_eq!(logits.dtype(), dtype);
@@ -56,8 +56,9 @@ fn masters_stay_f32_and_statistics_and_losses_are_f32() -> Result<(), Box<dyn st
         for (path, gradient) in gradients.iter() {
             assert_eq!(gradient.dtype(), DType::F32, "{path}");
         }
-        // Biases before a batch norm have no gradient but noise; the others agree in direction.
-        let kernel = "model.0.conv.unit0.conv.weight";
+        // Biases before a batch norm have no gradient but noise; the others agree in direction. (Not in the first
+        // layers of so small a batch: there a single voxel weighs percents, and PReLU's slope changes with its sign.)
+        let kernel = "model.2.0.conv.weight";
         let (low, full) = (gradients.get(kernel).cloned(), full_gradients.get(kernel).cloned());
         let (low, full) = (low.ok_or("no gradient")?, full.ok_or("no gradient")?);
         let apart = values((low - full.clone()).powi_scalar(2).sum())[0].sqrt();
