@@ -130,7 +130,8 @@ fn a_folder_of_dicom_trains_and_predicts_onto_the_scanner_s_grid() {
     { name = "LoadImage", keys = ["label"], reference_key = "image" },
     { name = "Orientation", keys = ["image", "label"], axcodes = "RAS" },
     { name = "Spacing", keys = ["image", "label"], pixdim = [6.0, 6.0, 6.0], mode = ["bilinear", "nearest"] },
-    { name = "NormalizeIntensity", keys = ["image"] },"#;
+    { name = "NormalizeIntensity", keys = ["image"] },
+    { name = "SpatialPad", keys = ["image", "label"], spatial_size = [16, 16, 16] },"#;
     let old = TINY.find("    { name = \"LoadImage\"").zip(TINY.find("    { name = \"FgBgToIndices\""));
     let (from, to) = old.expect("the steps of the tiny recipe");
     let recipe = dir.path().join("sarcoma.toml");

@@ -188,7 +188,7 @@ fn a_head_for_other_classes_is_left_out_only_where_that_is_asked_for() {
     let bad = |more: &[&str], words: &[&str]| fail(&[&base[..], more].concat(), 1, words);
     bad(&["--init", "nowhere.safetensors"], &["--init ", "nowhere.safetensors", "cannot load weights"]);
     std::fs::write(bench.at("net.pt"), "x").expect("a file");
-    bad(&["--init", &at("net.pt")], &["PyTorch checkpoint", "safetensors"]);
+    bad(&["--init", &at("net.pt")], &["PyTorch checkpoint", "hearth convert", "net.safetensors"]);
     std::fs::write(bench.at("odd.safetensors"), "not a file of weights").expect("a file");
     bad(&["--init", &at("odd.safetensors")], &["odd.safetensors", "not a whole safetensors file"]);
     bad(&["--init", &bench.data], &["holds no weights"]);
@@ -378,6 +378,7 @@ fn metrics_that_make_no_sense_are_pointed_at() {
     named("name = \"SurfaceDiceMetric\"\nclass_thresholds = [1.0, 2.0]", &["2 `class_thresholds` for 1 classes"]);
     named("name = \"ConfusionMatrixMetric\"\nmetric_name = \"recal\"", &["no rate is called `recal`"]);
     named("name = \"ConfusionMatrixMetric\"\nmetric_name = [\"recall\", \"fpr\"]", &["cannot be the key metric"]);
+    named("name = \"ROCAUCMetric\"", &["one score per image", "^^^^"]);
     named("include_background = true", &["name"]);
     refused(
         "[metric]\nkey = \"tow\"\n[metric.two]\nname = \"MeanIoU\"\n",

@@ -26,8 +26,8 @@ fn metric(case: &Case) -> Outcome {
         map.retain(|_, value| !value.is_null());
     }
     let counts = take(&mut params, "get_not_nans")?;
-    if take(&mut params, "return_with_label")? || take(&mut params, "per_component")? {
-        return Err(Miss::unsupported("return_with_label or per_component"));
+    if take(&mut params, "return_with_label")? {
+        return Err(Miss::unsupported("return_with_label"));
     }
     let mut check = case.check();
     match case.op.as_str() {

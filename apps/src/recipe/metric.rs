@@ -129,6 +129,11 @@ impl Metric {
         for (name, config) in metrics {
             let place = format!("metric.{name}");
             config.check(classes).map_err(|error| document.error_at_quoted(&place, &error.to_string()))?;
+            if matches!(config, MetricConfig::RocAucMetric(_) | MetricConfig::AveragePrecisionMetric(_)) {
+                let message = "a metric of this `name` takes one score per image; validation measures label maps: \
+                               DiceMetric, MeanIoU, HausdorffDistanceMetric, ConfusionMatrixMetric, ...";
+                return Err(document.error_at_quoted(&place, message));
+            }
         }
         let names: Vec<&str> = metrics.iter().map(|(name, _)| name.as_str()).collect();
         if let Some(key) = key.as_ref().filter(|key| !names.contains(&key.as_str())) {

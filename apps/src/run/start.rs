@@ -71,8 +71,10 @@ fn weights_file(path: &Path) -> Outcome<PathBuf> {
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
     if ["pt", "pth", "ckpt", "bin", "pkl"].contains(&ending.as_str()) {
         return Err(Failure::new(format!(
-            "{} is a PyTorch checkpoint, which could run anything when it is read; make a safetensors file of it first",
-            path.display()
+            "{0} is a PyTorch checkpoint, which could run anything when PyTorch reads it; make safetensors of it first: \
+             hearth convert {0} {1}",
+            path.display(),
+            path.with_extension("safetensors").display()
         )));
     }
     if !path.is_dir() {

@@ -1,8 +1,10 @@
 //! Device operations that Burn lacks or runs slowly, one idea per file.
 //!
+//! - [`mod@attention`]: self-attention with its softmax, forward and backward.
 //! - [`mod@conv3d`]: convolution and transposed convolution, forward and backward.
 //! - [`counter_rng`]: random numbers without a state.
 //! - [`mod@filter`]: separable filters, Gaussian taps.
+//! - [`gelu`] and [`layer_norm`]: what transformers need beside attention.
 //! - [`host`]: look at or change the values of a CPU tensor in place, without a copy.
 //! - [`mod@interpolate`]: resizing by nearest, linear, cubic or area, and any other separable weights.
 //! - [`label`]: connected components, distance transforms and binary morphology of masks.
@@ -19,6 +21,7 @@
 //! Each operation runs where its tensor lives. Where a backend has no kernel here, the same result is computed with
 //! ordinary tensor operations.
 
+pub mod attention;
 pub mod conv3d;
 #[cfg(feature = "cpu")]
 mod copy;
@@ -26,11 +29,13 @@ pub mod counter_rng;
 pub mod filter;
 #[cfg(feature = "cpu")]
 mod flex;
+mod gelu;
 pub mod host;
 pub mod interpolate;
 pub mod label;
 #[cfg(feature = "cpu")]
 mod lanes;
+mod layer_norm;
 #[cfg(feature = "cpu")]
 mod layout;
 pub mod math;
@@ -41,10 +46,14 @@ pub mod pool3d;
 mod rectify;
 pub mod resample;
 pub mod separable;
+#[cfg(feature = "cpu")]
+mod shared;
 mod simd;
 pub mod softmax_sums;
 
+pub use gelu::gelu;
 pub use interpolate::{InterpolateMode, interpolate};
+pub use layer_norm::layer_norm;
 pub use rectify::rectify;
 pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, resample_part, sample_grid};
 pub use separable::{AxisTaps, separable};

@@ -27,5 +27,5 @@ pub use swin_transformer_block::{SwinTransformerBlock, SwinTransformerOptions};
 pub use transformer_block::{TransformerBlock, TransformerOptions};
 pub use unet_block::{UnetBlock, UnetOutBlock};
 pub use unetr_block::{UnetrBasicBlock, UnetrOptions, UnetrPrUpBlock, UnetrUpBlock};
-pub(crate) use window::shifted_mask;
+pub(crate) use window::shifted_regions;
 pub use window_attention::{WindowAttention, WindowAttentionOptions};

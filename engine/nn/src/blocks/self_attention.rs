@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{DType, Tensor, activation};
+use hearth_kernels::attention::attention;
 
 use crate::cost;
 use crate::layers::{ConfigError, Dropout, DropoutClock, Linear, Scope};
@@ -31,6 +32,23 @@ pub(super) fn product(left: Tensor<4>, right: Tensor<4>) -> Tensor<4> {
     let ([b, heads, n, k], [_, _, _, m]) = (left.dims(), right.dims());
     let device = left.device();
     cost::product(None, (b * heads * n * k * m) as u64, [b, heads, n, m], &device, || left.matmul(right))
+}
+
+/// Attention in one operation, with a bias and regions (as [`attention`] has them), where there is one and nothing stands in between: weights that are
+/// dropped, or costs that are counted by operation. Else gives `qkv` back.
+#[expect(clippy::result_large_err, reason = "either way it is the tensor that is handed on")]
+pub(super) fn fused(
+    qkv: Tensor<3>,
+    heads: usize,
+    scale: f64,
+    bias: Option<&Tensor<3>>,
+    regions: Option<&Tensor<2>>,
+    dropout: &Dropout,
+) -> Result<Tensor<3>, Tensor<3>> {
+    if cost::is_open() || dropout.is_active(&qkv) {
+        return Err(qkv);
+    }
+    attention(qkv, heads, scale, bias, regions)
 }
 
 /// Multi-head self-attention (Vaswani et al., <https://arxiv.org/abs/1706.03762>).
@@ -66,9 +84,16 @@ impl SelfAttention {
 
     /// `[b, tokens, hidden]` in and out.
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let [q, k, v] = split_heads(self.qkv.forward(x), self.heads);
-        let scale = (q.dims()[3] as f64).powf(-0.5);
-        let weights = self.drop_weights.forward(softmax(product(q, k.transpose()) * scale));
-        self.drop_output.forward(self.out_proj.forward(join_heads(product(weights, v))))
+        let qkv = self.qkv.forward(x);
+        let scale = (qkv.dims()[2] as f64 / (3 * self.heads) as f64).powf(-0.5);
+        let attended = match fused(qkv, self.heads, scale, None, None, &self.drop_weights) {
+            Ok(attended) => attended,
+            Err(qkv) => {
+                let [q, k, v] = split_heads(qkv, self.heads);
+                let weights = self.drop_weights.forward(softmax(product(q, k.transpose()) * scale));
+                join_heads(product(weights, v))
+            }
+        };
+        self.drop_output.forward(self.out_proj.forward(attended))
     }
 }

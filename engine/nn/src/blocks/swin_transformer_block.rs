@@ -81,16 +81,16 @@ impl SwinTransformerBlock {
         })
     }
 
-    /// `[b, x, y, z, dim]` in and out; the mask is that of shifted windows on this size.
-    pub fn forward(&self, x: Tensor<5>, mask: &Tensor<3>) -> Tensor<5> {
-        let attended = self.attend(self.norm1.forward(x.clone()), mask);
+    /// `[b, x, y, z, dim]` in and out; the regions are those of shifted windows on this size.
+    pub fn forward(&self, x: Tensor<5>, regions: &Tensor<2>) -> Tensor<5> {
+        let attended = self.attend(self.norm1.forward(x.clone()), regions);
         let dtype = attended.dtype();
         let x = x.cast(dtype) + self.drop_attn.forward(attended);
         let mlp = self.mlp.forward(self.norm2.forward(x.clone()));
         x + self.drop_mlp.forward(mlp)
     }
 
-    fn attend(&self, x: Tensor<5>, mask: &Tensor<3>) -> Tensor<5> {
+    fn attend(&self, x: Tensor<5>, regions: &Tensor<2>) -> Tensor<5> {
         let [b, nx, ny, nz, c] = x.dims();
         let size = [nx, ny, nz];
         let (window, shift) = fit(size, self.window_size, self.shift_size);
@@ -100,7 +100,7 @@ impl SwinTransformerBlock {
         let by = shift.map(|shift| shift as i64);
         let axes = [1_i64, 2, 3];
         let x = if shifted { x.roll(&by.map(|shift| -shift), &axes) } else { x };
-        let windows = self.attn.forward(partition(x, window), shifted.then(|| mask.clone()));
+        let windows = self.attn.forward(partition(x, window), shifted.then_some(regions));
         let x = reverse(windows, window, padded);
         let x = if shifted { x.roll(&by, &axes) } else { x };
         if padded == size { x } else { x.slice([0..b, 0..nx, 0..ny, 0..nz, 0..c]) }

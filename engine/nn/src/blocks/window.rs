@@ -2,9 +2,6 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-/// Between places that are neighbours in a shifted image alone.
-const FAR: f32 = -100.0;
-
 /// Window and shift on an image of this size: a window is not larger than its axis, and then it is not shifted.
 pub(super) fn fit(image: [usize; 3], window: [usize; 3], shift: [usize; 3]) -> ([usize; 3], [usize; 3]) {
     let whole = |axis: usize| image[axis] <= window[axis];
@@ -30,16 +27,16 @@ pub(super) fn reverse(windows: Tensor<3>, [wx, wy, wz]: [usize; 3], [nx, ny, nz]
     split.reshape([b, nx, ny, nz, c])
 }
 
-/// The mask of an image of this size, cut into windows of at most this size, shifted by at most this much.
-pub(crate) fn shifted_mask(image: [usize; 3], window: [usize; 3], shift: [usize; 3], device: &Device) -> Tensor<3> {
+/// The regions of an image of this size, cut into windows of at most this size, shifted by at most this much.
+pub(crate) fn shifted_regions(image: [usize; 3], window: [usize; 3], shift: [usize; 3], device: &Device) -> Tensor<2> {
     let (window, shift) = fit(image, window, shift);
     let padded = std::array::from_fn(|axis| image[axis].next_multiple_of(window[axis]));
-    mask(padded, window, shift, device)
+    regions(padded, window, shift, device)
 }
 
-/// What is added to the attention of a shifted image, `[windows, places, places]`: 0 within a region, and -100 between
-/// regions that the shift has brought together.
-fn mask(size: [usize; 3], window: [usize; 3], shift: [usize; 3], device: &Device) -> Tensor<3> {
+/// The region of every place of every window of a shifted image, `[windows, places]`: a number that places share unless the
+/// shift alone has brought them together.
+fn regions(size: [usize; 3], window: [usize; 3], shift: [usize; 3], device: &Device) -> Tensor<2> {
     let grid: [usize; 3] = std::array::from_fn(|axis| size[axis] / window[axis]);
     let places: usize = window.iter().product();
     let region = |axis: usize, at: usize| match shift[axis] {
@@ -50,20 +47,16 @@ fn mask(size: [usize; 3], window: [usize; 3], shift: [usize; 3], device: &Device
     };
     let at = |index: usize, of: [usize; 3]| [index / (of[1] * of[2]), index / of[2] % of[1], index % of[2]];
     let count = grid.iter().product::<usize>();
-    let mut values = Vec::with_capacity(count * places * places);
+    let mut values = Vec::with_capacity(count * places);
     for index in 0..count {
         let corner = at(index, grid);
-        let regions: Vec<[usize; 3]> = (0..places)
-            .map(|place| {
-                let place = at(place, window);
-                std::array::from_fn(|axis| region(axis, corner[axis] * window[axis] + place[axis]))
-            })
-            .collect();
-        for a in &regions {
-            values.extend(regions.iter().map(|b| if a == b { 0.0 } else { FAR }));
-        }
+        values.extend((0..places).map(|place| {
+            let place = at(place, window);
+            let [x, y, z] = std::array::from_fn(|axis| region(axis, corner[axis] * window[axis] + place[axis]));
+            ((x * 3 + y) * 3 + z) as f32
+        }));
     }
-    Tensor::from_data(TensorData::new(values, [count, places, places]), device)
+    Tensor::from_data(TensorData::new(values, [count, places]), device)
 }
 
 #[cfg(test)]
@@ -89,10 +82,10 @@ mod tests {
     /// One axis of 8, windows of 4, shift 2: the last window holds places 4, 5 and, from the other end, 0, 1.
     #[test]
     fn places_from_two_ends_do_not_see_each_other() {
-        let mask: Vec<f32> =
-            mask([8, 1, 1], [4, 1, 1], [2, 0, 0], &Device::default()).into_data().iter::<f32>().collect();
-        assert!(mask[..16].iter().all(|v| *v == 0.0));
-        let far = |i: usize, j: usize| mask[16 + 4 * i + j] == -100.0;
+        let regions: Vec<f32> =
+            regions([8, 1, 1], [4, 1, 1], [2, 0, 0], &Device::default()).into_data().iter::<f32>().collect();
+        assert!(regions[..4].iter().all(|v| *v == regions[0]));
+        let far = |i: usize, j: usize| regions[4 + i] != regions[4 + j];
         for (i, j) in (0..4).flat_map(|i| (0..4).map(move |j| (i, j))) {
             assert_eq!(far(i, j), (i < 2) != (j < 2), "{i}, {j}");
         }

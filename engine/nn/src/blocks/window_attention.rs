@@ -2,8 +2,9 @@
 
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Int, Tensor, TensorData};
+use hearth_kernels::attention::APART;
 
-use super::self_attention::{join_heads, product, softmax, split_heads};
+use super::self_attention::{fused, join_heads, product, softmax, split_heads};
 use crate::layers::{ConfigError, Draw, Dropout, DropoutClock, Linear, Scope};
 
 /// How to build a [`WindowAttention`].
@@ -85,29 +86,41 @@ impl WindowAttention {
         })
     }
 
-    /// `[b windows, places, dim]` in and out; the mask is `[windows, places, places]`.
-    pub fn forward(&self, x: Tensor<3>, mask: Option<Tensor<3>>) -> Tensor<3> {
-        let [count, places, _] = x.dims();
+    /// `[b windows, places, dim]` in and out; the regions of shifted windows are `[windows, places]`.
+    pub fn forward(&self, x: Tensor<3>, regions: Option<&Tensor<2>>) -> Tensor<3> {
+        let places = x.dims()[1];
         let heads = self.heads;
-        let [q, k, v] = split_heads(self.qkv.forward(x), heads);
-        let dtype = q.dtype();
-        let scale = (q.dims()[3] as f64).powf(-0.5);
+        let qkv = self.qkv.forward(x);
+        let dtype = qkv.dtype();
+        let scale = (qkv.dims()[2] as f64 / (3 * heads) as f64).powf(-0.5);
         // A window cut to a small image takes the first rows and columns of the whole one's index, as in MONAI.
         let index = self.relative_position_index.val().slice([0..places, 0..places]).reshape([places * places]);
         let bias = self.relative_position_bias_table.val().cast(dtype).select(0, index);
-        let bias: Tensor<4> = bias.swap_dims(0, 1).reshape([1, heads, places, places]);
-        let scores = product(q * scale, k.transpose()) + bias;
-        let scores = match mask {
-            Some(mask) => {
-                let windows = mask.dims()[0];
-                let mask = mask.cast(dtype).reshape([1, windows, 1, places, places]);
+        let bias: Tensor<3> = bias.swap_dims(0, 1).reshape([heads, places, places]);
+        let attended = match fused(qkv, heads, scale, Some(&bias), regions, &self.attn_drop) {
+            Ok(attended) => attended,
+            Err(qkv) => self.attend(qkv, scale, bias, regions),
+        };
+        self.proj_drop.forward(self.proj.forward(attended))
+    }
+
+    /// The attention operation by operation.
+    fn attend(&self, qkv: Tensor<3>, scale: f64, bias: Tensor<3>, regions: Option<&Tensor<2>>) -> Tensor<3> {
+        let ([count, places, _], heads, dtype) = (qkv.dims(), self.heads, qkv.dtype());
+        let [q, k, v] = split_heads(qkv, heads);
+        let scores = product(q * scale, k.transpose()) + bias.unsqueeze();
+        let scores = match regions {
+            Some(regions) => {
+                let windows = regions.dims()[0];
+                let pairs = |shape: [usize; 3]| regions.clone().reshape(shape).expand([windows, places, places]);
+                let apart = pairs([windows, places, 1]).not_equal(pairs([windows, 1, places])).float() * APART;
+                let mask = apart.cast(dtype).reshape([1, windows, 1, places, places]);
                 let scores = scores.reshape([count / windows, windows, heads, places, places]) + mask;
                 scores.reshape([count, heads, places, places])
             }
             None => scores,
         };
-        let weights = self.attn_drop.forward(softmax(scores));
-        self.proj_drop.forward(self.proj.forward(join_heads(product(weights, v))))
+        join_heads(product(self.attn_drop.forward(softmax(scores)), v))
     }
 }
 

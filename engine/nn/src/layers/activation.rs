@@ -131,7 +131,7 @@ pub(crate) fn leaky_relu(x: Tensor<5>, slope: f64) -> Tensor<5> {
 
 /// `torch.nn.functional.gelu`
 pub(crate) fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    cost::output(None, activation::gelu(x))
+    cost::output(None, hearth_kernels::gelu(x))
 }
 
 impl Function {
@@ -143,7 +143,7 @@ impl Function {
             Function::Elu(alpha) => activation::elu(x, alpha),
             Function::Selu => activation::selu(x),
             Function::Celu(alpha) => activation::celu(x, alpha),
-            Function::Gelu { tanh: false } => activation::gelu(x),
+            Function::Gelu { tanh: false } => hearth_kernels::gelu(x),
             Function::Gelu { tanh: true } => activation::gelu_approximate(x),
             Function::Sigmoid => activation::sigmoid(x),
             Function::Tanh => activation::tanh(x),

@@ -5,7 +5,7 @@ use burn::tensor::{DType, Tensor};
 use hearth_kernels::conv3d::NormAct;
 use hearth_kernels::normalize::Slope;
 
-use super::{Act, ConfigError, Dropout, DropoutClock, LayerSpec, Norm, Scope};
+use super::{Act, ConfigError, Dropout, DropoutClock, DropoutSpec, LayerSpec, Norm, Scope};
 use crate::named::Named;
 
 /// What follows a convolution.
@@ -17,8 +17,8 @@ pub struct AdnOptions {
     pub act: Option<LayerSpec>,
     /// The norm, if any.
     pub norm: Option<LayerSpec>,
-    /// The dropout probability, if any.
-    pub dropout: Option<f64>,
+    /// The dropout, if any.
+    pub dropout: Option<DropoutSpec>,
     /// What the dropout layers key their draws by.
     pub clock: DropoutClock,
 }
@@ -91,7 +91,8 @@ impl AdnOptions {
                 'A' => act(&scope, &self.act)?.map(AdnLayer::Act),
                 'N' => norm(&scope, &self.norm, channels)?.map(AdnLayer::Norm),
                 'D' => {
-                    self.dropout.map(|p| Dropout::new(scope.path(), p, &self.clock)).transpose()?.map(AdnLayer::Dropout)
+                    let dropout = self.dropout.as_ref().map(|spec| Dropout::of(scope.path(), spec, &self.clock));
+                    dropout.transpose()?.map(AdnLayer::Dropout)
                 }
                 _ => {
                     return Err(ConfigError::value("adn_ordering", &self.ordering, "expected letters of A, D and N"));

@@ -8,7 +8,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use hearth_kernels::counter_rng::Key;
 use rayon::prelude::*;
 
-use super::ConfigError;
+use super::{ConfigError, DropoutSpec};
 
 /// What all dropout layers of a network key their draws by. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -45,8 +45,23 @@ impl DropoutClock {
     }
 }
 
+/// What is dropped together, and what takes its place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// Each value by itself.
+    Each,
+    /// Whole channels.
+    Channels,
+    /// Each value by itself, as a self-normalizing network needs it.
+    Alpha,
+}
+
+/// What SELU comes to far below 0 (Klambauer et al., <https://arxiv.org/abs/1706.02515>): minus alpha times lambda.
+const SATURATION: f64 = -1.758_099_340_847_376_6;
+
 /// `torch.nn.Dropout`, or `Dropout2d` and `Dropout3d` by channel: in training each element, or each channel of each item,
-/// is 0 with probability `p`, else scaled by `1 / (1 - p)`.
+/// is 0 with probability `p`, else scaled by `1 / (1 - p)`. Or `AlphaDropout`: dropped values become SELU's limit, and all
+/// are scaled and moved so that mean and variance stay.
 #[derive(Module, Debug)]
 pub struct Dropout {
     /// Whether the layer takes part in training; `freeze` clears it.
@@ -54,7 +69,7 @@ pub struct Dropout {
     #[module(skip)]
     p: f64,
     #[module(skip)]
-    by_channel: bool,
+    kind: Kind,
     #[module(skip)]
     layer: String,
     #[module(skip)]
@@ -70,16 +85,36 @@ impl Dropout {
         Ok(Dropout {
             training: Param::from_bool(true),
             p,
-            by_channel: false,
+            kind: Kind::Each,
             layer: layer.to_owned(),
             clock: clock.clone(),
         })
     }
 
+    /// The layer that is asked for by name or by probability.
+    ///
+    /// # Errors
+    /// For a name that is not known, an argument that the layer does not have, a probability outside of [0, 1].
+    pub fn of(layer: &str, spec: &DropoutSpec, clock: &DropoutClock) -> Result<Self, ConfigError> {
+        let spec = match spec {
+            DropoutSpec::Probability(p) => return Self::new(layer, *p, clock),
+            DropoutSpec::Layer(spec) => spec,
+        };
+        let p = spec.arguments(&["p", "inplace"])?.number("p", 0.5)?;
+        let plain = Self::new(layer, p, clock)?;
+        match spec.name().as_str() {
+            "dropout" => Ok(plain),
+            "alphadropout" => Ok(Dropout { kind: Kind::Alpha, ..plain }),
+            name => {
+                Err(ConfigError::UnknownName { kind: "dropout", name: name.to_owned(), known: "dropout, alphadropout" })
+            }
+        }
+    }
+
     /// The same layer, dropping whole channels.
     #[must_use]
     pub fn by_channel(self) -> Self {
-        Dropout { by_channel: true, ..self }
+        Dropout { kind: Kind::Channels, ..self }
     }
 
     /// Whether anything would be dropped.
@@ -92,19 +127,28 @@ impl Dropout {
         if !self.is_active(&x) {
             return x;
         }
-        if self.p == 1.0 {
-            return x * 0.0;
-        }
+        // A dropped value becomes `dropped`; the rest are scaled, all are moved, and mean and variance stay.
+        let (dropped, scale, offset) = match self.kind {
+            _ if self.p == 1.0 => return x * 0.0,
+            Kind::Each | Kind::Channels => (0.0, (1.0 / (1.0 - self.p)) as f32, 0.0),
+            Kind::Alpha => {
+                let scale = ((1.0 - self.p) * (1.0 + self.p * SATURATION * SATURATION)).powf(-0.5);
+                (SATURATION * scale, scale as f32, -SATURATION * self.p * scale)
+            }
+        };
         let key = self.clock.key().with_text(&self.layer);
         let mut shape = x.dims();
-        if self.by_channel {
+        if self.kind == Kind::Channels {
             shape.iter_mut().skip(2).for_each(|n| *n = 1);
         }
         let count = shape.iter().product::<usize>() as u64;
-        let scale = (1.0 / (1.0 - self.p)) as f32;
         let mask: Vec<f32> =
             (0..count).into_par_iter().map(|i| if key.uniform(i) < self.p { 0.0 } else { scale }).collect();
         let mask = Tensor::<D>::from_data(TensorData::new(mask, shape), &x.device().inner()).cast(x.dtype());
-        x * mask
+        if self.kind != Kind::Alpha {
+            return x * mask;
+        }
+        let moved = mask.clone().mul_scalar(-dropped / f64::from(scale)).add_scalar(dropped + offset);
+        x * mask + moved
     }
 }

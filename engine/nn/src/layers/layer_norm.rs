@@ -1,7 +1,7 @@
 //! Normalization over the last axis.
 
 use burn::module::{Module, Param};
-use burn::tensor::{DType, Tensor, module};
+use burn::tensor::{DType, Tensor};
 
 use super::Scope;
 use crate::cost;
@@ -28,7 +28,7 @@ impl LayerNorm {
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let dtype = x.dtype();
         let (weight, bias) = (self.weight.val().cast(DType::F32), self.bias.val().cast(DType::F32));
-        let y = module::layer_norm(x.cast(DType::F32), weight, Some(bias), EPS).cast(dtype);
+        let y = hearth_kernels::layer_norm(x.cast(DType::F32), weight, bias, EPS).cast(dtype);
         cost::output(Some(self.weight.id), y)
     }
 }
@@ -36,6 +36,7 @@ impl LayerNorm {
 /// The same without scale and offset (`torch.nn.functional.layer_norm`).
 pub fn layer_norm<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     let (dtype, features, device) = (x.dtype(), x.dims()[D - 1], x.device());
-    let y = module::layer_norm(x.cast(DType::F32), Tensor::ones([features], &device), None, EPS).cast(dtype);
+    let (one, zero) = (Tensor::ones([features], &device), Tensor::zeros([features], &device));
+    let y = hearth_kernels::layer_norm(x.cast(DType::F32), one, zero, EPS).cast(dtype);
     cost::output(None, y)
 }

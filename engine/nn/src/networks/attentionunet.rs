@@ -9,7 +9,8 @@ use super::Network;
 use super::defaults::{instance, nda, prelu, three};
 use super::facts::{Facts, by_facts};
 use crate::layers::{
-    AdnOptions, Axes, BatchNorm, ConfigError, Convolution, ConvolutionOptions, DropoutClock, LayerSpec, Scope, in_space,
+    AdnOptions, Axes, BatchNorm, ConfigError, Convolution, ConvolutionOptions, DropoutClock, DropoutSpec, LayerSpec,
+    Scope, in_space,
 };
 use crate::named::Named;
 
@@ -35,7 +36,7 @@ pub struct AttentionUnetConfig {
     pub up_kernel_size: Axes,
     /// Dropout probability.
     #[serde(default)]
-    pub dropout: f64,
+    pub dropout: DropoutSpec,
 }
 
 impl AttentionUnetConfig {
@@ -55,7 +56,7 @@ impl AttentionUnetConfig {
             strides: strides.iter().copied().map(Axes::All).collect(),
             kernel_size: three(),
             up_kernel_size: three(),
-            dropout: 0.0,
+            dropout: DropoutSpec::default(),
         }
     }
 
@@ -89,7 +90,7 @@ impl AttentionUnetConfig {
             strides: &strides,
             kernel: self.kernel_size.positive("kernel_size", self.spatial_dims)?,
             up_kernel: self.up_kernel_size.positive("up_kernel_size", self.spatial_dims)?,
-            dropout: self.dropout,
+            dropout: self.dropout.clone(),
             clock: facts.clock.clone(),
         };
         let scope = Scope::new(device, seed).enter("model");
@@ -236,20 +237,20 @@ struct Builder<'a> {
     strides: &'a [[usize; 3]],
     kernel: [usize; 3],
     up_kernel: [usize; 3],
-    dropout: f64,
+    dropout: DropoutSpec,
     clock: DropoutClock,
 }
 
 impl Builder<'_> {
-    fn adn(&self, act: Option<LayerSpec>, norm: Option<LayerSpec>, dropout: f64) -> Option<AdnOptions> {
-        Some(AdnOptions { ordering: nda(), act, norm, dropout: Some(dropout), clock: self.clock.clone() })
+    fn adn(&self, act: Option<LayerSpec>, norm: Option<LayerSpec>, dropout: &DropoutSpec) -> Option<AdnOptions> {
+        Some(AdnOptions { ordering: nda(), act, norm, dropout: Some(dropout.clone()), clock: self.clock.clone() })
     }
 
     fn conv_block(&self, scope: &Scope, channels: [usize; 2], stride: [usize; 3]) -> Result<ConvBlock, ConfigError> {
         let [input, output] = channels;
         let scope = scope.enter("conv");
         let conv = |name: &str, input: usize, stride: [usize; 3]| {
-            let adn = self.adn(Some("relu".into()), Some("batch".into()), self.dropout);
+            let adn = self.adn(Some("relu".into()), Some("batch".into()), &self.dropout);
             let options = ConvolutionOptions { stride, adn, ..ConvolutionOptions::new([input, output], self.kernel) };
             Convolution::new(&scope.enter(name), &options)
         };
@@ -276,11 +277,11 @@ impl Builder<'_> {
         let up = ConvolutionOptions {
             stride,
             transposed: true,
-            adn: self.adn(Some("relu".into()), Some("batch".into()), 0.0),
+            adn: self.adn(Some("relu".into()), Some("batch".into()), &DropoutSpec::default()),
             ..ConvolutionOptions::new([below, own], self.up_kernel)
         };
         let merge = ConvolutionOptions {
-            adn: self.adn(prelu(), instance(), self.dropout),
+            adn: self.adn(prelu(), instance(), &self.dropout),
             ..ConvolutionOptions::new([2 * own, own], in_space(self.spatial_dims, 3))
         };
         Ok(AttentionLayer {

@@ -8,8 +8,8 @@ use super::Network;
 use super::defaults::{instance, nda, prelu, three, two, yes};
 use super::facts::{Facts, by_facts};
 use crate::layers::{
-    AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, DropoutClock, Layer, LayerSpec, ResidualUnit,
-    Scope, Sequential,
+    AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, DropoutClock, DropoutSpec, Layer, LayerSpec,
+    ResidualUnit, Scope, Sequential,
 };
 use crate::named::Named;
 
@@ -53,7 +53,7 @@ pub struct AutoEncoderConfig {
     pub norm: Option<LayerSpec>,
     /// Dropout probability; null for none.
     #[serde(default)]
-    pub dropout: Option<f64>,
+    pub dropout: Option<DropoutSpec>,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub bias: bool,
@@ -218,7 +218,7 @@ impl Builder<'_> {
             ordering: nda(),
             act: self.config.act.clone(),
             norm: self.config.norm.clone(),
-            dropout: self.config.dropout,
+            dropout: self.config.dropout.clone(),
             clock: self.clock.clone(),
         };
         let base = ConvolutionOptions::new(channels, kernel);

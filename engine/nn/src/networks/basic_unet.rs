@@ -9,8 +9,8 @@ use super::Network;
 use super::defaults::{affine_instance, leaky_relu, nda, one, three_dims, two, yes};
 use super::facts::{Facts, by_facts};
 use crate::layers::{
-    AdnOptions, ConfigError, Conv, Convolution, ConvolutionOptions, LayerSpec, Scope, UpSample, UpSampleOptions,
-    UpsampleMode, in_space, max_pool,
+    AdnOptions, ConfigError, Conv, Convolution, ConvolutionOptions, DropoutSpec, LayerSpec, Scope, UpSample,
+    UpSampleOptions, UpsampleMode, in_space, max_pool,
 };
 use crate::named::Named;
 
@@ -41,7 +41,7 @@ pub struct BasicUNetConfig {
     pub bias: bool,
     /// Dropout probability.
     #[serde(default)]
-    pub dropout: f64,
+    pub dropout: DropoutSpec,
     /// How levels are brought to the size of the next.
     #[serde(default = "deconv")]
     pub upsample: UpsampleMode,
@@ -69,7 +69,7 @@ impl Default for BasicUNetConfig {
             act: leaky(),
             norm: affine_instance(),
             bias: true,
-            dropout: 0.0,
+            dropout: DropoutSpec::default(),
             upsample: deconv(),
         }
     }
@@ -88,7 +88,7 @@ impl BasicUNetConfig {
                 ordering: nda(),
                 act: self.act.clone(),
                 norm: self.norm.clone(),
-                dropout: Some(self.dropout),
+                dropout: Some(self.dropout.clone()),
                 clock: facts.clock.clone(),
             },
             bias: self.bias,

@@ -9,7 +9,7 @@ use super::Network;
 use super::basic_unet::{Blocks, Down, TwoConv, UpCat, deconv, features, leaky, six, two_conv};
 use super::defaults::{affine_instance, nda, one, three_dims, two, yes};
 use super::facts::{Facts, by_facts};
-use crate::layers::{AdnOptions, ConfigError, Conv, LayerSpec, Scope, UpsampleMode};
+use crate::layers::{AdnOptions, ConfigError, Conv, DropoutSpec, LayerSpec, Scope, UpsampleMode};
 
 /// How to build a [`BasicUNetPlusPlus`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub struct BasicUNetPlusPlusConfig {
     pub bias: bool,
     /// Dropout probability.
     #[serde(default)]
-    pub dropout: f64,
+    pub dropout: DropoutSpec,
     /// How levels are brought to the size of the next.
     #[serde(default = "deconv")]
     pub upsample: UpsampleMode,
@@ -58,7 +58,7 @@ impl Default for BasicUNetPlusPlusConfig {
             act: leaky(),
             norm: affine_instance(),
             bias: true,
-            dropout: 0.0,
+            dropout: DropoutSpec::default(),
             upsample: deconv(),
         }
     }
@@ -76,7 +76,7 @@ impl BasicUNetPlusPlusConfig {
                 ordering: nda(),
                 act: self.act.clone(),
                 norm: self.norm.clone(),
-                dropout: Some(self.dropout),
+                dropout: Some(self.dropout.clone()),
                 clock: facts.clock.clone(),
             },
             bias: self.bias,

@@ -8,7 +8,7 @@ use super::Network;
 use super::defaults::{instance, prelu, three, two, yes};
 use super::facts::{Facts, by_facts};
 use super::regressor::{RegressorConfig, Stem, final_layer};
-use crate::layers::{Act, Axes, ConfigError, LayerSpec, Linear, Optional, Scope, Sequential, act};
+use crate::layers::{Act, Axes, ConfigError, DropoutSpec, LayerSpec, Linear, Optional, Scope, Sequential, act};
 
 /// How to build a [`Classifier`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct ClassifierConfig {
     pub norm: Option<LayerSpec>,
     /// Dropout probability; null for none.
     #[serde(default)]
-    pub dropout: Option<f64>,
+    pub dropout: Option<DropoutSpec>,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub bias: bool,
@@ -80,7 +80,7 @@ impl ClassifierConfig {
             num_res_units: self.num_res_units,
             act: self.act.clone(),
             norm: self.norm.clone(),
-            dropout: self.dropout,
+            dropout: self.dropout.clone(),
             bias: self.bias,
         };
         let stem = Stem::new(name, &scope, &base, self.classes)?;

@@ -9,7 +9,7 @@ use super::defaults::{instance, prelu, three, two, yes};
 use super::discriminator::quarter;
 use super::facts::{Facts, by_facts};
 use super::regressor::{RegressorConfig, Stem};
-use crate::layers::{Axes, ConfigError, LayerSpec, Scope, Sequential};
+use crate::layers::{Axes, ConfigError, DropoutSpec, LayerSpec, Scope, Sequential};
 
 /// How to build a [`Critic`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub struct CriticConfig {
     pub norm: Option<LayerSpec>,
     /// Dropout probability; null for none.
     #[serde(default = "quarter")]
-    pub dropout: Option<f64>,
+    pub dropout: Option<DropoutSpec>,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub bias: bool,
@@ -69,7 +69,7 @@ impl CriticConfig {
             num_res_units: self.num_res_units,
             act: self.act.clone(),
             norm: self.norm.clone(),
-            dropout: self.dropout,
+            dropout: self.dropout.clone(),
             bias: self.bias,
         };
         let Stem { net, mut facts, .. } = Stem::new("Critic", &Scope::new(device, seed), &base, 1)?;

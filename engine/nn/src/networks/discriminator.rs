@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::classifier::{Classifier, ClassifierConfig};
 use super::defaults::{instance, prelu, three, two, yes};
-use crate::layers::{Axes, ConfigError, LayerSpec};
+use crate::layers::{Axes, ConfigError, DropoutSpec, LayerSpec};
 
 /// How to build a discriminator: MONAI's parameters and defaults.
 ///
@@ -39,7 +39,7 @@ pub struct DiscriminatorConfig {
     pub norm: Option<LayerSpec>,
     /// Dropout probability; null for none.
     #[serde(default = "quarter")]
-    pub dropout: Option<f64>,
+    pub dropout: Option<DropoutSpec>,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub bias: bool,
@@ -48,8 +48,8 @@ pub struct DiscriminatorConfig {
     pub last_act: Option<LayerSpec>,
 }
 
-pub(super) fn quarter() -> Option<f64> {
-    Some(0.25)
+pub(super) fn quarter() -> Option<DropoutSpec> {
+    Some(0.25.into())
 }
 
 fn sigmoid() -> Option<LayerSpec> {
@@ -85,7 +85,7 @@ impl DiscriminatorConfig {
             num_res_units: self.num_res_units,
             act: self.act.clone(),
             norm: self.norm.clone(),
-            dropout: self.dropout,
+            dropout: self.dropout.clone(),
             bias: self.bias,
             last_act: self.last_act.clone(),
         };

@@ -9,8 +9,8 @@ use super::Network;
 use super::defaults::{affine_instance, leaky_relu, one};
 use super::facts::{Facts, by_facts};
 use crate::layers::{
-    Act, AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, Init, LayerSpec, Norm, Optional, Scope, act,
-    norm, norm_then_act, resize,
+    Act, AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, DropoutSpec, Init, LayerSpec, Norm, Optional,
+    Scope, act, norm, norm_then_act, resize,
 };
 use crate::named::Named;
 
@@ -35,7 +35,7 @@ pub struct DynUNetConfig {
     pub filters: Option<Vec<usize>>,
     /// Dropout probability behind every convolution; null for none.
     #[serde(default)]
-    pub dropout: Option<f64>,
+    pub dropout: Option<DropoutSpec>,
     /// Norm.
     #[serde(default = "affine_instance")]
     pub norm_name: Option<LayerSpec>,
@@ -329,7 +329,7 @@ impl Builder<'_> {
             ordering: "NDA".to_owned(),
             act: None,
             norm: None,
-            dropout: self.config.dropout,
+            dropout: self.config.dropout.clone(),
             clock: self.facts.clock.clone(),
         };
         let adn = self.config.dropout.is_some().then_some(adn);

@@ -8,8 +8,8 @@ use super::defaults::{instance, nda, prelu, three, two, yes};
 use super::facts::Facts;
 use super::{Network, ShapeError};
 use crate::layers::{
-    AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, Layer, LayerSpec, Linear, ResidualUnit, Scope,
-    Sequential,
+    AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, DropoutSpec, Layer, LayerSpec, Linear,
+    ResidualUnit, Scope, Sequential,
 };
 use crate::named::Named;
 
@@ -39,7 +39,7 @@ pub struct GeneratorConfig {
     pub norm: Option<LayerSpec>,
     /// Dropout probability; null for none.
     #[serde(default)]
-    pub dropout: Option<f64>,
+    pub dropout: Option<DropoutSpec>,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub bias: bool,
@@ -83,7 +83,7 @@ impl GeneratorConfig {
             ordering: nda(),
             act: self.act.clone(),
             norm: self.norm.clone(),
-            dropout: self.dropout,
+            dropout: self.dropout.clone(),
             clock: facts.clock.clone(),
         };
         let scope = Scope::new(device, seed);

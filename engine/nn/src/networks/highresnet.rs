@@ -10,7 +10,8 @@ use super::Network;
 use super::defaults::{one, relu, three_dims};
 use super::facts::{Facts, by_facts};
 use crate::layers::{
-    Adn, AdnOptions, Axes, ConfigError, Conv, Convolution, ConvolutionOptions, DropoutClock, LayerSpec, Scope,
+    Adn, AdnOptions, Axes, ConfigError, Conv, Convolution, ConvolutionOptions, DropoutClock, DropoutSpec, LayerSpec,
+    Scope,
 };
 use crate::named::Named;
 
@@ -63,7 +64,7 @@ pub struct HighResNetConfig {
     pub acti_type: Option<LayerSpec>,
     /// Dropout probability of the last two convolutions; null for none.
     #[serde(default = "no_dropout")]
-    pub dropout_prob: Option<f64>,
+    pub dropout_prob: Option<DropoutSpec>,
     /// Whether convolutions have a bias.
     #[serde(default)]
     pub bias: bool,
@@ -79,8 +80,8 @@ fn affine_batch() -> Option<LayerSpec> {
     Some(LayerSpec::with("batch", &[("affine", json!(true))]))
 }
 
-fn no_dropout() -> Option<f64> {
-    Some(0.0)
+fn no_dropout() -> Option<DropoutSpec> {
+    Some(0.0.into())
 }
 
 /// MONAI's `DEFAULT_LAYER_PARAMS_3D`.
@@ -152,7 +153,7 @@ impl HighResNetConfig {
         {
             channels = [channels[1], output];
             let scope = scope.enter(&layers.len().to_string());
-            layers.push(builder.conv(&scope, channels, params, place, "NAD", self.dropout_prob)?);
+            layers.push(builder.conv(&scope, channels, params, place, "NAD", self.dropout_prob.clone())?);
         }
         Ok(HighResNet { blocks: Named::numbered(layers), facts })
     }
@@ -258,7 +259,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn adn(&self, ordering: &str, dropout: Option<f64>) -> AdnOptions {
+    fn adn(&self, ordering: &str, dropout: Option<DropoutSpec>) -> AdnOptions {
         AdnOptions {
             ordering: ordering.to_owned(),
             act: self.config.acti_type.clone(),
@@ -275,7 +276,7 @@ impl Builder<'_> {
         params: &HighResLayer,
         place: usize,
         ordering: &str,
-        dropout: Option<f64>,
+        dropout: Option<DropoutSpec>,
     ) -> Result<Block, ConfigError> {
         let kernel = given(params.kernel_size.clone(), "kernel_size", place)?;
         let kernel = kernel.positive("kernel_size", self.config.spatial_dims)?;

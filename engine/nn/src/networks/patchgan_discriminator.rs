@@ -8,7 +8,8 @@ use super::defaults::{batch, leaky_relu, nda, one};
 use super::facts::Facts;
 use super::{Network, ShapeError};
 use crate::layers::{
-    AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, DropoutClock, Init, LayerSpec, Scope, in_space,
+    AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, DropoutClock, DropoutSpec, Init, LayerSpec, Scope,
+    in_space,
 };
 use crate::named::Named;
 
@@ -45,7 +46,7 @@ pub struct PatchDiscriminatorConfig {
     pub padding: Axes,
     /// Dropout probability.
     #[serde(default)]
-    pub dropout: f64,
+    pub dropout: DropoutSpec,
     /// Kernel of the last convolution; null for `kernel_size`.
     #[serde(default)]
     pub last_conv_kernel_size: Option<usize>,
@@ -81,7 +82,7 @@ impl PatchDiscriminatorConfig {
             norm: batch(),
             bias: false,
             padding: one_per_axis(),
-            dropout: 0.0,
+            dropout: DropoutSpec::default(),
             last_conv_kernel_size: None,
         }
     }
@@ -115,7 +116,7 @@ impl PatchDiscriminatorConfig {
                 ordering: nda(),
                 act: self.activation.clone(),
                 norm: if i == 0 { None } else { self.norm.clone() },
-                dropout: Some(self.dropout),
+                dropout: Some(self.dropout.clone()),
                 clock: clock.clone(),
             };
             let options = ConvolutionOptions {
@@ -272,7 +273,7 @@ pub struct MultiScalePatchDiscriminatorConfig {
     pub bias: bool,
     /// Dropout probability.
     #[serde(default)]
-    pub dropout: f64,
+    pub dropout: DropoutSpec,
     /// Smallest size of the images; discriminators with too many layers for it are an error.
     #[serde(default = "minimum_size")]
     pub minimum_size_im: usize,
@@ -299,7 +300,7 @@ impl MultiScalePatchDiscriminatorConfig {
             activation: leaky(),
             norm: batch(),
             bias: false,
-            dropout: 0.0,
+            dropout: DropoutSpec::default(),
             minimum_size_im: minimum_size(),
             last_conv_kernel_size: one(),
         }
@@ -327,7 +328,7 @@ impl MultiScalePatchDiscriminatorConfig {
                 norm: self.norm.clone(),
                 bias: self.bias,
                 padding: Axes::All(self.kernel_size.saturating_sub(1) / 2),
-                dropout: self.dropout,
+                dropout: self.dropout.clone(),
                 last_conv_kernel_size: Some(self.last_conv_kernel_size),
                 ..PatchDiscriminatorConfig::new(self.spatial_dims, self.channels, self.in_channels)
             };

@@ -8,8 +8,8 @@ use super::Network;
 use super::defaults::{instance, nda, prelu, three, two, yes};
 use super::facts::{Facts, by_facts};
 use crate::layers::{
-    AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, Layer, LayerSpec, Linear, ResidualUnit, Scope,
-    Sequential,
+    AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, DropoutSpec, Layer, LayerSpec, Linear,
+    ResidualUnit, Scope, Sequential,
 };
 use crate::named::Named;
 
@@ -39,7 +39,7 @@ pub struct RegressorConfig {
     pub norm: Option<LayerSpec>,
     /// Dropout probability; null for none.
     #[serde(default)]
-    pub dropout: Option<f64>,
+    pub dropout: Option<DropoutSpec>,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub bias: bool,
@@ -115,7 +115,7 @@ impl Stem {
             ordering: nda(),
             act: config.act.clone(),
             norm: config.norm.clone(),
-            dropout: config.dropout,
+            dropout: config.dropout.clone(),
             clock: facts.clock.clone(),
         };
         let mut width = *in_channels;

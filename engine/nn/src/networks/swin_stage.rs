@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use crate::blocks::{Merging, PatchMerging, SwinTransformerBlock, SwinTransformerOptions, shifted_mask};
+use crate::blocks::{Merging, PatchMerging, SwinTransformerBlock, SwinTransformerOptions, shifted_regions};
 use crate::layers::{ConfigError, DropoutClock, Scope};
 use crate::named::Named;
 
@@ -66,9 +66,9 @@ impl Stage {
     /// `[b, dim, x, y, z]` to `[b, 2 dim, x / 2, y / 2, z / 2]`, sizes rounded up.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let [_, _, nx, ny, nz] = x.dims();
-        let mask = shifted_mask([nx, ny, nz], self.window_size, half(self.window_size), &x.device().inner());
+        let regions = shifted_regions([nx, ny, nz], self.window_size, half(self.window_size), &x.device().inner());
         let x = x.permute([0, 2, 3, 4, 1]);
-        let x = self.blocks.iter().fold(x, |x, block| block.forward(x, &mask));
+        let x = self.blocks.iter().fold(x, |x, block| block.forward(x, &regions));
         self.downsample.forward(x).permute([0, 4, 1, 2, 3])
     }
 }

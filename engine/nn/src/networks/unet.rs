@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::defaults::{instance, nda, prelu, three, yes};
 use super::{Network, ShapeError};
 use crate::layers::{
-    AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, DropoutClock, LayerSpec, ResidualUnit, Scope,
+    AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, DropoutClock, DropoutSpec, LayerSpec, ResidualUnit,
+    Scope,
 };
 use crate::named::Named;
 
@@ -42,7 +43,7 @@ pub struct UNetConfig {
     pub norm: Option<LayerSpec>,
     /// Dropout probability.
     #[serde(default)]
-    pub dropout: f64,
+    pub dropout: DropoutSpec,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub bias: bool,
@@ -71,7 +72,7 @@ impl UNetConfig {
             num_res_units: 0,
             act: prelu(),
             norm: instance(),
-            dropout: 0.0,
+            dropout: DropoutSpec::default(),
             bias: true,
             adn_ordering: nda(),
         }
@@ -231,7 +232,7 @@ impl<'a> Builder<'a> {
                 ordering: config.adn_ordering.clone(),
                 act: config.act.clone(),
                 norm: config.norm.clone(),
-                dropout: Some(config.dropout),
+                dropout: Some(config.dropout.clone()),
                 clock: DropoutClock::default(),
             },
             config,

@@ -9,7 +9,7 @@ use super::autoencoder::{AutoEncoderConfig, Parts};
 use super::defaults::{instance, prelu, three, two, yes};
 use super::facts::{Facts, by_facts};
 use super::{Network, regressor::after_convolution};
-use crate::layers::{Axes, ConfigError, LayerSpec, Linear, Scope, Sequential};
+use crate::layers::{Axes, ConfigError, DropoutSpec, LayerSpec, Linear, Scope, Sequential};
 
 /// How to build a [`VarAutoEncoder`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ pub struct VarAutoEncoderConfig {
     pub norm: Option<LayerSpec>,
     /// Dropout probability; null for none.
     #[serde(default)]
-    pub dropout: Option<f64>,
+    pub dropout: Option<DropoutSpec>,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub bias: bool,
@@ -152,7 +152,7 @@ impl VarAutoEncoderConfig {
             num_inter_units: self.num_inter_units,
             act: self.act.clone(),
             norm: self.norm.clone(),
-            dropout: self.dropout,
+            dropout: self.dropout.clone(),
             bias: self.bias,
             padding: None,
         }

@@ -92,7 +92,7 @@ fn monai_loads_our_weights_and_we_load_monais() {
         UNetConfig { norm: Some("batch".into()), bias: false, ..base(2, 1) },
         UNetConfig { norm: Some(group), act: Some("elu".into()), ..base(3, 1) },
         UNetConfig { norm: Some(affine), act: Some(leaky), adn_ordering: "AND".into(), ..base(3, 0) },
-        UNetConfig { norm: None, act: None, dropout: 0.2, ..base(2, 2) },
+        UNetConfig { norm: None, act: None, dropout: 0.2.into(), ..base(2, 2) },
         UNetConfig { kernel_size: 5.into(), up_kernel_size: 5.into(), act: Some("mish".into()), ..base(3, 2) },
     ];
     let folder = tempfile::tempdir().expect("a folder");

@@ -102,7 +102,7 @@ fn outputs_have_the_size_of_inputs() -> Result<(), ConfigError> {
         up_kernel_size: 5.into(),
         num_res_units: 2,
         adn_ordering: "AND".into(),
-        dropout: 0.1,
+        dropout: 0.1.into(),
         ..UNetConfig::new(3, 2, 3, &[4, 6, 8], &[1, 1])
     };
     let net = odd.init(&device, 0)?;
@@ -130,7 +130,7 @@ fn options_that_cannot_be_are_named() {
     fails(UNetConfig { norm: Some("bath".into()), ..base.clone() }, "bath");
     fails(UNetConfig { act: Some("rellu".into()), ..base.clone() }, "rellu");
     fails(UNetConfig { adn_ordering: "NDX".into(), ..base.clone() }, "adn_ordering");
-    fails(UNetConfig { dropout: 2.0, ..base.clone() }, "dropout");
+    fails(UNetConfig { dropout: 2.0.into(), ..base.clone() }, "dropout");
     let parse = |text: &str| toml::from_str::<NetworkConfig>(text);
     let head =
         "name = \"UNet\"\nspatial_dims = 3\nin_channels = 1\nout_channels = 2\nchannels = [4, 8]\nstrides = [2]\n";

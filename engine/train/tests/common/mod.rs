@@ -84,8 +84,12 @@ impl Loader for Balls {
 pub const TRAINING: Balls = Balls { cases: 8, batch: 2 };
 
 pub fn network(seed: u64, dropout: f64) -> UNet {
-    let config =
-        UNetConfig { num_res_units: 1, dropout, norm: Some("batch".into()), ..UNetConfig::new(3, 1, 2, &[4, 8], &[2]) };
+    let config = UNetConfig {
+        num_res_units: 1,
+        dropout: dropout.into(),
+        norm: Some("batch".into()),
+        ..UNetConfig::new(3, 1, 2, &[4, 8], &[2])
+    };
     config.init(&Device::flex().autodiff(), seed).unwrap()
 }
 

@@ -9,7 +9,7 @@ use super::WIDTH;
 use super::channel_tile::{Kernels, Rows};
 use super::pack::{self, Block, Pitch};
 use super::plan::{Plan, RUN};
-use super::shared::Shared;
+use crate::shared::Shared;
 
 /// Values of a packed block of the source, at most.
 const BLOCK: usize = 128 << 10;

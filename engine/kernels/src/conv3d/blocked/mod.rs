@@ -12,7 +12,6 @@ mod outputs;
 mod pack;
 mod plan;
 pub mod position_tile;
-mod shared;
 
 pub use few_weights::weight_gradient as weight_gradient_of_few;
 pub use many_weights::weight_gradient as weight_gradient_of_many;

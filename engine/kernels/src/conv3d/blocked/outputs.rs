@@ -7,8 +7,8 @@ use rayon::prelude::*;
 
 use super::pack::{self, Block, Pitch};
 use super::plan::{Plan, RUN, RowGroup};
-use super::shared::Shared;
 use super::{Loops, WIDTH};
+use crate::shared::Shared;
 use crate::simd::widest;
 
 /// Values of a packed block, at most: what leaves room for weights in a second-level cache of 1 MiB.

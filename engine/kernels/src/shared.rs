@@ -7,8 +7,7 @@ pub struct Shared {
     len: usize,
 }
 
-// SAFETY: every task writes other positions: a task owns (image, block, channels), and grids of different phases interleave
-// without overlap.
+// SAFETY: every task writes other positions, which whoever calls `part` grants.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}

@@ -1,0 +1,185 @@
+//! Products of small matrices, eight rows and up to three registers of columns at a time.
+
+use std::sync::LazyLock;
+
+use crate::lanes::{Lanes, Portable};
+
+/// Columns of a register.
+pub const WIDTH: usize = 16;
+
+/// Rows of a tile: the rows of every product are a multiple.
+pub const ROWS: usize = 8;
+
+/// The left factor: where it begins, and how far apart its rows and columns are.
+#[derive(Clone, Copy)]
+pub struct Left<'a> {
+    pub values: &'a [f32],
+    pub row: usize,
+    pub column: usize,
+}
+
+/// `rows` (a multiple of [`ROWS`]) by `depth` by `columns` (a multiple of [`WIDTH`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    pub rows: usize,
+    pub depth: usize,
+    pub columns: usize,
+}
+
+/// Sets `out` to `left` times `right`, or adds it. The rows of `right` and `out` are `columns` apart.
+pub fn product(left: Left<'_>, right: &[f32], out: &mut [f32], size: Size, add: bool) {
+    let Size { rows, depth, columns } = size;
+    if rows == 0 || depth == 0 || columns == 0 {
+        return;
+    }
+    assert!(rows % ROWS == 0 && columns % WIDTH == 0, "a product of {size:?} does not come out in tiles");
+    let last = (rows - 1) * left.row + (depth - 1) * left.column;
+    assert!(
+        last < left.values.len() && depth * columns <= right.len() && rows * columns <= out.len(),
+        "a product of {size:?} does not fit its factors"
+    );
+    // SAFETY: the processor has what `PRODUCT` was chosen by, and the ranges have been checked.
+    unsafe { PRODUCT(left.values.as_ptr(), [left.row, left.column], right.as_ptr(), out.as_mut_ptr(), size, add) }
+}
+
+/// # Safety
+/// The ranges are those that [`product`] checks.
+type Product = unsafe fn(*const f32, [usize; 2], *const f32, *mut f32, Size, bool);
+
+static PRODUCT: LazyLock<Product> = LazyLock::new(|| {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") {
+            return avx512;
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            return avx2;
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    return all::<crate::lanes::Neon, 2>;
+    #[cfg(not(target_arch = "aarch64"))]
+    all::<Portable, 2>
+});
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn avx512(left: *const f32, steps: [usize; 2], right: *const f32, out: *mut f32, size: Size, add: bool) {
+    // SAFETY: as granted.
+    unsafe { all::<crate::lanes::Avx512, 3>(left, steps, right, out, size, add) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2(left: *const f32, steps: [usize; 2], right: *const f32, out: *mut f32, size: Size, add: bool) {
+    // SAFETY: as granted.
+    unsafe { all::<crate::lanes::Avx2, 1>(left, steps, right, out, size, add) }
+}
+
+/// All tiles, `MOST` registers of columns at a time and then those that are left.
+#[inline(always)]
+unsafe fn all<L: Lanes, const MOST: usize>(
+    left: *const f32,
+    steps: [usize; 2],
+    right: *const f32,
+    out: *mut f32,
+    size: Size,
+    add: bool,
+) {
+    let mut column = 0;
+    while column < size.columns {
+        let registers = ((size.columns - column) / WIDTH).min(MOST);
+        for row in (0..size.rows).step_by(ROWS) {
+            // SAFETY: within the ranges that were checked.
+            unsafe {
+                let left = left.add(row * steps[0]);
+                let (right, out) = (right.add(column), out.add(row * size.columns + column));
+                match registers {
+                    3 => tile::<L, 3>(left, steps, right, out, size, add),
+                    2 => tile::<L, 2>(left, steps, right, out, size, add),
+                    _ => tile::<L, 1>(left, steps, right, out, size, add),
+                }
+            }
+        }
+        column += registers * WIDTH;
+    }
+}
+
+#[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "the indices are numbers of registers, the same in several arrays")]
+unsafe fn tile<L: Lanes, const C: usize>(
+    left: *const f32,
+    [row, column]: [usize; 2],
+    right: *const f32,
+    out: *mut f32,
+    size: Size,
+    add: bool,
+) {
+    // SAFETY: within the ranges that were checked.
+    unsafe {
+        let mut acc = [[L::zero(); C]; ROWS];
+        if add {
+            for r in 0..ROWS {
+                for c in 0..C {
+                    acc[r][c] = L::load(out.add(r * size.columns + c * WIDTH));
+                }
+            }
+        }
+        for k in 0..size.depth {
+            let mut b = [L::zero(); C];
+            for c in 0..C {
+                b[c] = L::load(right.add(k * size.columns + c * WIDTH));
+            }
+            for r in 0..ROWS {
+                let a = L::splat(left.add(r * row + k * column));
+                for c in 0..C {
+                    acc[r][c] = acc[r][c].fma(a, b[c]);
+                }
+            }
+        }
+        for r in 0..ROWS {
+            for c in 0..C {
+                acc[r][c].store(out.add(r * size.columns + c * WIDTH));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_the_sum_of_products() {
+        let value = |i: usize, seed: f32| ((i as f32 * 12.9898 + seed).sin() * 43.5).fract();
+        for (rows, depth, columns, turned) in
+            [(8, 1, 16, false), (16, 5, 80, true), (24, 33, 96, false), (8, 7, 48, true)]
+        {
+            let size = Size { rows, depth, columns };
+            let left: Vec<f32> = (0..rows * depth).map(|i| value(i, 0.1)).collect();
+            let right: Vec<f32> = (0..depth * columns).map(|i| value(i, 0.7)).collect();
+            let steps = if turned { [1, rows] } else { [depth, 1] };
+            let exact = |r: usize, c: usize| -> f64 {
+                (0..depth)
+                    .map(|k| f64::from(left[r * steps[0] + k * steps[1]]) * f64::from(right[k * columns + c]))
+                    .sum()
+            };
+            let mut kinds: Vec<Product> = vec![*PRODUCT, all::<Portable, 2>];
+            #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                kinds.push(avx2);
+            }
+            for kind in kinds {
+                let mut out = vec![0.5_f32; rows * columns];
+                for (add, offset) in [(true, 0.5), (false, 0.0)] {
+                    // SAFETY: the processor has it, and the sizes are those of the vectors.
+                    unsafe { kind(left.as_ptr(), steps, right.as_ptr(), out.as_mut_ptr(), size, add) };
+                    for (i, got) in out.iter().enumerate() {
+                        let expected = exact(i / columns, i % columns) + offset;
+                        assert!((f64::from(*got) - expected).abs() < 1e-4, "{size:?} at {i}: {got} for {expected}");
+                    }
+                }
+            }
+        }
+    }
+}
