@@ -3,22 +3,34 @@
 //! The functions of the standard library take one value at a time. These are plain arithmetic, so that the compiler makes vectors of
 //! them; with AVX2 and FMA they are about ten times faster. Errors are a few units in the last place.
 
-/// Calls one of two copies of a loop: compiled for AVX2 with FMA where the processor has them, else for any.
+/// Calls one of three copies of a loop: compiled for AVX-512 or for AVX2, with FMA, where the processor has them, else for any.
 macro_rules! for_this_processor {
-    ($name:ident, $wide:ident, $loop:ident, ($($argument:ident : $type:ty),*)) => {
+    ($name:ident, [$widest:ident, $wide:ident], $loop:ident, ($($argument:ident : $type:ty),*) -> $result:ty) => {
         #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma")]
-        fn $wide($($argument: $type),*) {
-            $loop::<true>($($argument),*);
+        #[target_feature(enable = "avx512f,fma")]
+        fn $widest($($argument: $type),*) -> $result {
+            $loop::<true>($($argument),*)
         }
 
-        fn $name($($argument: $type),*) {
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        fn $wide($($argument: $type),*) -> $result {
+            $loop::<true>($($argument),*)
+        }
+
+        fn $name($($argument: $type),*) -> $result {
             #[cfg(target_arch = "x86_64")]
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                // SAFETY: the processor has both.
-                return unsafe { $wide($($argument),*) };
+            if is_x86_feature_detected!("fma") {
+                if is_x86_feature_detected!("avx512f") {
+                    // SAFETY: the processor has both.
+                    return unsafe { $widest($($argument),*) };
+                }
+                if is_x86_feature_detected!("avx2") {
+                    // SAFETY: the processor has both.
+                    return unsafe { $wide($($argument),*) };
+                }
             }
-            $loop::<false>($($argument),*);
+            $loop::<false>($($argument),*)
         }
     };
 }
@@ -28,20 +40,49 @@ pub fn exp(values: &mut [f32]) {
     exp_here(values);
 }
 
-for_this_processor!(exp_here, exp_wide, exp_loop, (values: &mut [f32]));
+for_this_processor!(exp_here, [exp_widest, exp_wide], exp_loop, (values: &mut [f32]) -> ());
 
 #[inline(always)]
 fn exp_loop<const FUSED: bool>(values: &mut [f32]) {
+    for v in values {
+        *v = exp_of::<FUSED>(*v);
+    }
+}
+
+/// Replaces each value by the exponential of what it is more than `less`, and returns the sum of these.
+pub(crate) fn exp_less(values: &mut [f32], less: f32) -> f32 {
+    exp_less_here(values, less)
+}
+
+for_this_processor!(exp_less_here, [exp_less_widest, exp_less_wide], exp_less_loop, (values: &mut [f32], less: f32) -> f32);
+
+#[inline(always)]
+fn exp_less_loop<const FUSED: bool>(values: &mut [f32], less: f32) -> f32 {
+    let mut sums = [0.0_f32; 16];
+    let (chunks, rest) = values.as_chunks_mut::<16>();
+    for chunk in chunks {
+        for (sum, v) in sums.iter_mut().zip(chunk) {
+            *v = exp_of::<FUSED>(*v - less);
+            *sum += *v;
+        }
+    }
+    for (sum, v) in sums.iter_mut().zip(rest) {
+        *v = exp_of::<FUSED>(*v - less);
+        *sum += *v;
+    }
+    sums.iter().sum()
+}
+
+#[inline(always)]
+fn exp_of<const FUSED: bool>(v: f32) -> f32 {
     /// ln 2 in two parts: products with the first are exact.
     const LN2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
-    for v in values {
-        let x = keep_within(*v, -87.0, 88.0);
-        let (n, shifted) = nearest(x * std::f32::consts::LOG2_E);
-        let rest = fma::<FUSED>(n, -LN2[1], fma::<FUSED>(n, -LN2[0], x));
-        let result = times_power_of_two(exp_near_zero::<FUSED>(rest), shifted);
-        // NaN stays.
-        *v = if v.is_nan() { *v } else { result };
-    }
+    let x = keep_within(v, -87.0, 88.0);
+    let (n, shifted) = nearest(x * std::f32::consts::LOG2_E);
+    let rest = fma::<FUSED>(n, -LN2[1], fma::<FUSED>(n, -LN2[0], x));
+    let result = times_power_of_two(exp_near_zero::<FUSED>(rest), shifted);
+    // NaN stays.
+    if v.is_nan() { v } else { result }
 }
 
 /// Replaces each value by its power. Values must not be negative nor subnormal (0 and NaN stay what they are), the exponent must be positive.
@@ -49,7 +90,7 @@ pub fn power(values: &mut [f32], exponent: f32) {
     power_here(values, exponent);
 }
 
-for_this_processor!(power_here, power_wide, power_loop, (values: &mut [f32], exponent: f32));
+for_this_processor!(power_here, [power_widest, power_wide], power_loop, (values: &mut [f32], exponent: f32) -> ());
 
 #[inline(always)]
 fn power_loop<const FUSED: bool>(values: &mut [f32], exponent: f32) {

@@ -1,16 +1,27 @@
 //! Loops compiled once more for the processor's wide registers.
 
-/// Runs a loop, compiled with AVX2 where the processor has it.
+/// Runs a loop, compiled with AVX-512 or AVX2 where the processor has it.
 ///
 /// The loop's functions must be `#[inline(always)]` to be compiled again. Nothing is fused or reordered: the result is the
 /// same on every processor.
 #[inline]
 pub(crate) fn widest<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the processor has AVX-512F.
+        return unsafe { with_avx512(work) };
+    }
+    #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
         return unsafe { with_avx2(work) };
     }
+    work()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn with_avx512<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 

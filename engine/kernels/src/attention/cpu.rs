@@ -9,7 +9,7 @@ use crate::shared::Shared;
 use crate::simd::widest;
 
 /// Rows of scores that exist at a time: so many that they stay in the second-level cache.
-const BLOCK: usize = 64;
+const BLOCK: usize = 32;
 
 /// Parts of the batch whose bias gradients are summed side by side. A constant, so that the sum does not depend on the number
 /// of threads.
@@ -177,33 +177,11 @@ fn softmax(row: &mut [f32]) {
             most.iter().chain(rest).fold(f32::NEG_INFINITY, |most, value| most.max(*value))
         },
     );
-    widest(
-        #[inline(always)]
-        || row.iter_mut().for_each(|value| *value -= most),
-    );
-    math::exp(row);
-    let total = sum(row);
-    let inverse = 1.0 / total;
+    let inverse = 1.0 / math::exp_less(row, most);
     widest(
         #[inline(always)]
         || row.iter_mut().for_each(|value| *value *= inverse),
     );
-}
-
-fn sum(row: &[f32]) -> f32 {
-    widest(
-        #[inline(always)]
-        || {
-            let mut sums = [0.0_f32; LANES];
-            let (chunks, rest) = row.as_chunks::<LANES>();
-            for chunk in chunks {
-                for (sum, value) in sums.iter_mut().zip(chunk) {
-                    *sum += value;
-                }
-            }
-            sums.iter().chain(rest).sum()
-        },
-    )
 }
 
 /// The sum of products.

@@ -89,17 +89,22 @@ unsafe fn all<L: Lanes, const MOST: usize>(
     let mut column = 0;
     while column < size.columns {
         let registers = ((size.columns - column) / WIDTH).min(MOST);
-        for row in (0..size.rows).step_by(ROWS) {
+        let mut row = 0;
+        while row < size.rows {
+            // Where there is one register of columns, more rows: a value of the right factor is used by all of them.
+            let twice = registers == 1 && MOST == 3 && size.rows - row >= 2 * ROWS;
             // SAFETY: within the ranges that were checked.
             unsafe {
                 let left = left.add(row * steps[0]);
                 let (right, out) = (right.add(column), out.add(row * size.columns + column));
                 match registers {
-                    3 => tile::<L, 3>(left, steps, right, out, size, add),
-                    2 => tile::<L, 2>(left, steps, right, out, size, add),
-                    _ => tile::<L, 1>(left, steps, right, out, size, add),
+                    3 => tile::<L, ROWS, 3>(left, steps, right, out, size, add),
+                    2 => tile::<L, ROWS, 2>(left, steps, right, out, size, add),
+                    _ if twice => tile::<L, { 2 * ROWS }, 1>(left, steps, right, out, size, add),
+                    _ => tile::<L, ROWS, 1>(left, steps, right, out, size, add),
                 }
             }
+            row += if twice { 2 * ROWS } else { ROWS };
         }
         column += registers * WIDTH;
     }
@@ -107,7 +112,7 @@ unsafe fn all<L: Lanes, const MOST: usize>(
 
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "the indices are numbers of registers, the same in several arrays")]
-unsafe fn tile<L: Lanes, const C: usize>(
+unsafe fn tile<L: Lanes, const R: usize, const C: usize>(
     left: *const f32,
     [row, column]: [usize; 2],
     right: *const f32,
@@ -117,9 +122,9 @@ unsafe fn tile<L: Lanes, const C: usize>(
 ) {
     // SAFETY: within the ranges that were checked.
     unsafe {
-        let mut acc = [[L::zero(); C]; ROWS];
+        let mut acc = [[L::zero(); C]; R];
         if add {
-            for r in 0..ROWS {
+            for r in 0..R {
                 for c in 0..C {
                     acc[r][c] = L::load(out.add(r * size.columns + c * WIDTH));
                 }
@@ -130,14 +135,14 @@ unsafe fn tile<L: Lanes, const C: usize>(
             for c in 0..C {
                 b[c] = L::load(right.add(k * size.columns + c * WIDTH));
             }
-            for r in 0..ROWS {
+            for r in 0..R {
                 let a = L::splat(left.add(r * row + k * column));
                 for c in 0..C {
                     acc[r][c] = acc[r][c].fma(a, b[c]);
                 }
             }
         }
-        for r in 0..ROWS {
+        for r in 0..R {
             for c in 0..C {
                 acc[r][c].store(out.add(r * size.columns + c * WIDTH));
             }
