@@ -1,9 +1,19 @@
 //! Values of CPU tensors as slices, and back.
 
-use burn::backend::{Flex, tensor::FloatTensor};
-use burn::tensor::TensorData;
+use burn::backend::{DispatchDevice, Flex, tensor::FloatTensor};
+use burn::tensor::{DType, Tensor, TensorData};
 
 use crate::layout;
+
+/// Whether the tensor is on the CPU, within a graph or not.
+pub(crate) fn is_cpu<const D: usize>(x: &Tensor<D>) -> bool {
+    matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
+}
+
+/// Whether a kernel over slices of f32 can take the tensor: on the CPU, f32, not empty.
+pub(crate) fn has_floats<const D: usize>(x: &Tensor<D>) -> bool {
+    x.dtype() == DType::F32 && !x.dims().contains(&0) && is_cpu(x)
+}
 
 /// Calls `f` with the values of the tensors in row-major order; a view is copied first, by all threads.
 pub(crate) fn with<const N: usize, R>(tensors: [FloatTensor<Flex>; N], f: impl FnOnce([&[f32]; N]) -> R) -> R {

@@ -8,7 +8,7 @@ use burn::tensor::{Tensor, activation};
 /// types go to Burn.
 pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     #[cfg(feature = "cpu")]
-    if ops::on_cpu(&x) {
+    if crate::flex::has_floats(&x) {
         return ops::gelu(x);
     }
     activation::gelu(x)
@@ -20,10 +20,8 @@ mod ops {
     use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
     use burn::backend::autodiff::grads::Gradients;
     use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-    use burn::backend::{
-        AutodiffBackend, Backend, Dispatch, DispatchDevice, Flex, backend_extension, tensor::FloatTensor,
-    };
-    use burn::tensor::{DType, Tensor};
+    use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
+    use burn::tensor::Tensor;
     use rayon::prelude::*;
 
     use crate::flex::{floats, with};
@@ -182,11 +180,6 @@ mod ops {
             // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not offered.
             Self::from_inner(B::normal_gate_gradient(x.into_primitive(), dy.into_primitive()))
         }
-    }
-
-    /// Whether the kernel can take it: f32 on the CPU.
-    pub fn on_cpu<const D: usize>(x: &Tensor<D>) -> bool {
-        x.dtype() == DType::F32 && matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
     }
 
     /// Runs the operation on the CPU backend.

@@ -23,20 +23,15 @@ mod ops {
     use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
     use burn::backend::autodiff::grads::Gradients;
     use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-    use burn::backend::{
-        AutodiffBackend, Backend, Dispatch, DispatchDevice, Flex, backend_extension, tensor::FloatTensor,
-    };
-    use burn::tensor::{DType, Tensor};
+    use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
+    use burn::tensor::Tensor;
     use rayon::prelude::*;
 
-    use crate::flex::{floats, with};
-    use crate::simd::widest;
+    use crate::flex::{floats, has_floats, with};
+    use crate::simd::{sum, widest};
 
     /// Values of one task, about. A constant, so that sums over rows do not depend on the number of threads.
     const TASK: usize = 32 << 10;
-
-    /// Sums that run side by side.
-    const LANES: usize = 16;
 
     /// The norm and its gradients.
     #[backend_extension(Flex, Autodiff)]
@@ -56,19 +51,6 @@ mod ops {
             dy: FloatTensor<Self>,
             eps: f32,
         ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
-    }
-
-    /// The sum of `of` over two rows.
-    #[inline(always)]
-    fn sum(a: &[f32], b: &[f32], of: impl Fn(f32, f32) -> f32) -> f32 {
-        let mut sums = [0.0_f32; LANES];
-        let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-        for (a, b) in a.iter().zip(b) {
-            for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
-                *sum += of(*a, *b);
-            }
-        }
-        sums.iter().sum::<f32>() + a_rest.iter().zip(b_rest).map(|(a, b)| of(*a, *b)).sum::<f32>()
     }
 
     /// Mean, and one over the deviation.
@@ -222,10 +204,7 @@ mod ops {
     /// Whether the kernel can take these: f32 on the CPU, nothing empty, one weight and bias per feature.
     pub fn on_cpu<const D: usize>(x: &Tensor<D>, affine: [&Tensor<1>; 2]) -> bool {
         let features = x.dims()[D - 1];
-        x.dtype() == DType::F32
-            && affine.into_iter().all(|t| t.dtype() == DType::F32 && t.dims() == [features])
-            && !x.dims().contains(&0)
-            && matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
+        has_floats(x) && affine.into_iter().all(|t| has_floats(t) && t.dims() == [features])
     }
 
     /// Runs the operation on the CPU backend.

@@ -20,13 +20,11 @@ mod ops {
     use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
     use burn::backend::autodiff::grads::Gradients;
     use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-    use burn::backend::{
-        AutodiffBackend, Backend, Dispatch, DispatchDevice, Flex, backend_extension, tensor::FloatTensor,
-    };
-    use burn::tensor::{DType, Tensor};
+    use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
+    use burn::tensor::Tensor;
     use rayon::prelude::*;
 
-    use crate::flex::{floats, with};
+    use crate::flex::{floats, has_floats, with};
     use crate::simd::widest;
 
     /// Values of one task.
@@ -116,9 +114,7 @@ mod ops {
 
     /// Whether the kernel can take it: f32 on the CPU, not empty.
     pub fn on_cpu(x: &Tensor<5>) -> bool {
-        x.dtype() == DType::F32
-            && !x.dims().contains(&0)
-            && matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
+        has_floats(x)
     }
 
     /// Runs the operation on the CPU backend.

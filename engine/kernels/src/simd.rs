@@ -30,3 +30,21 @@ fn with_avx512<R>(work: impl FnOnce() -> R) -> R {
 fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
+
+/// Sums that run side by side, so that a loop fills registers. A constant, so that a sum is the same on every processor.
+#[cfg(feature = "cpu")]
+pub(crate) const LANES: usize = 16;
+
+/// The sum of `of` over two rows of one length.
+#[cfg(feature = "cpu")]
+#[inline(always)]
+pub(crate) fn sum(a: &[f32], b: &[f32], of: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut sums = [0.0_f32; LANES];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a.iter().zip(b) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += of(*a, *b);
+        }
+    }
+    sums.iter().sum::<f32>() + a_rest.iter().zip(b_rest).map(|(a, b)| of(*a, *b)).sum::<f32>()
+}

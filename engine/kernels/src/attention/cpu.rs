@@ -6,7 +6,7 @@ use super::APART;
 use super::product::{Left, ROWS, Size, WIDTH, product};
 use crate::math;
 use crate::shared::Shared;
-use crate::simd::widest;
+use crate::simd::{LANES, sum, widest};
 
 /// Rows of scores that exist at a time: so many that they stay in the second-level cache.
 const BLOCK: usize = 32;
@@ -159,9 +159,6 @@ impl<'a> Scores<'a> {
     }
 }
 
-/// Sums and maxima that run side by side.
-const LANES: usize = 16;
-
 /// The softmax of a row, in place. What is not a number makes the whole row not a number, as in PyTorch.
 fn softmax(row: &mut [f32]) {
     let most = widest(
@@ -182,19 +179,6 @@ fn softmax(row: &mut [f32]) {
         #[inline(always)]
         || row.iter_mut().for_each(|value| *value *= inverse),
     );
-}
-
-/// The sum of products.
-#[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0.0_f32; LANES];
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    for (a, b) in a.iter().zip(b) {
-        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
-            *sum += a * b;
-        }
-    }
-    sums.iter().sum::<f32>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f32>()
 }
 
 /// Blocks of rows: where each begins, and how many it has.
@@ -306,7 +290,7 @@ fn head_backward(
             widest(
                 #[inline(always)]
                 move || {
-                    let mean = dot(weights, gradients);
+                    let mean = sum(weights, gradients, |w, g| w * g);
                     gradients.iter_mut().zip(weights).for_each(|(g, w)| *g = w * (*g - mean));
                 },
             );

@@ -4,11 +4,11 @@ use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::backend::{AutodiffBackend, Backend, Dispatch, DispatchDevice, Flex, backend_extension, tensor::FloatTensor};
-use burn::tensor::{DType, Tensor};
+use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
+use burn::tensor::Tensor;
 
 use super::cpu::{self, Inputs, Shape};
-use crate::flex::{floats, with};
+use crate::flex::{floats, has_floats, with};
 
 /// Attention, and its gradients.
 #[backend_extension(Flex, Autodiff)]
@@ -112,10 +112,7 @@ impl<B: AttentionOps, C: CheckpointStrategy> AttentionOps for Autodiff<B, C> {
 
 /// Whether the kernel can take these: f32 on the CPU, nothing empty.
 pub fn on_cpu(qkv: &Tensor<3>, bias: Option<&Tensor<3>>, regions: Option<&Tensor<2>>) -> bool {
-    let mut all = bias.into_iter().chain([qkv]);
-    matches!(qkv.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
-        && all.all(|t| t.dtype() == DType::F32 && !t.dims().contains(&0))
-        && regions.is_none_or(|t| t.dtype() == DType::F32 && !t.dims().contains(&0))
+    has_floats(qkv) && bias.is_none_or(has_floats) && regions.is_none_or(has_floats)
 }
 
 /// Runs the operation on the CPU backend.

@@ -2,7 +2,7 @@
 
 use burn::tensor::{DType, Tensor};
 
-use super::geometry::is_cpu;
+use crate::flex::is_cpu;
 
 /// Whether both are on the CPU and of the same half type.
 pub fn is_half(x: &Tensor<5>, weight: &Tensor<5>) -> bool {

@@ -1,9 +1,9 @@
 //! The numbers that describe one convolution.
 
-use burn::backend::DispatchDevice;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::Tensor;
 
 use super::ConvShape;
+use crate::flex::has_floats;
 
 /// A convolution from `input` to `output`. A transposed convolution is the same record read backwards: its input has
 /// the shape of `output` here.
@@ -58,19 +58,11 @@ impl Geometry {
 
 /// Whether our kernels can take these tensors: f32 on the CPU, one group, nothing empty.
 fn on_cpu(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> bool {
-    let empty = x.dims().contains(&0) || weight.dims().contains(&0);
-    !empty
+    has_floats(x)
+        && has_floats(weight)
         && shape.groups == 1
         && !shape.stride.contains(&0)
         && !shape.dilation.contains(&0)
-        && x.dtype() == DType::F32
-        && weight.dtype() == DType::F32
-        && is_cpu(x)
-}
-
-/// Whether the tensor is on the CPU.
-pub fn is_cpu(x: &Tensor<5>) -> bool {
-    matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
 }
 
 /// The geometry of a convolution that our kernels can do; `None` leaves it, and every complaint about shapes, to Burn.

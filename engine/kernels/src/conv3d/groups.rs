@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 
 use super::ConvShape;
-use super::geometry::is_cpu;
+use crate::flex::is_cpu;
 
 /// Whether the channels of `x` and the weight (`[O, I / groups, ...]`, or transposed `[I, O / groups, ...]`) can be divided into so
 /// many groups, on the CPU; what cannot is left to Burn, and so is the complaint.

@@ -4,12 +4,12 @@ use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::backend::{AutodiffBackend, Backend, Dispatch, DispatchDevice, Flex, backend_extension, tensor::FloatTensor};
-use burn::tensor::{DType, Tensor};
+use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
+use burn::tensor::Tensor;
 
 use super::cpu::{self, Shape};
 use super::{Normalized, Over, Slope};
-use crate::flex::{floats, with};
+use crate::flex::{floats, has_floats, with};
 use crate::host;
 
 /// Normalization with an activation, and its gradients.
@@ -135,9 +135,7 @@ pub fn on_cpu(x: &Tensor<5>, affine: Option<&(Tensor<1>, Tensor<1>)>, slope: &Sl
         Slope::Learned(slope) => Some(slope),
         Slope::Fixed(_) => None,
     });
-    let f32s = x.dtype() == DType::F32 && small.into_iter().all(|t| t.dtype() == DType::F32);
-    let cpu = matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_));
-    f32s && cpu && !x.dims().contains(&0)
+    has_floats(x) && small.into_iter().all(has_floats)
 }
 
 /// Runs the operation on the CPU backend.

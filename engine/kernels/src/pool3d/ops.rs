@@ -4,12 +4,12 @@ use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::backend::{AutodiffBackend, Backend, Dispatch, DispatchDevice, Flex, backend_extension, tensor::FloatTensor};
+use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
 use burn::tensor::{DType, Tensor};
 
 use super::cpu;
 use super::windows::Pooling;
-use crate::flex::{floats, with};
+use crate::flex::{floats, is_cpu, with};
 
 /// Maximum and average over the windows of a table, and their gradients; the first two axes are batch and channel.
 #[backend_extension(Flex, Autodiff)]
@@ -135,7 +135,7 @@ impl<B: PoolOps, C: CheckpointStrategy> PoolOps for Autodiff<B, C> {
 
 /// Whether our kernels can take this tensor: f32 on the CPU.
 pub fn has_kernel(x: &Tensor<5>) -> bool {
-    x.dtype() == DType::F32 && matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
+    is_cpu(x) && x.dtype() == DType::F32
 }
 
 fn planes(x: &Tensor<5>) -> [usize; 2] {

@@ -4,12 +4,12 @@ use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::backend::{AutodiffBackend, Backend, Dispatch, DispatchDevice, Flex, backend_extension, tensor::FloatTensor};
-use burn::tensor::{DType, Tensor};
+use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
+use burn::tensor::Tensor;
 
 use super::SoftmaxSums;
 use super::cpu::{self, SUMS, Shape};
-use crate::flex::{floats, with};
+use crate::flex::{floats, has_floats, with};
 
 /// The sums and their gradient.
 #[backend_extension(Flex, Autodiff)]
@@ -100,9 +100,7 @@ impl<B: SoftmaxSumsOps, C: CheckpointStrategy> SoftmaxSumsOps for Autodiff<B, C>
 /// Runs the operation on the CPU backend; `None` for anything else.
 pub fn softmax_sums(logits: Tensor<5>, labels: Tensor<5>, squared: bool) -> Option<SoftmaxSums> {
     let [batch, classes, x, y, z] = logits.dims();
-    let fits = labels.dims() == [batch, 1, x, y, z] && batch * classes * x * y * z > 0;
-    let cpu = |t: &Tensor<5>| matches!(t.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_));
-    if !fits || [&logits, &labels].iter().any(|t| t.dtype() != DType::F32 || !cpu(t)) {
+    if labels.dims() != [batch, 1, x, y, z] || !has_floats(&logits) || !has_floats(&labels) {
         return None;
     }
     let shape = Shape { batch, classes, volume: x * y * z, squared };

@@ -34,8 +34,8 @@ pub(super) fn product(left: Tensor<4>, right: Tensor<4>) -> Tensor<4> {
     cost::product(None, (b * heads * n * k * m) as u64, [b, heads, n, m], &device, || left.matmul(right))
 }
 
-/// Attention in one operation, with a bias and regions (as [`attention`] has them), where there is one and nothing stands in between: weights that are
-/// dropped, or costs that are counted by operation. Else gives `qkv` back.
+/// Attention in one operation, with a bias and regions as [`attention`] has them, where there is a kernel and nothing stands
+/// in between: weights that are dropped, or costs that are counted by operation. Else gives `qkv` back.
 #[expect(clippy::result_large_err, reason = "either way it is the tensor that is handed on")]
 pub(super) fn fused(
     qkv: Tensor<3>,
@@ -88,12 +88,36 @@ impl SelfAttention {
         let scale = (qkv.dims()[2] as f64 / (3 * self.heads) as f64).powf(-0.5);
         let attended = match fused(qkv, self.heads, scale, None, None, &self.drop_weights) {
             Ok(attended) => attended,
-            Err(qkv) => {
-                let [q, k, v] = split_heads(qkv, self.heads);
-                let weights = self.drop_weights.forward(softmax(product(q, k.transpose()) * scale));
-                join_heads(product(weights, v))
-            }
+            Err(qkv) => self.attend(qkv, scale),
         };
         self.drop_output.forward(self.out_proj.forward(attended))
+    }
+
+    /// The attention operation by operation.
+    fn attend(&self, qkv: Tensor<3>, scale: f64) -> Tensor<3> {
+        let [q, k, v] = split_heads(qkv, self.heads);
+        join_heads(product(self.drop_weights.forward(softmax(product(q, k.transpose()) * scale)), v))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{Device, Distribution, Tensor};
+
+    use super::*;
+
+    /// Devices without a kernel, and weights that are dropped, take the other way to the same result.
+    #[test]
+    fn both_ways_give_the_same() -> Result<(), ConfigError> {
+        let device = Device::default();
+        let clock = DropoutClock::default();
+        let layer = SelfAttention::new(&Scope::new(&device, 1), [12, 3], 0.0, false, &clock)?;
+        let qkv = Tensor::<3>::random([2, 19, 36], Distribution::Default, &device);
+        let at_once = fused(qkv.clone(), 3, 0.5, None, None, &layer.drop_weights);
+        // A build for a GPU alone has no kernel to compare.
+        let Ok(at_once) = at_once else { return Ok(()) };
+        let apart = (at_once - layer.attend(qkv, 0.5)).abs().max().into_scalar::<f32>();
+        assert!(apart < 1e-5, "{apart}");
+        Ok(())
     }
 }

@@ -126,7 +126,38 @@ impl WindowAttention {
 
 #[cfg(test)]
 mod tests {
-    use super::relative_positions;
+    use burn::tensor::{Device, Distribution, Tensor};
+
+    use super::*;
+    use crate::blocks::shifted_regions;
+
+    /// Devices without a kernel, and weights that are dropped, take the other way to the same result.
+    #[test]
+    fn both_ways_give_the_same() -> Result<(), ConfigError> {
+        let device = Device::default();
+        let options = WindowAttentionOptions {
+            dim: 12,
+            num_heads: 3,
+            window_size: [2, 3, 2],
+            qkv_bias: true,
+            attn_drop: 0.0,
+            proj_drop: 0.0,
+            clock: DropoutClock::default(),
+        };
+        let layer = WindowAttention::new(&Scope::new(&device, 1), &options)?;
+        let regions = shifted_regions([4, 6, 4], [2, 3, 2], [1, 1, 1], &device);
+        let windows = regions.dims()[0];
+        let qkv = Tensor::<3>::random([2 * windows, 12, 36], Distribution::Default, &device);
+        let bias = Tensor::<3>::random([3, 12, 12], Distribution::Default, &device);
+        let at_once = fused(qkv.clone(), 3, 0.5, Some(&bias), Some(&regions), &layer.attn_drop);
+        // A build for a GPU alone has no kernel to compare.
+        let Ok(at_once) = at_once else { return Ok(()) };
+        let operations = |regions| layer.attend(qkv.clone(), 0.5, bias.clone(), regions);
+        let difference = |other: Tensor<3>| (at_once.clone() - other).abs().max().into_scalar::<f32>();
+        let (apart, without) = (difference(operations(Some(&regions))), difference(operations(None)));
+        assert!(apart < 1e-5 && without > 1e-2, "{apart} {without}");
+        Ok(())
+    }
 
     /// Two places a step apart are so in every row; the middle of the table is the place itself.
     #[test]
