@@ -150,6 +150,31 @@ fn a_table_of_cases_trains_fold_by_fold() {
     let output = run(&fold("[2,3]"));
     let said = errors(&output);
     assert!(output.status.success() && said.contains("cases: 2 cases train, 1 validate"), "{said}");
+    // Cases by weight: one whose weight is 0 is never read.
+    let broken = text(&dir.path().join("broken.nii.gz"));
+    std::fs::write(&broken, "no volume").expect("a file");
+    let weighted = |weights: [&str; 3]| {
+        let mut lines: Vec<String> = rows.lines().zip(weights).map(|(row, w)| format!("{row},{w}")).collect();
+        lines.push(lines[2].clone());
+        lines[1] = format!("{broken},{broken},{}", weights[1]);
+        std::fs::write(&table, format!("image,label,weight\n{}\n", lines.join("\n"))).expect("a table");
+    };
+    let by_weight = |out: &str, cache: &str, sampler: &str| {
+        let cache = format!("data.cache={{kind={cache:?}}}");
+        let sampler = format!("data.sampler={sampler}");
+        let more = ["--epochs", "2", "--set", "data.validation={last=1}", "--set", &cache, "--set", &sampler];
+        into(out, &more)
+    };
+    weighted(["1", "0", "2.5"]);
+    let output = run(&by_weight("drawn", "none", "{weights=\"weight\", num_samples=6}"));
+    assert!(output.status.success(), "{}", errors(&output));
+    let weights = "{weights=\"weight\"}";
+    fail(&by_weight("o1", "smart", weights), 1, &["data.sampler", "`smart`"]);
+    fail(&by_weight("o2", "none", "{weights=\"wait\"}"), 1, &["data.sampler.weights", "no `wait`"]);
+    fail(&by_weight("o3", "none", "{weights=\"weight\", replacement=false}"), 1, &["only 2 have a weight above 0"]);
+    fail(&by_weight("o4", "none", "{weights=\"weight\", num_samples=0}"), 1, &["num_samples", "at least 1"]);
+    weighted(["1", "-1", "1"]);
+    fail(&by_weight("o5", "none", weights), 1, &["-1 is not a weight"]);
     std::fs::write(&table, format!("image,mask\n{rows}")).expect("a table");
     fail(&into("other", &[]), 1, &["cases.csv", "no column \"label\""]);
     std::fs::write(&table, "image,label\nnone.nii.gz,none.nii.gz\nnone.nii.gz,none.nii.gz\nnone.nii.gz,none.nii.gz\n")

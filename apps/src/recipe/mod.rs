@@ -5,7 +5,7 @@
 //! labels = ["background", "spleen"]          # class 0 first
 //! transforms = [{ name = "LoadImage", keys = ["image", "label"] }]
 //!
-//! [data]                                     # validation = { last = 9 } or { fraction = 0.2 }, cache, workers
+//! [data]                                     # validation = { last = 9 } or { fraction = 0.2 }, cache, sampler, workers
 //! [network]                                  # name = "UNet" and MONAI's parameters
 //! [loss]                                     # name = "DiceCELoss", ...
 //! [optimizer]                                # name = "SGD", lr = 0.2, ...
@@ -30,6 +30,7 @@ pub mod metric;
 mod overrides;
 pub mod post;
 mod read;
+mod sampler;
 mod schema;
 pub mod suggest;
 mod tta;
@@ -38,5 +39,6 @@ pub use cache::{Cache, CacheDevice, CacheKind, Rate};
 pub use document::{Document, Node, Origin};
 pub use init::Init;
 pub use metric::Metric;
+pub use sampler::WeightedSampler;
 pub use schema::{Data, HandlerEntry, InfererConfig, PluginEntry, Post, PrecisionWord, Recipe, Training, Validation};
 pub use tta::Tta;

@@ -16,6 +16,7 @@ use super::cache::Cache;
 use super::document::{Document, Node, Origin};
 use super::init::Init;
 use super::metric::Metric;
+use super::sampler::WeightedSampler;
 use super::suggest;
 use super::tta::Tta;
 use crate::error::{Failure, Outcome};
@@ -78,6 +79,9 @@ pub struct Data {
     pub cache: Cache,
     /// Threads that prepare batches ahead; with 0 the training thread prepares each when it needs it.
     pub workers: usize,
+    /// How the training cases of an epoch are drawn; left out, each comes once, in an order of the seed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampler: Option<WeightedSampler>,
     /// Whether a run of spatial transforms is sampled once: `off`, `exact` or `on`.
     pub lazy: Lazy,
     /// With `on`: how a key is sampled, whatever its transforms say.
@@ -90,6 +94,7 @@ impl Default for Data {
             validation: Validation::default(),
             cache: Cache::default(),
             workers: 1,
+            sampler: None,
             lazy: Lazy::default(),
             lazy_sampling: BTreeMap::new(),
         }
@@ -305,6 +310,7 @@ impl Recipe {
         }
         demand(training.val_interval >= 1, "training.val_interval", "give 1 or more epochs".into())?;
         data.cache.check(document)?;
+        data.sampler.as_ref().map_or(Ok(()), |sampler| sampler.check(data, document))?;
         demand(
             data.lazy == Lazy::On || data.lazy_sampling.is_empty(),
             "data.lazy_sampling",

@@ -184,9 +184,11 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
     let network = plan.starting_network(from)?;
     let (train, validate) = (cases.training.len(), cases.validation.len());
     note!("{}: {train} cases train, {validate} validate, on {}", cases.name, device::name(&plan.device));
+    let seed = recipe.training.seed;
+    let sampler = recipe.data.sampler.as_ref();
+    let sampler = sampler.map(|sampler| sampler.build(&cases.training, seed, &plan.document)).transpose()?;
     let training = dataset(plan, cases.training, plan.training.clone(), Use::Training)?;
     let validation = dataset(plan, cases.validation, plan.validation.clone(), Use::Validation)?;
-    let seed = recipe.training.seed;
     let loader = LoaderOptions {
         batch_size: recipe.training.batch_size,
         shuffle: true,
@@ -199,7 +201,10 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
     options.max_epochs = recipe.training.epochs;
     (options.accumulate, options.clip) = (recipe.training.accumulate, recipe.training.clip);
     options.seed = seed;
-    let (loss, loader) = (recipe.loss.build()?, DataLoader::new(training, loader)?);
+    let (loss, mut loader) = (recipe.loss.build()?, DataLoader::new(training, loader)?);
+    if let Some(sampler) = sampler {
+        loader = loader.with_sampler(sampler);
+    }
     let mut trainer = SupervisedTrainer::new(network, loss, &recipe.optimizer, options, loader)
         .map_err(|error| plan.document.error_at("optimizer", error.to_string()))?;
     let single = LoaderOptions { batch_size: 1, seed, ..LoaderOptions::default() };

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use common::real_data;
 use hearth_data::nifti::read_header;
+use hearth_data::quality::{Severity, VerifyOptions, verify};
 use hearth_data::readers::choose;
 use hearth_data::transforms::Orientation;
 use hearth_data::{ReadOptions, orientation, read_image, read_image_with, read_nifti};
@@ -222,6 +223,16 @@ fn folders_of_dicom_are_read_as_the_volume_they_hold() {
         }
     }
     let several = real_data().join("dicom/sts008");
+    // The series and what was drawn on each, against the masks of another group's conversion.
+    let report = verify(&several, &VerifyOptions::default()).expect("a report");
+    assert_eq!(report.count(Severity::Error), 0, "{:?}", report.findings);
+    let mut drawn: Vec<usize> = report.cases.iter().flat_map(|case| &case.labels).map(|label| label.voxels).collect();
+    let masks = ["CT", "MR_T1", "PET"].map(|m| real_data().join(format!("tumour_ct/sts/STS_008_{m}_mask.nii.gz")));
+    let inside = |path| read_image(path).expect("a mask").to_vec().into_iter().filter(|v| *v > 0.0).count();
+    let mut expected = masks.map(inside);
+    drawn.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(drawn, expected);
     let text = read_image(&several).expect_err("several series").to_string();
     assert!(text.contains("sts008") && text.contains("PT"), "{text}");
     let mut options = ReadOptions::default();

@@ -8,7 +8,7 @@
 //! - [`host`]: look at or change the values of a CPU tensor in place, without a copy.
 //! - [`mod@interpolate`]: resizing by nearest, linear, cubic or area, and any other separable weights.
 //! - [`label`]: connected components, distance transforms and binary morphology of masks.
-//! - [`rectify`]: ReLU and leaky ReLU.
+//! - [`rectify`], [`rectified_sum`]: ReLU and leaky ReLU, alone and of a sum.
 //! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation behind `Spacing` and `Affine`.
 //! - [`mod@separable`]: weighted sums along one axis after the other, which those two come to where they can.
 //! - [`mod@softmax_sums`]: what Dice losses and cross-entropy need of a prediction, forward and backward.
@@ -54,6 +54,6 @@ pub mod softmax_sums;
 pub use gelu::gelu;
 pub use interpolate::{InterpolateMode, interpolate};
 pub use layer_norm::layer_norm;
-pub use rectify::rectify;
+pub use rectify::{rectified_sum, rectify};
 pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, resample_part, sample_grid};
 pub use separable::{AxisTaps, separable};

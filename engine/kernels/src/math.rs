@@ -49,7 +49,9 @@ fn exp_loop<const FUSED: bool>(values: &mut [f32]) {
     }
 }
 
-/// Replaces each value by the exponential of what it is more than `less`, and returns the sum of these.
+/// Replaces each value by the exponential of what it is more than `less`, the largest of them, and returns the sum of these.
+/// Exponentials below 2e-22 are 0, which no sum of them tells from what they are: products with them would be subnormal numbers,
+/// each of which takes a processor a hundred times as long as another.
 pub(crate) fn exp_less(values: &mut [f32], less: f32) -> f32 {
     exp_less_here(values, less)
 }
@@ -62,15 +64,21 @@ fn exp_less_loop<const FUSED: bool>(values: &mut [f32], less: f32) -> f32 {
     let (chunks, rest) = values.as_chunks_mut::<16>();
     for chunk in chunks {
         for (sum, v) in sums.iter_mut().zip(chunk) {
-            *v = exp_of::<FUSED>(*v - less);
+            *v = exp_or_zero::<FUSED>(*v - less);
             *sum += *v;
         }
     }
     for (sum, v) in sums.iter_mut().zip(rest) {
-        *v = exp_of::<FUSED>(*v - less);
+        *v = exp_or_zero::<FUSED>(*v - less);
         *sum += *v;
     }
     sums.iter().sum()
+}
+
+#[inline(always)]
+fn exp_or_zero<const FUSED: bool>(v: f32) -> f32 {
+    let result = exp_of::<FUSED>(v);
+    if v < -50.0 { 0.0 } else { result }
 }
 
 #[inline(always)]
@@ -180,6 +188,15 @@ mod tests {
         let mut odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0];
         exp(&mut odd);
         assert!(odd[0].is_nan() && odd[1] > 1e38 && odd[2] < 1e-37 && odd[3] == 1.0, "{odd:?}");
+    }
+
+    #[test]
+    fn exponentials_that_count_for_nothing_are_zero() {
+        let mut values = [0.0, -49.0, -51.0, -187.0, f32::NEG_INFINITY];
+        let sum = exp_less(&mut values, 0.0);
+        assert!(sum == 1.0 && values[0] == 1.0 && values[1] > 0.0 && values[2..] == [0.0; 3], "{values:?}");
+        let mut values = [f32::NAN, 1.0];
+        assert!(exp_less(&mut values, 1.0).is_nan() && values[0].is_nan() && values[1] == 1.0, "{values:?}");
     }
 
     #[test]

@@ -31,6 +31,20 @@ fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// Asks for values that are read soon; places beyond the end do no harm.
+#[cfg(feature = "cpu")]
+#[inline(always)]
+pub(crate) fn prefetch(values: &[f32], first: usize, count: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for at in (first..first + count).step_by(LANES) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing, and no address is wrong.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(values.as_ptr().wrapping_add(at).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (values, first, count);
+}
+
 /// Sums that run side by side, so that a loop fills registers. A constant, so that a sum is the same on every processor.
 #[cfg(feature = "cpu")]
 pub(crate) const LANES: usize = 16;

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
-use super::Item;
+use super::{Field, Item};
 use crate::DataError;
 use crate::numpy::shuffled_indices;
 
@@ -22,7 +22,7 @@ pub struct DecathlonDataset {
     pub labels: BTreeMap<u32, String>,
     /// Names of the channels.
     pub modality: BTreeMap<u32, String>,
-    /// Labelled cases (`image`, `label`), in the order of the file.
+    /// Labelled cases (`image`, `label`), in the order of the file. Numbers and texts beside them (`weight`, `fold`) are fields.
     pub training: Vec<Item>,
     /// Unlabelled cases (`image`).
     pub test: Vec<Item>,
@@ -46,7 +46,9 @@ impl DecathlonDataset {
         for (i, entry) in entries("training")?.iter().enumerate() {
             let image = listed_file(dir, &entry["image"]).map_err(|e| wrong(format!("training[{i}].image: {e}")))?;
             let label = listed_file(dir, &entry["label"]).map_err(|e| wrong(format!("training[{i}].label: {e}")))?;
-            training.push(Item::new(case_name(&image)).with("image", image).with("label", label));
+            let mut item = Item::new(case_name(&image)).with("image", image).with("label", label);
+            item.fields = fields(entry);
+            training.push(item);
         }
         let mut test = Vec::new();
         for (i, entry) in entries("test")?.iter().enumerate() {
@@ -134,6 +136,13 @@ pub(crate) fn listed_file(dir: &Path, value: &Value) -> Result<PathBuf, String> 
         (false, Some(plain)) if plain.is_file() => Ok(plain),
         _ => Err(format!("{} does not exist", path.display())),
     }
+}
+
+/// What an entry says of its case beside the files: numbers, several of them, and texts.
+fn fields(entry: &Value) -> BTreeMap<String, Field> {
+    let entries = entry.as_object().into_iter().flatten();
+    let others = entries.filter(|(key, _)| !["image", "label"].contains(&key.as_str()));
+    others.filter_map(|(key, value)| Some((key.clone(), serde_json::from_value(value.clone()).ok()?))).collect()
 }
 
 /// File name without suffix.

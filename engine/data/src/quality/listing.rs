@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{Finding, Kind, Severity};
-use crate::dataset::{case_name, listed_file, names, read_list};
-use crate::{DataError, readers};
+use crate::dataset::{case_name, dicom_items, listed_file, names, read_list};
+use crate::{DataError, Item, readers};
 
 /// Folders below folders are looked into so far.
 const DEPTH: usize = 8;
@@ -29,9 +29,12 @@ pub(super) struct Listed {
     pub split: &'static str,
     pub image: Result<PathBuf, String>,
     pub label: Option<Result<PathBuf, String>>,
+    /// Whether the label was drawn on the image (DICOM), so that its grid is the image's.
+    pub drawn: bool,
 }
 
-/// By `dataset.json`; without one, `imagesTr` with `labelsTr` (and the like) by file name; without those, all images.
+/// By `dataset.json`; without one, `imagesTr` with `labelsTr` (and the like) by file name; without those, all images, and in DICOM what was drawn
+/// on them.
 pub(super) fn list(dir: &Path) -> Result<Listing, DataError> {
     let mut listing = if dir.join("dataset.json").is_file() { by_list(dir)? } else { by_folders(dir)? };
     if listing.cases.is_empty() {
@@ -52,7 +55,7 @@ fn by_list(dir: &Path) -> Result<Listing, DataError> {
             let label = (entry["label"] != Value::Null).then(|| listed_file(dir, &entry["label"]));
             let image = listed_file(dir, image);
             let case = image.as_ref().map_or_else(|_| format!("{key}[{i}]"), |path| case_name(path));
-            cases.push(Listed { case, split, image, label });
+            cases.push(Listed { case, split, image, label, drawn: false });
         }
     }
     let names = names(&list["labels"]);
@@ -88,16 +91,39 @@ fn by_folders(dir: &Path) -> Result<Listing, DataError> {
                 (None, "training") if !of_labels.is_empty() => Some(Err(format!("no label of this name in {labels}"))),
                 (None, _) => None,
             };
-            cases.push(Listed { case, split, image: Ok(image), label });
+            cases.push(Listed { case, split, image: Ok(image), label, drawn: false });
         }
     }
     if cases.is_empty() {
-        let alone =
-            |image: PathBuf| Listed { case: case_name(&image), split: "training", image: Ok(image), label: None };
-        cases = images_below(dir)?.into_iter().map(alone).collect();
+        cases = drawn_and_alone(dir)?;
     }
     let name = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     Ok(Listing { name, labels: BTreeMap::new(), channels: None, cases, findings: Vec::new() })
+}
+
+/// Series of DICOM with what was drawn on them, and each other image alone.
+fn drawn_and_alone(dir: &Path) -> Result<Vec<Listed>, DataError> {
+    // Without any pair, or where series share a folder, every image is looked at by itself.
+    let pairs = dicom_items(dir).unwrap_or_default();
+    let listed = |mut item: Item| {
+        let mut file = |key| item.files.remove(key);
+        let (image, label) = (file("image")?, file("seg").map(Ok));
+        Some(Listed { case: item.case, split: "training", image: Ok(image), label, drawn: true })
+    };
+    // A folder of slices is one image, and a folder may hold nothing but the file that was drawn.
+    let of_a_pair = |path: &PathBuf| {
+        let parts = pairs.iter().flat_map(|item| item.files.values());
+        parts.into_iter().any(|part| path.starts_with(part) || part.starts_with(path))
+    };
+    let mut others = images_below(dir)?;
+    others.retain(|path| !of_a_pair(path));
+    let alone = |image: PathBuf| {
+        let case = case_name(&image);
+        Listed { case, split: "training", image: Ok(image), label: None, drawn: false }
+    };
+    let mut cases: Vec<Listed> = pairs.iter().cloned().filter_map(listed).collect();
+    cases.extend(others.into_iter().map(alone));
+    Ok(cases)
 }
 
 /// Images that lie beside those of the list and are not in it.

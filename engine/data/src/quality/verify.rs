@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::case::{grid_findings, label_findings, labels};
 use super::listing::{Listed, Listing, list};
 use super::{Finding, Inspection, Kind, LabelReport, Severity, across, inspect};
-use crate::{DataError, Image, Progress, Running, read_image};
+use crate::{DataError, Image, Progress, ReadOptions, Running, read_image_with};
 
 /// How [`verify`] goes about it.
 #[derive(Clone, Debug, Default)]
@@ -73,7 +73,8 @@ impl Verification {
 /// Reads every file of a data set and looks at what it holds and how the files go together.
 ///
 /// The data set is a folder with a `dataset.json` as the Decathlon has it (its labels and modalities are held against the files), or one with
-/// `imagesTr` and `labelsTr` (`images` and `labels`), or any folder of images. Cases are read by several threads, one case in memory for each.
+/// `imagesTr` and `labelsTr` (`images` and `labels`), or any folder of images: series of DICOM go with the structure sets and segmentations that
+/// were drawn on them. Cases are read by several threads, one case in memory for each.
 ///
 /// # Errors
 /// Where `dataset.json` is damaged, or the folder holds no image. What is wrong with a file is a finding.
@@ -116,8 +117,9 @@ fn look_at_all(cases: &[Listed], names: &BTreeMap<u32, String>, running: &Runnin
 
 fn look_at(listed: &Listed, names: &BTreeMap<u32, String>) -> CaseReport {
     let mut findings = Vec::new();
-    let image = read(&listed.image, "image", &mut findings);
-    let label = listed.label.as_ref().and_then(|label| read(label, "label", &mut findings));
+    let image = read(&listed.image, "image", None, &mut findings);
+    let grid = listed.image.as_ref().ok().filter(|_| listed.drawn);
+    let label = listed.label.as_ref().and_then(|label| read(label, "label", grid, &mut findings));
     let mut report = CaseReport {
         case: listed.case.clone(),
         split: listed.split.to_owned(),
@@ -152,8 +154,13 @@ fn look_at(listed: &Listed, names: &BTreeMap<u32, String>) -> CaseReport {
     report
 }
 
-/// Reads a file; what is wrong with it becomes a finding, a decoder's panic among it.
-fn read(file: &Result<PathBuf, String>, what: &str, findings: &mut Vec<Finding>) -> Option<Image> {
+/// Reads a file, what was drawn on the grid of its images; what is wrong with it becomes a finding, a decoder's panic among it.
+fn read(
+    file: &Result<PathBuf, String>,
+    what: &str,
+    grid: Option<&PathBuf>,
+    findings: &mut Vec<Finding>,
+) -> Option<Image> {
     let path = match file {
         Ok(path) => path,
         Err(why) => {
@@ -163,7 +170,8 @@ fn read(file: &Result<PathBuf, String>, what: &str, findings: &mut Vec<Finding>)
             return None;
         }
     };
-    let result = catch_unwind(AssertUnwindSafe(|| read_image(path).map_err(|e| e.why())));
+    let options = ReadOptions { reference: grid.cloned(), ..ReadOptions::default() };
+    let result = catch_unwind(AssertUnwindSafe(|| read_image_with(path, &options).map_err(|e| e.why())));
     let why = match result {
         Ok(Ok(image)) => return Some(image),
         Ok(Err(why)) => why,

@@ -39,7 +39,8 @@ impl Geometry {
         self.channels_in * self.channels_out * self.taps()
     }
 
-    /// The same convolution with axes of length 1 moved to the front, so that rows are long: the memory is the same.
+    /// The same convolution with axes of length 1 moved to the front, and the others joined where that is possible, so that rows are
+    /// long: the memory is the same.
     pub fn flat_first(&self) -> Self {
         let mut g = *self;
         for _ in 0..2 {
@@ -52,7 +53,25 @@ impl Geometry {
                 }
             }
         }
-        g
+        g.long_rows()
+    }
+
+    /// The same convolution with longer rows, where it reads nothing but each place's own channels: the axes are joined and divided anew.
+    fn long_rows(self) -> Self {
+        /// Values of some rows of all channels, which a block holds.
+        const ROWS: usize = 32 << 10;
+        let apart = self.taps() == 1 && self.stride == [1; 3] && self.padding == [0; 3];
+        if !apart || self.input[2] >= 32 {
+            return self;
+        }
+        let places: usize = self.input.iter().product();
+        let most = (ROWS / self.channels_in.max(self.channels_out).max(1)).clamp(32, 384);
+        let row = (1..=most.min(places)).rev().find(|row| places.is_multiple_of(*row)).unwrap_or(1);
+        if row <= self.input[2] {
+            return self;
+        }
+        let size = [1, places / row, row];
+        Geometry { input: size, output: size, ..self }
     }
 }
 

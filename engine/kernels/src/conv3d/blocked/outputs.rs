@@ -20,8 +20,8 @@ const WEIGHTS: usize = 64 << 10;
 /// Sums that are kept while the walk goes over the channels part by part, at most.
 const SUMS: usize = 32 << 10;
 
-/// At least so many tasks, where the work can be split.
-const TASKS: usize = 16;
+/// Multiplications with an addition of one thread in the time that it takes to pack a value.
+const PACKING: f64 = 64.0;
 
 /// Weights by lane (output channel), channel of the source, and kernel tap.
 #[derive(Clone, Copy)]
@@ -137,8 +137,9 @@ pub fn outputs(
     let work = Work { loops, along, plan, pitch, steps, chunks, weights, behind, out: shared };
 
     let blocks = pack::blocks(images, [depth, height], [block_depth, block_height]);
-    let parts = TASKS.div_ceil(blocks.len()).min(work.chunks.len());
-    let per_part = work.chunks.len().div_ceil(parts);
+    let products = (plan.most_taps() * plan.lanes) as f64;
+    let per_part = chunks_per_task(blocks.len(), work.chunks.len(), products);
+    let parts = work.chunks.len().div_ceil(per_part);
     let image = plan.channels * plan.source.iter().map(|axis| axis.length).product::<usize>();
     (0..blocks.len() * parts).into_par_iter().for_each(|task| {
         let (part, place) = (task % parts, task / parts);
@@ -155,6 +156,17 @@ pub fn outputs(
     // SAFETY: the grids cover every output of every image and channel once, and the tasks have written them all.
     unsafe { out.set_len(count) };
     out
+}
+
+/// Into how many tasks a block's chunks are divided, as chunks per task: each task packs the block for itself, but few blocks leave
+/// threads without work. `products` are what one packed value takes part in.
+fn chunks_per_task(blocks: usize, chunks: usize, products: f64) -> usize {
+    let threads = rayon::current_num_threads();
+    let price = |per_task: usize| {
+        let tasks = blocks * chunks.div_ceil(per_task);
+        tasks.div_ceil(threads) as f64 * (PACKING + products * per_task as f64 / chunks as f64)
+    };
+    (1..=chunks).min_by(|a, b| price(*a).total_cmp(&price(*b))).unwrap_or(1)
 }
 
 fn chunks(channels: usize, loops: &Loops<'_>, along: Along) -> Vec<Chunk> {

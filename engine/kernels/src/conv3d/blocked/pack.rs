@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::plan::Plan;
-use crate::simd::widest;
+use crate::simd::{prefetch, widest};
 
 /// Values past the end that a kernel may touch.
 const SLACK: usize = 64;
@@ -137,6 +137,8 @@ fn pack_rows(buffer: &mut [f32], image: &[f32], plan: &Plan, pitch: &Pitch, bloc
                         }
                         let from = (x.index(px, jx) * y.length + y.index(py, jy)) * z.length;
                         let source = &image[c * volume + from..][..z.length];
+                        // The next channel's row lies far away, where nothing reads ahead by itself.
+                        prefetch(image, (c + 1) * volume + from, z.length);
                         for (target, phase) in target.chunks_exact_mut(width).zip(phases) {
                             pack_row(target, source, z.stride, phase);
                         }
