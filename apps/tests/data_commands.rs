@@ -170,9 +170,9 @@ fn a_table_of_cases_trains_fold_by_fold() {
     assert!(output.status.success(), "{}", errors(&output));
     let weights = "{weights=\"weight\"}";
     fail(&by_weight("o1", "smart", weights), 1, &["data.sampler", "`smart`"]);
-    fail(&by_weight("o2", "none", "{weights=\"wait\"}"), 1, &["data.sampler.weights", "no `wait`"]);
+    fail(&by_weight("o2", "none", "{weights=\"wait\"}"), 1, &["data.sampler", "no `wait`"]);
     fail(&by_weight("o3", "none", "{weights=\"weight\", replacement=false}"), 1, &["only 2 have a weight above 0"]);
-    fail(&by_weight("o4", "none", "{weights=\"weight\", num_samples=0}"), 1, &["num_samples", "at least 1"]);
+    fail(&by_weight("o4", "none", "{weights=\"weight\", num_samples=0}"), 1, &["num_samples=0", "at least 1 case"]);
     weighted(["1", "-1", "1"]);
     fail(&by_weight("o5", "none", weights), 1, &["-1 is not a weight"]);
     std::fs::write(&table, format!("image,mask\n{rows}")).expect("a table");

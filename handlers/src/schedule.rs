@@ -254,7 +254,7 @@ impl ScheduleConfig {
                 base_lr * (1.0 - step.min(total_iters) as f64 / total_iters.max(1) as f64).powf(power)
             }
             Self::Linear { start_factor, end_factor, total_iters } => {
-                let part = if total_iters == 0 { 1.0 } else { step.min(total_iters) as f64 / total_iters as f64 };
+                let part = if total_iters == 0 { 0.0 } else { step.min(total_iters) as f64 / total_iters as f64 };
                 base_lr * (start_factor + (end_factor - start_factor) * part)
             }
             Self::OneCycle {

@@ -14,8 +14,12 @@ use super::batch::{tensor, values};
 use super::{blocks, state_dict};
 
 /// Parameters that are probabilities of dropout.
-const DROPOUT: [&str; 6] =
-    ["dropout", "dropout_prob", "dropout_rate", "drop_rate", "attn_drop_rate", "dropout_path_rate"];
+const DROPOUT: [&str; 7] =
+    ["dropout", "dropout_prob", "dropout_rate", "drop_rate", "attn_drop_rate", "drop_path_rate", "dropout_path_rate"];
+
+/// Parameters of MONAI that do not change a network here, where they have these values.
+const NO_EFFECT: [(&str, &str); 4] =
+    [("progress", "true"), ("downsample", "null"), ("fc_name", "\"fc\""), ("node_name", "\"\"")];
 
 /// Replays one network.
 pub fn replay(case: &Case) -> Outcome {
@@ -35,6 +39,7 @@ fn config(case: &Case) -> Result<NetworkConfig, Miss> {
     let mut params = case.params.as_object().cloned().unwrap_or_default();
     params.extend(case.call.as_object().cloned().unwrap_or_default());
     params.insert("name".to_owned(), json!(case.op));
+    params.retain(|name, value| !NO_EFFECT.contains(&(name.as_str(), value.to_string().as_str())));
     // Training was recorded with dropout at 0, and evaluation knows none.
     for name in DROPOUT {
         params.entry(name).and_modify(|p| *p = if p.is_number() { json!(0.0) } else { p.take() });

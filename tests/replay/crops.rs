@@ -48,6 +48,14 @@ fn one_image<T: DeserializeOwned>(case: &Case, apply: impl Fn(&T, Image) -> Resu
 /// The recorded parameters in the words of a recipe.
 fn parameters(case: &Case) -> Result<Value, Miss> {
     let mut params = case.params.clone();
+    for (name, value) in case.call.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
+        params[name] = value.clone();
+    }
+    in_recipe_words(params)
+}
+
+/// Slices, comparisons and what has no effect.
+pub fn in_recipe_words(mut params: Value) -> Result<Value, Miss> {
     if let Some(params) = params.as_object_mut() {
         if let Some(slices) = params.get_mut("roi_slices") {
             *slices = slices["$slices"].take();

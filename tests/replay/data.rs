@@ -248,6 +248,7 @@ fn stack(case: &Case) -> Outcome {
             let value = match value {
                 Value::Number(number) => Entry::Number(number.as_f64().unwrap_or(f64::NAN)),
                 Value::String(text) => Entry::Text(text.clone()),
+                Value::Bool(flag) => Entry::Number(f64::from(u8::from(*flag))),
                 other => return Err(Miss::unsupported(format!("the value {other}"))),
             };
             sample = sample.with(key, value);
@@ -291,6 +292,10 @@ fn unstack(case: &Case) -> Outcome {
         let count = array.shape[0];
         batch.cases = (0..count).map(|i| format!("case {i}")).collect();
         batch.images.resize_with(count, BTreeMap::new);
+        if array.shape.len() == 1 {
+            batch.numbers.insert(key.to_owned(), array.values.clone());
+            continue;
+        }
         for images in &mut batch.images {
             images.insert(key.to_owned(), ImageInfo { affine: affine::IDENTITY, meta: Meta::default() });
         }
@@ -299,9 +304,12 @@ fn unstack(case: &Case) -> Outcome {
         batch.tensors.insert(key.to_owned(), data);
     }
     for (key, list) in case.call["scalars"].as_object().into_iter().flatten() {
-        batch.texts.insert(key.clone(), serde_json::from_value(list.clone())?);
+        match serde_json::from_value::<Vec<f64>>(list.clone()) {
+            Ok(numbers) => drop(batch.numbers.insert(key.clone(), numbers)),
+            Err(_) => drop(batch.texts.insert(key.clone(), serde_json::from_value(list.clone())?)),
+        }
     }
-    let texts = batch.texts.clone();
+    let (texts, numbers) = (batch.texts.clone(), batch.numbers.clone());
     let samples = decollate(batch)?;
     let mut check = case.check();
     for (i, sample) in samples.iter().enumerate() {
@@ -310,6 +318,13 @@ fn unstack(case: &Case) -> Outcome {
             let expected = case.array(&name)?;
             let image = sample.image(key)?;
             check.close_f32(&name, &image.data.dims()[..expected.shape.len()], &image.to_vec());
+        }
+        for key in numbers.keys() {
+            let got = match sample.values.get(key) {
+                Some(Entry::Number(number)) => Some(*number),
+                _ => None,
+            };
+            check.equal(key, &case.record["expected"]["items"][i][key].as_f64(), &got);
         }
         for (key, list) in &texts {
             match sample.values.get(key) {

@@ -35,7 +35,7 @@ pub fn replay(case: &Case) -> Outcome {
 }
 
 /// Options without an effect on the result here: a cache, a bar, where tensors live.
-const NO_EFFECT: [&str; 5] = ["cache_roi_weight_map", "progress", "device", "sw_device", "cpu_thresh"];
+const NO_EFFECT: [&str; 6] = ["cache_roi_weight_map", "progress", "device", "sw_device", "cpu_thresh", "with_coord"];
 
 /// An inferer for networks with one output or several.
 trait Scans: Inferer + DeserializeOwned {
@@ -73,12 +73,19 @@ fn patches(params: &Value) -> Result<Value, Miss> {
     }
     if let Some(inner) = map.get("splitter").and_then(|splitter| splitter.get("params")).cloned() {
         map.insert("splitter".to_owned(), inner);
+        if let Some(splitter) = map.get_mut("splitter").and_then(Value::as_object_mut) {
+            // A `pad_mode` of null says something, these do not.
+            splitter.retain(|name, value| !(value.is_null() && ["filter_fn", "device"].contains(&name.as_str())));
+        }
     }
     Ok(params)
 }
 
 fn scan<I: Scans>(case: &Case, mut options: Value) -> Outcome {
     if let Some(map) = options.as_object_mut() {
+        if map.get("with_coord") == Some(&json!(true)) {
+            return Err(Miss::unsupported("places of windows for the predictor"));
+        }
         NO_EFFECT.iter().for_each(|name| drop(map.remove(*name)));
         map.retain(|_, value| !value.is_null());
         // MONAI writes None where we write -1.
@@ -138,7 +145,10 @@ impl Predictor {
     }
 
     fn pool(&self, y: Tensor<5>) -> Tensor<5> {
+        // PyTorch leaves out what makes no pair.
         let [b, c, dx, dy, dz] = y.dims();
+        let (dx, dy, dz) = (dx / 2 * 2, dy / 2 * 2, if self.dims == 2 { dz } else { dz / 2 * 2 });
+        let y = y.slice([0..b, 0..c, 0..dx, 0..dy, 0..dz]);
         if self.dims == 2 {
             return y.reshape([b, c, dx / 2, 2, dy / 2 * 2]).mean_dim(3).reshape([b, c, dx / 2, dy / 2, 2]).mean_dim(4);
         }

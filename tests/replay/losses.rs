@@ -102,6 +102,7 @@ fn named(op: &str, params: Value) -> Value {
     for (key, value) in params.as_object().into_iter().flatten() {
         table[key] = match (key.as_str(), value) {
             ("loss", inner) => named(inner["op"].as_str().unwrap_or_default(), without_nulls(&inner["params"])),
+            ("weight", Value::Number(_)) if op == "DiceCELoss" => json!([value]),
             // A shape to broadcast, in PyTorch.
             ("weight" | "pos_weight", Value::Array(_)) => json!(flat(value)),
             // Has no effect since long.

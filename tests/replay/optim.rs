@@ -37,6 +37,7 @@ pub fn replay(case: &Case) -> Outcome {
         "grad_averaging",
         "alpha",
         "centered",
+        "maximize",
     ];
     case.only_params(&known)?;
     let config = config(case)?;
@@ -50,14 +51,16 @@ pub fn replay(case: &Case) -> Outcome {
         parameters.values.push(Param::from_tensor(Tensor::from_floats(start.as_slice(), &device)));
     }
     let steps = case.array("in.g0")?.shape[0];
+    // To maximize is to minimize along the negative gradient.
+    let sign = if case.params["maximize"] == json!(true) { -1.0 } else { 1.0 };
     let mut tracks: Vec<Vec<f64>> = vec![Vec::new(); count];
     for step in 0..steps {
         let mut gradients = BTreeMap::new();
         for i in 0..count {
             let all = case.array(&format!("in.g{i}"))?.f32();
             let length = all.len() / steps;
-            let own = &all[step * length..(step + 1) * length];
-            gradients.insert(path(i), Tensor::from_floats(own, &device.clone().inner()));
+            let own: Vec<f32> = all[step * length..(step + 1) * length].iter().map(|g| g * sign).collect();
+            gradients.insert(path(i), Tensor::from_floats(own.as_slice(), &device.clone().inner()));
         }
         parameters = optimizer.step(parameters, Gradients::from_map(gradients), lr)?;
         for (track, parameter) in tracks.iter_mut().zip(&parameters.values) {
@@ -87,21 +90,21 @@ fn config(case: &Case) -> Result<OptimizerConfig, Miss> {
     let unsupported = |why: String| Miss::unsupported(why);
     let mut options = case.params.clone();
     options["name"] = json!(case.op);
+    if let Some(options) = options.as_object_mut() {
+        options.remove("maximize");
+    }
     let base = case.params["lr"].as_f64().unwrap_or(if case.op == "RMSprop" { 1e-2 } else { 1e-3 });
     let mut groups = Vec::new();
     for group in case.call["groups"].as_array().into_iter().flatten() {
-        let fields = group.as_object().ok_or_else(|| unsupported(format!("group {group}")))?;
-        if let Some(other) = fields.keys().find(|key| !["params", "lr", "weight_decay"].contains(&key.as_str())) {
-            return Err(unsupported(format!("{other} of a group")));
+        if !group.is_object() {
+            return Err(unsupported(format!("group {group}")));
         }
         for parameter in group["params"].as_array().into_iter().flatten() {
             let parameter = parameter.as_u64().ok_or_else(|| unsupported(format!("parameter {parameter}")))?;
-            let mut own = json!({ "params": path(parameter as usize) });
-            if let Some(lr) = group["lr"].as_f64() {
+            let mut own = group.clone();
+            own["params"] = json!(path(parameter as usize));
+            if let Some(lr) = own.as_object_mut().and_then(|own| own.remove("lr")).and_then(|lr| lr.as_f64()) {
                 own["lr_scale"] = json!(lr / base);
-            }
-            if let Some(decay) = group["weight_decay"].as_f64() {
-                own["weight_decay"] = json!(decay);
             }
             groups.push(own);
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use toml::{Spanned, Table};
 
 use super::device::device;
-use super::transforms_spatial::{finish, input, only_call, shape, typed};
+use super::transforms_spatial::{close_affine, finish, input, only_call, shape, typed};
 
 /// Replays one of them; `None` where it is another operation.
 pub fn replay(case: &Case) -> Option<Outcome> {
@@ -103,9 +103,20 @@ fn compose(case: &Case) -> Outcome {
         let [sample] = &done[..] else { return Err(Miss::failed(format!("{} samples", done.len()))) };
         let image = sample.image("image")?;
         check.close_f32(values, &shape(image), &image.to_vec());
-        check.close(matrix, &[4, 4], image.affine.as_flattened());
+        close_affine(&mut check, case, matrix, image);
     }
     check.outcome()
+}
+
+/// A slice for TOML, which knows no null: an open start is 0, an open end is left out.
+fn without_nulls(slice: &mut Value) {
+    let ends =
+        slice.as_array().map_or([None, None], |ends| [ends.first(), ends.get(1)].map(|v| v.and_then(Value::as_i64)));
+    *slice = match ends {
+        [start, Some(end)] => json!([start.unwrap_or(0), end]),
+        [Some(start), None] => json!([start]),
+        [None, None] => json!([]),
+    };
 }
 
 #[derive(serde::Deserialize)]
@@ -116,7 +127,10 @@ struct Recipe {
 fn pipeline(case: &Case) -> Result<Pipeline, Miss> {
     let mut tables = Vec::new();
     for step in case.params["transforms"].as_array().into_iter().flatten() {
-        let mut table = step["params"].clone();
+        let mut table = super::crops::in_recipe_words(step["params"].clone())?;
+        if let Some(slices) = table.get_mut("roi_slices").and_then(Value::as_array_mut) {
+            slices.iter_mut().for_each(without_nulls);
+        }
         let Some(params) = table.as_object_mut() else { return Err(Miss::failed("a step without parameters")) };
         // The type and place of MONAI's computation; the rest is understood or refused.
         params.retain(|name, value| {

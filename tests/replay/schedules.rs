@@ -13,7 +13,7 @@ pub fn replay(case: &Case) -> Outcome {
     let by_base: Vec<Vec<f64>> = match case.op.as_str() {
         "ReduceLROnPlateau" => {
             let values: Vec<f64> = serde_json::from_value(case.call["metric"].clone())?;
-            bases.iter().map(|base| plateau(case, *base, &values)).collect::<Result<_, _>>()?
+            bases.iter().enumerate().map(|(i, base)| plateau(case, i, *base, &values)).collect::<Result<_, _>>()?
         }
         _ => {
             let schedule = config(case)?;
@@ -38,8 +38,11 @@ fn config(case: &Case) -> Result<ScheduleConfig, Miss> {
     serde_json::from_value(Value::Object(table)).map_err(|e| Miss::unsupported(format!("{}: {e}", case.op)))
 }
 
-fn plateau(case: &Case, base: f64, values: &[f64]) -> Result<Vec<f64>, Miss> {
+fn plateau(case: &Case, group: usize, base: f64, values: &[f64]) -> Result<Vec<f64>, Miss> {
     let mut table = case.params.clone();
+    if let Some(own) = table["min_lr"].as_array().and_then(|each| each.get(group)).cloned() {
+        table["min_lr"] = own;
+    }
     let mode = table.as_object_mut().and_then(|table| table.remove("mode"));
     let better = if mode == Some(json!("max")) { Better::Higher } else { Better::Lower };
     let options: PlateauOptions = serde_json::from_value(table).map_err(|e| Miss::unsupported(e.to_string()))?;

@@ -37,6 +37,16 @@ fn parameters(case: &Case) -> Value {
     params
 }
 
+/// The same with the arguments of the call, which count before them.
+fn with_call(case: &Case) -> Value {
+    let mut params = parameters(case);
+    let arguments = case.call.as_object().into_iter().flatten();
+    for (name, value) in arguments.filter(|(name, value)| *name != "dtype" && !value.is_null()) {
+        params[name] = value.clone();
+    }
+    params
+}
+
 fn affine_transform(case: &Case) -> Outcome {
     only_call(case, &["mode", "padding_mode", "spatial_size"])?;
     let mut params = parameters(case);
@@ -60,7 +70,7 @@ fn affine_transform(case: &Case) -> Outcome {
 }
 
 /// The matrix as MONAI keeps it, with `n` rows.
-fn square(matrix: &Matrix, n: usize) -> Vec<f64> {
+pub fn square(matrix: &Matrix, n: usize) -> Vec<f64> {
     let axes = || (0..n - 1).chain([3]);
     axes().flat_map(|r| axes().map(move |c| matrix[r][c])).collect()
 }
@@ -70,6 +80,9 @@ fn affine_grid(case: &Case) -> Outcome {
     let mut params = parameters(case);
     if let Some(params) = params.as_object_mut() {
         params.retain(|_, value| !value.is_null());
+    }
+    if let Some(matrix) = case.find("in.matrix") {
+        params["affine"] = json!(matrix.values.chunks(matrix.shape[1]).collect::<Vec<_>>());
     }
     let grid: AffineGrid = serde_json::from_value(params).map_err(|e| Miss::unsupported(e.to_string()))?;
     let size: Vec<usize> = serde_json::from_value(case.call["spatial_size"].clone())?;
@@ -82,14 +95,12 @@ fn affine_grid(case: &Case) -> Outcome {
 }
 
 fn rotate(case: &Case) -> Outcome {
-    only_call(case, &[])?;
-    let transform: Rotate = typed(case, parameters(case))?;
+    let transform: Rotate = typed(case, with_call(case))?;
     finish(case, transform.rotate(input(case)?, 0)?, |_, _| ())
 }
 
 fn resize(case: &Case) -> Outcome {
-    only_call(case, &[])?;
-    let mut params = parameters(case);
+    let mut params = with_call(case);
     if let Some(sigma) = params.get_mut("anti_aliasing_sigma").filter(|sigma| sigma.is_array()) {
         // One image: a list is one number per axis, not per key.
         *sigma = json!([sigma.clone()]);
@@ -99,14 +110,12 @@ fn resize(case: &Case) -> Outcome {
 }
 
 fn zoom(case: &Case) -> Outcome {
-    only_call(case, &[])?;
-    let transform: Zoom = typed(case, parameters(case))?;
+    let transform: Zoom = typed(case, with_call(case))?;
     finish(case, transform.zoom(input(case)?, 0)?, |_, _| ())
 }
 
 fn grid_distortion(case: &Case) -> Outcome {
-    only_call(case, &[])?;
-    let transform: GridDistortion = typed(case, parameters(case))?;
+    let transform: GridDistortion = typed(case, with_call(case))?;
     finish(case, transform.distort(input(case)?, 0)?, |_, _| ())
 }
 

@@ -75,6 +75,16 @@ impl Array {
 
     /// A 4x4 matrix.
     pub fn matrix4(&self) -> Result<[[f64; 4]; 4], Miss> {
+        if self.shape == [3, 3] {
+            // Of a 2-D image, where MONAI keeps no third axis.
+            let at = |r: usize, c: usize| self.values[r * 3 + c];
+            return Ok([
+                [at(0, 0), at(0, 1), 0.0, at(0, 2)],
+                [at(1, 0), at(1, 1), 0.0, at(1, 2)],
+                [0.0, 0.0, 1.0, 0.0],
+                [0.0, 0.0, 0.0, 1.0],
+            ]);
+        }
         if self.shape != [4, 4] {
             return Err(Miss::failed(format!("expected a 4x4 matrix, the case holds {:?}", self.shape)));
         }

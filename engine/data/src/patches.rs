@@ -218,7 +218,7 @@ pub struct Patches {
 /// Divides an image into patches (MONAI's `iter_patch`). Axes of the grid are channels, then space.
 ///
 /// With a `padding` (mode and constant) the grid goes on to the image's end, and what a patch has beyond it is padded as the whole
-/// image would be; `grid.padded` is set accordingly. Channels can be divided without padding only.
+/// image would be; `grid.padded` is set accordingly. Along the channels nothing is padded.
 ///
 /// # Errors
 /// As [`iter_patch_position`]; where a patch would start more than its size before the image.
@@ -228,10 +228,6 @@ pub fn iter_patch(image: &Image, grid: &PatchGrid, padding: Option<(PadMode, f32
     let mut size = vec![image.channels()];
     size.extend(&shape[..n]);
     let divided: Vec<bool> = (0..=n).map(|axis| grid.patch_size.get(axis).is_some_and(|p| *p > 0)).collect();
-    if padding.is_some() && divided[0] {
-        return Err(TransformError::new("patches with padding can't divide the channels")
-            .expected("0 as the first entry of the patch size"));
-    }
     let mut grid = grid.clone().padded(padding.is_some());
     // An axis that is taken whole overlaps with nothing.
     let voxels = |axis: usize, n: usize| if divided[axis] { n } else { 0 };
@@ -247,6 +243,12 @@ pub fn iter_patch(image: &Image, grid: &PatchGrid, padding: Option<(PadMode, f32
     };
     let positions = iter_patch_position(&size, &grid)?;
     let patch = grid.patch_size(&size);
+    let over = positions.0[0];
+    let end = over.start + over.step * (over.count as i64 - 1).max(0) + patch[0] as i64;
+    if padding.is_some() && divided[0] && (over.start < 0 || end > size[0] as i64) {
+        return Err(TransformError::new("patches with padding can't reach beyond the channels")
+            .expected("a patch size and start that divide them, or 0 as the first entry of the patch size"));
+    }
     for (axis, start) in grid.start_pos.iter().enumerate().take(n + 1) {
         if *start < 0 && (!divided[axis] || start.unsigned_abs() > patch[axis] as u64) {
             return Err(TransformError::new(format!("the first patch would lie {} voxels before axis {axis}", -start))
@@ -372,9 +374,11 @@ mod tests {
     }
 
     #[test]
-    fn padded_patches_don_t_divide_channels() {
-        let error = iter_patch(&counting([2, 4, 4, 4]), &PatchGrid::new([1, 2]), Some((PadMode::Wrap, 0.0)));
-        assert!(error.expect_err("channels").to_string().contains("channels"));
+    fn padded_patches_stay_within_the_channels() {
+        let patches =
+            |size| iter_patch(&counting([3, 4, 4, 4]), &PatchGrid::new([size, 3]), Some((PadMode::Wrap, 0.0)));
+        assert_eq!(patches(1).expect("three channels by two patches").len(), 6);
+        assert!(patches(2).expect_err("a channel too many").to_string().contains("beyond the channels"));
     }
 
     proptest! {

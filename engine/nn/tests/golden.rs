@@ -1,5 +1,5 @@
-//! The golden cases of this crate's losses, metrics, optimizers, inferers and post-processing, without waiting for the rest of the
-//! project: the same replay functions as `tests/golden.rs` of the whole.
+//! The golden cases of this crate's networks, losses, metrics, optimizers, inferers and post-processing, without waiting for the rest of
+//! the project: the same replay functions as `tests/golden.rs` of the whole.
 
 // The replay files name the crates they use from outside; here this file stands for them.
 extern crate self as hearth;
@@ -13,17 +13,22 @@ pub mod golden;
 #[path = "../../../tests/replay"]
 mod replay {
     pub mod batch;
+    pub mod blocks;
+    pub mod classification;
     pub mod inferers;
     pub mod losses;
     pub mod metrics;
+    pub mod networks;
     pub mod optim;
     pub mod post;
+    pub mod state_dict;
 }
 
 use golden::{Case, Miss, Outcome};
 
 fn replay_case(family: &str, case: &Case) -> Option<Outcome> {
     Some(match family {
+        "networks" => replay::networks::replay(case),
         "losses" => replay::losses::replay(case),
         "metrics" => replay::metrics::replay(case),
         "inferers" => replay::inferers::replay(case),
@@ -36,10 +41,57 @@ fn replay_case(family: &str, case: &Case) -> Option<Outcome> {
     })
 }
 
+fn root() -> std::path::PathBuf {
+    std::env::var_os("HEARTH_GOLDEN")
+        .map_or_else(|| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden"), Into::into)
+}
+
+/// The same on a GPU, which software Vulkan stands for where there is none. Each case in a process of its own: a driver that
+/// crashes takes one case with it, and is told.
+#[cfg(feature = "vulkan")]
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn cases_of_this_crate_on_vulkan() {
+    let program = std::env::current_exe().expect("this program");
+    let (mut passed, mut failed) = (0, Vec::new());
+    for path in golden::files(&root()).expect("a folder of cases") {
+        let family = path.parent().and_then(|p| p.file_name()).expect("a family");
+        let case = Case::read(&path).expect("a case file");
+        if !["networks", "losses", "metrics", "inferers", "optim"].map(Some).contains(&family.to_str())
+            || case.name.starts_with("schedule")
+        {
+            continue;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join(family)).expect("a folder");
+        std::fs::copy(&path, folder.path().join(family).join(path.file_name().expect("a name"))).expect("a copy");
+        let output = std::process::Command::new(&program)
+            .args(["--exact", "cases_of_this_crate", "--nocapture"])
+            .env("HEARTH_GOLDEN", folder.path())
+            .env("BURN_DEVICE", "vulkan")
+            .output()
+            .expect("a process");
+        if output.status.success() {
+            passed += 1;
+            continue;
+        }
+        let said = [&output.stdout[..], &output.stderr[..]].map(|text| String::from_utf8_lossy(text).into_owned());
+        let why = said
+            .iter()
+            .flat_map(|text| text.lines())
+            .filter(|line| line.contains("differ") || line.contains("panicked"));
+        let why = why.last().unwrap_or("no message").to_owned();
+        let line = format!("{}/{}: {}: {why}", family.display(), case.name, output.status);
+        println!("{line}");
+        failed.push(line);
+    }
+    println!("passed {passed}, failed {}", failed.len());
+    assert!(failed.is_empty(), "{} failed:\n  {}", failed.len(), failed.join("\n  "));
+}
+
 #[test]
 fn cases_of_this_crate() {
-    let root = std::env::var_os("HEARTH_GOLDEN")
-        .map_or_else(|| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden"), Into::into);
+    let root = root();
     let (mut passed, mut unsupported, mut failed) = (0, Vec::new(), Vec::new());
     for path in golden::files(&root).expect("a folder of cases") {
         let family = path.parent().and_then(|p| p.file_name()).and_then(|n| n.to_str()).unwrap_or_default();

@@ -53,29 +53,75 @@ impl From<RotateOrder> for String {
 /// # Errors
 /// Where there is no angle, or (in 3-D) more than `order` has axes.
 pub fn rotation(n: usize, angles: &[f64], order: &RotateOrder) -> Result<Affine, TransformError> {
-    if angles.is_empty() {
-        return Err(TransformError::new("a rotation without an angle").expected("one angle in 2-D, up to three in 3-D"));
+    EXACT.rotation(n, angles, order)
+}
+
+/// In which precision matrices are made.
+#[derive(Clone, Copy)]
+struct Arithmetic {
+    turn: fn(usize, usize, f64) -> Affine,
+    product: fn(&Affine, &Affine) -> Affine,
+}
+
+/// In f64.
+const EXACT: Arithmetic = Arithmetic { turn, product: affine::compose };
+
+/// As PyTorch multiplies what MONAI's `AffineGrid` makes: in f32, one fused multiply-add after the other. Far from the origin the difference
+/// is more than a few thousandths of a voxel's thousandth, which affines are compared by.
+const AS_PYTORCH: Arithmetic = Arithmetic { turn: turn_f32, product: product_f32 };
+
+fn turn_f32(from: usize, to: usize, angle: f64) -> Affine {
+    let (sin, cos) = (angle as f32).sin_cos();
+    turned(from, to, [f64::from(sin), f64::from(cos)])
+}
+
+fn product_f32(a: &Affine, b: &Affine) -> Affine {
+    let entry = |r: usize, c: usize| (0..4).fold(0.0_f32, |sum, k| (a[r][k] as f32).mul_add(b[k][c] as f32, sum));
+    std::array::from_fn(|r| std::array::from_fn(|c| f64::from(entry(r, c))))
+}
+
+impl Arithmetic {
+    fn rotation(self, n: usize, angles: &[f64], order: &RotateOrder) -> Result<Affine, TransformError> {
+        if angles.is_empty() {
+            return Err(
+                TransformError::new("a rotation without an angle").expected("one angle in 2-D, up to three in 3-D")
+            );
+        }
+        if n < 3 {
+            return Ok((self.turn)(0, 1, angles[0]));
+        }
+        if angles.len() > order.axes.len() {
+            return Err(TransformError::new(format!("{} angles of rotation", angles.len())).expected(format!(
+                "at most {}: the order of rotations is {}",
+                order.axes.len(),
+                String::from(order.clone())
+            )));
+        }
+        Ok(order.axes.iter().zip(angles).fold(affine::IDENTITY, |so_far, (axis, angle)| {
+            let (from, to) = [(1, 2), (2, 0), (0, 1)][*axis];
+            let next = (self.turn)(from, to, *angle);
+            if order.intrinsic { (self.product)(&so_far, &next) } else { (self.product)(&next, &so_far) }
+        }))
     }
-    if n < 3 {
-        return Ok(turn(0, 1, angles[0]));
+
+    fn shear(self, n: usize, factors: &[f64]) -> Affine {
+        let places: &[(usize, usize)] =
+            if n < 3 { &[(0, 1), (1, 0)] } else { &[(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] };
+        places.iter().zip(factors).fold(affine::IDENTITY, |so_far, ((row, column), factor)| {
+            let mut next = affine::IDENTITY;
+            next[*row][*column] = *factor;
+            (self.product)(&next, &so_far)
+        })
     }
-    if angles.len() > order.axes.len() {
-        return Err(TransformError::new(format!("{} angles of rotation", angles.len())).expected(format!(
-            "at most {}: the order of rotations is {}",
-            order.axes.len(),
-            String::from(order.clone())
-        )));
-    }
-    Ok(order.axes.iter().zip(angles).fold(affine::IDENTITY, |so_far, (axis, angle)| {
-        let (from, to) = [(1, 2), (2, 0), (0, 1)][*axis];
-        let next = turn(from, to, *angle);
-        if order.intrinsic { affine::compose(&so_far, &next) } else { affine::compose(&next, &so_far) }
-    }))
 }
 
 /// Turns the first axis towards the second.
 fn turn(from: usize, to: usize, angle: f64) -> Affine {
     let (sin, cos) = angle.sin_cos();
+    turned(from, to, [sin, cos])
+}
+
+fn turned(from: usize, to: usize, [sin, cos]: [f64; 2]) -> Affine {
     let mut out = affine::IDENTITY;
     (out[from][from], out[from][to]) = (cos, -sin);
     (out[to][from], out[to][to]) = (sin, cos);
@@ -85,13 +131,7 @@ fn turn(from: usize, to: usize, angle: f64) -> Affine {
 /// The shear of these factors in `n` dimensions: single shears (x by y, x by z, y by x, y by z, z by x, z by y; in 2-D x by y, y by x),
 /// one after the other, so that volumes stay. Missing ones are 0, and those beyond 6 (2-D: 2) don't count.
 pub fn shear(n: usize, factors: &[f64]) -> Affine {
-    let places: &[(usize, usize)] =
-        if n < 3 { &[(0, 1), (1, 0)] } else { &[(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] };
-    places.iter().zip(factors).fold(affine::IDENTITY, |so_far, ((row, column), factor)| {
-        let mut next = affine::IDENTITY;
-        next[*row][*column] = *factor;
-        affine::compose(&next, &so_far)
-    })
+    EXACT.shear(n, factors)
 }
 
 /// The scaling by one factor per axis; missing ones are 1.
@@ -125,17 +165,17 @@ pub struct AffineParameters {
 }
 
 impl AffineParameters {
-    /// The matrix in `n` dimensions, about the origin.
+    /// The matrix in `n` dimensions, about the origin, as exact as MONAI's: in f32.
     ///
     /// # Errors
     /// As [`rotation`], or where a number is not finite.
     pub fn matrix(&self, n: usize) -> Result<Affine, TransformError> {
         let mut out = affine::IDENTITY;
         if !self.rotate.is_empty() {
-            out = rotation(n, &self.rotate, &self.rotate_order)?;
+            out = AS_PYTORCH.rotation(n, &self.rotate, &self.rotate_order)?;
         }
-        for next in [shear(n, &self.shear), shift(n, &self.translate), scaling(n, &self.scale)] {
-            out = affine::compose(&out, &next);
+        for next in [AS_PYTORCH.shear(n, &self.shear), shift(n, &self.translate), scaling(n, &self.scale)] {
+            out = product_f32(&out, &next);
         }
         if out.iter().flatten().any(|v| !v.is_finite()) {
             return Err(TransformError::new(format!("the matrix {:?} of {self:?} is not finite", &out[..3])));

@@ -16,7 +16,7 @@ use crate::{CheckError, Draw, Image, Sample, TransformError, Value};
 /// `offset` is the first patch's first voxel. `overlap` is a part of the patch, one number or one per axis, channels first. With `pad_mode` the
 /// grid covers the image to its end, else only whole patches are taken. `threshold` keeps patches whose values sum to less. Of what is
 /// left, `num_patches` are kept: the first ones, or after `sort_fn` those of the smallest (`min`) or largest (`max`) sum; where there are
-/// fewer, and no threshold, patches of `value` fill up. `KEY_location` holds each patch's first voxel.
+/// fewer, and no threshold, patches of `constant_values` (0 if not given) fill up. `KEY_location` holds each patch's first voxel.
 ///
 /// Differs from MONAI: patches are samples of their own rather than one stack under the key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,8 +36,10 @@ pub struct GridPatch {
     threshold: Option<f64>,
     #[serde(default)]
     pad_mode: Option<PadMode>,
-    #[serde(default, alias = "constant_values")]
+    #[serde(default)]
     value: f32,
+    #[serde(default)]
+    constant_values: Option<f32>,
     #[serde(default)]
     allow_missing_keys: bool,
 }
@@ -63,6 +65,7 @@ pub(super) struct Choice<'a> {
     pub threshold: Option<f64>,
     pub pad_mode: Option<PadMode>,
     pub value: f32,
+    pub fill: f32,
 }
 
 /// The patches of an image that were chosen, and where they lie.
@@ -119,7 +122,7 @@ impl Choice<'_> {
         while out.len() < count {
             let mut filler = image.clone();
             let shape = [image.channels(), size[0], size[1], size[2]];
-            filler.data = Tensor::full(shape, self.value, &image.data.device());
+            filler.data = Tensor::full(shape, self.fill, &image.data.device());
             filler.meta.applied.clear();
             out.push((filler, vec![0; n]));
         }
@@ -204,6 +207,7 @@ impl GridPatch {
             threshold: None,
             pad_mode: None,
             value: 0.0,
+            constant_values: None,
             allow_missing_keys: false,
         }
     }
@@ -216,7 +220,8 @@ impl GridPatch {
             sort_fn: self.sort_fn,
             threshold: self.threshold,
             pad_mode: self.pad_mode,
-            value: self.value,
+            value: self.constant_values.unwrap_or(self.value),
+            fill: self.constant_values.unwrap_or(0.0),
         }
     }
 
@@ -242,8 +247,10 @@ setters!(GridPatch {
     threshold: Option<f64>,
     /// Cover the image to its end, padded like this.
     pad_mode: Option<PadMode>,
-    /// The constant of [`PadMode::Constant`] and of patches that fill up.
+    /// The constant of [`PadMode::Constant`].
     value: f32,
+    /// The same, and that of patches that fill up.
+    constant_values: Option<f32>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
 });

@@ -32,8 +32,10 @@ pub struct RandGridPatch {
     threshold: Option<f64>,
     #[serde(default)]
     pad_mode: Option<PadMode>,
-    #[serde(default, alias = "constant_values")]
+    #[serde(default)]
     value: f32,
+    #[serde(default)]
+    constant_values: Option<f32>,
     #[serde(default)]
     allow_missing_keys: bool,
 }
@@ -52,6 +54,7 @@ impl RandGridPatch {
             threshold: None,
             pad_mode: None,
             value: 0.0,
+            constant_values: None,
             allow_missing_keys: false,
         }
     }
@@ -64,7 +67,8 @@ impl RandGridPatch {
             sort_fn: self.sort_fn,
             threshold: self.threshold,
             pad_mode: self.pad_mode,
-            value: self.value,
+            value: self.constant_values.unwrap_or(self.value),
+            fill: self.constant_values.unwrap_or(0.0),
         }
     }
 

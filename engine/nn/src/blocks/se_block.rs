@@ -6,7 +6,7 @@ use hearth_kernels::conv3d::ConvShape;
 use serde::{Deserialize, Serialize};
 
 use super::{ChannelSELayer, ChannelSEOptions};
-use crate::layers::{AdnOptions, ConfigError, Conv, Convolution, DropoutClock, Kernel, Scope, per_axis, relu};
+use crate::layers::{AdnOptions, ConfigError, Conv, Convolution, DropoutClock, Kernel, Scope, activated_sum, per_axis};
 
 /// Channels out per channel of `planes`.
 pub(crate) const EXPANSION: usize = 4;
@@ -157,7 +157,6 @@ impl SEBlock {
         };
         let x = self.conv3.forward(self.conv2.forward(self.conv1.forward(x)));
         let x = self.se_layer.forward(x);
-        let dtype = x.dtype();
-        relu(x + shortcut.cast(dtype))
+        activated_sum(x, shortcut, 0.0)
     }
 }

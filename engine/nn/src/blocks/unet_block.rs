@@ -5,7 +5,9 @@ use burn::tensor::Tensor;
 use hearth_kernels::conv3d::ConvShape;
 use hearth_kernels::normalize::Slope;
 
-use crate::layers::{ConfigError, Conv, Convolution, Kernel, LayerSpec, Norm, Scope, leaky_relu, per_axis};
+use crate::layers::{
+    ConfigError, Conv, Convolution, Kernel, LayerSpec, Norm, Scope, activated_sum, leaky_relu, per_axis,
+};
 
 /// Slope of the activation where its input is negative.
 const SLOPE: f64 = 0.01;
@@ -84,8 +86,7 @@ impl UnetBlock {
             Some(conv) => normed(&self.norm3, conv.forward(x)),
             None => x,
         };
-        let dtype = y.dtype();
-        leaky_relu(y + shortcut.cast(dtype), SLOPE)
+        activated_sum(y, shortcut, SLOPE)
     }
 }
 

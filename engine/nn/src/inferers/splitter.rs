@@ -131,17 +131,17 @@ impl SlidingWindowSplitter {
         let whole = patch.map(|patch| patch == 0);
         let patch: [usize; 3] = std::array::from_fn(|a| if whole[a] { image[a] } else { patch[a] });
         let mut grid = Grid { patch, step: patch, offset, before: [0; 3], after: [0; 3], image };
+        let step = |patch: usize, overlap: Overlap| match overlap {
+            Overlap::Voxels(voxels) => patch.saturating_sub(voxels as usize),
+            // As Python rounds.
+            Overlap::Share(share) if (0.0..1.0).contains(&share) => {
+                (patch as f64 - patch as f64 * share).round_ties_even() as usize
+            }
+            Overlap::Share(_) => 0,
+        };
         for axis in 0..3 {
             let (length, patch, offset) = (image[axis] as i64, patch[axis], offset[axis]);
-            grid.step[axis] = match overlap[axis] {
-                _ if whole[axis] => patch,
-                Overlap::Voxels(voxels) => patch.saturating_sub(voxels as usize),
-                // As Python rounds.
-                Overlap::Share(share) if (0.0..1.0).contains(&share) => {
-                    (patch as f64 - patch as f64 * share).round_ties_even() as usize
-                }
-                Overlap::Share(_) => 0,
-            };
+            grid.step[axis] = if whole[axis] { patch } else { step(patch, overlap[axis]) };
             if grid.step[axis] == 0 {
                 let expected = format!("a patch of {patch} voxels has to go on by at least one");
                 return Err(self.value("overlap", format!("{:?}", self.overlap), expected));
@@ -155,6 +155,12 @@ impl SlidingWindowSplitter {
             if self.pad_mode.is_some() && !whole[axis] {
                 grid.before[axis] = (-offset).max(0) as usize;
                 grid.after[axis] = (offset - length + patch as i64).rem_euclid(grid.step[axis] as i64) as usize;
+            }
+            // Even padding may leave an axis shorter than a patch, which then takes the axis.
+            let room = grid.before[axis] + image[axis] + grid.after[axis];
+            if grid.patch[axis] > room {
+                grid.patch[axis] = room;
+                grid.step[axis] = step(room, overlap[axis]).max(1);
             }
         }
         Ok(grid)

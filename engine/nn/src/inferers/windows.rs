@@ -19,6 +19,10 @@ fn starts(image: usize, patch: usize, interval: usize) -> Vec<usize> {
         return vec![0];
     }
     let last = image.saturating_sub(patch);
+    // The end is looked for among the windows that begin within the image: a scan that jumps over it has one window, as in MONAI.
+    if last.div_ceil(interval) >= image.div_ceil(interval) {
+        return vec![0];
+    }
     let mut starts: Vec<usize> = (0..).map(|i| i * interval).take_while(|start| *start < last).collect();
     starts.push(last);
     starts
@@ -60,6 +64,7 @@ mod tests {
         assert_eq!(starts(500, 96, 48).last(), Some(&404));
         assert_eq!(starts(500, 96, 48).len(), 10);
         assert_eq!(starts(160, 160, 160), [0]);
+        assert_eq!((starts(10, 4, 5), starts(12, 4, 5)), (vec![0], vec![0, 5, 8]));
     }
 
     #[test]

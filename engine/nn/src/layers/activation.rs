@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor, activation};
 use hearth_kernels::normalize::Slope;
-use hearth_kernels::rectify;
+use hearth_kernels::{rectified_sum, rectify};
 
 use super::{ConfigError, LayerSpec, Scope};
 use crate::cost;
@@ -107,6 +107,14 @@ impl Act {
         }
     }
 
+    /// The activation of a block's result and its shortcut.
+    pub(crate) fn forward_sum(&self, x: Tensor<5>, shortcut: Tensor<5>) -> Tensor<5> {
+        match self.slope() {
+            Some(Slope::Fixed(slope)) => activated_sum(x, shortcut, slope),
+            _ => self.forward(residual_sum(x, shortcut)),
+        }
+    }
+
     /// Same shape out as in.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         match self {
@@ -127,6 +135,18 @@ pub(crate) fn relu(x: Tensor<5>) -> Tensor<5> {
 /// `torch.nn.functional.leaky_relu`
 pub(crate) fn leaky_relu(x: Tensor<5>, slope: f64) -> Tensor<5> {
     cost::output(None, rectify(x, slope))
+}
+
+/// A block's result and its shortcut.
+pub(crate) fn residual_sum(x: Tensor<5>, shortcut: Tensor<5>) -> Tensor<5> {
+    let dtype = x.dtype();
+    rectified_sum(x, shortcut.cast(dtype), 1.0)
+}
+
+/// The same, and a leaky ReLU behind it; ReLU with a slope of 0.
+pub(crate) fn activated_sum(x: Tensor<5>, shortcut: Tensor<5>, slope: f64) -> Tensor<5> {
+    let dtype = x.dtype();
+    cost::output(None, rectified_sum(x, shortcut.cast(dtype), slope))
 }
 
 /// `torch.nn.functional.gelu`

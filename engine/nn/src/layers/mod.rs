@@ -23,7 +23,7 @@ mod spec;
 mod upsample;
 
 pub use activation::{Act, PRelu, Plain};
-pub(crate) use activation::{gelu, leaky_relu, relu};
+pub(crate) use activation::{activated_sum, gelu, leaky_relu, relu, residual_sum};
 pub use adn::{Adn, AdnLayer, AdnOptions};
 pub(crate) use adn::{Optional, act, norm, norm_then_act};
 pub use conv::{Conv, ConvTranspose};

@@ -7,7 +7,7 @@ use burn::tensor::{DType, Tensor};
 
 use hearth_kernels::normalize::{Normalized, Over, Slope, normalize, scale};
 
-use super::{Act, ConfigError, LayerSpec, Scope};
+use super::{Act, ConfigError, LayerSpec, Scope, relu};
 use crate::cost;
 use crate::running::{Buffer, Counter};
 
@@ -75,6 +75,11 @@ impl BatchNorm {
     /// Same shape out as in.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.forward_then(x, &NONE)
+    }
+
+    /// The norm and a ReLU.
+    pub(crate) fn forward_relu(&self, x: Tensor<5>) -> Tensor<5> {
+        if cost::is_open() { relu(self.forward(x)) } else { self.forward_then(x, &Slope::Fixed(0.0)) }
     }
 
     fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
@@ -250,6 +255,11 @@ impl Norm {
             Some(slope) if !cost::is_open() => self.forward_then(x, &slope),
             _ => act.forward(self.forward(x)),
         }
+    }
+
+    /// The norm and a ReLU.
+    pub(crate) fn forward_relu(&self, x: Tensor<5>) -> Tensor<5> {
+        if cost::is_open() { relu(self.forward(x)) } else { self.forward_then(x, &Slope::Fixed(0.0)) }
     }
 
     /// The norm, and values that are not positive multiplied by a slope.

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use hearth_kernels::conv3d::ConvShape;
 
-use super::{ConfigError, Conv, Convolution, ConvolutionOptions, Scope};
+use super::{ConfigError, Conv, Convolution, ConvolutionOptions, Scope, residual_sum};
 use crate::named::Named;
 
 /// `units` convolutions in a row plus a shortcut (He et al., <https://arxiv.org/abs/1512.03385>).
@@ -64,7 +64,6 @@ impl ResidualUnit {
             None => x.clone(),
         };
         let main = self.conv.iter().fold(x, |x, unit| unit.forward(x));
-        let dtype = main.dtype();
-        main + shortcut.cast(dtype)
+        residual_sum(main, shortcut)
     }
 }

@@ -60,6 +60,17 @@ pub type Sequential = Named<Layer>;
 impl Sequential {
     /// Runs the layers in order.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        self.iter().fold(x, |x, layer| layer.forward(x))
+        let mut x = x;
+        let mut layers = self.iter().peekable();
+        while let Some(layer) = layers.next() {
+            x = match layer {
+                Layer::Norm(norm) => match layers.next_if(|next| matches!(next, Layer::Act(_))) {
+                    Some(Layer::Act(act)) => norm.forward_with(x, act),
+                    _ => norm.forward(x),
+                },
+                layer => layer.forward(x),
+            };
+        }
+        x
     }
 }

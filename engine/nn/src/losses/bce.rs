@@ -42,6 +42,14 @@ impl BceWithLogitsLoss {
     }
 }
 
+/// A list of one number is for all channels, as PyTorch broadcasts it.
+fn for_all(weight: &ClassWeight) -> ClassWeight {
+    match weight {
+        ClassWeight::Each(each) if each.len() == 1 => ClassWeight::All(each[0]),
+        other => other.clone(),
+    }
+}
+
 impl Loss for BceWithLogitsLoss {
     fn name(&self) -> &'static str {
         NAME
@@ -62,13 +70,13 @@ impl Loss for BceWithLogitsLoss {
         // -(w t log s(x) + (1 - t) log s(-x)), with log s(-x) = log s(x) - x.
         let log = activation::log_sigmoid(x.clone());
         let log = match &self.pos_weight {
-            Some(weight) => log * (t.clone() * (weight.per_channel(NAME, &t)? - 1.0) + 1.0),
+            Some(weight) => log * (t.clone() * (for_all(weight).per_channel(NAME, &t)? - 1.0) + 1.0),
             None => log,
         };
         let loss = (-t + 1.0) * x - log;
         let loss = match &self.weight {
             Some(weight) => {
-                let weight = weight.per_channel(NAME, &loss)?;
+                let weight = for_all(weight).per_channel(NAME, &loss)?;
                 loss * weight
             }
             None => loss,

@@ -11,7 +11,7 @@ use super::ahnet_blocks::{
 };
 use super::defaults::{one, three_dims};
 use super::facts::{Facts, by_facts};
-use crate::layers::{BatchNorm, ConfigError, Conv, Init, Scope, max_pool, relu};
+use crate::layers::{BatchNorm, ConfigError, Conv, Init, Scope, max_pool};
 use crate::named::Named;
 
 /// How an [`AHNet`] brings features to the next size.
@@ -215,7 +215,7 @@ impl Network for AHNet {
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.facts.clock.next_pass();
         let x = max_pool(self.conv1.forward(x), self.pool1, self.pool1, [0; 3]);
-        let conv = relu(self.bn0.forward(x));
+        let conv = self.bn0.forward_relu(x);
         let [kernel, stride, padding] = self.maxpool;
         let pooled = max_pool(conv.clone(), kernel, stride, padding);
         let fm1 = down(&self.layer1, pooled.clone());
@@ -225,7 +225,7 @@ impl Network for AHNet {
         let d0 = dense(&self.dense0, self.up0.forward(fm4) + fm3);
         let d1 = dense(&self.dense1, self.up1.forward(d0) + fm2);
         let d2 = dense(&self.dense2, self.up2.forward(d1) + fm1);
-        let projected = self.trans1.conv.forward(relu(self.trans1.norm.forward(d2)));
+        let projected = self.trans1.conv.forward(self.trans1.norm.forward_relu(d2));
         let d3 = dense(&self.dense3, projected + pooled);
         let d4 = dense(&self.dense4, self.up3.forward(d3) + conv);
         self.last.forward(self.psp.forward(d4))

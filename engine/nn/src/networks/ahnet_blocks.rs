@@ -6,7 +6,7 @@ use hearth_kernels::InterpolateMode;
 use hearth_kernels::conv3d::ConvShape;
 
 use super::AHNetUpsample;
-use crate::layers::{BatchNorm, Conv, ConvTranspose, Scope, in_space, max_pool, relu, resize};
+use crate::layers::{BatchNorm, Conv, ConvTranspose, Scope, activated_sum, in_space, max_pool, residual_sum, resize};
 use crate::named::Named;
 
 /// Channels that a dense layer adds.
@@ -51,17 +51,16 @@ pub(super) struct Bottleneck {
 
 impl Bottleneck {
     pub(super) fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let out = relu(self.bn1.forward(self.conv1.forward(x.clone())));
-        let out = relu(self.bn2.forward(self.conv2.forward(out)));
+        let out = self.bn1.forward_relu(self.conv1.forward(x.clone()));
+        let out = self.bn2.forward_relu(self.conv2.forward(out));
         let out = self.bn3.forward(self.conv3.forward(out));
         let Some(down) = &self.downsample else {
-            let dtype = out.dtype();
-            return relu(out + x.cast(dtype));
+            return activated_sum(out, x, 0.0);
         };
         let shortcut = down.norm.forward(max_pool(down.conv.forward(x), down.pool, down.pool, [0; 3]));
         let same = out.dims() == shortcut.dims();
         let out = if same { out } else { max_pool(out, self.pool, self.pool, [0; 3]) };
-        relu(out + shortcut)
+        activated_sum(out, shortcut, 0.0)
     }
 }
 
@@ -86,7 +85,7 @@ pub(super) struct UpTransition {
 
 impl UpTransition {
     pub(super) fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let x = self.conv.forward(relu(self.norm.forward(x)));
+        let x = self.conv.forward(self.norm.forward_relu(x));
         let [_, _, dx, dy, dz] = x.dims();
         let [sx, sy, sz] = self.scale;
         match &self.up {
@@ -118,10 +117,10 @@ pub(super) struct Pseudo3DLayer {
 
 impl Pseudo3DLayer {
     pub(super) fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let narrow = self.conv1.forward(relu(self.bn1.forward(x.clone())));
-        let plane = self.conv2.forward(relu(self.bn2.forward(narrow)));
-        let line = self.conv3.forward(relu(self.bn3.forward(plane.clone())));
-        let new = self.conv4.forward(relu(self.bn4.forward(plane + line)));
+        let narrow = self.conv1.forward(self.bn1.forward_relu(x.clone()));
+        let plane = self.conv2.forward(self.bn2.forward_relu(narrow));
+        let line = self.conv3.forward(self.bn3.forward_relu(plane.clone()));
+        let new = self.conv4.forward(self.bn4.forward_relu(residual_sum(plane, line)));
         let dtype = new.dtype();
         Tensor::cat(vec![x.cast(dtype), new], 1)
     }

@@ -10,7 +10,7 @@ use super::defaults::{affine_instance, leaky_relu, one};
 use super::facts::{Facts, by_facts};
 use crate::layers::{
     Act, AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, DropoutSpec, Init, LayerSpec, Norm, Optional,
-    Scope, act, norm, norm_then_act, resize,
+    Scope, act, norm, norm_then_act, residual_sum, resize,
 };
 use crate::named::Named;
 
@@ -196,8 +196,10 @@ impl UnetBlock {
             Some(conv) => self.norm3.apply(conv.forward(x)),
             None => x,
         };
-        let dtype = out.dtype();
-        self.lrelu.apply(out + shortcut.cast(dtype))
+        match &self.lrelu {
+            Some(act) => act.forward_sum(out, shortcut),
+            None => residual_sum(out, shortcut),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use super::defaults::{one, relu, three_dims};
 use super::facts::{Facts, by_facts};
 use crate::layers::{
     Adn, AdnOptions, Axes, ConfigError, Conv, Convolution, ConvolutionOptions, DropoutClock, DropoutSpec, LayerSpec,
-    Scope,
+    Scope, residual_sum,
 };
 use crate::named::Named;
 
@@ -199,7 +199,6 @@ impl HighResBlock {
             Step::Adn(adn) => adn.forward(x),
             Step::Convolution(conv) => conv.forward(x),
         });
-        let dtype = out.dtype();
         let shortcut = match (&self.chn_pad.project, self.chn_pad.pad) {
             (Some(conv), _) => conv.forward(x),
             (None, [0, 0]) => x,
@@ -211,7 +210,7 @@ impl HighResBlock {
                 Tensor::cat(sides.into_iter().filter(|side| side.dims()[1] > 0).collect(), 1)
             }
         };
-        out + shortcut.cast(dtype)
+        residual_sum(out, shortcut)
     }
 }
 

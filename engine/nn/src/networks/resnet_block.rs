@@ -6,7 +6,7 @@ use hearth_kernels::conv3d::ConvShape;
 use hearth_kernels::pool3d::{Divisor, PoolShape, avg_pool3d};
 use serde::{Deserialize, Serialize};
 
-use crate::layers::{ConfigError, Conv, Layer, Norm, Scope, Sequential, per_axis, relu};
+use crate::layers::{ConfigError, Conv, Layer, Norm, Scope, Sequential, activated_sum, per_axis};
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,16 +157,16 @@ impl ResNetBlock {
     }
 
     pub(super) fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let y = relu(self.bn1.forward(self.conv1.forward(x.clone())));
-        let mut y = self.bn2.forward(self.conv2.forward(y));
-        if let (Some(conv), Some(norm)) = (&self.conv3, &self.bn3) {
-            y = norm.forward(conv.forward(relu(y)));
-        }
+        let y = self.bn1.forward_relu(self.conv1.forward(x.clone()));
+        let y = self.conv2.forward(y);
+        let y = match (&self.conv3, &self.bn3) {
+            (Some(conv), Some(norm)) => norm.forward(conv.forward(self.bn2.forward_relu(y))),
+            _ => self.bn2.forward(y),
+        };
         let shortcut = match &self.downsample {
             Some(downsample) => downsample.forward(x),
             None => x,
         };
-        let dtype = y.dtype();
-        relu(y + shortcut.cast(dtype))
+        activated_sum(y, shortcut, 0.0)
     }
 }

@@ -9,7 +9,7 @@ use super::defaults::{group_of, one, relu, three_dims, two, yes};
 use super::facts::{Facts, by_facts};
 use crate::layers::{
     Act, ConfigError, Convolution, ConvolutionOptions, Dropout, Layer, LayerSpec, Norm, Optional, Scope, Sequential,
-    UpSample, UpSampleOptions, UpsampleMode, act, in_space, norm, norm_then_act,
+    UpSample, UpSampleOptions, UpsampleMode, act, in_space, norm, norm_then_act, residual_sum,
 };
 use crate::named::Named;
 
@@ -177,8 +177,7 @@ impl ResBlock {
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let out = self.conv1.forward(norm_then_act(&self.norm1, &self.act, x.clone()));
         let out = self.conv2.forward(norm_then_act(&self.norm2, &self.act, out));
-        let dtype = out.dtype();
-        out + x.cast(dtype)
+        residual_sum(out, x)
     }
 }
 
@@ -278,8 +277,7 @@ impl Body {
         for (sample, blocks) in self.up_samples.iter().zip(self.up_layers.iter()) {
             x = sample.forward(x);
             if let Some(skip) = skips.pop() {
-                let dtype = x.dtype();
-                x = x + skip.cast(dtype);
+                x = residual_sum(x, skip);
             }
             x = blocks.iter().fold(x, |x, block| block.forward(x));
         }

@@ -13,7 +13,7 @@ use super::facts::{Facts, by_facts};
 use super::segresnet::blocks_down;
 use crate::layers::{
     Act, ConfigError, Conv, LayerSpec, Norm, Scope, UpSample, UpSampleOptions, UpsampleMode, act, in_space, norm,
-    norm_then_act,
+    norm_then_act, residual_sum,
 };
 use crate::named::Named;
 
@@ -255,8 +255,7 @@ impl SegResBlock {
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let out = self.conv1.forward(norm_then_act(&self.norm1, &self.act1, x.clone()));
         let out = self.conv2.forward(norm_then_act(&self.norm2, &self.act2, out));
-        let dtype = out.dtype();
-        out + x.cast(dtype)
+        residual_sum(out, x)
     }
 }
 
@@ -331,8 +330,7 @@ impl SegResNetDS {
                 x = up.forward(x);
             }
             if let Some(skip) = skips.pop() {
-                let dtype = x.dtype();
-                x = x + skip.cast(dtype);
+                x = residual_sum(x, skip);
             }
             x = level.blocks.iter().fold(x, |x, block| block.forward(x));
             if levels.len() - i <= self.outputs {

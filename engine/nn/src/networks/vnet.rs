@@ -130,7 +130,7 @@ impl DownTransition {
         let down = self.act_function1.forward(self.bn1.forward(self.down_conv.forward(x)));
         let out = self.dropout.iter().fold(down.clone(), |x, dropout| dropout.forward(x));
         let out = self.ops.iter().fold(out, |x, op| op.forward(x));
-        self.act_function2.forward(out + down)
+        self.act_function2.forward_sum(out, down)
     }
 }
 
@@ -154,7 +154,7 @@ impl UpTransition {
         let dtype = out.dtype();
         let both = Tensor::cat(vec![out, skip.cast(dtype)], 1);
         let out = self.ops.iter().fold(both.clone(), |x, op| op.forward(x));
-        self.act_function2.forward(out + both)
+        self.act_function2.forward_sum(out, both)
     }
 }
 
@@ -199,9 +199,8 @@ impl Network for VNet {
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.facts.clock.next_pass();
         let convolved = self.in_tr.conv_block.forward(x.clone());
-        let dtype = convolved.dtype();
-        let repeated = x.repeat_dim(1, self.in_tr.repeats).cast(dtype);
-        let out16 = self.in_tr.act_function.forward(convolved + repeated);
+        let repeated = x.repeat_dim(1, self.in_tr.repeats);
+        let out16 = self.in_tr.act_function.forward_sum(convolved, repeated);
         let out32 = self.down_tr32.forward(out16.clone());
         let out64 = self.down_tr64.forward(out32.clone());
         let out128 = self.down_tr128.forward(out64.clone());

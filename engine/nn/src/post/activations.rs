@@ -13,8 +13,10 @@ use crate::softmax::softmax;
 pub struct Activations {
     /// Sigmoid of every value.
     pub sigmoid: bool,
-    /// Softmax over channels.
+    /// Softmax over `dim`.
     pub softmax: bool,
+    /// The axis of an item; 0 for its channels.
+    pub dim: i64,
     /// Another one.
     pub other: Option<OtherActivation>,
 }
@@ -37,7 +39,8 @@ impl Activations {
             x = activation::sigmoid(x);
         }
         if self.softmax {
-            x = softmax(x);
+            let axis = super::axis("Activations", self.dim, x.dims())?;
+            x = softmax(x.swap_dims(1, axis)).swap_dims(1, axis);
         }
         Ok(match self.other {
             Some(other) => other.apply(x),

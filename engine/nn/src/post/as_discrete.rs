@@ -18,30 +18,33 @@ pub enum Rounding {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AsDiscrete {
-    /// The channel with the largest value, as one channel of class indices.
+    /// The channel (index along `dim`) with the largest value, as one channel of class indices.
     pub argmax: bool,
-    /// From class indices to this many channels.
+    /// From class indices to this many channels (places along `dim`).
     pub to_onehot: Option<usize>,
     /// 1 where a value is at least this.
     pub threshold: Option<f64>,
     /// Rounds.
     pub rounding: Option<Rounding>,
+    /// The axis of an item that `argmax` and `to_onehot` are about; 0 for its channels.
+    pub dim: i64,
 }
 
 impl AsDiscrete {
     /// `[b, c, x, y, z]` to f32 of `[b, c, ..]`, `[b, 1, ..]` or `[b, to_onehot, ..]`.
     pub fn apply(&self, x: Tensor<5>) -> Result<Tensor<5>, PostError> {
         let mut x = x.cast(DType::F32);
+        let axis = super::axis("AsDiscrete", self.dim, x.dims())?;
         if self.argmax {
-            x = x.argmax(1).float().cast(DType::F32);
+            x = x.argmax(axis).float().cast(DType::F32);
         }
         if let Some(classes) = self.to_onehot {
-            let channels = x.dims()[1];
+            let channels = x.dims()[axis];
             if channels != 1 || classes == 0 {
                 let reason = format!("to_onehot {classes} needs class indices in one channel; there are {channels}");
                 return Err(PostError::Option { transform: "AsDiscrete", reason });
             }
-            x = one_hot(x, classes);
+            x = one_hot(x.swap_dims(1, axis), classes).swap_dims(1, axis);
         }
         if let Some(threshold) = self.threshold {
             x = x.greater_equal_elem(threshold).float().cast(DType::F32);
