@@ -32,10 +32,10 @@ impl WeightedSampler {
         if data.cache.kind == CacheKind::Smart {
             let message = "the `smart` cache shows other cases in each epoch, which weights know nothing of; \
                            choose another data.cache.kind";
-            return Err(document.error_at("data.sampler", message.to_owned()));
+            return Err(document.error_at("data.sampler", message));
         }
         if self.num_samples == Some(0) {
-            return Err(document.error_at("data.sampler.num_samples", "an epoch has at least 1 case".to_owned()));
+            return Err(document.error_at("data.sampler.num_samples", "an epoch has at least 1 case"));
         }
         Ok(())
     }
