@@ -10,7 +10,7 @@ use crate::error::{Failure, Outcome};
 
 /// Training cases are drawn by their weights (PyTorch's `WeightedRandomSampler`), rather than each once an epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table, as in { weights = \"weight\" }")]
 pub struct WeightedSampler {
     /// What holds the weight of a case: a column of the table, or a key of the entries of `dataset.json`.
     pub weights: String,
