@@ -76,11 +76,11 @@ fn cases_of_this_crate_on_vulkan() {
             continue;
         }
         let said = [&output.stdout[..], &output.stderr[..]].map(|text| String::from_utf8_lossy(text).into_owned());
-        let why = said
+        let mut why = said
             .iter()
             .flat_map(|text| text.lines())
             .filter(|line| line.contains("differ") || line.contains("panicked"));
-        let why = why.last().unwrap_or("no message").to_owned();
+        let why = why.next_back().unwrap_or("no message").to_owned();
         let line = format!("{}/{}: {}: {why}", family.display(), case.name, output.status);
         println!("{line}");
         failed.push(line);
