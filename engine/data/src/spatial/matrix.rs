@@ -67,7 +67,7 @@ struct Arithmetic {
 const EXACT: Arithmetic = Arithmetic { turn, product: affine::compose };
 
 /// As PyTorch multiplies what MONAI's `AffineGrid` makes: in f32, one fused multiply-add after the other. Far from the origin the difference
-/// is more than a few thousandths of a voxel's thousandth, which affines are compared by.
+/// comes to a few millionths of a mm.
 const AS_PYTORCH: Arithmetic = Arithmetic { turn: turn_f32, product: product_f32 };
 
 fn turn_f32(from: usize, to: usize, angle: f64) -> Affine {

@@ -62,6 +62,23 @@ fn geometries() -> Vec<Geometry> {
             });
         }
     }
+    // Kernels of 1, whose rows are joined; and one whose output falls short, as a transposed convolution with padded output has it.
+    for (input, output) in [([6, 5, 7], [6, 5, 7]), ([4, 12, 16], [4, 12, 16]), ([3, 4, 6], [3, 4, 5])] {
+        let (kernel, stride, dilation, padding) = ([1; 3], [1; 3], [1; 3], [0; 3]);
+        for channels_out in [5, 40] {
+            found.push(Geometry {
+                batch: 2,
+                channels_in: 19,
+                channels_out,
+                input,
+                output,
+                kernel,
+                stride,
+                padding,
+                dilation,
+            });
+        }
+    }
     found
 }
 
