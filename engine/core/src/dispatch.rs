@@ -1,4 +1,4 @@
-//! Calling the handlers of one event, and taking down what they ask for.
+//! Calling the handlers of one event, and taking down what they ask for; checkpoints are carried out in `saves`.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -26,8 +26,8 @@ pub(crate) struct Requests {
     pub terminate_epoch: Option<Ask>,
     pub interrupt: Option<Ask>,
     /// With the index of the handler that asked.
-    saves: Vec<(usize, CheckpointRequest)>,
-    loads: Vec<(usize, PathBuf)>,
+    pub saves: Vec<(usize, CheckpointRequest)>,
+    pub loads: Vec<(usize, PathBuf)>,
 }
 
 /// How often something was called and how long that took in all.
@@ -219,42 +219,8 @@ impl Engine {
         outcome
     }
 
-    /// Writes and reads the checkpoints that were asked for. An error is one of the handler that asked.
-    pub(crate) fn carry_out(
-        &mut self,
-        event: Event,
-        workflow: &mut dyn Workflow,
-        lenient: bool,
-    ) -> Result<(), RunError> {
-        for (index, dir) in std::mem::take(&mut self.requests.loads) {
-            let result = workflow.read_checkpoint(&dir);
-            match result {
-                Ok(snapshot) => self.restore(&snapshot)?,
-                Err(error) => self.judge(index, event, &error.to_string(), workflow, lenient)?,
-            }
-        }
-        if self.requests.saves.is_empty() {
-            return Ok(());
-        }
-        let snapshot = self.snapshot();
-        for (index, request) in std::mem::take(&mut self.requests.saves) {
-            match workflow.write_checkpoint(&request, &snapshot) {
-                Ok(folder) => tracing::debug!("checkpoint {} written to {}", request.tag, folder.display()),
-                Err(error) => {
-                    let text = format!(
-                        "the checkpoint `{}` could not be written to {}: {error}",
-                        request.tag,
-                        request.dir.display()
-                    );
-                    self.judge(index, event, &text, workflow, lenient)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// What an error of a handler does to the run is for the handler to say.
-    fn judge(
+    pub(crate) fn judge(
         &mut self,
         index: usize,
         event: Event,

@@ -10,6 +10,7 @@ use crate::event::{Counter, Event};
 use crate::handler::{Context, Handler, Ranks};
 use crate::run::Progress;
 use crate::run_error::{RegisterError, RunError, RunErrorKind};
+use crate::saves::Saves;
 use crate::state::{Better, State};
 use crate::when::{Filter, When};
 
@@ -60,6 +61,7 @@ pub struct Engine {
     /// Events of a user's own, and built-in ones that were given a counter.
     pub(crate) registered: BTreeMap<Event, (String, Option<Counter>)>,
     pub(crate) requests: Requests,
+    pub(crate) saves: Saves,
     pub(crate) progress: Progress,
     pub(crate) interrupt_flag: Arc<AtomicBool>,
     pub(crate) event_tally: BTreeMap<Event, Tally>,
@@ -105,6 +107,7 @@ impl Engine {
             entries: Vec::new(),
             registered: BTreeMap::new(),
             requests: Requests::default(),
+            saves: Saves::default(),
             progress: Progress::default(),
             interrupt_flag: Arc::default(),
             event_tally: BTreeMap::new(),

@@ -196,7 +196,8 @@ impl Engine {
             tracing::warn!("{}: the epoch length is 0, nothing is run", self.state.engine);
             return Ok(RunEnd::Completed);
         }
-        let result = self.walk(workflow);
+        // What was begun is on disk when a run ends, however it ends.
+        let result = self.walk(workflow).and_then(|end| self.settle(workflow, 0, true, false).map(|()| end));
         match &result {
             Ok(RunEnd::Interrupted(_)) => {
                 self.progress.run_clock.pause();
@@ -215,6 +216,9 @@ impl Engine {
                 // What was asked for before the error is not done: a checkpoint would keep a broken state.
                 self.requests = Requests::default();
                 self.fire_exception(workflow);
+                if let Err(error) = self.settle(workflow, 0, true, true) {
+                    tracing::error!("while an error was being reported: {error}");
+                }
                 // The iteration that failed is not counted: a further run does it again.
                 self.state.iteration -= u64::from(self.progress.in_iteration);
                 self.progress.reset();

@@ -47,10 +47,20 @@ pub trait Workflow: Host {
         Ok(())
     }
 
-    /// Writes a checkpoint that holds this snapshot; returns its folder.
-    fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<PathBuf, HostError> {
+    /// Writes a checkpoint that holds this snapshot and what the workflow is now. It may go on writing while the run does
+    /// ([`Written::Begun`]).
+    fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<Written, HostError> {
         let _ = (request, snapshot);
         Err(HostError::not_offered("save_checkpoint"))
+    }
+
+    /// The folder of the oldest begun checkpoint that was not told of yet, or why it could not be written; `None` while it is
+    /// being written, unless it is to `wait`.
+    ///
+    /// The engine asks after events while one is begun, and waits for all of them before it reads one and before a run ends.
+    fn checkpoint_written(&mut self, wait: bool) -> Option<Result<PathBuf, HostError>> {
+        let _ = wait;
+        None
     }
 
     /// Takes back the newest whole checkpoint in `dir`, and returns the engine's part.
@@ -58,6 +68,15 @@ pub trait Workflow: Host {
         let _ = dir;
         Err(HostError::not_offered("load_checkpoint"))
     }
+}
+
+/// How far a checkpoint is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// It is on disk, in this folder.
+    Done(PathBuf),
+    /// It holds what it will, and is being written: [`Workflow::checkpoint_written`] tells how that ends.
+    Begun,
 }
 
 /// The engine's part of a checkpoint.

@@ -183,6 +183,45 @@ fn a_checkpoint_that_cannot_be_written_is_an_error_of_who_asked() {
     assert!(text.contains("nowhere holds no checkpoint"), "{text}");
 }
 
+/// What is written while the run goes on: no more than two, told of late, and all on disk when the run ends.
+#[test]
+fn checkpoints_that_are_written_in_the_background() {
+    let mut engine = Engine::new("trainer");
+    engine.on(Event::IterationCompleted, |cx| save(cx, "newest")).unwrap();
+    engine.on(Event::Completed, |cx| save(cx, "final")).unwrap();
+    let mut workflow = Mock::new(5);
+    workflow.slow = true;
+    engine.run(&mut workflow, 2).unwrap();
+    assert_eq!(workflow.most_begun, 2);
+    assert!(hearth_engine::Workflow::checkpoint_written(&mut workflow, true).is_none());
+    assert_eq!(workflow.shelf.lock().unwrap().len(), 2);
+
+    // The last one fails, after everything else is done.
+    let mut engine = Engine::new("trainer");
+    engine.on(Event::Completed, |cx| save(cx, "final")).unwrap();
+    let told = Arc::new(Mutex::new(0));
+    let count = told.clone();
+    engine
+        .on(Event::ExceptionRaised, move |_| {
+            *count.lock().unwrap() += 1;
+            Ok(())
+        })
+        .unwrap();
+    let mut workflow = Mock::new(2);
+    (workflow.slow, workflow.full) = (true, true);
+    let text = engine.run(&mut workflow, 1).unwrap_err().to_string();
+    assert!(text.contains("failed at completed: the checkpoint `final` could not be written"), "{text}");
+    assert_eq!(*told.lock().unwrap(), 1);
+
+    // One that is asked for when an error is raised is waited for, too.
+    let mut engine = Engine::new("trainer");
+    engine.on(Event::ExceptionRaised, |cx| save(cx, "last words")).unwrap();
+    let mut workflow = Mock::new(2);
+    (workflow.slow, workflow.fail_at) = (true, Some(2));
+    engine.run(&mut workflow, 1).unwrap_err();
+    assert!(hearth_engine::Workflow::checkpoint_written(&mut workflow, true).is_none());
+}
+
 /// A checkpoint holds what every handler of the event has seen, and is written once the iteration is complete.
 #[test]
 fn checkpoints_are_written_after_the_handlers_of_the_event() {

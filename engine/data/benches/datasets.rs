@@ -15,6 +15,10 @@ use hearth_data::{
     affine, host_device,
 };
 
+// As the programs have it: large blocks are kept, on huge pages.
+#[global_allocator]
+static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
+
 const KEYS: [&str; 2] = ["image", "label"];
 
 fn pipeline() -> Arc<Pipeline> {

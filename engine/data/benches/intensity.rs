@@ -6,6 +6,10 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, 
 use hearth_data::transforms::*;
 use hearth_data::{DrawKey, Image, Sample, Transform, affine, host_device};
 
+// As the programs have it: large blocks are kept, on huge pages.
+#[global_allocator]
+static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
+
 fn transforms() -> Vec<Box<dyn Transform>> {
     let key = "image";
     vec![

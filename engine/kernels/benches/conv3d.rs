@@ -15,6 +15,10 @@ use burn::tensor::{Device, Distribution, Tensor};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hearth_kernels::conv3d::{ConvShape, conv_transpose3d, conv3d, conv3d_weight};
 
+// As the programs have it: large blocks are kept, on huge pages.
+#[global_allocator]
+static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
+
 /// Batch, channels in and out, edge of the input, kernel, stride.
 const LAYERS: [[usize; 6]; 16] = [
     [4, 1, 16, 96, 3, 2],

@@ -4,6 +4,10 @@ use burn::tensor::{Device, Tensor, TensorData};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hearth_kernels::{InterpolateMode, interpolate};
 
+// As the programs have it: large blocks are kept, on huge pages.
+#[global_allocator]
+static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
+
 fn volume(edge: usize) -> Tensor<4> {
     let values: Vec<f32> = (0..edge.pow(3)).map(|i| (i * 7919 % 1009) as f32).collect();
     Tensor::from_data(TensorData::new(values, [1, edge, edge, edge]), &Device::flex())

@@ -12,6 +12,10 @@ use burn::tensor::{Device, Tensor, TensorData};
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hearth_kernels::{Interpolation, Matrix, Padding, Sampling, resample, sample_grid};
 
+// As the programs have it: large blocks are kept, on huge pages.
+#[global_allocator]
+static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
+
 const SIDES: [usize; 4] = [64, 128, 256, 512];
 
 const MODES: [Interpolation; 5] = [

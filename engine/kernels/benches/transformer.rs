@@ -15,6 +15,10 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use hearth_kernels::attention::attention;
 use hearth_kernels::{gelu, layer_norm};
 
+// As the programs have it: large blocks are kept, on huge pages.
+#[global_allocator]
+static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
+
 /// Windows, places, heads, features of a head, and whether there is a bias.
 const ATTENTIONS: [([usize; 4], bool); 4] =
     [([125, 343, 3, 16], true), ([27, 343, 6, 16], true), ([8, 343, 12, 16], true), ([1, 216, 12, 64], false)];

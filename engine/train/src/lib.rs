@@ -8,6 +8,7 @@
 //!   uninterrupted one.
 
 pub mod checkpoint;
+mod checkpoint_writer;
 mod combine;
 pub mod device;
 mod ensemble;

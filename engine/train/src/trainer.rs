@@ -17,6 +17,7 @@ use crate::grad_scaler::GradScaler;
 use crate::loader::Loader;
 use crate::lr_find::{self, RangeError, RangePoint, RangeResult, RangeTest};
 use crate::precision::{Precision, PrecisionError};
+use crate::trainer_files;
 use crate::training::Training;
 
 /// How a trainer works.
@@ -216,7 +217,8 @@ impl<N: Network> SupervisedTrainer<N> {
     pub fn save(&mut self, dir: &Path, tag: &str, keep_last: Option<usize>) -> Result<PathBuf, HostError> {
         let request = CheckpointRequest { dir: dir.to_owned(), tag: tag.to_owned(), keep_last };
         let snapshot = self.engine.snapshot();
-        self.work.write_checkpoint(&request, &snapshot)
+        let job = trainer_files::collect(&self.work, &request, &snapshot).map_err(|e| HostError::from_error(&*e))?;
+        job.write().map_err(|e| HostError::from_error(&e))
     }
 
     /// The network as it is now, under autodiff. `None` only after the optimizer failed.

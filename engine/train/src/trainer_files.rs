@@ -1,7 +1,7 @@
 //! A trainer as the files of a checkpoint, and back.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Tensor, TensorData};
@@ -12,6 +12,7 @@ use hearth_nn::weights;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{self, Checkpoint, CheckpointError, Files, Header};
+use crate::checkpoint_writer::Job;
 use crate::grad_scaler::GradScaler;
 use crate::training::Training;
 use crate::{snapshot_files, tensor_file};
@@ -42,12 +43,12 @@ fn evaluator_prefix(name: &str) -> String {
     format!("evaluators/{}/", checkpoint::file_name_of(name))
 }
 
-/// Writes a checkpoint and prunes its tag.
-pub(crate) fn write<N: Network>(
+/// Everything of a checkpoint, read back from the device.
+pub(crate) fn collect<N: Network>(
     trainer: &Training<N>,
     request: &CheckpointRequest,
     snapshot: &Snapshot,
-) -> Result<PathBuf, BoxError> {
+) -> Result<Job, BoxError> {
     let mut files = Files::new();
     files.insert(NETWORK.into(), weights::to_bytes(trainer.network()?)?);
     files.insert(OPTIMIZER.into(), tensor_file::to_bytes(&trainer.optimizer.state())?);
@@ -78,15 +79,7 @@ pub(crate) fn write<N: Network>(
         key_metric: state.key_metric.clone(),
         value: state.key_metric.as_ref().and_then(|name| state.metrics.get(name)).copied(),
     };
-    let folder = checkpoint::write(&request.dir, &header, &files)?;
-    if let Some(keep) = request.keep_last {
-        let pruned = checkpoint::prune(&request.dir, &request.tag, keep);
-        if let Err(error) = pruned {
-            // The new checkpoint is whole; an old one that stays is no reason to end a run.
-            tracing::warn!("{error}");
-        }
-    }
-    Ok(folder)
+    Ok(Job { dir: request.dir.clone(), header, files, keep_last: request.keep_last })
 }
 
 /// Takes back the newest whole checkpoint. Everything is read and checked before anything is changed.

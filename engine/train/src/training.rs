@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::checkpoint_writer::CheckpointWriter;
 use crate::evaluate::Evaluate;
 use crate::feed::{Feed, Placement};
 use crate::inference::{Outputs, infer_all};
@@ -13,7 +14,7 @@ use crate::{GradScaler, trainer_files};
 use burn::tensor::Tensor;
 use hearth_engine::{
     BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, Metrics, Snapshot, State,
-    Workflow,
+    Workflow, Written,
 };
 use hearth_nn::losses::{Loss, LossError};
 use hearth_nn::networks::Network;
@@ -33,6 +34,7 @@ pub(crate) struct Training<N> {
     /// The sum of the gradients since the last step, and of how many batches.
     pub pending: Option<(Gradients, u64)>,
     pub feed: Feed,
+    writer: CheckpointWriter,
     /// The loss of the present iteration, on the device.
     loss_tensor: Option<Tensor<1>>,
     /// The same, read back because somebody asked.
@@ -61,6 +63,7 @@ impl<N: Network> Training<N> {
             evaluators: BTreeMap::new(),
             pending: None,
             feed: Feed::new(loader),
+            writer: CheckpointWriter::default(),
             loss_tensor: None,
             loss_value: None,
             epoch: 0,
@@ -267,8 +270,14 @@ impl<N: Network> Workflow for Training<N> {
         self.step()
     }
 
-    fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<PathBuf, HostError> {
-        trainer_files::write(self, request, snapshot).map_err(|e| HostError::from_error(&*e))
+    fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<Written, HostError> {
+        let job = trainer_files::collect(self, request, snapshot).map_err(|e| HostError::from_error(&*e))?;
+        self.writer.begin(job)?;
+        Ok(Written::Begun)
+    }
+
+    fn checkpoint_written(&mut self, wait: bool) -> Option<Result<PathBuf, HostError>> {
+        self.writer.end(wait)
     }
 
     fn read_checkpoint(&mut self, dir: &Path) -> Result<Snapshot, HostError> {

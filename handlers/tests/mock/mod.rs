@@ -2,11 +2,11 @@
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use hearth_engine::{
-    BoxError, CheckpointRequest, Engine, Event, Host, HostError, HostTensor, Level, Snapshot, State, Workflow,
+    BoxError, CheckpointRequest, Engine, Event, Host, HostError, HostTensor, Level, Snapshot, State, Workflow, Written,
 };
 
 pub struct Trainer {
@@ -100,9 +100,9 @@ impl Workflow for Trainer {
         }
         Ok(())
     }
-    fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<PathBuf, HostError> {
+    fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<Written, HostError> {
         self.saved.lock().unwrap().push((request.tag.clone(), snapshot.clone()));
-        Ok(request.dir.join(&request.tag))
+        Ok(Written::Done(request.dir.join(&request.tag)))
     }
     fn read_checkpoint(&mut self, dir: &Path) -> Result<Snapshot, HostError> {
         Err(HostError::new(format!("{} is empty", dir.display())))

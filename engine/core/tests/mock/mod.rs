@@ -1,13 +1,13 @@
 //! A workflow without a network: what it "learns" is a number that depends on every batch and on their order.
 #![allow(dead_code)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use hearth_engine::{
     BoxError, CheckpointRequest, Context, Engine, Event, Handler, HandlerError, Host, HostError, Metrics, OnError,
-    Ranks, Snapshot, State, When, Workflow,
+    Ranks, Snapshot, State, When, Workflow, Written,
 };
 
 /// The events within an iteration of a trainer.
@@ -35,6 +35,12 @@ pub struct Mock {
     pub fail_at: Option<u64>,
     /// `shelf` is full.
     pub full: bool,
+    /// Checkpoints are begun, and told of when they are waited for.
+    pub slow: bool,
+    /// How checkpoints ended that were begun.
+    begun: VecDeque<Result<PathBuf, HostError>>,
+    /// The most that were begun at once.
+    pub most_begun: usize,
     pub logged: Vec<String>,
     pub learning_rate: f64,
     pub evaluated: Metrics,
@@ -104,16 +110,26 @@ impl Workflow for Mock {
         state.observe("score", ((state.epoch * 7) % 5) as f64 + self.total as f64 * 1e-9);
         Ok(())
     }
-    fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<PathBuf, HostError> {
-        if self.full {
-            return Err(HostError::new("no space left on device"));
+    fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<Written, HostError> {
+        let folder = request.dir.join(&request.tag);
+        let full = self.full.then(|| HostError::new("no space left on device"));
+        if full.is_none() {
+            let text =
+                serde_json::to_string(&(self.weights, self.total, snapshot)).map_err(|e| HostError::from_error(&e))?;
+            self.shelf.lock().unwrap().insert(request.tag.clone(), text);
         }
-        let text =
-            serde_json::to_string(&(self.weights, self.total, snapshot)).map_err(|e| HostError::from_error(&e))?;
-        self.shelf.lock().unwrap().insert(request.tag.clone(), text);
-        Ok(request.dir.join(&request.tag))
+        if self.slow {
+            self.begun.push_back(full.map_or(Ok(folder), Err));
+            self.most_begun = self.most_begun.max(self.begun.len());
+            return Ok(Written::Begun);
+        }
+        full.map_or(Ok(Written::Done(folder)), Err)
+    }
+    fn checkpoint_written(&mut self, wait: bool) -> Option<Result<PathBuf, HostError>> {
+        if wait { self.begun.pop_front() } else { None }
     }
     fn read_checkpoint(&mut self, dir: &Path) -> Result<Snapshot, HostError> {
+        assert!(self.begun.is_empty(), "one is being written");
         let shelf = self.shelf.lock().unwrap();
         let tag = dir.to_string_lossy();
         let text = shelf.get(&*tag).ok_or_else(|| HostError::new(format!("{tag} holds no checkpoint")))?;

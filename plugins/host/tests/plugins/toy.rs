@@ -1,11 +1,10 @@
 //! A trainer without a network: it takes down what is asked of it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use hearth_engine::{
     BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, Level, Metrics, Snapshot, State,
-    Workflow,
+    Workflow, Written,
 };
 
 /// An evaluator: another engine, with its own handlers.
@@ -133,10 +132,10 @@ impl Workflow for Toy {
         Ok(())
     }
 
-    fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<PathBuf, HostError> {
+    fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<Written, HostError> {
         let CheckpointRequest { dir, tag, keep_last } = request;
         self.note(format!("checkpoint {} {tag} {keep_last:?}", dir.display()));
         self.snapshots.push(snapshot.clone());
-        Ok(dir.join(tag))
+        Ok(Written::Done(dir.join(tag)))
     }
 }
