@@ -1,5 +1,6 @@
 //! Pictures for people: slices with outlines, as a PNG.
 
+mod bars;
 mod canvas;
 mod font;
 mod overlay;
@@ -7,6 +8,7 @@ mod panel;
 mod plot;
 mod sheet;
 
+pub use bars::{Bar, bars};
 pub use canvas::{Canvas, Rgb};
 pub use overlay::{panels, render};
 pub use panel::{Panel, Volume};

@@ -16,6 +16,7 @@
 //! - [`mod@normalize`]: batch, group and instance norm with the activation behind them, forward and backward.
 //! - [`mod@pool3d`]: maximum and average pooling, fixed or adaptive, forward and backward.
 //! - [`memory`]: an allocator that keeps large blocks for their next use.
+//! - [`use_cpu_kernels`]: turns the kernels of networks off, to compare.
 //! - [`math`]: powers and exponentials of many values at once.
 //!
 //! Each operation runs where its tensor lives. Where a backend has no kernel here, the same result is computed with
@@ -50,6 +51,7 @@ pub mod separable;
 mod shared;
 mod simd;
 pub mod softmax_sums;
+mod switch;
 
 pub use gelu::gelu;
 pub use interpolate::{InterpolateMode, interpolate};
@@ -57,3 +59,4 @@ pub use layer_norm::layer_norm;
 pub use rectify::{rectified_sum, rectify};
 pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, resample_part, sample_grid};
 pub use separable::{AxisTaps, separable};
+pub use switch::{use_cpu_kernels, uses_cpu_kernels};

@@ -1,24 +1,12 @@
 //! Training to a target Dice on a Decathlon folder; everything cached, the last cases validate.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
-
 use hearth_data::DecathlonDataset;
-use hearth_engine::Event;
 use serde_json::json;
 
+use super::reach::{Goal, reach};
 use super::{Args, file_name, say};
 use crate::error::Outcome;
-use crate::note;
 use crate::recipe::bundled;
-use crate::run::{Plan, Start, trainer};
-
-/// What the validations gave.
-#[derive(Default)]
-struct Found {
-    best: f64,
-    hit: Option<f64>,
-}
 
 /// The hippocampus recipe, with the data set's own number of classes.
 pub fn run(args: &Args) -> Outcome {
@@ -45,31 +33,12 @@ pub fn run(args: &Args) -> Outcome {
     ] {
         document.set_option(option, key, &value)?;
     }
-    let plan = Plan::new(document)?;
-    let start = Instant::now();
-    let mut trainer = trainer(&plan, folder, Start::Init)?;
-    let found = Arc::new(Mutex::new(Found::default()));
-    let (shared, target) = (found.clone(), args.target);
-    trainer.engine_mut().on(Event::EpochCompleted.every(args.every), move |cx| {
-        let dice = cx.host.run("validation")?.get("mean_dice").copied().unwrap_or(f64::NAN);
-        let seconds = start.elapsed().as_secs_f64();
-        note!("{}", json!({ "epoch": cx.state.epoch, "dice": dice, "seconds": seconds }));
-        let mut found = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        found.best = found.best.max(dice);
-        if dice >= target {
-            found.hit = Some(seconds);
-            cx.host.terminate("the target is reached");
-        }
-        Ok(())
-    })?;
-    trainer.run()?;
-    let total = start.elapsed().as_secs_f64();
-    let found = found.lock().unwrap_or_else(PoisonError::into_inner);
+    let reached = reach(document, folder, &Goal { target: args.target, every: args.every })?;
     say(
         args,
         json!({
-            "bench": "fit", "data": file_name(folder), "target": args.target, "seconds": found.hit,
-            "epochs": trainer.engine().state().epoch, "best": found.best, "total": total, "device": args.device,
+            "bench": "fit", "data": file_name(folder), "target": args.target, "seconds": reached.hit,
+            "epochs": reached.epochs, "best": reached.best, "total": reached.total, "device": args.device,
         }),
     )
 }

@@ -4,8 +4,10 @@
 mod crop;
 mod files;
 mod fit;
+mod ladder;
 mod models;
 mod networks;
+mod reach;
 mod stored;
 mod tiles;
 
@@ -23,7 +25,7 @@ use crate::out;
 pub struct Args {
     /// What to measure
     bench: Bench,
-    /// load: CT; preprocess, crop, stored: CT LABEL; tiles: a slide; fit: a Decathlon folder; models: names of networks
+    /// load: CT; preprocess, crop, stored: CT LABEL; tiles: a slide; fit: a Decathlon folder; ladder: RECIPE DATA; models: names of networks
     files: Vec<PathBuf>,
     /// Measurements after the warm-up
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
@@ -52,21 +54,24 @@ pub struct Args {
     /// infer: windows at a time
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     sw_batch: u32,
-    /// fit: epochs at most
+    /// fit, ladder: epochs at most
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: u64,
-    /// fit: validate after every so many epochs
+    /// fit, ladder: validate after every so many epochs
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
     /// fit: the last so many cases validate
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     val: u32,
-    /// fit: stop at this mean Dice
+    /// fit, ladder: stop at this mean Dice
     #[arg(long, default_value_t = 0.80)]
     target: f64,
-    /// fit: the seed
+    /// fit, ladder: the seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// ladder: a folder for the table and its picture
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Print the JSON line only; without it a line for people follows on standard error
     #[arg(long)]
     json: bool,
@@ -90,6 +95,8 @@ enum Bench {
     Infer,
     /// Train to a target Dice
     Fit,
+    /// A recipe's training, with one more of the changes that make it fast in each row
+    Ladder,
     /// Forward and backward passes of every network's example
     Models,
     /// Start the program
@@ -135,6 +142,7 @@ pub fn run(args: &Args) -> Outcome {
         Bench::Stored => stored::run(args),
         Bench::Tiles => tiles::run(args),
         Bench::Fit => fit::run(args),
+        Bench::Ladder => ladder::run(args),
         Bench::Models => models::run(args),
         Bench::Import => import(args),
     }
@@ -206,6 +214,8 @@ fn say(args: &Args, fields: Value) -> Outcome {
     if !args.json {
         let name = line.get("bench").and_then(Value::as_str).unwrap_or_default().to_owned();
         match line.get("seconds").and_then(Value::as_f64) {
+            // The table says it.
+            _ if name == "ladder" => {}
             Some(seconds) => crate::note!("{name}: {}", crate::terminal::seconds(seconds)),
             None if name == "models" => {}
             None => crate::note!("{name}: the target was not reached"),

@@ -92,7 +92,10 @@ fn apply(source: &[f32], dims: [usize; 4], axes: &[Axis; 3], out: &mut [f32]) {
     let volume = dims[1] * dims[2] * dims[3];
     tasks.into_par_iter().for_each_init(Scratch::default, |scratch, task| {
         let image = &source[task.channel * volume..][..volume];
-        widest(|| block(image, [dims[2], dims[3]], axes, task, scratch));
+        widest(
+            #[inline(always)]
+            move || block(image, [dims[2], dims[3]], axes, task, scratch),
+        );
     });
 }
 

@@ -6,8 +6,8 @@
 use rayon::prelude::*;
 
 use super::super::taps::{EDGE, find, fold, interior};
-use super::super::{Padding, Sampling, Target};
-use crate::simd::widest;
+use super::super::{Interpolation, Padding, Sampling, Target};
+use crate::simd::{LANES, widest};
 
 /// Planes, rows and columns of a tile.
 const TILE: [usize; 3] = [8, 8, 64];
@@ -137,6 +137,77 @@ impl<'a> Volume<'a> {
         sums.iter().zip(weight[2]).map(|(sum, w)| sum * w).sum()
     }
 
+    /// What [`Volume::inside`] gives at as many coordinates as a register has lanes: the same arithmetic, side by side.
+    ///
+    /// # Safety
+    /// As for [`Volume::inside`], at each of them; and the volume has fewer than 2^31 voxels and one or two taps.
+    #[inline(always)]
+    unsafe fn inside_lanes<const T: usize, const FLAT: bool>(
+        &self,
+        at: impl Fn(usize, usize) -> f64,
+        out: &mut [f32; LANES],
+    ) {
+        let half_up = self.sampling.mode == Interpolation::Spline(0);
+        let (mut first, mut after, mut before) = ([[0_i32; LANES]; 3], [[0.0_f32; LANES]; 3], [[1.0_f32; LANES]; 3]);
+        for axis in usize::from(FLAT)..3 {
+            let last = self.shape[axis] as i32 - 2;
+            for lane in 0..LANES {
+                let c = at(axis, lane);
+                let whole = match T {
+                    2 => c,
+                    _ if half_up => (c + 0.5).floor(),
+                    _ => c.round_ties_even(),
+                };
+                // SAFETY: the coordinate lies within the image.
+                let low = unsafe { whole.to_int_unchecked::<i32>() };
+                let low = if T == 2 { low.min(last) } else { low };
+                let fraction = (c - f64::from(low)) as f32;
+                (first[axis][lane], after[axis][lane], before[axis][lane]) = (low, fraction, 1.0 - fraction);
+            }
+        }
+        let [_, ny, nz] = self.shape.map(|n| n as i32);
+        let mut start = [0_i32; LANES];
+        for (lane, start) in start.iter_mut().enumerate() {
+            *start = (first[0][lane] * ny + first[1][lane]) * nz + first[2][lane];
+        }
+        let read = |i: usize, j: usize, k: usize| -> [f32; LANES] {
+            let offset = (i as i32 * ny + j as i32) * nz + k as i32;
+            // SAFETY: every tap lies within the image.
+            std::array::from_fn(|lane| unsafe { *self.values.get_unchecked((start[lane] + offset) as usize) })
+        };
+        if T == 1 {
+            let values = read(0, 0, 0);
+            for (out, value) in out.iter_mut().zip(values) {
+                *out = 0.0 + value;
+            }
+            return;
+        }
+        let mut sums = [[0.0_f32; LANES]; 2];
+        for i in 0..if FLAT { 1 } else { 2 } {
+            for j in 0..2 {
+                let both: [f32; LANES] = std::array::from_fn(|lane| {
+                    let along = |axis: usize, far: usize| if far == 1 { after[axis][lane] } else { before[axis][lane] };
+                    if FLAT { along(1, j) } else { along(0, i) * along(1, j) }
+                });
+                for (k, sums) in sums.iter_mut().enumerate() {
+                    let values = read(i, j, k);
+                    for lane in 0..LANES {
+                        sums[lane] += both[lane] * values[lane];
+                    }
+                }
+            }
+        }
+        for (lane, out) in out.iter_mut().enumerate() {
+            *out = sums[0][lane] * before[2][lane] + sums[1][lane] * after[2][lane];
+        }
+    }
+
+    /// Whether [`Volume::inside_lanes`] can be used.
+    #[inline(always)]
+    fn has_lanes<const T: usize>(&self) -> bool {
+        T <= 2 && i32::try_from(self.values.len()).is_ok()
+    }
+
     /// The part of `from..to` along which a row stays inside; its coordinates are `start + step * z`.
     fn inner(&self, start: [f64; 3], step: [f64; 3], from: usize, to: usize) -> (usize, usize) {
         let (mut a, mut b) = (from as f64, to as f64);
@@ -184,9 +255,15 @@ pub(super) fn by_matrix<const T: usize>(
     tasks(out, target.size).into_par_iter().for_each(|task| {
         let image = Volume::new(channel(source, shape, task.channel), shape, sampling, flat);
         if flat {
-            widest(|| tiles::<T, true>(&image, target, task));
+            widest(
+                #[inline(always)]
+                move || tiles::<T, true>(&image, target, task),
+            );
         } else {
-            widest(|| tiles::<T, false>(&image, target, task));
+            widest(
+                #[inline(always)]
+                move || tiles::<T, false>(&image, target, task),
+            );
         }
     });
 }
@@ -245,7 +322,16 @@ fn tiles<const T: usize, const FLAT: bool>(image: &Volume, target: &Target, task
                     for z in (z0..a).chain(b..z1) {
                         row[z] = image.anywhere::<T, FLAT>(at(z));
                     }
-                    for (z, value) in (a..b).zip(&mut row[a..b]) {
+                    let mut z = a;
+                    let lanes = if image.has_lanes::<T>() { row[a..b].as_chunks_mut::<LANES>().0 } else { &mut [] };
+                    for out in lanes {
+                        let from = (first + z) as f64;
+                        let at = |axis: usize, lane: usize| start[axis] + step[axis] * (from + lane as f64);
+                        // SAFETY: as below; `has_lanes`.
+                        unsafe { image.inside_lanes::<T, FLAT>(at, out) };
+                        z += LANES;
+                    }
+                    for (z, value) in (z..b).zip(&mut row[z..b]) {
                         // SAFETY: `inner` gives coordinates inside only.
                         *value = unsafe { image.inside::<T, FLAT>(at(z)) };
                     }
@@ -279,23 +365,39 @@ pub(super) fn by_grid<const T: usize>(
         let image = Volume::new(channel(source, shape, c), plane, sampling, flat);
         let axes = axes.map(|axis| &axis[first..][..out.len()]);
         if flat {
-            widest(|| run::<T, true>(&image, axes, out));
+            widest(
+                #[inline(always)]
+                move || run::<T, true>(&image, axes, out),
+            );
         } else {
-            widest(|| run::<T, false>(&image, axes, out));
+            widest(
+                #[inline(always)]
+                move || run::<T, false>(&image, axes, out),
+            );
         }
     });
 }
 
 #[inline(always)]
 fn run<const T: usize, const FLAT: bool>(image: &Volume, axes: [&[f32]; 3], out: &mut [f32]) {
-    for (i, value) in out.iter_mut().enumerate() {
-        let at = axes.map(|axis| f64::from(axis[i]));
-        let inside = (usize::from(FLAT)..3).all(|axis| image.is_inside(axis, at[axis]));
-        *value = if inside {
+    let inside = |at: [f64; 3]| (usize::from(FLAT)..3).all(|axis| image.is_inside(axis, at[axis]));
+    let at = |i: usize| axes.map(|axis| f64::from(axis[i]));
+    for first in (0..out.len()).step_by(LANES) {
+        let last = (first + LANES).min(out.len());
+        let lanes = image.has_lanes::<T>() && (first..last).all(|i| inside(at(i)));
+        if let (true, Some(out)) = (lanes, out[first..last].first_chunk_mut::<LANES>()) {
             // SAFETY: just looked.
-            unsafe { image.inside::<T, FLAT>(at) }
-        } else {
-            image.anywhere::<T, FLAT>(at)
-        };
+            unsafe { image.inside_lanes::<T, FLAT>(|axis, lane| f64::from(axes[axis][first + lane]), out) };
+            continue;
+        }
+        for (i, value) in (first..last).zip(&mut out[first..last]) {
+            let at = at(i);
+            *value = if inside(at) {
+                // SAFETY: just looked.
+                unsafe { image.inside::<T, FLAT>(at) }
+            } else {
+                image.anywhere::<T, FLAT>(at)
+            };
+        }
     }
 }

@@ -1,0 +1,285 @@
+//! The ladder of the fast-training guides: a recipe trained again and again, each time with one more of the changes that make it fast.
+//!
+//! The first row is the guides' regular training: nothing cached, no threads, fp32, plain kernels, Dice and Adam. Network, transforms, batch,
+//! schedule, seed and validation are the recipe's in every row.
+
+use std::path::Path;
+
+use hearth::kernels::use_cpu_kernels;
+use hearth_nn::losses::LossConfig;
+use hearth_nn::optim::OptimizerConfig;
+use serde_json::{Value, json};
+
+use super::reach::{Goal, Reached, reach};
+use super::{Args, file_name, say};
+use crate::error::{Context, Outcome};
+use crate::picture::{Bar, bars};
+use crate::recipe::{Document, Recipe, bundled};
+use crate::run::{Plan, folders};
+use crate::table::{self, Lean};
+use crate::terminal::{bold, seconds};
+use crate::{note, out};
+
+const PICTURE: &str = "ladder.png";
+/// What the spleen tutorial's regular training uses.
+const REGULAR_OPTIMIZER: &str = "{ name = \"Adam\", lr = 2e-4 }";
+
+/// One change.
+struct Rung {
+    name: String,
+    /// Keys of the recipe and their values.
+    sets: Vec<(&'static str, String)>,
+    /// The kernels of this project from here on.
+    kernels: bool,
+    /// Why there is nothing to change.
+    skipped: Option<&'static str>,
+}
+
+impl Rung {
+    fn new(name: impl Into<String>, sets: Vec<(&'static str, String)>) -> Self {
+        Rung { name: name.into(), sets, kernels: false, skipped: None }
+    }
+
+    fn unless(mut self, why: Option<&'static str>) -> Self {
+        self.skipped = why;
+        self
+    }
+}
+
+/// A row: its rung, and what its training took unless there was nothing to change.
+struct Row {
+    rung: Rung,
+    took: Option<Reached>,
+}
+
+/// Climbs.
+pub fn run(args: &Args) -> Outcome {
+    let usage = "a recipe and its data: hearth bench ladder hippocampus Task04_Hippocampus";
+    let (recipe, data) = (args.file(0, usage)?.to_string_lossy().into_owned(), args.file(1, usage)?);
+    let mut document = bundled::open(&recipe)?;
+    for (option, key, value) in [
+        ("--epochs", "training.epochs", args.epochs.to_string()),
+        ("--seed", "training.seed", args.seed.to_string()),
+        ("--device", "training.device", args.device.clone()),
+    ] {
+        document.set_option(option, key, &value)?;
+    }
+    // Whatever is wrong with the recipe is told before anything is trained.
+    let plan = Plan::new(document.clone())?;
+    let rungs = rungs(&plan.recipe, plan.on_processor, rayon::current_num_threads())?;
+    let _reserved = args.out.as_deref().map(folders::Reserved::new).transpose()?;
+    let goal = Goal { target: args.target, every: args.every };
+    let mut rows: Vec<Row> = Vec::new();
+    use_cpu_kernels(false);
+    for rung in rungs {
+        note!("{}", bold(&rung.name));
+        if let Some(why) = rung.skipped {
+            note!("left out: {why}");
+            rows.push(Row { rung, took: None });
+            continue;
+        }
+        for (key, value) in &rung.sets {
+            document.set_option(&format!("the row {:?}", rung.name), key, value)?;
+        }
+        if rung.kernels {
+            use_cpu_kernels(true);
+        }
+        let took = reach(document.clone(), data, &goal).while_doing(|| format!("the row {:?}", rung.name))?;
+        say(args, line(args, &recipe, data, &rung, &took))?;
+        rows.push(Row { rung, took: Some(took) });
+        // After each row: who stops the rest keeps these.
+        args.out.as_deref().map_or(Ok(()), |out| write(out, &recipe, &rows))?;
+    }
+    use_cpu_kernels(true);
+    if !args.json {
+        table::lines(&COLUMNS, &cells(&rows)).iter().for_each(|line| out!("{line}"));
+    }
+    if let Some(out) = &args.out {
+        write(out, &recipe, &rows)?;
+        note!("picture  {}", out.join(PICTURE).display());
+    }
+    Ok(())
+}
+
+/// The rows for a recipe.
+fn rungs(recipe: &Recipe, on_processor: bool, threads: usize) -> Outcome<Vec<Rung>> {
+    let regular = regular_loss(&recipe.loss)?;
+    let (loss, optimizer) = (inline(&recipe.loss)?, inline(&recipe.optimizer)?);
+    let workers = recipe.data.workers.max(threads);
+    let cached = |device: &str| format!("{{ rate = 1.0, workers = {workers}, device = \"{device}\" }}");
+    let cpu = |why| on_processor.then_some(why);
+    let plain = vec![
+        ("data.cache", "{ kind = \"none\" }".to_owned()),
+        ("data.workers", "0".to_owned()),
+        ("training.precision", "fp32".to_owned()),
+        ("loss", regular.clone().unwrap_or_else(|| loss.clone())),
+        ("optimizer", REGULAR_OPTIMIZER.to_owned()),
+    ];
+    let fused = "the kernels are the CPU's; on a GPU Burn fuses operations in every row";
+    let same_optimizer =
+        matches!(recipe.optimizer, OptimizerConfig::Adam { .. }).then_some("the recipe trains with Adam");
+    Ok(vec![
+        Rung::new("plain", plain),
+        Rung::new("cache", vec![("data.cache", cached("host"))]),
+        Rung::new("threads", vec![("data.workers", workers.to_string())]),
+        Rung::new("device transforms", vec![("data.cache", cached("same"))])
+            .unless(cpu("a CPU's transforms run on it already")),
+        Rung::new("AMP", vec![("training.precision", "auto".to_owned())]).unless(cpu("a CPU computes in fp32")),
+        Rung { kernels: true, ..Rung::new("fused kernels", Vec::new()) }.unless((!on_processor).then_some(fused)),
+        Rung::new(format!("loss {}", name_of(&recipe.loss)?), vec![("loss", loss)])
+            .unless(regular.is_none().then_some("the recipe's loss has no plain Dice beside it")),
+        Rung::new(format!("optimizer {}", name_of(&recipe.optimizer)?), vec![("optimizer", optimizer)])
+            .unless(same_optimizer),
+    ])
+}
+
+/// Dice alone, of the same channels; `None` where the recipe's loss is of another kind, or is that already.
+fn regular_loss(loss: &LossConfig) -> Outcome<Option<String>> {
+    let toml::Value::Table(given) = toml::Value::try_from(loss)? else { return Ok(None) };
+    if !given.contains_key("to_onehot_y") || name_of(loss)? == "DiceLoss" {
+        return Ok(None);
+    }
+    let mut dice = toml::Table::new();
+    dice.insert("name".into(), "DiceLoss".into());
+    for key in ["include_background", "to_onehot_y", "sigmoid", "softmax"] {
+        dice.extend(given.get(key).map(|value| (key.to_owned(), value.clone())));
+    }
+    Ok(Some(toml::Value::Table(dice).to_string()))
+}
+
+fn inline(value: &impl serde::Serialize) -> Outcome<String> {
+    Ok(toml::Value::try_from(value)?.to_string())
+}
+
+/// What a recipe calls it.
+fn name_of(value: &impl serde::Serialize) -> Outcome<String> {
+    let table = toml::Value::try_from(value)?;
+    Ok(table.get("name").and_then(toml::Value::as_str).unwrap_or_default().to_owned())
+}
+
+fn line(args: &Args, recipe: &str, data: &Path, rung: &Rung, took: &Reached) -> Value {
+    json!({
+        "bench": "ladder", "recipe": recipe, "data": file_name(data), "row": rung.name, "target": args.target, "seconds": took.hit,
+        "epoch_seconds": took.epoch, "prepare_seconds": took.prepared, "epochs": took.epochs, "best": took.best, "total": took.total,
+        "device": args.device,
+    })
+}
+
+const COLUMNS: [(&str, Lean); 7] = [
+    ("row", Lean::Left),
+    ("preparing", Lean::Right),
+    ("epoch", Lean::Right),
+    ("faster", Lean::Right),
+    ("to target", Lean::Right),
+    ("epochs", Lean::Right),
+    ("best Dice", Lean::Right),
+];
+
+/// Each row beside the first.
+fn cells(rows: &[Row]) -> Vec<Vec<String>> {
+    let first = rows.iter().find_map(|row| row.took.as_ref()).map_or(f64::NAN, |took| took.epoch);
+    let cell = |row: &Row| match &row.took {
+        None => vec![row.rung.name.clone(), "left out".to_owned()],
+        Some(took) => vec![
+            row.rung.name.clone(),
+            seconds(took.prepared),
+            seconds(took.epoch),
+            format!("{:.2} x", first / took.epoch),
+            took.hit.map_or_else(|| "not reached".to_owned(), seconds),
+            took.epochs.to_string(),
+            format!("{:.4}", took.best),
+        ],
+    };
+    rows.iter().map(cell).collect()
+}
+
+/// The picture, and the table as CSV.
+fn write(out: &Path, recipe: &str, rows: &[Row]) -> Outcome {
+    let bar = |row: &Row| {
+        let text = |took: &Reached| {
+            let hit =
+                took.hit.map_or_else(|| "target not reached".to_owned(), |hit| format!("target in {}", seconds(hit)));
+            format!("{}, {hit}", seconds(took.epoch))
+        };
+        let took = row.took.as_ref();
+        Bar {
+            name: row.rung.name.clone(),
+            value: took.map_or(0.0, |took| took.epoch),
+            text: took.map_or_else(|| "left out".to_owned(), text),
+        }
+    };
+    let all: Vec<Bar> = rows.iter().map(bar).collect();
+    bars(&format!("{recipe}: time per epoch"), &all).save(&out.join(PICTURE))?;
+    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    let csv = rows.iter().map(|row| {
+        let took = row.took.as_ref();
+        let numbers = [
+            took.map(|t| t.prepared),
+            took.map(|t| t.epoch),
+            took.and_then(|t| t.hit),
+            took.map(|t| t.epochs as f64),
+            took.map(|t| t.best),
+        ];
+        format!("{},{}\n", row.rung.name, numbers.map(number).join(","))
+    });
+    let head = "row,prepare_seconds,epoch_seconds,target_seconds,epochs,best_dice\n".to_owned();
+    let path = out.join("ladder.csv");
+    std::fs::write(&path, std::iter::once(head).chain(csv).collect::<String>())
+        .while_doing(|| format!("cannot write {}", path.display()))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recipe(name: &str) -> Recipe {
+        Plan::new(bundled::open(name).expect("bundled")).expect("sound").recipe
+    }
+
+    /// Every row of every bundled recipe is a recipe, with all changes above it made; the last one is the recipe's own training.
+    #[test]
+    fn every_row_is_a_recipe() {
+        for name in ["demo", "hippocampus", "spleen", "spleen-regular"] {
+            let given = recipe(name);
+            for on_processor in [true, false] {
+                let mut document = bundled::open(name).expect("bundled");
+                let mut last = None;
+                for rung in rungs(&given, on_processor, 2).expect("rows").into_iter().filter(|r| r.skipped.is_none()) {
+                    for (key, value) in &rung.sets {
+                        document.set_option("row", key, value).expect("a key");
+                    }
+                    last = Some(Recipe::read(&document).expect("a recipe"));
+                }
+                let last = last.expect("rows");
+                assert_eq!((&last.loss, &last.optimizer), (&given.loss, &given.optimizer), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_row_is_the_regular_training() {
+        let spleen = rungs(&recipe("spleen"), true, 2).expect("rows");
+        let mut document = bundled::open("spleen").expect("bundled");
+        spleen[0].sets.iter().for_each(|(key, value)| document.set_option("row", key, value).expect("a key"));
+        let (plain, regular) = (Recipe::read(&document).expect("a recipe"), recipe("spleen-regular"));
+        assert_eq!(plain.optimizer, regular.optimizer);
+        assert_eq!([plain.loss, regular.loss].map(|loss| name_of(&loss).expect("a name")), ["DiceLoss", "DiceLoss"]);
+        assert_eq!(plain.data.workers, 0);
+        let skipped: Vec<&str> = spleen.iter().filter(|r| r.skipped.is_some()).map(|r| r.name.as_str()).collect();
+        assert_eq!(skipped, ["device transforms", "AMP"]);
+    }
+
+    #[test]
+    fn rows_are_compared_with_the_first() {
+        let row = |name: &str, epoch: f64, hit| Row {
+            rung: Rung::new(name, Vec::new()),
+            took: Some(Reached { epoch, hit, epochs: 4, best: 0.5, ..Reached::default() }),
+        };
+        let left_out = Row { rung: Rung::new("AMP", Vec::new()), took: None };
+        let cells = cells(&[row("plain", 8.0, None), left_out, row("cache", 2.0, Some(9.0))]);
+        assert_eq!(cells[0][3..5], ["1.00 x", "not reached"]);
+        assert_eq!(cells[1], ["AMP", "left out"]);
+        assert_eq!(cells[2][3..5], ["4.00 x", "9.00 s"]);
+    }
+}
