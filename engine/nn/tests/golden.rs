@@ -89,8 +89,27 @@ fn cases_of_this_crate_on_vulkan() {
     assert!(failed.is_empty(), "{} failed:\n  {}", failed.len(), failed.join("\n  "));
 }
 
+/// The same by Burn's own operations, which GPUs run: what the CPU has kernels for must not depend on them.
+#[test]
+fn cases_of_this_crate_without_kernels() {
+    let program = std::env::current_exe().expect("this program");
+    // The switch holds for a whole process.
+    let output = std::process::Command::new(&program)
+        .args(["--exact", "cases_of_this_crate", "--nocapture"])
+        .env(WITHOUT_KERNELS, "1")
+        .output()
+        .expect("a process");
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "{}: {}", output.status, said.join("\n"));
+}
+
+const WITHOUT_KERNELS: &str = "HEARTH_TEST_WITHOUT_KERNELS";
+
 #[test]
 fn cases_of_this_crate() {
+    if std::env::var_os(WITHOUT_KERNELS).is_some() {
+        hearth_kernels::use_cpu_kernels(false);
+    }
     let root = root();
     let (mut passed, mut unsupported, mut failed) = (0, Vec::new(), Vec::new());
     for path in golden::files(&root).expect("a folder of cases") {

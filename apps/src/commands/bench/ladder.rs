@@ -14,7 +14,7 @@ use super::reach::{Goal, Reached, reach};
 use super::{Args, file_name, say};
 use crate::error::{Context, Outcome};
 use crate::picture::{Bar, bars};
-use crate::recipe::{Document, Recipe, bundled};
+use crate::recipe::{Recipe, bundled};
 use crate::run::{Plan, folders};
 use crate::table::{self, Lean};
 use crate::terminal::{bold, seconds};
@@ -233,8 +233,12 @@ fn write(out: &Path, recipe: &str, rows: &[Row]) -> Outcome {
 mod tests {
     use super::*;
 
+    fn sound<T>(outcome: Outcome<T>) -> T {
+        outcome.unwrap_or_else(|failure| panic!("{}", failure.line()))
+    }
+
     fn recipe(name: &str) -> Recipe {
-        Plan::new(bundled::open(name).expect("bundled")).expect("sound").recipe
+        sound(Plan::new(sound(bundled::open(name)))).recipe
     }
 
     /// Every row of every bundled recipe is a recipe, with all changes above it made; the last one is the recipe's own training.
@@ -243,13 +247,13 @@ mod tests {
         for name in ["demo", "hippocampus", "spleen", "spleen-regular"] {
             let given = recipe(name);
             for on_processor in [true, false] {
-                let mut document = bundled::open(name).expect("bundled");
+                let mut document = sound(bundled::open(name));
                 let mut last = None;
-                for rung in rungs(&given, on_processor, 2).expect("rows").into_iter().filter(|r| r.skipped.is_none()) {
+                for rung in sound(rungs(&given, on_processor, 2)).into_iter().filter(|r| r.skipped.is_none()) {
                     for (key, value) in &rung.sets {
-                        document.set_option("row", key, value).expect("a key");
+                        sound(document.set_option("row", key, value));
                     }
-                    last = Some(Recipe::read(&document).expect("a recipe"));
+                    last = Some(sound(Recipe::read(&document)));
                 }
                 let last = last.expect("rows");
                 assert_eq!((&last.loss, &last.optimizer), (&given.loss, &given.optimizer), "{name}");
@@ -259,12 +263,12 @@ mod tests {
 
     #[test]
     fn the_first_row_is_the_regular_training() {
-        let spleen = rungs(&recipe("spleen"), true, 2).expect("rows");
-        let mut document = bundled::open("spleen").expect("bundled");
-        spleen[0].sets.iter().for_each(|(key, value)| document.set_option("row", key, value).expect("a key"));
-        let (plain, regular) = (Recipe::read(&document).expect("a recipe"), recipe("spleen-regular"));
+        let spleen = sound(rungs(&recipe("spleen"), true, 2));
+        let mut document = sound(bundled::open("spleen"));
+        spleen[0].sets.iter().for_each(|(key, value)| sound(document.set_option("row", key, value)));
+        let (plain, regular) = (sound(Recipe::read(&document)), recipe("spleen-regular"));
         assert_eq!(plain.optimizer, regular.optimizer);
-        assert_eq!([plain.loss, regular.loss].map(|loss| name_of(&loss).expect("a name")), ["DiceLoss", "DiceLoss"]);
+        assert_eq!([plain.loss, regular.loss].map(|loss| sound(name_of(&loss))), ["DiceLoss", "DiceLoss"]);
         assert_eq!(plain.data.workers, 0);
         let skipped: Vec<&str> = spleen.iter().filter(|r| r.skipped.is_some()).map(|r| r.name.as_str()).collect();
         assert_eq!(skipped, ["device transforms", "AMP"]);

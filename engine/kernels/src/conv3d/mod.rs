@@ -20,6 +20,7 @@ mod geometry;
 mod groups;
 #[cfg(feature = "cpu")]
 mod ops;
+mod reaching;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
 
@@ -64,7 +65,7 @@ pub fn conv3d(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, shape: C
             return groups::each(x, weight, bias, shape, conv3d);
         }
     }
-    let ConvShape { stride, padding, dilation, groups } = shape;
+    let (x, weight, ConvShape { stride, padding, dilation, groups }) = reaching::convolution(x, weight, shape);
     module::conv3d(x, weight, bias, ConvOptions::new(stride, padding, dilation, groups))
 }
 
@@ -94,9 +95,15 @@ pub fn conv_transpose3d(
             return groups::each(x, weight, bias, shape, run);
         }
     }
+    let (weight, longer) = reaching::transposed(weight, &shape);
     let ConvShape { stride, padding, dilation, groups } = shape;
     let options = ConvTransposeOptions::new(stride, padding, output_padding, dilation, groups);
-    module::conv_transpose3d(x, weight, bias, options)
+    let mut y = module::conv_transpose3d(x, weight, bias, options);
+    for (axis, longer) in longer.into_iter().enumerate().filter(|(_, longer)| *longer > 0) {
+        let length = y.dims()[axis + 2] - longer;
+        y = y.narrow(axis + 2, 0, length);
+    }
+    y
 }
 
 /// A norm with given statistics and an activation, behind a convolution: `act(scale x + offset)` by channel.

@@ -1,0 +1,90 @@
+//! Convolutions and their gradients by Burn's operations, on the CPU and on a GPU, against the CPU's kernels.
+#![cfg(feature = "cpu")]
+
+use std::sync::Mutex;
+
+use burn::tensor::{Device, Distribution, Tensor, TensorData};
+use hearth_kernels::conv3d::{ConvShape, conv_transpose3d, conv3d};
+use hearth_kernels::use_cpu_kernels;
+
+/// Result, gradient of the input, gradient of the weight.
+fn both_ways(
+    device: &Device,
+    [x, weight]: [&TensorData; 2],
+    conv: impl Fn(Tensor<5>, Tensor<5>) -> Tensor<5>,
+) -> [Vec<f32>; 3] {
+    let device = device.clone().autodiff();
+    let [x, weight] = [x, weight].map(|data| Tensor::<5>::from_data(data.clone(), &device).require_grad());
+    let y = conv(x.clone(), weight.clone());
+    let gradients = (y.clone() * y.clone()).sum().backward();
+    let of = |t: &Tensor<5>| t.grad(&gradients).expect("a gradient").into_data();
+    [y.into_data(), of(&x), of(&weight)].map(|data| data.try_to_vec().expect("f32"))
+}
+
+/// What differs, on a device, or by plain operations on the CPU where there is none.
+fn compare(
+    what: &str,
+    device: Option<&Device>,
+    given: [&TensorData; 2],
+    conv: impl Fn(Tensor<5>, Tensor<5>) -> Tensor<5>,
+) -> Vec<String> {
+    let expected = both_ways(&Device::flex(), given, &conv);
+    use_cpu_kernels(device.is_some());
+    let found = both_ways(&device.cloned().unwrap_or(Device::flex()), given, &conv);
+    use_cpu_kernels(true);
+    let names = ["result", "gradient of the input", "gradient of the weight"];
+    let mut wrong = Vec::new();
+    for ((name, expected), found) in names.iter().zip(expected).zip(found) {
+        let most = expected.iter().map(|v| v.abs()).fold(0.0, f32::max);
+        let apart = expected.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        if expected.len() != found.len() || !(apart <= 1e-4 * most) {
+            wrong.push(format!("{what}: {name}: {apart} of {most}"));
+        }
+    }
+    wrong
+}
+
+/// One at a time: the switch of the kernels holds for the whole process.
+static ONE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn plain_convolutions_have_the_values_and_gradients_of_kernels() {
+    assert_same(None);
+}
+
+#[cfg(feature = "vulkan")]
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn convolutions_on_vulkan_have_the_values_and_gradients_of_kernels() {
+    assert_same(Some(&Device::vulkan(Default::default())));
+}
+
+fn assert_same(device: Option<&Device>) {
+    let _one = ONE.lock().expect("no other failed in the middle");
+    let flex = Device::flex();
+    flex.seed(1);
+    let random = |shape: [usize; 5]| Tensor::<5>::random(shape, Distribution::Normal(0.0, 1.0), &flex).into_data();
+    let mut wrong = Vec::new();
+    let shapes = [[9, 8, 7], [8, 8, 1], [7, 5, 1]];
+    // Kernels shorter than the stride among them, along all axes or one.
+    let kernels = [[1; 3], [2; 3], [3; 3], [1, 3, 3], [3, 1, 2]];
+    for (size, kernel) in shapes.iter().flat_map(|size| kernels.map(|kernel| (size, kernel))) {
+        let x = random([2, 4, size[0], size[1], size[2]]);
+        let [kx, ky, kz] = if size[2] == 1 { [kernel[0], kernel[1], 1] } else { kernel };
+        for (stride, dilation, groups) in [(1, 1, 1), (2, 1, 1), (2, 1, 2), (3, 1, 1), (3, 2, 1)] {
+            let flat = |value: usize| [value, value, if size[2] == 1 { 1 } else { value }];
+            let (stride, dilation) = (flat(stride), flat(dilation));
+            for padding in [[0; 3], [kx / 2, ky / 2, kz / 2]] {
+                let shape = ConvShape { stride, padding, dilation, groups };
+                let what = format!("{size:?}, kernel {:?}, {shape:?}", [kx, ky, kz]);
+                let weight = random([6, 4 / groups, kx, ky, kz]);
+                wrong.extend(compare(&what, device, [&x, &weight], |x, w| conv3d(x, w, None, shape)));
+                let weight = random([4, 6 / groups, kx, ky, kz]);
+                let longer = std::array::from_fn(|axis| usize::from(stride[axis] > 1));
+                let conv = |x, w| conv_transpose3d(x, w, None, shape, longer);
+                wrong.extend(compare(&format!("{what}, transposed"), device, [&x, &weight], conv));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n  {}", wrong.len(), wrong.join("\n  "));
+}
