@@ -225,7 +225,9 @@ fn run<N: Network>(case: &Case, net: N, device: &Device, train: impl Fn(&N, Tens
         // A parameter that is not used has no gradient here, and one of zeros there.
         let norm = |key: &str| gradients.get(key).map_or(0.0, |g| g.iter().map(|v| v * v).sum::<f64>().sqrt());
         let norms: Vec<f64> = keys.iter().filter_map(Value::as_str).map(norm).collect();
-        let (atol, rtol) = (case.tolerance("l2_atol"), case.tolerance("l2_rtol"));
+        // What cancels (a bias before a norm) is left with the rounding of what it is the sum of, and that depends on the order.
+        let largest = norms.iter().fold(0.0_f64, |largest, norm| largest.max(*norm));
+        let (atol, rtol) = (case.tolerance("l2_atol").max(5e-6 * largest), case.tolerance("l2_rtol"));
         check.close_at("out.grad_l2", &[norms.len()], &norms, atol, rtol, 0);
     }
     let file = safetensors::SafeTensors::deserialize(&after)?;

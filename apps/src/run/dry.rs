@@ -32,11 +32,15 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     for plugin in &plugins {
         out!("  {} {}  {}", plugin.identity().name, plugin.identity().version, plugin.path().display());
     }
-    if !data.join("dataset.json").is_file() {
-        out!("{}     {} holds no dataset.json", bold("data"), data.display());
+    // A recipe can be looked at without any data.
+    if !data.exists() {
+        out!("{}     {} does not exist", bold("data"), data.display());
         return Ok(());
     }
     let cases = Cases::open(data, &plan.recipe)?;
+    if let Some(sampler) = &plan.recipe.data.sampler {
+        sampler.build(&cases.training, plan.recipe.training.seed, &plan.document)?;
+    }
     let (train, validate) = (cases.training.len(), cases.validation.len());
     out!("{}     {}: {train} cases train, {validate} validate", bold("data"), cases.name);
     let predicted = cases.predicted_bytes(plan)?;

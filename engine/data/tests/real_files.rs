@@ -6,7 +6,7 @@ use std::path::Path;
 
 use common::real_data;
 use hearth_data::nifti::read_header;
-use hearth_data::quality::{Severity, VerifyOptions, verify};
+use hearth_data::quality::{Kind, Severity, VerifyOptions, verify};
 use hearth_data::readers::choose;
 use hearth_data::transforms::Orientation;
 use hearth_data::{ReadOptions, orientation, read_image, read_image_with, read_nifti};
@@ -233,6 +233,17 @@ fn folders_of_dicom_are_read_as_the_volume_they_hold() {
     drawn.sort_unstable();
     expected.sort_unstable();
     assert_eq!(drawn, expected);
+    // Two series in one folder can't be told apart by the folder: the images are looked at alone, and it is said why.
+    let mixed = tempfile::tempdir().expect("a folder");
+    for folder in ["ct_rtstruct_2slice", "ct_tiny_4slice"] {
+        for file in std::fs::read_dir(real_data().join("dicom").join(folder)).expect("a folder").flatten() {
+            let name = format!("{folder}-{}", file.file_name().to_string_lossy());
+            std::fs::copy(file.path(), mixed.path().join(name)).expect("a copy");
+        }
+    }
+    let report = verify(mixed.path(), &VerifyOptions::default()).expect("a report");
+    let told = report.findings.iter().any(|f| f.kind == Kind::Unpaired && f.what.contains("series of images"));
+    assert!(told, "{:?}", report.findings);
     let text = read_image(&several).expect_err("several series").to_string();
     assert!(text.contains("sts008") && text.contains("PT"), "{text}");
     let mut options = ReadOptions::default();

@@ -16,6 +16,7 @@
 //! - [`mod@normalize`]: batch, group and instance norm with the activation behind them, forward and backward.
 //! - [`mod@pool3d`]: maximum and average pooling, fixed or adaptive, forward and backward.
 //! - [`memory`]: an allocator that keeps large blocks for their next use.
+//! - [`mod@update`]: steps of optimizers in one pass, in place.
 //! - [`use_cpu_kernels`]: turns the kernels of networks off, to compare.
 //! - [`math`]: powers and exponentials of many values at once.
 //!
@@ -52,6 +53,7 @@ mod shared;
 mod simd;
 pub mod softmax_sums;
 mod switch;
+pub mod update;
 
 pub use gelu::gelu;
 pub use interpolate::{InterpolateMode, interpolate};

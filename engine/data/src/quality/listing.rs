@@ -94,17 +94,26 @@ fn by_folders(dir: &Path) -> Result<Listing, DataError> {
             cases.push(Listed { case, split, image: Ok(image), label, drawn: false });
         }
     }
+    let mut findings = Vec::new();
     if cases.is_empty() {
-        cases = drawn_and_alone(dir)?;
+        (cases, findings) = drawn_and_alone(dir)?;
     }
     let name = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(Listing { name, labels: BTreeMap::new(), channels: None, cases, findings: Vec::new() })
+    Ok(Listing { name, labels: BTreeMap::new(), channels: None, cases, findings })
 }
 
 /// Series of DICOM with what was drawn on them, and each other image alone.
-fn drawn_and_alone(dir: &Path) -> Result<Vec<Listed>, DataError> {
+fn drawn_and_alone(dir: &Path) -> Result<(Vec<Listed>, Vec<Finding>), DataError> {
+    let mut findings = Vec::new();
     // Without any pair, or where series share a folder, every image is looked at by itself.
-    let pairs = dicom_items(dir).unwrap_or_default();
+    let pairs = dicom_items(dir).unwrap_or_else(|error| {
+        // Where nothing was drawn, nothing is amiss.
+        if hearth_dicom::scan(dir).is_ok_and(|scan| !scan.annotations.is_empty()) {
+            let what = format!("what was drawn is not compared with its images: {error}");
+            findings.push(Finding::new(Severity::Note, Kind::Unpaired, what));
+        }
+        Vec::new()
+    });
     let listed = |mut item: Item| {
         let mut file = |key| item.files.remove(key);
         let (image, label) = (file("image")?, file("seg").map(Ok));
@@ -123,7 +132,7 @@ fn drawn_and_alone(dir: &Path) -> Result<Vec<Listed>, DataError> {
     };
     let mut cases: Vec<Listed> = pairs.iter().cloned().filter_map(listed).collect();
     cases.extend(others.into_iter().map(alone));
-    Ok(cases)
+    Ok((cases, findings))
 }
 
 /// Images that lie beside those of the list and are not in it.

@@ -66,6 +66,8 @@ pub enum Kind {
     Unreadable,
     /// A file that belongs to no case.
     Unlisted,
+    /// Structure sets or segmentations that can't be brought together with their images.
+    Unpaired,
     /// An affine that is not finite or can't be inverted.
     BadAffine,
     /// A voxel size that is 0, negative, not a number or absurd.
@@ -119,6 +121,7 @@ impl Kind {
             Kind::MissingFile => "missing file",
             Kind::Unreadable => "unreadable file",
             Kind::Unlisted => "unlisted file",
+            Kind::Unpaired => "unpaired annotation",
             Kind::BadAffine => "bad affine",
             Kind::BadSpacing => "bad voxel size",
             Kind::Sheared => "sheared grid",

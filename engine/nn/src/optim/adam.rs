@@ -1,6 +1,7 @@
 //! Adam and AdamW (`torch.optim.Adam`, `torch.optim.AdamW`).
 
 use burn::tensor::Tensor;
+use hearth_kernels::update::{self, AdamStep};
 
 use super::OptimError;
 use super::rule::Slots;
@@ -31,6 +32,9 @@ pub(crate) fn check_moments(betas: [f64; 2], eps: f64) -> Result<(), OptimError>
     Ok(())
 }
 
+/// The state: mean, mean square, the largest of them.
+const NAMES: [&str; 3] = ["exp_avg", "exp_avg_sq", "max_exp_avg_sq"];
+
 impl Adam {
     pub(crate) fn check(&self) -> Result<(), OptimError> {
         check_moments(self.betas, self.eps)
@@ -39,6 +43,13 @@ impl Adam {
     pub(crate) fn update(&self, p: Tensor<1>, g: Tensor<1>, slots: &mut Slots, lr: f64, decay: f64) -> Tensor<1> {
         let device = p.device();
         let [beta1, beta2] = self.betas;
+        let names: &[&str] = if self.amsgrad { &NAMES } else { &NAMES[..2] };
+        let state: Vec<Option<Tensor<1>>> = names.iter().map(|name| slots.take(name, &device)).collect();
+        let tensors = state.iter().flatten().chain([&p, &g]);
+        if state.iter().all(Option::is_some) && update::has_kernel(tensors) {
+            return self.in_one_pass(p, &g, state.into_iter().flatten(), slots, [lr, decay]);
+        }
+        let mut state = state.into_iter();
         let (p, g) = match (decay == 0.0, self.decoupled) {
             (true, _) => (p, g),
             (false, true) => (p * (1.0 - lr * decay), g),
@@ -48,18 +59,18 @@ impl Adam {
             }
         };
         let square = g.clone() * g.clone();
-        let mean = match slots.take("exp_avg", &device) {
+        let mean = match state.next().flatten() {
             Some(mean) => mean.clone() + (g - mean) * (1.0 - beta1),
             None => g * (1.0 - beta1),
         };
-        let mean_square = match slots.take("exp_avg_sq", &device) {
+        let mean_square = match state.next().flatten() {
             Some(mean_square) => mean_square * beta2 + square * (1.0 - beta2),
             None => square * (1.0 - beta2),
         };
         slots.put("exp_avg", mean.clone());
         slots.put("exp_avg_sq", mean_square.clone());
         let largest = if self.amsgrad {
-            let largest = match slots.take("max_exp_avg_sq", &device) {
+            let largest = match state.next().flatten() {
                 Some(largest) => largest.max_pair(mean_square),
                 None => mean_square,
             };
@@ -72,5 +83,33 @@ impl Adam {
         let (correction1, correction2) = (1.0 - beta1.powf(step), 1.0 - beta2.powf(step));
         let denominator = largest.sqrt() / correction2.sqrt() + self.eps;
         p - mean / denominator * (lr / correction1)
+    }
+
+    /// The same by a kernel, once there is a state.
+    fn in_one_pass(
+        &self,
+        p: Tensor<1>,
+        g: &Tensor<1>,
+        mut state: impl Iterator<Item = Tensor<1>>,
+        slots: &mut Slots,
+        [lr, decay]: [f64; 2],
+    ) -> Tensor<1> {
+        let [beta1, beta2] = self.betas;
+        let count = slots.step as f64;
+        let (correction1, correction2) = (1.0 - beta1.powf(count), 1.0 - beta2.powf(count));
+        let step = AdamStep {
+            lr: (lr / correction1) as f32,
+            shrink: if self.decoupled { (1.0 - lr * decay) as f32 } else { 1.0 },
+            weight_decay: if self.decoupled { 0.0 } else { decay as f32 },
+            betas: [beta1, beta2].map(|beta| [beta as f32, (1.0 - beta) as f32]),
+            correction: correction2.sqrt() as f32,
+            eps: self.eps as f32,
+        };
+        let (Some(mean), Some(square)) = (state.next(), state.next()) else { return p };
+        let (p, [mean, square], largest) = update::adam(p, g, [mean, square], state.next(), step);
+        for (name, tensor) in NAMES.into_iter().zip([Some(mean), Some(square), largest]) {
+            tensor.into_iter().for_each(|tensor| slots.put(name, tensor));
+        }
+        p
     }
 }

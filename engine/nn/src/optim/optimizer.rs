@@ -162,12 +162,14 @@ impl ModuleMapper for Step<'_> {
         let (id, value, mapper) = param.consume();
         let (trains, autodiff) = (value.is_require_grad(), value.is_autodiff());
         let plain = value.without_autodiff();
-        let (shape, count) = (plain.dims(), plain.shape().num_elements());
-        let value = match self.optimizer.update(path, plain.clone().reshape([count]), gradient, self.lr) {
+        let (shape, count, device) = (plain.dims(), plain.shape().num_elements(), plain.device());
+        // Handed over, not shared: a kernel changes it where it is.
+        let value = match self.optimizer.update(path, plain.reshape([count]), gradient, self.lr) {
             Ok(updated) => updated.reshape(shape),
             Err(error) => {
                 self.error = Some(error);
-                plain
+                // The network is lost.
+                Tensor::zeros(shape, &device)
             }
         };
         let value = if autodiff { value.autodiff().set_require_grad(trains) } else { value };

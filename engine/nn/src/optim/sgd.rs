@@ -1,6 +1,7 @@
 //! Stochastic gradient descent (`torch.optim.SGD`).
 
 use burn::tensor::Tensor;
+use hearth_kernels::update::{self, SgdStep};
 
 use super::OptimError;
 use super::rule::Slots;
@@ -28,11 +29,27 @@ impl Sgd {
     }
 
     pub(crate) fn update(&self, p: Tensor<1>, g: Tensor<1>, slots: &mut Slots, lr: f64, decay: f64) -> Tensor<1> {
+        let buffer = if self.momentum == 0.0 { None } else { slots.take("momentum_buffer", &g.device()) };
+        let buffer = match buffer {
+            Some(buffer) if update::has_kernel([&p, &g, &buffer].into_iter()) => {
+                let step = SgdStep {
+                    lr: lr as f32,
+                    weight_decay: decay as f32,
+                    momentum: self.momentum as f32,
+                    share: (1.0 - self.dampening) as f32,
+                    nesterov: self.nesterov,
+                };
+                let (p, buffer) = update::sgd(p, &g, buffer, step);
+                slots.put("momentum_buffer", buffer);
+                return p;
+            }
+            buffer => buffer,
+        };
         let g = if decay == 0.0 { g } else { g + p.clone() * decay };
         if self.momentum == 0.0 {
             return p - g * lr;
         }
-        let direction = match slots.take("momentum_buffer", &g.device()) {
+        let direction = match buffer {
             Some(buffer) => buffer * self.momentum + g.clone() * (1.0 - self.dampening),
             None => g.clone(),
         };
