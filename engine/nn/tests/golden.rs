@@ -51,7 +51,7 @@ fn root() -> std::path::PathBuf {
 #[cfg(feature = "vulkan")]
 #[test]
 #[ignore = "needs a Vulkan driver"]
-fn cases_of_this_crate_on_vulkan() {
+fn networks_and_losses_on_vulkan() {
     let program = std::env::current_exe().expect("this program");
     let (mut passed, mut failed) = (0, Vec::new());
     for path in golden::files(&root()).expect("a folder of cases") {

@@ -45,8 +45,8 @@ impl Adam {
         let [beta1, beta2] = self.betas;
         let names: &[&str] = if self.amsgrad { &NAMES } else { &NAMES[..2] };
         let state: Vec<Option<Tensor<1>>> = names.iter().map(|name| slots.take(name, &device)).collect();
-        let tensors = state.iter().flatten().chain([&p, &g]);
-        if state.iter().all(Option::is_some) && update::has_kernel(tensors) {
+        let whole = state.iter().all(Option::is_some);
+        if whole && update::has_kernel(state.iter().flatten().chain([&p, &g])) {
             return self.in_one_pass(p, &g, state.into_iter().flatten(), slots, [lr, decay]);
         }
         let mut state = state.into_iter();
