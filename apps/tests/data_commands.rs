@@ -175,7 +175,7 @@ fn a_table_of_cases_trains_fold_by_fold() {
     fail(&dry, 1, &["data.sampler", "no `wait`"]);
     let output = run(&[by_weight("o2", "none", weights), vec!["--dry-run".to_owned()]].concat());
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("2 cases train, 1 validate"), "{said}{}", errors(&output));
+    assert!(output.status.success() && said.contains("3 cases train, 1 validate"), "{said}{}", errors(&output));
     fail(&by_weight("o3", "none", "{weights=\"weight\", replacement=false}"), 1, &["only 2 have a weight above 0"]);
     fail(&by_weight("o4", "none", "{weights=\"weight\", num_samples=0}"), 1, &["num_samples=0", "at least 1 case"]);
     weighted(["1", "-1", "1"]);

@@ -32,12 +32,15 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     for plugin in &plugins {
         out!("  {} {}  {}", plugin.identity().name, plugin.identity().version, plugin.path().display());
     }
-    // A recipe can be looked at without any data.
-    if !data.exists() {
-        out!("{}     {} does not exist", bold("data"), data.display());
-        return Ok(());
-    }
-    let cases = Cases::open(data, &plan.recipe)?;
+    let cases = match Cases::open(data, &plan.recipe) {
+        Ok(cases) => cases,
+        // A recipe can be looked at before there is any data.
+        Err(failure) if !data.is_file() && !data.join("dataset.json").is_file() => {
+            out!("{}     {}", bold("data"), failure.line());
+            return Ok(());
+        }
+        Err(failure) => return Err(failure),
+    };
     if let Some(sampler) = &plan.recipe.data.sampler {
         sampler.build(&cases.training, plan.recipe.training.seed, &plan.document)?;
     }
