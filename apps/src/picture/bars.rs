@@ -1,11 +1,7 @@
 //! Values beside names, as horizontal bars.
 
-use super::canvas::{Canvas, Rgb};
-
-const BACKGROUND: Rgb = [18, 18, 22];
-const TEXT: Rgb = [235, 235, 235];
-const FAINT: Rgb = [160, 160, 165];
-const BAR: Rgb = [80, 160, 255];
+use super::canvas::Canvas;
+use super::colours::{BACKGROUND, CURVE, FAINT, TEXT};
 
 const WIDTH: usize = 960;
 const TOP: usize = 56;
@@ -37,7 +33,7 @@ pub fn bars(title: &str, bars: &[Bar]) -> Canvas {
         let top = TOP + i * ROW;
         canvas.text(MARGIN, top + 5, SCALE, TEXT, &bar.name);
         let wide = (length(bar.value) / most * room as f64).round() as usize;
-        canvas.fill(left, top, wide, ROW - 10, BAR);
+        canvas.fill(left, top, wide, ROW - 10, CURVE);
         canvas.text(left + wide + 10, top + 5, SCALE, FAINT, &bar.text);
     }
     canvas
@@ -52,7 +48,7 @@ mod tests {
         let row = |name: &str, value: f64| Bar { name: name.into(), value, text: format!("{value}") };
         let rows = [row("plain", 4.0), row("half", 2.0), row("none", f64::NAN), row("below", -1.0)];
         let canvas = bars("title", &rows);
-        let length = |i: usize| (0..WIDTH).filter(|x| canvas.get(*x, TOP + i * ROW) == BAR).count();
+        let length = |i: usize| (0..WIDTH).filter(|x| canvas.get(*x, TOP + i * ROW) == CURVE).count();
         assert!(length(0) > WIDTH / 2);
         assert!(length(1).abs_diff(length(0) / 2) <= 1);
         assert_eq!((length(2), length(3)), (0, 0));

@@ -2,6 +2,7 @@
 
 mod bars;
 mod canvas;
+mod colours;
 mod font;
 mod overlay;
 mod panel;

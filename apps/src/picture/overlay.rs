@@ -1,11 +1,8 @@
 //! Slices of a volume with the outlines of the label (solid) and of the prediction (dashed).
 
-use super::canvas::{Canvas, Rgb};
+use super::canvas::Canvas;
+use super::colours::{BACKGROUND, FAINT, TEXT};
 use super::panel::{Panel, Volume, legend};
-
-const BACKGROUND: Rgb = [18, 18, 22];
-const TEXT: Rgb = [235, 235, 235];
-const FAINT: Rgb = [160, 160, 165];
 
 /// Pixels between and around the panels.
 const MARGIN: usize = 16;

@@ -1,11 +1,11 @@
 //! One slice as it is drawn: pixels, and outlines of the label (solid) and of the prediction (dashed).
 
 use super::canvas::{Canvas, Rgb};
+use super::colours::FAINT;
 
 const LABEL: Rgb = [60, 220, 90];
 const PREDICTION: Rgb = [255, 90, 200];
 const HALO: Rgb = [0, 0, 0];
-const FAINT: Rgb = [160, 160, 165];
 
 /// A slice: for volumes, rows from anterior to posterior and columns from the patient's right to left, as radiologists look
 /// at it; pictures as they are stored.

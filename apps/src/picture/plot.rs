@@ -1,13 +1,10 @@
 //! A curve over an axis, as a picture.
 
 use super::canvas::{Canvas, Rgb};
+use super::colours::{BACKGROUND, CURVE, FAINT, TEXT};
 
-const BACKGROUND: Rgb = [18, 18, 22];
 const GRID: Rgb = [52, 52, 60];
-const TEXT: Rgb = [235, 235, 235];
-const FAINT: Rgb = [160, 160, 165];
 const POINT: Rgb = [90, 100, 130];
-const CURVE: Rgb = [80, 160, 255];
 const MARK: Rgb = [255, 80, 80];
 
 const WIDTH: usize = 960;

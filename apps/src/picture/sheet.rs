@@ -1,10 +1,9 @@
 //! A contact sheet: many panels in a grid.
 
 use super::canvas::{Canvas, Rgb};
+use super::colours::{BACKGROUND, TEXT};
 use super::panel::{Panel, legend};
 
-const BACKGROUND: Rgb = [18, 18, 22];
-const TEXT: Rgb = [235, 235, 235];
 const FAINT: Rgb = [170, 170, 175];
 const MARGIN: usize = 12;
 const LINE: usize = 26;

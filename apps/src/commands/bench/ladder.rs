@@ -22,7 +22,7 @@ use crate::{note, out};
 
 const PICTURE: &str = "ladder.png";
 /// What the spleen tutorial's regular training uses.
-const REGULAR_OPTIMIZER: &str = "{ name = \"Adam\", lr = 2e-4 }";
+const REGULAR_OPTIMIZER: &str = "name = \"Adam\"\nlr = 2e-4";
 
 /// One change.
 struct Rung {
@@ -73,20 +73,24 @@ pub fn run(args: &Args) -> Outcome {
     use_cpu_kernels(false);
     for rung in rungs {
         note!("{}", bold(&rung.name));
-        if let Some(why) = rung.skipped {
-            note!("left out: {why}");
-            rows.push(Row { rung, took: None });
-            continue;
-        }
-        for (key, value) in &rung.sets {
-            document.set_option(&format!("the row {:?}", rung.name), key, value)?;
-        }
-        if rung.kernels {
-            use_cpu_kernels(true);
-        }
-        let took = reach(document.clone(), data, &goal).while_doing(|| format!("the row {:?}", rung.name))?;
-        say(args, line(args, &recipe, data, &rung, &took))?;
-        rows.push(Row { rung, took: Some(took) });
+        let took = match rung.skipped {
+            Some(why) => {
+                note!("left out: {why}");
+                None
+            }
+            None => {
+                for (key, value) in &rung.sets {
+                    document.set_option(&format!("the row {:?}", rung.name), key, value)?;
+                }
+                if rung.kernels {
+                    use_cpu_kernels(true);
+                }
+                let took = reach(document.clone(), data, &goal).while_doing(|| format!("the row {:?}", rung.name))?;
+                say(args, line(args, &recipe, data, &rung, &took))?;
+                Some(took)
+            }
+        };
+        rows.push(Row { rung, took });
         // After each row: who stops the rest keeps these.
         args.out.as_deref().map_or(Ok(()), |out| write(out, &recipe, &rows))?;
     }
@@ -95,7 +99,6 @@ pub fn run(args: &Args) -> Outcome {
         table::lines(&COLUMNS, &cells(&rows)).iter().for_each(|line| out!("{line}"));
     }
     if let Some(out) = &args.out {
-        write(out, &recipe, &rows)?;
         note!("picture  {}", out.join(PICTURE).display());
     }
     Ok(())
@@ -104,6 +107,7 @@ pub fn run(args: &Args) -> Outcome {
 /// The rows for a recipe.
 fn rungs(recipe: &Recipe, on_processor: bool, threads: usize) -> Outcome<Vec<Rung>> {
     let regular = regular_loss(&recipe.loss)?;
+    let regular_optimizer: OptimizerConfig = toml::from_str(REGULAR_OPTIMIZER)?;
     let (loss, optimizer) = (inline(&recipe.loss)?, inline(&recipe.optimizer)?);
     let workers = recipe.data.workers.max(threads);
     let cached = |device: &str| format!("{{ rate = 1.0, workers = {workers}, device = \"{device}\" }}");
@@ -113,11 +117,10 @@ fn rungs(recipe: &Recipe, on_processor: bool, threads: usize) -> Outcome<Vec<Run
         ("data.workers", "0".to_owned()),
         ("training.precision", "fp32".to_owned()),
         ("loss", regular.clone().unwrap_or_else(|| loss.clone())),
-        ("optimizer", REGULAR_OPTIMIZER.to_owned()),
+        ("optimizer", inline(&regular_optimizer)?),
     ];
     let fused = "the kernels are the CPU's; on a GPU Burn fuses operations in every row";
-    let same_optimizer =
-        matches!(recipe.optimizer, OptimizerConfig::Adam { .. }).then_some("the recipe trains with Adam");
+    let same_optimizer = (recipe.optimizer == regular_optimizer).then_some("the recipe's is the regular one");
     Ok(vec![
         Rung::new("plain", plain),
         Rung::new("cache", vec![("data.cache", cached("host"))]),
@@ -126,8 +129,9 @@ fn rungs(recipe: &Recipe, on_processor: bool, threads: usize) -> Outcome<Vec<Run
             .unless(cpu("a CPU's transforms run on it already")),
         Rung::new("AMP", vec![("training.precision", "auto".to_owned())]).unless(cpu("a CPU computes in fp32")),
         Rung { kernels: true, ..Rung::new("fused kernels", Vec::new()) }.unless((!on_processor).then_some(fused)),
-        Rung::new(format!("loss {}", name_of(&recipe.loss)?), vec![("loss", loss)])
-            .unless(regular.is_none().then_some("the recipe's loss has no plain Dice beside it")),
+        Rung::new(format!("loss {}", name_of(&recipe.loss)?), vec![("loss", loss)]).unless(
+            regular.is_none().then_some("the recipe's loss is Dice alone, or of a kind that has none beside it"),
+        ),
         Rung::new(format!("optimizer {}", name_of(&recipe.optimizer)?), vec![("optimizer", optimizer)])
             .unless(same_optimizer),
     ])

@@ -1,0 +1,12 @@
+//! The colours that all pictures have in common.
+
+use super::canvas::Rgb;
+
+/// Behind everything.
+pub const BACKGROUND: Rgb = [18, 18, 22];
+/// Titles and names.
+pub const TEXT: Rgb = [235, 235, 235];
+/// Numbers and remarks.
+pub const FAINT: Rgb = [160, 160, 165];
+/// Curves and bars.
+pub const CURVE: Rgb = [80, 160, 255];
