@@ -33,6 +33,19 @@ pub fn is_host(device: &Device) -> bool {
     }
 }
 
+/// The CPU where it is compiled in, else `device`: where a number belongs that only the host looks at, so that looking makes no GPU wait.
+pub fn beside(device: &Device) -> Device {
+    #[cfg(feature = "cpu")]
+    {
+        let _ = device;
+        Device::flex()
+    }
+    #[cfg(not(feature = "cpu"))]
+    {
+        device.clone()
+    }
+}
+
 /// Calls `look` with the values in row-major order, without a copy where the tensor is contiguous.
 ///
 /// `None` where the tensor is on another device or not f32.

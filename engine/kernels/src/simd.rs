@@ -46,11 +46,9 @@ pub(crate) fn prefetch(values: &[f32], first: usize, count: usize) {
 }
 
 /// Sums that run side by side, so that a loop fills registers. A constant, so that a sum is the same on every processor.
-#[cfg(feature = "cpu")]
 pub(crate) const LANES: usize = 16;
 
 /// The sum of `of` over two rows of one length.
-#[cfg(feature = "cpu")]
 #[inline(always)]
 pub(crate) fn sum(a: &[f32], b: &[f32], of: impl Fn(f32, f32) -> f32) -> f32 {
     let mut sums = [0.0_f32; LANES];

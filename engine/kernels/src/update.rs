@@ -5,7 +5,7 @@
 
 use burn::tensor::{DType, Tensor};
 
-use crate::simd::widest;
+use crate::simd::{sum, widest};
 use crate::{host, uses_cpu_kernels};
 
 /// Values of a task.
@@ -41,6 +41,36 @@ pub struct AdamStep {
     pub correction: f32,
     /// Added to the denominator.
     pub eps: f32,
+}
+
+/// A step of Novograd, as `monai.optimizers.Novograd` takes it, with the norm of the gradient taken in already.
+#[derive(Clone, Copy, Debug)]
+pub struct NovogradStep {
+    /// Learning rate.
+    pub lr: f32,
+    /// What the gradient is divided by.
+    pub norm: f32,
+    /// Times the parameter, added to the gradient after it.
+    pub weight_decay: f32,
+    /// Share of that which is added to the direction.
+    pub share: f32,
+    /// Share of the last direction that is kept.
+    pub momentum: f32,
+}
+
+/// A step of RMSprop, as `torch.optim.RMSprop` takes it.
+#[derive(Clone, Copy, Debug)]
+pub struct RmsPropStep {
+    /// Learning rate.
+    pub lr: f32,
+    /// Times the parameter, added to the gradient.
+    pub weight_decay: f32,
+    /// Decay of the mean square (and of the mean), and one less.
+    pub alpha: [f32; 2],
+    /// Added to the denominator.
+    pub eps: f32,
+    /// Share of the last direction that is kept.
+    pub momentum: f32,
 }
 
 /// Whether there is a kernel for these: f32 on the CPU.
@@ -81,6 +111,148 @@ pub fn adam(
             let [p, mean, square, largest] = in_place([p, mean, square, largest], g, run);
             (p, [mean, square], Some(largest))
         }
+    }
+}
+
+/// The parameter and the direction after a step; both of the gradient's length, with [`has_kernel`].
+///
+/// # Panics
+/// Where a tensor is on another device, or they differ in length.
+pub fn novograd(p: Tensor<1>, g: &Tensor<1>, direction: Tensor<1>, step: NovogradStep) -> (Tensor<1>, Tensor<1>) {
+    let [p, direction] = in_place([p, direction], g, |[p, direction], g| novograd_run(p, direction, g, step));
+    (p, direction)
+}
+
+/// The parameter and its state (mean square, and where there are such the mean and the direction) after a step; all of one length, with
+/// [`has_kernel`].
+///
+/// # Panics
+/// Where a tensor is on another device, or they differ in length.
+pub fn rms_prop(
+    p: Tensor<1>,
+    g: &Tensor<1>,
+    square: Tensor<1>,
+    mean: Option<Tensor<1>>,
+    direction: Option<Tensor<1>>,
+    step: RmsPropStep,
+) -> (Tensor<1>, Tensor<1>, Option<Tensor<1>>, Option<Tensor<1>>) {
+    match (mean, direction) {
+        (None, None) => {
+            let run = |[p, square]: [&mut [f32]; 2], g: &[f32]| {
+                widest(
+                    #[inline(always)]
+                    move || {
+                        for ((p, square), g) in p.iter_mut().zip(square).zip(g) {
+                            step.take(p, square, None, None, *g);
+                        }
+                    },
+                );
+            };
+            let [p, square] = in_place([p, square], g, run);
+            (p, square, None, None)
+        }
+        (None, Some(direction)) => {
+            let run = |[p, square, direction]: [&mut [f32]; 3], g: &[f32]| {
+                widest(
+                    #[inline(always)]
+                    move || {
+                        for (((p, square), direction), g) in p.iter_mut().zip(square).zip(direction).zip(g) {
+                            step.take(p, square, None, Some(direction), *g);
+                        }
+                    },
+                );
+            };
+            let [p, square, direction] = in_place([p, square, direction], g, run);
+            (p, square, None, Some(direction))
+        }
+        (Some(mean), None) => {
+            let run = |[p, square, mean]: [&mut [f32]; 3], g: &[f32]| {
+                widest(
+                    #[inline(always)]
+                    move || {
+                        for (((p, square), mean), g) in p.iter_mut().zip(square).zip(mean).zip(g) {
+                            step.take(p, square, Some(mean), None, *g);
+                        }
+                    },
+                );
+            };
+            let [p, square, mean] = in_place([p, square, mean], g, run);
+            (p, square, Some(mean), None)
+        }
+        (Some(mean), Some(direction)) => {
+            let run = |[p, square, mean, direction]: [&mut [f32]; 4], g: &[f32]| {
+                widest(
+                    #[inline(always)]
+                    move || {
+                        let state = p.iter_mut().zip(square).zip(mean).zip(direction);
+                        for ((((p, square), mean), direction), g) in state.zip(g) {
+                            step.take(p, square, Some(mean), Some(direction), *g);
+                        }
+                    },
+                );
+            };
+            let [p, square, mean, direction] = in_place([p, square, mean, direction], g, run);
+            (p, square, Some(mean), Some(direction))
+        }
+    }
+}
+
+/// The sum of a tensor's squares, the same for any number of threads; with [`has_kernel`].
+///
+/// # Panics
+/// Where the tensor is on another device.
+pub fn square_sum(g: &Tensor<1>) -> f32 {
+    use rayon::prelude::*;
+    let part = |values: &[f32]| {
+        widest(
+            #[inline(always)]
+            || sum(values, values, |a, b| a * b),
+        )
+    };
+    let sums: Option<Vec<f32>> = host::read(g, |g| g.par_chunks(TASK).map(part).collect());
+    match sums {
+        Some(sums) => sums.into_iter().sum(),
+        None => panic!("the gradient is not on the CPU"),
+    }
+}
+
+fn novograd_run(p: &mut [f32], direction: &mut [f32], g: &[f32], step: NovogradStep) {
+    let NovogradStep { lr, norm, weight_decay, share, momentum } = step;
+    widest(
+        #[inline(always)]
+        move || {
+            for ((p, direction), g) in p.iter_mut().zip(direction).zip(g) {
+                let g = *g / norm;
+                let g = if weight_decay == 0.0 { g } else { g + *p * weight_decay };
+                *direction = *direction * momentum + g * share;
+                *p -= *direction * lr;
+            }
+        },
+    );
+}
+
+impl RmsPropStep {
+    #[inline(always)]
+    fn take(&self, p: &mut f32, square: &mut f32, mean: Option<&mut f32>, direction: Option<&mut f32>, g: f32) {
+        let [keep, new] = self.alpha;
+        let g = if self.weight_decay == 0.0 { g } else { g + *p * self.weight_decay };
+        *square = *square * keep + g * g * new;
+        let spread = match mean {
+            None => *square,
+            Some(mean) => {
+                *mean = *mean * keep + g * new;
+                *square - *mean * *mean
+            }
+        };
+        let step = g / (spread.sqrt() + self.eps);
+        let step = match direction {
+            None => step,
+            Some(direction) => {
+                *direction = *direction * self.momentum + step;
+                *direction
+            }
+        };
+        *p -= step * self.lr;
     }
 }
 
@@ -238,6 +410,55 @@ mod tests {
                 }
                 let expected = 0.99 * p - 0.02 * m / (s.sqrt() / 0.5 + 1e-8);
                 assert!((f64::from(moved[i]) - expected).abs() < 1e-5 * expected.abs().max(1.0), "{i}");
+            }
+        }
+    }
+
+    /// As above, for Novograd and every kind of RMSprop.
+    #[test]
+    fn steps_by_norms_and_by_mean_squares_are_the_formulas() {
+        let count = 2 * TASK + 37;
+        let p = |i: usize| (i % 101) as f32 * 0.01 - 0.5;
+        let g = |i: usize| (i % 37) as f32 * 0.1 - 1.8;
+        let m = |i: usize| (i % 11) as f32 * 0.02 - 0.1;
+        let squares: f64 = (0..count).map(|i| f64::from(g(i)).powi(2)).sum();
+        assert!((f64::from(square_sum(&tensor(count, g))) / squares - 1.0).abs() < 1e-5);
+        let step = NovogradStep { lr: 0.1, norm: 3.0, weight_decay: 0.01, share: 0.05, momentum: 0.95 };
+        let (moved, direction) = novograd(tensor(count, p), &tensor(count, g), tensor(count, m), step);
+        let (moved, direction) = (values(moved), values(direction));
+        for i in (0..count).step_by(97).chain([count - 1]) {
+            let [p, g, m] = [p(i), g(i), m(i)].map(f64::from);
+            let d = 0.95 * m + 0.05 * (g / 3.0 + 0.01 * p);
+            assert!((f64::from(direction[i]) - d).abs() < 1e-6, "{i}");
+            assert!((f64::from(moved[i]) - (p - 0.1 * d)).abs() < 1e-6, "{i}");
+        }
+        let square = |i: usize| (i % 7) as f32 * 0.3 + 0.1;
+        let step = RmsPropStep { lr: 0.02, weight_decay: 0.01, alpha: [0.99, 0.01], eps: 1e-8, momentum: 0.9 };
+        for (centered, momentum) in [(false, false), (false, true), (true, false), (true, true)] {
+            let mean = centered.then(|| tensor(count, m));
+            let direction = momentum.then(|| tensor(count, m));
+            let (moved, squares, mean, direction) =
+                rms_prop(tensor(count, p), &tensor(count, g), tensor(count, square), mean, direction, step);
+            let (moved, squares) = (values(moved), values(squares));
+            let (mean, direction) = (mean.map(values), direction.map(values));
+            assert_eq!((mean.is_some(), direction.is_some()), (centered, momentum));
+            for i in (0..count).step_by(89) {
+                let [p, g, m, s] = [p(i), g(i), m(i), square(i)].map(f64::from);
+                let g = g + 0.01 * p;
+                let s = 0.99 * s + 0.01 * g * g;
+                assert!((f64::from(squares[i]) - s).abs() < 1e-6, "{i}");
+                let mut spread = s;
+                if let Some(mean) = &mean {
+                    let m = 0.99 * m + 0.01 * g;
+                    assert!((f64::from(mean[i]) - m).abs() < 1e-6, "{i}");
+                    spread -= m * m;
+                }
+                let mut along = g / (spread.sqrt() + 1e-8);
+                if let Some(direction) = &direction {
+                    along += 0.9 * m;
+                    assert!((f64::from(direction[i]) - along).abs() < 1e-5, "{i}");
+                }
+                assert!((f64::from(moved[i]) - (p - 0.02 * along)).abs() < 1e-5, "{i}");
             }
         }
     }

@@ -9,6 +9,7 @@ use burn::module::{
     Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor, Param, ParamId,
 };
 use burn::tensor::{Device, Int, Tensor};
+use hearth_kernels::host::beside;
 
 fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     // The value is replaced as a whole, so a panic elsewhere never leaves it half-written.
@@ -112,7 +113,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// A counter at 0. The device is where visitors see it.
+    /// A counter at 0. Visitors see it on the CPU, or on `device` in a build without one.
     pub fn new(device: &Device) -> Self {
         Counter { id: ParamId::new(), device: device.clone().inner(), count: Arc::new(Mutex::new(0)) }
     }
@@ -128,7 +129,7 @@ impl Counter {
     }
 
     fn param(&self) -> Param<Tensor<1, Int>> {
-        Param::initialized(self.id, Tensor::from_data([self.get()], &self.device))
+        Param::initialized(self.id, Tensor::from_data([self.get()], &beside(&self.device)))
     }
 }
 

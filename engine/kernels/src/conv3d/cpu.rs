@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::blocked::{self, Along, Behind, Loops, Plan, RUN, Weight};
 use super::geometry::Geometry;
+use super::groups;
 
 /// From so many output channels on they fill the lanes of a register well enough.
 const MANY: usize = 9;
@@ -13,8 +14,11 @@ fn along(channels: usize) -> (Along, usize) {
     if channels < MANY { (Along::Positions, 1) } else { (Along::Channels, RUN) }
 }
 
-/// The convolution: `x` is `[B, I, ...input]`, `weight` `[O, I, ...kernel]`; gives `[B, O, ...output]`.
+/// The convolution: `x` is `[B, I, ...input]`, `weight` `[O, I / groups, ...kernel]`; gives `[B, O, ...output]`.
 pub fn forward(loops: Loops<'_>, x: &[f32], weight: &[f32], behind: Behind<'_>, g: &Geometry) -> Vec<f32> {
+    if g.groups > 1 {
+        return groups::forward(g, x, weight, behind, |x, weight, behind| forward(loops, x, weight, behind, &g.one()));
+    }
     let g = &g.flat_first();
     let (along, run) = along(g.channels_out);
     let weight = Weight { values: weight, lane: g.channels_in * g.taps(), channel: g.taps() };
@@ -24,14 +28,21 @@ pub fn forward(loops: Loops<'_>, x: &[f32], weight: &[f32], behind: Behind<'_>, 
 /// The gradient with respect to the input, which is also the transposed convolution: `dy` is `[B, O, ...output]`; gives
 /// `[B, I, ...input]`.
 pub fn input_gradient(loops: Loops<'_>, dy: &[f32], weight: &[f32], behind: Behind<'_>, g: &Geometry) -> Vec<f32> {
+    if g.groups > 1 {
+        let run = |dy: &[f32], weight: &[f32], behind: Behind<'_>| input_gradient(loops, dy, weight, behind, &g.one());
+        return groups::input_gradient(g, dy, weight, behind, run);
+    }
     let g = &g.flat_first();
     let (along, run) = along(g.channels_in);
     let weight = Weight { values: weight, lane: g.taps(), channel: g.channels_in * g.taps() };
     blocked::outputs(loops, along, &Plan::input_gradient(g, run), g.batch, dy, weight, behind)
 }
 
-/// The gradient with respect to the weight, `[O, I, ...kernel]`.
+/// The gradient with respect to the weight, `[O, I / groups, ...kernel]`.
 pub fn weight_gradient(loops: Loops<'_>, x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
+    if g.groups > 1 {
+        return groups::weight_gradient(g, x, dy, |x, dy| weight_gradient(loops, x, dy, &g.one()));
+    }
     let g = &g.flat_first();
     match along(g.channels_out).0 {
         Along::Positions => blocked::weight_gradient_of_few(loops.positions, x, dy, g),

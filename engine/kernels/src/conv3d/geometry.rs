@@ -10,6 +10,9 @@ use crate::flex::has_floats;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     pub batch: usize,
+    /// Groups of channels that do not see each other.
+    pub groups: usize,
+    /// Of one group, as `channels_out`.
     pub channels_in: usize,
     pub channels_out: usize,
     pub input: [usize; 3],
@@ -25,16 +28,27 @@ impl Geometry {
         self.kernel.iter().product()
     }
 
+    /// Channels of the input, and of the output, over all groups.
+    pub fn channels(&self) -> [usize; 2] {
+        [self.groups * self.channels_in, self.groups * self.channels_out]
+    }
+
+    /// One image and one group.
+    pub fn one(&self) -> Self {
+        Geometry { batch: 1, groups: 1, ..*self }
+    }
+
     #[cfg(test)]
     pub fn input_len(&self) -> usize {
-        self.batch * self.channels_in * self.input.iter().product::<usize>()
+        self.batch * self.channels()[0] * self.input.iter().product::<usize>()
     }
 
     #[cfg(test)]
     pub fn output_len(&self) -> usize {
-        self.batch * self.channels_out * self.output.iter().product::<usize>()
+        self.batch * self.channels()[1] * self.output.iter().product::<usize>()
     }
 
+    /// Of one group.
     pub fn weight_len(&self) -> usize {
         self.channels_in * self.channels_out * self.taps()
     }
@@ -76,19 +90,19 @@ impl Geometry {
     }
 }
 
-/// Whether our kernels can take these tensors: f32 on the CPU, one group, nothing empty.
+/// Whether our kernels can take these tensors: f32 on the CPU, nothing empty.
 fn on_cpu(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> bool {
     has_floats(x)
         && has_floats(weight)
-        && shape.groups == 1
         && !shape.stride.contains(&0)
         && !shape.dilation.contains(&0)
 }
 
 /// The geometry of a convolution that our kernels can do; `None` leaves it, and every complaint about shapes, to Burn.
 pub fn of_convolution(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> Option<Geometry> {
-    let ([batch, channels_in, ..], [channels_out, weight_in, ..]) = (x.dims(), weight.dims());
-    if weight_in != channels_in || !on_cpu(x, weight, shape) {
+    let ([batch, channels, ..], [features, channels_in, ..]) = (x.dims(), weight.dims());
+    let channels_out = features.checked_div(shape.groups)?;
+    if [channels_in, channels_out].map(|c| c * shape.groups) != [channels, features] || !on_cpu(x, weight, shape) {
         return None;
     }
     let (input, kernel) = (spatial(x.dims()), spatial(weight.dims()));
@@ -99,6 +113,7 @@ pub fn of_convolution(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> O
     }
     Some(Geometry {
         batch,
+        groups: shape.groups,
         channels_in,
         channels_out,
         input,
@@ -117,8 +132,9 @@ pub fn of_transposed(
     shape: &ConvShape,
     output_padding: [usize; 3],
 ) -> Option<Geometry> {
-    let ([batch, channels_out, ..], [weight_out, channels_in, ..]) = (x.dims(), weight.dims());
-    if weight_out != channels_out || !on_cpu(x, weight, shape) {
+    let ([batch, channels, ..], [weights, channels_in, ..]) = (x.dims(), weight.dims());
+    let channels_out = channels.checked_div(shape.groups)?;
+    if weights != channels || channels_out * shape.groups != channels || !on_cpu(x, weight, shape) {
         return None;
     }
     let (output, kernel) = (spatial(x.dims()), spatial(weight.dims()));
@@ -130,6 +146,7 @@ pub fn of_transposed(
     }
     Some(Geometry {
         batch,
+        groups: shape.groups,
         channels_in,
         channels_out,
         input,

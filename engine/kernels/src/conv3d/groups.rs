@@ -1,32 +1,89 @@
-//! Grouped convolutions: one convolution for each group of channels.
+//! Grouped convolutions on the CPU: each group of each image is a convolution of its own, and all of them run side by side.
 
-use burn::tensor::Tensor;
+use rayon::prelude::*;
 
-use super::ConvShape;
-use crate::flex::is_cpu;
+use super::blocked::{Behind, Epilogue};
+use super::geometry::Geometry;
+use crate::shared::Shared;
 
-/// Whether the channels of `x` and the weight (`[O, I / groups, ...]`, or transposed `[I, O / groups, ...]`) can be divided into so
-/// many groups, on the CPU; what cannot is left to Burn, and so is the complaint.
-pub fn can_split(x: &Tensor<5>, weight: &Tensor<5>, groups: usize, transposed: bool) -> bool {
-    let ([_, channels, ..], [first, second, ..]) = (x.dims(), weight.dims());
-    let fits = if transposed { first == channels } else { second * groups == channels };
-    groups > 1 && fits && first.is_multiple_of(groups) && is_cpu(x) && !x.dims().contains(&0)
+/// Values of one group of one image of the input, and of the output.
+fn lengths(g: &Geometry) -> [usize; 2] {
+    [g.channels_in * g.input.iter().product::<usize>(), g.channels_out * g.output.iter().product::<usize>()]
 }
 
-/// Runs each group on its own channels, and puts the outputs together.
-pub fn each(
-    x: Tensor<5>,
-    weight: Tensor<5>,
-    bias: Option<Tensor<1>>,
-    shape: ConvShape,
-    run: impl Fn(Tensor<5>, Tensor<5>, Option<Tensor<1>>, ConvShape) -> Tensor<5>,
-) -> Tensor<5> {
-    let one = ConvShape { groups: 1, ..shape };
-    let biases = bias.map(|bias| bias.chunk(shape.groups, 0));
-    let parts = x.chunk(shape.groups, 1).into_iter().zip(weight.chunk(shape.groups, 0)).enumerate();
-    let outputs = parts.map(|(group, (x, weight))| {
-        let bias = biases.as_ref().and_then(|biases| biases.get(group).cloned());
-        run(x, weight, bias, one)
+/// The convolution by groups, from `run`, which does one group of one image.
+pub fn forward(
+    g: &Geometry,
+    x: &[f32],
+    weight: &[f32],
+    behind: Behind<'_>,
+    run: impl Fn(&[f32], &[f32], Behind<'_>) -> Vec<f32> + Sync,
+) -> Vec<f32> {
+    outputs(g, lengths(g), g.channels_out, [x, weight], behind, run)
+}
+
+/// The input gradient by groups, from `run`, which does one group of one image.
+pub fn input_gradient(
+    g: &Geometry,
+    dy: &[f32],
+    weight: &[f32],
+    behind: Behind<'_>,
+    run: impl Fn(&[f32], &[f32], Behind<'_>) -> Vec<f32> + Sync,
+) -> Vec<f32> {
+    let [input, output] = lengths(g);
+    outputs(g, [output, input], g.channels_in, [dy, weight], behind, run)
+}
+
+fn outputs(
+    g: &Geometry,
+    [from, to]: [usize; 2],
+    channels: usize,
+    [source, weight]: [&[f32]; 2],
+    behind: Behind<'_>,
+    run: impl Fn(&[f32], &[f32], Behind<'_>) -> Vec<f32> + Sync,
+) -> Vec<f32> {
+    let (count, weights) = (g.batch * g.groups, g.weight_len());
+    let mut out: Vec<f32> = Vec::with_capacity(count * to);
+    let shared = Shared::new(&mut out.spare_capacity_mut()[..count * to]);
+    (0..count).into_par_iter().for_each(|index| {
+        let group = index % g.groups;
+        let weight = &weight[group * weights..][..weights];
+        let values = run(&source[index * from..][..from], weight, of_group(&behind, group, channels));
+        // SAFETY: the part of this group of this image is this task's alone.
+        unsafe { shared.part(index * to, to) }.write_copy_of_slice(&values);
     });
-    Tensor::cat(outputs.collect(), 1)
+    // SAFETY: every part has been written.
+    unsafe { out.set_len(count * to) };
+    out
+}
+
+/// What is behind the channels of one group.
+fn of_group<'a>(behind: &Behind<'a>, group: usize, channels: usize) -> Behind<'a> {
+    let part = |values: &'a [f32]| &values[group * channels..][..channels];
+    let epilogue = behind.epilogue.map(|e| Epilogue {
+        scale: part(e.scale),
+        offset: part(e.offset),
+        slope: if e.slope.len() == 1 { e.slope } else { part(e.slope) },
+    });
+    Behind { bias: behind.bias.map(part), epilogue }
+}
+
+/// The weight gradient by groups, from `run`, which does one group of one image; images are added up in order.
+pub fn weight_gradient(
+    g: &Geometry,
+    x: &[f32],
+    dy: &[f32],
+    run: impl Fn(&[f32], &[f32]) -> Vec<f32> + Sync,
+) -> Vec<f32> {
+    let [input, output] = lengths(g);
+    let each = |index: usize| run(&x[index * input..][..input], &dy[index * output..][..output]);
+    let parts: Vec<Vec<f32>> = (0..g.batch * g.groups).into_par_iter().map(each).collect();
+    let mut images = parts.chunks(g.groups);
+    let mut sum = images.next().map(<[_]>::concat).unwrap_or_default();
+    for image in images {
+        for (sum, value) in sum.iter_mut().zip(image.iter().flatten()) {
+            *sum += value;
+        }
+    }
+    sum
 }

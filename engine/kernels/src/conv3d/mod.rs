@@ -2,8 +2,7 @@
 //!
 //! On the CPU both are the same three sums over padded, phase-split copies of the data in which every kernel tap of a whole
 //! output row reads one contiguous run, so that no column matrix is built. The lanes of a register are output channels
-//! where there are many, and neighbours of a row where there are few. f16 and bf16 are added up in f32, and groups are
-//! convolutions of their own. A transposed convolution is the input gradient of a convolution and the other way round. On any other device
+//! where there are many, and neighbours of a row where there are few. f16 and bf16 are added up in f32. A transposed convolution is the input gradient of a convolution and the other way round. On any other device
 //! Burn's own operations run.
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
@@ -61,9 +60,6 @@ pub fn conv3d(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, shape: C
         if cast::is_half(&x, &weight) {
             return cast::in_f32(x, weight, bias, |x, weight, bias| conv3d(x, weight, bias, shape));
         }
-        if groups::can_split(&x, &weight, shape.groups, false) {
-            return groups::each(x, weight, bias, shape, conv3d);
-        }
     }
     let (x, weight, ConvShape { stride, padding, dilation, groups }) = reaching::convolution(x, weight, shape);
     module::conv3d(x, weight, bias, ConvOptions::new(stride, padding, dilation, groups))
@@ -89,10 +85,6 @@ pub fn conv_transpose3d(
         if cast::is_half(&x, &weight) {
             let run = |x, weight, bias| conv_transpose3d(x, weight, bias, shape, output_padding);
             return cast::in_f32(x, weight, bias, run);
-        }
-        if groups::can_split(&x, &weight, shape.groups, true) {
-            let run = |x, weight, bias, shape| conv_transpose3d(x, weight, bias, shape, output_padding);
-            return groups::each(x, weight, bias, shape, run);
         }
     }
     let (weight, longer) = reaching::transposed(weight, &shape);
@@ -160,11 +152,12 @@ pub fn conv_transpose3d_norm_act(
 }
 
 /// The gradient of [`conv3d`] with respect to its weight (`torch.nn.grad.conv3d_weight`): `x` is `[B, I, X, Y, Z]`, `dy`
-/// `[B, O, X', Y', Z']`; gives `[O, I, kx, ky, kz]`. `None` where only Burn's own convolution, in a graph, has it.
+/// `[B, O, X', Y', Z']`; gives `[O, I / groups, kx, ky, kz]`. `None` where only Burn's own convolution, in a graph, has it.
 pub fn conv3d_weight(x: Tensor<5>, dy: Tensor<5>, kernel: [usize; 3], shape: ConvShape) -> Option<Tensor<5>> {
     #[cfg(feature = "cpu")]
     {
-        let like = Tensor::zeros([dy.dims()[1], x.dims()[1], kernel[0], kernel[1], kernel[2]], &x.device());
+        let channels = x.dims()[1].checked_div(shape.groups)?;
+        let like = Tensor::zeros([dy.dims()[1], channels, kernel[0], kernel[1], kernel[2]], &x.device());
         let geometry = geometry::of_convolution(&x, &like, &shape)?;
         (dy.dims()[2..] == geometry.output && dy.dims()[0] == x.dims()[0])
             .then(|| ops::weight_gradient(x, dy, geometry))

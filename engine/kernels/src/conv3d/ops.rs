@@ -18,7 +18,7 @@ use crate::normalize::Slope;
 /// The sums that convolutions, transposed convolutions and their gradients are made of.
 #[backend_extension(Flex, Autodiff)]
 pub trait ConvolutionOps: Backend {
-    /// `[B, I, ...]` and `[O, I, ...]` to `[B, O, ...]`.
+    /// `[B, I, ...]` and `[O, I / groups, ...]` to `[B, O, ...]`.
     fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self>;
 
     /// The same, plus a bias `[O]`.
@@ -29,7 +29,7 @@ pub trait ConvolutionOps: Backend {
         g: Geometry,
     ) -> FloatTensor<Self>;
 
-    /// `[B, O, ...]` and `[O, I, ...]` to `[B, I, ...]`: the input gradient, and the transposed convolution.
+    /// `[B, O, ...]` and `[O, I / groups, ...]` to `[B, I, ...]`: the input gradient, and the transposed convolution.
     fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self>;
 
     /// The same, plus a bias `[I]`.
@@ -40,7 +40,7 @@ pub trait ConvolutionOps: Backend {
         g: Geometry,
     ) -> FloatTensor<Self>;
 
-    /// `[B, I, ...]` and `[B, O, ...]` to `[O, I, ...]`: the weight gradient of both.
+    /// `[B, I, ...]` and `[B, O, ...]` to `[O, I / groups, ...]`: the weight gradient of both.
     fn weight_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self>;
 
     /// `[B, C, ...]` to `[C]`.
@@ -54,7 +54,7 @@ fn shape(batch: usize, channels: usize, spatial: [usize; 3]) -> [usize; 5] {
 impl ConvolutionOps for Flex {
     fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
         let out = with([x, weight], |[x, w]| cpu::forward(Loops::here(), x, w, Behind::default(), &g));
-        floats(out, shape(g.batch, g.channels_out, g.output))
+        floats(out, shape(g.batch, g.channels()[1], g.output))
     }
 
     fn correlate_biased(
@@ -66,12 +66,12 @@ impl ConvolutionOps for Flex {
         let out = with([x, weight, bias], |[x, w, b]| {
             cpu::forward(Loops::here(), x, w, Behind { bias: Some(b), epilogue: None }, &g)
         });
-        floats(out, shape(g.batch, g.channels_out, g.output))
+        floats(out, shape(g.batch, g.channels()[1], g.output))
     }
 
     fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
         let out = with([dy, weight], |[dy, w]| cpu::input_gradient(Loops::here(), dy, w, Behind::default(), &g));
-        floats(out, shape(g.batch, g.channels_in, g.input))
+        floats(out, shape(g.batch, g.channels()[0], g.input))
     }
 
     fn spread_biased(
@@ -83,12 +83,12 @@ impl ConvolutionOps for Flex {
         let out = with([dy, weight, bias], |[dy, w, b]| {
             cpu::input_gradient(Loops::here(), dy, w, Behind { bias: Some(b), epilogue: None }, &g)
         });
-        floats(out, shape(g.batch, g.channels_in, g.input))
+        floats(out, shape(g.batch, g.channels()[0], g.input))
     }
 
     fn weight_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
         let out = with([x, dy], |[x, dy]| cpu::weight_gradient(Loops::here(), x, dy, &g));
-        floats(out, shape(g.channels_out, g.channels_in, g.kernel))
+        floats(out, shape(g.channels()[1], g.channels_in, g.kernel))
     }
 
     fn channel_sums(x: FloatTensor<Self>, batch: usize, channels: usize) -> FloatTensor<Self> {
@@ -121,8 +121,8 @@ impl<B: ConvolutionOps, const N: usize> Backward<B, N> for ConvolutionBackward<N
                 (0, true) => B::correlate(gradient.clone(), weight.clone(), g),
                 (1, false) => B::weight_gradient(x.clone(), gradient.clone(), g),
                 (1, true) => B::weight_gradient(gradient.clone(), x.clone(), g),
-                (_, false) => B::channel_sums(gradient.clone(), g.batch, g.channels_out),
-                (_, true) => B::channel_sums(gradient.clone(), g.batch, g.channels_in),
+                (_, false) => B::channel_sums(gradient.clone(), g.batch, g.channels()[1]),
+                (_, true) => B::channel_sums(gradient.clone(), g.batch, g.channels()[0]),
             };
             grads.register::<B>(node.id, value);
         }
@@ -247,7 +247,7 @@ pub fn with_norm_act(
     transposed: bool,
 ) -> Option<Tensor<5>> {
     let tracked = x.is_autodiff() || weight.is_autodiff() || bias.is_some_and(Tensor::is_autodiff);
-    let channels = if transposed { g.channels_in } else { g.channels_out };
+    let channels = g.channels()[usize::from(!transposed)];
     let [scale, offset, slope] = values(behind)?;
     let fits = [scale.len(), offset.len()] == [channels; 2] && [1, channels].contains(&slope.len());
     if tracked || !fits {

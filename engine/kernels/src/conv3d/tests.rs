@@ -51,6 +51,7 @@ fn geometries() -> Vec<Geometry> {
         if let [Some(x), Some(y), Some(z)] = output {
             found.push(Geometry {
                 batch: 1 + rng.below(3),
+                groups: [1, 1, 1, 1 + rng.below(4)][rng.below(4)],
                 channels_in: [1 + rng.below(10), 1 + rng.below(40)][rng.below(2)],
                 channels_out: [1 + rng.below(18), 1 + rng.below(70)][rng.below(2)],
                 input,
@@ -68,6 +69,7 @@ fn geometries() -> Vec<Geometry> {
         for channels_out in [5, 40] {
             found.push(Geometry {
                 batch: 2,
+                groups: 1,
                 channels_in: 19,
                 channels_out,
                 input,
@@ -88,19 +90,20 @@ fn products(g: &Geometry, mut visit: impl FnMut(usize, usize, usize)) {
     let source = |o: usize, k: usize, a: usize, n: usize| {
         (o * g.stride[a] + k * g.dilation[a]).checked_sub(g.padding[a]).filter(|i| *i < n)
     };
-    for b in 0..g.batch {
+    // Each group of each image, and what comes before it.
+    for (b, w) in (0..g.batch * g.groups).map(|b| (b, b % g.groups * g.weight_len())) {
         for co in 0..g.channels_out {
             for ci in 0..g.channels_in {
                 for (d, e) in (0..od).flat_map(|d| (0..kd).map(move |e| (d, e))) {
                     let Some(x) = source(d, e, 0, id) else { continue };
                     for (h, f) in (0..oh).flat_map(|h| (0..kh).map(move |f| (h, f))) {
                         let Some(y) = source(h, f, 1, ih) else { continue };
-                        for (w, i) in (0..ow).flat_map(|w| (0..kw).map(move |i| (w, i))) {
-                            let Some(z) = source(w, i, 2, iw) else { continue };
+                        for (v, i) in (0..ow).flat_map(|v| (0..kw).map(move |i| (v, i))) {
+                            let Some(z) = source(v, i, 2, iw) else { continue };
                             visit(
                                 (((b * g.channels_in + ci) * id + x) * ih + y) * iw + z,
-                                (((b * g.channels_out + co) * od + d) * oh + h) * ow + w,
-                                (((co * g.channels_in + ci) * kd + e) * kh + f) * kw + i,
+                                (((b * g.channels_out + co) * od + d) * oh + h) * ow + v,
+                                w + (((co * g.channels_in + ci) * kd + e) * kh + f) * kw + i,
                             );
                         }
                     }
@@ -124,12 +127,12 @@ fn every_inner_loop_agrees_with_sums_in_f64() {
         let loops = Loops { channels, positions };
         for (key, g) in geometries().iter().enumerate() {
             let key = key as u64;
-            let (x, w) = (values(key, g.input_len()), values(key + 1000, g.weight_len()));
-            let (dy, bias) = (values(key + 2000, g.output_len()), values(key + 3000, g.channels_out));
-            let in_bias = values(key + 4000, g.channels_in);
+            let (x, w) = (values(key, g.input_len()), values(key + 1000, g.groups * g.weight_len()));
+            let (dy, bias) = (values(key + 2000, g.output_len()), values(key + 3000, g.channels()[1]));
+            let in_bias = values(key + 4000, g.channels()[0]);
             let mut y = vec![0.0_f64; g.output_len()];
             let mut dx = vec![0.0_f64; g.input_len()];
-            let mut dw = vec![0.0_f64; g.weight_len()];
+            let mut dw = vec![0.0_f64; g.groups * g.weight_len()];
             products(g, |i, o, k| {
                 y[o] += f64::from(x[i]) * f64::from(w[k]);
                 dx[i] += f64::from(dy[o]) * f64::from(w[k]);
@@ -137,8 +140,8 @@ fn every_inner_loop_agrees_with_sums_in_f64() {
             });
             let out_each = g.output.iter().product::<usize>();
             let in_each = g.input.iter().product::<usize>();
-            y.iter_mut().enumerate().for_each(|(i, v)| *v += f64::from(bias[i / out_each % g.channels_out]));
-            dx.iter_mut().enumerate().for_each(|(i, v)| *v += f64::from(in_bias[i / in_each % g.channels_in]));
+            y.iter_mut().enumerate().for_each(|(i, v)| *v += f64::from(bias[i / out_each % g.channels()[1]]));
+            dx.iter_mut().enumerate().for_each(|(i, v)| *v += f64::from(in_bias[i / in_each % g.channels()[0]]));
             let forward = cpu::forward(loops, &x, &w, Behind { bias: Some(&bias), epilogue: None }, g);
             assert_close(&format!("{name} forward"), g, &forward, &y);
             let spread = cpu::input_gradient(loops, &dy, &w, Behind { bias: Some(&in_bias), epilogue: None }, g);
@@ -153,6 +156,7 @@ fn every_inner_loop_agrees_with_sums_in_f64() {
 fn results_do_not_depend_on_the_number_of_threads() {
     let g = Geometry {
         batch: 2,
+        groups: 3,
         channels_in: 5,
         channels_out: 11,
         input: [17, 19, 23],
@@ -162,7 +166,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
         padding: [1; 3],
         dilation: [1; 3],
     };
-    let (x, w, dy) = (values(1, g.input_len()), values(2, g.weight_len()), values(3, g.output_len()));
+    let (x, w, dy) = (values(1, g.input_len()), values(2, g.groups * g.weight_len()), values(3, g.output_len()));
     let all = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
         pool.install(|| {

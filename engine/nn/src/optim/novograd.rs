@@ -1,6 +1,7 @@
 //! Novograd (`monai.optimizers.Novograd`).
 
 use burn::tensor::Tensor;
+use hearth_kernels::update::{self, NovogradStep};
 
 use super::OptimError;
 use super::adam::check_moments;
@@ -28,7 +29,12 @@ impl Novograd {
     pub(crate) fn update(&self, p: Tensor<1>, g: Tensor<1>, slots: &mut Slots, lr: f64, decay: f64) -> Tensor<1> {
         let device = p.device();
         let [beta1, beta2] = self.betas;
-        let norm = (g.clone() * g.clone()).sum();
+        let at_once = update::has_kernel([&p, &g].into_iter());
+        let norm = if at_once {
+            Tensor::from_data([update::square_sum(&g)], &device)
+        } else {
+            (g.clone() * g.clone()).sum()
+        };
         let moment = match slots.take("exp_avg_sq", &device) {
             // A moment of 0 starts anew. Decided on the device: the step reads nothing back.
             Some(moment) => {
@@ -48,10 +54,27 @@ impl Novograd {
         } else {
             moment
         };
-        let g = g / (moment.sqrt() + self.eps);
+        let norm = moment.sqrt() + self.eps;
+        let direction = slots.take("exp_avg", &device);
+        let direction = match (direction, hearth_kernels::host::read(&norm, |norm| norm[0])) {
+            (Some(direction), Some(norm)) if at_once && update::has_kernel([&direction].into_iter()) => {
+                let step = NovogradStep {
+                    lr: lr as f32,
+                    norm,
+                    weight_decay: decay as f32,
+                    share: if self.grad_averaging { (1.0 - beta1) as f32 } else { 1.0 },
+                    momentum: beta1 as f32,
+                };
+                let (p, direction) = update::novograd(p, &g, direction, step);
+                slots.put("exp_avg", direction);
+                return p;
+            }
+            (direction, _) => direction,
+        };
+        let g = g / norm;
         let g = if decay == 0.0 { g } else { g + p.clone() * decay };
         let g = if self.grad_averaging { g * (1.0 - beta1) } else { g };
-        let direction = match slots.take("exp_avg", &device) {
+        let direction = match direction {
             Some(direction) => direction * beta1 + g,
             None => g,
         };

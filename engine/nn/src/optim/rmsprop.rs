@@ -1,6 +1,7 @@
 //! RMSprop (`torch.optim.RMSprop`).
 
 use burn::tensor::Tensor;
+use hearth_kernels::update::{self, RmsPropStep};
 
 use super::OptimError;
 use super::rule::Slots;
@@ -31,18 +32,40 @@ impl RmsProp {
 
     pub(crate) fn update(&self, p: Tensor<1>, g: Tensor<1>, slots: &mut Slots, lr: f64, decay: f64) -> Tensor<1> {
         let device = p.device();
+        let square = slots.take("square_avg", &device);
+        let mean = if self.centered { slots.take("grad_avg", &device) } else { None };
+        let direction = if self.momentum == 0.0 { None } else { slots.take("momentum_buffer", &device) };
+        let state = [square.as_ref(), mean.as_ref(), direction.as_ref()];
+        let whole = state.map(|s| s.is_some()) == [true, self.centered, self.momentum != 0.0];
+        let kernel = whole && update::has_kernel(state.into_iter().flatten().chain([&p, &g]));
+        let square = match square {
+            Some(square) if kernel => {
+                let step = RmsPropStep {
+                    lr: lr as f32,
+                    weight_decay: decay as f32,
+                    alpha: [self.alpha as f32, (1.0 - self.alpha) as f32],
+                    eps: self.eps as f32,
+                    momentum: self.momentum as f32,
+                };
+                let (p, square, mean, direction) = update::rms_prop(p, &g, square, mean, direction, step);
+                let names = [("square_avg", Some(square)), ("grad_avg", mean), ("momentum_buffer", direction)];
+                names.into_iter().for_each(|(name, tensor)| tensor.into_iter().for_each(|t| slots.put(name, t)));
+                return p;
+            }
+            square => square,
+        };
         let g = if decay == 0.0 { g } else { g + p.clone() * decay };
-        let square = g.clone() * g.clone() * (1.0 - self.alpha);
-        let square = match slots.take("square_avg", &device) {
-            Some(average) => average * self.alpha + square,
-            None => square,
+        let new = g.clone() * g.clone() * (1.0 - self.alpha);
+        let square = match square {
+            Some(average) => average * self.alpha + new,
+            None => new,
         };
         slots.put("square_avg", square.clone());
         let spread = if self.centered {
-            let mean = g.clone() * (1.0 - self.alpha);
-            let mean = match slots.take("grad_avg", &device) {
-                Some(average) => average * self.alpha + mean,
-                None => mean,
+            let new = g.clone() * (1.0 - self.alpha);
+            let mean = match mean {
+                Some(average) => average * self.alpha + new,
+                None => new,
             };
             slots.put("grad_avg", mean.clone());
             square - mean.clone() * mean
@@ -53,7 +76,7 @@ impl RmsProp {
         if self.momentum == 0.0 {
             return p - step * lr;
         }
-        let direction = match slots.take("momentum_buffer", &device) {
+        let direction = match direction {
             Some(buffer) => buffer * self.momentum + step,
             None => step,
         };

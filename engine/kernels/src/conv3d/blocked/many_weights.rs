@@ -82,7 +82,7 @@ pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -
     let blocks = pack::blocks(g.batch, [depth, height], block);
     let segments = TASKS.div_ceil(groups * parts).min(blocks.len());
     let work = Work { kernels, plan, g, x, dy, block, blocks, channels };
-    let partial: Vec<Vec<f32>> = (0..groups * parts * segments)
+    let mut partial: Vec<Vec<f32>> = (0..groups * parts * segments)
         .into_par_iter()
         .map(|task| {
             let (segment, place) = (task % segments, task / segments);
@@ -91,8 +91,8 @@ pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -
         .collect();
     let mut out: Vec<f32> = Vec::with_capacity(g.weight_len());
     let shared = Shared::new(&mut out.spare_capacity_mut()[..g.weight_len()]);
-    (0..groups * parts).into_par_iter().for_each(|place| {
-        work.put_together(place / parts, place % parts, &partial[place * segments..][..segments], shared);
+    partial.par_chunks_mut(segments).enumerate().for_each(|(place, segments)| {
+        work.put_together(place / parts, place % parts, segments, shared);
     });
     // SAFETY: every group of output channels and part of the channels has been written.
     unsafe { out.set_len(g.weight_len()) };
@@ -180,10 +180,16 @@ impl Work<'_> {
         sums
     }
 
-    /// Writes the weight gradients of one group and part: the segments' sums in order.
-    fn put_together(&self, group: usize, part: usize, segments: &[Vec<f32>], out: Shared) {
+    /// Writes the weight gradients of one group and part: the segments' sums, added up in order.
+    fn put_together(&self, group: usize, part: usize, segments: &mut [Vec<f32>], out: Shared) {
+        let Some((sums, others)) = segments.split_first_mut() else { return };
+        for other in others {
+            for (sum, value) in sums.iter_mut().zip(other) {
+                *sum += *value;
+            }
+        }
         let (channels, taps, all) = (self.part(part), self.g.taps(), self.g.channels_in * self.g.taps());
-        let mut before = 0;
+        let mut rest = sums.as_slice();
         for chunk in self.chunks(group) {
             let lanes = chunk.vectors * WIDTH;
             let rows = lanes.min(self.g.channels_out - chunk.first);
@@ -193,20 +199,37 @@ impl Work<'_> {
                     out.part((chunk.first + row) * all + channels.start * taps, channels.len() * taps)
                 })
                 .collect();
-            for step in self.steps(part, chunk.vectors) {
-                let runs = &self.plan.groups[0].columns[0].runs[step.runs.clone()];
-                for k in 0..step.count {
-                    for (n, tap) in runs[k % runs.len()].taps.iter().enumerate() {
-                        let at = before + (step.sums + k * step.taps + n) * lanes;
-                        for (lane, row) in rows.iter_mut().enumerate() {
-                            let sum = segments.iter().map(|sums| sums[at + lane]).sum();
-                            row[k / runs.len() * taps + tap].write(sum);
-                        }
+            let places = self.places(part, chunk.vectors);
+            let (mut columns, mut square) = ([0.0; VECTORS * WIDTH * WIDTH], [0.0; WIDTH * WIDTH]);
+            for (block, places) in places.chunks(WIDTH).enumerate() {
+                for (column, place) in columns.chunks_exact_mut(lanes).zip(places) {
+                    column.copy_from_slice(&rest[place * lanes..][..lanes]);
+                }
+                for (rows, column) in rows.chunks_mut(WIDTH).zip((0..lanes).step_by(WIDTH)) {
+                    // SAFETY: `WIDTH` columns of `lanes` values lie behind each other, and the square has room for what is read.
+                    unsafe { (self.kernels.transpose)(columns[column..].as_ptr(), lanes, square.as_mut_ptr(), WIDTH) };
+                    for (row, values) in rows.iter_mut().zip(square.chunks_exact(WIDTH)) {
+                        row[block * WIDTH..][..places.len()].write_copy_of_slice(&values[..places.len()]);
                     }
                 }
             }
-            before += self.registers(part, chunk.vectors) * lanes;
+            rest = &rest[self.registers(part, chunk.vectors) * lanes..];
         }
+    }
+
+    /// Where the sums of each channel and position of the kernel are, in registers of lanes.
+    fn places(&self, part: usize, vectors: usize) -> Vec<usize> {
+        let taps = self.g.taps();
+        let mut found = vec![0; self.part(part).len() * taps];
+        for step in self.steps(part, vectors) {
+            let runs = &self.plan.groups[0].columns[0].runs[step.runs.clone()];
+            for k in 0..step.count {
+                for (n, tap) in runs[k % runs.len()].taps.iter().enumerate() {
+                    found[k / runs.len() * taps + tap] = step.sums + k * step.taps + n;
+                }
+            }
+        }
+        found
     }
 
     /// The output gradient of a block with its channels as lanes: `[x][y][z][vector][lane]`.
