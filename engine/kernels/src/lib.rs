@@ -15,6 +15,7 @@
 //! - [`philox`]: long runs of uniform and normal random numbers.
 //! - [`mod@normalize`]: batch, group and instance norm with the activation behind them, forward and backward.
 //! - [`mod@pool3d`]: maximum and average pooling, fixed or adaptive, forward and backward.
+//! - [`mod@linear`]: a matrix for the last axis, forward and backward.
 //! - [`memory`]: an allocator that keeps large blocks for their next use.
 //! - [`mod@update`]: steps of optimizers in one pass, in place.
 //! - [`use_cpu_kernels`]: turns the kernels of networks off, to compare.
@@ -40,11 +41,14 @@ mod lanes;
 mod layer_norm;
 #[cfg(feature = "cpu")]
 mod layout;
+pub mod linear;
 pub mod math;
 pub mod memory;
 pub mod normalize;
 pub mod philox;
 pub mod pool3d;
+#[cfg(feature = "cpu")]
+mod product;
 mod rectify;
 pub mod resample;
 pub mod separable;

@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// block away when it is freed and clears every page of the next one at its first use, which costs more than many an operation on
 /// it. (PyTorch keeps the memory of GPUs for the same reason.) Blocks lie on huge pages where the system has them to give.
 ///
-/// The memory held, used or not, is never more than [`SLACK`] above the most that was in use at one time. Only Linux has it;
+/// The memory held, used or not, is never more than [`slack`] above the most that was in use at one time. Only Linux has it;
 /// elsewhere this is the system's allocator.
 ///
 /// ```
@@ -24,8 +24,11 @@ pub struct KeepLarge {
     kept: std::sync::Mutex<kept::Kept>,
 }
 
-/// Memory that may be held above the most that was in use, in bytes.
-pub const SLACK: usize = 64 << 20;
+/// Memory that may be held above the most that was in use, in bytes: half of it, 256 MiB at least and 1 GiB at most. With less, what comes and goes in
+/// many sizes is not found again.
+pub fn slack(most: usize) -> usize {
+    (most / 2).clamp(256 << 20, 1 << 30)
+}
 
 impl KeepLarge {
     /// Keeps nothing yet.
@@ -103,7 +106,7 @@ mod kept {
     use std::alloc::Layout;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
-    use super::SLACK;
+    use super::slack;
 
     /// A huge page.
     const PAGE: usize = 2 << 20;
@@ -175,7 +178,8 @@ mod kept {
             return (state.remove(i).1, false);
         }
         let used = state.used.saturating_add(size);
-        let room = state.most.max(used).saturating_add(SLACK) - used;
+        let most = state.most.max(used);
+        let room = most.saturating_add(slack(most)) - used;
         state.shrink(room, BLOCKS);
         drop(state);
         let mut block = map(size);
@@ -290,7 +294,7 @@ mod tests {
                 keeper.dealloc(block, layout);
             }
             let [_, free, used, most] = counts(&keeper);
-            assert!(used == 0 && free <= most + SLACK, "{free} bytes are kept, at most {most} were used");
+            assert!(used == 0 && free <= most + slack(most), "{free} bytes are kept, at most {most} were used");
         }
     }
 

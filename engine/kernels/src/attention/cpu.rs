@@ -3,8 +3,8 @@
 use rayon::prelude::*;
 
 use super::APART;
-use super::product::{Left, ROWS, Size, WIDTH, product};
 use crate::math;
+use crate::product::{Left, ROWS, Size, WIDTH, product};
 use crate::shared::Shared;
 use crate::simd::{LANES, sum, widest};
 

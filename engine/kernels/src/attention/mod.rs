@@ -9,8 +9,6 @@
 mod cpu;
 #[cfg(feature = "cpu")]
 mod ops;
-#[cfg(feature = "cpu")]
-mod product;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
 

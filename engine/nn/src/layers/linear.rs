@@ -1,7 +1,8 @@
 //! A matrix for the last axis.
 
 use burn::module::{Module, Param};
-use burn::tensor::{Tensor, module};
+use burn::tensor::Tensor;
+use hearth_kernels::linear::linear;
 
 use super::Scope;
 use crate::cost;
@@ -35,7 +36,7 @@ impl Linear {
         let rows = x.dims()[..D - 1].iter().product::<usize>() as u64;
         output[D - 1] = features;
         cost::product(Some(self.weight.id), rows * (features * input) as u64, output, &device, || {
-            module::linear(x.cast(dtype), weight.transpose(), bias)
+            linear(x.cast(dtype), weight, bias)
         })
     }
 

@@ -43,13 +43,17 @@ pub struct Epilogue<'a> {
 }
 
 impl Epilogue<'_> {
+    /// Rows of `width` values of the channels from `first` on.
     #[inline(always)]
-    fn apply(&self, channel: usize, row: &mut [f32]) {
-        let (scale, offset) = (self.scale[channel], self.offset[channel]);
-        let slope = self.slope[channel % self.slope.len()];
-        for value in row {
-            let z = *value * scale + offset;
-            *value = z * if z > 0.0 { 1.0 } else { slope };
+    fn apply(&self, first: usize, rows: &mut [f32], width: usize) {
+        let one = self.slope.len() == 1;
+        let of_channels = self.scale[first..].iter().zip(&self.offset[first..]).enumerate();
+        for ((index, (scale, offset)), row) in of_channels.zip(rows.chunks_exact_mut(width)) {
+            let slope = self.slope[if one { 0 } else { first + index }];
+            for value in row {
+                let z = *value * scale + offset;
+                *value = z * if z > 0.0 { 1.0 } else { slope };
+            }
         }
     }
 }
@@ -132,7 +136,7 @@ pub fn outputs(
     let chunks = chunks(plan.lanes, &loops, along);
     let widest = chunks.iter().map(|chunk| chunk.lanes).max().unwrap_or(1);
     let steps = steps(plan, &pitch, WEIGHTS / (plan.most_taps() * widest).max(1));
-    let weights = chunks.par_iter().map(|chunk| pack_weights(plan, &steps, *chunk, weight)).collect();
+    let weights = chunks.par_iter().map(|chunk| pack_weights(plan, &steps, *chunk, weight, loops)).collect();
     let shared = Shared::new(&mut out.spare_capacity_mut()[..count]);
     let work = Work { loops, along, plan, pitch, steps, chunks, weights, behind, out: shared };
 
@@ -223,26 +227,52 @@ fn steps(plan: &Plan, pitch: &Pitch, channels: usize) -> Vec<Vec<Vec<Vec<Step>>>
 }
 
 /// The weights of one chunk, in the order in which the steps read them.
-fn pack_weights(plan: &Plan, steps: &[Vec<Vec<Vec<Step>>>], chunk: Chunk, weight: Weight<'_>) -> Vec<f32> {
+fn pack_weights(
+    plan: &Plan,
+    steps: &[Vec<Vec<Vec<Step>>>],
+    chunk: Chunk,
+    weight: Weight<'_>,
+    loops: Loops<'_>,
+) -> Vec<f32> {
     let lanes = chunk.lanes;
     let all = steps.iter().flatten().flatten().flatten();
     let mut packed = vec![0.0; all.map(|step| step.offsets.len() * step.taps).sum::<usize>() * lanes];
+    // Where the weights of each channel and tap go, in numbers of lanes.
+    let mut places: Vec<(usize, usize)> = Vec::with_capacity(packed.len() / lanes);
     for part in steps {
         for (group, columns) in plan.groups.iter().zip(part) {
             for (column, steps) in group.columns.iter().zip(columns) {
                 for step in steps {
-                    let runs = &column.runs[step.runs.clone()];
-                    let target = &mut packed[step.weights * lanes..][..step.offsets.len() * step.taps * lanes];
-                    let present = lanes.min(plan.lanes - chunk.first);
-                    let mut rows = target.chunks_exact_mut(lanes);
-                    for channel in step.channels.clone() {
-                        let first = chunk.first * weight.lane + channel * weight.channel;
-                        for (tap, row) in runs.iter().flat_map(|run| &run.taps).zip(&mut rows) {
-                            let column = weight.values[first + tap..].iter().step_by(weight.lane);
-                            row[..present].iter_mut().zip(column).for_each(|(to, value)| *to = *value);
-                        }
-                    }
+                    let taps = || column.runs[step.runs.clone()].iter().flat_map(|run| &run.taps);
+                    let from = step.channels.clone().flat_map(|c| taps().map(move |tap| c * weight.channel + tap));
+                    places.extend(from.zip(step.weights..));
                 }
+            }
+        }
+    }
+    // What lies side by side in the source is read together.
+    places.sort_unstable();
+    let present = lanes.min(plan.lanes - chunk.first);
+    let values = &weight.values[chunk.first * weight.lane..];
+    let mut square = [0.0; WIDTH * WIDTH];
+    let mut rest = places.as_slice();
+    while let Some((start, _)) = rest.first().copied() {
+        let (near, after) = rest.split_at(rest.partition_point(|(from, _)| *from < start + WIDTH));
+        rest = after;
+        for lane in (0..present).step_by(WIDTH) {
+            let from = &values[lane * weight.lane + start..];
+            let count = WIDTH.min(present - lane);
+            if near.len() >= WIDTH / 2 && count == WIDTH && from.len() >= 15 * weight.lane + WIDTH {
+                // SAFETY: sixteen runs of sixteen weights lie within the source, and the square has room for them.
+                unsafe { (loops.channels.transpose)(from.as_ptr(), weight.lane, square.as_mut_ptr(), WIDTH) };
+                for (from, to) in near {
+                    packed[to * lanes + lane..][..WIDTH].copy_from_slice(&square[(from - start) * WIDTH..][..WIDTH]);
+                }
+                continue;
+            }
+            for (at, to) in near {
+                let column = from[at - start..].iter().step_by(weight.lane);
+                packed[to * lanes + lane..][..count].iter_mut().zip(column).for_each(|(to, value)| *to = *value);
             }
         }
     }
@@ -395,11 +425,8 @@ impl Work<'_> {
             widest(
                 #[inline(always)]
                 || {
-                    for (index, row) in rows.chunks_exact_mut(padded).enumerate() {
-                        let channel = first + index % lanes;
-                        if channel < self.plan.lanes {
-                            epilogue.apply(channel, row);
-                        }
+                    for rows in rows.chunks_exact_mut(per_column) {
+                        epilogue.apply(first, rows, padded);
                     }
                 },
             );

@@ -1,4 +1,4 @@
-//! Products of small matrices, eight rows and up to three registers of columns at a time.
+//! Products of small matrices, eight rows and up to three registers of columns at a time, and their transposition.
 
 use std::sync::LazyLock;
 
@@ -45,6 +45,58 @@ pub fn product(left: Left<'_>, right: &[f32], out: &mut [f32], size: Size, add: 
 /// # Safety
 /// The ranges are those that [`product`] checks.
 type Product = unsafe fn(*const f32, [usize; 2], *const f32, *mut f32, Size, bool);
+
+/// Exchanges rows and columns: `columns` (up to [`WIDTH`]) of `rows` rows, `from_step` apart, become rows of the target, `to_step` apart.
+pub fn transpose(from: &[f32], from_step: usize, to: &mut [f32], to_step: usize, [rows, columns]: [usize; 2]) {
+    for first in (0..rows).step_by(WIDTH) {
+        let (from, to) = (&from[first * from_step..], &mut to[first..]);
+        let inside = from.len() >= (WIDTH - 1) * from_step + WIDTH && to.len() >= (WIDTH - 1) * to_step + WIDTH;
+        if rows - first >= WIDTH && columns == WIDTH && inside {
+            // SAFETY: both squares lie within their slices, and the processor has what `SQUARE` was chosen by.
+            unsafe { SQUARE(from.as_ptr(), from_step, to.as_mut_ptr(), to_step) };
+            continue;
+        }
+        for row in 0..WIDTH.min(rows - first) {
+            for column in 0..columns {
+                to[column * to_step + row] = from[row * from_step + column];
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`Lanes::transpose`].
+type Square = unsafe fn(*const f32, usize, *mut f32, usize);
+
+static SQUARE: LazyLock<Square> = LazyLock::new(|| {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") {
+            return square_avx512;
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            return square_avx2;
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    return crate::lanes::Neon::transpose;
+    #[cfg(not(target_arch = "aarch64"))]
+    Portable::transpose
+});
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn square_avx512(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+    // SAFETY: as granted.
+    unsafe { crate::lanes::Avx512::transpose(from, from_step, to, to_step) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn square_avx2(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+    // SAFETY: as granted.
+    unsafe { crate::lanes::Avx2::transpose(from, from_step, to, to_step) }
+}
 
 static PRODUCT: LazyLock<Product> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
