@@ -13,6 +13,7 @@ use std::time::Duration;
 use burn::tensor::{Device, Distribution, Tensor};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hearth_kernels::attention::attention;
+use hearth_kernels::linear::linear;
 use hearth_kernels::{gelu, layer_norm};
 
 // As the programs have it: large blocks are kept, on huge pages.
@@ -71,6 +72,36 @@ fn rows(c: &mut Criterion) {
     group.finish();
 }
 
+/// Rows, inputs and outputs: a ViT of 64^3 (patches of 16), UNETR's of 96^3, SwinUNETR's first and last stage.
+const MATRICES: [[usize; 3]; 4] = [[65, 768, 3072], [216, 768, 3072], [32768, 48, 144], [64, 1536, 384]];
+
+fn matrices(c: &mut Criterion) {
+    for sizes in MATRICES {
+        let [rows, input, output] = sizes;
+        let mut group = c.benchmark_group(format!("linear layer, {rows} rows, {input} to {output}"));
+        let product = 2 * rows * input * output;
+        for (name, products, device) in
+            [("forward", 1, Device::default()), ("forward and backward", 3, Device::default().autodiff())]
+        {
+            group.throughput(Throughput::Elements((products * product) as u64));
+            let random = |shape: [usize; 2]| Tensor::<2>::random(shape, Distribution::Default, &device);
+            let (x, w, dy) = (random([rows, input]), random([output, input]), random([rows, output]));
+            let (x, w) = if products == 3 { (x.require_grad(), w.require_grad()) } else { (x, w) };
+            group.bench_function(BenchmarkId::from_parameter(name), |b| {
+                b.iter(|| {
+                    let y = linear(x.clone(), w.clone(), None);
+                    if products == 1 {
+                        black_box(y);
+                    } else {
+                        black_box((y * dy.clone()).sum().backward());
+                    }
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
 fn short() -> Criterion {
     Criterion::default()
         .sample_size(10)
@@ -78,5 +109,5 @@ fn short() -> Criterion {
         .measurement_time(Duration::from_secs(2))
 }
 
-criterion_group! { name = benches; config = short(); targets = attentions, rows }
+criterion_group! { name = benches; config = short(); targets = attentions, matrices, rows }
 criterion_main!(benches);

@@ -92,10 +92,7 @@ impl Geometry {
 
 /// Whether our kernels can take these tensors: f32 on the CPU, nothing empty.
 fn on_cpu(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> bool {
-    has_floats(x)
-        && has_floats(weight)
-        && !shape.stride.contains(&0)
-        && !shape.dilation.contains(&0)
+    has_floats(x) && has_floats(weight) && !shape.stride.contains(&0) && !shape.dilation.contains(&0)
 }
 
 /// The geometry of a convolution that our kernels can do; `None` leaves it, and every complaint about shapes, to Burn.

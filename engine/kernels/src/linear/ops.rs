@@ -142,8 +142,7 @@ pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tens
     let mut dims = x.dims();
     let rows = dims[..D - 1].iter().product();
     dims[D - 1] = output;
-    let (x, weight, sizes) =
-        (x.reshape([rows, input]).into_dispatch(), weight.into_dispatch(), [rows, input, output]);
+    let (x, weight, sizes) = (x.reshape([rows, input]).into_dispatch(), weight.into_dispatch(), [rows, input, output]);
     let y: Tensor<2> = Tensor::from_dispatch(match bias {
         Some(bias) => <Dispatch as LinearOps>::by_matrix_biased(x, weight, bias.into_dispatch(), sizes),
         None => <Dispatch as LinearOps>::by_matrix(x, weight, sizes),

@@ -11,7 +11,10 @@ fn values(count: usize, seed: usize) -> Vec<f32> {
 fn assert_close(what: &str, got: &[f32], expected: impl Fn(usize) -> f64) {
     for (i, got) in got.iter().enumerate() {
         let expected = expected(i);
-        assert!((f64::from(*got) - expected).abs() < 2e-4 * expected.abs().max(1.0), "{what} at {i}: {got} for {expected}");
+        assert!(
+            (f64::from(*got) - expected).abs() < 2e-4 * expected.abs().max(1.0),
+            "{what} at {i}: {got} for {expected}"
+        );
     }
 }
 

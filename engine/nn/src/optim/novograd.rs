@@ -30,11 +30,8 @@ impl Novograd {
         let device = p.device();
         let [beta1, beta2] = self.betas;
         let at_once = update::has_kernel([&p, &g].into_iter());
-        let norm = if at_once {
-            Tensor::from_data([update::square_sum(&g)], &device)
-        } else {
-            (g.clone() * g.clone()).sum()
-        };
+        let norm =
+            if at_once { Tensor::from_data([update::square_sum(&g)], &device) } else { (g.clone() * g.clone()).sum() };
         let moment = match slots.take("exp_avg_sq", &device) {
             // A moment of 0 starts anew. Decided on the device: the step reads nothing back.
             Some(moment) => {
