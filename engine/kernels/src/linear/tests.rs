@@ -1,6 +1,6 @@
 //! Against sums in f64, and against Burn's own layer in a graph.
 
-use burn::tensor::{Device, Distribution, Tensor, TensorData, Tolerance, module};
+use burn::tensor::{Device, Distribution, Tensor, Tolerance, module};
 
 use super::{cpu, linear};
 
@@ -54,10 +54,9 @@ fn gradients_through_the_graph_are_those_of_burns_layer() {
     let b = Tensor::<1>::random([13], Distribution::Default, &plain);
     let dy = random([6 * 11, 13]).reshape([6, 11, 13]);
     let run = |ours: bool| {
-        let leaf = |t: TensorData| t;
-        let x = Tensor::<3>::from_data(leaf(x.to_data()), &device).require_grad();
-        let w = Tensor::<2>::from_data(leaf(w.to_data()), &device).require_grad();
-        let b = Tensor::<1>::from_data(leaf(b.to_data()), &device).require_grad();
+        let x = Tensor::<3>::from_data(x.to_data(), &device).require_grad();
+        let w = Tensor::<2>::from_data(w.to_data(), &device).require_grad();
+        let b = Tensor::<1>::from_data(b.to_data(), &device).require_grad();
         // A view, which does not lie in order.
         let seen = x.clone().swap_dims(0, 1);
         let y = if ours {
