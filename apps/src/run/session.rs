@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use hearth::kernels::TuningClock;
 use hearth_data::{DataLoader, LoaderOptions};
 use hearth_engine::RunEnd;
 use hearth_nn::inferers::Inferer;
@@ -29,6 +30,7 @@ pub struct Session {
     folder: Option<RunFolder>,
     data: PathBuf,
     started: Instant,
+    tuning: TuningClock,
 }
 
 impl Session {
@@ -44,7 +46,7 @@ impl Session {
     }
 
     fn prepare(plan: Plan, data: &Path, given: &[PathBuf], from: Start) -> Outcome<Self> {
-        let started = Instant::now();
+        let (started, tuning) = (Instant::now(), TuningClock::start());
         // What can be wrong in the recipe is found out before the work begins.
         let plugins = plugins::load(&plan, given)?;
         plugins::handlers(&plan, &plugins, Path::new(""))?;
@@ -53,7 +55,7 @@ impl Session {
         warn(&plan, &plugins);
         let trainer = trainer(&plan, data, from)?;
         interrupt::running(trainer.engine().interrupt_flag());
-        Ok(Self { plan, plugins, trainer, folder: None, data: data.to_owned(), started })
+        Ok(Self { plan, plugins, trainer, folder: None, data: data.to_owned(), started, tuning })
     }
 
     /// Makes the run's folder.
@@ -107,8 +109,8 @@ impl Session {
         let folder = self.folder.clone().ok_or_else(|| Failure::new("the run has no folder"))?;
         let end = self.trainer.run();
         interrupt::over();
-        let took = self.started.elapsed().as_secs_f64();
-        summary::write(&folder, &self.plan, self.trainer.engine(), end.as_ref(), took)?;
+        let (took, tuning) = (self.started.elapsed().as_secs_f64(), self.tuning.spent());
+        summary::write(&folder, &self.plan, self.trainer.engine(), end.as_ref(), took, tuning)?;
         let state = self.trainer.engine().state();
         match end.while_doing(|| format!("the run in {} failed", folder.root().display()))? {
             RunEnd::Interrupted(_) => {
@@ -125,6 +127,10 @@ impl Session {
             (Some(name), Some(value), Some(epoch)) => format!("best {name} {value:.4} at epoch {epoch}, "),
             _ => String::new(),
         };
+        if tuning.kernels > 0 {
+            let (kernels, time) = (tuning.kernels, seconds(tuning.seconds));
+            note!("{time} of it went into choosing {kernels} kernels for this card, which the next run knows");
+        }
         note!("{} epochs, {best}{}: {}", state.epoch, seconds(took), folder.root().display());
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! `summary.json`: what came out, and where the time went.
 
+use hearth::kernels::Tuning;
 use hearth_engine::{Engine, RunEnd, RunError};
 use hearth_train::{RunFolder, device};
 use serde_json::{Map, Value, json};
@@ -15,6 +16,7 @@ pub fn write(
     engine: &Engine,
     end: Result<&RunEnd, &RunError>,
     seconds: f64,
+    tuning: Tuning,
 ) -> Outcome {
     let state = engine.state();
     let (outcome, why) = match end {
@@ -47,6 +49,7 @@ pub fn write(
         "best_metric": state.best_metric.map(number),
         "best_epoch": state.best_epoch,
         "seconds": seconds,
+        "tuning": { "kernels": tuning.kernels, "seconds": tuning.seconds },
         "event_seconds": engine.event_times(),
         "event_counts": engine.event_counts(),
         "handlers": handlers,

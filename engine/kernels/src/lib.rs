@@ -1,6 +1,7 @@
 //! Device operations that Burn lacks or runs slowly, one idea per file.
 //!
 //! - [`mod@attention`]: self-attention with its softmax, forward and backward.
+//! - [`add_window`]: the outputs of a sliding window, put together in place.
 //! - [`mod@conv3d`]: convolution and transposed convolution, forward and backward.
 //! - [`counter_rng`]: random numbers without a state.
 //! - [`mod@filter`]: separable filters, Gaussian taps.
@@ -18,6 +19,7 @@
 //! - [`mod@linear`]: a matrix for the last axis, forward and backward.
 //! - [`memory`]: an allocator that keeps large blocks for their next use.
 //! - [`mod@update`]: steps of optimizers in one pass, in place.
+//! - [`TuningClock`]: time that goes into finding a GPU's fastest kernels.
 //! - [`use_cpu_kernels`]: turns the kernels of networks off, to compare.
 //! - [`math`]: powers and exponentials of many values at once.
 //!
@@ -25,6 +27,7 @@
 //! ordinary tensor operations.
 
 pub mod attention;
+mod blend;
 pub mod conv3d;
 #[cfg(feature = "cpu")]
 mod copy;
@@ -57,8 +60,10 @@ mod shared;
 mod simd;
 pub mod softmax_sums;
 mod switch;
+mod tuning;
 pub mod update;
 
+pub use blend::add_window;
 pub use gelu::gelu;
 pub use interpolate::{InterpolateMode, interpolate};
 pub use layer_norm::layer_norm;
@@ -66,3 +71,4 @@ pub use rectify::{rectified_sum, rectify};
 pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, resample_part, sample_grid};
 pub use separable::{AxisTaps, separable};
 pub use switch::{use_cpu_kernels, uses_cpu_kernels};
+pub use tuning::{Tuning, TuningClock};

@@ -1,5 +1,6 @@
 //! Keeps small gradients alive in fp16: [`GradScaler`].
 
+use burn::tensor::{Bool, DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 /// A gradient scaler as `torch.amp.GradScaler`: the loss is multiplied by `scale` before the backward pass and the
@@ -61,9 +62,91 @@ impl GradScaler {
     }
 }
 
+/// The same on the device: a step reads nothing back, neither to scale by nor to decide. Goes with
+/// [`Optimizer::step_where`](hearth_nn::optim::Optimizer::step_where).
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_train::{DeviceScaler, GradScaler};
+/// let mut scaler = DeviceScaler::new(GradScaler::default(), &Device::default());
+/// let finite = Tensor::<1>::from_floats([f32::INFINITY], &Device::default()).is_finite();
+/// scaler.update(&finite);
+/// assert_eq!((scaler.read().0.scale(), scaler.read().1), (32768.0, 1));
+/// ```
+#[derive(Clone, Debug)]
+pub struct DeviceScaler {
+    options: GradScaler,
+    /// Scale and good steps, `[1]`, f32; powers of two and small counts, which f32 holds exactly.
+    scale: Tensor<1>,
+    good_steps: Tensor<1>,
+    /// Steps that were left out, `[1]`, and how many of them have been told of.
+    left_out: Tensor<1>,
+    told: u64,
+}
+
+impl DeviceScaler {
+    /// Goes on from these numbers; the device without autodiff.
+    pub fn new(options: GradScaler, device: &Device) -> Self {
+        let number = |value: f64| Tensor::<1>::full([1], value, (device, DType::F32));
+        let (scale, good_steps) = (number(options.scale), number(f64::from(options.good_steps)));
+        DeviceScaler { options, scale, good_steps, left_out: number(0.0), told: 0 }
+    }
+
+    /// What the loss is multiplied by in this step, `[1]`.
+    pub fn scale(&self) -> Tensor<1> {
+        self.scale.clone()
+    }
+
+    /// Takes note of a step: `finite` (`[1]`) says whether every gradient was finite, as [`GradScaler::update`].
+    pub fn update(&mut self, finite: &Tensor<1, Bool>) {
+        let GradScaler { growth_factor, backoff_factor, growth_interval, .. } = self.options;
+        let counted = self.good_steps.clone() + 1.0;
+        let full = counted.clone().equal_elem(f64::from(growth_interval));
+        let grown = self.scale.clone() * growth_factor;
+        let grows = full.clone().bool_and(grown.clone().is_finite());
+        let good = self.scale.clone().mask_where(grows, grown);
+        self.scale = (self.scale.clone() * backoff_factor).mask_where(finite.clone(), good);
+        let bad = finite.clone().bool_not();
+        self.good_steps = counted.mask_fill(full.bool_or(bad.clone()), 0.0);
+        self.left_out = self.left_out.clone() + bad.float().cast(DType::F32);
+    }
+
+    /// Steps left out since this was last asked, and the scale now; read back.
+    pub fn news(&mut self) -> (u64, f64) {
+        let (now, left_out) = self.read();
+        let new = left_out - std::mem::replace(&mut self.told, left_out);
+        (new, now.scale)
+    }
+
+    /// As it is now, and how many steps were left out; read back.
+    pub fn read(&self) -> (GradScaler, u64) {
+        let numbers = Tensor::cat(vec![self.scale.clone(), self.good_steps.clone(), self.left_out.clone()], 0);
+        let mut numbers = numbers.into_data().iter::<f64>().collect::<Vec<_>>().into_iter();
+        let mut next = || numbers.next().unwrap_or_default();
+        let (scale, good_steps, left_out) = (next(), next() as u32, next() as u64);
+        (GradScaler { scale, good_steps, ..self.options.clone() }, left_out)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_device_decides_as_the_host_does() {
+        let device = Device::flex();
+        let options = GradScaler { growth_interval: 3, scale: 2_f64.powi(125), ..GradScaler::default() };
+        let (mut host, mut scaler) = (options.clone(), DeviceScaler::new(options, &device));
+        let mut left_out = 0;
+        // Long enough to grow to the largest scale that f32 holds, and to fall again.
+        for step in 0..60 {
+            let finite = !(step % 7 == 5 || step > 40);
+            left_out += u64::from(!finite);
+            host.update(finite);
+            scaler.update(&Tensor::from_data([finite], &device));
+            assert_eq!(scaler.read(), (host.clone(), left_out), "step {step}");
+        }
+    }
 
     #[test]
     fn grows_after_2000_good_steps_and_halves_after_a_bad_one() {

@@ -36,7 +36,7 @@ pub use combine::{CombineError, mean_ensemble, vote_ensemble};
 pub use ensemble::{EnsembleError, EnsembleEvaluator};
 pub use evaluate::Evaluate;
 pub use evaluator::{CaseRow, EvaluatorOptions, SupervisedEvaluator};
-pub use grad_scaler::GradScaler;
+pub use grad_scaler::{DeviceScaler, GradScaler};
 pub use loader::{BatchStream, Loader};
 pub use lr_find::{RangeError, RangePoint, RangeResult, RangeTest, StepMode};
 pub use post::Post;

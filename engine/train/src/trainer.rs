@@ -118,8 +118,8 @@ pub enum TrainerError {
 /// The loss sees all outputs of the network, the main one first ([`Loss::forward_all`]); what the network adds to the loss itself
 /// ([`Network::forward_with_loss`]) is added. An inferer that calls the network several times for a batch gives the main output alone.
 ///
-/// Nothing is read back from the device unless a handler asks (`cx.host.output("loss")`), once per iteration at most;
-/// only fp16 has to look at its gradients each step. Handlers go to [`engine_mut`](Self::engine_mut), evaluators are
+/// Nothing is read back from the device unless a handler asks (`cx.host.output("loss")`), once per iteration at most, and in
+/// fp16 once per epoch, to tell how many steps were left out. Handlers go to [`engine_mut`](Self::engine_mut), evaluators are
 /// added by name and run by whoever calls `cx.host.run("validation")`.
 pub struct SupervisedTrainer<N> {
     engine: Engine,
@@ -265,9 +265,9 @@ impl<N: Network> SupervisedTrainer<N> {
         lr_find::run(&mut self.work, options, watch)
     }
 
-    /// The gradient scaler of a run in fp16.
-    pub fn scaler(&self) -> Option<&GradScaler> {
-        self.work.scaler.as_ref()
+    /// The gradient scaler of a run in fp16 as it is now, read back from the device.
+    pub fn scaler(&self) -> Option<GradScaler> {
+        self.work.scaler.as_ref().map(|scaler| scaler.read().0)
     }
 
     /// The optimizer's state by `path/name`, read back from the device.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{self, Checkpoint, CheckpointError, Files, Header};
 use crate::checkpoint_writer::Job;
-use crate::grad_scaler::GradScaler;
+use crate::grad_scaler::{DeviceScaler, GradScaler};
 use crate::training::Training;
 use crate::{snapshot_files, tensor_file};
 
@@ -62,7 +62,7 @@ pub(crate) fn collect<N: Network>(
     let json = OptimizerJson { config, learning_rate, gathered };
     files.insert(OPTIMIZER_JSON.into(), serde_json::to_vec_pretty(&json)?);
     if let Some(scaler) = &trainer.scaler {
-        files.insert(SCALER.into(), serde_json::to_vec_pretty(scaler)?);
+        files.insert(SCALER.into(), serde_json::to_vec_pretty(&scaler.read().0)?);
     }
     snapshot_files::write(&mut files, "", snapshot)?;
     for (name, evaluator) in &trainer.evaluators {
@@ -121,7 +121,7 @@ pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<
         (Some(_), true) => {
             let scaler: GradScaler = serde_json::from_slice(&checkpoint.file(SCALER)?)
                 .map_err(|e| mismatch(SCALER, format!("it does not parse: {e}")))?;
-            Some(scaler)
+            Some(DeviceScaler::new(scaler, &trainer.options.device.clone().inner()))
         }
         // A run may go on in another precision.
         (present, _) => present.clone(),

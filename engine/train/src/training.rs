@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use crate::checkpoint_writer::CheckpointWriter;
 use crate::evaluate::Evaluate;
 use crate::feed::{Feed, Placement};
+use crate::grad_scaler::{DeviceScaler, GradScaler};
 use crate::inference::{Outputs, infer_all};
 use crate::loader::Loader;
 use crate::step_error::{StepError, name_cases};
 use crate::trainer::TrainerOptions;
-use crate::{GradScaler, trainer_files};
+use crate::trainer_files;
 use burn::tensor::Tensor;
 use hearth_engine::{
     BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, Metrics, Snapshot, State,
@@ -29,7 +30,7 @@ pub(crate) struct Training<N> {
     pub options: TrainerOptions,
     pub learning_rate: f64,
     /// In fp16 only.
-    pub scaler: Option<GradScaler>,
+    pub scaler: Option<DeviceScaler>,
     pub evaluators: BTreeMap<String, Box<dyn Evaluate<N>>>,
     /// The sum of the gradients since the last step, and of how many batches.
     pub pending: Option<(Gradients, u64)>,
@@ -51,7 +52,8 @@ impl<N: Network> Training<N> {
         options: TrainerOptions,
         loader: Box<dyn Loader>,
     ) -> Self {
-        let precision = options.precision;
+        let fp16 = options.precision == crate::Precision::Fp16;
+        let scaler = fp16.then(|| DeviceScaler::new(GradScaler::default(), &options.device.clone().inner()));
         Self {
             network: Some(network),
             loss,
@@ -59,7 +61,7 @@ impl<N: Network> Training<N> {
             learning_rate: optimizer_config.lr(),
             optimizer_config,
             options,
-            scaler: (precision == crate::Precision::Fp16).then(GradScaler::default),
+            scaler,
             evaluators: BTreeMap::new(),
             pending: None,
             feed: Feed::new(loader),
@@ -110,7 +112,7 @@ impl<N: Network> Training<N> {
             None => Gradients::of(network, loss),
             Some(scaler) => {
                 let scale = scaler.scale();
-                Gradients::of(network, &(loss.clone() * scale)).scale(1.0 / scale)
+                Gradients::of(network, &(loss.clone() * scale.clone().autodiff())).scale_by(&scale.recip())
             }
         })
     }
@@ -129,22 +131,23 @@ impl<N: Network> Training<N> {
     pub fn step(&mut self) -> Result<(), BoxError> {
         let Some((sum, count)) = self.pending.take() else { return Ok(()) };
         let mut gradients = if count == 1 { sum } else { sum.scale(1.0 / count as f64) };
-        if let Some(scaler) = &mut self.scaler {
-            // The one read-back of a step, and only in fp16: whether to step is decided here, as in torch.
-            let norm = gradients.norm().map(|norm| norm.try_into_scalar::<f32>()).transpose();
-            let norm = norm.map_err(|e| StepError::part("the gradient scaler", self.feed.cases(), e.to_string()))?;
-            let finite = norm.is_none_or(f32::is_finite);
-            scaler.update(finite);
-            if !finite {
-                tracing::debug!("a gradient is not finite: step left out, scale now {}", scaler.scale());
-                return Ok(());
+        // Whether there is a step is the device's to say: reading back would make it wait.
+        let finite = match (&mut self.scaler, gradients.norm()) {
+            (Some(scaler), Some(norm)) => {
+                let finite = norm.is_finite();
+                scaler.update(&finite);
+                Some(finite)
             }
-        }
+            _ => None,
+        };
         if let Some(clip) = self.options.clip {
             gradients = clip.apply(gradients);
         }
         let network = self.network.take().ok_or(StepError::NoNetwork)?;
-        let stepped = self.optimizer.step(network, gradients, self.learning_rate);
+        let stepped = match finite {
+            Some(finite) => self.optimizer.step_where(network, gradients, self.learning_rate, &finite),
+            None => self.optimizer.step(network, gradients, self.learning_rate),
+        };
         self.network = Some(stepped.map_err(|e| self.feed.part("the optimizer", e))?);
         Ok(())
     }
@@ -166,7 +169,8 @@ impl<N: Network> Host for Training<N> {
             }
             "scale" => {
                 let scaler = self.scaler.as_ref();
-                scaler.map(GradScaler::scale).ok_or_else(|| HostError::new("only a run in fp16 has a gradient scaler"))
+                let scale = scaler.map(|scaler| scaler.read().0.scale());
+                scale.ok_or_else(|| HostError::new("only a run in fp16 has a gradient scaler"))
             }
             _ => Err(HostError::new(format!("no output `{name}`; there are: loss, scale"))),
         }
@@ -267,7 +271,12 @@ impl<N: Network> Workflow for Training<N> {
     fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
         self.epoch = state.epoch;
         // The last batches of an epoch are stepped with, however few they are.
-        self.step()
+        self.step()?;
+        // Once per epoch the host looks at what the device decided.
+        if let Some((steps, scale)) = self.scaler.as_mut().map(DeviceScaler::news).filter(|(steps, _)| *steps > 0) {
+            tracing::info!("fp16: {steps} steps left out, their gradients were not finite; the scale is {scale} now");
+        }
+        Ok(())
     }
 
     fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<Written, HostError> {

@@ -12,9 +12,11 @@ mod stored;
 mod tiles;
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use clap::ValueEnum;
+use hearth::kernels::TuningClock;
 use serde_json::{Map, Value, json};
 
 use crate::error::{Failure, Outcome};
@@ -133,6 +135,7 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(threads) = args.threads {
         rayon::ThreadPoolBuilder::new().num_threads(threads as usize).build_global()?;
     }
+    LazyLock::force(&CLOCK);
     match args.bench {
         Bench::Step => networks::step(args),
         Bench::Infer => networks::infer(args),
@@ -201,6 +204,9 @@ fn median(seconds: &mut [f64]) -> f64 {
     if seconds.len() % 2 == 1 { seconds[middle] } else { (seconds[middle - 1] + seconds[middle]) / 2.0 }
 }
 
+/// Runs since the first measurement began.
+static CLOCK: LazyLock<TuningClock> = LazyLock::new(TuningClock::start);
+
 /// Prints a measurement.
 fn say(args: &Args, fields: Value) -> Outcome {
     let mut line = Map::new();
@@ -209,6 +215,12 @@ fn say(args: &Args, fields: Value) -> Outcome {
     line.insert("threads".into(), rayon::current_num_threads().into());
     if let Value::Object(fields) = fields {
         line.extend(fields);
+    }
+    // On a GPU that has not met these shapes before: part of the warm-up, not of the figures.
+    let tuning = CLOCK.spent();
+    if tuning.kernels > 0 {
+        line.insert("tuned_kernels".into(), tuning.kernels.into());
+        line.insert("tuning_seconds".into(), tuning.seconds.into());
     }
     out!("{}", Value::Object(line.clone()));
     if !args.json {

@@ -7,7 +7,7 @@ use hearth_nn::inferers::{BlendMode, Inferer, SlidingWindowInferer};
 use hearth_nn::losses::{DiceCELoss, DiceFocalLoss, Loss};
 use hearth_nn::networks::{Network, NetworkConfig};
 use hearth_nn::optim::{Gradients, OptimizerConfig};
-use hearth_train::{GradScaler, Precision, device};
+use hearth_train::{DeviceScaler, GradScaler, Precision, device};
 use serde_json::json;
 
 use super::{Args, say, timed};
@@ -100,7 +100,8 @@ pub fn step(args: &Args) -> Outcome {
     net.check_input(shape)?;
     let mut net = Some(precision.apply(net));
     let mut optimizer = OptimizerConfig::sgd(0.9).build()?;
-    let mut scaler = (precision == Precision::Fp16).then(GradScaler::default);
+    let fp16 = precision == Precision::Fp16;
+    let mut scaler = fp16.then(|| DeviceScaler::new(GradScaler::default(), &plain));
     device.seed(0);
     let image = Tensor::<5>::random(shape, Distribution::Normal(0.0, 1.0), &device);
     let label =
@@ -110,16 +111,20 @@ pub fn step(args: &Args) -> Outcome {
     let times = timed(args.runs, warm_up, || {
         let Some(present) = net.take() else { return Ok(()) };
         let value = case.loss.forward(present.forward(image.clone()), label.clone())?;
-        let scale = scaler.as_ref().map_or(1.0, GradScaler::scale);
-        let gradients = Gradients::of(&present, &value.mul_scalar(scale)).scale(1.0 / scale);
-        let finite = match &scaler {
-            Some(_) => gradients.norm().is_none_or(|norm| norm.into_scalar::<f32>().is_finite()),
-            None => true,
-        };
-        if let Some(scaler) = &mut scaler {
-            scaler.update(finite);
-        }
-        net = Some(if finite { optimizer.step(present, gradients, 1e-3)? } else { present });
+        net = Some(match &mut scaler {
+            None => {
+                let gradients = Gradients::of(&present, &value);
+                optimizer.step(present, gradients, 1e-3)?
+            }
+            // As the trainer does.
+            Some(scaler) => {
+                let scale = scaler.scale();
+                let gradients = Gradients::of(&present, &(value * scale.clone().autodiff())).scale_by(&scale.recip());
+                let finite = gradients.norm().unwrap_or_else(|| Tensor::zeros([1], &plain)).is_finite();
+                scaler.update(&finite);
+                optimizer.step_where(present, gradients, 1e-3, &finite)?
+            }
+        });
         plain.sync().while_doing(|| "the device failed")
     })?;
     say(

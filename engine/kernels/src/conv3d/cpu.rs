@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::blocked::{self, Along, Behind, Loops, Plan, RUN, Weight};
+use super::blocked::{self, Along, Behind, Loops, Plan, RUN, Source, Weight};
 use super::geometry::Geometry;
 use super::groups;
 
@@ -15,9 +15,20 @@ fn along(channels: usize) -> (Along, usize) {
 }
 
 /// The convolution: `x` is `[B, I, ...input]`, `weight` `[O, I / groups, ...kernel]`; gives `[B, O, ...output]`.
-pub fn forward(loops: Loops<'_>, x: &[f32], weight: &[f32], behind: Behind<'_>, g: &Geometry) -> Vec<f32> {
+///
+/// # Panics
+/// Where there are groups and the source lies in two places.
+pub fn forward<'a>(
+    loops: Loops<'_>,
+    x: impl Into<Source<'a>>,
+    weight: &[f32],
+    behind: Behind<'_>,
+    g: &Geometry,
+) -> Vec<f32> {
+    let x = x.into();
     if g.groups > 1 {
-        return groups::forward(g, x, weight, behind, |x, weight, behind| forward(loops, x, weight, behind, &g.one()));
+        let run = |x: &[f32], weight: &[f32], behind: Behind<'_>| forward(loops, x, weight, behind, &g.one());
+        return groups::forward(g, x.whole(), weight, behind, run);
     }
     let g = &g.flat_first();
     let (along, run) = along(g.channels_out);
@@ -27,10 +38,20 @@ pub fn forward(loops: Loops<'_>, x: &[f32], weight: &[f32], behind: Behind<'_>, 
 
 /// The gradient with respect to the input, which is also the transposed convolution: `dy` is `[B, O, ...output]`; gives
 /// `[B, I, ...input]`.
-pub fn input_gradient(loops: Loops<'_>, dy: &[f32], weight: &[f32], behind: Behind<'_>, g: &Geometry) -> Vec<f32> {
+///
+/// # Panics
+/// Where there are groups and the source lies in two places.
+pub fn input_gradient<'a>(
+    loops: Loops<'_>,
+    dy: impl Into<Source<'a>>,
+    weight: &[f32],
+    behind: Behind<'_>,
+    g: &Geometry,
+) -> Vec<f32> {
+    let dy = dy.into();
     if g.groups > 1 {
         let run = |dy: &[f32], weight: &[f32], behind: Behind<'_>| input_gradient(loops, dy, weight, behind, &g.one());
-        return groups::input_gradient(g, dy, weight, behind, run);
+        return groups::input_gradient(g, dy.whole(), weight, behind, run);
     }
     let g = &g.flat_first();
     let (along, run) = along(g.channels_in);

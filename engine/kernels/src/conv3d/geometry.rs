@@ -91,18 +91,24 @@ impl Geometry {
 }
 
 /// Whether our kernels can take these tensors: f32 on the CPU, nothing empty.
-fn on_cpu(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> bool {
-    has_floats(x) && has_floats(weight) && !shape.stride.contains(&0) && !shape.dilation.contains(&0)
+fn on_cpu(x: &Tensor<5>, weight: &Tensor<5>) -> bool {
+    has_floats(x) && has_floats(weight)
 }
 
 /// The geometry of a convolution that our kernels can do; `None` leaves it, and every complaint about shapes, to Burn.
 pub fn of_convolution(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> Option<Geometry> {
-    let ([batch, channels, ..], [features, channels_in, ..]) = (x.dims(), weight.dims());
+    on_cpu(x, weight).then(|| convolution(x.dims(), weight.dims(), shape)).flatten()
+}
+
+/// The geometry of a convolution of a tensor and a weight of these dimensions.
+pub fn convolution(x: [usize; 5], weight: [usize; 5], shape: &ConvShape) -> Option<Geometry> {
+    let ([batch, channels, ..], [features, channels_in, ..]) = (x, weight);
     let channels_out = features.checked_div(shape.groups)?;
-    if [channels_in, channels_out].map(|c| c * shape.groups) != [channels, features] || !on_cpu(x, weight, shape) {
+    let fits = [channels_in, channels_out].map(|c| c * shape.groups) == [channels, features];
+    if !fits || shape.stride.contains(&0) || shape.dilation.contains(&0) {
         return None;
     }
-    let (input, kernel) = (spatial(x.dims()), spatial(weight.dims()));
+    let (input, kernel) = (spatial(x), spatial(weight));
     let mut output = [0; 3];
     for axis in 0..3 {
         let reach = shape.dilation[axis] * (kernel[axis].checked_sub(1)?) + 1;
@@ -129,12 +135,23 @@ pub fn of_transposed(
     shape: &ConvShape,
     output_padding: [usize; 3],
 ) -> Option<Geometry> {
-    let ([batch, channels, ..], [weights, channels_in, ..]) = (x.dims(), weight.dims());
+    on_cpu(x, weight).then(|| transposed(x.dims(), weight.dims(), shape, output_padding)).flatten()
+}
+
+/// The same for a tensor and a weight of these dimensions.
+pub fn transposed(
+    x: [usize; 5],
+    weight: [usize; 5],
+    shape: &ConvShape,
+    output_padding: [usize; 3],
+) -> Option<Geometry> {
+    let ([batch, channels, ..], [weights, channels_in, ..]) = (x, weight);
     let channels_out = channels.checked_div(shape.groups)?;
-    if weights != channels || channels_out * shape.groups != channels || !on_cpu(x, weight, shape) {
+    let fits = weights == channels && channels_out * shape.groups == channels;
+    if !fits || shape.stride.contains(&0) || shape.dilation.contains(&0) {
         return None;
     }
-    let (output, kernel) = (spatial(x.dims()), spatial(weight.dims()));
+    let (output, kernel) = (spatial(x), spatial(weight));
     let mut input = [0; 3];
     for axis in 0..3 {
         let reach = shape.dilation[axis] * (kernel[axis].checked_sub(1)?) + 1;

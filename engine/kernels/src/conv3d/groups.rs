@@ -48,7 +48,9 @@ fn outputs(
     (0..count).into_par_iter().for_each(|index| {
         let group = index % g.groups;
         let weight = &weight[group * weights..][..weights];
-        let values = run(&source[index * from..][..from], weight, of_group(&behind, group, channels));
+        let mut behind = of_group(&behind, group, channels);
+        behind.plus = behind.plus.map(|plus| &plus[index * to..][..to]);
+        let values = run(&source[index * from..][..from], weight, behind);
         // SAFETY: the part of this group of this image is this task's alone.
         unsafe { shared.part(index * to, to) }.write_copy_of_slice(&values);
     });
@@ -57,7 +59,7 @@ fn outputs(
     out
 }
 
-/// What is behind the channels of one group.
+/// What is behind the channels of one group of all images.
 fn of_group<'a>(behind: &Behind<'a>, group: usize, channels: usize) -> Behind<'a> {
     let part = |values: &'a [f32]| &values[group * channels..][..channels];
     let epilogue = behind.epilogue.map(|e| Epilogue {
@@ -65,7 +67,7 @@ fn of_group<'a>(behind: &Behind<'a>, group: usize, channels: usize) -> Behind<'a
         offset: part(e.offset),
         slope: if e.slope.len() == 1 { e.slope } else { part(e.slope) },
     });
-    Behind { bias: behind.bias.map(part), epilogue }
+    Behind { bias: behind.bias.map(part), epilogue, plus: behind.plus }
 }
 
 /// The weight gradient by groups, from `run`, which does one group of one image; images are added up in order.

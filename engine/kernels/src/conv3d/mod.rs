@@ -17,6 +17,7 @@ mod cpu;
 mod geometry;
 #[cfg(feature = "cpu")]
 mod groups;
+mod inference;
 #[cfg(feature = "cpu")]
 mod ops;
 mod reaching;
@@ -26,7 +27,7 @@ mod tests;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{Tensor, module};
 
-use crate::normalize::{self, Slope};
+pub use inference::{Channels, NormAct, Then, conv_transpose3d_then, conv3d_then};
 
 /// Stride, padding, dilation and groups of a convolution; padding is the same at both ends of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,59 +97,6 @@ pub fn conv_transpose3d(
         y = y.narrow(axis + 2, 0, length);
     }
     y
-}
-
-/// A norm with given statistics and an activation, behind a convolution: `act(scale x + offset)` by channel.
-#[derive(Clone, Debug)]
-pub struct NormAct {
-    /// `[O]`
-    pub scale: Tensor<1>,
-    /// `[O]`
-    pub offset: Tensor<1>,
-    /// Of the activation.
-    pub slope: Slope,
-}
-
-/// [`conv3d`] with a norm and an activation behind it; on the CPU, outside a graph, in one pass.
-///
-/// # Panics
-/// As [`conv3d`].
-pub fn conv3d_norm_act(
-    x: Tensor<5>,
-    weight: Tensor<5>,
-    bias: Option<Tensor<1>>,
-    shape: ConvShape,
-    behind: NormAct,
-) -> Tensor<5> {
-    #[cfg(feature = "cpu")]
-    if let Some(geometry) = geometry::of_convolution(&x, &weight, &shape)
-        && let Some(y) = ops::with_norm_act(&x, &weight, bias.as_ref(), &behind, geometry, false)
-    {
-        return y;
-    }
-    normalize::scale(conv3d(x, weight, bias, shape), behind.scale, behind.offset, &behind.slope)
-}
-
-/// [`conv_transpose3d`] with a norm and an activation behind it; on the CPU, outside a graph, in one pass.
-///
-/// # Panics
-/// As [`conv_transpose3d`].
-pub fn conv_transpose3d_norm_act(
-    x: Tensor<5>,
-    weight: Tensor<5>,
-    bias: Option<Tensor<1>>,
-    shape: ConvShape,
-    output_padding: [usize; 3],
-    behind: NormAct,
-) -> Tensor<5> {
-    #[cfg(feature = "cpu")]
-    if let Some(geometry) = geometry::of_transposed(&x, &weight, &shape, output_padding)
-        && let Some(y) = ops::with_norm_act(&x, &weight, bias.as_ref(), &behind, geometry, true)
-    {
-        return y;
-    }
-    let y = conv_transpose3d(x, weight, bias, shape, output_padding);
-    normalize::scale(y, behind.scale, behind.offset, &behind.slope)
 }
 
 /// The gradient of [`conv3d`] with respect to its weight (`torch.nn.grad.conv3d_weight`): `x` is `[B, I, X, Y, Z]`, `dy`

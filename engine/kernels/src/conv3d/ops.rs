@@ -7,13 +7,10 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
 use burn::tensor::Tensor;
 
-use super::NormAct;
-use super::blocked::{Behind, Epilogue, Loops};
+use super::blocked::{Behind, Loops};
 use super::cpu;
 use super::geometry::Geometry;
 use crate::flex::{floats, with};
-use crate::host;
-use crate::normalize::Slope;
 
 /// The sums that convolutions, transposed convolutions and their gradients are made of.
 #[backend_extension(Flex, Autodiff)]
@@ -64,7 +61,7 @@ impl ConvolutionOps for Flex {
         g: Geometry,
     ) -> FloatTensor<Self> {
         let out = with([x, weight, bias], |[x, w, b]| {
-            cpu::forward(Loops::here(), x, w, Behind { bias: Some(b), epilogue: None }, &g)
+            cpu::forward(Loops::here(), x, w, Behind { bias: Some(b), ..Behind::default() }, &g)
         });
         floats(out, shape(g.batch, g.channels()[1], g.output))
     }
@@ -81,7 +78,7 @@ impl ConvolutionOps for Flex {
         g: Geometry,
     ) -> FloatTensor<Self> {
         let out = with([dy, weight, bias], |[dy, w, b]| {
-            cpu::input_gradient(Loops::here(), dy, w, Behind { bias: Some(b), epilogue: None }, &g)
+            cpu::input_gradient(Loops::here(), dy, w, Behind { bias: Some(b), ..Behind::default() }, &g)
         });
         floats(out, shape(g.batch, g.channels()[0], g.input))
     }
@@ -225,48 +222,4 @@ pub fn transposed(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, g: G
 /// Runs a weight gradient on the CPU backend.
 pub fn weight_gradient(x: Tensor<5>, dy: Tensor<5>, g: Geometry) -> Tensor<5> {
     Tensor::from_dispatch(<Dispatch as ConvolutionOps>::weight_gradient(x.into_dispatch(), dy.into_dispatch(), g))
-}
-
-/// Scales, offsets and slopes as values.
-fn values(behind: &NormAct) -> Option<[Vec<f32>; 3]> {
-    let read = |values: &Tensor<1>| host::read(values, <[f32]>::to_vec);
-    let slope = match &behind.slope {
-        Slope::Fixed(slope) => vec![*slope as f32],
-        Slope::Learned(slope) => read(slope)?,
-    };
-    Some([read(&behind.scale)?, read(&behind.offset)?, slope])
-}
-
-/// A convolution (or a transposed one) with what is behind it in one pass. `None` in a graph, or where a shape does not fit.
-pub fn with_norm_act(
-    x: &Tensor<5>,
-    weight: &Tensor<5>,
-    bias: Option<&Tensor<1>>,
-    behind: &NormAct,
-    g: Geometry,
-    transposed: bool,
-) -> Option<Tensor<5>> {
-    let tracked = x.is_autodiff() || weight.is_autodiff() || bias.is_some_and(Tensor::is_autodiff);
-    let channels = g.channels()[usize::from(!transposed)];
-    let [scale, offset, slope] = values(behind)?;
-    let fits = [scale.len(), offset.len()] == [channels; 2] && [1, channels].contains(&slope.len());
-    if tracked || !fits {
-        return None;
-    }
-    let bias = match bias {
-        Some(bias) => Some(host::read(bias, <[f32]>::to_vec).filter(|bias| bias.len() == channels)?),
-        None => None,
-    };
-    let epilogue = Some(Epilogue { scale: &scale, offset: &offset, slope: &slope });
-    let behind = Behind { bias: bias.as_deref(), epilogue };
-    let flex = |t: &Tensor<5>| t.clone().try_into_primitive::<Flex>().ok();
-    let out = with([flex(x)?, flex(weight)?], |[x, w]| {
-        if transposed {
-            cpu::input_gradient(Loops::here(), x, w, behind, &g)
-        } else {
-            cpu::forward(Loops::here(), x, w, behind, &g)
-        }
-    });
-    let dims = if transposed { shape(g.batch, channels, g.input) } else { shape(g.batch, channels, g.output) };
-    Some(Tensor::from_primitive::<Flex>(floats(out, dims)))
 }

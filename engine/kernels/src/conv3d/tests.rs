@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor, TensorData, module};
 use super::blocked::{Behind, Loops, channel_tile, position_tile};
 use super::cpu;
 use super::geometry::Geometry;
-use super::{ConvShape, NormAct, conv_transpose3d, conv_transpose3d_norm_act, conv3d, conv3d_norm_act};
+use super::{Channels, ConvShape, NormAct, Then, conv_transpose3d, conv_transpose3d_then, conv3d, conv3d_then};
 use crate::counter_rng::Key;
 use crate::normalize::{Slope, scale};
 
@@ -142,9 +142,10 @@ fn every_inner_loop_agrees_with_sums_in_f64() {
             let in_each = g.input.iter().product::<usize>();
             y.iter_mut().enumerate().for_each(|(i, v)| *v += f64::from(bias[i / out_each % g.channels()[1]]));
             dx.iter_mut().enumerate().for_each(|(i, v)| *v += f64::from(in_bias[i / in_each % g.channels()[0]]));
-            let forward = cpu::forward(loops, &x, &w, Behind { bias: Some(&bias), epilogue: None }, g);
+            let forward = cpu::forward(loops, &x[..], &w, Behind { bias: Some(&bias), ..Behind::default() }, g);
             assert_close(&format!("{name} forward"), g, &forward, &y);
-            let spread = cpu::input_gradient(loops, &dy, &w, Behind { bias: Some(&in_bias), epilogue: None }, g);
+            let spread =
+                cpu::input_gradient(loops, &dy[..], &w, Behind { bias: Some(&in_bias), ..Behind::default() }, g);
             assert_close(&format!("{name} input gradient"), g, &spread, &dx);
             let gradient = cpu::weight_gradient(loops, &x, &dy, g);
             assert_close(&format!("{name} weight gradient"), g, &gradient, &dw);
@@ -171,8 +172,8 @@ fn results_do_not_depend_on_the_number_of_threads() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
         pool.install(|| {
             (
-                cpu::forward(Loops::here(), &x, &w, Behind::default(), &g),
-                cpu::input_gradient(Loops::here(), &dy, &w, Behind::default(), &g),
+                cpu::forward(Loops::here(), &x[..], &w, Behind::default(), &g),
+                cpu::input_gradient(Loops::here(), &dy[..], &w, Behind::default(), &g),
                 cpu::weight_gradient(Loops::here(), &x, &dy, &g),
             )
         })
@@ -285,28 +286,68 @@ fn an_empty_batch_gives_an_empty_output() {
 }
 
 #[test]
-fn a_norm_and_an_activation_behind_are_those_of_the_parts() {
+fn what_is_around_a_convolution_is_as_its_parts_are() {
     let device = Device::flex();
     let small = |values: &[f32]| Tensor::<1>::from_floats(values, &device);
-    for (input, output) in [(3, 2), (2, 20)] {
+    let close = |what: &str, a: Tensor<5>, b: Tensor<5>| {
+        assert_eq!(a.dims(), b.dims(), "{what}");
+        let apart = (a - b).abs().max().into_scalar::<f32>();
+        assert!(apart < 1e-5, "{what}: {apart} apart");
+    };
+    for (input, output, groups) in [([3, 0], 2, 1), ([2, 0], 20, 1), ([2, 3], 3, 1), ([17, 2], 18, 1), ([4, 2], 6, 2)] {
         let per_channel = |seed: usize| -> Vec<f32> { (0..output).map(|i| ((i + seed) as f32 * 1.7).sin()).collect() };
         let behind = NormAct {
             scale: small(&per_channel(1)),
             offset: small(&per_channel(2)),
             slope: Slope::Learned(small(&per_channel(3))),
         };
-        let shape = ConvShape { padding: [1; 3], stride: [2; 3], ..ConvShape::default() };
-        let (x, bias) = (tensor(1, [2, input, 7, 6, 9], &device), Some(small(&per_channel(4))));
-        let close = |a: Tensor<5>, b: Tensor<5>| {
-            let apart = (a - b).abs().max().into_scalar::<f32>();
-            assert!(apart < 1e-5, "{apart} apart");
+        let shape = ConvShape { padding: [1; 3], stride: [2; 3], groups, ..ConvShape::default() };
+        let bias = Some(small(&per_channel(4)));
+        let [first, second] = [tensor(1, [2, input[0], 7, 6, 9], &device), tensor(5, [2, input[1], 7, 6, 9], &device)];
+        let x = match input {
+            [_, 0] => Channels::One(first),
+            // The second one is a view.
+            _ => Channels::Two(first, second.swap_dims(2, 3).clone().swap_dims(2, 3)),
         };
-        let after = |y| scale(y, behind.scale.clone(), behind.offset.clone(), &behind.slope);
-        let weight = tensor(2, [output, input, 3, 3, 3], &device);
-        let parts = after(conv3d(x.clone(), weight.clone(), bias.clone(), shape));
-        close(conv3d_norm_act(x.clone(), weight, bias.clone(), shape, behind.clone()), parts);
-        let weight = tensor(3, [input, output, 3, 3, 3], &device);
-        let parts = after(conv_transpose3d(x.clone(), weight.clone(), bias.clone(), shape, [1; 3]));
-        close(conv_transpose3d_norm_act(x, weight, bias, shape, [1; 3], behind.clone()), parts);
+        let channels = input[0] + input[1];
+        for (norm, sum) in [(true, false), (false, true), (true, true), (false, false)] {
+            let what = format!("{input:?} to {output} in {groups}, norm {norm}, sum {sum}");
+            let then = |shape: [usize; 5]| Then {
+                norm_act: norm.then(|| behind.clone()),
+                plus: sum.then(|| tensor(6, shape, &device)),
+            };
+            let after = |mut y: Tensor<5>| {
+                let plus = tensor(6, y.dims(), &device);
+                if norm {
+                    y = scale(y, behind.scale.clone(), behind.offset.clone(), &behind.slope);
+                }
+                if sum { y + plus } else { y }
+            };
+            let weight = tensor(2, [output, channels / groups, 3, 3, 3], &device);
+            let parts = after(conv3d(x.clone().joined(), weight.clone(), bias.clone(), shape));
+            let then_of = then(parts.dims());
+            close(&what, conv3d_then(x.clone(), weight, bias.clone(), shape, then_of), parts);
+            let weight = tensor(3, [channels, output / groups, 3, 3, 3], &device);
+            let parts = after(conv_transpose3d(x.clone().joined(), weight.clone(), bias.clone(), shape, [1; 3]));
+            let then_of = then(parts.dims());
+            close(&what, conv_transpose3d_then(x.clone(), weight, bias.clone(), shape, [1; 3], then_of), parts);
+        }
+    }
+}
+
+#[test]
+fn in_a_graph_the_parts_have_their_gradients() {
+    let device = Device::flex().autodiff();
+    let [x, y] = [1, 2].map(|key| tensor(key, [1, 2, 4, 5, 6], &device).require_grad());
+    let weight = tensor(3, [3, 4, 3, 3, 3], &device);
+    let shape = ConvShape { padding: [1; 3], ..ConvShape::default() };
+    let plus = tensor(4, [1, 3, 4, 5, 6], &device).require_grad();
+    let then = Then { norm_act: None, plus: Some(plus.clone()) };
+    let gradients =
+        conv3d_then(Channels::Two(x.clone(), y.clone()), weight.clone(), None, shape, then).sum().backward();
+    let both = Tensor::cat(vec![x.clone(), y.clone()], 1);
+    let parts = (conv3d(both, weight, None, shape) + plus.clone()).sum().backward();
+    for leaf in [x, y, plus] {
+        close(leaf.grad(&gradients).expect("a gradient"), leaf.grad(&parts).expect("a gradient"));
     }
 }

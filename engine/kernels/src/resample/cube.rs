@@ -3,7 +3,8 @@
 //! The kernel finds the taps itself, in f32: GPUs without f64 are common. (Where the axes are independent, tables are computed on the
 //! host, see [`separable`](crate::separable).)
 
-use burn::backend::{Cube, tensor::FloatTensor};
+use burn::backend::tensor::FloatTensor;
+use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
@@ -11,7 +12,7 @@ use super::ops::ResampleOps;
 use super::{Interpolation, Padding, Sampling, Target};
 use crate::separable::cube::{prepare, upload};
 
-impl ResampleOps for Cube {
+impl ResampleOps for CubeBackend {
     fn resample_affine(image: FloatTensor<Self>, target: Target, sampling: Sampling) -> FloatTensor<Self> {
         let matrix = target.matrix.as_flattened().iter().map(|v| *v as f32);
         let source = upload(&image, matrix.chain(target.origin.map(|v| v as f32)).collect());

@@ -9,12 +9,15 @@ use super::{Sampling, Target};
 #[backend_extension(
     Flex: cfg(feature = "cpu"),
     Cube: cfg(feature = "cube"),
+    Fusion: cfg(feature = "cube"),
 )]
 pub trait ResampleOps: Backend {
     /// Samples where a matrix says that is not diagonal.
+    #[fusion(dtype = image, shape = [image[0], target.size[0], target.size[1], target.size[2]].into())]
     fn resample_affine(image: FloatTensor<Self>, target: Target, sampling: Sampling) -> FloatTensor<Self>;
 
     /// Samples at coordinates, f32, `[3, X', Y', Z']`.
+    #[fusion(dtype = image, shape = [image[0], coordinates[1], coordinates[2], coordinates[3]].into())]
     fn sample_grid(image: FloatTensor<Self>, coordinates: FloatTensor<Self>, sampling: Sampling) -> FloatTensor<Self>;
 }
 

@@ -1,6 +1,6 @@
 //! On GPUs one thread computes one output value, with tables computed on the host: every device picks the same voxels.
 
-use burn::backend::{Cube, ops::FloatTensorOps, tensor::FloatTensor};
+use burn::backend::{ops::FloatTensorOps, tensor::FloatTensor};
 use burn::tensor::TensorData;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::ops::numeric::empty_device_dtype;
@@ -14,7 +14,7 @@ use super::ops::SeparableOps;
 /// Tables with more taps than this are applied one axis after the other.
 const TOGETHER: usize = 2;
 
-impl SeparableOps for Cube {
+impl SeparableOps for CubeBackend {
     fn separable(image: FloatTensor<Self>, axes: [AxisTaps; 3]) -> FloatTensor<Self> {
         if axes.iter().all(|table| table.taps() <= TOGETHER) {
             return run(image, &axes);

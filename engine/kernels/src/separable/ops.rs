@@ -13,10 +13,12 @@ use super::AxisTaps;
 #[backend_extension(
     Flex: cfg(feature = "cpu"),
     Cube: cfg(feature = "cube"),
+    Fusion: cfg(feature = "cube"),
     Autodiff,
 )]
 pub trait SeparableOps: Backend {
     /// Applies one table per axis.
+    #[fusion(dtype = image, shape = [image[0], axes[0].len(), axes[1].len(), axes[2].len()].into())]
     fn separable(image: FloatTensor<Self>, axes: [AxisTaps; 3]) -> FloatTensor<Self>;
 }
 

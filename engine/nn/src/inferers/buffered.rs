@@ -52,7 +52,7 @@ pub(super) fn infer(
                     canvas = scan.canvases(&outputs)?.into_iter().next();
                 }
                 let Some(whole) = &canvas else { return wrong(got, "expected an output") };
-                let output = outputs.swap_remove(0).cast(DType::F32) * whole.weights.clone();
+                let (output, weights) = (outputs.swap_remove(0).cast(DType::F32), whole.weights.clone());
                 let buffer = buffer.get_or_insert_with(|| {
                     let [mut nx, mut ny, mut nz] = scan.padded;
                     *[&mut nx, &mut ny, &mut nz][axis] = stop - start;
@@ -63,13 +63,13 @@ pub(super) fn infer(
                 for (row, window) in call.iter().enumerate() {
                     let mut place = *window;
                     place[axis] = place[axis].map(|at| at - start);
-                    buffer.add(0, place, output.clone().narrow(0, row, 1));
+                    buffer.add(0, place, (&output, row), Some(&weights));
                 }
             }
             if let (Some(canvas), Some(buffer)) = (&mut canvas, buffer) {
                 let mut place: Window = scan.padded.map(|length| [0, length]);
                 place[axis] = [start, stop];
-                canvas.add(item, place, buffer.values);
+                canvas.add(item, place, (&buffer.values, 0), None);
             }
         }
     }

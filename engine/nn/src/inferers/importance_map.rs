@@ -1,5 +1,7 @@
 //! How much a window's prediction counts at each of its voxels.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use serde::{Deserialize, Serialize};
 
 /// How overlapping windows are put together.
@@ -35,6 +37,25 @@ pub fn compute_importance_map(patch: &[usize], mode: BlendMode, sigma_scale: &[f
     map
 }
 
+/// The last map that was asked for, with what it was asked by.
+static LAST: Mutex<Option<(Asked, Arc<[f32]>)>> = Mutex::new(None);
+
+type Asked = ([usize; 3], BlendMode, [f64; 3]);
+
+/// [`compute_importance_map`] for a window; image after image asks for the same one, which is kept.
+pub(super) fn importance_map(window: [usize; 3], mode: BlendMode, sigma_scale: [f64; 3]) -> Arc<[f32]> {
+    let asked = (window, mode, sigma_scale);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*last {
+        Some((of, map)) if *of == asked => map.clone(),
+        _ => {
+            let map: Arc<[f32]> = compute_importance_map(&window, mode, &sigma_scale).into();
+            *last = Some((asked, map.clone()));
+            map
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{BlendMode, compute_importance_map};
@@ -42,6 +63,20 @@ mod tests {
     fn close(a: &[f32], b: &[f32]) {
         assert_eq!(a.len(), b.len());
         assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5), "{a:?} {b:?}");
+    }
+
+    #[test]
+    fn a_kept_map_is_given_only_to_the_same_question() {
+        for (window, mode, sigma) in [
+            ([4, 5, 6], BlendMode::Gaussian, [0.125; 3]),
+            ([4, 5, 6], BlendMode::Gaussian, [0.125; 3]),
+            ([4, 5, 6], BlendMode::Gaussian, [0.25; 3]),
+            ([4, 5, 6], BlendMode::Constant, [0.25; 3]),
+            ([6, 5, 4], BlendMode::Gaussian, [0.25; 3]),
+        ] {
+            let computed = compute_importance_map(&window, mode, &sigma);
+            assert_eq!(*super::importance_map(window, mode, sigma), *computed, "{window:?}, {mode:?}, {sigma:?}");
+        }
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! Window by window, overlaps blended (`monai.inferers.SlidingWindowInferer`).
 
+use std::sync::Arc;
+
 use burn::tensor::{DType, Tensor, TensorData};
+use hearth_kernels::add_window;
 use serde::{Deserialize, Serialize};
 
 use super::buffered;
-use super::importance_map::{BlendMode, compute_importance_map};
+use super::importance_map::{BlendMode, importance_map};
 use super::padding::PaddingMode;
 use super::windows::{dense_patch_slices, scan_interval};
 use super::{InferError, Inferer};
@@ -79,7 +82,7 @@ pub(super) struct Scan {
     pub(super) padded: [usize; 3],
     pub(super) roi: [usize; 3],
     pub(super) windows: Vec<Window>,
-    weights: Vec<f32>,
+    weights: Arc<[f32]>,
 }
 
 /// One output under construction.
@@ -143,10 +146,10 @@ impl SlidingWindowInferer {
                     let expected = format!("expected {} items", group.len());
                     return Err(InferError::Output { inferer: NAME, window: window_shape, got, expected });
                 }
-                let weighted = output.cast(DType::F32) * canvas.weights.clone();
+                let (output, weights) = (output.cast(DType::F32), canvas.weights.clone());
                 for (row, window) in group.clone().enumerate() {
                     let (item, window) = place(window);
-                    canvas.add(item, window, weighted.clone().narrow(0, row, 1));
+                    canvas.add(item, window, (&output, row), Some(&weights));
                 }
             }
         }
@@ -197,7 +200,7 @@ impl SlidingWindowInferer {
         let before = std::array::from_fn(|a| (padded[a] - image[a]) / 2);
         let windows = dense_patch_slices(&padded, &roi, &scan_interval(padded, roi, overlap));
         let windows = windows.iter().map(|window| std::array::from_fn(|a| window[a])).collect();
-        let weights = compute_importance_map(&roi, self.mode, &sigma);
+        let weights = importance_map(roi, self.mode, sigma);
         Ok(Scan { batch, image, before, padded, roi, windows, weights })
     }
 
@@ -241,7 +244,7 @@ impl Scan {
                 return Err(InferError::Output { inferer: NAME, window, got: output.dims(), expected });
             }
             if own != size {
-                weights = nearest_exact(&weights, size, own);
+                weights = nearest_exact(&weights, size, own).into();
                 size = own;
             }
             let scale = (own != self.roi).then(|| std::array::from_fn(|a| own[a] as f64 / self.roi[a] as f64));
@@ -253,7 +256,7 @@ impl Scan {
             canvases.push(Canvas {
                 values: Tensor::zeros([self.batch, channels, cx, cy, cz], (&device, DType::F32)),
                 scale,
-                weights: Tensor::<1>::from_data(TensorData::from(weights.as_slice()), (&device, DType::F32))
+                weights: Tensor::<1>::from_data(TensorData::from(&weights[..]), (&device, DType::F32))
                     .reshape([1, 1, ox, oy, oz]),
             });
         }
@@ -270,7 +273,7 @@ impl Scan {
             weights: weights.clone(),
         };
         for window in &self.windows {
-            count.add(0, *window, weights.clone());
+            count.add(0, *window, (&weights, 0), None);
         }
         let output = values / count.values;
         if self.padded == self.image {
@@ -288,22 +291,22 @@ impl Scan {
 }
 
 impl Canvas {
-    /// Adds a window's values `[1, c, ..]` at its place.
-    pub(super) fn add(&mut self, item: usize, window: Window, patch: Tensor<5>) {
-        let channels = patch.dims()[1];
-        let [x, y, z] = std::array::from_fn(|a| {
-            let at = |i: usize| match self.scale {
-                Some(scale) => (i as f64 * scale[a]) as usize,
-                None => i,
-            };
-            at(window[a][0])..at(window[a][1])
+    /// Adds one item of `windows` at a window's place, weighted if there are weights.
+    pub(super) fn add(
+        &mut self,
+        item: usize,
+        window: Window,
+        (windows, row): (&Tensor<5>, usize),
+        weights: Option<&Tensor<5>>,
+    ) {
+        let start = std::array::from_fn(|a| match self.scale {
+            Some(scale) => (window[a][0] as f64 * scale[a]) as usize,
+            None => window[a][0],
         });
-        let place = [item..item + 1, 0..channels, x, y, z];
-        let device = patch.device();
+        // Nobody else holds the canvas while it is written to, so that the write needs no copy.
+        let device = self.values.device();
         let canvas = std::mem::replace(&mut self.values, Tensor::zeros([1; 5], (&device, DType::F32)));
-        // The view is gone before the canvas is written to, so the write needs no copy.
-        let sum = canvas.clone().slice(place.clone()) + patch;
-        self.values = canvas.slice_assign(place, sum);
+        self.values = add_window(canvas, (item, start), (windows, row), weights);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Activation, dropout and norm in any order (`monai.networks.blocks.ADN`).
 
 use burn::module::Module;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::Tensor;
 use hearth_kernels::conv3d::NormAct;
 use hearth_kernels::normalize::Slope;
 
@@ -112,10 +112,7 @@ impl AdnOptions {
 impl Adn {
     /// What these layers come to behind a convolution outside training, where that is a batch norm, an activation of the
     /// kind of ReLU, or both in this order.
-    pub(crate) fn behind_convolution(&self, x: &Tensor<5>) -> Option<NormAct> {
-        if x.is_autodiff() || x.dtype() != DType::F32 {
-            return None;
-        }
+    pub(crate) fn behind_convolution(&self) -> Option<NormAct> {
         let mut layers = self.iter().filter(|layer| !matches!(layer, AdnLayer::Dropout(_)));
         let Some(AdnLayer::Norm(Norm::Batch(norm))) = layers.next() else { return None };
         let slope = match (layers.next(), layers.next()) {

@@ -2,9 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use hearth_kernels::conv3d::{
-    ConvShape, NormAct, conv_transpose3d, conv_transpose3d_norm_act, conv3d, conv3d_norm_act,
-};
+use hearth_kernels::conv3d::{Channels, ConvShape, Then, conv_transpose3d, conv_transpose3d_then, conv3d, conv3d_then};
 
 use super::Scope;
 use crate::cost;
@@ -61,12 +59,9 @@ impl Conv {
         cost::product(Some(self.weight.id), multiply_adds, output, &device, || compute(x))
     }
 
-    /// The convolution, a norm and an activation.
-    pub(crate) fn forward_then(&self, x: Tensor<5>, behind: NormAct) -> Tensor<5> {
-        let weight = self.weight.val();
-        let dtype = weight.dtype();
-        let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
-        conv3d_norm_act(x.cast(dtype), weight, bias, self.shape, behind)
+    /// The convolution and what follows it, in the input's type.
+    pub(crate) fn forward_then(&self, x: Channels, then: Then) -> Tensor<5> {
+        conv3d_then(x, self.weight.val(), self.bias.as_ref().map(Param::val), self.shape, then)
     }
 }
 
@@ -131,11 +126,9 @@ impl ConvTranspose {
         })
     }
 
-    /// The convolution, a norm and an activation.
-    pub(crate) fn forward_then(&self, x: Tensor<5>, behind: NormAct) -> Tensor<5> {
-        let weight = self.weight.val();
-        let dtype = weight.dtype();
-        let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
-        conv_transpose3d_norm_act(x.cast(dtype), weight, bias, self.shape, self.output_padding, behind)
+    /// The convolution and what follows it, in the input's type.
+    pub(crate) fn forward_then(&self, x: Channels, then: Then) -> Tensor<5> {
+        let bias = self.bias.as_ref().map(Param::val);
+        conv_transpose3d_then(x, self.weight.val(), bias, self.shape, self.output_padding, then)
     }
 }

@@ -2,9 +2,9 @@
 
 use burn::module::Module;
 use burn::tensor::{DType, Tensor};
-use hearth_kernels::conv3d::ConvShape;
+use hearth_kernels::conv3d::{Channels, ConvShape, Then};
 
-use super::{Adn, AdnOptions, ConfigError, Conv, ConvTranspose, Scope};
+use super::{Adn, AdnOptions, ConfigError, Conv, ConvTranspose, Scope, residual_sum};
 use crate::cost;
 
 /// The two kinds of convolution.
@@ -99,25 +99,46 @@ impl Convolution {
 
     /// `[b, in, x, y, z]` to `[b, out, x', y', z']`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let in_f32 = match &self.conv {
-            Kernel::Conv(conv) => conv.weight.val().dtype() == DType::F32,
-            Kernel::ConvTranspose(conv) => conv.weight.val().dtype() == DType::F32,
-        };
-        if let Some(behind) =
-            self.adn.as_ref().filter(|_| in_f32 && !cost::is_open()).and_then(|adn| adn.behind_convolution(&x))
-        {
+        self.forward_of(Channels::One(x), None)
+    }
+
+    /// The same of channels that may lie in two tensors, with a shortcut that is added to the output, if there is one.
+    pub(crate) fn forward_of(&self, x: Channels, shortcut: Option<Tensor<5>>) -> Tensor<5> {
+        if let Some(then) = self.in_one_pass(&x, shortcut.as_ref()) {
             return match &self.conv {
-                Kernel::Conv(conv) => conv.forward_then(x, behind),
-                Kernel::ConvTranspose(conv) => conv.forward_then(x, behind),
+                Kernel::Conv(conv) => conv.forward_then(x, then),
+                Kernel::ConvTranspose(conv) => conv.forward_then(x, then),
             };
         }
         let x = match &self.conv {
-            Kernel::Conv(conv) => conv.forward(x),
-            Kernel::ConvTranspose(conv) => conv.forward(x),
+            Kernel::Conv(conv) => conv.forward(x.joined()),
+            Kernel::ConvTranspose(conv) => conv.forward(x.joined()),
         };
-        match &self.adn {
+        let x = match &self.adn {
             Some(adn) => adn.forward(x),
             None => x,
+        };
+        match shortcut {
+            Some(shortcut) => residual_sum(x, shortcut),
+            None => x,
         }
+    }
+
+    /// What follows the convolution, where nothing is learned, all is f32 and nobody counts the cost of the parts.
+    fn in_one_pass(&self, x: &Channels, shortcut: Option<&Tensor<5>>) -> Option<Then> {
+        let weight = match &self.conv {
+            Kernel::Conv(conv) => conv.weight.val(),
+            Kernel::ConvTranspose(conv) => conv.weight.val(),
+        };
+        let plain = |t: &Tensor<5>| t.dtype() == DType::F32 && !t.is_autodiff();
+        let all = x.is_f32() && !x.is_autodiff() && plain(&weight) && shortcut.is_none_or(plain);
+        if !all || cost::is_open() {
+            return None;
+        }
+        let norm_act = match &self.adn {
+            Some(adn) => Some(adn.behind_convolution()?),
+            None => None,
+        };
+        Some(Then { norm_act, plus: shortcut.cloned() })
     }
 }

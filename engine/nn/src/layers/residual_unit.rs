@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use hearth_kernels::conv3d::ConvShape;
+use hearth_kernels::conv3d::{Channels, ConvShape};
 
 use super::{ConfigError, Conv, Convolution, ConvolutionOptions, Scope, residual_sum};
 use crate::named::Named;
@@ -63,7 +63,13 @@ impl ResidualUnit {
             Some(conv) => conv.forward(x.clone()),
             None => x.clone(),
         };
-        let main = self.conv.iter().fold(x, |x, unit| unit.forward(x));
-        residual_sum(main, shortcut)
+        let units: Vec<&Convolution> = self.conv.iter().collect();
+        match units.split_last() {
+            Some((last, before)) => {
+                let x = before.iter().fold(x, |x, unit| unit.forward(x));
+                last.forward_of(Channels::One(x), Some(shortcut))
+            }
+            None => residual_sum(x, shortcut),
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use hearth_kernels::conv3d::Channels;
 use serde::{Deserialize, Serialize};
 
 use super::defaults::{instance, nda, prelu, three, yes};
@@ -110,15 +111,16 @@ enum Block {
 }
 
 impl Block {
-    fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+    /// What a skip puts side by side stays apart until a layer wants it together.
+    fn forward(&self, x: Channels) -> Channels {
         match self {
-            Block::Convolution(block) => block.forward(x),
-            Block::Residual(block) => block.forward(x),
+            Block::Convolution(block) => Channels::One(block.forward_of(x, None)),
+            Block::Residual(block) => Channels::One(block.forward(x.joined())),
             Block::Sequence(blocks) => blocks.iter().fold(x, |x, block| block.forward(x)),
             Block::Skip(blocks) => {
-                let below = blocks.iter().fold(x.clone(), |x, block| block.forward(x));
-                let dtype = below.dtype();
-                Tensor::cat(vec![x.cast(dtype), below], 1)
+                let x = x.joined();
+                let below = blocks.iter().fold(Channels::One(x.clone()), |x, block| block.forward(x));
+                Channels::Two(x, below.joined())
             }
         }
     }
@@ -165,7 +167,7 @@ impl Network for UNet {
 
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.clock.next_pass();
-        self.model.forward(x)
+        self.model.forward(Channels::One(x)).joined()
     }
 
     fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {

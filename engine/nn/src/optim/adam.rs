@@ -46,7 +46,8 @@ impl Adam {
         let names: &[&str] = if self.amsgrad { &NAMES } else { &NAMES[..2] };
         let state: Vec<Option<Tensor<1>>> = names.iter().map(|name| slots.take(name, &device)).collect();
         let whole = state.iter().all(Option::is_some);
-        if whole && update::has_kernel(state.iter().flatten().chain([&p, &g])) {
+        // The kernel wants corrections that the host knows.
+        if whole && slots.left_out.is_none() && update::has_kernel(state.iter().flatten().chain([&p, &g])) {
             return self.in_one_pass(p, &g, state.into_iter().flatten(), slots, [lr, decay]);
         }
         let mut state = state.into_iter();
@@ -79,10 +80,10 @@ impl Adam {
         } else {
             mean_square
         };
-        let step = slots.step as f64;
-        let (correction1, correction2) = (1.0 - beta1.powf(step), 1.0 - beta2.powf(step));
-        let denominator = largest.sqrt() / correction2.sqrt() + self.eps;
-        p - mean / denominator * (lr / correction1)
+        let (correction1, correction2) = (slots.correction(beta1), slots.correction(beta2));
+        let denominator = correction2.map(f64::sqrt, Tensor::sqrt).under(largest.sqrt()) + self.eps;
+        let rate = correction1.map(|c| lr / c, |c| c.recip() * lr);
+        p - rate.times(mean / denominator)
     }
 
     /// The same by a kernel, once there is a state.

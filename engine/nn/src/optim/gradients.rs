@@ -92,7 +92,7 @@ impl Gradients {
     }
 
     /// Euclidean norm over all parameters, `[1]`, on the device. Not finite exactly when some gradient is not (or the
-    /// squares overflow), so one read back tells a gradient scaler what it needs. `None` without gradients.
+    /// squares overflow), which is what a gradient scaler asks. `None` without gradients.
     pub fn norm(&self) -> Option<Tensor<1>> {
         let squares = self.0.values().map(|gradient| (gradient.clone() * gradient.clone()).sum());
         squares.reduce(|sum, square| sum + square).map(Tensor::sqrt)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Bool, Tensor, TensorData};
 
 use super::group::Group;
 use super::rule::{Rule, Slots};
@@ -50,7 +50,32 @@ impl Optimizer {
     /// The stored (f32) parameters are updated; the network stays trainable. On an error the network is lost, since its
     /// parameters were moved in.
     pub fn step<N: Module>(&mut self, net: N, gradients: Gradients, lr: f64) -> Result<N, OptimError> {
-        let mut mapper = Step { optimizer: self, gradients, lr, path: PathStack::default(), error: None };
+        self.run(net, gradients, lr, None)
+    }
+
+    /// The network after one step where `taken` (`[1]`) is true, else the network as it was; which of them, the device decides, and
+    /// nothing is read back. A step that is left out leaves the state as it was too, and is not counted.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn step_where<N: Module>(
+        &mut self,
+        net: N,
+        gradients: Gradients,
+        lr: f64,
+        taken: &Tensor<1, Bool>,
+    ) -> Result<N, OptimError> {
+        self.run(net, gradients, lr, Some(taken.clone()))
+    }
+
+    fn run<N: Module>(
+        &mut self,
+        net: N,
+        gradients: Gradients,
+        lr: f64,
+        taken: Option<Tensor<1, Bool>>,
+    ) -> Result<N, OptimError> {
+        let mut mapper = Step { optimizer: self, gradients, lr, taken, path: PathStack::default(), error: None };
         let net = net.map(&mut mapper);
         match mapper.error {
             Some(error) => Err(error),
@@ -62,7 +87,7 @@ impl Optimizer {
     pub fn state(&self) -> BTreeMap<String, TensorData> {
         let mut all = BTreeMap::new();
         for (path, slots) in &self.state {
-            all.insert(format!("{path}/step"), TensorData::from([slots.step as i64]));
+            all.insert(format!("{path}/step"), TensorData::from([slots.taken() as i64]));
             for (name, data) in slots.save() {
                 all.insert(format!("{path}/{name}"), data);
             }
@@ -112,6 +137,7 @@ impl Optimizer {
         parameter: Tensor<1>,
         gradient: Tensor<1>,
         lr: f64,
+        taken: Option<&Tensor<1, Bool>>,
     ) -> Result<Tensor<1>, OptimError> {
         let count = parameter.dims()[0];
         if gradient.dims() != [count] {
@@ -130,7 +156,12 @@ impl Optimizer {
             return Err(OptimError::State { key: format!("{path}/{name}"), reason });
         }
         slots.step += 1;
-        Ok(rule.update(parameter, gradient, slots, lr, weight_decay))
+        let Some(taken) = taken else { return Ok(rule.update(parameter, gradient, slots, lr, weight_decay)) };
+        let (before, device) = (slots.clone(), parameter.device());
+        slots.count_left_out(taken);
+        let updated = rule.update(parameter.clone(), gradient, slots, lr, weight_decay);
+        *slots = std::mem::take(slots).where_taken(taken, before, &device);
+        Ok(parameter.mask_where(taken.clone().expand([count]), updated))
     }
 }
 
@@ -138,6 +169,8 @@ struct Step<'a> {
     optimizer: &'a mut Optimizer,
     gradients: Gradients,
     lr: f64,
+    /// Whether the step is taken, where that is the device's to say.
+    taken: Option<Tensor<1, Bool>>,
     path: PathStack,
     error: Option<OptimError>,
 }
@@ -164,7 +197,8 @@ impl ModuleMapper for Step<'_> {
         let plain = value.without_autodiff();
         let (shape, count, device) = (plain.dims(), plain.shape().num_elements(), plain.device());
         // Handed over, not shared: a kernel changes it where it is.
-        let value = match self.optimizer.update(path, plain.reshape([count]), gradient, self.lr) {
+        let taken = self.taken.as_ref();
+        let value = match self.optimizer.update(path, plain.reshape([count]), gradient, self.lr, taken) {
             Ok(updated) => updated.reshape(shape),
             Err(error) => {
                 self.error = Some(error);

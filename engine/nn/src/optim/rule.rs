@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Bool, DType, Device, Tensor, TensorData};
 
 use super::{Adam, Novograd, OptimError, RmsProp, Sgd};
 
@@ -16,11 +16,100 @@ enum Slot {
 /// The state of one parameter, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
+    /// Steps, those that were left out counted with them.
     pub(crate) step: u64,
+    /// How many of them were left out, `[1]`, where only the device knows.
+    pub(crate) left_out: Option<Tensor<1>>,
     tensors: BTreeMap<String, Slot>,
 }
 
+/// A number that the host knows, unless it depends on what only the device knows.
+#[derive(Clone, Debug)]
+pub(crate) enum Scalar {
+    Host(f64),
+    Device(Tensor<1>),
+}
+
+impl Scalar {
+    pub(crate) fn map(self, host: impl FnOnce(f64) -> f64, device: impl FnOnce(Tensor<1>) -> Tensor<1>) -> Self {
+        match self {
+            Scalar::Host(value) => Scalar::Host(host(value)),
+            Scalar::Device(value) => Scalar::Device(device(value)),
+        }
+    }
+
+    pub(crate) fn times(self, tensor: Tensor<1>) -> Tensor<1> {
+        match self {
+            Scalar::Host(value) => tensor * value,
+            Scalar::Device(value) => tensor * value,
+        }
+    }
+
+    pub(crate) fn under(self, tensor: Tensor<1>) -> Tensor<1> {
+        match self {
+            Scalar::Host(value) => tensor / value,
+            Scalar::Device(value) => tensor / value,
+        }
+    }
+}
+
 impl Slots {
+    /// `1 - beta^n` after `n` steps that were taken, this one among them.
+    pub(crate) fn correction(&self, beta: f64) -> Scalar {
+        let kept = beta.powf(self.step as f64);
+        match &self.left_out {
+            // Exact where none was left out, also next to 0.
+            Some(left_out) if beta > 0.0 => {
+                let more = (left_out.clone() * -beta.ln()).exp();
+                Scalar::Device((more.neg() + 1.0) * kept + (1.0 - kept))
+            }
+            _ => Scalar::Host(1.0 - kept),
+        }
+    }
+
+    /// What the first step that is taken multiplies with: `first` in it, `later` in all others.
+    pub(crate) fn by_first(&self, first: f64, later: f64) -> Scalar {
+        match &self.left_out {
+            Some(left_out) if first != later => {
+                let is_first = left_out.clone().equal_elem(self.step as f64 - 1.0);
+                Scalar::Device(left_out.clone().mul_scalar(0.0).add_scalar(later).mask_fill(is_first, first))
+            }
+            _ => Scalar::Host(later),
+        }
+    }
+
+    /// Counts a step as left out unless it is taken.
+    pub(crate) fn count_left_out(&mut self, taken: &Tensor<1, Bool>) {
+        let this = taken.clone().bool_not().float().cast(DType::F32);
+        self.left_out = Some(match self.left_out.take() {
+            Some(before) => before + this,
+            None => this,
+        });
+    }
+
+    /// Steps that were taken; may read from the device.
+    pub(crate) fn taken(&self) -> u64 {
+        let left_out = self.left_out.as_ref().and_then(|count| count.to_data().iter::<f32>().next());
+        self.step.saturating_sub(left_out.unwrap_or_default() as u64)
+    }
+
+    /// The same state where `taken` (`[1]`) is true; where it is not, what was before, or zeros where nothing was: every rule starts
+    /// with zeros as it starts with nothing.
+    pub(crate) fn where_taken(self, taken: &Tensor<1, Bool>, mut before: Slots, device: &Device) -> Self {
+        let Slots { step, left_out, tensors } = self;
+        let choose = |(name, slot): (String, Slot)| {
+            let slot = match slot {
+                Slot::Device(new) => {
+                    let old = before.take(&name, device).unwrap_or_else(|| new.zeros_like());
+                    let taken = taken.clone().expand(new.dims());
+                    Slot::Device(old.mask_where(taken, new))
+                }
+                host => host,
+            };
+            (name, slot)
+        };
+        Slots { step, left_out, tensors: tensors.into_iter().map(choose).collect() }
+    }
     /// Takes a state tensor to replace it.
     pub(crate) fn take(&mut self, name: &str, device: &Device) -> Option<Tensor<1>> {
         self.tensors.remove(name).map(|slot| match slot {

@@ -31,7 +31,8 @@ impl Sgd {
     pub(crate) fn update(&self, p: Tensor<1>, g: Tensor<1>, slots: &mut Slots, lr: f64, decay: f64) -> Tensor<1> {
         let buffer = if self.momentum == 0.0 { None } else { slots.take("momentum_buffer", &g.device()) };
         let buffer = match buffer {
-            Some(buffer) if update::has_kernel([&p, &g, &buffer].into_iter()) => {
+            // The kernel wants a share that the host knows.
+            Some(buffer) if slots.left_out.is_none() && update::has_kernel([&p, &g, &buffer].into_iter()) => {
                 let step = SgdStep {
                     lr: lr as f32,
                     weight_decay: decay as f32,
@@ -50,7 +51,7 @@ impl Sgd {
             return p - g * lr;
         }
         let direction = match buffer {
-            Some(buffer) => buffer * self.momentum + g.clone() * (1.0 - self.dampening),
+            Some(buffer) => buffer * self.momentum + slots.by_first(1.0, 1.0 - self.dampening).times(g.clone()),
             None => g.clone(),
         };
         slots.put("momentum_buffer", direction.clone());

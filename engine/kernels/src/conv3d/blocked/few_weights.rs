@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::super::geometry::Geometry;
 use super::WIDTH;
-use super::pack::{self, Block, Pitch};
+use super::pack::{self, Block, Image, Pitch};
 use super::plan::Plan;
 use super::position_tile::{Kernels, Rows};
 
@@ -57,7 +57,8 @@ pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -
             PACKED.with_borrow_mut(|packed| {
                 for (image, block) in &blocks[from(segment)..from(segment + 1)] {
                     let image_len = g.channels_in * volume_in;
-                    pack::pack(packed, &x[image * image_len..][..image_len], plan, &pitch, block);
+                    let values = &x[image * image_len..][..image_len];
+                    pack::pack(packed, Image::one(values, image_len / g.channels_in), plan, &pitch, block);
                     for chunk in 0..chunks {
                         let first = chunk * at_once;
                         let from = (image * g.channels_out + first) * volume_out;

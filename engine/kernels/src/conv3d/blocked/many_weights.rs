@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::super::geometry::Geometry;
 use super::WIDTH;
 use super::channel_tile::{Kernels, Rows};
-use super::pack::{self, Block, Pitch};
+use super::pack::{self, Block, Image, Pitch};
 use super::plan::{Plan, RUN};
 use crate::shared::Shared;
 
@@ -167,7 +167,8 @@ impl Work<'_> {
         SCRATCH.with_borrow_mut(|[packed, gradient]| {
             for (image, block) in &self.blocks[from(segment)..from(segment + 1)] {
                 let start = (image * self.g.channels_in + channels.start) * volume;
-                pack::pack(packed, &self.x[start..start + channels.len() * volume], self.plan, &pitch, block);
+                let values = &self.x[start..start + channels.len() * volume];
+                pack::pack(packed, Image::one(values, volume), self.plan, &pitch, block);
                 let mut rest = sums.as_mut_slice();
                 for ((chunk, steps), length) in chunks.iter().zip(&steps).zip(&lengths) {
                     let (sums, after) = rest.split_at_mut(*length);

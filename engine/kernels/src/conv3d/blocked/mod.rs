@@ -15,7 +15,7 @@ pub mod position_tile;
 
 pub use few_weights::weight_gradient as weight_gradient_of_few;
 pub use many_weights::weight_gradient as weight_gradient_of_many;
-pub use outputs::{Along, Behind, Epilogue, Weight, outputs};
+pub use outputs::{Along, Behind, Epilogue, Source, Weight, outputs};
 pub use plan::{Plan, RUN};
 
 /// Values of one register of lanes.

@@ -32,6 +32,42 @@ pub struct Weight<'a> {
     pub channel: usize,
 }
 
+/// What is read, `[images, channels, ...]`; the last channels may lie in a tensor of their own.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    first: &'a [f32],
+    second: &'a [f32],
+    /// Channels of the first.
+    split: usize,
+}
+
+impl<'a> Source<'a> {
+    /// The first `split` channels in one tensor, the others in another.
+    pub fn two(first: &'a [f32], second: &'a [f32], split: usize) -> Self {
+        Source { first, second, split }
+    }
+
+    /// All channels, which must lie in one tensor.
+    pub fn whole(&self) -> &'a [f32] {
+        assert!(self.second.is_empty(), "the channels lie in two tensors");
+        self.first
+    }
+
+    /// One image of so many channels of `volume` values.
+    fn image(&self, index: usize, channels: usize, volume: usize) -> pack::Image<'a> {
+        let split = self.split.min(channels);
+        let part = |values: &'a [f32], channels: usize| &values[index * channels * volume..][..channels * volume];
+        pack::Image { parts: [part(self.first, split), part(self.second, channels - split)], split, volume }
+    }
+}
+
+impl<'a> From<&'a [f32]> for Source<'a> {
+    /// All channels in one tensor.
+    fn from(values: &'a [f32]) -> Self {
+        Source { first: values, second: &[], split: usize::MAX }
+    }
+}
+
 /// What is done to the sums of each output channel before they are written: `act(scale sum + offset)`, where the activation multiplies
 /// what is not positive by a slope.
 #[derive(Clone, Copy)]
@@ -108,11 +144,13 @@ thread_local! {
     static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
 }
 
-/// What follows the sums of each output channel: a bias, and more.
+/// What follows the sums of each output channel: a bias, a norm with an activation, and what is added to the output.
 #[derive(Clone, Copy, Default)]
 pub struct Behind<'a> {
     pub bias: Option<&'a [f32]>,
     pub epilogue: Option<Epilogue<'a>>,
+    /// As large as the output.
+    pub plus: Option<&'a [f32]>,
 }
 
 /// The sums of `plan` over `source` (`[images, channels, ...]`) and what is behind them: `[images, lanes, ...]`.
@@ -121,12 +159,13 @@ pub fn outputs(
     along: Along,
     plan: &Plan,
     images: usize,
-    source: &[f32],
+    source: Source<'_>,
     weight: Weight<'_>,
     behind: Behind<'_>,
 ) -> Vec<f32> {
     let volume: usize = plan.output.iter().product();
     let count = images * plan.lanes * volume;
+    assert!(behind.plus.is_none_or(|plus| plus.len() == count), "what is added is as large as the output");
     let mut out: Vec<f32> = Vec::with_capacity(count);
     let [depth, height, width] = plan.largest();
     let per_row =
@@ -136,7 +175,8 @@ pub fn outputs(
     let chunks = chunks(plan.lanes, &loops, along);
     let widest = chunks.iter().map(|chunk| chunk.lanes).max().unwrap_or(1);
     let steps = steps(plan, &pitch, WEIGHTS / (plan.most_taps() * widest).max(1));
-    let weights = chunks.par_iter().map(|chunk| pack_weights(plan, &steps, *chunk, weight, loops)).collect();
+    let places = weight_places(plan, &steps, weight);
+    let weights = chunks.par_iter().map(|chunk| pack_weights(plan, &places, *chunk, weight, loops)).collect();
     let shared = Shared::new(&mut out.spare_capacity_mut()[..count]);
     let work = Work { loops, along, plan, pitch, steps, chunks, weights, behind, out: shared };
 
@@ -144,12 +184,12 @@ pub fn outputs(
     let products = (plan.most_taps() * plan.lanes) as f64;
     let per_part = chunks_per_task(blocks.len(), work.chunks.len(), products);
     let parts = work.chunks.len().div_ceil(per_part);
-    let image = plan.channels * plan.source.iter().map(|axis| axis.length).product::<usize>();
+    let read: usize = plan.source.iter().map(|axis| axis.length).product();
     (0..blocks.len() * parts).into_par_iter().for_each(|task| {
         let (part, place) = (task % parts, task / parts);
         let (index, block) = &blocks[place];
         SCRATCH.with_borrow_mut(|[packed, sums, rows]| {
-            pack::pack(packed, &source[index * image..][..image], plan, &work.pitch, block);
+            pack::pack(packed, source.image(*index, plan.channels, read), plan, &work.pitch, block);
             for chunk in (part * per_part..(part + 1) * per_part).take_while(|chunk| *chunk < work.chunks.len()) {
                 for (group, grid) in plan.groups.iter().enumerate() {
                     work.grid(*index, block, chunk, (group, grid), packed, sums, rows);
@@ -226,19 +266,10 @@ fn steps(plan: &Plan, pitch: &Pitch, channels: usize) -> Vec<Vec<Vec<Vec<Step>>>
         .collect()
 }
 
-/// The weights of one chunk, in the order in which the steps read them.
-fn pack_weights(
-    plan: &Plan,
-    steps: &[Vec<Vec<Vec<Step>>>],
-    chunk: Chunk,
-    weight: Weight<'_>,
-    loops: Loops<'_>,
-) -> Vec<f32> {
-    let lanes = chunk.lanes;
-    let all = steps.iter().flatten().flatten().flatten();
-    let mut packed = vec![0.0; all.map(|step| step.offsets.len() * step.taps).sum::<usize>() * lanes];
-    // Where the weights of each channel and tap go, in numbers of lanes.
-    let mut places: Vec<(usize, usize)> = Vec::with_capacity(packed.len() / lanes);
+/// Where each weight of a lane is read, and where it goes in the order in which the steps read them; by where it is read, so that what
+/// lies side by side is read together.
+fn weight_places(plan: &Plan, steps: &[Vec<Vec<Vec<Step>>>], weight: Weight<'_>) -> Vec<(usize, usize)> {
+    let mut places: Vec<(usize, usize)> = Vec::new();
     for part in steps {
         for (group, columns) in plan.groups.iter().zip(part) {
             for (column, steps) in group.columns.iter().zip(columns) {
@@ -250,12 +281,24 @@ fn pack_weights(
             }
         }
     }
-    // What lies side by side in the source is read together.
     places.sort_unstable();
+    places
+}
+
+/// The weights of one chunk at their places.
+fn pack_weights(
+    plan: &Plan,
+    places: &[(usize, usize)],
+    chunk: Chunk,
+    weight: Weight<'_>,
+    loops: Loops<'_>,
+) -> Vec<f32> {
+    let lanes = chunk.lanes;
+    let mut packed = vec![0.0; places.len() * lanes];
     let present = lanes.min(plan.lanes - chunk.first);
     let values = &weight.values[chunk.first * weight.lane..];
     let mut square = [0.0; WIDTH * WIDTH];
-    let mut rest = places.as_slice();
+    let mut rest = places;
     while let Some((start, _)) = rest.first().copied() {
         let (near, after) = rest.split_at(rest.partition_point(|(from, _)| *from < start + WIDTH));
         rest = after;
@@ -440,6 +483,11 @@ impl Work<'_> {
             let target = unsafe { self.out.part(start, width) };
             let row = |column: usize| &rows[column * per_column + lane * padded..][..group.columns[column].count];
             write_row(target, group, self.plan.step[2], row);
+            if let Some(plus) = self.behind.plus {
+                // SAFETY: the columns of a row cover it.
+                let written = unsafe { target.assume_init_mut() };
+                written.iter_mut().zip(&plus[start..]).for_each(|(to, value)| *to += value);
+            }
         }
     }
 

@@ -93,8 +93,31 @@ struct RowPhase {
     first: usize,
 }
 
-/// Packs the channels of `image` (`[channels, ...]`, that many whole volumes) that the grid positions of `block` read.
-pub fn pack(buffer: &mut Vec<f32>, image: &[f32], plan: &Plan, pitch: &Pitch, block: &Block) {
+/// The channels of one image, whole volumes, which lie in one place or in two.
+#[derive(Clone, Copy)]
+pub struct Image<'a> {
+    pub parts: [&'a [f32]; 2],
+    /// Channels in the first place.
+    pub split: usize,
+    /// Values of a channel.
+    pub volume: usize,
+}
+
+impl<'a> Image<'a> {
+    /// All in one place.
+    pub fn one(values: &'a [f32], volume: usize) -> Self {
+        Image { parts: [values, &[]], split: usize::MAX, volume }
+    }
+
+    /// Where a channel lies, and its first value there.
+    #[inline(always)]
+    fn channel(&self, c: usize) -> (&'a [f32], usize) {
+        if c < self.split { (self.parts[0], c * self.volume) } else { (self.parts[1], (c - self.split) * self.volume) }
+    }
+}
+
+/// Packs the channels of `image` that the grid positions of `block` read.
+pub fn pack(buffer: &mut Vec<f32>, image: Image<'_>, plan: &Plan, pitch: &Pitch, block: &Block) {
     let size = pitch.total + SLACK;
     if buffer.len() < size {
         buffer.resize(size, 0.0);
@@ -114,9 +137,8 @@ pub fn pack(buffer: &mut Vec<f32>, image: &[f32], plan: &Plan, pitch: &Pitch, bl
 }
 
 #[inline(always)]
-fn pack_rows(buffer: &mut [f32], image: &[f32], plan: &Plan, pitch: &Pitch, block: &Block, phases: &[RowPhase]) {
+fn pack_rows(buffer: &mut [f32], image: Image<'_>, plan: &Plan, pitch: &Pitch, block: &Block, phases: &[RowPhase]) {
     let [x, y, z] = &plan.source;
-    let volume = x.length * y.length * z.length;
     let width = pitch.z_phase;
     let depth = block.depth.start..block.depth.end + plan.reach[0];
     let height = block.height.start..block.height.end + plan.reach[1];
@@ -127,18 +149,19 @@ fn pack_rows(buffer: &mut [f32], image: &[f32], plan: &Plan, pitch: &Pitch, bloc
             let inside_x = x.valid(px, depth.end).contains(&jx);
             let plane = px * pitch.plane_phase + at_x * pitch.plane;
             for c in 0..pitch.row / pitch.channel {
+                let ((values, first), (next, next_first)) = (image.channel(c), image.channel(c + 1));
                 for (at_y, jy) in height.clone().enumerate() {
                     for (py, valid_y) in valid_y.iter().enumerate() {
                         let row = plane + py * pitch.row_phase + at_y * pitch.row + c * pitch.channel;
                         let target = &mut buffer[row..row + pitch.channel];
                         if !inside_x || !valid_y.contains(&jy) {
-                            target.fill(0.0);
+                            clear(target);
                             continue;
                         }
                         let from = (x.index(px, jx) * y.length + y.index(py, jy)) * z.length;
-                        let source = &image[c * volume + from..][..z.length];
+                        let source = &values[first + from..][..z.length];
                         // The next channel's row lies far away, where nothing reads ahead by itself.
-                        prefetch(image, (c + 1) * volume + from, z.length);
+                        prefetch(next, next_first + from, z.length);
                         for (target, phase) in target.chunks_exact_mut(width).zip(phases) {
                             pack_row(target, source, z.stride, phase);
                         }
@@ -158,11 +181,22 @@ fn copy(target: &mut [f32], source: &[f32]) {
     rest.iter_mut().zip(from_rest).for_each(|(to, from)| *to = *from);
 }
 
+/// Zeros; margins are mostly one value, for which a call of the system's routine would take longer than the rest of a short row.
+#[inline(always)]
+fn clear(target: &mut [f32]) {
+    match target {
+        [] => {}
+        [one] => *one = 0.0,
+        [one, other] => (*one, *other) = (0.0, 0.0),
+        more => more.fill(0.0),
+    }
+}
+
 /// One row: margins of zeros around every `stride`-th value.
 #[inline(always)]
 fn pack_row(target: &mut [f32], source: &[f32], stride: usize, RowPhase { valid, first }: &RowPhase) {
-    target[..valid.start].fill(0.0);
-    target[valid.end..].fill(0.0);
+    clear(&mut target[..valid.start]);
+    clear(&mut target[valid.end..]);
     let source = &source[*first..];
     let target = &mut target[valid.clone()];
     match stride {

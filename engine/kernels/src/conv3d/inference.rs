@@ -1,0 +1,241 @@
+//! Convolutions outside training, with what is around them in the same pass: two tensors side by side are read where they lie, and a
+//! norm with its activation and a residual sum are done to the outputs before they are written.
+
+use burn::tensor::{DType, Tensor};
+
+use super::{ConvShape, conv_transpose3d, conv3d};
+use crate::normalize::{self, Slope};
+use crate::rectify::rectified_sum;
+
+/// What a convolution reads, `[B, I, X, Y, Z]`.
+#[derive(Clone, Debug)]
+pub enum Channels {
+    /// All channels.
+    One(Tensor<5>),
+    /// Two tensors side by side along the channels, of one batch and size; both are taken in the type of the second.
+    Two(Tensor<5>, Tensor<5>),
+}
+
+impl Channels {
+    /// As one tensor; two are copied together.
+    ///
+    /// # Panics
+    /// Where batch or size of two differ, as Burn's concatenation does.
+    pub fn joined(self) -> Tensor<5> {
+        match self {
+            Channels::One(x) => x,
+            Channels::Two(x, y) => {
+                let dtype = y.dtype();
+                Tensor::cat(vec![x.cast(dtype), y], 1)
+            }
+        }
+    }
+
+    /// Whether any of it is in a graph.
+    pub fn is_autodiff(&self) -> bool {
+        self.parts().any(Tensor::is_autodiff)
+    }
+
+    /// Whether all of it is f32.
+    pub fn is_f32(&self) -> bool {
+        self.parts().all(|part| part.dtype() == DType::F32)
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Tensor<5>> {
+        let (x, y) = match self {
+            Channels::One(x) => (x, None),
+            Channels::Two(x, y) => (x, Some(y)),
+        };
+        [x].into_iter().chain(y)
+    }
+}
+
+/// A norm with given statistics and an activation, behind a convolution: `act(scale x + offset)` by channel.
+#[derive(Clone, Debug)]
+pub struct NormAct {
+    /// `[O]`
+    pub scale: Tensor<1>,
+    /// `[O]`
+    pub offset: Tensor<1>,
+    /// Of the activation.
+    pub slope: Slope,
+}
+
+/// What follows a convolution, in this order.
+#[derive(Clone, Debug, Default)]
+pub struct Then {
+    /// A norm and an activation.
+    pub norm_act: Option<NormAct>,
+    /// A tensor of the output's shape that is added to it: the shortcut of a residual block.
+    pub plus: Option<Tensor<5>>,
+}
+
+impl Then {
+    fn apply(self, y: Tensor<5>) -> Tensor<5> {
+        let y = match self.norm_act {
+            Some(NormAct { scale, offset, slope }) => normalize::scale(y, scale, offset, &slope),
+            None => y,
+        };
+        match self.plus {
+            Some(plus) => rectified_sum(y, plus, 1.0),
+            None => y,
+        }
+    }
+}
+
+/// [`conv3d`] and what follows it; on the CPU, outside a graph, in one pass.
+///
+/// # Panics
+/// As [`conv3d`].
+pub fn conv3d_then(x: Channels, weight: Tensor<5>, bias: Option<Tensor<1>>, shape: ConvShape, then: Then) -> Tensor<5> {
+    #[cfg(feature = "cpu")]
+    if let Some(y) = cpu::forward(&x, &weight, bias.as_ref(), &shape, &then) {
+        return y;
+    }
+    then.apply(conv3d(x.joined(), weight, bias, shape))
+}
+
+/// [`conv_transpose3d`] and what follows it; on the CPU, outside a graph, in one pass.
+///
+/// # Panics
+/// As [`conv_transpose3d`].
+pub fn conv_transpose3d_then(
+    x: Channels,
+    weight: Tensor<5>,
+    bias: Option<Tensor<1>>,
+    shape: ConvShape,
+    output_padding: [usize; 3],
+    then: Then,
+) -> Tensor<5> {
+    #[cfg(feature = "cpu")]
+    if let Some(y) = cpu::transposed(&x, &weight, bias.as_ref(), &shape, output_padding, &then) {
+        return y;
+    }
+    then.apply(conv_transpose3d(x.joined(), weight, bias, shape, output_padding))
+}
+
+/// The one pass. Everything that does not fit is `None`, and comes to an end, or to its error, part by part.
+#[cfg(feature = "cpu")]
+mod cpu {
+    use burn::backend::{Flex, tensor::FloatTensor};
+    use burn::tensor::Tensor;
+
+    use super::{Channels, ConvShape, NormAct, Then};
+    use crate::conv3d::blocked::{Behind, Epilogue, Loops, Source};
+    use crate::conv3d::cpu;
+    use crate::conv3d::geometry::{self, Geometry};
+    use crate::flex::{floats, has_floats, with};
+    use crate::host;
+    use crate::normalize::Slope;
+
+    /// Dimensions of what is read; `None` where it is in a graph, not f32 on the CPU, or two parts do not fit each other.
+    fn dims(x: &Channels) -> Option<[usize; 5]> {
+        if !x.parts().all(|part| has_floats(part) && !part.is_autodiff()) {
+            return None;
+        }
+        match x {
+            Channels::One(x) => Some(x.dims()),
+            Channels::Two(x, y) => {
+                let (x, y) = (x.dims(), y.dims());
+                let mut both = y;
+                both[1] = x[1];
+                (both == x).then(|| {
+                    both[1] += y[1];
+                    both
+                })
+            }
+        }
+    }
+
+    pub fn forward(
+        x: &Channels,
+        weight: &Tensor<5>,
+        bias: Option<&Tensor<1>>,
+        shape: &ConvShape,
+        then: &Then,
+    ) -> Option<Tensor<5>> {
+        let g = geometry::convolution(dims(x)?, weight.dims(), shape)?;
+        let [_, channels] = g.channels();
+        run(x, weight, bias, then, &g, (channels, g.output), |source, weight, behind| {
+            cpu::forward(Loops::here(), source, weight, behind, &g)
+        })
+    }
+
+    pub fn transposed(
+        x: &Channels,
+        weight: &Tensor<5>,
+        bias: Option<&Tensor<1>>,
+        shape: &ConvShape,
+        output_padding: [usize; 3],
+        then: &Then,
+    ) -> Option<Tensor<5>> {
+        let g = geometry::transposed(dims(x)?, weight.dims(), shape, output_padding)?;
+        let [channels, _] = g.channels();
+        run(x, weight, bias, then, &g, (channels, g.input), |source, weight, behind| {
+            cpu::input_gradient(Loops::here(), source, weight, behind, &g)
+        })
+    }
+
+    /// Scales, offsets and slopes as values.
+    fn values(behind: &NormAct) -> Option<[Vec<f32>; 3]> {
+        let read = |values: &Tensor<1>| host::read(values, <[f32]>::to_vec);
+        let slope = match &behind.slope {
+            Slope::Fixed(slope) => vec![*slope as f32],
+            Slope::Learned(slope) => read(slope)?,
+        };
+        Some([read(&behind.scale)?, read(&behind.offset)?, slope])
+    }
+
+    fn flex(t: &Tensor<5>) -> Option<FloatTensor<Flex>> {
+        (has_floats(t) && !t.is_autodiff()).then(|| t.clone().try_into_primitive::<Flex>().ok()).flatten()
+    }
+
+    fn run(
+        x: &Channels,
+        weight: &Tensor<5>,
+        bias: Option<&Tensor<1>>,
+        then: &Then,
+        g: &Geometry,
+        (channels, size): (usize, [usize; 3]),
+        sums: impl FnOnce(Source<'_>, &[f32], Behind<'_>) -> Vec<f32>,
+    ) -> Option<Tensor<5>> {
+        if bias.is_some_and(Tensor::is_autodiff) {
+            return None;
+        }
+        let bias = match bias {
+            Some(bias) => Some(host::read(bias, <[f32]>::to_vec).filter(|bias| bias.len() == channels)?),
+            None => None,
+        };
+        let norm_act = match &then.norm_act {
+            Some(behind) => {
+                let [scale, offset, slope] = values(behind)?;
+                let fits = [scale.len(), offset.len()] == [channels; 2] && [1, channels].contains(&slope.len());
+                Some(fits.then_some([scale, offset, slope])?)
+            }
+            None => None,
+        };
+        let epilogue = norm_act.as_ref().map(|[scale, offset, slope]| Epilogue { scale, offset, slope });
+        let dims = [g.batch, channels, size[0], size[1], size[2]];
+        let weight = flex(weight)?;
+        let behind = Behind { bias: bias.as_deref(), epilogue, plus: None };
+        let plus = match &then.plus {
+            Some(plus) if plus.dims() == dims => Some(flex(plus)?),
+            Some(_) => return None,
+            None => None,
+        };
+        let of = |source: Source<'_>, w: &[f32]| match plus {
+            Some(plus) => with([plus], |[plus]| sums(source, w, Behind { plus: Some(plus), ..behind })),
+            None => sums(source, w, behind),
+        };
+        let out = match x {
+            Channels::One(x) => with([flex(x)?, weight], |[x, w]| of(x.into(), w)),
+            // Two parts of several groups would not divide as the groups do.
+            Channels::Two(..) if g.groups > 1 => return None,
+            Channels::Two(x, y) => {
+                let split = x.dims()[1];
+                with([flex(x)?, flex(y)?, weight], |[x, y, w]| of(Source::two(x, y, split), w))
+            }
+        };
+        Some(Tensor::from_primitive::<Flex>(floats(out, dims)))
+    }
+}
