@@ -58,10 +58,11 @@ impl Slots {
     pub(crate) fn correction(&self, beta: f64) -> Scalar {
         let kept = beta.powf(self.step as f64);
         match &self.left_out {
-            // Exact where none was left out, also next to 0.
+            // 1 - beta^step beta^-left_out, where beta^-left_out - 1 = 2 sinh(h) e^h keeps its digits next to 0.
             Some(left_out) if beta > 0.0 => {
-                let more = (left_out.clone() * -beta.ln()).exp();
-                Scalar::Device((more.neg() + 1.0) * kept + (1.0 - kept))
+                let half = left_out.clone() * (-beta.ln() / 2.0);
+                let more = half.clone().sinh() * half.exp() * 2.0;
+                Scalar::Device(more * -kept + (1.0 - kept))
             }
             _ => Scalar::Host(1.0 - kept),
         }
