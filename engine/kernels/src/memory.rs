@@ -8,7 +8,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// block away when it is freed and clears every page of the next one at its first use, which costs more than many an operation on
 /// it. (PyTorch keeps the memory of GPUs for the same reason.) Blocks lie on huge pages where the system has them to give.
 ///
-/// The memory held, used or not, is never more than [`slack`] above the most that was in use at one time. Only Linux has it;
+/// Blocks of a few hundred kilobytes are the system's, which is told to keep them too (glibc maps and clears each anew otherwise).
+///
+/// The memory held in large blocks, used or not, is never more than [`slack`] above the most that was in use at one time. Only Linux has it;
 /// elsewhere this is the system's allocator.
 ///
 /// ```
@@ -47,6 +49,7 @@ unsafe impl GlobalAlloc for KeepLarge {
         if let Some(size) = kept::size(layout) {
             return kept::take(&self.kept, size).0;
         }
+        small::prepare();
         // SAFETY: the caller's promise about the layout is handed on.
         unsafe { System.alloc(layout) }
     }
@@ -61,6 +64,7 @@ unsafe impl GlobalAlloc for KeepLarge {
             }
             return block;
         }
+        small::prepare();
         // SAFETY: as in `alloc`.
         unsafe { System.alloc_zeroed(layout) }
     }
@@ -99,6 +103,27 @@ unsafe impl GlobalAlloc for KeepLarge {
         // SAFETY: as in `dealloc`.
         unsafe { System.realloc(block, layout, new.size()) }
     }
+}
+
+/// What the system's allocator does with blocks that are not large.
+mod small {
+    /// Once per process: glibc does not map a block by itself that could lie in its heap, and gives the heap's end back when there is much of it.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    pub fn prepare() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        static DONE: AtomicBool = AtomicBool::new(false);
+        if DONE.load(Ordering::Relaxed) || DONE.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: sets two thresholds of the allocator, under its own lock; a value that is refused changes nothing.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, 64 << 20);
+        }
+    }
+
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    pub fn prepare() {}
 }
 
 #[cfg(target_os = "linux")]

@@ -9,7 +9,7 @@ use super::{Sampling, Target};
 #[backend_extension(
     Flex: cfg(feature = "cpu"),
     Cube: cfg(feature = "cube"),
-    Fusion: cfg(feature = "cube"),
+    Fusion: cfg(feature = "fused"),
 )]
 pub trait ResampleOps: Backend {
     /// Samples where a matrix says that is not diagonal.

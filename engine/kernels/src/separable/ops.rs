@@ -13,7 +13,7 @@ use super::AxisTaps;
 #[backend_extension(
     Flex: cfg(feature = "cpu"),
     Cube: cfg(feature = "cube"),
-    Fusion: cfg(feature = "cube"),
+    Fusion: cfg(feature = "fused"),
     Autodiff,
 )]
 pub trait SeparableOps: Backend {

@@ -285,7 +285,7 @@ fn weight_places(plan: &Plan, steps: &[Vec<Vec<Vec<Step>>>], weight: Weight<'_>)
     places
 }
 
-/// The weights of one chunk at their places.
+/// The weights of one chunk at their places, which follow each other without a gap.
 fn pack_weights(
     plan: &Plan,
     places: &[(usize, usize)],
@@ -294,8 +294,15 @@ fn pack_weights(
     loops: Loops<'_>,
 ) -> Vec<f32> {
     let lanes = chunk.lanes;
-    let mut packed = vec![0.0; places.len() * lanes];
+    let count = places.len() * lanes;
+    let mut packed = Vec::with_capacity(count);
+    let room = &mut packed.spare_capacity_mut()[..count];
     let present = lanes.min(plan.lanes - chunk.first);
+    if present < lanes {
+        for place in room.chunks_exact_mut(lanes) {
+            place[present..].fill(MaybeUninit::new(0.0));
+        }
+    }
     let values = &weight.values[chunk.first * weight.lane..];
     let mut square = [0.0; WIDTH * WIDTH];
     let mut rest = places;
@@ -309,16 +316,22 @@ fn pack_weights(
                 // SAFETY: sixteen runs of sixteen weights lie within the source, and the square has room for them.
                 unsafe { (loops.channels.transpose)(from.as_ptr(), weight.lane, square.as_mut_ptr(), WIDTH) };
                 for (from, to) in near {
-                    packed[to * lanes + lane..][..WIDTH].copy_from_slice(&square[(from - start) * WIDTH..][..WIDTH]);
+                    let row = &square[(from - start) * WIDTH..][..WIDTH];
+                    room[to * lanes + lane..][..WIDTH].write_copy_of_slice(row);
                 }
                 continue;
             }
             for (at, to) in near {
                 let column = from[at - start..].iter().step_by(weight.lane);
-                packed[to * lanes + lane..][..count].iter_mut().zip(column).for_each(|(to, value)| *to = *value);
+                for (to, value) in room[to * lanes + lane..][..count].iter_mut().zip(column) {
+                    to.write(*value);
+                }
             }
         }
     }
+    // SAFETY: each place is one of `0..places.len()` once, as `steps` numbers them; of each, the lanes that are present have been
+    // written by the loop and the others before it.
+    unsafe { packed.set_len(count) };
     packed
 }
 
