@@ -9,6 +9,7 @@ use crate::rectify::rectified_sum;
 
 /// What a convolution reads, `[B, I, X, Y, Z]`.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "lives for one call, and a box would be one more allocation for each")]
 pub enum Channels {
     /// All channels.
     One(Tensor<5>),

@@ -25,6 +25,7 @@ pub(crate) struct Slots {
 
 /// A number that the host knows, unless it depends on what only the device knows.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "lives within one step of one parameter")]
 pub(crate) enum Scalar {
     Host(f64),
     Device(Tensor<1>),
