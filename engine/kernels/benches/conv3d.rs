@@ -20,7 +20,7 @@ use hearth_kernels::conv3d::{ConvShape, conv_transpose3d, conv3d, conv3d_weight}
 static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
 
 /// Batch, channels in and out, edge of the input, kernel, stride.
-const LAYERS: [[usize; 6]; 16] = [
+const LAYERS: [[usize; 6]; 19] = [
     [4, 1, 16, 96, 3, 2],
     [4, 16, 16, 48, 3, 1],
     [4, 16, 32, 48, 3, 2],
@@ -38,6 +38,10 @@ const LAYERS: [[usize; 6]; 16] = [
     [4, 16, 64, 48, 3, 2],
     [4, 2, 32, 96, 3, 2],
     [4, 2, 2, 96, 3, 1],
+    // Of the UNet with channels 32 to 512.
+    [4, 32, 32, 48, 3, 1],
+    [4, 64, 64, 24, 3, 1],
+    [4, 128, 128, 12, 3, 1],
 ];
 
 fn layers(c: &mut Criterion) {

@@ -19,8 +19,14 @@ pub(crate) trait Lanes: Copy {
     unsafe fn load_first(from: *const f32, count: usize) -> Self;
     /// Writes sixteen neighbours.
     unsafe fn store(self, to: *mut f32);
+    /// Writes fewer than sixteen neighbours; nothing beyond them is touched.
+    unsafe fn store_first(self, to: *mut f32, count: usize);
     /// `self + a * b`, rounded once where the processor can.
     unsafe fn fma(self, a: Self, b: Self) -> Self;
+    /// `self + other`.
+    unsafe fn add(self, other: Self) -> Self;
+    /// `self - other`.
+    unsafe fn sub(self, other: Self) -> Self;
     /// Exchanges rows and columns of sixteen times sixteen values: reads rows at the distance `from_step`, writes columns at
     /// the distance `to_step`.
     unsafe fn transpose(from: *const f32, from_step: usize, to: *mut f32, to_step: usize);
@@ -66,11 +72,27 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, count: usize) {
+        // SAFETY: the caller grants `count` places.
+        unsafe { std::ptr::copy_nonoverlapping(self.0.as_ptr(), to, count) }
+    }
+
+    #[inline(always)]
     unsafe fn fma(mut self, a: Self, b: Self) -> Self {
         for i in 0..16 {
             self.0[i] += a.0[i] * b.0[i];
         }
         self
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        Portable(std::array::from_fn(|i| self.0[i] + other.0[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn sub(self, other: Self) -> Self {
+        Portable(std::array::from_fn(|i| self.0[i] - other.0[i]))
     }
 
     #[inline(always)]
@@ -137,9 +159,27 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn store_first(self, to: *mut f32, count: usize) {
+            // SAFETY: as above; what the mask leaves out is not touched.
+            unsafe { _mm512_mask_storeu_ps(to, ((1_u32 << count) - 1) as u16, self.0) }
+        }
+
+        #[inline(always)]
         unsafe fn fma(self, a: Self, b: Self) -> Self {
             // SAFETY: as above.
             Avx512(unsafe { _mm512_fmadd_ps(a.0, b.0, self.0) })
+        }
+
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            // SAFETY: as above.
+            Avx512(unsafe { _mm512_add_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
+        unsafe fn sub(self, other: Self) -> Self {
+            // SAFETY: as above.
+            Avx512(unsafe { _mm512_sub_ps(self.0, other.0) })
         }
 
         #[inline(always)]
@@ -220,9 +260,31 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn store_first(self, to: *mut f32, count: usize) {
+            let mut all = [0.0_f32; 16];
+            // SAFETY: sixteen places, then the `count` that the caller grants.
+            unsafe {
+                self.store(all.as_mut_ptr());
+                std::ptr::copy_nonoverlapping(all.as_ptr(), to, count);
+            }
+        }
+
+        #[inline(always)]
         unsafe fn fma(self, a: Self, b: Self) -> Self {
             // SAFETY: as above.
             Avx2(unsafe { [_mm256_fmadd_ps(a.0[0], b.0[0], self.0[0]), _mm256_fmadd_ps(a.0[1], b.0[1], self.0[1])] })
+        }
+
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            // SAFETY: as above.
+            Avx2(unsafe { [_mm256_add_ps(self.0[0], other.0[0]), _mm256_add_ps(self.0[1], other.0[1])] })
+        }
+
+        #[inline(always)]
+        unsafe fn sub(self, other: Self) -> Self {
+            // SAFETY: as above.
+            Avx2(unsafe { [_mm256_sub_ps(self.0[0], other.0[0]), _mm256_sub_ps(self.0[1], other.0[1])] })
         }
 
         #[inline(always)]
@@ -310,9 +372,31 @@ mod arm {
         }
 
         #[inline(always)]
+        unsafe fn store_first(self, to: *mut f32, count: usize) {
+            let mut all = [0.0_f32; 16];
+            // SAFETY: sixteen places, then the `count` that the caller grants.
+            unsafe {
+                self.store(all.as_mut_ptr());
+                std::ptr::copy_nonoverlapping(all.as_ptr(), to, count);
+            }
+        }
+
+        #[inline(always)]
         unsafe fn fma(self, a: Self, b: Self) -> Self {
             // SAFETY: as above.
             Neon(std::array::from_fn(|i| unsafe { vfmaq_f32(self.0[i], a.0[i], b.0[i]) }))
+        }
+
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            // SAFETY: as above.
+            Neon(std::array::from_fn(|i| unsafe { vaddq_f32(self.0[i], other.0[i]) }))
+        }
+
+        #[inline(always)]
+        unsafe fn sub(self, other: Self) -> Self {
+            // SAFETY: as above.
+            Neon(std::array::from_fn(|i| unsafe { vsubq_f32(self.0[i], other.0[i]) }))
         }
 
         #[inline(always)]

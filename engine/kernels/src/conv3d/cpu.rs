@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use super::blocked::{self, Along, Behind, Loops, Plan, RUN, Source, Weight};
 use super::geometry::Geometry;
 use super::groups;
+use super::winograd::{self, Walk};
 
 /// From so many output channels on they fill the lanes of a register well enough.
 const MANY: usize = 9;
@@ -33,6 +34,9 @@ pub fn forward<'a>(
     let g = &g.flat_first();
     let (along, run) = along(g.channels_out);
     let weight = Weight { values: weight, lane: g.channels_in * g.taps(), channel: g.taps() };
+    if let Some(y) = Walk::forward(g).and_then(|walk| winograd::outputs(loops, &walk, g.batch, x, weight, behind)) {
+        return y;
+    }
     blocked::outputs(loops, along, &Plan::forward(g, run), g.batch, x, weight, behind)
 }
 
@@ -56,6 +60,11 @@ pub fn input_gradient<'a>(
     let g = &g.flat_first();
     let (along, run) = along(g.channels_in);
     let weight = Weight { values: weight, lane: g.taps(), channel: g.channels_in * g.taps() };
+    if let Some(dx) =
+        Walk::input_gradient(g).and_then(|walk| winograd::outputs(loops, &walk, g.batch, dy, weight, behind))
+    {
+        return dx;
+    }
     blocked::outputs(loops, along, &Plan::input_gradient(g, run), g.batch, dy, weight, behind)
 }
 
@@ -65,6 +74,9 @@ pub fn weight_gradient(loops: Loops<'_>, x: &[f32], dy: &[f32], g: &Geometry) ->
         return groups::weight_gradient(g, x, dy, |x, dy| weight_gradient(loops, x, dy, &g.one()));
     }
     let g = &g.flat_first();
+    if let Some(dw) = winograd::weight_gradient(loops, x, dy, g) {
+        return dw;
+    }
     match along(g.channels_out).0 {
         Along::Positions => blocked::weight_gradient_of_few(loops.positions, x, dy, g),
         Along::Channels => blocked::weight_gradient_of_many(loops.channels, x, dy, g),

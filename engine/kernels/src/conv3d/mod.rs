@@ -23,6 +23,8 @@ mod ops;
 mod reaching;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
+#[cfg(feature = "cpu")]
+mod winograd;
 
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{Tensor, module};

@@ -7,6 +7,7 @@ use burn::tensor::{Device, Tensor, TensorData, module};
 use super::blocked::{Behind, Loops, channel_tile, position_tile};
 use super::cpu;
 use super::geometry::Geometry;
+use super::winograd::{self, Walk};
 use super::{Channels, ConvShape, NormAct, Then, conv_transpose3d, conv_transpose3d_then, conv3d, conv3d_then};
 use crate::counter_rng::Key;
 use crate::normalize::{Slope, scale};
@@ -62,6 +63,23 @@ fn geometries() -> Vec<Geometry> {
                 dilation,
             });
         }
+    }
+    // Kernel 3 and stride 1 with many channels, which take fewer products: odd sizes, every padding, one register of lanes and several.
+    for (input, padding, [channels_in, channels_out], batch) in [
+        ([8, 8, 12], [1; 3], [16, 16], 1),
+        ([7, 9, 6], [1; 3], [20, 37], 2),
+        ([5, 4, 131], [1; 3], [17, 70], 1),
+        ([6, 9, 33], [0; 3], [33, 18], 1),
+        ([6, 5, 20], [2, 0, 2], [16, 48], 2),
+        ([10, 6, 9], [2; 3], [40, 16], 1),
+        ([7, 10, 8], [3; 3], [16, 20], 1),
+    ] {
+        let output = std::array::from_fn(|a| input[a] + 2 * padding[a] - 2);
+        let (kernel, stride, dilation) = ([3; 3], [1; 3], [1; 3]);
+        let g =
+            Geometry { batch, groups: 1, channels_in, channels_out, input, output, kernel, stride, padding, dilation };
+        assert!(Walk::forward(&g).is_some(), "{g:?}");
+        found.push(g);
     }
     // Kernels of 1, whose rows are joined; and one whose output falls short, as a transposed convolution with padded output has it.
     for (input, output) in [([6, 5, 7], [6, 5, 7]), ([4, 12, 16], [4, 12, 16]), ([3, 4, 6], [3, 4, 5])] {
@@ -123,8 +141,12 @@ fn assert_close(what: &str, g: &Geometry, got: &[f32], expected: &[f64]) {
 
 #[test]
 fn every_inner_loop_agrees_with_sums_in_f64() {
-    for ((name, channels), positions) in channel_tile::every::runnable().iter().zip(&position_tile::every::runnable()) {
-        let loops = Loops { channels, positions };
+    let transforms = winograd::transform::every::runnable();
+    let loops = channel_tile::every::runnable();
+    for (((name, channels), positions), transforms) in
+        loops.iter().zip(&position_tile::every::runnable()).zip(&transforms)
+    {
+        let loops = Loops { channels, positions, transforms };
         for (key, g) in geometries().iter().enumerate() {
             let key = key as u64;
             let (x, w) = (values(key, g.input_len()), values(key + 1000, g.groups * g.weight_len()));
@@ -155,7 +177,20 @@ fn every_inner_loop_agrees_with_sums_in_f64() {
 
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
-    let g = Geometry {
+    let fewer_products = Geometry {
+        batch: 2,
+        groups: 1,
+        channels_in: 20,
+        channels_out: 37,
+        input: [9, 12, 10],
+        output: [9, 12, 10],
+        kernel: [3; 3],
+        stride: [1; 3],
+        padding: [1; 3],
+        dilation: [1; 3],
+    };
+    same_with_any_number_of_threads(&fewer_products);
+    same_with_any_number_of_threads(&Geometry {
         batch: 2,
         groups: 3,
         channels_in: 5,
@@ -166,15 +201,18 @@ fn results_do_not_depend_on_the_number_of_threads() {
         stride: [2; 3],
         padding: [1; 3],
         dilation: [1; 3],
-    };
+    });
+}
+
+fn same_with_any_number_of_threads(g: &Geometry) {
     let (x, w, dy) = (values(1, g.input_len()), values(2, g.groups * g.weight_len()), values(3, g.output_len()));
     let all = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
         pool.install(|| {
             (
-                cpu::forward(Loops::here(), &x[..], &w, Behind::default(), &g),
-                cpu::input_gradient(Loops::here(), &dy[..], &w, Behind::default(), &g),
-                cpu::weight_gradient(Loops::here(), &x, &dy, &g),
+                cpu::forward(Loops::here(), &x[..], &w, Behind::default(), g),
+                cpu::input_gradient(Loops::here(), &dy[..], &w, Behind::default(), g),
+                cpu::weight_gradient(Loops::here(), &x, &dy, g),
             )
         })
     };
@@ -245,6 +283,60 @@ fn a_value_that_is_not_a_number_reaches_what_it_touches_and_nothing_else() {
     for (i, nan) in nan.iter().enumerate() {
         let (d, h, w) = (i / 25, i / 5 % 5, i % 5);
         assert_eq!(*nan, d < 2 && h < 2 && w < 2, "at {d} {h} {w}");
+    }
+}
+
+#[test]
+fn what_is_infinite_or_not_a_number_ends_as_in_the_plain_sum() {
+    let g = Geometry {
+        batch: 1,
+        groups: 1,
+        channels_in: 16,
+        channels_out: 16,
+        input: [8, 10, 11],
+        output: [8, 10, 11],
+        kernel: [3; 3],
+        stride: [1; 3],
+        padding: [1; 3],
+        dilation: [1; 3],
+    };
+    assert!(Walk::forward(&g).is_some() && Walk::input_gradient(&g).is_some());
+    let ends = |values: &[f32]| -> Vec<u8> {
+        values
+            .iter()
+            .map(|v| {
+                if v.is_nan() {
+                    3
+                } else if *v == f32::INFINITY {
+                    1
+                } else {
+                    2 * u8::from(v.is_infinite())
+                }
+            })
+            .collect()
+    };
+    let expected = |values: &[f64]| ends(&values.iter().map(|v| *v as f32).collect::<Vec<_>>());
+    for odd in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+        for which in 0..3 {
+            let mut all = [values(1, g.input_len()), values(2, g.weight_len()), values(3, g.output_len())];
+            // In the middle of a volume or of a kernel: a zero beyond the edge times infinity is not a number.
+            let middle = [((7 * 8 + 4) * 10 + 5) * 11 + 6, (5 * 16 + 7) * 27 + 13][usize::from(which == 1)];
+            all[which][middle] = odd;
+            let [x, w, dy] = &all;
+            let (mut y, mut dx, mut dw) = (vec![0.0; dy.len()], vec![0.0; x.len()], vec![0.0; w.len()]);
+            products(&g, |i, o, k| {
+                y[o] += f64::from(x[i]) * f64::from(w[k]);
+                dx[i] += f64::from(dy[o]) * f64::from(w[k]);
+                dw[k] += f64::from(dy[o]) * f64::from(x[i]);
+            });
+            let loops = Loops::here();
+            let got = cpu::forward(loops, &x[..], w, Behind::default(), &g);
+            assert!(ends(&got) == expected(&y), "forward, {odd} in {which}");
+            let got = cpu::input_gradient(loops, &dy[..], w, Behind::default(), &g);
+            assert!(ends(&got) == expected(&dx), "input gradient, {odd} in {which}");
+            let got = cpu::weight_gradient(loops, x, dy, &g);
+            assert!(ends(&got) == expected(&dw), "weight gradient, {odd} in {which}");
+        }
     }
 }
 

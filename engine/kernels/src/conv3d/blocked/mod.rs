@@ -9,14 +9,16 @@ pub mod channel_tile;
 mod few_weights;
 mod many_weights;
 mod outputs;
-mod pack;
+pub mod pack;
 mod plan;
 pub mod position_tile;
 
 pub use few_weights::weight_gradient as weight_gradient_of_few;
 pub use many_weights::weight_gradient as weight_gradient_of_many;
-pub use outputs::{Along, Behind, Epilogue, Source, Weight, outputs};
+pub use outputs::{Along, Behind, Chunk, Epilogue, Source, Weight, chunks_of_channels, outputs, turn, write_whole};
 pub use plan::{Plan, RUN};
+
+use super::winograd::transform::{TRANSFORMS, Transforms};
 
 /// Values of one register of lanes.
 pub const WIDTH: usize = 16;
@@ -26,11 +28,12 @@ pub const WIDTH: usize = 16;
 pub struct Loops<'a> {
     pub channels: &'a channel_tile::Kernels,
     pub positions: &'a position_tile::Kernels,
+    pub transforms: &'a Transforms,
 }
 
 impl Loops<'_> {
     /// What this processor runs.
     pub fn here() -> Loops<'static> {
-        Loops { channels: &channel_tile::KERNELS, positions: &position_tile::KERNELS }
+        Loops { channels: &channel_tile::KERNELS, positions: &position_tile::KERNELS, transforms: &TRANSFORMS }
     }
 }

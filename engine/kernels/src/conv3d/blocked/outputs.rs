@@ -54,7 +54,7 @@ impl<'a> Source<'a> {
     }
 
     /// One image of so many channels of `volume` values.
-    fn image(&self, index: usize, channels: usize, volume: usize) -> pack::Image<'a> {
+    pub fn image(&self, index: usize, channels: usize, volume: usize) -> pack::Image<'a> {
         let split = self.split.min(channels);
         let part = |values: &'a [f32], channels: usize| &values[index * channels * volume..][..channels * volume];
         pack::Image { parts: [part(self.first, split), part(self.second, channels - split)], split, volume }
@@ -81,7 +81,7 @@ pub struct Epilogue<'a> {
 impl Epilogue<'_> {
     /// Rows of `width` values of the channels from `first` on.
     #[inline(always)]
-    fn apply(&self, first: usize, rows: &mut [f32], width: usize) {
+    pub fn apply(&self, first: usize, rows: &mut [f32], width: usize) {
         let one = self.slope.len() == 1;
         let of_channels = self.scale[first..].iter().zip(&self.offset[first..]).enumerate();
         for ((index, (scale, offset)), row) in of_channels.zip(rows.chunks_exact_mut(width)) {
@@ -119,9 +119,9 @@ pub enum Along {
 
 /// A group of output channels: the first one, and how many sums each output has, some of which may be of no channel.
 #[derive(Clone, Copy)]
-struct Chunk {
-    first: usize,
-    lanes: usize,
+pub struct Chunk {
+    pub first: usize,
+    pub lanes: usize,
 }
 
 /// Everything that all tasks share.
@@ -211,6 +211,11 @@ fn chunks_per_task(blocks: usize, chunks: usize, products: f64) -> usize {
         tasks.div_ceil(threads) as f64 * (PACKING + products * per_task as f64 / chunks as f64)
     };
     (1..=chunks).min_by(|a, b| price(*a).total_cmp(&price(*b))).unwrap_or(1)
+}
+
+/// Groups of output channels whose sums lie in the lanes of registers.
+pub fn chunks_of_channels(channels: usize, loops: &Loops<'_>) -> Vec<Chunk> {
+    chunks(channels, loops, Along::Channels)
 }
 
 fn chunks(channels: usize, loops: &Loops<'_>, along: Along) -> Vec<Chunk> {
@@ -473,7 +478,7 @@ impl Work<'_> {
             sums
         } else {
             for (sums, rows) in sums.chunks_exact(per_column).zip(rows.chunks_exact_mut(per_column)) {
-                self.turn(sums, rows, lanes, padded);
+                turn(self.loops, sums, rows, lanes, padded);
             }
             &mut rows[..group.columns.len() * per_column]
         };
@@ -503,23 +508,23 @@ impl Work<'_> {
             }
         }
     }
+}
 
-    /// From outputs one after the other, each with its channels, to channels one after the other.
-    fn turn(&self, sums: &[f32], rows: &mut [f32], lanes: usize, padded: usize) {
-        for vector in (0..lanes).step_by(WIDTH) {
-            for position in (0..padded).step_by(WIDTH) {
-                let from = &sums[position * lanes + vector..];
-                let to = &mut rows[vector * padded + position..];
-                assert!(from.len() >= 15 * lanes + WIDTH && to.len() >= 15 * padded + WIDTH, "a whole square");
-                // SAFETY: the assertion says that both squares lie within their buffers.
-                unsafe { (self.loops.channels.transpose)(from.as_ptr(), lanes, to.as_mut_ptr(), padded) };
-            }
+/// From outputs one after the other, each with its channels, to channels one after the other. `padded` outputs are whole squares.
+pub fn turn(loops: Loops<'_>, sums: &[f32], rows: &mut [f32], lanes: usize, padded: usize) {
+    for vector in (0..lanes).step_by(WIDTH) {
+        for position in (0..padded).step_by(WIDTH) {
+            let from = &sums[position * lanes + vector..];
+            let to = &mut rows[vector * padded + position..];
+            assert!(from.len() >= 15 * lanes + WIDTH && to.len() >= 15 * padded + WIDTH, "a whole square");
+            // SAFETY: the assertion says that both squares lie within their buffers.
+            unsafe { (loops.channels.transpose)(from.as_ptr(), lanes, to.as_mut_ptr(), padded) };
         }
     }
 }
 
 /// A row copied in place: a call of the system's routine would take longer than the copy.
-fn write_whole(target: &mut [MaybeUninit<f32>], values: &[f32]) {
+pub fn write_whole(target: &mut [MaybeUninit<f32>], values: &[f32]) {
     let (whole, rest) = values.as_chunks::<WIDTH>();
     let (places, last) = target[..values.len()].as_chunks_mut::<WIDTH>();
     places.iter_mut().zip(whole).for_each(|(to, from)| *to = from.map(MaybeUninit::new));

@@ -111,7 +111,7 @@ impl<'a> Image<'a> {
 
     /// Where a channel lies, and its first value there.
     #[inline(always)]
-    fn channel(&self, c: usize) -> (&'a [f32], usize) {
+    pub fn channel(&self, c: usize) -> (&'a [f32], usize) {
         if c < self.split { (self.parts[0], c * self.volume) } else { (self.parts[1], (c - self.split) * self.volume) }
     }
 }

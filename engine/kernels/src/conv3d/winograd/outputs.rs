@@ -1,0 +1,243 @@
+//! Outputs from a source: the forward sum and the input gradient.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rayon::prelude::*;
+
+use super::super::blocked::{Behind, Chunk, Loops, Source, WIDTH, Weight, chunks_of_channels, turn, write_whole};
+use super::tiles::{Tile, Walk};
+use super::transform::{COMPONENTS, RUN, TAPS};
+use crate::shared::Shared;
+use crate::simd::widest;
+
+/// Values of packed tiles, at most: what leaves room for weights and sums in a second-level cache of 1 MiB.
+const BLOCK: usize = 128 << 10;
+
+/// Sums that are kept at a time, at most.
+const SUMS: usize = 40 << 10;
+
+/// The component that all four outputs have with a factor of one: a bias starts there.
+const OF_ALL: usize = 5;
+
+thread_local! {
+    /// Packed values, sums and rows of a task, kept for the next one.
+    static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
+}
+
+/// Everything that all tasks share.
+struct Work<'a> {
+    loops: Loops<'a>,
+    walk: &'a Walk,
+    source: Source<'a>,
+    chunks: Vec<Chunk>,
+    /// By chunk: `[component][channel][tap][lane]`.
+    weights: Vec<Vec<f32>>,
+    /// Where each channel of a component begins.
+    offsets: Vec<usize>,
+    behind: Behind<'a>,
+    out: Shared,
+}
+
+/// The sums of `walk` over `source` (`[images, channels, ...]`) and what is behind them: `[images, lanes, ...]`. `None` where a value
+/// that is read is not finite.
+pub fn outputs(
+    loops: Loops<'_>,
+    walk: &Walk,
+    images: usize,
+    source: Source<'_>,
+    weight: Weight<'_>,
+    behind: Behind<'_>,
+) -> Option<Vec<f32>> {
+    let volume: usize = walk.output.iter().product();
+    let count = images * walk.lanes * volume;
+    assert!(behind.plus.is_none_or(|plus| plus.len() == count), "what is added is as large as the output");
+    let chunks = chunks_of_channels(walk.lanes, &loops);
+    let weights: Vec<Vec<f32>> =
+        chunks.par_iter().map(|chunk| transformed(loops, walk, *chunk, weight)).collect::<Option<_>>()?;
+    let mut out: Vec<f32> = Vec::with_capacity(count);
+    let shared = Shared::new(&mut out.spare_capacity_mut()[..count]);
+    let offsets = (0..walk.channels).map(|c| c * walk.pitch()).collect();
+    let work = Work { loops, walk, source, chunks, weights, offsets, behind, out: shared };
+
+    let lanes = work.chunks.iter().map(|chunk| chunk.lanes).max().unwrap_or(WIDTH);
+    let pass = (SUMS / (COMPONENTS * walk.row * lanes)).max(1);
+    let fitting = BLOCK / (COMPONENTS * walk.channels * walk.pitch());
+    let even = walk.tiles().div_ceil(2 * rayon::current_num_threads());
+    let each = fitting.max(pass).min(even).max(1);
+    let odd = AtomicBool::new(false);
+    (0..walk.tiles().div_ceil(each)).into_par_iter().for_each(|task| {
+        let tiles: Vec<Tile> =
+            (task * each..((task + 1) * each).min(walk.tiles())).map(|index| walk.tile(index)).collect();
+        if !SCRATCH.with_borrow_mut(|scratch| work.task(&tiles, pass, scratch)) {
+            odd.store(true, Ordering::Relaxed);
+        }
+    });
+    if odd.into_inner() {
+        return None;
+    }
+    // SAFETY: the tiles cover every output of every image and channel once, and no task has stopped early.
+    unsafe { out.set_len(count) };
+    Some(out)
+}
+
+/// The weights of a chunk; `None` where one is not finite.
+fn transformed(loops: Loops<'_>, walk: &Walk, Chunk { first, lanes }: Chunk, weight: Weight<'_>) -> Option<Vec<f32>> {
+    let step = walk.channels * RUN * lanes;
+    let mut to = vec![0.0; COMPONENTS * step];
+    let mut odd = [0.0; WIDTH];
+    let mut taps = [[0.0_f32; WIDTH]; TAPS];
+    for c in 0..walk.channels {
+        for vector in (0..lanes).step_by(WIDTH) {
+            let lane = first + vector;
+            let present = WIDTH.min(walk.lanes - lane);
+            let from = &weight.values[lane * weight.lane + c * weight.channel..];
+            if present == WIDTH {
+                assert!(from.len() >= 15 * weight.lane + TAPS, "sixteen lanes of weights");
+                // SAFETY: sixteen rows of 27 taps lie within the weights; the two squares of sixteen columns cover them.
+                unsafe {
+                    let square = loops.channels.transpose;
+                    square(from.as_ptr(), weight.lane, taps.as_mut_ptr().cast(), WIDTH);
+                    square(from[TAPS - WIDTH..].as_ptr(), weight.lane, taps[TAPS - WIDTH..].as_mut_ptr().cast(), WIDTH);
+                }
+            } else {
+                for (tap, lanes) in taps.iter_mut().enumerate() {
+                    *lanes = std::array::from_fn(|l| if l < present { from[l * weight.lane + tap] } else { 0.0 });
+                }
+            }
+            if walk.backwards {
+                taps.reverse();
+            }
+            let to = &mut to[c * RUN * lanes + vector..];
+            // SAFETY: the last component of the last channel has room for its last tap's register.
+            unsafe {
+                (loops.transforms.weights)(taps.as_ptr().cast(), to.as_mut_ptr(), (step, lanes), odd.as_mut_ptr());
+            }
+        }
+    }
+    odd.iter().all(|odd| *odd == 0.0).then_some(to)
+}
+
+impl Work<'_> {
+    /// Some tiles, all output channels; false, with nothing done, where a value of the source is not finite.
+    fn task(&self, tiles: &[Tile], pass: usize, [packed, sums, rows]: &mut [Vec<f32>; 3]) -> bool {
+        let walk = self.walk;
+        let (volume, component) = (walk.source.iter().product(), walk.channels * walk.pitch());
+        grow(packed, tiles.len() * COMPONENTS * component);
+        let mut odd = [0.0; WIDTH];
+        let image = |index: usize| self.source.image(index, walk.channels, volume);
+        walk.pack(self.loops.transforms.source, tiles, image, 0..walk.channels, packed, &mut odd);
+        if odd.iter().any(|odd| *odd != 0.0) {
+            return false;
+        }
+        for chunk in 0..self.chunks.len() {
+            let mut packed = packed.as_slice();
+            for tiles in tiles.chunks(pass) {
+                let here;
+                (here, packed) = packed.split_at(tiles.len() * COMPONENTS * component);
+                self.products(chunk, tiles, here, sums);
+                for (tile, sums) in tiles.iter().zip(sums.chunks_exact(self.sums(chunk))) {
+                    self.write(chunk, tile, sums, rows);
+                }
+            }
+        }
+        true
+    }
+
+    /// Sums of a tile: `[component][position][lane]`.
+    fn sums(&self, chunk: usize) -> usize {
+        COMPONENTS * self.walk.row * self.chunks[chunk].lanes
+    }
+
+    fn products(&self, chunk: usize, tiles: &[Tile], packed: &[f32], sums: &mut Vec<f32>) {
+        let (walk, Chunk { first, lanes }) = (self.walk, self.chunks[chunk]);
+        let (row, slab) = (walk.row * lanes, walk.channels * RUN * lanes);
+        let component = walk.channels * walk.pitch();
+        grow(sums, tiles.len() * self.sums(chunk));
+        for tile in sums[..tiles.len() * self.sums(chunk)].chunks_exact_mut(COMPONENTS * row) {
+            tile.fill(0.0);
+            if let Some(bias) = self.behind.bias {
+                let count = lanes.min(bias.len() - first);
+                for sums in tile[OF_ALL * row..][..row].chunks_exact_mut(lanes) {
+                    sums[..count].copy_from_slice(&bias[first..first + count]);
+                }
+            }
+        }
+        let vectors = lanes / WIDTH;
+        for c in 0..COMPONENTS {
+            let weights = &self.weights[chunk][c * slab..][..slab];
+            for (index, tile) in tiles.iter().enumerate() {
+                let source = &packed[(index * COMPONENTS + c) * component..][..component];
+                let sums = &mut sums[(index * COMPONENTS + c) * row..][..row];
+                let count = tile.columns.len();
+                let pieces = count.div_ceil(self.loops.channels.most[vectors - 1]);
+                let mut at = 0;
+                for piece in 0..pieces {
+                    let length = (count - at).div_ceil(pieces - piece);
+                    let Some(run) = self.loops.channels.tile(vectors, RUN, length) else {
+                        unreachable!("a tile of any length")
+                    };
+                    // SAFETY: a row has two values more than outputs, so that the last channel's last tap lies within the
+                    // component; there is a sum for each position and lane, and a weight for each channel, tap and lane.
+                    unsafe {
+                        let sums = sums[at * lanes..][..length * lanes].as_mut_ptr();
+                        run(source.as_ptr().add(at), &self.offsets, weights.as_ptr(), sums);
+                    }
+                    at += length;
+                }
+            }
+        }
+    }
+
+    /// Writes the four rows of a tile to the output, channel by channel.
+    fn write(&self, chunk: usize, tile: &Tile, sums: &[f32], rows: &mut Vec<f32>) {
+        let (walk, Chunk { first, lanes }) = (self.walk, self.chunks[chunk]);
+        let count = tile.columns.len();
+        // Whole squares of sixteen outputs, as the transposition reads them.
+        let padded = count.next_multiple_of(WIDTH);
+        let each = padded * lanes;
+        grow(rows, 8 * each);
+        let (mixed, rows) = rows.split_at_mut(4 * each);
+        // SAFETY: sixteen components of a row, and four rows that are as long.
+        unsafe {
+            let (from, registers) = (sums.as_ptr(), count * lanes / WIDTH);
+            (self.loops.transforms.outputs)(from, walk.row * lanes, registers, mixed.as_mut_ptr(), each);
+        }
+        let [depth, height, width] = walk.output;
+        for (mixed, row) in mixed.chunks_exact(each).zip(rows.chunks_exact_mut(each)) {
+            turn(self.loops, mixed, row, lanes, padded);
+            if let Some(epilogue) = self.behind.epilogue {
+                widest(
+                    #[inline(always)]
+                    || epilogue.apply(first, row, padded),
+                );
+            }
+        }
+        // Channel by channel: two rows of a plane lie side by side.
+        for lane in 0..lanes.min(walk.lanes - first) {
+            let channel = tile.image * walk.lanes + first + lane;
+            for (index, row) in rows.chunks_exact(each).enumerate().take(4) {
+                let (x, y) = (tile.plane + index / 2, tile.row + index % 2);
+                if x >= depth || y >= height {
+                    continue;
+                }
+                let start = ((channel * depth + x) * height + y) * width + tile.columns.start;
+                // SAFETY: this part of this row of this channel belongs to this task.
+                let target = unsafe { self.out.part(start, count) };
+                write_whole(target, &row[lane * padded..][..count]);
+                if let Some(plus) = self.behind.plus {
+                    // SAFETY: it has just been written.
+                    let written = unsafe { target.assume_init_mut() };
+                    written.iter_mut().zip(&plus[start..]).for_each(|(to, value)| *to += value);
+                }
+            }
+        }
+    }
+}
+
+/// Makes a buffer long enough.
+fn grow(buffer: &mut Vec<f32>, count: usize) {
+    if buffer.len() < count {
+        buffer.resize(count, 0.0);
+    }
+}

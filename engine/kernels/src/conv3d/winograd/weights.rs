@@ -1,0 +1,258 @@
+//! Weight gradients.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::super::blocked::channel_tile::Rows;
+use super::super::blocked::{Chunk, Loops, WIDTH, chunks_of_channels, pack};
+use super::super::geometry::Geometry;
+use super::tiles::{Tile, Walk};
+use super::transform::{COMPONENTS, RUN, TAPS};
+use crate::shared::Shared;
+
+/// Values of packed tiles of the source and of the gradient, at most.
+const BLOCK: usize = 160 << 10;
+
+/// Sums of a task, at most: they are read and written once for every block.
+const SUMS: usize = 128 << 10;
+
+/// At least so many tasks, where the work can be split.
+const TASKS: usize = 16;
+
+/// Registers of lanes that share a packed block.
+const VECTORS: usize = 4;
+
+/// Where a square of sixteen lanes and its 27 taps are put down.
+const SQUARE: usize = 32;
+
+struct Work<'a> {
+    loops: Loops<'a>,
+    walk: Walk,
+    x: &'a [f32],
+    dy: &'a [f32],
+    /// Channels of the source that a task has, at most.
+    channels: usize,
+    /// Tiles of a block.
+    block: usize,
+}
+
+thread_local! {
+    /// Packed source, packed gradient and its rows, kept for the next task.
+    static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
+}
+
+/// The gradient with respect to the weight, `[O, I, 3, 3, 3]`, from the source `x` and the output gradient `dy`. `None` where the plain sum gains, or
+/// a value is not finite.
+pub fn weight_gradient(loops: Loops<'_>, x: &[f32], dy: &[f32], g: &Geometry) -> Option<Vec<f32>> {
+    let walk = Walk::forward(g)?;
+    let group = VECTORS * WIDTH;
+    let groups = walk.lanes.div_ceil(group);
+    let lanes = walk.lanes.min(group).next_multiple_of(WIDTH);
+    // As many channels as the sums allow, in equal parts.
+    let parts = walk.channels.div_ceil((SUMS / (COMPONENTS * RUN * lanes)).max(1));
+    let channels = walk.channels.div_ceil(parts);
+    let parts = walk.channels.div_ceil(channels);
+    let per_tile = COMPONENTS * (channels * walk.pitch() + walk.row * lanes.min(loops.channels.vectors * WIDTH));
+    let block = (BLOCK / per_tile).max(1);
+    let segments = TASKS.div_ceil(groups * parts).min(walk.tiles().div_ceil(block));
+    let work = Work { loops, walk, x, dy, channels, block };
+    let mut partial: Vec<Vec<f32>> = (0..groups * parts * segments)
+        .into_par_iter()
+        .map(|task| {
+            let (segment, place) = (task % segments, task / segments);
+            let from = |s: usize| s * walk.tiles() / segments;
+            work.task(place / parts, place % parts, from(segment)..from(segment + 1))
+        })
+        .collect::<Option<_>>()?;
+    let mut out: Vec<f32> = Vec::with_capacity(g.weight_len());
+    let shared = Shared::new(&mut out.spare_capacity_mut()[..g.weight_len()]);
+    partial.par_chunks_mut(segments).enumerate().for_each(|(place, segments)| {
+        work.put_together(place / parts, place % parts, segments, shared);
+    });
+    // SAFETY: every group of output channels and part of the channels has been written.
+    unsafe { out.set_len(g.weight_len()) };
+    Some(out)
+}
+
+impl Work<'_> {
+    /// The registers of lanes of one group of output channels.
+    fn chunks(&self, group: usize) -> Vec<Chunk> {
+        let first = group * VECTORS * WIDTH;
+        let lanes = (self.walk.lanes - first).min(VECTORS * WIDTH);
+        let of_group = |chunk: Chunk| Chunk { first: first + chunk.first, ..chunk };
+        chunks_of_channels(lanes, &self.loops).into_iter().map(of_group).collect()
+    }
+
+    fn part(&self, part: usize) -> Range<usize> {
+        part * self.channels..((part + 1) * self.channels).min(self.walk.channels)
+    }
+
+    /// Where the channels of a part begin within a component; the last one repeated until they fill blocks of `count`.
+    fn offsets(&self, part: usize, count: usize) -> Vec<usize> {
+        let channels = self.part(part).len();
+        (0..channels.next_multiple_of(count)).map(|c| c.min(channels - 1) * self.walk.pitch()).collect()
+    }
+
+    /// Sums of a component for one chunk, `[channel][tap][lane]`, and how many channels are summed at a time.
+    fn sums(&self, part: usize, chunk: Chunk) -> (usize, usize) {
+        let (count, _) = self.loops.channels.block(chunk.lanes / WIDTH, RUN);
+        (self.part(part).len().next_multiple_of(count) * RUN * chunk.lanes, count)
+    }
+
+    /// The sums of one group of output channels and one part of the channels over some tiles, `[chunk][component][channel][tap][lane]`;
+    /// `None` where a value is not finite.
+    fn task(&self, group: usize, part: usize, tiles: Range<usize>) -> Option<Vec<f32>> {
+        let (walk, chunks, channels) = (&self.walk, self.chunks(group), self.part(part));
+        let lengths: Vec<usize> = chunks.iter().map(|chunk| COMPONENTS * self.sums(part, *chunk).0).collect();
+        let mut sums = vec![0.0; lengths.iter().sum()];
+        let (volume, component) = (walk.source.iter().product::<usize>(), channels.len() * walk.pitch());
+        let mut odd = [0.0; WIDTH];
+        SCRATCH.with_borrow_mut(|[packed, gradient, rows]| {
+            let tiles: Vec<Tile> = tiles.map(|index| walk.tile(index)).collect();
+            for tiles in tiles.chunks(self.block) {
+                packed.resize(packed.len().max(tiles.len() * COMPONENTS * component), 0.0);
+                let image = |index: usize| {
+                    let start = index * walk.channels * volume;
+                    pack::Image::one(&self.x[start..][..walk.channels * volume], volume)
+                };
+                walk.pack(self.loops.transforms.source, tiles, image, channels.clone(), packed, &mut odd);
+                let mut rest = sums.as_mut_slice();
+                for (chunk, length) in chunks.iter().zip(&lengths) {
+                    let here;
+                    (here, rest) = rest.split_at_mut(*length);
+                    self.pack_gradient(gradient, rows, tiles, *chunk, &mut odd);
+                    self.products(part, *chunk, tiles.len(), packed, gradient, here);
+                }
+            }
+        });
+        odd.iter().all(|odd| *odd == 0.0).then_some(sums)
+    }
+
+    /// Components of the output gradient with its channels as lanes: `[tile][component][position][lane]`, zeros beyond a tile's row.
+    fn pack_gradient(
+        &self,
+        to: &mut Vec<f32>,
+        rows: &mut Vec<f32>,
+        tiles: &[Tile],
+        Chunk { first, lanes }: Chunk,
+        odd: &mut [f32; WIDTH],
+    ) {
+        let walk = &self.walk;
+        let [depth, height, width] = walk.output;
+        let (volume, component) = (depth * height * width, walk.row * lanes);
+        to.resize(to.len().max(tiles.len() * COMPONENTS * component), 0.0);
+        // Whole squares of sixteen positions.
+        let each = walk.row.next_multiple_of(WIDTH) * WIDTH;
+        rows.resize(rows.len().max(4 * each), 0.0);
+        let rows = &mut rows[..4 * each];
+        for (tile, to) in tiles.iter().zip(to.chunks_exact_mut(COMPONENTS * component)) {
+            let count = tile.columns.len();
+            for vector in (0..lanes).step_by(WIDTH) {
+                let channel = first + vector;
+                let present = WIDTH.min(walk.lanes - channel);
+                for (index, row) in rows.chunks_exact_mut(each).enumerate() {
+                    let (x, y) = (tile.plane + index / 2, tile.row + index % 2);
+                    if x >= depth || y >= height {
+                        row.fill(0.0);
+                        continue;
+                    }
+                    let from =
+                        (tile.image * walk.lanes + channel) * volume + (x * height + y) * width + tile.columns.start;
+                    for position in (0..walk.row).step_by(WIDTH) {
+                        let square = &mut row[position * WIDTH..][..WIDTH * WIDTH];
+                        let here = WIDTH.min(count.saturating_sub(position));
+                        let from = &self.dy[(from + position).min(self.dy.len())..];
+                        if present == WIDTH && here > 0 && from.len() >= 15 * volume + WIDTH {
+                            // SAFETY: sixteen rows of sixteen values lie within the gradient, and the square has room for them.
+                            unsafe {
+                                let turn = self.loops.channels.transpose;
+                                turn(from.as_ptr(), volume, square.as_mut_ptr(), WIDTH);
+                            }
+                            // What was read beyond the row is of another one.
+                            square[here * WIDTH..].fill(0.0);
+                            continue;
+                        }
+                        square.fill(0.0);
+                        for (p, lanes) in square.chunks_exact_mut(WIDTH).enumerate().take(here) {
+                            lanes.iter_mut().take(present).enumerate().for_each(|(l, to)| *to = from[l * volume + p]);
+                        }
+                    }
+                }
+                // SAFETY: four rows of as many registers, and each component has room for them at the distance of its lanes.
+                unsafe {
+                    let to = to[vector..].as_mut_ptr();
+                    let steps = (component, lanes);
+                    (self.loops.transforms.gradient)(rows.as_ptr(), each, walk.row, to, steps, odd.as_mut_ptr());
+                }
+            }
+        }
+    }
+
+    /// Adds the products of some tiles.
+    fn products(&self, part: usize, chunk: Chunk, tiles: usize, packed: &[f32], gradient: &[f32], sums: &mut [f32]) {
+        let (walk, (length, count)) = (&self.walk, self.sums(part, chunk));
+        let (component, row) = (self.part(part).len() * walk.pitch(), walk.row * chunk.lanes);
+        let offsets = self.offsets(part, count);
+        let rows = Rows {
+            planes: tiles,
+            rows: 1,
+            width: walk.row,
+            x_plane: COMPONENTS * component,
+            x_row: 0,
+            dy_plane: COMPONENTS * row,
+        };
+        let (_, Some(run)) = self.loops.channels.block(chunk.lanes / WIDTH, RUN) else {
+            unreachable!("a block for every length of a run")
+        };
+        assert!(
+            packed.len() >= tiles * COMPONENTS * component && gradient.len() >= tiles * COMPONENTS * row,
+            "components of all tiles"
+        );
+        for (c, sums) in sums.chunks_exact_mut(length).enumerate() {
+            let (x, dy) = (&packed[c * component..], &gradient[c * row..]);
+            for (offsets, sums) in offsets.chunks_exact(count).zip(sums.chunks_exact_mut(count * RUN * chunk.lanes)) {
+                // SAFETY: the assertion covers what is read, a row of which has two values more than outputs; `sums` holds a
+                // register for every channel, tap and vector.
+                unsafe { run(x.as_ptr(), offsets, &rows, dy.as_ptr(), sums.as_mut_ptr()) };
+            }
+        }
+    }
+
+    /// Writes the weight gradients of one group and part: the segments' sums, added up in order.
+    fn put_together(&self, group: usize, part: usize, segments: &mut [Vec<f32>], out: Shared) {
+        let Some((sums, others)) = segments.split_first_mut() else { return };
+        for other in others {
+            sums.iter_mut().zip(other).for_each(|(sum, value)| *sum += *value);
+        }
+        let (walk, channels) = (&self.walk, self.part(part));
+        let mut taps = [[0.0_f32; WIDTH]; TAPS];
+        let mut turned = [[0.0_f32; SQUARE]; WIDTH];
+        let mut rest = sums.as_slice();
+        for chunk in self.chunks(group) {
+            let (step, _) = self.sums(part, chunk);
+            let here;
+            (here, rest) = rest.split_at(COMPONENTS * step);
+            for (index, channel) in channels.clone().enumerate() {
+                for vector in (0..chunk.lanes).step_by(WIDTH) {
+                    let from = &here[index * RUN * chunk.lanes + vector..];
+                    // SAFETY: the last component has a register of these lanes for each tap. Two squares of sixteen taps cover all
+                    // 27, and lie within the sixteen rows of 32.
+                    unsafe {
+                        (self.loops.transforms.taps)(from.as_ptr(), (step, chunk.lanes), taps.as_mut_ptr().cast());
+                        let (square, to) = (self.loops.channels.transpose, turned.as_mut_ptr().cast::<f32>());
+                        square(taps.as_ptr().cast(), WIDTH, to, SQUARE);
+                        square(taps[TAPS - WIDTH..].as_ptr().cast(), WIDTH, to.add(TAPS - WIDTH), SQUARE);
+                    }
+                    let lane = chunk.first + vector;
+                    for (l, row) in turned.iter().enumerate().take(walk.lanes - lane) {
+                        // SAFETY: these taps belong to this task alone.
+                        let to = unsafe { out.part(((lane + l) * walk.channels + channel) * TAPS, TAPS) };
+                        to.write_copy_of_slice(&row[..TAPS]);
+                    }
+                }
+            }
+        }
+    }
+}
