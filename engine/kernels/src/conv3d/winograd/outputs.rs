@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rayon::prelude::*;
 
 use super::super::blocked::{Behind, Chunk, Loops, Source, WIDTH, Weight, chunks_of_channels, turn, write_whole};
-use super::tiles::{Tile, Walk};
+use super::tiles::{Tile, Walk, apart};
 use super::transform::{COMPONENTS, RUN, TAPS};
 use crate::shared::Shared;
 use crate::simd::widest;
@@ -61,10 +61,12 @@ pub fn outputs(
     let work = Work { loops, walk, source, chunks, weights, offsets, behind, out: shared };
 
     let lanes = work.chunks.iter().map(|chunk| chunk.lanes).max().unwrap_or(WIDTH);
-    let pass = (SUMS / (COMPONENTS * walk.row * lanes)).max(1);
-    let fitting = BLOCK / (COMPONENTS * walk.channels * walk.pitch());
-    let even = walk.tiles().div_ceil(2 * rayon::current_num_threads());
-    let each = fitting.max(pass).min(even).max(1);
+    let pass = (SUMS / (COMPONENTS * walk.sums(lanes))).max(1);
+    let fitting = (BLOCK / (COMPONENTS * walk.component(walk.channels))).max(pass);
+    // The same number of tasks for every thread, and at least two.
+    let threads = rayon::current_num_threads();
+    let rounds = walk.tiles().div_ceil(fitting).div_ceil(threads).max(2);
+    let each = walk.tiles().div_ceil(rounds * threads);
     let odd = AtomicBool::new(false);
     (0..walk.tiles().div_ceil(each)).into_par_iter().for_each(|task| {
         let tiles: Vec<Tile> =
@@ -83,7 +85,7 @@ pub fn outputs(
 
 /// The weights of a chunk; `None` where one is not finite.
 fn transformed(loops: Loops<'_>, walk: &Walk, Chunk { first, lanes }: Chunk, weight: Weight<'_>) -> Option<Vec<f32>> {
-    let step = walk.channels * RUN * lanes;
+    let step = apart(walk.channels * RUN * lanes);
     let mut to = vec![0.0; COMPONENTS * step];
     let mut odd = [0.0; WIDTH];
     let mut taps = [[0.0_f32; WIDTH]; TAPS];
@@ -122,7 +124,7 @@ impl Work<'_> {
     /// Some tiles, all output channels; false, with nothing done, where a value of the source is not finite.
     fn task(&self, tiles: &[Tile], pass: usize, [packed, sums, rows]: &mut [Vec<f32>; 3]) -> bool {
         let walk = self.walk;
-        let (volume, component) = (walk.source.iter().product(), walk.channels * walk.pitch());
+        let (volume, component) = (walk.source.iter().product(), walk.component(walk.channels));
         grow(packed, tiles.len() * COMPONENTS * component);
         let mut odd = [0.0; WIDTH];
         let image = |index: usize| self.source.image(index, walk.channels, volume);
@@ -146,13 +148,13 @@ impl Work<'_> {
 
     /// Sums of a tile: `[component][position][lane]`.
     fn sums(&self, chunk: usize) -> usize {
-        COMPONENTS * self.walk.row * self.chunks[chunk].lanes
+        COMPONENTS * self.walk.sums(self.chunks[chunk].lanes)
     }
 
     fn products(&self, chunk: usize, tiles: &[Tile], packed: &[f32], sums: &mut Vec<f32>) {
         let (walk, Chunk { first, lanes }) = (self.walk, self.chunks[chunk]);
-        let (row, slab) = (walk.row * lanes, walk.channels * RUN * lanes);
-        let component = walk.channels * walk.pitch();
+        let (row, slab) = (walk.sums(lanes), apart(walk.channels * RUN * lanes));
+        let component = walk.component(walk.channels);
         grow(sums, tiles.len() * self.sums(chunk));
         for tile in sums[..tiles.len() * self.sums(chunk)].chunks_exact_mut(COMPONENTS * row) {
             tile.fill(0.0);
@@ -201,7 +203,7 @@ impl Work<'_> {
         // SAFETY: sixteen components of a row, and four rows that are as long.
         unsafe {
             let (from, registers) = (sums.as_ptr(), count * lanes / WIDTH);
-            (self.loops.transforms.outputs)(from, walk.row * lanes, registers, mixed.as_mut_ptr(), each);
+            (self.loops.transforms.outputs)(from, walk.sums(lanes), registers, mixed.as_mut_ptr(), each);
         }
         let [depth, height, width] = walk.output;
         for (mixed, row) in mixed.chunks_exact(each).zip(rows.chunks_exact_mut(each)) {

@@ -105,6 +105,16 @@ impl Walk {
         self.row + 2
     }
 
+    /// From one component of the source to the next, with so many channels.
+    pub fn component(&self, channels: usize) -> usize {
+        apart(channels * self.pitch())
+    }
+
+    /// From one component of sums, or of output gradients, to the next, with so many lanes.
+    pub fn sums(&self, lanes: usize) -> usize {
+        apart(self.row * lanes)
+    }
+
     /// Components of the source that tiles read, `[tile][component][channel][position]`; positions beyond a tile are zeros. `odd` is as for
     /// [`Source`].
     pub fn pack<'a>(
@@ -116,7 +126,7 @@ impl Walk {
         mut to: &mut [f32],
         odd: &mut [f32; WIDTH],
     ) {
-        let each = COMPONENTS * channels.len() * self.pitch();
+        let each = COMPONENTS * self.component(channels.len());
         let mut rows = Rows::default();
         for strip in tiles.chunk_by(Tile::is_before) {
             let here;
@@ -138,7 +148,7 @@ impl Walk {
         odd: &mut [f32; WIDTH],
     ) {
         let (pitch, [depth, height, width], tile) = (self.pitch(), self.source, &strip[0]);
-        let step = channels.len() * pitch;
+        let step = self.component(channels.len());
         assert!(to.len() == strip.len() * COMPONENTS * step, "room for all components");
         // The part of the row that lies within the tensor.
         let before = self.padding[2].saturating_sub(tile.columns.start).min(pitch);
@@ -183,6 +193,12 @@ impl Walk {
             }
         }
     }
+}
+
+/// At least so many values, an odd number of lines of the cache: the sixteen components that are written together would otherwise
+/// drive each other out of it.
+pub fn apart(count: usize) -> usize {
+    (count.div_ceil(WIDTH) | 1) * WIDTH
 }
 
 /// Where a row lies that is none of the tensor's.

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::super::blocked::channel_tile::Rows;
 use super::super::blocked::{Chunk, Loops, WIDTH, chunks_of_channels, pack};
 use super::super::geometry::Geometry;
-use super::tiles::{Tile, Walk};
+use super::tiles::{Tile, Walk, apart};
 use super::transform::{COMPONENTS, RUN, TAPS};
 use crate::shared::Shared;
 
@@ -54,7 +54,7 @@ pub fn weight_gradient(loops: Loops<'_>, x: &[f32], dy: &[f32], g: &Geometry) ->
     let parts = walk.channels.div_ceil((SUMS / (COMPONENTS * RUN * lanes)).max(1));
     let channels = walk.channels.div_ceil(parts);
     let parts = walk.channels.div_ceil(channels);
-    let per_tile = COMPONENTS * (channels * walk.pitch() + walk.row * lanes.min(loops.channels.vectors * WIDTH));
+    let per_tile = COMPONENTS * (walk.component(channels) + walk.sums(lanes.min(loops.channels.vectors * WIDTH)));
     let block = (BLOCK / per_tile).max(1);
     let segments = TASKS.div_ceil(groups * parts).min(walk.tiles().div_ceil(block));
     let work = Work { loops, walk, x, dy, channels, block };
@@ -98,7 +98,7 @@ impl Work<'_> {
     /// Sums of a component for one chunk, `[channel][tap][lane]`, and how many channels are summed at a time.
     fn sums(&self, part: usize, chunk: Chunk) -> (usize, usize) {
         let (count, _) = self.loops.channels.block(chunk.lanes / WIDTH, RUN);
-        (self.part(part).len().next_multiple_of(count) * RUN * chunk.lanes, count)
+        (apart(self.part(part).len().next_multiple_of(count) * RUN * chunk.lanes), count)
     }
 
     /// The sums of one group of output channels and one part of the channels over some tiles, `[chunk][component][channel][tap][lane]`;
@@ -107,7 +107,7 @@ impl Work<'_> {
         let (walk, chunks, channels) = (&self.walk, self.chunks(group), self.part(part));
         let lengths: Vec<usize> = chunks.iter().map(|chunk| COMPONENTS * self.sums(part, *chunk).0).collect();
         let mut sums = vec![0.0; lengths.iter().sum()];
-        let (volume, component) = (walk.source.iter().product::<usize>(), channels.len() * walk.pitch());
+        let (volume, component) = (walk.source.iter().product::<usize>(), walk.component(channels.len()));
         let mut odd = [0.0; WIDTH];
         SCRATCH.with_borrow_mut(|[packed, gradient, rows]| {
             let tiles: Vec<Tile> = tiles.map(|index| walk.tile(index)).collect();
@@ -141,7 +141,7 @@ impl Work<'_> {
     ) {
         let walk = &self.walk;
         let [depth, height, width] = walk.output;
-        let (volume, component) = (depth * height * width, walk.row * lanes);
+        let (volume, component) = (depth * height * width, walk.sums(lanes));
         to.resize(to.len().max(tiles.len() * COMPONENTS * component), 0.0);
         // Whole squares of sixteen positions.
         let each = walk.row.next_multiple_of(WIDTH) * WIDTH;
@@ -193,7 +193,7 @@ impl Work<'_> {
     /// Adds the products of some tiles.
     fn products(&self, part: usize, chunk: Chunk, tiles: usize, packed: &[f32], gradient: &[f32], sums: &mut [f32]) {
         let (walk, (length, count)) = (&self.walk, self.sums(part, chunk));
-        let (component, row) = (self.part(part).len() * walk.pitch(), walk.row * chunk.lanes);
+        let (component, row) = (walk.component(self.part(part).len()), walk.sums(chunk.lanes));
         let offsets = self.offsets(part, count);
         let rows = Rows {
             planes: tiles,
