@@ -2,8 +2,10 @@
 //!
 //! On the CPU both are the same three sums over padded, phase-split copies of the data in which every kernel tap of a whole
 //! output row reads one contiguous run, so that no column matrix is built. The lanes of a register are output channels
-//! where there are many, and neighbours of a row where there are few. f16 and bf16 are added up in f32. A transposed convolution is the input gradient of a convolution and the other way round. On any other device
-//! Burn's own operations run.
+//! where there are many, and neighbours of a row where there are few. Kernels of 3 with stride 1 and sixteen channels or more
+//! take 2.25 times fewer products by Winograd's minimal filtering, whose sums differ from the plain ones in their last digits.
+//! f16 and bf16 are added up in f32. A transposed convolution is the input gradient of a convolution and the other way round.
+//! On any other device Burn's own operations run.
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
 
