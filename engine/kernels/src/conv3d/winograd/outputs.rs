@@ -1,6 +1,7 @@
 //! Outputs from a source: the forward sum and the input gradient.
 
 use std::cell::RefCell;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
@@ -15,7 +16,7 @@ use crate::simd::widest;
 const BLOCK: usize = 128 << 10;
 
 /// Sums that are kept at a time, at most.
-const SUMS: usize = 40 << 10;
+const SUMS: usize = 64 << 10;
 
 /// The component that all four outputs have with a factor of one: a bias starts there.
 const OF_ALL: usize = 5;
@@ -63,9 +64,10 @@ pub fn outputs(
     let lanes = work.chunks.iter().map(|chunk| chunk.lanes).max().unwrap_or(WIDTH);
     let pass = (SUMS / (COMPONENTS * walk.sums(lanes))).max(1);
     let fitting = (BLOCK / (COMPONENTS * walk.component(walk.channels))).max(pass);
-    // The same number of tasks for every thread, and at least two.
+    // The same number of tasks for every thread: one where they read weights more than anything else, or at least two.
     let threads = rayon::current_num_threads();
-    let rounds = walk.tiles().div_ceil(fitting).div_ceil(threads).max(2);
+    let heavy = walk.lanes * RUN * threads > walk.tiles() * walk.pitch();
+    let rounds = walk.tiles().div_ceil(fitting).div_ceil(threads).max(if heavy { 1 } else { 2 });
     let each = walk.tiles().div_ceil(rounds * threads);
     let odd = AtomicBool::new(false);
     (0..walk.tiles().div_ceil(each)).into_par_iter().for_each(|task| {
@@ -85,8 +87,11 @@ pub fn outputs(
 
 /// The weights of a chunk; `None` where one is not finite.
 fn transformed(loops: Loops<'_>, walk: &Walk, Chunk { first, lanes }: Chunk, weight: Weight<'_>) -> Option<Vec<f32>> {
-    let step = apart(walk.channels * RUN * lanes);
-    let mut to = vec![0.0; COMPONENTS * step];
+    let used = walk.channels * RUN * lanes;
+    let step = apart(used);
+    let mut transformed = Vec::with_capacity(COMPONENTS * step);
+    let room = &mut transformed.spare_capacity_mut()[..COMPONENTS * step];
+    room.chunks_exact_mut(step).for_each(|component| component[used..].fill(MaybeUninit::new(0.0)));
     let mut odd = [0.0; WIDTH];
     let mut taps = [[0.0_f32; WIDTH]; TAPS];
     for c in 0..walk.channels {
@@ -110,14 +115,16 @@ fn transformed(loops: Loops<'_>, walk: &Walk, Chunk { first, lanes }: Chunk, wei
             if walk.backwards {
                 taps.reverse();
             }
-            let to = &mut to[c * RUN * lanes + vector..];
+            let to = room[c * RUN * lanes + vector..].as_mut_ptr().cast();
             // SAFETY: the last component of the last channel has room for its last tap's register.
             unsafe {
-                (loops.transforms.weights)(taps.as_ptr().cast(), to.as_mut_ptr(), (step, lanes), odd.as_mut_ptr());
+                (loops.transforms.weights)(taps.as_ptr().cast(), to, (step, lanes), odd.as_mut_ptr());
             }
         }
     }
-    odd.iter().all(|odd| *odd == 0.0).then_some(to)
+    // SAFETY: every tap of every channel and lane has been written in each component, and what is behind them before that.
+    unsafe { transformed.set_len(COMPONENTS * step) };
+    odd.iter().all(|odd| *odd == 0.0).then_some(transformed)
 }
 
 impl Work<'_> {

@@ -16,7 +16,7 @@ use crate::shared::Shared;
 const BLOCK: usize = 160 << 10;
 
 /// Sums of a task, at most: they are read and written once for every block.
-const SUMS: usize = 128 << 10;
+const SUMS: usize = 256 << 10;
 
 /// At least so many tasks, where the work can be split.
 const TASKS: usize = 16;
