@@ -73,6 +73,8 @@ fn geometries() -> Vec<Geometry> {
         ([6, 5, 20], [2, 0, 2], [16, 48], 2),
         ([10, 6, 9], [2; 3], [40, 16], 1),
         ([7, 10, 8], [3; 3], [16, 20], 1),
+        // More zeros beside a row than the row's part has places.
+        ([3, 2, 1], [2, 2, 70], [16, 32], 1),
     ] {
         let output = std::array::from_fn(|a| input[a] + 2 * padding[a] - 2);
         let (kernel, stride, dilation) = ([3; 3], [1; 3], [1; 3]);

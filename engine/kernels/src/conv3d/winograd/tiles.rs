@@ -151,9 +151,10 @@ impl Walk {
         let step = self.component(channels.len());
         assert!(to.len() == strip.len() * COMPONENTS * step, "room for all components");
         // The part of the row that lies within the tensor.
-        let before = self.padding[2].saturating_sub(tile.columns.start).min(pitch);
+        let reach = tile.columns.len() + 2;
+        let before = self.padding[2].saturating_sub(tile.columns.start).min(reach);
         let first = (tile.columns.start + before).saturating_sub(self.padding[2]).min(width);
-        let count = (tile.columns.len() + 2 - before).min(width - first);
+        let count = (reach - before).min(width - first);
         assert!(count <= ZEROS.len(), "a row is no longer than a tile's");
         let inside =
             |at: usize, axis: usize, length: usize| at.checked_sub(self.padding[axis]).filter(|at| *at < length);
