@@ -114,7 +114,7 @@ unsafe fn exchange<const N: usize>(from: *const f32, from_step: usize, to: *mut 
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{Avx2, Avx512};
+pub(crate) use x86::{Avx2, Avx512, Avx512Bf16};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -212,6 +212,77 @@ mod x86 {
                     _mm512_storeu_ps(at(12 + c), _mm512_shuffle_f32x4::<0b11_01_11_01>(high, high2));
                 }
             }
+        }
+    }
+
+    /// One register of AVX-512, which holds f32 or words of two bf16 each: `fma` takes words for factors and adds two products to
+    /// each f32.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Avx512Bf16(Avx512);
+
+    // SAFETY (all blocks): the caller grants AVX-512F, AVX-512-BF16 and the ranges named at the trait.
+    impl Lanes for Avx512Bf16 {
+        #[inline(always)]
+        unsafe fn zero() -> Self {
+            // SAFETY: as above.
+            Avx512Bf16(unsafe { Avx512::zero() })
+        }
+
+        #[inline(always)]
+        unsafe fn splat(from: *const f32) -> Self {
+            // SAFETY: as above.
+            Avx512Bf16(unsafe { Avx512::splat(from) })
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            // SAFETY: as above.
+            Avx512Bf16(unsafe { Avx512::load(from) })
+        }
+
+        #[inline(always)]
+        unsafe fn load_first(from: *const f32, count: usize) -> Self {
+            // SAFETY: as above.
+            Avx512Bf16(unsafe { Avx512::load_first(from, count) })
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            // SAFETY: as above.
+            unsafe { self.0.store(to) }
+        }
+
+        #[inline(always)]
+        unsafe fn store_first(self, to: *mut f32, count: usize) {
+            // SAFETY: as above.
+            unsafe { self.0.store_first(to, count) }
+        }
+
+        #[inline(always)]
+        unsafe fn fma(self, a: Self, b: Self) -> Self {
+            // SAFETY: as above; both types are the same 64 bytes.
+            unsafe {
+                let [a, b] = [a, b].map(|words| std::mem::transmute::<__m512, __m512bh>(words.0.0));
+                Avx512Bf16(Avx512(_mm512_dpbf16_ps(self.0.0, a, b)))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            // SAFETY: as above.
+            Avx512Bf16(unsafe { self.0.add(other.0) })
+        }
+
+        #[inline(always)]
+        unsafe fn sub(self, other: Self) -> Self {
+            // SAFETY: as above.
+            Avx512Bf16(unsafe { self.0.sub(other.0) })
+        }
+
+        #[inline(always)]
+        unsafe fn transpose(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+            // SAFETY: as above.
+            unsafe { Avx512::transpose(from, from_step, to, to_step) }
         }
     }
 

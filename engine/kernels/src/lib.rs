@@ -2,6 +2,7 @@
 //!
 //! - [`mod@attention`]: self-attention with its softmax, forward and backward.
 //! - [`add_window`]: the outputs of a sliding window, put together in place.
+//! - [`cast`]: f32, f16 and bf16 into each other.
 //! - [`mod@conv3d`]: convolution and transposed convolution, forward and backward.
 //! - [`counter_rng`]: random numbers without a state.
 //! - [`mod@filter`]: separable filters, Gaussian taps.
@@ -28,6 +29,7 @@
 
 pub mod attention;
 mod blend;
+mod cast;
 pub mod conv3d;
 #[cfg(feature = "cpu")]
 mod copy;
@@ -64,6 +66,7 @@ mod tuning;
 pub mod update;
 
 pub use blend::add_window;
+pub use cast::cast;
 pub use gelu::gelu;
 pub use interpolate::{InterpolateMode, interpolate};
 pub use layer_norm::layer_norm;

@@ -111,7 +111,7 @@ impl Reparameterization for CastWeight {
     const NAME: &'static str = "precision";
 
     fn apply<const D: usize>(&self, base: Tensor<D>) -> Tensor<D> {
-        base.cast(self.dtype)
+        hearth_kernels::cast(base, self.dtype.into())
     }
 }
 

@@ -8,7 +8,7 @@ use super::groups;
 use super::winograd::{self, Walk};
 
 /// From so many output channels on they fill the lanes of a register well enough.
-const MANY: usize = 9;
+pub const MANY: usize = 9;
 
 /// What the lanes are for so many output channels, and the taps that are taken together.
 fn along(channels: usize) -> (Along, usize) {
@@ -34,7 +34,8 @@ pub fn forward<'a>(
     let g = &g.flat_first();
     let (along, run) = along(g.channels_out);
     let weight = Weight { values: weight, lane: g.channels_in * g.taps(), channel: g.taps() };
-    if let Some(y) = Walk::forward(g).and_then(|walk| winograd::outputs(loops, &walk, g.batch, x, weight, behind)) {
+    let walk = if loops.of_pairs { None } else { Walk::forward(g) };
+    if let Some(y) = walk.and_then(|walk| winograd::outputs(loops, &walk, g.batch, x, weight, behind)) {
         return y;
     }
     blocked::outputs(loops, along, &Plan::forward(g, run), g.batch, x, weight, behind)
@@ -60,9 +61,8 @@ pub fn input_gradient<'a>(
     let g = &g.flat_first();
     let (along, run) = along(g.channels_in);
     let weight = Weight { values: weight, lane: g.taps(), channel: g.channels_in * g.taps() };
-    if let Some(dx) =
-        Walk::input_gradient(g).and_then(|walk| winograd::outputs(loops, &walk, g.batch, dy, weight, behind))
-    {
+    let walk = if loops.of_pairs { None } else { Walk::input_gradient(g) };
+    if let Some(dx) = walk.and_then(|walk| winograd::outputs(loops, &walk, g.batch, dy, weight, behind)) {
         return dx;
     }
     blocked::outputs(loops, along, &Plan::input_gradient(g, run), g.batch, dy, weight, behind)
@@ -74,7 +74,8 @@ pub fn weight_gradient(loops: Loops<'_>, x: &[f32], dy: &[f32], g: &Geometry) ->
         return groups::weight_gradient(g, x, dy, |x, dy| weight_gradient(loops, x, dy, &g.one()));
     }
     let g = &g.flat_first();
-    if let Some(dw) = winograd::weight_gradient(loops, x, dy, g) {
+    let fewer = if loops.of_pairs { None } else { winograd::weight_gradient(loops, x, dy, g) };
+    if let Some(dw) = fewer {
         return dw;
     }
     match along(g.channels_out).0 {

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 
 use super::ConvShape;
-use crate::flex::has_floats;
+use super::half_types::is_readable;
 
 /// A convolution from `input` to `output`. A transposed convolution is the same record read backwards: its input has
 /// the shape of `output` here.
@@ -90,9 +90,9 @@ impl Geometry {
     }
 }
 
-/// Whether our kernels can take these tensors: f32 on the CPU, nothing empty.
+/// Whether our kernels can take these tensors: on the CPU, of one type, nothing empty.
 fn on_cpu(x: &Tensor<5>, weight: &Tensor<5>) -> bool {
-    has_floats(x) && has_floats(weight)
+    is_readable(x) && is_readable(weight) && x.dtype() == weight.dtype()
 }
 
 /// The geometry of a convolution that our kernels can do; `None` leaves it, and every complaint about shapes, to Burn.

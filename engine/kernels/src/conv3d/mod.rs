@@ -4,7 +4,7 @@
 //! output row reads one contiguous run, so that no column matrix is built. The lanes of a register are output channels
 //! where there are many, and neighbours of a row where there are few. Kernels of 3 with stride 1 and sixteen channels or more
 //! take 2.25 times fewer products by Winograd's minimal filtering, whose sums differ from the plain ones in their last digits.
-//! f16 and bf16 are added up in f32. A transposed convolution is the input gradient of a convolution and the other way round.
+//! f16 and bf16 are added up in f32; processors with AVX-512-BF16 add two products of bf16 at once. A transposed convolution is the input gradient of a convolution and the other way round.
 //! On any other device Burn's own operations run.
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
@@ -12,16 +12,18 @@
 #[cfg(feature = "cpu")]
 mod blocked;
 #[cfg(feature = "cpu")]
-mod cast;
-#[cfg(feature = "cpu")]
 mod cpu;
 #[cfg(feature = "cpu")]
 mod geometry;
 #[cfg(feature = "cpu")]
 mod groups;
+#[cfg(feature = "cpu")]
+mod half_types;
 mod inference;
 #[cfg(feature = "cpu")]
 mod ops;
+#[cfg(feature = "cpu")]
+mod pairs;
 mod reaching;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
@@ -58,13 +60,8 @@ impl Default for ConvShape {
 /// Where the shapes do not fit each other, as Burn's own convolution does.
 pub fn conv3d(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, shape: ConvShape) -> Tensor<5> {
     #[cfg(feature = "cpu")]
-    {
-        if let Some(geometry) = geometry::of_convolution(&x, &weight, &shape) {
-            return ops::convolution(x, weight, bias, geometry);
-        }
-        if cast::is_half(&x, &weight) {
-            return cast::in_f32(x, weight, bias, |x, weight, bias| conv3d(x, weight, bias, shape));
-        }
+    if let Some(geometry) = geometry::of_convolution(&x, &weight, &shape) {
+        return ops::convolution(x, weight, bias, geometry);
     }
     let (x, weight, ConvShape { stride, padding, dilation, groups }) = reaching::convolution(x, weight, shape);
     module::conv3d(x, weight, bias, ConvOptions::new(stride, padding, dilation, groups))
@@ -83,14 +80,8 @@ pub fn conv_transpose3d(
     output_padding: [usize; 3],
 ) -> Tensor<5> {
     #[cfg(feature = "cpu")]
-    {
-        if let Some(geometry) = geometry::of_transposed(&x, &weight, &shape, output_padding) {
-            return ops::transposed(x, weight, bias, geometry);
-        }
-        if cast::is_half(&x, &weight) {
-            let run = |x, weight, bias| conv_transpose3d(x, weight, bias, shape, output_padding);
-            return cast::in_f32(x, weight, bias, run);
-        }
+    if let Some(geometry) = geometry::of_transposed(&x, &weight, &shape, output_padding) {
+        return ops::transposed(x, weight, bias, geometry);
     }
     let (weight, longer) = reaching::transposed(weight, &shape);
     let ConvShape { stride, padding, dilation, groups } = shape;

@@ -5,12 +5,10 @@ use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::Checkpoi
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 
-use super::blocked::{Behind, Loops};
-use super::cpu;
 use super::geometry::Geometry;
-use crate::flex::{floats, with};
+use super::half_types;
 
 /// The sums that convolutions, transposed convolutions and their gradients are made of.
 #[backend_extension(Flex, Autodiff)]
@@ -44,14 +42,9 @@ pub trait ConvolutionOps: Backend {
     fn channel_sums(x: FloatTensor<Self>, batch: usize, channels: usize) -> FloatTensor<Self>;
 }
 
-fn shape(batch: usize, channels: usize, spatial: [usize; 3]) -> [usize; 5] {
-    [batch, channels, spatial[0], spatial[1], spatial[2]]
-}
-
 impl ConvolutionOps for Flex {
     fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        let out = with([x, weight], |[x, w]| cpu::forward(Loops::here(), x, w, Behind::default(), &g));
-        floats(out, shape(g.batch, g.channels()[1], g.output))
+        half_types::forward(x, weight, None, &g)
     }
 
     fn correlate_biased(
@@ -60,15 +53,11 @@ impl ConvolutionOps for Flex {
         bias: FloatTensor<Self>,
         g: Geometry,
     ) -> FloatTensor<Self> {
-        let out = with([x, weight, bias], |[x, w, b]| {
-            cpu::forward(Loops::here(), x, w, Behind { bias: Some(b), ..Behind::default() }, &g)
-        });
-        floats(out, shape(g.batch, g.channels()[1], g.output))
+        half_types::forward(x, weight, Some(bias), &g)
     }
 
     fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        let out = with([dy, weight], |[dy, w]| cpu::input_gradient(Loops::here(), dy, w, Behind::default(), &g));
-        floats(out, shape(g.batch, g.channels()[0], g.input))
+        half_types::input_gradient(dy, weight, None, &g)
     }
 
     fn spread_biased(
@@ -77,19 +66,15 @@ impl ConvolutionOps for Flex {
         bias: FloatTensor<Self>,
         g: Geometry,
     ) -> FloatTensor<Self> {
-        let out = with([dy, weight, bias], |[dy, w, b]| {
-            cpu::input_gradient(Loops::here(), dy, w, Behind { bias: Some(b), ..Behind::default() }, &g)
-        });
-        floats(out, shape(g.batch, g.channels()[0], g.input))
+        half_types::input_gradient(dy, weight, Some(bias), &g)
     }
 
     fn weight_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        let out = with([x, dy], |[x, dy]| cpu::weight_gradient(Loops::here(), x, dy, &g));
-        floats(out, shape(g.channels()[1], g.channels_in, g.kernel))
+        half_types::weight_gradient(x, dy, &g)
     }
 
     fn channel_sums(x: FloatTensor<Self>, batch: usize, channels: usize) -> FloatTensor<Self> {
-        floats(with([x], |[x]| cpu::bias_gradient(x, batch, channels)), [channels])
+        half_types::channel_sums(x, batch, channels)
     }
 }
 
@@ -201,10 +186,15 @@ impl<B: ConvolutionOps, C: CheckpointStrategy> ConvolutionOps for Autodiff<B, C>
     }
 }
 
+/// A bias is f32 whatever the rest is, and so is its gradient.
+fn in_f32(bias: Option<Tensor<1>>) -> Option<Tensor<1>> {
+    bias.map(|bias| if bias.dtype() == DType::F32 { bias } else { bias.cast(DType::F32) })
+}
+
 /// Runs a convolution on the CPU backend.
 pub fn convolution(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, g: Geometry) -> Tensor<5> {
     let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
-    Tensor::from_dispatch(match bias {
+    Tensor::from_dispatch(match in_f32(bias) {
         Some(bias) => <Dispatch as ConvolutionOps>::correlate_biased(x, weight, bias.into_dispatch(), g),
         None => <Dispatch as ConvolutionOps>::correlate(x, weight, g),
     })
@@ -213,7 +203,7 @@ pub fn convolution(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, g: 
 /// Runs a transposed convolution on the CPU backend.
 pub fn transposed(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, g: Geometry) -> Tensor<5> {
     let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
-    Tensor::from_dispatch(match bias {
+    Tensor::from_dispatch(match in_f32(bias) {
         Some(bias) => <Dispatch as ConvolutionOps>::spread_biased(x, weight, bias.into_dispatch(), g),
         None => <Dispatch as ConvolutionOps>::spread(x, weight, g),
     })

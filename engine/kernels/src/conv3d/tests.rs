@@ -2,11 +2,13 @@
 //! autodiff graph against Burn's own convolution.
 
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
-use burn::tensor::{Device, Tensor, TensorData, module};
+use burn::tensor::{DType, Device, Tensor, TensorData, module};
+use half::bf16;
 
 use super::blocked::{Behind, Loops, channel_tile, position_tile};
 use super::cpu;
 use super::geometry::Geometry;
+use super::pairs;
 use super::winograd::{self, Walk};
 use super::{Channels, ConvShape, NormAct, Then, conv_transpose3d, conv_transpose3d_then, conv3d, conv3d_then};
 use crate::counter_rng::Key;
@@ -148,7 +150,7 @@ fn every_inner_loop_agrees_with_sums_in_f64() {
     for (((name, channels), positions), transforms) in
         loops.iter().zip(&position_tile::every::runnable()).zip(&transforms)
     {
-        let loops = Loops { channels, positions, transforms };
+        let loops = Loops { channels, positions, transforms, of_pairs: false };
         for (key, g) in geometries().iter().enumerate() {
             let key = key as u64;
             let (x, w) = (values(key, g.input_len()), values(key + 1000, g.groups * g.weight_len()));
@@ -173,6 +175,91 @@ fn every_inner_loop_agrees_with_sums_in_f64() {
             assert_close(&format!("{name} input gradient"), g, &spread, &dx);
             let gradient = cpu::weight_gradient(loops, &x, &dy, g);
             assert_close(&format!("{name} weight gradient"), g, &gradient, &dw);
+        }
+    }
+}
+
+/// Values that bf16 holds exactly.
+fn halves(key: u64, count: usize) -> Vec<bf16> {
+    values(key, count).into_iter().map(bf16::from_f32).collect()
+}
+
+#[test]
+fn pairs_of_bf16_agree_with_sums_in_f64() {
+    let mut seen = [0; 3];
+    for (key, g) in geometries().iter().enumerate() {
+        let key = key as u64;
+        let (x, w) = (halves(key, g.input_len()), halves(key + 1000, g.groups * g.weight_len()));
+        let (dy, bias) = (halves(key + 2000, g.output_len()), values(key + 3000, g.channels()[1]));
+        let behind = Behind { bias: Some(&bias), ..Behind::default() };
+        let found = [
+            pairs::forward(&x, &w, behind, g),
+            pairs::input_gradient(&dy, &w, Behind::default(), g),
+            pairs::weight_gradient(&x, &dy, g),
+        ];
+        if found.iter().all(Option::is_none) {
+            continue;
+        }
+        let mut expected = [vec![0.0_f64; dy.len()], vec![0.0; x.len()], vec![0.0; w.len()]];
+        products(g, |i, o, k| {
+            expected[0][o] += x[i].to_f64() * w[k].to_f64();
+            expected[1][i] += dy[o].to_f64() * w[k].to_f64();
+            expected[2][k] += dy[o].to_f64() * x[i].to_f64();
+        });
+        let each = g.output.iter().product::<usize>();
+        expected[0].iter_mut().enumerate().for_each(|(i, v)| *v += f64::from(bias[i / each % g.channels()[1]]));
+        for (which, what) in ["forward", "input gradient", "weight gradient"].into_iter().enumerate() {
+            if let Some(found) = &found[which] {
+                assert_close(what, g, found, &expected[which]);
+                seen[which] += 1;
+            }
+        }
+    }
+    let some = seen.iter().all(|count| *count > 10);
+    assert_eq!(some, Loops::of_pairs().is_some(), "{seen:?} geometries were summed in pairs");
+}
+
+#[test]
+fn what_bf16_stores_has_the_gradients_of_the_same_values_in_f32() {
+    let device = Device::flex().autodiff();
+    for dtype in [DType::BF16, DType::F16] {
+        for (channels, stride, transposed) in
+            [([8, 12], 2, false), ([16, 24], 1, false), ([12, 9], 2, true), ([3, 4], 1, false)]
+        {
+            let shape = ConvShape { stride: [stride; 3], padding: [1; 3], ..ConvShape::default() };
+            let weights = if transposed { [channels[0], channels[1]] } else { [channels[1], channels[0]] };
+            let stored = tensor::<5>(1, [2, channels[0], 6, 7, 9], &device).cast(dtype);
+            let stored_w = tensor::<5>(2, [weights[0], weights[1], 3, 3, 3], &device).cast(dtype);
+            let bias = tensor::<1>(3, [channels[1]], &device);
+            let run = |dtype: DType| {
+                let (x, w) = (stored.clone().cast(dtype).require_grad(), stored_w.clone().cast(dtype).require_grad());
+                let b = bias.clone().require_grad();
+                let y = if transposed {
+                    conv_transpose3d(x.clone(), w.clone(), Some(b.clone()), shape, [stride - 1; 3])
+                } else {
+                    conv3d(x.clone(), w.clone(), Some(b.clone()), shape)
+                };
+                assert_eq!(y.dtype(), dtype);
+                let gradients = (y.clone().cast(DType::F32) * tensor(4, y.dims(), &device)).sum().backward();
+                let gradient_b = b.grad(&gradients).expect("of the bias");
+                assert_eq!(gradient_b.dtype(), DType::F32);
+                let of = |t: &Tensor<5>| t.grad(&gradients).expect("a gradient").cast(DType::F32);
+                (y.inner().cast(DType::F32), of(&x), of(&w), gradient_b)
+            };
+            let (half, full) = (run(dtype), run(DType::F32));
+            let near = |what: &str, a: Tensor<5>, b: Tensor<5>| {
+                let apart = (a - b.clone()).abs().max().into_scalar::<f32>();
+                // What comes in is rounded once, what is summed is rounded once more; both to eight bits.
+                let scale = b.abs().max().into_scalar::<f32>();
+                assert!(
+                    apart <= scale / 120.0,
+                    "{what} of {dtype:?}, {channels:?}, transposed {transposed}: {apart} of {scale}"
+                );
+            };
+            near("output", half.0, full.0);
+            near("input gradient", half.1, full.1);
+            near("weight gradient", half.2, full.2);
+            near("bias gradient", half.3.reshape([1, 1, 1, 1, -1]), full.3.reshape([1, 1, 1, 1, -1]));
         }
     }
 }
@@ -208,6 +295,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 
 fn same_with_any_number_of_threads(g: &Geometry) {
     let (x, w, dy) = (values(1, g.input_len()), values(2, g.groups * g.weight_len()), values(3, g.output_len()));
+    let half = [&x, &w, &dy].map(|values| values.iter().map(|v| bf16::from_f32(*v)).collect::<Vec<_>>());
     let all = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
         pool.install(|| {
@@ -215,6 +303,9 @@ fn same_with_any_number_of_threads(g: &Geometry) {
                 cpu::forward(Loops::here(), &x[..], &w, Behind::default(), g),
                 cpu::input_gradient(Loops::here(), &dy[..], &w, Behind::default(), g),
                 cpu::weight_gradient(Loops::here(), &x, &dy, g),
+                pairs::forward(&half[0], &half[1], Behind::default(), g),
+                pairs::input_gradient(&half[2], &half[1], Behind::default(), g),
+                pairs::weight_gradient(&half[0], &half[2], g),
             )
         })
     };
@@ -344,7 +435,6 @@ fn what_is_infinite_or_not_a_number_ends_as_in_the_plain_sum() {
 
 #[test]
 fn groups_and_half_types_are_those_of_burns_convolution() {
-    use burn::tensor::DType;
     let device = Device::flex();
     let shape = ConvShape { groups: 2, padding: [1; 3], stride: [1, 2, 1], ..ConvShape::default() };
     let x = tensor(1, [2, 4, 5, 6, 7], &device);

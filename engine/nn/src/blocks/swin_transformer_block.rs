@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
+use hearth_kernels::cast;
 
 use super::window::{fit, partition, reverse};
 use super::{Mlp, WindowAttention, WindowAttentionOptions};
@@ -85,7 +86,7 @@ impl SwinTransformerBlock {
     pub fn forward(&self, x: Tensor<5>, regions: &Tensor<2>) -> Tensor<5> {
         let attended = self.attend(self.norm1.forward(x.clone()), regions);
         let dtype = attended.dtype();
-        let x = x.cast(dtype) + self.drop_attn.forward(attended);
+        let x = cast(x, dtype) + self.drop_attn.forward(attended);
         let mlp = self.mlp.forward(self.norm2.forward(x.clone()));
         x + self.drop_mlp.forward(mlp)
     }

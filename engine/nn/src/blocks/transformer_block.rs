@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
+use hearth_kernels::cast;
 
 use super::{Mlp, SelfAttention};
 use crate::layers::{ConfigError, DropoutClock, LayerNorm, Scope};
@@ -67,5 +68,5 @@ impl TransformerBlock {
 /// The shortcut takes the type of the main path.
 fn add(shortcut: Tensor<3>, main: Tensor<3>) -> Tensor<3> {
     let dtype = main.dtype();
-    shortcut.cast(dtype) + main
+    cast(shortcut, dtype) + main
 }

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
+use hearth_kernels::cast;
 use hearth_kernels::conv3d::ConvShape;
 
 use super::UnetBlock;
@@ -75,7 +76,7 @@ impl UnetrUpBlock {
     pub fn forward(&self, x: Tensor<5>, skip: Tensor<5>) -> Tensor<5> {
         let x = self.transp_conv.forward(x);
         let dtype = x.dtype();
-        self.conv_block.forward(Tensor::cat(vec![x, skip.cast(dtype)], 1))
+        self.conv_block.forward(Tensor::cat(vec![x, cast(skip, dtype)], 1))
     }
 }
 

@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor, activation};
 use hearth_kernels::normalize::Slope;
-use hearth_kernels::{rectified_sum, rectify};
+use hearth_kernels::{cast, rectified_sum, rectify};
 
 use super::{ConfigError, LayerSpec, Scope};
 use crate::cost;
@@ -140,13 +140,13 @@ pub(crate) fn leaky_relu(x: Tensor<5>, slope: f64) -> Tensor<5> {
 /// A block's result and its shortcut.
 pub(crate) fn residual_sum(x: Tensor<5>, shortcut: Tensor<5>) -> Tensor<5> {
     let dtype = x.dtype();
-    rectified_sum(x, shortcut.cast(dtype), 1.0)
+    rectified_sum(x, cast(shortcut, dtype), 1.0)
 }
 
 /// The same, and a leaky ReLU behind it; ReLU with a slope of 0.
 pub(crate) fn activated_sum(x: Tensor<5>, shortcut: Tensor<5>, slope: f64) -> Tensor<5> {
     let dtype = x.dtype();
-    cost::output(None, rectified_sum(x, shortcut.cast(dtype), slope))
+    cost::output(None, rectified_sum(x, cast(shortcut, dtype), slope))
 }
 
 /// `torch.nn.functional.gelu`

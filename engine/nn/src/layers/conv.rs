@@ -2,6 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
+use hearth_kernels::cast;
 use hearth_kernels::conv3d::{Channels, ConvShape, Then, conv_transpose3d, conv_transpose3d_then, conv3d, conv3d_then};
 
 use super::Scope;
@@ -50,7 +51,7 @@ impl Conv {
         let dtype = weight.dtype();
         let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
         let [batch, _, dx, dy, dz] = x.dims();
-        let compute = |x: Tensor<5>| conv3d(x.cast(dtype), weight, bias, self.shape);
+        let compute = |x: Tensor<5>| conv3d(cast(x, dtype), weight, bias, self.shape);
         let kernel = self.weight.lazy_shape().dims();
         // An input smaller than the kernel is Burn's to refuse.
         let Some([ox, oy, oz]) = self.output([dx, dy, dz]) else { return compute(x) };
@@ -122,7 +123,7 @@ impl ConvTranspose {
         let multiply_adds = cost::convolution([dx, dy, dz], batch, kernel);
         let (device, output) = (x.device(), [batch, kernel[1] * self.shape.groups, ox, oy, oz]);
         cost::product(Some(self.weight.id), multiply_adds, output, &device, || {
-            conv_transpose3d(x.cast(dtype), weight, bias, self.shape, self.output_padding)
+            conv_transpose3d(cast(x, dtype), weight, bias, self.shape, self.output_padding)
         })
     }
 

@@ -2,6 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
+use hearth_kernels::cast;
 
 use super::Scope;
 use crate::cost;
@@ -28,7 +29,7 @@ impl LayerNorm {
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let dtype = x.dtype();
         let (weight, bias) = (self.weight.val().cast(DType::F32), self.bias.val().cast(DType::F32));
-        let y = hearth_kernels::layer_norm(x.cast(DType::F32), weight, bias, EPS).cast(dtype);
+        let y = cast(hearth_kernels::layer_norm(cast(x, DType::F32), weight, bias, EPS), dtype);
         cost::output(Some(self.weight.id), y)
     }
 }
@@ -37,6 +38,6 @@ impl LayerNorm {
 pub fn layer_norm<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     let (dtype, features, device) = (x.dtype(), x.dims()[D - 1], x.device());
     let (one, zero) = (Tensor::ones([features], &device), Tensor::zeros([features], &device));
-    let y = hearth_kernels::layer_norm(x.cast(DType::F32), one, zero, EPS).cast(dtype);
+    let y = cast(hearth_kernels::layer_norm(cast(x, DType::F32), one, zero, EPS), dtype);
     cost::output(None, y)
 }

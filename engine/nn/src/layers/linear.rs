@@ -2,6 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
+use hearth_kernels::cast;
 use hearth_kernels::linear::linear;
 
 use super::Scope;
@@ -36,7 +37,7 @@ impl Linear {
         let rows = x.dims()[..D - 1].iter().product::<usize>() as u64;
         output[D - 1] = features;
         cost::product(Some(self.weight.id), rows * (features * input) as u64, output, &device, || {
-            linear(x.cast(dtype), weight, bias)
+            linear(cast(x, dtype), weight, bias)
         })
     }
 

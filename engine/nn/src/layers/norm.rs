@@ -5,6 +5,7 @@
 use burn::module::{Flag, Module, Param};
 use burn::tensor::{DType, Tensor};
 
+use hearth_kernels::cast;
 use hearth_kernels::normalize::{Normalized, Over, Slope, normalize, scale};
 
 use super::{Act, ConfigError, LayerSpec, Scope, relu};
@@ -18,7 +19,7 @@ fn in_f32(
     normalize: impl FnOnce(Tensor<5>) -> Tensor<5>,
 ) -> Tensor<5> {
     let dtype = x.dtype();
-    let y = normalize(x.cast(DType::F32)).cast(dtype);
+    let y = cast(normalize(cast(x, DType::F32)), dtype);
     cost::output(weight.as_ref().map(|weight| weight.id), y)
 }
 

@@ -2,8 +2,8 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
-use hearth_kernels::InterpolateMode;
 use hearth_kernels::conv3d::ConvShape;
+use hearth_kernels::{InterpolateMode, cast};
 
 use super::AHNetUpsample;
 use crate::layers::{BatchNorm, Conv, ConvTranspose, Scope, activated_sum, in_space, max_pool, residual_sum, resize};
@@ -122,7 +122,7 @@ impl Pseudo3DLayer {
         let line = self.conv3.forward(self.bn3.forward_relu(plane.clone()));
         let new = self.conv4.forward(self.bn4.forward_relu(residual_sum(plane, line)));
         let dtype = new.dtype();
-        Tensor::cat(vec![x.cast(dtype), new], 1)
+        Tensor::cat(vec![cast(x, dtype), new], 1)
     }
 }
 
@@ -153,7 +153,7 @@ impl Pyramid {
             })
             .collect();
         let dtype = parts.first().map_or(x.dtype(), Tensor::dtype);
-        parts.push(x.cast(dtype));
+        parts.push(cast(x, dtype));
         Tensor::cat(parts, 1)
     }
 }

@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::activation::{relu, sigmoid};
 use burn::tensor::{Device, Tensor};
+use hearth_kernels::cast;
 use serde::{Deserialize, Serialize};
 
 use super::Network;
@@ -150,7 +151,7 @@ impl AttentionBlock {
         let both = project(&self.w_g, below) + project(&self.w_x, skip.clone());
         let weight = sigmoid(project(&self.psi, relu(both)));
         let dtype = weight.dtype();
-        skip.cast(dtype) * weight
+        cast(skip, dtype) * weight
     }
 }
 
@@ -196,7 +197,7 @@ impl AttentionLayer {
         let raised = self.upconv.up.forward(below);
         let weighed = self.attention.forward(raised.clone(), x);
         let dtype = raised.dtype();
-        self.merge.forward(Tensor::cat(vec![weighed.cast(dtype), raised], 1))
+        self.merge.forward(Tensor::cat(vec![cast(weighed, dtype), raised], 1))
     }
 }
 

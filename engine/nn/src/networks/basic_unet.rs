@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use hearth_kernels::cast;
 use hearth_kernels::conv3d::ConvShape;
 use serde::{Deserialize, Serialize};
 
@@ -202,7 +203,7 @@ impl UpCat {
             n => Tensor::cat(vec![up.clone(), up.narrow(axis, n - 1, 1)], axis),
         });
         let dtype = up.dtype();
-        two_conv(&self.convs, Tensor::cat(vec![encoder.cast(dtype), up], 1))
+        two_conv(&self.convs, Tensor::cat(vec![cast(encoder, dtype), up], 1))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use hearth_kernels::cast;
 use hearth_kernels::conv3d::ConvShape;
 use hearth_kernels::pool3d::PoolShape;
 use serde::{Deserialize, Serialize};
@@ -161,7 +162,7 @@ impl Stage {
             Stage::Block(layers) => layers.iter().fold(x, |x, layer| {
                 let new = layer.layers.forward(x.clone());
                 let dtype = new.dtype();
-                Tensor::cat(vec![x.cast(dtype), new], 1)
+                Tensor::cat(vec![cast(x, dtype), new], 1)
             }),
             Stage::Transition(layers) => layers.forward(x),
         }

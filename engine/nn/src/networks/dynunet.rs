@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use hearth_kernels::InterpolateMode;
+use hearth_kernels::{InterpolateMode, cast};
 use serde::{Deserialize, Serialize};
 
 use super::Network;
@@ -259,7 +259,7 @@ impl DynUNet {
             let Some(skip) = skips.pop() else { break };
             let raised = up.transp_conv.forward(x);
             let dtype = raised.dtype();
-            x = up.conv_block.forward(Tensor::cat(vec![raised, skip.cast(dtype)], 1));
+            x = up.conv_block.forward(Tensor::cat(vec![raised, cast(skip, dtype)], 1));
             // The level that was just reached; the top one has the main output.
             if let Some(head) = skips.len().checked_sub(1).and_then(|i| heads.get(i)) {
                 lower.insert(0, head.conv.forward(x.clone()));

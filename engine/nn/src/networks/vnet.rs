@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use hearth_kernels::cast;
 use hearth_kernels::conv3d::ConvShape;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -152,7 +153,7 @@ impl UpTransition {
         let skip = self.dropout2.forward(skip);
         let out = self.act_function1.forward(self.bn1.forward(self.up_conv.forward(out)));
         let dtype = out.dtype();
-        let both = Tensor::cat(vec![out, skip.cast(dtype)], 1);
+        let both = Tensor::cat(vec![out, cast(skip, dtype)], 1);
         let out = self.ops.iter().fold(both.clone(), |x, op| op.forward(x));
         self.act_function2.forward_sum(out, both)
     }

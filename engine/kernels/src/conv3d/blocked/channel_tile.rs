@@ -91,6 +91,15 @@ pub static KERNELS: LazyLock<Kernels> = LazyLock::new(|| {
     portable::KERNELS
 });
 
+/// The loops for factors that are words of two bf16 each, where this processor has them: sums are f32 as in the others.
+pub static PAIRS: LazyLock<Option<Kernels>> = LazyLock::new(|| {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16") {
+        return Some(avx512_bf16::KERNELS);
+    }
+    None
+});
+
 #[inline(always)]
 unsafe fn tile<L: Lanes, const V: usize, const N: usize, const P: usize>(
     source: *const f32,
@@ -287,6 +296,12 @@ macro_rules! kernels {
 // Thirty-two registers: 24 sums, up to six weights and a broadcast.
 #[cfg(target_arch = "x86_64")]
 kernels!(avx512, crate::lanes::Avx512, #[target_feature(enable = "avx512f")], vectors 2, most [24, 12],
+    tiles [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24] [1 2 3 4 5 6 7 8 9 10 11 12],
+    blocks [1 8, 2 8, 3 8] [1 8, 2 6, 3 4]);
+
+// The same, of pairs of bf16.
+#[cfg(target_arch = "x86_64")]
+kernels!(avx512_bf16, crate::lanes::Avx512Bf16, #[target_feature(enable = "avx512f,avx512bf16")], vectors 2, most [24, 12],
     tiles [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24] [1 2 3 4 5 6 7 8 9 10 11 12],
     blocks [1 8, 2 8, 3 8] [1 8, 2 6, 3 4]);
 

@@ -29,11 +29,24 @@ pub struct Loops<'a> {
     pub channels: &'a channel_tile::Kernels,
     pub positions: &'a position_tile::Kernels,
     pub transforms: &'a Transforms,
+    /// Factors are pairs of bf16, and nothing may be done with them but to multiply: no fewer products.
+    pub of_pairs: bool,
 }
 
 impl Loops<'_> {
     /// What this processor runs.
     pub fn here() -> Loops<'static> {
-        Loops { channels: &channel_tile::KERNELS, positions: &position_tile::KERNELS, transforms: &TRANSFORMS }
+        Loops {
+            channels: &channel_tile::KERNELS,
+            positions: &position_tile::KERNELS,
+            transforms: &TRANSFORMS,
+            of_pairs: false,
+        }
+    }
+
+    /// For factors that are words of two bf16 each, where the processor multiplies those.
+    pub fn of_pairs() -> Option<Loops<'static>> {
+        let channels = channel_tile::PAIRS.as_ref()?;
+        Some(Loops { channels, of_pairs: true, ..Loops::here() })
     }
 }

@@ -1,0 +1,198 @@
+//! Other types for the same values, in a graph too: what mixed precision does around every layer.
+
+use burn::tensor::{DType, Tensor};
+
+/// The values of `x` in another floating-point type; itself where it has that type. Rounds to the nearest value, to even between two.
+///
+/// On the CPU f32, f16 and bf16 are converted into each other by all threads; Burn's own conversion, which other devices and types take,
+/// goes value by value there.
+pub fn cast<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
+    if x.dtype() == dtype {
+        return x;
+    }
+    #[cfg(feature = "cpu")]
+    {
+        let ours = |dtype: DType| matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+        if ours(x.dtype()) && ours(dtype) && !x.dims().contains(&0) && crate::flex::is_cpu(&x) {
+            return ops::cast(x, dtype);
+        }
+    }
+    x.cast(dtype)
+}
+
+/// Conversions of CPU tensors.
+#[cfg(feature = "cpu")]
+pub(crate) mod convert {
+    use burn::backend::{Flex, tensor::FloatTensor};
+    use burn::tensor::{DType, TensorData};
+    use half::slice::HalfFloatSliceExt;
+    use half::{bf16, f16};
+    use rayon::prelude::*;
+
+    use crate::flex::floats;
+    use crate::simd::widest;
+
+    /// Values that a task converts.
+    const PIECE: usize = 16 << 10;
+
+    /// The same values in f32.
+    pub fn wide(t: FloatTensor<Flex>) -> FloatTensor<Flex> {
+        if t.dtype() == DType::F32 {
+            return t;
+        }
+        let shape: Vec<usize> = t.layout().shape().to_vec();
+        let t = t.to_contiguous();
+        let mut values = vec![0.0; shape.iter().product()];
+        if let Some(from) = t.as_slice::<bf16>() {
+            values.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE)).for_each(|(to, from)| {
+                widest(
+                    #[inline(always)]
+                    move || {
+                        for (to, from) in to.iter_mut().zip(from) {
+                            *to = from.to_f32();
+                        }
+                    },
+                );
+            });
+        } else if let Some(from) = t.as_slice::<f16>() {
+            let pieces = values.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE));
+            pieces.for_each(|(to, from)| from.convert_to_f32_slice(to));
+        }
+        floats(values, shape)
+    }
+
+    /// The values in another type: f16 and bf16 are rounded to the nearest, to even between two.
+    pub fn narrow(values: &[f32], shape: Vec<usize>, dtype: DType) -> FloatTensor<Flex> {
+        match dtype {
+            DType::BF16 => {
+                let mut halves = vec![bf16::ZERO; values.len()];
+                halves.par_chunks_mut(PIECE).zip(values.par_chunks(PIECE)).for_each(|(to, from)| {
+                    widest(
+                        #[inline(always)]
+                        move || {
+                            for (to, from) in to.iter_mut().zip(from) {
+                                *to = bf16::from_f32(*from);
+                            }
+                        },
+                    );
+                });
+                FloatTensor::<Flex>::from_data(TensorData::new(halves, shape))
+            }
+            DType::F16 => {
+                let mut halves = vec![f16::ZERO; values.len()];
+                let pieces = halves.par_chunks_mut(PIECE).zip(values.par_chunks(PIECE));
+                pieces.for_each(|(to, from)| to.convert_from_f32_slice(from));
+                FloatTensor::<Flex>::from_data(TensorData::new(halves, shape))
+            }
+            _ => floats(values.to_vec(), shape),
+        }
+    }
+}
+
+#[cfg(feature = "cpu")]
+mod ops {
+    use burn::backend::autodiff::Autodiff;
+    use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
+    use burn::backend::autodiff::grads::Gradients;
+    use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+    use burn::backend::{Backend, Dispatch, Flex, TensorMetadata, backend_extension, tensor::FloatTensor};
+    use burn::tensor::{DType, Tensor};
+
+    use super::convert::{narrow, wide};
+    use crate::flex::with;
+
+    /// The conversion.
+    #[backend_extension(Flex, Autodiff)]
+    pub trait CastOps: Backend {
+        /// The same values in `dtype`.
+        fn in_type(x: FloatTensor<Self>, dtype: DType) -> FloatTensor<Self>;
+    }
+
+    impl CastOps for Flex {
+        fn in_type(x: FloatTensor<Self>, dtype: DType) -> FloatTensor<Self> {
+            let shape = x.layout().shape().to_vec();
+            let x = wide(x);
+            if dtype == DType::F32 { x } else { with([x], |[x]| narrow(x, shape, dtype)) }
+        }
+    }
+
+    /// Gradients are converted back.
+    #[derive(Debug)]
+    struct CastBackward;
+
+    impl<B: CastOps> Backward<B, 1> for CastBackward {
+        type State = DType;
+
+        fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+            let dy = grads.consume::<B>(&ops.node);
+            for node in ops.parents.into_iter().flatten() {
+                grads.register::<B>(node.id, B::in_type(dy.clone(), ops.state));
+            }
+        }
+    }
+
+    impl<B: CastOps, C: CheckpointStrategy> CastOps for Autodiff<B, C> {
+        fn in_type(x: FloatTensor<Self>, dtype: DType) -> FloatTensor<Self> {
+            match CastBackward.prepare::<C>([x.node()]).compute_bound().stateful() {
+                OpsKind::Tracked(prep) => {
+                    let before = x.dtype();
+                    prep.finish(before, B::in_type(x.into_primitive(), dtype))
+                }
+                OpsKind::UnTracked(prep) => prep.finish(B::in_type(x.into_primitive(), dtype)),
+            }
+        }
+    }
+
+    /// Runs the conversion on the CPU backend.
+    pub fn cast<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
+        Tensor::from_dispatch(<Dispatch as CastOps>::in_type(x.into_dispatch(), dtype))
+    }
+}
+
+#[cfg(all(test, feature = "cpu"))]
+mod tests {
+    use burn::tensor::{DType, Device, Tensor, TensorData};
+
+    use super::cast;
+
+    /// Numbers of every size, signs, zeros, subnormals, what is between two halves, and what is no number.
+    fn odd() -> Vec<f32> {
+        let mut values: Vec<f32> =
+            (0..1_u32 << 16).map(|high| f32::from_bits(high << 16 | (high * 40_503) & 0xffff)).collect();
+        values.extend([1.0, 1.003_906_25, 1.001_953_125, 65_504.0, 65_520.0, 1e-8, -0.0, f32::MAX, f32::INFINITY]);
+        values
+    }
+
+    #[test]
+    fn values_are_rounded_as_burn_rounds_them() {
+        let device = Device::flex();
+        let values = odd();
+        let x = Tensor::<2>::from_data(TensorData::new(values.clone(), [1, values.len()]), &device);
+        for dtype in [DType::BF16, DType::F16] {
+            let bits = |t: Tensor<2>| -> Vec<Option<u32>> {
+                let values = t.cast(DType::F32).into_data().try_to_vec::<f32>().expect("f32");
+                values.into_iter().map(|v| (!v.is_nan()).then_some(v.to_bits())).collect()
+            };
+            let (ours, burns) = (cast(x.clone(), dtype), x.clone().cast(dtype));
+            assert_eq!(ours.dtype(), dtype);
+            assert_eq!(bits(cast(ours.clone(), DType::F32)), bits(ours.clone()), "{dtype:?} and back");
+            assert!(bits(ours) == bits(burns), "{dtype:?}");
+            // A view, not in the order of memory.
+            let view = x.clone().reshape([5, values.len() / 5]).swap_dims(0, 1);
+            assert!(bits(cast(view.clone(), dtype)) == bits(view.cast(dtype)), "a view as {dtype:?}");
+        }
+    }
+
+    #[test]
+    fn gradients_come_back_in_the_type_of_what_came_in() {
+        let device = Device::flex().autodiff();
+        let x = Tensor::<1>::from_floats([1.0, -2.0, 3.5], &device).require_grad();
+        let half = cast(x.clone(), DType::BF16);
+        let y = cast(half * 3.0, DType::F32);
+        assert_eq!(y.dtype(), DType::F32);
+        let weights = Tensor::<1>::from_floats([1.0, 0.5, 2.0], &device);
+        let gradient = x.grad(&(y * weights).sum().backward()).expect("a gradient");
+        assert_eq!(gradient.dtype(), DType::F32);
+        assert_eq!(gradient.into_data().try_to_vec::<f32>().expect("f32"), [3.0, 1.5, 6.0]);
+    }
+}

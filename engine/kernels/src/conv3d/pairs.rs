@@ -1,0 +1,86 @@
+//! bf16 on processors that add two products at once (AVX-512-BF16): two channels, or two images for the weight gradient, are put side
+//! by side in one word, and the loops of f32 run over half as many words. Sums are f32.
+
+use half::bf16;
+use rayon::prelude::*;
+
+use super::blocked::{Behind, Loops};
+use super::cpu::{self, MANY};
+use super::geometry::Geometry;
+use crate::simd::widest;
+
+/// Words that a task makes.
+const PIECE: usize = 16 << 10;
+
+/// The loops for so many output channels (or channels of the input gradient) and so many things that are summed in pairs; `None` where the
+/// processor has none or f32 does as well.
+fn loops(g: &Geometry, lanes: usize, summed: usize) -> Option<Loops<'static>> {
+    (g.groups == 1 && lanes >= MANY && summed >= 2).then(Loops::of_pairs).flatten()
+}
+
+/// `values` are `[outer, n, inner]`; neighbours along `n` become the low and the high half of a word, whose bits an f32 holds. The last of an
+/// odd number is beside a zero.
+fn words(values: &[bf16], n: usize, inner: usize) -> Vec<f32> {
+    let pairs = n.div_ceil(2);
+    let mut out = vec![0.0_f32; values.len() / n * pairs];
+    out.par_chunks_mut(inner).enumerate().for_each(|(row, out)| {
+        let start = (row / pairs * n + row % pairs * 2) * inner;
+        let low = &values[start..][..inner];
+        let high = if row % pairs * 2 + 1 < n { &values[start + inner..][..inner] } else { &[] };
+        out.par_chunks_mut(PIECE).enumerate().for_each(|(piece, out)| {
+            let from = piece * PIECE..piece * PIECE + out.len();
+            let (low, high) = (&low[from.clone()], high.get(from));
+            widest(
+                #[inline(always)]
+                move || join(out, low, high),
+            );
+        });
+    });
+    out
+}
+
+#[inline(always)]
+fn join(out: &mut [f32], low: &[bf16], high: Option<&[bf16]>) {
+    match high {
+        Some(high) => {
+            for ((word, low), high) in out.iter_mut().zip(low).zip(high) {
+                *word = f32::from_bits(u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16);
+            }
+        }
+        None => {
+            for (word, low) in out.iter_mut().zip(low) {
+                *word = f32::from_bits(u32::from(low.to_bits()));
+            }
+        }
+    }
+}
+
+fn volume(axes: [usize; 3]) -> usize {
+    axes.iter().product()
+}
+
+/// As [`cpu::forward`]; `None` where f32 does as well.
+pub fn forward(x: &[bf16], weight: &[bf16], behind: Behind<'_>, g: &Geometry) -> Option<Vec<f32>> {
+    let loops = loops(g, g.channels_out, g.channels_in)?;
+    let (x, weight) = (words(x, g.channels_in, volume(g.input)), words(weight, g.channels_in, g.taps()));
+    let g = Geometry { channels_in: g.channels_in.div_ceil(2), ..*g };
+    Some(cpu::forward(loops, &x[..], &weight, behind, &g))
+}
+
+/// As [`cpu::input_gradient`]; `None` where f32 does as well.
+pub fn input_gradient(dy: &[bf16], weight: &[bf16], behind: Behind<'_>, g: &Geometry) -> Option<Vec<f32>> {
+    let loops = loops(g, g.channels_in, g.channels_out)?;
+    let dy = words(dy, g.channels_out, volume(g.output));
+    let weight = words(weight, g.channels_out, g.channels_in * g.taps());
+    let g = Geometry { channels_out: g.channels_out.div_ceil(2), ..*g };
+    Some(cpu::input_gradient(loops, &dy[..], &weight, behind, &g))
+}
+
+/// As [`cpu::weight_gradient`]; `None` where f32 does as well.
+pub fn weight_gradient(x: &[bf16], dy: &[bf16], g: &Geometry) -> Option<Vec<f32>> {
+    let loops = loops(g, g.channels_out, g.batch)?;
+    let x = words(x, g.batch, g.channels_in * volume(g.input));
+    let dy = words(dy, g.batch, g.channels_out * volume(g.output));
+    let g = Geometry { batch: g.batch.div_ceil(2), ..*g };
+    Some(cpu::weight_gradient(loops, &x, &dy, &g))
+}
