@@ -11,8 +11,9 @@ use std::hint::black_box;
 
 use std::time::Duration;
 
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{DType, Device, Distribution, Tensor};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use hearth_kernels::cast;
 use hearth_kernels::conv3d::{ConvShape, conv_transpose3d, conv3d, conv3d_weight};
 
 // As the programs have it: large blocks are kept, on huge pages.
@@ -65,6 +66,17 @@ fn layers(c: &mut Criterion) {
             b.iter(|| black_box(conv_transpose3d(dy.clone(), weight.clone(), None, shape, padding)));
         });
         group.bench_function(BenchmarkId::from_parameter("weight gradient"), |b| {
+            b.iter(|| black_box(conv3d_weight(x.clone(), dy.clone(), [kernel; 3], shape)));
+        });
+        // The same in bf16, as mixed precision has it.
+        let [x, dy, weight] = [x, dy, weight].map(|t| cast(t, DType::BF16));
+        group.bench_function(BenchmarkId::from_parameter("forward, bf16"), |b| {
+            b.iter(|| black_box(conv3d(x.clone(), weight.clone(), None, shape)));
+        });
+        group.bench_function(BenchmarkId::from_parameter("input gradient, bf16"), |b| {
+            b.iter(|| black_box(conv_transpose3d(dy.clone(), weight.clone(), None, shape, padding)));
+        });
+        group.bench_function(BenchmarkId::from_parameter("weight gradient, bf16"), |b| {
             b.iter(|| black_box(conv3d_weight(x.clone(), dy.clone(), [kernel; 3], shape)));
         });
         group.finish();

@@ -20,9 +20,21 @@ pub fn cast<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
     x.cast(dtype)
 }
 
+/// The type of a tensor of half precision on the CPU, where our kernels take f32.
+pub(crate) fn half_on_cpu<const D: usize>(x: &Tensor<D>) -> Option<DType> {
+    #[cfg(feature = "cpu")]
+    if matches!(x.dtype(), DType::F16 | DType::BF16) && crate::flex::is_cpu(x) {
+        return Some(x.dtype());
+    }
+    let _ = x;
+    None
+}
+
 /// Conversions of CPU tensors.
 #[cfg(feature = "cpu")]
 pub(crate) mod convert {
+    use std::mem::MaybeUninit;
+
     use burn::backend::{Flex, tensor::FloatTensor};
     use burn::tensor::{DType, TensorData};
     use half::slice::HalfFloatSliceExt;
@@ -35,16 +47,36 @@ pub(crate) mod convert {
     /// Values that a task converts.
     const PIECE: usize = 16 << 10;
 
+    /// Values that are converted while they are in the first-level cache.
+    const STEP: usize = 2 << 10;
+
+    /// What `convert` makes of the values, by all threads. It gets places that hold `zero`.
+    pub fn converted<T: Copy + Send + Sync, S: Sync>(
+        from: &[S],
+        zero: T,
+        convert: impl Fn(&mut [T], &[S]) + Sync,
+    ) -> Vec<T> {
+        let mut out = Vec::with_capacity(from.len());
+        // Not cleared as a whole: it would be read from memory once more.
+        let places = out.spare_capacity_mut()[..from.len()].par_chunks_mut(PIECE);
+        places.zip(from.par_chunks(PIECE)).for_each(|(to, from)| {
+            for (to, from) in to.chunks_mut(STEP).zip(from.chunks(STEP)) {
+                to.fill(MaybeUninit::new(zero));
+                // SAFETY: filled.
+                convert(unsafe { to.assume_init_mut() }, from);
+            }
+        });
+        // SAFETY: the pieces cover all values.
+        unsafe { out.set_len(from.len()) };
+        out
+    }
+
     /// The same values in f32.
     pub fn wide(t: FloatTensor<Flex>) -> FloatTensor<Flex> {
-        if t.dtype() == DType::F32 {
-            return t;
-        }
-        let shape: Vec<usize> = t.layout().shape().to_vec();
-        let t = t.to_contiguous();
-        let mut values = vec![0.0; shape.iter().product()];
+        let shape = t.layout().shape().to_vec();
+        let t = if matches!(t.dtype(), DType::F16 | DType::BF16) { t.to_contiguous() } else { return t };
         if let Some(from) = t.as_slice::<bf16>() {
-            values.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE)).for_each(|(to, from)| {
+            let values = converted(from, 0.0, |to, from| {
                 widest(
                     #[inline(always)]
                     move || {
@@ -54,38 +86,44 @@ pub(crate) mod convert {
                     },
                 );
             });
-        } else if let Some(from) = t.as_slice::<f16>() {
-            let pieces = values.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE));
-            pieces.for_each(|(to, from)| from.convert_to_f32_slice(to));
+            return floats(values, shape);
         }
-        floats(values, shape)
+        let from = t.as_slice::<f16>().unwrap_or_default();
+        floats(converted(from, 0.0, |to, from| from.convert_to_f32_slice(to)), shape)
     }
 
     /// The values in another type: f16 and bf16 are rounded to the nearest, to even between two.
     pub fn narrow(values: &[f32], shape: Vec<usize>, dtype: DType) -> FloatTensor<Flex> {
-        match dtype {
+        let data = match dtype {
             DType::BF16 => {
-                let mut halves = vec![bf16::ZERO; values.len()];
-                halves.par_chunks_mut(PIECE).zip(values.par_chunks(PIECE)).for_each(|(to, from)| {
+                let convert = |to: &mut [bf16], from: &[f32]| {
                     widest(
                         #[inline(always)]
                         move || {
                             for (to, from) in to.iter_mut().zip(from) {
-                                *to = bf16::from_f32(*from);
+                                *to = rounded(*from);
                             }
                         },
                     );
-                });
-                FloatTensor::<Flex>::from_data(TensorData::new(halves, shape))
+                };
+                TensorData::new(converted(values, bf16::ZERO, convert), shape)
             }
             DType::F16 => {
-                let mut halves = vec![f16::ZERO; values.len()];
-                let pieces = halves.par_chunks_mut(PIECE).zip(values.par_chunks(PIECE));
-                pieces.for_each(|(to, from)| to.convert_from_f32_slice(from));
-                FloatTensor::<Flex>::from_data(TensorData::new(halves, shape))
+                let convert = |to: &mut [f16], from: &[f32]| to.convert_from_f32_slice(from);
+                TensorData::new(converted(values, f16::ZERO, convert), shape)
             }
-            _ => floats(values.to_vec(), shape),
-        }
+            _ => return floats(values.to_vec(), shape),
+        };
+        FloatTensor::<Flex>::from_data(data)
+    }
+
+    /// As `bf16::from_f32`, without a branch, so that registers are filled.
+    #[inline(always)]
+    fn rounded(value: f32) -> bf16 {
+        let bits = value.to_bits();
+        let half = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        // Not a number stays so.
+        bf16::from_bits(if value.is_nan() { bits >> 16 | 0x40 } else { half } as u16)
     }
 }
 

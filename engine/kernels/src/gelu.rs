@@ -1,6 +1,8 @@
 //! GELU, forward and backward in one pass each (Hendrycks and Gimpel, <https://arxiv.org/abs/1606.08415>).
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
+
+use crate::cast::{cast, half_on_cpu};
 
 /// `x` times the part of a normal distribution below it (`torch.nn.GELU`, not the approximation by tanh).
 ///
@@ -10,6 +12,9 @@ pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     #[cfg(feature = "cpu")]
     if crate::flex::has_floats(&x) {
         return ops::gelu(x);
+    }
+    if let Some(dtype) = half_on_cpu(&x) {
+        return cast(gelu(cast(x, DType::F32)), dtype);
     }
     (x.clone() * std::f32::consts::FRAC_1_SQRT_2).erf().add_scalar(1.0) * x * 0.5
 }

@@ -1,11 +1,8 @@
 //! ReLU and leaky ReLU, alone and of a sum, forward and backward in one pass each, keeping nothing but the output.
 
-#[cfg(feature = "cpu")]
-use burn::tensor::DType;
-use burn::tensor::{Tensor, activation};
+use burn::tensor::{DType, Tensor, activation};
 
-#[cfg(feature = "cpu")]
-use crate::cast;
+use crate::cast::{cast, half_on_cpu};
 
 /// `x` where it is positive, `slope x` elsewhere (`torch.nn.LeakyReLU`; ReLU with slope 0).
 ///
@@ -16,18 +13,10 @@ pub fn rectify(x: Tensor<5>, slope: f64) -> Tensor<5> {
     if slope >= 0.0 && ops::on_cpu(&x) {
         return ops::rectify(x, slope as f32);
     }
-    #[cfg(feature = "cpu")]
     if let Some(dtype) = half_on_cpu(&x) {
         return cast(rectify(cast(x, DType::F32), slope), dtype);
     }
     if slope == 0.0 { activation::relu(x) } else { activation::leaky_relu(x, slope) }
-}
-
-/// The type of a tensor of half precision on the CPU, which f32 is faster for than Burn's own operations on it.
-#[cfg(feature = "cpu")]
-fn half_on_cpu(x: &Tensor<5>) -> Option<DType> {
-    let dtype = x.dtype();
-    (matches!(dtype, DType::F16 | DType::BF16) && crate::flex::is_cpu(x)).then_some(dtype)
 }
 
 /// The sum of two tensors of one shape, and [`rectify`] of it: what ends a residual block (He et al.,
@@ -40,7 +29,6 @@ pub fn rectified_sum(x: Tensor<5>, y: Tensor<5>, slope: f64) -> Tensor<5> {
     if slope >= 0.0 && x.dims() == y.dims() && ops::on_cpu(&x) && ops::on_cpu(&y) {
         return ops::rectified_sum(x, y, slope as f32);
     }
-    #[cfg(feature = "cpu")]
     if let Some(dtype) = half_on_cpu(&x).filter(|dtype| *dtype == y.dtype()) {
         return cast(rectified_sum(cast(x, DType::F32), cast(y, DType::F32), slope), dtype);
     }

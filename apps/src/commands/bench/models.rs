@@ -24,7 +24,7 @@ pub fn run(args: &Args) -> Outcome {
     for name in if names.is_empty() { all.collect() } else { names } {
         let mut child = std::process::Command::new(&program);
         child.args(["bench", "models", &name, "--json", "--runs", &args.runs.to_string()]);
-        child.args(["--device", &args.device, "--seed", &args.seed.to_string()]);
+        child.args(["--device", &args.device, "--seed", &args.seed.to_string(), "--amp", args.amp.word()]);
         if let Some(threads) = args.threads {
             child.args(["--threads", &threads.to_string()]);
         }
@@ -39,7 +39,9 @@ fn measure(args: &Args, name: &str) -> Outcome {
     let entry = entry(name)?;
     let plain = hearth_train::device::parse(&args.device)?;
     let device = plain.clone().autodiff();
-    let net = entry.config()?.init(&device, args.seed)?;
+    let precision = args.amp.precision();
+    precision.check(&plain)?;
+    let net = precision.apply(entry.config()?.init(&device, args.seed)?);
     net.check_input(entry.input)?;
     plain.seed(args.seed);
     let x = Tensor::<5>::random(entry.input, Distribution::Uniform(0.0, 1.0), &device);
@@ -65,7 +67,7 @@ fn measure(args: &Args, name: &str) -> Outcome {
         }
     }
     let fields = json!({
-        "bench": "models", "name": entry.name, "input": entry.input, "device": args.device,
+        "bench": "models", "name": entry.name, "input": entry.input, "device": args.device, "amp": args.amp.word(),
         "forward": median(&mut forward), "backward": median(&mut backward), "base": base, "peak": peak(),
     });
     say(args, fields)

@@ -12,7 +12,9 @@ mod ops;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
+
+use crate::cast::{cast, half_on_cpu};
 
 /// What is added to the score of two places that should not see each other.
 pub const APART: f32 = -100.0;
@@ -23,7 +25,7 @@ pub const APART: f32 = -100.0;
 /// of two places of different regions is changed by [`APART`]. They get no gradient.
 ///
 /// # Errors
-/// Gives `qkv` back where there is no kernel for it: on other devices than the CPU, and for other types than f32.
+/// Gives `qkv` back where there is no kernel for it: on other devices than the CPU, and for types that are no floats of 32 or 16 bits.
 ///
 /// # Panics
 /// Where the shapes do not fit, as Burn's own operations do.
@@ -38,6 +40,12 @@ pub fn attention(
     #[cfg(feature = "cpu")]
     if ops::on_cpu(&qkv, bias, regions) {
         return Ok(ops::attention(qkv, heads, scale, bias, regions));
+    }
+    if let Some(dtype) = half_on_cpu(&qkv) {
+        let bias = bias.map(|bias| cast(bias.clone(), DType::F32));
+        let regions = regions.map(|regions| cast(regions.clone(), DType::F32));
+        let wide = attention(cast(qkv, DType::F32), heads, scale, bias.as_ref(), regions.as_ref());
+        return wide.map(|out| cast(out, dtype)).map_err(|qkv| cast(qkv, dtype));
     }
     let _ = (heads, scale, bias, regions);
     Err(qkv)

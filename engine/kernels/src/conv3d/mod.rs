@@ -100,7 +100,8 @@ pub fn conv3d_weight(x: Tensor<5>, dy: Tensor<5>, kernel: [usize; 3], shape: Con
     #[cfg(feature = "cpu")]
     {
         let channels = x.dims()[1].checked_div(shape.groups)?;
-        let like = Tensor::zeros([dy.dims()[1], channels, kernel[0], kernel[1], kernel[2]], &x.device());
+        let like = [dy.dims()[1], channels, kernel[0], kernel[1], kernel[2]];
+        let like = Tensor::zeros(like, (&x.device(), x.dtype()));
         let geometry = geometry::of_convolution(&x, &like, &shape)?;
         (dy.dims()[2..] == geometry.output && dy.dims()[0] == x.dims()[0])
             .then(|| ops::weight_gradient(x, dy, geometry))

@@ -1,6 +1,8 @@
 //! bf16 on processors that add two products at once (AVX-512-BF16): two channels, or two images for the weight gradient, are put side
 //! by side in one word, and the loops of f32 run over half as many words. Sums are f32.
 
+use std::mem::MaybeUninit;
+
 use half::bf16;
 use rayon::prelude::*;
 
@@ -22,8 +24,9 @@ fn loops(g: &Geometry, lanes: usize, summed: usize) -> Option<Loops<'static>> {
 /// odd number is beside a zero.
 fn words(values: &[bf16], n: usize, inner: usize) -> Vec<f32> {
     let pairs = n.div_ceil(2);
-    let mut out = vec![0.0_f32; values.len() / n * pairs];
-    out.par_chunks_mut(inner).enumerate().for_each(|(row, out)| {
+    let count = values.len() / n * pairs;
+    let mut out = Vec::with_capacity(count);
+    out.spare_capacity_mut()[..count].par_chunks_mut(inner).enumerate().for_each(|(row, out)| {
         let start = (row / pairs * n + row % pairs * 2) * inner;
         let low = &values[start..][..inner];
         let high = if row % pairs * 2 + 1 < n { &values[start + inner..][..inner] } else { &[] };
@@ -36,20 +39,22 @@ fn words(values: &[bf16], n: usize, inner: usize) -> Vec<f32> {
             );
         });
     });
+    // SAFETY: the rows cover all words.
+    unsafe { out.set_len(count) };
     out
 }
 
 #[inline(always)]
-fn join(out: &mut [f32], low: &[bf16], high: Option<&[bf16]>) {
+fn join(out: &mut [MaybeUninit<f32>], low: &[bf16], high: Option<&[bf16]>) {
     match high {
         Some(high) => {
             for ((word, low), high) in out.iter_mut().zip(low).zip(high) {
-                *word = f32::from_bits(u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16);
+                word.write(f32::from_bits(u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16));
             }
         }
         None => {
             for (word, low) in out.iter_mut().zip(low) {
-                *word = f32::from_bits(u32::from(low.to_bits()));
+                word.write(f32::from_bits(u32::from(low.to_bits())));
             }
         }
     }

@@ -10,7 +10,9 @@ mod ops;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
 
-use burn::tensor::{Tensor, module};
+use burn::tensor::{DType, Tensor, module};
+
+use crate::cast::{cast, half_on_cpu};
 
 /// `x` is `[..., I]`, `weight` `[O, I]`, `bias` `[O]`; gives `[..., O]`.
 ///
@@ -20,6 +22,10 @@ pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tens
     #[cfg(feature = "cpu")]
     if ops::on_cpu(&x, &weight, bias.as_ref()) {
         return ops::linear(x, weight, bias);
+    }
+    if let Some(dtype) = half_on_cpu(&x) {
+        let bias = bias.map(|bias| cast(bias, DType::F32));
+        return cast(linear(cast(x, DType::F32), cast(weight, DType::F32), bias), dtype);
     }
     module::linear(x, weight.transpose(), bias)
 }

@@ -14,8 +14,9 @@ mod ops;
 mod tests;
 mod windows;
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 
+use crate::cast::{cast, half_on_cpu};
 use windows::{Axis, Pooling};
 
 /// Kernel, stride, padding and dilation of a pooling; padding is the same at both ends of an axis.
@@ -128,6 +129,9 @@ fn largest(x: Tensor<5>, axes: [Axis; 3]) -> Tensor<5> {
     if ops::has_kernel(&x) {
         return ops::largest(x, Pooling { axes, scale: 1.0 });
     }
+    if let Some(dtype) = half_on_cpu(&x) {
+        return cast(largest(cast(x, DType::F32), axes), dtype);
+    }
     fallback::largest(x, &axes)
 }
 
@@ -136,6 +140,9 @@ fn mean(x: Tensor<5>, axes: [Axis; 3], scale: f64) -> Tensor<5> {
     #[cfg(feature = "cpu")]
     if ops::has_kernel(&x) {
         return ops::mean(x, pooling);
+    }
+    if let Some(dtype) = half_on_cpu(&x) {
+        return cast(mean(cast(x, DType::F32), pooling.axes, scale), dtype);
     }
     fallback::mean(x, &pooling)
 }

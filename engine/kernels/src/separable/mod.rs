@@ -7,7 +7,9 @@ pub(crate) mod cube;
 mod fallback;
 mod ops;
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
+
+use crate::cast::cast;
 
 pub(crate) use ops::has_kernel;
 
@@ -110,6 +112,11 @@ impl AxisTaps {
 /// # Panics
 /// Where a table reads an index that the image does not have.
 pub fn separable(image: Tensor<4>, axes: &[AxisTaps; 3]) -> Tensor<4> {
+    let dtype = image.dtype();
+    if matches!(dtype, DType::F16 | DType::BF16) {
+        // The weights are f32, and so are the sums.
+        return cast(separable(cast(image, DType::F32), axes), dtype);
+    }
     let run = if ops::has_kernel(&image) { ops::separable } else { fallback::separable };
     prepared(image, axes, run)
 }
