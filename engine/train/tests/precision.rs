@@ -5,11 +5,11 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{DType, Device, Distribution, Tensor};
 use common::{TRAINING, loss, network};
 use hearth_engine::Event;
-use hearth_nn::networks::{Network, UNet};
-use hearth_nn::optim::OptimizerConfig;
+use hearth_nn::networks::{AnyNetwork, CATALOGUE, Network, UNet};
+use hearth_nn::optim::{Gradients, OptimizerConfig};
 use hearth_train::{Precision, SupervisedTrainer, TrainerOptions};
 
 fn trainer(precision: Precision, epochs: u64, lr: f64) -> SupervisedTrainer<UNet> {
@@ -62,6 +62,60 @@ fn half_precision_reaches_the_loss_of_f32_with_f32_weights() {
         half.network().unwrap().visit(&mut types);
         assert!(types.0.len() > 10 && types.0.iter().all(|dtype| *dtype == DType::F32), "{:?}", types.0);
     }
+}
+
+#[test]
+fn every_network_goes_forward_and_backward_in_bf16() {
+    let plain = Device::flex();
+    let device = plain.clone().autodiff();
+    plain.seed(5);
+    let mut wrong = Vec::new();
+    // Other sizes of networks that are here: the same layers, more of them.
+    let more = [
+        "DenseNet",
+        "DenseNet169",
+        "DenseNet201",
+        "DenseNet264",
+        "SENet",
+        "SENet154",
+        "SEResNet101",
+        "SEResNet152",
+        "SEResNext101",
+        "resnet34",
+        "resnet101",
+        "resnet152",
+        "resnet200",
+    ];
+    for entry in CATALOGUE.iter().filter(|entry| !more.contains(&entry.name)) {
+        let net = entry.config().unwrap().init(&device, 5).unwrap();
+        let [batch, channels, ..] = entry.input;
+        let small = [batch, channels, 32, 32, 32];
+        // Those that normalize the batch when one place is left have nothing to normalize in a small image.
+        let whole = ["DenseNet121", "SEResNet50", "SEResNext50"].contains(&entry.name) || entry.input[4] == 1;
+        let input = if whole || net.check_input(small).is_err() { entry.input } else { small };
+        let x = Tensor::<5>::random(input, Distribution::Uniform(0.0, 1.0), &device);
+        let flat = |net: &AnyNetwork| -> (Tensor<1>, Tensor<1>) {
+            net.set_draw(5, 1);
+            let (outputs, own) = net.forward_with_loss(x.clone());
+            let first = outputs[0].clone().inner().cast(DType::F32).flatten(0, 4);
+            let squares = outputs.into_iter().map(|y| y.cast(DType::F32).powi_scalar(2).mean());
+            (first, squares.chain(own.map(|own| own.cast(DType::F32))).reduce(|a, b| a + b).unwrap())
+        };
+        let (full, _) = flat(&net);
+        let net = Precision::Bf16.apply(net);
+        let (half, value) = flat(&net);
+        let norm = |t: Tensor<1>| t.powi_scalar(2).mean().into_scalar::<f32>().sqrt();
+        let apart = norm(half - full.clone()) / norm(full).max(1e-6);
+        let gradients = Gradients::of(&net, &value);
+        let types = gradients.iter().all(|(_, gradient)| gradient.dtype() == DType::F32);
+        let length = gradients.norm().map(|norm| norm.into_scalar::<f32>());
+        // Hundreds of layers round hundreds of times.
+        let near = apart.is_finite() && apart < 0.5;
+        if !near || !types || !length.is_some_and(|length| length.is_finite() && length > 0.0) {
+            wrong.push(format!("{}: {apart} apart, gradients {length:?} long, f32: {types}", entry.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use burn::module::Module;
 use burn::tensor::activation::softplus;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
+use hearth_kernels::cast;
 use serde::{Deserialize, Serialize};
 
 use super::Network;
@@ -245,12 +246,13 @@ impl SegResNetVAE {
         let x = norm_then_act(&down.norm_out, act, down.conv.forward(x));
         let [b, c, dx, dy, dz] = x.dims();
         let x = x.reshape([b, c * dx * dy * dz]);
-        let mean = self.vae_fc1.forward(x.clone());
+        // Latent variables and losses are f32 in mixed precision too.
+        let mean = cast(self.vae_fc1.forward(x.clone()), DType::F32);
         let squares = mean.clone() * mean.clone();
         let (latent, latent_loss) = match self.default_std {
             Some(std) => (mean + noise * std, squares.mean()),
             None => {
-                let sigma = softplus(self.vae_fc2.forward(x), 1.0);
+                let sigma = softplus(cast(self.vae_fc2.forward(x), DType::F32), 1.0);
                 let variance = sigma.clone() * sigma.clone();
                 let loss = (squares + variance.clone() - (variance + 1e-8).log() - 1.0).mean() * 0.5;
                 (mean + sigma * noise, loss)
@@ -261,7 +263,7 @@ impl SegResNetVAE {
         let up = &self.vae_fc_up_sample;
         let x = up.norm.apply(up.upsample.forward(up.conv.forward(act.apply(x))));
         let x = self.body.decode(act.apply(x), Vec::new());
-        let difference = image - self.body.finish(&self.vae_conv_final, x);
+        let difference = cast(image, DType::F32) - cast(self.body.finish(&self.vae_conv_final, x), DType::F32);
         latent_loss + (difference.clone() * difference).mean()
     }
 }

@@ -2,7 +2,8 @@
 
 use burn::module::Module;
 use burn::tensor::activation::{relu, sigmoid};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
+use hearth_kernels::cast;
 use serde::{Deserialize, Serialize};
 
 use super::autoencoder::{AutoEncoderConfig, Parts};
@@ -206,12 +207,12 @@ pub struct VarAutoEncoder {
 }
 
 impl VarAutoEncoder {
-    /// Means and logarithms of variances of the latent variables.
+    /// Means and logarithms of variances of the latent variables, f32 in mixed precision too.
     pub fn encode_forward(&self, x: Tensor<5>) -> (Tensor<2>, Tensor<2>) {
         let x = self.intermediate.forward(self.encode.forward(x));
         let [b, c, dx, dy, dz] = x.dims();
         let x = x.reshape([b, c * dx * dy * dz]);
-        (self.mu.forward(x.clone()), self.logvar.forward(x))
+        (cast(self.mu.forward(x.clone()), DType::F32), cast(self.logvar.forward(x), DType::F32))
     }
 
     /// The image of latent variables `[b, latent]`.
