@@ -1,6 +1,6 @@
 //! Forward and backward passes of the catalogue's networks, each in a process of its own so that its peak of memory is its own.
 
-use burn::tensor::{Distribution, Tensor};
+use burn::tensor::{DType, Distribution, Tensor};
 use hearth_nn::networks::{CATALOGUE, Network};
 use hearth_nn::optim::Gradients;
 use serde_json::json;
@@ -51,7 +51,7 @@ fn measure(args: &Args, name: &str) -> Outcome {
         net.set_draw(args.seed, turn.into());
         let start = std::time::Instant::now();
         let (outputs, own) = net.forward_with_loss(x.clone());
-        let squares = outputs.into_iter().map(|y| y.powi_scalar(2).mean());
+        let squares = outputs.into_iter().map(|y| y.cast(DType::F32).powi_scalar(2).mean());
         let Some(loss) = squares.chain(own).reduce(|a, b| a + b) else {
             return Err(Failure::new(format!("{name} gives nothing")));
         };
