@@ -1,6 +1,6 @@
 //! Against the same formula in tensor operations, whose gradients are Burn's.
 
-use burn::tensor::{Device, Tensor, TensorData, activation};
+use burn::tensor::{DType, Device, Tensor, TensorData, activation};
 use proptest::prelude::*;
 
 use super::{APART, attention};
@@ -101,7 +101,24 @@ fn what_is_not_a_number_stays_with_its_item() {
 }
 
 #[test]
+fn half_precision_is_that_of_the_same_values_in_f32() {
+    let device = Device::flex();
+    for dtype in [DType::F16, DType::BF16] {
+        let qkv = draw([2, 7, 36], 1, &device).cast(dtype);
+        let bias = draw([3, 7, 7], 2, &device).cast(dtype);
+        let half = attention(qkv.clone(), 3, 0.5, Some(&bias), None).expect("a kernel");
+        assert_eq!(half.dtype(), dtype);
+        let (qkv, bias) = (qkv.cast(DType::F32), bias.cast(DType::F32));
+        let full = attention(qkv, 3, 0.5, Some(&bias), None).expect("a kernel");
+        let apart = (half.cast(DType::F32) - full.clone()).abs().max().into_scalar::<f32>();
+        // The result is rounded once, to eight bits or eleven.
+        let scale = full.abs().max().into_scalar::<f32>();
+        assert!(apart <= scale / 256.0, "{dtype:?}: {apart} of {scale}");
+    }
+}
+
+#[test]
 fn other_types_are_given_back() {
-    let qkv = draw([1, 4, 6], 1, &Device::flex()).cast(burn::tensor::DType::F16);
+    let qkv = draw([1, 4, 6], 1, &Device::flex()).cast(DType::F64);
     assert!(attention(qkv, 1, 1.0, None, None).is_err());
 }
