@@ -33,6 +33,7 @@ pub(crate) fn half_on_cpu<const D: usize>(x: &Tensor<D>) -> Option<DType> {
 /// Conversions of CPU tensors.
 #[cfg(feature = "cpu")]
 pub(crate) mod convert {
+    use std::borrow::Cow;
     use std::mem::MaybeUninit;
 
     use burn::backend::{Flex, tensor::FloatTensor};
@@ -71,10 +72,19 @@ pub(crate) mod convert {
         out
     }
 
+    /// Values of half precision in row-major order; f32 stays as it is.
+    pub fn in_order(t: FloatTensor<Flex>) -> FloatTensor<Flex> {
+        let half = matches!(t.dtype(), DType::F16 | DType::BF16);
+        if half && t.layout().contiguous_offsets().is_none() { t.to_contiguous() } else { t }
+    }
+
     /// The same values in f32.
     pub fn wide(t: FloatTensor<Flex>) -> FloatTensor<Flex> {
+        if t.dtype() == DType::F32 {
+            return t;
+        }
         let shape = t.layout().shape().to_vec();
-        let t = if matches!(t.dtype(), DType::F16 | DType::BF16) { t.to_contiguous() } else { return t };
+        let t = in_order(t);
         if let Some(from) = t.as_slice::<bf16>() {
             let values = converted(from, 0.0, |to, from| {
                 widest(
@@ -92,8 +102,8 @@ pub(crate) mod convert {
         floats(converted(from, 0.0, |to, from| from.convert_to_f32_slice(to)), shape)
     }
 
-    /// The values in another type: f16 and bf16 are rounded to the nearest, to even between two.
-    pub fn narrow(values: &[f32], shape: Vec<usize>, dtype: DType) -> FloatTensor<Flex> {
+    /// The values in a type: f16 and bf16 are rounded to the nearest, to even between two.
+    pub fn narrow(values: Cow<'_, [f32]>, shape: Vec<usize>, dtype: DType) -> FloatTensor<Flex> {
         let data = match dtype {
             DType::BF16 => {
                 let convert = |to: &mut [bf16], from: &[f32]| {
@@ -106,13 +116,13 @@ pub(crate) mod convert {
                         },
                     );
                 };
-                TensorData::new(converted(values, bf16::ZERO, convert), shape)
+                TensorData::new(converted(&values, bf16::ZERO, convert), shape)
             }
             DType::F16 => {
                 let convert = |to: &mut [f16], from: &[f32]| to.convert_from_f32_slice(from);
-                TensorData::new(converted(values, f16::ZERO, convert), shape)
+                TensorData::new(converted(&values, f16::ZERO, convert), shape)
             }
-            _ => return floats(values.to_vec(), shape),
+            _ => return floats(values.into_owned(), shape),
         };
         FloatTensor::<Flex>::from_data(data)
     }
@@ -150,7 +160,7 @@ mod ops {
         fn in_type(x: FloatTensor<Self>, dtype: DType) -> FloatTensor<Self> {
             let shape = x.layout().shape().to_vec();
             let x = wide(x);
-            if dtype == DType::F32 { x } else { with([x], |[x]| narrow(x, shape, dtype)) }
+            if dtype == DType::F32 { x } else { with([x], |[x]| narrow(x.into(), shape, dtype)) }
         }
     }
 

@@ -65,7 +65,7 @@ fn half_precision_reaches_the_loss_of_f32_with_f32_weights() {
 }
 
 #[test]
-fn every_network_goes_forward_and_backward_in_bf16() {
+fn every_family_of_networks_goes_forward_and_backward_in_bf16() {
     let plain = Device::flex();
     let device = plain.clone().autodiff();
     plain.seed(5);

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 
 use super::ConvShape;
-use super::half_types::is_readable;
+use super::stored::is_readable;
 
 /// A convolution from `input` to `output`. A transposed convolution is the same record read backwards: its input has
 /// the shape of `output` here.

@@ -4,7 +4,8 @@
 //! output row reads one contiguous run, so that no column matrix is built. The lanes of a register are output channels
 //! where there are many, and neighbours of a row where there are few. Kernels of 3 with stride 1 and sixteen channels or more
 //! take 2.25 times fewer products by Winograd's minimal filtering, whose sums differ from the plain ones in their last digits.
-//! f16 and bf16 are added up in f32; processors with AVX-512-BF16 add two products of bf16 at once. A transposed convolution is the input gradient of a convolution and the other way round.
+//! f16 and bf16 are added up in f32; processors with AVX-512-BF16 add two products of bf16 at once. A transposed convolution is the input
+//! gradient of a convolution and the other way round.
 //! On any other device Burn's own operations run.
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
@@ -17,14 +18,14 @@ mod cpu;
 mod geometry;
 #[cfg(feature = "cpu")]
 mod groups;
-#[cfg(feature = "cpu")]
-mod half_types;
 mod inference;
 #[cfg(feature = "cpu")]
 mod ops;
 #[cfg(feature = "cpu")]
 mod pairs;
 mod reaching;
+#[cfg(feature = "cpu")]
+mod stored;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
 #[cfg(feature = "cpu")]

@@ -8,7 +8,7 @@ use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension,
 use burn::tensor::{DType, Tensor};
 
 use super::geometry::Geometry;
-use super::half_types;
+use super::stored;
 
 /// The sums that convolutions, transposed convolutions and their gradients are made of.
 #[backend_extension(Flex, Autodiff)]
@@ -44,7 +44,7 @@ pub trait ConvolutionOps: Backend {
 
 impl ConvolutionOps for Flex {
     fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        half_types::forward(x, weight, None, &g)
+        stored::forward(x, weight, None, &g)
     }
 
     fn correlate_biased(
@@ -53,11 +53,11 @@ impl ConvolutionOps for Flex {
         bias: FloatTensor<Self>,
         g: Geometry,
     ) -> FloatTensor<Self> {
-        half_types::forward(x, weight, Some(bias), &g)
+        stored::forward(x, weight, Some(bias), &g)
     }
 
     fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        half_types::input_gradient(dy, weight, None, &g)
+        stored::input_gradient(dy, weight, None, &g)
     }
 
     fn spread_biased(
@@ -66,15 +66,15 @@ impl ConvolutionOps for Flex {
         bias: FloatTensor<Self>,
         g: Geometry,
     ) -> FloatTensor<Self> {
-        half_types::input_gradient(dy, weight, Some(bias), &g)
+        stored::input_gradient(dy, weight, Some(bias), &g)
     }
 
     fn weight_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        half_types::weight_gradient(x, dy, &g)
+        stored::weight_gradient(x, dy, &g)
     }
 
     fn channel_sums(x: FloatTensor<Self>, batch: usize, channels: usize) -> FloatTensor<Self> {
-        half_types::channel_sums(x, batch, channels)
+        stored::channel_sums(x, batch, channels)
     }
 }
 

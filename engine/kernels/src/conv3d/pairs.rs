@@ -29,10 +29,10 @@ fn words(values: &[bf16], n: usize, inner: usize) -> Vec<f32> {
     out.spare_capacity_mut()[..count].par_chunks_mut(inner).enumerate().for_each(|(row, out)| {
         let start = (row / pairs * n + row % pairs * 2) * inner;
         let low = &values[start..][..inner];
-        let high = if row % pairs * 2 + 1 < n { &values[start + inner..][..inner] } else { &[] };
+        let high = (row % pairs * 2 + 1 < n).then(|| &values[start + inner..][..inner]);
         out.par_chunks_mut(PIECE).enumerate().for_each(|(piece, out)| {
             let from = piece * PIECE..piece * PIECE + out.len();
-            let (low, high) = (&low[from.clone()], high.get(from));
+            let (low, high) = (&low[from.clone()], high.map(|high| &high[from]));
             widest(
                 #[inline(always)]
                 move || join(out, low, high),

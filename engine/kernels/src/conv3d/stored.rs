@@ -1,4 +1,4 @@
-//! Half precision on the CPU: stored as f16 or bf16, in the graph too, and added up in f32.
+//! From tensors as they are stored, f32, f16 or bf16, to the sums and back. Half precision stays so in the graph, and is added up in f32.
 
 use burn::backend::{Flex, tensor::FloatTensor};
 use burn::tensor::{DType, Tensor};
@@ -8,7 +8,7 @@ use super::blocked::{Behind, Loops};
 use super::cpu;
 use super::geometry::Geometry;
 use super::pairs;
-use crate::cast::convert::{narrow, wide};
+use crate::cast::convert::{in_order, narrow, wide};
 use crate::flex::{floats, is_cpu, with};
 
 /// Whether our convolutions read what this tensor stores.
@@ -16,20 +16,9 @@ pub fn is_readable(x: &Tensor<5>) -> bool {
     matches!(x.dtype(), DType::F32 | DType::F16 | DType::BF16) && !x.dims().contains(&0) && is_cpu(x)
 }
 
-/// The values in row-major order, if they are bf16.
-fn as_bf16(t: &FloatTensor<Flex>) -> Option<FloatTensor<Flex>> {
-    (t.dtype() == DType::BF16).then(|| if t.as_slice::<bf16>().is_some() { t.clone() } else { t.to_contiguous() })
-}
-
 /// What `run` makes of the values of both, where both are bf16.
 fn of_bf16<R>([a, b]: [&FloatTensor<Flex>; 2], run: impl FnOnce(&[bf16], &[bf16]) -> Option<R>) -> Option<R> {
-    let (a, b) = (as_bf16(a)?, as_bf16(b)?);
     run(a.as_slice::<bf16>()?, b.as_slice::<bf16>()?)
-}
-
-/// Outputs in the type of what they are made of.
-fn in_type(values: Vec<f32>, shape: Vec<usize>, dtype: DType) -> FloatTensor<Flex> {
-    if dtype == DType::F32 { floats(values, shape) } else { narrow(&values, shape, dtype) }
 }
 
 /// A bias as values.
@@ -49,11 +38,11 @@ pub fn forward(
     bias: Option<FloatTensor<Flex>>,
     g: &Geometry,
 ) -> FloatTensor<Flex> {
-    let (dtype, bias) = (x.dtype(), bias_values(bias));
+    let (dtype, bias, [x, weight]) = (x.dtype(), bias_values(bias), [x, weight].map(in_order));
     let behind = Behind { bias: bias.as_deref(), ..Behind::default() };
     let out = of_bf16([&x, &weight], |x, weight| pairs::forward(x, weight, behind, g))
         .unwrap_or_else(|| with([wide(x), wide(weight)], |[x, w]| cpu::forward(Loops::here(), x, w, behind, g)));
-    in_type(out, shape(g.batch, g.channels()[1], g.output), dtype)
+    narrow(out.into(), shape(g.batch, g.channels()[1], g.output), dtype)
 }
 
 /// The input gradient, or the transposed convolution, of `dy` by `weight`, and a bias; in the type of `dy`.
@@ -63,20 +52,20 @@ pub fn input_gradient(
     bias: Option<FloatTensor<Flex>>,
     g: &Geometry,
 ) -> FloatTensor<Flex> {
-    let (dtype, bias) = (dy.dtype(), bias_values(bias));
+    let (dtype, bias, [dy, weight]) = (dy.dtype(), bias_values(bias), [dy, weight].map(in_order));
     let behind = Behind { bias: bias.as_deref(), ..Behind::default() };
     let out = of_bf16([&dy, &weight], |dy, weight| pairs::input_gradient(dy, weight, behind, g)).unwrap_or_else(|| {
         with([wide(dy), wide(weight)], |[dy, w]| cpu::input_gradient(Loops::here(), dy, w, behind, g))
     });
-    in_type(out, shape(g.batch, g.channels()[0], g.input), dtype)
+    narrow(out.into(), shape(g.batch, g.channels()[0], g.input), dtype)
 }
 
 /// The weight gradient, in the type of `x`.
 pub fn weight_gradient(x: FloatTensor<Flex>, dy: FloatTensor<Flex>, g: &Geometry) -> FloatTensor<Flex> {
-    let dtype = x.dtype();
+    let (dtype, [x, dy]) = (x.dtype(), [x, dy].map(in_order));
     let out = of_bf16([&x, &dy], |x, dy| pairs::weight_gradient(x, dy, g))
         .unwrap_or_else(|| with([wide(x), wide(dy)], |[x, dy]| cpu::weight_gradient(Loops::here(), x, dy, g)));
-    in_type(out, shape(g.channels()[1], g.channels_in, g.kernel), dtype)
+    narrow(out.into(), shape(g.channels()[1], g.channels_in, g.kernel), dtype)
 }
 
 /// The sums of `[batch, channels, ...]` over everything but the channel, in f32.
