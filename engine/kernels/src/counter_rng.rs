@@ -46,6 +46,12 @@ impl Key {
         self.with(hash)
     }
 
+    /// The key as a number.
+    #[cfg(all(feature = "cube", not(feature = "fused")))]
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
     /// 64 random bits at an index.
     #[inline]
     pub fn bits(self, index: u64) -> u64 {

@@ -7,7 +7,7 @@ use crate::layout;
 
 /// Whether the tensor is on the CPU, within a graph or not, and kernels are wanted there.
 pub(crate) fn is_cpu<const D: usize>(x: &Tensor<D>) -> bool {
-    crate::uses_cpu_kernels() && matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
+    crate::uses_kernels() && matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
 }
 
 /// Whether a kernel over slices of f32 can take the tensor: on the CPU, f32, not empty.

@@ -5,6 +5,7 @@
 //! - [`cast`]: f32, f16 and bf16 into each other.
 //! - [`mod@conv3d`]: convolution and transposed convolution, forward and backward.
 //! - [`counter_rng`]: random numbers without a state.
+//! - [`mod@dropout`]: values dropped by a key, forward and backward.
 //! - [`mod@filter`]: separable filters, Gaussian taps.
 //! - [`gelu`] and [`layer_norm`]: what transformers need beside attention.
 //! - [`host`]: look at or change the values of a CPU tensor in place, without a copy.
@@ -21,7 +22,7 @@
 //! - [`memory`]: an allocator that keeps large blocks for their next use.
 //! - [`mod@update`]: steps of optimizers in one pass, in place.
 //! - [`TuningClock`]: time that goes into finding a GPU's fastest kernels.
-//! - [`use_cpu_kernels`]: turns the kernels of networks off, to compare.
+//! - [`use_kernels`]: turns the kernels of networks off, to compare.
 //! - [`math`]: powers and exponentials of many values at once.
 //!
 //! Each operation runs where its tensor lives. Where a backend has no kernel here, the same result is computed with
@@ -34,10 +35,13 @@ pub mod conv3d;
 #[cfg(feature = "cpu")]
 mod copy;
 pub mod counter_rng;
+pub mod dropout;
 pub mod filter;
 #[cfg(feature = "cpu")]
 mod flex;
 mod gelu;
+#[cfg(all(feature = "cube", not(feature = "fused")))]
+mod gpu;
 pub mod host;
 pub mod interpolate;
 pub mod label;
@@ -51,6 +55,7 @@ pub mod math;
 pub mod memory;
 pub mod normalize;
 pub mod philox;
+mod place;
 pub mod pool3d;
 #[cfg(feature = "cpu")]
 mod product;
@@ -73,5 +78,5 @@ pub use layer_norm::layer_norm;
 pub use rectify::{rectified_sum, rectify};
 pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, resample_part, sample_grid};
 pub use separable::{AxisTaps, separable};
-pub use switch::{use_cpu_kernels, uses_cpu_kernels};
+pub use switch::{use_kernels, uses_kernels};
 pub use tuning::{Tuning, TuningClock};

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
 use hearth_kernels::conv3d::{ConvShape, conv_transpose3d, conv3d};
-use hearth_kernels::use_cpu_kernels;
+use hearth_kernels::use_kernels;
 
 /// Result, gradient of the input, gradient of the weight.
 fn both_ways(
@@ -29,9 +29,9 @@ fn compare(
     conv: impl Fn(Tensor<5>, Tensor<5>) -> Tensor<5>,
 ) -> Vec<String> {
     let expected = both_ways(&Device::flex(), given, &conv);
-    use_cpu_kernels(device.is_some());
+    use_kernels(device.is_some());
     let found = both_ways(&device.cloned().unwrap_or(Device::flex()), given, &conv);
-    use_cpu_kernels(true);
+    use_kernels(true);
     let names = ["result", "gradient of the input", "gradient of the weight"];
     let mut wrong = Vec::new();
     for ((name, expected), found) in names.iter().zip(expected).zip(found) {

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Device, Distribution, Tensor};
 use hearth_kernels::conv3d::{ConvShape, conv3d};
-use hearth_kernels::{gelu, use_cpu_kernels, uses_cpu_kernels};
+use hearth_kernels::{gelu, use_kernels, uses_kernels};
 
 #[test]
 fn turned_off_kernels_give_the_same_values() {
@@ -17,12 +17,12 @@ fn turned_off_kernels_give_the_same_values() {
         let of = |t: &Tensor<5>| t.grad(&gradients).expect("a gradient").into_data();
         (y.into_data(), of(&x), of(&weight))
     };
-    assert!(uses_cpu_kernels());
+    assert!(uses_kernels());
     let with = both();
-    use_cpu_kernels(false);
-    assert!(!uses_cpu_kernels());
+    use_kernels(false);
+    assert!(!uses_kernels());
     let without = both();
-    use_cpu_kernels(true);
+    use_kernels(true);
     for (a, b) in [(with.0, without.0), (with.1, without.1), (with.2, without.2)] {
         let (a, b) = (a.try_to_vec::<f32>().expect("f32"), b.try_to_vec::<f32>().expect("f32"));
         let most = a.iter().map(|v| v.abs()).fold(0.0, f32::max);

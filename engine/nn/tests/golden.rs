@@ -108,7 +108,7 @@ const WITHOUT_KERNELS: &str = "HEARTH_TEST_WITHOUT_KERNELS";
 #[test]
 fn cases_of_this_crate() {
     if std::env::var_os(WITHOUT_KERNELS).is_some() {
-        hearth_kernels::use_cpu_kernels(false);
+        hearth_kernels::use_kernels(false);
     }
     let root = root();
     let (mut passed, mut unsupported, mut failed) = (0, Vec::new(), Vec::new());

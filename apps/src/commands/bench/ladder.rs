@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use hearth::kernels::use_cpu_kernels;
+use hearth::kernels::use_kernels;
 use hearth_nn::losses::LossConfig;
 use hearth_nn::optim::OptimizerConfig;
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Outcome {
     let _reserved = args.out.as_deref().map(folders::Reserved::new).transpose()?;
     let goal = Goal { target: args.target, every: args.every };
     let mut rows: Vec<Row> = Vec::new();
-    use_cpu_kernels(false);
+    use_kernels(false);
     for rung in rungs {
         note!("{}", bold(&rung.name));
         let took = match rung.skipped {
@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> Outcome {
                     document.set_option(&format!("the row {:?}", rung.name), key, value)?;
                 }
                 if rung.kernels {
-                    use_cpu_kernels(true);
+                    use_kernels(true);
                 }
                 let took = reach(document.clone(), data, &goal).while_doing(|| format!("the row {:?}", rung.name))?;
                 say(args, line(args, &recipe, data, &rung, &took))?;
@@ -94,7 +94,7 @@ pub fn run(args: &Args) -> Outcome {
         // After each row: who stops the rest keeps these.
         args.out.as_deref().map_or(Ok(()), |out| write(out, &recipe, &rows))?;
     }
-    use_cpu_kernels(true);
+    use_kernels(true);
     if !args.json {
         table::lines(&COLUMNS, &cells(&rows)).iter().for_each(|line| out!("{line}"));
     }

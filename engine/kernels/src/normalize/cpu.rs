@@ -4,7 +4,11 @@ use std::mem::MaybeUninit;
 
 use rayon::prelude::*;
 
-use super::Over;
+use burn::backend::{Flex, tensor::FloatTensor};
+
+use super::ops::NormalizeOps;
+use super::shape::Shape;
+use crate::flex::{floats, with};
 use crate::simd::widest;
 
 /// Values summed in f32 before they are added to a sum in f64.
@@ -16,44 +20,36 @@ const LANES: usize = 16;
 /// Values that are worth a task of their own.
 const TASK: usize = 16 << 10;
 
-/// The numbers that describe one normalization.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    pub batch: usize,
-    pub channels: usize,
-    pub volume: usize,
-    pub over: Over,
-    pub eps: f64,
-}
-
-impl Shape {
-    fn planes(&self) -> usize {
-        self.batch * self.channels
+impl NormalizeOps for Flex {
+    fn normalize(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        slope: FloatTensor<Self>,
+        shape: Shape,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let dims = x.layout().shape().to_vec();
+        let [y, mean, variance] = with([x, weight, bias, slope], |[x, w, b, s]| forward(x, w, b, s, &shape));
+        let rows = shape.rows();
+        (floats(y, dims), floats(mean, [rows]), floats(variance, [rows]))
     }
 
-    /// How many means there are.
-    pub fn rows(&self) -> usize {
-        match self.over {
-            Over::Batch => self.channels,
-            Over::Groups(groups) => self.batch * groups,
-        }
-    }
-
-    /// The mean that a plane (item and channel) belongs to.
-    fn row(&self, plane: usize) -> usize {
-        match self.over {
-            Over::Batch => plane % self.channels,
-            Over::Groups(groups) => plane / (self.channels / groups),
-        }
-    }
-
-    /// Values that share one mean.
-    fn row_len(&self) -> usize {
-        self.planes() * self.volume / self.rows().max(1)
-    }
-
-    fn planes_per_task(&self) -> usize {
-        TASK.div_ceil(self.volume.max(1))
+    fn normalize_gradient(
+        x: FloatTensor<Self>,
+        dy: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        slope: FloatTensor<Self>,
+        mean: FloatTensor<Self>,
+        variance: FloatTensor<Self>,
+        shape: Shape,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let dims = x.layout().shape().to_vec();
+        let [dx, dw, db, ds] = with([x, dy, weight, bias, slope, mean, variance], |[x, dy, w, b, s, m, v]| {
+            backward(x, dy, w, b, s, m, v, &shape)
+        });
+        let (channels, slopes) = (shape.channels, ds.len());
+        (floats(dx, dims), floats(dw, [channels]), floats(db, [channels]), floats(ds, [slopes]))
     }
 }
 
@@ -113,10 +109,14 @@ fn moments(values: &[f32]) -> Moments {
     )
 }
 
+fn planes_per_task(shape: &Shape) -> usize {
+    TASK.div_ceil(shape.volume.max(1))
+}
+
 /// Output, means and biased variances.
-pub fn forward(x: &[f32], weight: &[f32], bias: &[f32], slope: &[f32], shape: &Shape) -> [Vec<f32>; 3] {
+fn forward(x: &[f32], weight: &[f32], bias: &[f32], slope: &[f32], shape: &Shape) -> [Vec<f32>; 3] {
     let parts: Vec<Moments> =
-        x.par_chunks(shape.volume.max(1)).with_min_len(shape.planes_per_task()).map(moments).collect();
+        x.par_chunks(shape.volume.max(1)).with_min_len(planes_per_task(shape)).map(moments).collect();
     let mut rows = vec![Moments::default(); shape.rows()];
     for (plane, part) in parts.into_iter().enumerate() {
         let row = &mut rows[shape.row(plane)];
@@ -126,7 +126,7 @@ pub fn forward(x: &[f32], weight: &[f32], bias: &[f32], slope: &[f32], shape: &S
     let variance: Vec<f32> = rows.iter().map(|row| (row.squares / row.count.max(1.0)) as f32).collect();
     let output = filled(x.len(), |out| {
         let planes = out.par_chunks_mut(shape.volume.max(1)).zip(x.par_chunks(shape.volume.max(1)));
-        planes.with_min_len(shape.planes_per_task()).enumerate().for_each(|(plane, (out, x))| {
+        planes.with_min_len(planes_per_task(shape)).enumerate().for_each(|(plane, (out, x))| {
             let (row, channel) = (shape.row(plane), plane % shape.channels);
             let scale = weight[channel] * inverse(variance[row], shape.eps);
             let offset = bias[channel] - mean[row] * scale;
@@ -191,7 +191,7 @@ pub fn scale(values: &mut [f32], scale: &[f32], offset: &[f32], slope: &[f32], v
 
 /// The gradients with respect to x, weight, bias and slope, from that of the output.
 #[expect(clippy::too_many_arguments, reason = "all that the forward pass had, and its results")]
-pub fn backward(
+fn backward(
     x: &[f32],
     dy: &[f32],
     weight: &[f32],
@@ -216,7 +216,7 @@ pub fn backward(
     let parts: Vec<[f64; 3]> = x
         .par_chunks(volume)
         .zip(dy.par_chunks(volume))
-        .with_min_len(shape.planes_per_task())
+        .with_min_len(planes_per_task(shape))
         .enumerate()
         .map(|(plane, (x, dy))| plain(plane).sums(x, dy))
         .collect();
@@ -233,7 +233,7 @@ pub fn backward(
     let count = shape.row_len() as f64;
     let dx = filled(x.len(), |out| {
         let planes = out.par_chunks_mut(volume).zip(x.par_chunks(volume)).zip(dy.par_chunks(volume));
-        planes.with_min_len(shape.planes_per_task()).enumerate().for_each(|(index, ((out, x), dy))| {
+        planes.with_min_len(planes_per_task(shape)).enumerate().for_each(|(index, ((out, x), dy))| {
             let sums = rows[shape.row(index)];
             plain(index).gradient(out, x, dy, (sums[0] / count) as f32, (sums[1] / count) as f32);
         });

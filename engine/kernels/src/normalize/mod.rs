@@ -2,18 +2,22 @@
 //!
 //! `y = act(weight * (x - mean) / sqrt(variance + eps) + bias)`, with mean and biased variance of the batch's channels
 //! (batch norm: Ioffe and Szegedy, <https://arxiv.org/abs/1502.03167>) or of groups of channels of one item (group norm:
-//! Wu and He, <https://arxiv.org/abs/1803.08494>; instance norm: Ulyanov et al., <https://arxiv.org/abs/1607.08022>). On the CPU
-//! nothing but `x` is kept for the backward pass; on any other device, and for other element types, ordinary tensor
-//! operations give the same result.
+//! Wu and He, <https://arxiv.org/abs/1803.08494>; instance norm: Ulyanov et al., <https://arxiv.org/abs/1607.08022>).
+//! Nothing but `x` is kept for the backward pass, and statistics are f32. f16 and bf16 are read and written as they are on GPUs, and
+//! converted on the CPU. Where there is no kernel, ordinary tensor operations give the same result.
 
 #[cfg(feature = "cpu")]
 mod cpu;
-#[cfg(feature = "cpu")]
+#[cfg(all(feature = "cube", not(feature = "fused")))]
+mod cube;
 mod ops;
+mod shape;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
 
-use burn::tensor::{Tensor, activation, module};
+use burn::tensor::{DType, Tensor, activation, module};
+
+use crate::cast::cast;
 
 /// What shares a mean and a variance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +50,8 @@ pub struct Normalized {
     pub variance: Tensor<1>,
 }
 
-/// Normalizes `x` (`[B, C, X, Y, Z]`), scales and moves it by `affine` (weight and bias, `[C]` each), and applies the activation.
+/// Normalizes `x` (`[B, C, X, Y, Z]`), scales and moves it by `affine` (weight and bias, `[C]` each, f32), and applies the activation.
+/// The output has the type of `x`.
 ///
 /// # Panics
 /// Where `C` cannot be divided into the groups, or the shapes do not fit, as Burn's own operations do.
@@ -57,9 +62,13 @@ pub fn normalize(
     over: Over,
     eps: f64,
 ) -> Normalized {
-    #[cfg(feature = "cpu")]
-    if ops::on_cpu(&x, affine.as_ref(), slope) {
+    if ops::has_kernel(&x, affine.as_ref(), slope) {
         return ops::normalize(x, affine, slope, over, eps);
+    }
+    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+        let dtype = x.dtype();
+        let done = normalize(cast(x, DType::F32), affine, slope, over, eps);
+        return Normalized { output: cast(done.output, dtype), ..done };
     }
     let [b, c, dx, dy, dz] = x.dims();
     let device = x.device();
@@ -94,14 +103,15 @@ pub fn normalize(
 /// # Panics
 /// Where the shapes do not fit, as Burn's own operations do.
 pub fn scale(x: Tensor<5>, scale: Tensor<1>, offset: Tensor<1>, slope: &Slope) -> Tensor<5> {
-    let [_, c, dx, dy, dz] = x.dims();
-    #[cfg(feature = "cpu")]
-    let x = match ops::scale(x, &scale, &offset, slope, dx * dy * dz) {
+    let x = match ops::scale(x, &scale, &offset, slope) {
         Ok(done) => return done,
         Err(x) => x,
     };
-    #[cfg(not(feature = "cpu"))]
-    let _ = (dx, dy, dz);
+    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+        let dtype = x.dtype();
+        return cast(self::scale(cast(x, DType::F32), scale, offset, slope), dtype);
+    }
+    let c = x.dims()[1];
     let per_channel = |values: Tensor<1>| values.reshape([1, c, 1, 1, 1]);
     activate(x * per_channel(scale) + per_channel(offset), slope)
 }

@@ -1,19 +1,28 @@
-//! Normalization as an operation of the CPU backend, and its place in the autodiff graph.
+//! Normalization as an operation of backends, and its place in the autodiff graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
+use burn::backend::{AutodiffBackend, Backend, Dispatch, backend_extension, tensor::FloatTensor};
+#[cfg(all(feature = "cube", not(feature = "fused")))]
+use burn::tensor::DType;
 use burn::tensor::Tensor;
 
-use super::cpu::{self, Shape};
+use super::shape::Shape;
 use super::{Normalized, Over, Slope};
-use crate::flex::{floats, has_floats, with};
+#[cfg(all(feature = "cube", not(feature = "fused")))]
+use crate::gpu;
+#[cfg(feature = "cpu")]
 use crate::host;
+use crate::place::{self, Place};
 
-/// Normalization with an activation, and its gradients.
-#[backend_extension(Flex, Autodiff)]
+/// Normalization with an activation, and its gradients; weights, biases, slopes and statistics are f32.
+#[backend_extension(
+    Flex: cfg(feature = "cpu"),
+    Cube: cfg(all(feature = "cube", not(feature = "fused"))),
+    Autodiff,
+)]
 pub trait NormalizeOps: Backend {
     /// Output, means and variances.
     fn normalize(
@@ -36,39 +45,6 @@ pub trait NormalizeOps: Backend {
         variance: FloatTensor<Self>,
         shape: Shape,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
-}
-
-impl NormalizeOps for Flex {
-    fn normalize(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        slope: FloatTensor<Self>,
-        shape: Shape,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        let dims = x.layout().shape().to_vec();
-        let [y, mean, variance] = with([x, weight, bias, slope], |[x, w, b, s]| cpu::forward(x, w, b, s, &shape));
-        let rows = shape.rows();
-        (floats(y, dims), floats(mean, [rows]), floats(variance, [rows]))
-    }
-
-    fn normalize_gradient(
-        x: FloatTensor<Self>,
-        dy: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        slope: FloatTensor<Self>,
-        mean: FloatTensor<Self>,
-        variance: FloatTensor<Self>,
-        shape: Shape,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        let dims = x.layout().shape().to_vec();
-        let [dx, dw, db, ds] = with([x, dy, weight, bias, slope, mean, variance], |[x, dy, w, b, s, m, v]| {
-            cpu::backward(x, dy, w, b, s, m, v, &shape)
-        });
-        let (channels, slopes) = (shape.channels, ds.len());
-        (floats(dx, dims), floats(dw, [channels]), floats(db, [channels]), floats(ds, [slopes]))
-    }
 }
 
 /// The backward pass.
@@ -129,16 +105,16 @@ impl<B: NormalizeOps, C: CheckpointStrategy> NormalizeOps for Autodiff<B, C> {
     }
 }
 
-/// Whether the kernel can take these: f32 on the CPU, nothing empty.
-pub fn on_cpu(x: &Tensor<5>, affine: Option<&(Tensor<1>, Tensor<1>)>, slope: &Slope) -> bool {
+/// Whether a kernel can take these.
+pub fn has_kernel(x: &Tensor<5>, affine: Option<&(Tensor<1>, Tensor<1>)>, slope: &Slope) -> bool {
     let small = affine.iter().flat_map(|(weight, bias)| [weight, bias]).chain(match slope {
         Slope::Learned(slope) => Some(slope),
         Slope::Fixed(_) => None,
     });
-    has_floats(x) && small.into_iter().all(has_floats)
+    place::takes(x) && small.into_iter().all(place::takes_floats)
 }
 
-/// Runs the operation on the CPU backend.
+/// Runs the kernel; [`has_kernel`] must have said yes.
 pub fn normalize(
     x: Tensor<5>,
     affine: Option<(Tensor<1>, Tensor<1>)>,
@@ -176,25 +152,40 @@ pub fn normalize(
 
 /// Scales, moves and activates in place; gives `x` back where that cannot be.
 #[expect(clippy::result_large_err, reason = "either way it is the tensor that is handed on")]
-pub fn scale(
-    x: Tensor<5>,
-    scale: &Tensor<1>,
-    offset: &Tensor<1>,
-    slope: &Slope,
-    volume: usize,
-) -> Result<Tensor<5>, Tensor<5>> {
-    let tracked = x.is_autodiff() || scale.is_autodiff() || offset.is_autodiff();
-    let small = |values: &Tensor<1>| host::read(values, <[f32]>::to_vec);
-    let slope = match slope {
-        Slope::Fixed(slope) => Some(vec![*slope as f32]),
-        Slope::Learned(slope) => small(slope),
+pub fn scale(x: Tensor<5>, scale: &Tensor<1>, offset: &Tensor<1>, slope: &Slope) -> Result<Tensor<5>, Tensor<5>> {
+    let [_, channels, dx, dy, dz] = x.dims();
+    let learned = match slope {
+        Slope::Learned(slope) => Some(slope),
+        Slope::Fixed(_) => None,
     };
-    let channels = x.dims()[1];
-    match (small(scale), small(offset), slope) {
-        (Some(scale), Some(offset), Some(slope))
-            if !tracked && volume > 0 && [scale.len(), offset.len()] == [channels; 2] =>
-        {
-            host::change(x, |values| cpu::scale(values, &scale, &offset, &slope, volume))
+    let tracked = x.is_autodiff() || [scale, offset].into_iter().chain(learned).any(Tensor::is_autodiff);
+    if tracked || !place::takes(&x) || scale.dims() != [channels] || offset.dims() != [channels] {
+        return Err(x);
+    }
+    match place::of(&x) {
+        #[cfg(feature = "cpu")]
+        Some(Place::Cpu) => {
+            let small = |values: &Tensor<1>| host::read(values, <[f32]>::to_vec);
+            let slope = match slope {
+                Slope::Fixed(slope) => Some(vec![*slope as f32]),
+                Slope::Learned(slope) => small(slope),
+            };
+            let (Some(scale), Some(offset), Some(slope)) = (small(scale), small(offset), slope) else { return Err(x) };
+            host::change(x, |values| super::cpu::scale(values, &scale, &offset, &slope, dx * dy * dz))
+        }
+        #[cfg(all(feature = "cube", not(feature = "fused")))]
+        Some(Place::Gpu) => {
+            let slope = match slope {
+                Slope::Fixed(slope) => Tensor::full([1], *slope, (&x.device(), DType::F32)),
+                Slope::Learned(slope) => slope.clone(),
+            };
+            let small = [scale.clone(), offset.clone(), slope];
+            if !small.iter().all(|small| place::of(small) == Some(Place::Gpu) && small.dtype() == DType::F32) {
+                return Err(x);
+            }
+            let [scale, offset, slope] = small.map(gpu::primitive);
+            let done = super::cube::scale(gpu::primitive(x), scale, offset, slope, [channels, dx * dy * dz]);
+            Ok(Tensor::from_primitive::<burn_cubecl::CubeBackend>(done))
         }
         _ => Err(x),
     }

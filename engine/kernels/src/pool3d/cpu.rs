@@ -2,9 +2,43 @@
 //!
 //! Every value is made by one task in one order: results do not depend on the number of threads.
 
+use burn::backend::{Flex, tensor::FloatTensor};
 use rayon::prelude::*;
 
+use super::ops::PoolOps;
 use super::windows::{Axis, Pooling};
+use crate::flex::{floats, with};
+
+fn tensor(values: Vec<f32>, [batch, channels]: [usize; 2], [x, y, z]: [usize; 3]) -> FloatTensor<Flex> {
+    floats(values, [batch, channels, x, y, z])
+}
+
+impl PoolOps for Flex {
+    fn pool_largest(x: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
+        let out = with([x], |[x]| largest(x, planes.iter().product(), &pooling));
+        tensor(out, planes, pooling.output())
+    }
+
+    fn pool_largest_gradient(
+        x: FloatTensor<Self>,
+        dy: FloatTensor<Self>,
+        planes: [usize; 2],
+        pooling: Pooling,
+    ) -> FloatTensor<Self> {
+        let out = with([x, dy], |[x, dy]| largest_gradient(x, dy, planes.iter().product(), &pooling));
+        tensor(out, planes, pooling.input())
+    }
+
+    fn pool_mean(x: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
+        let out = with([x], |[x]| mean(x, planes.iter().product(), &pooling));
+        tensor(out, planes, pooling.output())
+    }
+
+    fn pool_mean_gradient(dy: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
+        let out = with([dy], |[dy]| mean_gradient(dy, planes.iter().product(), &pooling));
+        tensor(out, planes, pooling.input())
+    }
+}
 
 /// The input places of a window along one axis.
 fn places(axis: &Axis, output: usize) -> impl Iterator<Item = usize> + Clone + use<> {
@@ -43,7 +77,7 @@ fn wins(value: f32, over: f32) -> bool {
 }
 
 /// `x` is `planes` times the input; gives as many times the output.
-pub fn largest(x: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
+fn largest(x: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
     let pooling = &flat_first(pooling);
     let (input, output) = (pooling.input(), pooling.output());
     let [_, oy, oz] = output;
@@ -71,7 +105,7 @@ pub fn largest(x: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
 }
 
 /// The output gradient `dy`, each value at the place of its window's largest input.
-pub fn largest_gradient(x: &[f32], dy: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
+fn largest_gradient(x: &[f32], dy: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
     let pooling = &flat_first(pooling);
     let (input, output) = (pooling.input(), pooling.output());
     let [_, oy, oz] = output;
@@ -112,7 +146,7 @@ pub fn largest_gradient(x: &[f32], dy: &[f32], planes: usize, pooling: &Pooling)
 }
 
 /// `x` is `planes` times the input; gives as many times the output.
-pub fn mean(x: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
+fn mean(x: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
     let pooling = &flat_first(pooling);
     let (input, output) = (pooling.input(), pooling.output());
     let [_, oy, oz] = output;
@@ -138,7 +172,7 @@ pub fn mean(x: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
 }
 
 /// The output gradient `dy`, each value shared by its window's inputs.
-pub fn mean_gradient(dy: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
+fn mean_gradient(dy: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
     let pooling = &flat_first(pooling);
     let (input, output) = (pooling.input(), pooling.output());
     let [_, oy, oz] = output;

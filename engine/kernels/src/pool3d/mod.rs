@@ -1,14 +1,15 @@
 //! Maximum and average pooling in three dimensions, with fixed or adaptive windows, and a handwritten backward pass.
 //!
-//! Every kind is the same walk over a table of windows per axis. On the CPU and in f32 that walk goes row by row; on any
-//! other device and for another element type the same table drives ordinary tensor operations.
+//! Every kind is the same walk over a table of windows per axis. On the CPU and in f32 that walk goes row by row, on GPUs value by value;
+//! where there is no kernel the same table drives ordinary tensor operations.
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
 
 #[cfg(feature = "cpu")]
 mod cpu;
+#[cfg(all(feature = "cube", not(feature = "fused")))]
+mod cube;
 mod fallback;
-#[cfg(feature = "cpu")]
 mod ops;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
@@ -125,7 +126,6 @@ fn adaptive(x: &Tensor<5>, output: [usize; 3]) -> [Axis; 3] {
 }
 
 fn largest(x: Tensor<5>, axes: [Axis; 3]) -> Tensor<5> {
-    #[cfg(feature = "cpu")]
     if ops::has_kernel(&x) {
         return ops::largest(x, Pooling { axes, scale: 1.0 });
     }
@@ -137,7 +137,6 @@ fn largest(x: Tensor<5>, axes: [Axis; 3]) -> Tensor<5> {
 
 fn mean(x: Tensor<5>, axes: [Axis; 3], scale: f64) -> Tensor<5> {
     let pooling = Pooling { axes, scale };
-    #[cfg(feature = "cpu")]
     if ops::has_kernel(&x) {
         return ops::mean(x, pooling);
     }

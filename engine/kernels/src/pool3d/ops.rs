@@ -1,18 +1,21 @@
-//! Pooling as an operation of the CPU backend, and its place in the autodiff graph.
+//! Pooling as an operation of backends, and its place in the autodiff graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
+use burn::backend::{AutodiffBackend, Backend, Dispatch, backend_extension, tensor::FloatTensor};
 use burn::tensor::{DType, Tensor};
 
-use super::cpu;
 use super::windows::Pooling;
-use crate::flex::{floats, is_cpu, with};
+use crate::place::{self, Place};
 
 /// Maximum and average over the windows of a table, and their gradients; the first two axes are batch and channel.
-#[backend_extension(Flex, Autodiff)]
+#[backend_extension(
+    Flex: cfg(feature = "cpu"),
+    Cube: cfg(all(feature = "cube", not(feature = "fused"))),
+    Autodiff,
+)]
 pub trait PoolOps: Backend {
     /// The largest value of each window.
     fn pool_largest(x: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self>;
@@ -30,37 +33,6 @@ pub trait PoolOps: Backend {
 
     /// The gradient of `pool_mean` with respect to its input.
     fn pool_mean_gradient(dy: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self>;
-}
-
-fn tensor(values: Vec<f32>, [batch, channels]: [usize; 2], [x, y, z]: [usize; 3]) -> FloatTensor<Flex> {
-    floats(values, [batch, channels, x, y, z])
-}
-
-impl PoolOps for Flex {
-    fn pool_largest(x: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
-        let out = with([x], |[x]| cpu::largest(x, planes.iter().product(), &pooling));
-        tensor(out, planes, pooling.output())
-    }
-
-    fn pool_largest_gradient(
-        x: FloatTensor<Self>,
-        dy: FloatTensor<Self>,
-        planes: [usize; 2],
-        pooling: Pooling,
-    ) -> FloatTensor<Self> {
-        let out = with([x, dy], |[x, dy]| cpu::largest_gradient(x, dy, planes.iter().product(), &pooling));
-        tensor(out, planes, pooling.input())
-    }
-
-    fn pool_mean(x: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
-        let out = with([x], |[x]| cpu::mean(x, planes.iter().product(), &pooling));
-        tensor(out, planes, pooling.output())
-    }
-
-    fn pool_mean_gradient(dy: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
-        let out = with([dy], |[dy]| cpu::mean_gradient(dy, planes.iter().product(), &pooling));
-        tensor(out, planes, pooling.input())
-    }
 }
 
 /// The backward pass of the maximum.
@@ -133,9 +105,9 @@ impl<B: PoolOps, C: CheckpointStrategy> PoolOps for Autodiff<B, C> {
     }
 }
 
-/// Whether our kernels can take this tensor: f32 on the CPU.
+/// Whether our kernels can take this tensor; on the CPU an empty one too.
 pub fn has_kernel(x: &Tensor<5>) -> bool {
-    is_cpu(x) && x.dtype() == DType::F32
+    place::takes(x) || place::of(x) == Some(Place::Cpu) && x.dtype() == DType::F32
 }
 
 fn planes(x: &Tensor<5>) -> [usize; 2] {

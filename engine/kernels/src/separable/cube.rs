@@ -3,7 +3,7 @@
 use burn::backend::{ops::FloatTensorOps, tensor::FloatTensor};
 use burn::tensor::TensorData;
 use burn_cubecl::CubeBackend;
-use burn_cubecl::ops::numeric::empty_device_dtype;
+use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::client::Client;
 use cubecl::prelude::*;
@@ -65,7 +65,8 @@ fn run(image: CubeTensor, axes: &[AxisTaps; 3]) -> CubeTensor {
 pub(crate) fn prepare(image: &CubeTensor, size: [usize; 3]) -> (CubeTensor, Client, CubeCount, CubeDim) {
     let channels = image.meta.shape()[0];
     let shape = [channels, size[0], size[1], size[2]];
-    let output = empty_device_dtype(image.client.clone(), image.device.clone(), shape.into(), image.dtype);
+    // In row-major order without gaps: rows of what Burn allocates by itself are padded on CUDA and ROCm.
+    let output = empty_device_contiguous_dtype(image.client.clone(), image.device.clone(), shape.into(), image.dtype);
     let count = shape.iter().product::<usize>();
     let cube_dim = CubeDim::new(&image.client, count);
     let cube_count = cubecl::calculate_cube_count_elemwise(&image.client, count, cube_dim);

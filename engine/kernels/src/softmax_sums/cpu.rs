@@ -2,8 +2,12 @@
 
 use std::mem::MaybeUninit;
 
+use burn::backend::{Flex, tensor::FloatTensor};
 use rayon::prelude::*;
 
+use super::ops::SoftmaxSumsOps;
+use super::shape::{SUMS, Shape};
+use crate::flex::{floats, with};
 use crate::math;
 use crate::simd::widest;
 
@@ -13,27 +17,34 @@ const TASK: usize = 32 << 10;
 /// Sums that run side by side, so that the loops fill registers.
 const LANES: usize = 16;
 
-/// Sums of one class: `p y`, `p` or `p^2`, `y`, `-y log p`.
-pub const SUMS: usize = 4;
+/// Those of them that a prediction has.
+const OF_P: usize = SUMS - 1;
 
-/// The numbers that describe the logits.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    pub batch: usize,
-    pub classes: usize,
-    pub volume: usize,
-    pub squared: bool,
+impl SoftmaxSumsOps for Flex {
+    fn softmax_sums(logits: FloatTensor<Self>, labels: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
+        let sums = with([logits, labels], |[logits, labels]| forward(logits, labels, &shape));
+        floats(sums, [shape.batch, shape.classes, SUMS])
+    }
+
+    fn softmax_sums_gradient(
+        logits: FloatTensor<Self>,
+        labels: FloatTensor<Self>,
+        of_sums: FloatTensor<Self>,
+        shape: Shape,
+    ) -> FloatTensor<Self> {
+        let dims = logits.layout().shape().to_vec();
+        let gradient = with([logits, labels, of_sums], |[x, y, g]| backward(x, y, g, &shape));
+        floats(gradient, dims)
+    }
 }
 
-impl Shape {
-    /// Positions that are worked on while their logits are in the first-level cache.
-    fn step(&self) -> usize {
-        (4096 / self.classes).clamp(LANES, 512) / LANES * LANES
-    }
+/// Positions that are worked on while their logits are in the first-level cache.
+fn step(shape: &Shape) -> usize {
+    (4096 / shape.classes).clamp(LANES, 512) / LANES * LANES
+}
 
-    fn tasks(&self) -> usize {
-        self.volume.div_ceil(TASK)
-    }
+fn tasks(shape: &Shape) -> usize {
+    shape.volume.div_ceil(TASK)
 }
 
 /// Softmax of some positions: `p` by class, and `log` of what it was divided by, the largest logit included.
@@ -45,7 +56,7 @@ struct Softmax {
 
 impl Softmax {
     fn new(shape: &Shape) -> Self {
-        let step = shape.step();
+        let step = step(shape);
         Softmax { p: vec![0.0; step * shape.classes], log: vec![0.0; step], step }
     }
 
@@ -98,43 +109,43 @@ impl Softmax {
     }
 }
 
-/// The sums by item and class, and whether anything is odd.
-pub fn forward(logits: &[f32], labels: &[f32], shape: &Shape) -> (Vec<f32>, bool) {
+/// The sums by item and class.
+fn forward(logits: &[f32], labels: &[f32], shape: &Shape) -> Vec<f32> {
     let (classes, volume) = (shape.classes, shape.volume);
-    let parts: Vec<(Vec<f64>, bool)> = (0..shape.batch * shape.tasks())
+    let parts: Vec<Vec<f64>> = (0..shape.batch * tasks(shape))
         .into_par_iter()
         .map(|task| {
-            let (item, first) = (task / shape.tasks(), task % shape.tasks() * TASK);
+            let (item, first) = (task / tasks(shape), task % tasks(shape) * TASK);
             let end = (first + TASK).min(volume);
             let values = &logits[item * classes * volume..][..classes * volume];
             let labels = &labels[item * volume..][..volume];
             let mut softmax = Softmax::new(shape);
             let mut sums = vec![0.0_f64; classes * SUMS];
-            let mut odd = false;
             let mut whole = vec![0.0_f32; softmax.step];
             for at in (first..end).step_by(softmax.step) {
                 let count = softmax.step.min(end - at);
                 softmax.compute(values, shape, at, count);
                 let given = &labels[at..][..count];
-                odd |= given.iter().any(|label| !(*label >= 0.0 && *label < classes as f32 && label.fract() == 0.0));
+                let known = |label: &f32| *label >= 0.0 && *label < classes as f32 && label.fract() == 0.0;
+                sums[OF_P] += f64::from(u8::from(!given.iter().all(known)));
                 truncate(&mut whole[..count], given);
                 for (c, sums) in sums.chunks_exact_mut(SUMS).enumerate() {
                     let logits = &values[c * volume + at..][..count];
-                    odd |= logits.iter().any(|value| !value.is_finite());
+                    sums[OF_P] += f64::from(u8::from(!logits.iter().all(|value| value.is_finite())));
                     let p = &softmax.p[c * softmax.step..][..count];
                     let found = add(p, &whole[..count], logits, &softmax.log[..count], c as f32, shape.squared);
                     sums.iter_mut().zip(found).for_each(|(sum, part)| *sum += part);
                 }
             }
-            (sums, odd)
+            sums
         })
         .collect();
     let mut sums = vec![0.0_f64; shape.batch * classes * SUMS];
-    for (task, (part, _)) in parts.iter().enumerate() {
-        let item = &mut sums[task / shape.tasks() * classes * SUMS..][..classes * SUMS];
+    for (task, part) in parts.iter().enumerate() {
+        let item = &mut sums[task / tasks(shape) * classes * SUMS..][..classes * SUMS];
         item.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
     }
-    (sums.into_iter().map(|sum| sum as f32).collect(), parts.iter().any(|(_, odd)| *odd))
+    sums.into_iter().map(|sum| sum as f32).collect()
 }
 
 /// Labels as class indices: fractions are cut off.
@@ -146,7 +157,7 @@ fn truncate(whole: &mut [f32], labels: &[f32]) {
 }
 
 /// The sums of one class over some positions, whose labels are whole.
-fn add(p: &[f32], labels: &[f32], logits: &[f32], log: &[f32], class: f32, squared: bool) -> [f64; SUMS] {
+fn add(p: &[f32], labels: &[f32], logits: &[f32], log: &[f32], class: f32, squared: bool) -> [f64; OF_P] {
     let term = move |p: f32, label: f32, logit: f32, log: f32| {
         let hit = if label == class { 1.0 } else { 0.0 };
         let entropy = if label == class { log - logit } else { 0.0 };
@@ -155,7 +166,7 @@ fn add(p: &[f32], labels: &[f32], logits: &[f32], log: &[f32], class: f32, squar
     widest(
         #[inline(always)]
         move || {
-            let mut lanes = [[0.0_f32; LANES]; SUMS];
+            let mut lanes = [[0.0_f32; LANES]; OF_P];
             let whole = p.len() / LANES * LANES;
             for at in (0..whole).step_by(LANES) {
                 let of = |values: &[f32]| -> [f32; LANES] { std::array::from_fn(|i| values[at + i]) };
@@ -178,7 +189,7 @@ fn add(p: &[f32], labels: &[f32], logits: &[f32], log: &[f32], class: f32, squar
 }
 
 /// The gradient with respect to the logits, from those of the sums (`[B, C, SUMS]`).
-pub fn backward(logits: &[f32], labels: &[f32], of_sums: &[f32], shape: &Shape) -> Vec<f32> {
+fn backward(logits: &[f32], labels: &[f32], of_sums: &[f32], shape: &Shape) -> Vec<f32> {
     let (classes, volume) = (shape.classes, shape.volume);
     let mut out: Vec<f32> = Vec::with_capacity(logits.len());
     let places = &mut out.spare_capacity_mut()[..logits.len()];
@@ -190,7 +201,7 @@ pub fn backward(logits: &[f32], labels: &[f32], of_sums: &[f32], shape: &Shape) 
     {
         let mut rows: Vec<_> = places.chunks_exact_mut(volume).map(|row| row.chunks_mut(TASK)).collect();
         let tasks: Vec<Vec<&mut [MaybeUninit<f32>]>> =
-            (0..shape.tasks()).map(|_| rows.iter_mut().filter_map(Iterator::next).collect()).collect();
+            (0..tasks(shape)).map(|_| rows.iter_mut().filter_map(Iterator::next).collect()).collect();
         tasks.into_par_iter().enumerate().for_each(|(task, mut rows)| {
             let first = task * TASK;
             let end = (first + TASK).min(volume);

@@ -7,8 +7,10 @@
 
 #[cfg(feature = "cpu")]
 mod cpu;
-#[cfg(feature = "cpu")]
+#[cfg(all(feature = "cube", not(feature = "fused")))]
+mod cube;
 mod ops;
+mod shape;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
 
@@ -32,16 +34,9 @@ pub struct SoftmaxSums {
 /// The sums of `logits` `[B, C, X, Y, Z]` against the class indices `labels` `[B, 1, X, Y, Z]`, whose fractions are cut off; a label
 /// outside `0..C` is of no class. `squared` takes `p^2` for the prediction.
 ///
-/// `None` where there is no kernel for it: on any device but the CPU, for other types than f32, and for shapes that
-/// do not fit.
-pub fn softmax_sums(logits: Tensor<5>, labels: Tensor<5>, squared: bool) -> Option<SoftmaxSums> {
-    #[cfg(feature = "cpu")]
-    {
-        ops::softmax_sums(logits, labels, squared)
-    }
-    #[cfg(not(feature = "cpu"))]
-    {
-        let _ = (logits, labels, squared);
-        None
-    }
+/// `look` asks whether anything is odd. A GPU is waited for then; without it `odd` is false there.
+///
+/// `None` where there is no kernel for it: for other types than f32, and for shapes that do not fit.
+pub fn softmax_sums(logits: Tensor<5>, labels: Tensor<5>, squared: bool, look: bool) -> Option<SoftmaxSums> {
+    ops::softmax_sums(logits, labels, squared, look)
 }

@@ -1,25 +1,25 @@
-//! The sums as an operation of the CPU backend, and their place in the autodiff graph.
+//! The sums as an operation of backends, and their place in the autodiff graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::backend::{AutodiffBackend, Backend, Dispatch, Flex, backend_extension, tensor::FloatTensor};
+use burn::backend::{AutodiffBackend, Backend, Dispatch, backend_extension, tensor::FloatTensor};
 use burn::tensor::Tensor;
 
 use super::SoftmaxSums;
-use super::cpu::{self, SUMS, Shape};
-use crate::flex::{floats, has_floats, with};
+use super::shape::Shape;
+use crate::place::{self, Place};
 
 /// The sums and their gradient.
-#[backend_extension(Flex, Autodiff)]
+#[backend_extension(
+    Flex: cfg(feature = "cpu"),
+    Cube: cfg(all(feature = "cube", not(feature = "fused"))),
+    Autodiff,
+)]
 pub trait SoftmaxSumsOps: Backend {
-    /// `[B, C, SUMS]`, and 1 or 0 for whether anything is odd.
-    fn softmax_sums(
-        logits: FloatTensor<Self>,
-        labels: FloatTensor<Self>,
-        shape: Shape,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+    /// `[B, C, SUMS]`; only the first four have a gradient.
+    fn softmax_sums(logits: FloatTensor<Self>, labels: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self>;
 
     /// The gradient with respect to the logits.
     fn softmax_sums_gradient(
@@ -28,28 +28,6 @@ pub trait SoftmaxSumsOps: Backend {
         of_sums: FloatTensor<Self>,
         shape: Shape,
     ) -> FloatTensor<Self>;
-}
-
-impl SoftmaxSumsOps for Flex {
-    fn softmax_sums(
-        logits: FloatTensor<Self>,
-        labels: FloatTensor<Self>,
-        shape: Shape,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let (sums, odd) = with([logits, labels], |[logits, labels]| cpu::forward(logits, labels, &shape));
-        (floats(sums, [shape.batch, shape.classes, SUMS]), floats(vec![f32::from(u8::from(odd))], [1]))
-    }
-
-    fn softmax_sums_gradient(
-        logits: FloatTensor<Self>,
-        labels: FloatTensor<Self>,
-        of_sums: FloatTensor<Self>,
-        shape: Shape,
-    ) -> FloatTensor<Self> {
-        let dims = logits.layout().shape().to_vec();
-        let gradient = with([logits, labels, of_sums], |[x, y, g]| cpu::backward(x, y, g, &shape));
-        floats(gradient, dims)
-    }
 }
 
 /// The backward pass.
@@ -70,19 +48,14 @@ impl<B: SoftmaxSumsOps> Backward<B, 1> for SoftmaxSumsBackward {
 }
 
 impl<B: SoftmaxSumsOps, C: CheckpointStrategy> SoftmaxSumsOps for Autodiff<B, C> {
-    fn softmax_sums(
-        logits: FloatTensor<Self>,
-        labels: FloatTensor<Self>,
-        shape: Shape,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+    fn softmax_sums(logits: FloatTensor<Self>, labels: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
         let node = logits.node();
         let (logits, labels) = (logits.into_primitive(), labels.into_primitive());
-        let (sums, odd) = B::softmax_sums(logits.clone(), labels.clone(), shape);
-        let sums = match SoftmaxSumsBackward.prepare::<C>([node]).compute_bound().stateful() {
+        let sums = B::softmax_sums(logits.clone(), labels.clone(), shape);
+        match SoftmaxSumsBackward.prepare::<C>([node]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => prep.finish((logits, labels, shape), sums),
             OpsKind::UnTracked(prep) => prep.finish(sums),
-        };
-        (sums, Self::from_inner(odd))
+        }
     }
 
     fn softmax_sums_gradient(
@@ -97,16 +70,20 @@ impl<B: SoftmaxSumsOps, C: CheckpointStrategy> SoftmaxSumsOps for Autodiff<B, C>
     }
 }
 
-/// Runs the operation on the CPU backend; `None` for anything else.
-pub fn softmax_sums(logits: Tensor<5>, labels: Tensor<5>, squared: bool) -> Option<SoftmaxSums> {
+/// Runs the kernel; `None` where there is none.
+pub fn softmax_sums(logits: Tensor<5>, labels: Tensor<5>, squared: bool, look: bool) -> Option<SoftmaxSums> {
     let [batch, classes, x, y, z] = logits.dims();
-    if labels.dims() != [batch, 1, x, y, z] || !has_floats(&logits) || !has_floats(&labels) {
+    let place = place::of(&logits)?;
+    let fits = labels.dims() == [batch, 1, x, y, z] && place::of(&labels) == Some(place);
+    if !fits || !place::takes_floats(&logits) || !place::takes_floats(&labels) {
         return None;
     }
     let shape = Shape { batch, classes, volume: x * y * z, squared };
-    let (sums, odd) = <Dispatch as SoftmaxSumsOps>::softmax_sums(logits.into_dispatch(), labels.into_dispatch(), shape);
+    let sums = <Dispatch as SoftmaxSumsOps>::softmax_sums(logits.into_dispatch(), labels.into_dispatch(), shape);
     let sums = Tensor::<3>::from_dispatch(sums);
     let part = |index: usize| sums.clone().slice([0..batch, 0..classes, index..index + 1]).reshape([batch, classes]);
-    let odd = Tensor::<1>::from_dispatch(odd).into_data().iter::<f32>().any(|odd| odd != 0.0);
+    // On the CPU the answer is there.
+    let odd =
+        (look || place == Place::Cpu) && part(4).without_autodiff().into_data().iter::<f32>().any(|odd| odd != 0.0);
     Some(SoftmaxSums { both: part(0), prediction: part(1), target: part(2), entropy: part(3), odd })
 }

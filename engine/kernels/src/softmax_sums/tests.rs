@@ -38,7 +38,7 @@ fn sums_and_gradients_are_those_of_the_parts() {
                 let gradient = logits.grad(&gradients).expect("a gradient");
                 (parts.map(values), values(gradient))
             };
-            let ours = softmax_sums(logits.clone(), labels.clone(), squared).expect("a CPU tensor");
+            let ours = softmax_sums(logits.clone(), labels.clone(), squared, true).expect("a CPU tensor");
             assert!(!ours.odd);
             let ours = all([ours.both, ours.prediction, ours.target, ours.entropy]);
             let log = activation::log_softmax(logits.clone(), 1);
@@ -62,7 +62,7 @@ fn labels_and_logits_that_are_odd_are_told() {
     let device = Device::flex();
     let logits = |odd: f32| Tensor::<5>::from_data(TensorData::new(vec![0.1, 0.2, odd, 0.4], [1, 2, 2, 1, 1]), &device);
     let labels = |odd: f32| Tensor::<5>::from_data(TensorData::new(vec![1.0, odd], [1, 1, 2, 1, 1]), &device);
-    let sums = |logit: f32, label: f32| softmax_sums(logits(logit), labels(label), false).expect("a CPU tensor");
+    let sums = |logit: f32, label: f32| softmax_sums(logits(logit), labels(label), false, true).expect("a CPU tensor");
     assert!(!sums(0.3, 0.0).odd);
     for (logit, label) in [(f32::NAN, 0.0), (f32::INFINITY, 0.0), (0.3, 2.0), (0.3, -1.0), (0.3, 0.5), (0.3, f32::NAN)]
     {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use burn::module::{Flag, Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_kernels::counter_rng::Key;
-use rayon::prelude::*;
+use hearth_kernels::dropout::{Drops, dropout};
 
 use super::{ConfigError, DropoutSpec};
 
@@ -136,19 +136,9 @@ impl Dropout {
                 (SATURATION * scale, scale as f32, -SATURATION * self.p * scale)
             }
         };
+        let run = if self.kind == Kind::Channels { x.dims().iter().skip(2).product::<usize>().max(1) } else { 1 };
         let key = self.clock.key().with_text(&self.layer);
-        let mut shape = x.dims();
-        if self.kind == Kind::Channels {
-            shape.iter_mut().skip(2).for_each(|n| *n = 1);
-        }
-        let count = shape.iter().product::<usize>() as u64;
-        let mask: Vec<f32> =
-            (0..count).into_par_iter().map(|i| if key.uniform(i) < self.p { 0.0 } else { scale }).collect();
-        let mask = Tensor::<D>::from_data(TensorData::new(mask, shape), &x.device().inner()).cast(x.dtype());
-        if self.kind != Kind::Alpha {
-            return x * mask;
-        }
-        let moved = mask.clone().mul_scalar(-dropped / f64::from(scale)).add_scalar(dropped + offset);
-        x * mask + moved
+        let offsets = [offset, dropped + offset].map(|offset| offset as f32);
+        dropout(x, Drops { key, p: self.p, run, scale, offsets })
     }
 }

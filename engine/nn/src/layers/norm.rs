@@ -1,25 +1,18 @@
 //! Normalization layers: batch, instance and group.
 //!
-//! All compute in f32 and give back the type they got.
+//! All add up in f32 and give back the type they got.
 
 use burn::module::{Flag, Module, Param};
 use burn::tensor::{DType, Tensor};
 
-use hearth_kernels::cast;
 use hearth_kernels::normalize::{Normalized, Over, Slope, normalize, scale};
 
 use super::{Act, ConfigError, LayerSpec, Scope, relu};
 use crate::cost;
 use crate::running::{Buffer, Counter};
 
-/// Runs `normalize` in f32 and gives back the type `x` came in. The weight, where there is one, says which layer it is.
-fn in_f32(
-    weight: &Option<Param<Tensor<1>>>,
-    x: Tensor<5>,
-    normalize: impl FnOnce(Tensor<5>) -> Tensor<5>,
-) -> Tensor<5> {
-    let dtype = x.dtype();
-    let y = cast(normalize(cast(x, DType::F32)), dtype);
+/// Counts the output of a layer. The weight, where there is one, says which it is.
+fn counted(weight: &Option<Param<Tensor<1>>>, y: Tensor<5>) -> Tensor<5> {
     cost::output(weight.as_ref().map(|weight| weight.id), y)
 }
 
@@ -84,11 +77,9 @@ impl BatchNorm {
     }
 
     fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
-        if x.is_autodiff() && self.training.val().is_enabled() {
-            in_f32(&self.weight, x, |x| self.forward_training(x, slope))
-        } else {
-            in_f32(&self.weight, x, |x| self.forward_evaluation(x, slope))
-        }
+        let training = x.is_autodiff() && self.training.val().is_enabled();
+        let y = if training { self.forward_training(x, slope) } else { self.forward_evaluation(x, slope) };
+        counted(&self.weight, y)
     }
 
     /// Scale and offset by channel, from the running statistics.
@@ -163,7 +154,7 @@ impl GroupNorm {
 
     fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
         let over = Over::Groups(self.groups);
-        in_f32(&self.weight, x, |x| normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output)
+        counted(&self.weight, normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output)
     }
 }
 
@@ -196,7 +187,7 @@ impl InstanceNorm {
 
     fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
         let over = Over::Groups(x.dims()[1]);
-        in_f32(&self.weight, x, |x| normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output)
+        counted(&self.weight, normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output)
     }
 }
 

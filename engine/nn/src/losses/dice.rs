@@ -5,6 +5,7 @@ use hearth_kernels::softmax_sums::{SoftmaxSums, softmax_sums};
 use serde::{Deserialize, Serialize};
 
 use super::activation::{Activation, OtherActivation};
+use super::checks;
 use super::inputs::{Inputs, Overlap, Prepared, check_weight, per_class, sums};
 use super::{ClassWeight, Loss, LossError, Reduction};
 
@@ -108,7 +109,8 @@ impl DiceLoss {
         let channels = input.dims()[1];
         if self.softmax && self.to_onehot_y && channels > 1 && self.ignore_index.is_none() && target.dims()[1] == 1 {
             let labels = target.clone().cast(DType::F32);
-            let sums = softmax_sums(input.clone().cast(DType::F32), labels, self.squared_pred);
+            let look = checks::wanted(self.check_labels, &input);
+            let sums = softmax_sums(input.clone().cast(DType::F32), labels, self.squared_pred, look);
             // Where something is odd, the long way says what.
             if let Some(sums) = sums.filter(|sums| !sums.odd) {
                 return self.of_sums(&sums);

@@ -123,8 +123,9 @@ impl DiceCELoss {
             return Err(LossError::Shape { loss: NAME, input, target, expected });
         }
         if self.softmax && self.label_smoothing == 0.0 {
-            let sums =
-                softmax_sums(logits.clone().cast(DType::F32), labels.clone().cast(DType::F32), self.squared_pred);
+            let look = checks::wanted(self.check_labels, &logits);
+            let [logits, labels] = [&logits, &labels].map(|tensor| tensor.clone().cast(DType::F32));
+            let sums = softmax_sums(logits, labels.clone(), self.squared_pred, look);
             // Where something is odd, the long way says what.
             if let Some(sums) = sums.filter(|sums| !sums.odd) {
                 let dice = self.reduction.apply(self.dice().of_sums(&sums)?);

@@ -29,7 +29,7 @@ impl Novograd {
     pub(crate) fn update(&self, p: Tensor<1>, g: Tensor<1>, slots: &mut Slots, lr: f64, decay: f64) -> Tensor<1> {
         let device = p.device();
         let [beta1, beta2] = self.betas;
-        let at_once = update::has_kernel([&p, &g].into_iter());
+        let at_once = update::has_host_kernel([&p, &g].into_iter());
         let norm =
             if at_once { Tensor::from_data([update::square_sum(&g)], &device) } else { (g.clone() * g.clone()).sum() };
         let moment = match slots.take("exp_avg_sq", &device) {
@@ -54,7 +54,7 @@ impl Novograd {
         let norm = moment.sqrt() + self.eps;
         let direction = slots.take("exp_avg", &device);
         let direction = match (direction, hearth_kernels::host::read(&norm, |norm| norm[0])) {
-            (Some(direction), Some(norm)) if at_once && update::has_kernel([&direction].into_iter()) => {
+            (Some(direction), Some(norm)) if at_once && update::has_host_kernel([&direction].into_iter()) => {
                 let step = NovogradStep {
                     lr: lr as f32,
                     norm,

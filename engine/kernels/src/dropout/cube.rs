@@ -1,0 +1,98 @@
+//! Dropout on GPUs: a unit for each value draws for itself, by the generator of [`counter_rng`](crate::counter_rng) in words of 32 bits,
+//! which every GPU has.
+
+use burn::backend::tensor::FloatTensor;
+use burn_cubecl::CubeBackend;
+use cubecl::ir::ElemType;
+use cubecl::prelude::*;
+
+use super::Drops;
+use super::ops::DropoutOps;
+use crate::gpu::{each, element, empty_like, ordered};
+
+impl DropoutOps for CubeBackend {
+    fn drop_out(x: FloatTensor<Self>, drops: Drops) -> FloatTensor<Self> {
+        let [x] = ordered([x]);
+        let out = empty_like(&x);
+        let (client, of) = (x.client.clone(), element(&x));
+        let (count, dim) = each(&client, out.meta.num_elements());
+        let [key_low, key_high] = words(drops.key.number());
+        let [low, high] = words(drops.threshold());
+        let [kept, dropped] = drops.offsets;
+        dropout_kernel::launch(
+            &client,
+            count,
+            dim,
+            x.into_tensor_arg(),
+            out.clone().into_tensor_arg(),
+            drops.run as u32,
+            key_low,
+            key_high,
+            low,
+            high,
+            drops.scale,
+            kept,
+            dropped,
+            of,
+        );
+        out
+    }
+}
+
+/// The lower and the upper word.
+fn words(number: u64) -> [u32; 2] {
+    [number as u32, (number >> 32) as u32]
+}
+
+/// The lower 64 bits of a product, the lower word first.
+#[cube]
+fn product(low: u32, high: u32, by_low: u32, by_high: u32) -> (u32, u32) {
+    (low * by_low, low.mul_hi(by_low) + low * by_high + high * by_low)
+}
+
+/// `z ^ (z >> bits)`
+#[cube]
+fn folded(low: u32, high: u32, #[comptime] bits: u32) -> (u32, u32) {
+    let back = comptime!(32 - bits);
+    let shifted = (low >> bits) | (high << back);
+    (low ^ shifted, high ^ (high >> bits))
+}
+
+/// The generator's 53 bits at an index.
+#[cube]
+fn draw(index: u32, key_low: u32, key_high: u32) -> (u32, u32) {
+    let (step_low, step_high) = product(index + 1, 0, 0x7F4A_7C15, 0x9E37_79B9);
+    let low = key_low + step_low;
+    let carry = select(low < step_low, 1u32, 0u32);
+    let (low, high) = folded(low, key_high + step_high + carry, 30u32);
+    let (low, high) = product(low, high, 0x1CE4_E5B9, 0xBF58_476D);
+    let (low, high) = folded(low, high, 27u32);
+    let (low, high) = product(low, high, 0x1331_11EB, 0x94D0_49BB);
+    let (low, high) = folded(low, high, 31u32);
+    ((low >> 11u32) | (high << 21u32), high >> 11u32)
+}
+
+#[cube(launch)]
+#[allow(clippy::too_many_arguments)]
+fn dropout_kernel<F: Float>(
+    x: &Tensor<F>,
+    out: &mut Tensor<F>,
+    run: u32,
+    key_low: u32,
+    key_high: u32,
+    threshold_low: u32,
+    threshold_high: u32,
+    scale: f32,
+    kept: f32,
+    dropped: f32,
+    #[define(F)] _of: ElemType,
+) {
+    let at = ABSOLUTE_POS;
+    if at >= out.len() {
+        terminate!();
+    }
+    let (low, high) = draw((at / run as usize) as u32, key_low, key_high);
+    let drops = high < threshold_high || (high == threshold_high && low < threshold_low);
+    let value = f32::cast_from(x[at]) * select(drops, 0.0f32, scale);
+    out[at] = F::cast_from(value + select(drops, dropped, kept));
+}

@@ -1,0 +1,68 @@
+//! Dropout (Srivastava et al., JMLR 15, 2014) whose mask is a function of a key: the same on every device and in the backward pass, and
+//! never in memory.
+
+#[cfg(feature = "cpu")]
+mod cpu;
+#[cfg(all(feature = "cube", not(feature = "fused")))]
+mod cube;
+mod ops;
+#[cfg(all(test, feature = "cpu"))]
+mod tests;
+
+use burn::tensor::{DType, Tensor, TensorData};
+use rayon::prelude::*;
+
+use crate::cast::{cast, half_on_cpu};
+use crate::counter_rng::Key;
+use crate::place;
+
+/// Which values are dropped, and what becomes of them and of the others.
+#[derive(Clone, Copy, Debug)]
+pub struct Drops {
+    /// What the draws are keyed by.
+    pub key: Key,
+    /// The probability of being dropped.
+    pub p: f64,
+    /// So many neighbours share a draw, in row-major order: 1, or the values of a channel.
+    pub run: usize,
+    /// What kept values are multiplied with; dropped ones are multiplied with 0.
+    pub scale: f32,
+    /// What is added to kept values behind that, and to dropped ones.
+    pub offsets: [f32; 2],
+}
+
+impl Drops {
+    /// A draw drops where its 53 bits are below this.
+    fn threshold(&self) -> u64 {
+        // Exact: a power of two.
+        (self.p * (1_u64 << 53) as f64).ceil() as u64
+    }
+
+    /// Factor and offset of the values of a draw.
+    fn of(&self, draw: u64) -> [f32; 2] {
+        let [kept, dropped] = self.offsets;
+        if self.key.bits(draw) >> 11 < self.threshold() { [0.0, dropped] } else { [self.scale, kept] }
+    }
+}
+
+/// Drops values of `x`: the value at `i` in row-major order belongs to draw `i / run`. Of the shape and type of `x`; gradients flow to it.
+///
+/// # Panics
+/// Where `run` is 0.
+pub fn dropout<const D: usize>(x: Tensor<D>, drops: Drops) -> Tensor<D> {
+    assert!(drops.run > 0, "draws of dropout are for one value or more");
+    if place::takes(&x) {
+        return ops::dropout(x, drops);
+    }
+    if let Some(dtype) = half_on_cpu(&x) {
+        return cast(dropout(cast(x, DType::F32), drops), dtype);
+    }
+    let count = x.shape().num_elements();
+    let both: Vec<[f32; 2]> = (0..count as u64).into_par_iter().map(|i| drops.of(i / drops.run as u64)).collect();
+    let (dims, device, dtype) = (x.dims(), x.device().inner(), x.dtype());
+    let part = |which: usize| {
+        let values: Vec<f32> = both.iter().map(|both| both[which]).collect();
+        Tensor::<D>::from_data(TensorData::new(values, dims), &device).cast(dtype)
+    };
+    if drops.offsets == [0.0; 2] { x * part(0) } else { x * part(0) + part(1) }
+}

@@ -1,0 +1,82 @@
+//! What kernels on GPUs share: values in row-major order, how many units work, sums over a workgroup.
+
+use burn::backend::cubecl::dtype_to_storage_type;
+use burn::tensor::{DType, Tensor};
+use burn_cubecl::CubeBackend;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::client::Client;
+use cubecl::ir::ElemType;
+use cubecl::prelude::*;
+
+/// Units of a workgroup: every GPU has as many.
+pub(crate) const UNITS: usize = 1 << LEVELS;
+
+/// How often the units of a workgroup are halved until one is left.
+const LEVELS: usize = 8;
+
+/// What Burn's GPU backend makes of a tensor that [`place::of`](crate::place::of) says is on a GPU, outside a graph.
+pub(crate) fn primitive<const D: usize>(tensor: Tensor<D>) -> CubeTensor {
+    match tensor.try_into_primitive::<CubeBackend>() {
+        Ok(tensor) => tensor,
+        Err(e) => panic!("a tensor that should be on a GPU is not: {e:?}"),
+    }
+}
+
+/// The tensor itself where nobody else holds it, in order; else a copy to write to.
+pub(crate) fn own(tensor: CubeTensor) -> CubeTensor {
+    let tensor = into_contiguous(tensor);
+    if tensor.can_mut() { tensor } else { tensor.copy() }
+}
+
+/// The values in row-major order without gaps.
+pub(crate) fn ordered<const N: usize>(tensors: [CubeTensor; N]) -> [CubeTensor; N] {
+    tensors.map(into_contiguous)
+}
+
+/// A tensor beside another one, in row-major order without gaps: rows of what Burn allocates by itself are padded on CUDA and ROCm.
+pub(crate) fn empty(beside: &CubeTensor, shape: impl Into<Vec<usize>>, dtype: DType) -> CubeTensor {
+    empty_device_contiguous_dtype(beside.client.clone(), beside.device.clone(), shape.into().into(), dtype)
+}
+
+/// A tensor of the same shape and type.
+pub(crate) fn empty_like(of: &CubeTensor) -> CubeTensor {
+    empty(of, of.meta.shape().to_vec(), of.dtype)
+}
+
+/// What a kernel is compiled for.
+pub(crate) fn element(of: &CubeTensor) -> ElemType {
+    dtype_to_storage_type(of.dtype)
+}
+
+/// A unit for each value.
+pub(crate) fn each(client: &Client, values: usize) -> (CubeCount, CubeDim) {
+    let dim = CubeDim::new_1d(UNITS as u32);
+    (cubecl::calculate_cube_count_elemwise(client, values, dim), dim)
+}
+
+/// A workgroup for each task.
+pub(crate) fn groups(client: &Client, tasks: usize) -> (CubeCount, CubeDim) {
+    each(client, tasks * UNITS)
+}
+
+/// The sum over all units of the workgroup, the same in every run; all of them must call it.
+#[cube]
+pub(crate) fn group_sum(value: f32, places: &mut Shared<[f32]>) -> f32 {
+    let unit = UNIT_POS as usize;
+    // The last sum may still be read.
+    sync_cube();
+    places[unit] = value;
+    sync_cube();
+    #[unroll]
+    for level in 1..=LEVELS {
+        let half = comptime!(UNITS >> level);
+        if unit < half {
+            let sum = places[unit] + places[unit + half];
+            places[unit] = sum;
+        }
+        sync_cube();
+    }
+    places[0]
+}

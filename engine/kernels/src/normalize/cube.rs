@@ -1,0 +1,531 @@
+//! Normalization on GPUs: moments of pieces, statistics of rows, then every value by itself; backward the same way. Three kernels each.
+
+use burn::backend::ops::FloatTensorOps;
+use burn::backend::tensor::FloatTensor;
+use burn::tensor::DType;
+use burn_cubecl::CubeBackend;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::ir::ElemType;
+use cubecl::prelude::*;
+
+use super::Over;
+use super::ops::NormalizeOps;
+use super::shape::Shape;
+use crate::gpu::{UNITS, each, element, empty, empty_like, group_sum, groups, ordered, own};
+
+/// Values of a plane (item and channel) that a workgroup adds up.
+const PIECE: usize = 8192;
+
+/// Which planes share a mean: row `r` has `count` of them, `r * first + i * step`.
+struct Rows {
+    first: u32,
+    step: u32,
+    count: u32,
+}
+
+impl Rows {
+    fn of(shape: &Shape) -> Self {
+        match shape.over {
+            Over::Batch => Rows { first: 1, step: shape.channels as u32, count: shape.batch as u32 },
+            Over::Groups(groups) => {
+                let count = (shape.channels / groups) as u32;
+                Rows { first: count, step: 1, count }
+            }
+        }
+    }
+}
+
+impl NormalizeOps for CubeBackend {
+    fn normalize(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        slope: FloatTensor<Self>,
+        shape: Shape,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let [x, weight, bias, slope] = ordered([x, weight, bias, slope]);
+        let (mean, variance) = statistics(&x, &shape);
+        let y = empty_like(&x);
+        let (count, dim) = each(&x.client, shape.len());
+        apply_kernel::launch(
+            &x.client,
+            count,
+            dim,
+            x.clone().into_tensor_arg(),
+            weight.into_tensor_arg(),
+            bias.into_tensor_arg(),
+            slope.into_tensor_arg(),
+            mean.clone().into_tensor_arg(),
+            variance.clone().into_tensor_arg(),
+            y.clone().into_tensor_arg(),
+            shape.volume as u32,
+            shape.channels as u32,
+            Rows::of(&shape).first,
+            shape.eps as f32,
+            matches!(shape.over, Over::Batch),
+            element(&x),
+        );
+        (y, mean, variance)
+    }
+
+    fn normalize_gradient(
+        x: FloatTensor<Self>,
+        dy: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        slope: FloatTensor<Self>,
+        mean: FloatTensor<Self>,
+        variance: FloatTensor<Self>,
+        shape: Shape,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let [x, dy, weight, bias, slope, mean, variance] = ordered([x, dy, weight, bias, slope, mean, variance]);
+        let (client, rows, batch) = (x.client.clone(), Rows::of(&shape), matches!(shape.over, Over::Batch));
+        let pieces = shape.volume.div_ceil(PIECE);
+        let [volume, channels] = [shape.volume as u32, shape.channels as u32];
+        let sums = empty(&x, [shape.planes() * pieces, 3], DType::F32);
+        let (count, dim) = groups(&client, shape.planes() * pieces);
+        gradient_sums_kernel::launch(
+            &client,
+            count,
+            dim,
+            x.clone().into_tensor_arg(),
+            dy.clone().into_tensor_arg(),
+            weight.clone().into_tensor_arg(),
+            bias.clone().into_tensor_arg(),
+            slope.clone().into_tensor_arg(),
+            mean.clone().into_tensor_arg(),
+            variance.clone().into_tensor_arg(),
+            sums.clone().into_tensor_arg(),
+            volume,
+            channels,
+            rows.first,
+            shape.eps as f32,
+            batch,
+            element(&x),
+        );
+        let means = empty(&x, [shape.rows(), 2], DType::F32);
+        let of_channels = empty(&x, [3, shape.channels], DType::F32);
+        let (count, dim) = groups(&client, shape.rows() + shape.channels);
+        totals_kernel::launch(
+            &client,
+            count,
+            dim,
+            sums.into_tensor_arg(),
+            weight.clone().into_tensor_arg(),
+            means.clone().into_tensor_arg(),
+            of_channels.clone().into_tensor_arg(),
+            volume,
+            channels,
+            rows.first,
+            rows.step,
+            rows.count,
+        );
+        let dx = empty_like(&x);
+        let (count, dim) = each(&client, shape.len());
+        gradient_kernel::launch(
+            &client,
+            count,
+            dim,
+            x.clone().into_tensor_arg(),
+            dy.into_tensor_arg(),
+            weight.into_tensor_arg(),
+            bias.into_tensor_arg(),
+            slope.clone().into_tensor_arg(),
+            mean.into_tensor_arg(),
+            variance.into_tensor_arg(),
+            means.into_tensor_arg(),
+            dx.clone().into_tensor_arg(),
+            volume,
+            channels,
+            rows.first,
+            shape.eps as f32,
+            batch,
+            element(&x),
+        );
+        let part = |which: usize| {
+            let row = Self::float_slice(of_channels.clone(), &[(which..which + 1).into(), (0..shape.channels).into()]);
+            Self::float_reshape(row, [shape.channels].into())
+        };
+        let slopes = if slope.meta.shape()[0] == shape.channels { part(2) } else { Self::float_sum(part(2)) };
+        (dx, part(1), part(0), slopes)
+    }
+}
+
+/// `act(scale x + offset)` by channel, written over `x` where nobody else holds it.
+pub(super) fn scale(
+    x: CubeTensor,
+    scale: CubeTensor,
+    offset: CubeTensor,
+    slope: CubeTensor,
+    [channels, volume]: [usize; 2],
+) -> CubeTensor {
+    let (x, [scale, offset, slope]) = (own(x), ordered([scale, offset, slope]));
+    let (count, dim) = each(&x.client, x.meta.num_elements());
+    scale_kernel::launch(
+        &x.client,
+        count,
+        dim,
+        x.clone().into_tensor_arg(),
+        scale.into_tensor_arg(),
+        offset.into_tensor_arg(),
+        slope.into_tensor_arg(),
+        volume as u32,
+        channels as u32,
+        element(&x),
+    );
+    x
+}
+
+/// Mean and biased variance of every row.
+fn statistics(x: &CubeTensor, shape: &Shape) -> (CubeTensor, CubeTensor) {
+    let (rows, pieces, volume) = (Rows::of(shape), shape.volume.div_ceil(PIECE), shape.volume as u32);
+    let moments = empty(x, [shape.planes() * pieces, 2], DType::F32);
+    let (count, dim) = groups(&x.client, shape.planes() * pieces);
+    let (input, output) = (x.clone().into_tensor_arg(), moments.clone().into_tensor_arg());
+    moments_kernel::launch(&x.client, count, dim, input, output, volume, element(x));
+    let [mean, variance] = [(); 2].map(|()| empty(x, [shape.rows()], DType::F32));
+    let (count, dim) = groups(&x.client, shape.rows());
+    statistics_kernel::launch(
+        &x.client,
+        count,
+        dim,
+        moments.into_tensor_arg(),
+        mean.clone().into_tensor_arg(),
+        variance.clone().into_tensor_arg(),
+        volume,
+        rows.first,
+        rows.step,
+        rows.count,
+    );
+    (mean, variance)
+}
+
+/// Mean and sum of squared deviations of a piece.
+#[cube(launch)]
+fn moments_kernel<F: Float>(x: &Tensor<F>, moments: &mut Tensor<f32>, volume: u32, #[define(F)] _of: ElemType) {
+    let task = CUBE_POS;
+    if 2 * task >= moments.len() {
+        terminate!();
+    }
+    let mut places = Shared::new_slice(UNITS);
+    let volume = volume as usize;
+    let pieces = volume.div_ceil(PIECE);
+    let (plane, first) = (task / pieces, task % pieces * PIECE);
+    let start = plane * volume;
+    let end = usize::min(first + PIECE, volume);
+    let count = f32::cast_from(end - first);
+    // Around a value of the piece: values far from zero keep their digits.
+    let pivot = f32::cast_from(x[start + first]);
+    let mut sum = 0.0f32;
+    let mut i = first + UNIT_POS as usize;
+    while i < end {
+        sum += f32::cast_from(x[start + i]) - pivot;
+        i += UNITS;
+    }
+    let mean = pivot + group_sum(sum, &mut places) / count;
+    let mut squares = 0.0f32;
+    let mut i = first + UNIT_POS as usize;
+    while i < end {
+        let apart = f32::cast_from(x[start + i]) - mean;
+        squares += apart * apart;
+        i += UNITS;
+    }
+    let squares = group_sum(squares, &mut places);
+    if UNIT_POS == 0 {
+        moments[2 * task] = mean;
+        moments[2 * task + 1] = squares;
+    }
+}
+
+/// Values of a piece.
+#[cube]
+fn piece_len(piece: usize, volume: usize) -> usize {
+    usize::min(PIECE, volume - piece * PIECE)
+}
+
+/// Mean and variance of a row, from the moments of its pieces (Chan et al., 1979).
+#[cube(launch)]
+fn statistics_kernel(
+    moments: &Tensor<f32>,
+    mean: &mut Tensor<f32>,
+    variance: &mut Tensor<f32>,
+    volume: u32,
+    first: u32,
+    step: u32,
+    planes: u32,
+) {
+    let row = CUBE_POS;
+    if row >= mean.len() {
+        terminate!();
+    }
+    let mut places = Shared::new_slice(UNITS);
+    let (volume, first, step) = (volume as usize, row * first as usize, step as usize);
+    let pieces = volume.div_ceil(PIECE);
+    let tasks = planes as usize * pieces;
+    let count = f32::cast_from(planes) * f32::cast_from(volume);
+    let pivot = moments[2 * first * pieces];
+    let mut sum = 0.0f32;
+    let mut i = UNIT_POS as usize;
+    while i < tasks {
+        let at = (first + i / pieces * step) * pieces + i % pieces;
+        sum += (moments[2 * at] - pivot) * f32::cast_from(piece_len(i % pieces, volume));
+        i += UNITS;
+    }
+    let middle = pivot + group_sum(sum, &mut places) / count;
+    let mut squares = 0.0f32;
+    let mut i = UNIT_POS as usize;
+    while i < tasks {
+        let at = (first + i / pieces * step) * pieces + i % pieces;
+        let apart = moments[2 * at] - middle;
+        squares += moments[2 * at + 1] + apart * apart * f32::cast_from(piece_len(i % pieces, volume));
+        i += UNITS;
+    }
+    let squares = group_sum(squares, &mut places);
+    if UNIT_POS == 0 {
+        mean[row] = middle;
+        variance[row] = squares / count;
+    }
+}
+
+/// What a plane is normalized by.
+#[derive(CubeType)]
+struct Plane {
+    mean: f32,
+    inverse: f32,
+    weight: f32,
+    bias: f32,
+    slope: f32,
+}
+
+#[cube]
+impl Plane {
+    #[allow(clippy::too_many_arguments)]
+    fn of(
+        plane: usize,
+        channels: usize,
+        first: usize,
+        weight: &Tensor<f32>,
+        bias: &Tensor<f32>,
+        slope: &Tensor<f32>,
+        mean: &Tensor<f32>,
+        variance: &Tensor<f32>,
+        eps: f32,
+        #[comptime] batch: bool,
+    ) -> Plane {
+        let channel = plane % channels;
+        let row = if comptime!(batch) { channel } else { plane / first };
+        Plane {
+            mean: mean[row],
+            inverse: 1.0f32 / (variance[row] + eps).sqrt(),
+            weight: weight[channel],
+            bias: bias[channel],
+            slope: slope[channel % slope.len()],
+        }
+    }
+
+    fn normalized(&self, x: f32) -> f32 {
+        (x - self.mean) * self.inverse
+    }
+
+    /// Before the activation.
+    fn moved(&self, normalized: f32) -> f32 {
+        normalized * self.weight + self.bias
+    }
+
+    fn factor(&self, z: f32) -> f32 {
+        select(z > 0.0f32, 1.0f32, self.slope)
+    }
+}
+
+#[cube(launch)]
+#[allow(clippy::too_many_arguments)]
+fn apply_kernel<F: Float>(
+    x: &Tensor<F>,
+    weight: &Tensor<f32>,
+    bias: &Tensor<f32>,
+    slope: &Tensor<f32>,
+    mean: &Tensor<f32>,
+    variance: &Tensor<f32>,
+    y: &mut Tensor<F>,
+    volume: u32,
+    channels: u32,
+    first: u32,
+    eps: f32,
+    #[comptime] batch: bool,
+    #[define(F)] _of: ElemType,
+) {
+    let at = ABSOLUTE_POS;
+    if at >= y.len() {
+        terminate!();
+    }
+    let plane = at / volume as usize;
+    let by = Plane::of(plane, channels as usize, first as usize, weight, bias, slope, mean, variance, eps, batch);
+    let z = by.moved(by.normalized(f32::cast_from(x[at])));
+    y[at] = F::cast_from(z * by.factor(z));
+}
+
+#[cube(launch)]
+fn scale_kernel<F: Float>(
+    x: &mut Tensor<F>,
+    scale: &Tensor<f32>,
+    offset: &Tensor<f32>,
+    slope: &Tensor<f32>,
+    volume: u32,
+    channels: u32,
+    #[define(F)] _of: ElemType,
+) {
+    let at = ABSOLUTE_POS;
+    if at >= x.len() {
+        terminate!();
+    }
+    let channel = at / volume as usize % channels as usize;
+    let z = f32::cast_from(x[at]) * scale[channel] + offset[channel];
+    x[at] = F::cast_from(z * select(z > 0.0f32, 1.0f32, slope[channel % slope.len()]));
+}
+
+/// The sums of `dz`, `dz * normalized` and `dy * z` where `z` is not positive, of a piece.
+#[cube(launch)]
+#[allow(clippy::too_many_arguments)]
+fn gradient_sums_kernel<F: Float>(
+    x: &Tensor<F>,
+    dy: &Tensor<F>,
+    weight: &Tensor<f32>,
+    bias: &Tensor<f32>,
+    slope: &Tensor<f32>,
+    mean: &Tensor<f32>,
+    variance: &Tensor<f32>,
+    sums: &mut Tensor<f32>,
+    volume: u32,
+    channels: u32,
+    first: u32,
+    eps: f32,
+    #[comptime] batch: bool,
+    #[define(F)] _of: ElemType,
+) {
+    let task = CUBE_POS;
+    if 3 * task >= sums.len() {
+        terminate!();
+    }
+    let mut places = Shared::new_slice(UNITS);
+    let volume = volume as usize;
+    let pieces = volume.div_ceil(PIECE);
+    let (plane, from) = (task / pieces, task % pieces * PIECE);
+    let start = plane * volume;
+    let end = usize::min(from + PIECE, volume);
+    let by = Plane::of(plane, channels as usize, first as usize, weight, bias, slope, mean, variance, eps, batch);
+    let mut plain = 0.0f32;
+    let mut weighted = 0.0f32;
+    let mut tail = 0.0f32;
+    let mut i = from + UNIT_POS as usize;
+    while i < end {
+        let normalized = by.normalized(f32::cast_from(x[start + i]));
+        let z = by.moved(normalized);
+        let dy = f32::cast_from(dy[start + i]);
+        let dz = dy * by.factor(z);
+        plain += dz;
+        weighted += dz * normalized;
+        tail += dy * select(z > 0.0f32, 0.0f32, z);
+        i += UNITS;
+    }
+    let plain = group_sum(plain, &mut places);
+    let weighted = group_sum(weighted, &mut places);
+    let tail = group_sum(tail, &mut places);
+    if UNIT_POS == 0 {
+        sums[3 * task] = plain;
+        sums[3 * task + 1] = weighted;
+        sums[3 * task + 2] = tail;
+    }
+}
+
+/// First the means of the rows, weighted, for x; then the sums of the channels, for the parameters.
+#[cube(launch)]
+#[allow(clippy::too_many_arguments)]
+fn totals_kernel(
+    sums: &Tensor<f32>,
+    weight: &Tensor<f32>,
+    means: &mut Tensor<f32>,
+    of_channels: &mut Tensor<f32>,
+    volume: u32,
+    channels: u32,
+    first: u32,
+    step: u32,
+    planes: u32,
+) {
+    let rows = means.len() / 2;
+    let channels = channels as usize;
+    if CUBE_POS >= rows + channels {
+        terminate!();
+    }
+    let mut places = Shared::new_slice(UNITS);
+    let pieces = (volume as usize).div_ceil(PIECE);
+    let mut plain = 0.0f32;
+    let mut weighted = 0.0f32;
+    let mut tail = 0.0f32;
+    let mut i = UNIT_POS as usize;
+    if CUBE_POS < rows {
+        let (first, step) = (CUBE_POS * first as usize, step as usize);
+        while i < planes as usize * pieces {
+            let plane = first + i / pieces * step;
+            let at = plane * pieces + i % pieces;
+            plain += sums[3 * at] * weight[plane % channels];
+            weighted += sums[3 * at + 1] * weight[plane % channels];
+            i += UNITS;
+        }
+    } else {
+        let channel = CUBE_POS - rows;
+        while i < sums.len() / (3 * channels) {
+            let at = (i / pieces * channels + channel) * pieces + i % pieces;
+            plain += sums[3 * at];
+            weighted += sums[3 * at + 1];
+            tail += sums[3 * at + 2];
+            i += UNITS;
+        }
+    }
+    let plain = group_sum(plain, &mut places);
+    let weighted = group_sum(weighted, &mut places);
+    let tail = group_sum(tail, &mut places);
+    if UNIT_POS == 0 {
+        if CUBE_POS < rows {
+            let count = f32::cast_from(planes) * f32::cast_from(volume);
+            means[2 * CUBE_POS] = plain / count;
+            means[2 * CUBE_POS + 1] = weighted / count;
+        } else {
+            let channel = CUBE_POS - rows;
+            of_channels[channel] = plain;
+            of_channels[channels + channel] = weighted;
+            of_channels[2 * channels + channel] = tail;
+        }
+    }
+}
+
+/// `inverse * (weight dz - mean of weight dz - normalized * mean of weight dz normalized)`
+#[cube(launch)]
+#[allow(clippy::too_many_arguments)]
+fn gradient_kernel<F: Float>(
+    x: &Tensor<F>,
+    dy: &Tensor<F>,
+    weight: &Tensor<f32>,
+    bias: &Tensor<f32>,
+    slope: &Tensor<f32>,
+    mean: &Tensor<f32>,
+    variance: &Tensor<f32>,
+    means: &Tensor<f32>,
+    dx: &mut Tensor<F>,
+    volume: u32,
+    channels: u32,
+    first: u32,
+    eps: f32,
+    #[comptime] batch: bool,
+    #[define(F)] _of: ElemType,
+) {
+    let at = ABSOLUTE_POS;
+    if at >= dx.len() {
+        terminate!();
+    }
+    let plane = at / volume as usize;
+    let row = if comptime!(batch) { plane % channels as usize } else { plane / first as usize };
+    let by = Plane::of(plane, channels as usize, first as usize, weight, bias, slope, mean, variance, eps, batch);
+    let normalized = by.normalized(f32::cast_from(x[at]));
+    let dz = f32::cast_from(dy[at]) * by.factor(by.moved(normalized));
+    dx[at] = F::cast_from(by.inverse * (dz * by.weight - means[2 * row] - normalized * means[2 * row + 1]));
+}

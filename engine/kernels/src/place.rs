@@ -1,0 +1,47 @@
+//! Which of our kernels take a tensor where it lives.
+
+use burn::backend::DispatchDevice;
+use burn::tensor::{DType, Tensor};
+
+/// Who has kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "a build has kernels for one of them or for both")]
+pub(crate) enum Place {
+    /// Slices of values, on all threads.
+    Cpu,
+    /// CubeCL.
+    Gpu,
+}
+
+/// Where the tensor lives, within a graph or not; `None` where kernels are not wanted or there are none. Under Burn's fusion networks are
+/// left to it.
+pub(crate) fn of<const D: usize>(x: &Tensor<D>) -> Option<Place> {
+    if !crate::uses_kernels() {
+        return None;
+    }
+    match x.device().without_autodiff().as_dispatch() {
+        #[cfg(feature = "cpu")]
+        DispatchDevice::Flex(_) => Some(Place::Cpu),
+        #[cfg(all(feature = "cube", not(feature = "fused")))]
+        DispatchDevice::Cube(_) => Some(Place::Gpu),
+        #[allow(unreachable_patterns)]
+        _ => None,
+    }
+}
+
+/// Whether there is a kernel for it: f32 on the CPU, and f32, f16 or bf16 on GPUs; not empty.
+pub(crate) fn takes<const D: usize>(x: &Tensor<D>) -> bool {
+    if x.dims().contains(&0) {
+        return false;
+    }
+    match of(x) {
+        Some(Place::Cpu) => x.dtype() == DType::F32,
+        Some(Place::Gpu) => matches!(x.dtype(), DType::F32 | DType::F16 | DType::BF16),
+        None => false,
+    }
+}
+
+/// Whether there is a kernel, and the values are f32.
+pub(crate) fn takes_floats<const D: usize>(x: &Tensor<D>) -> bool {
+    x.dtype() == DType::F32 && takes(x)
+}

@@ -1,0 +1,44 @@
+//! ReLU and leaky ReLU, alone and of a sum, forward and backward in one pass each, keeping nothing but the output.
+
+#[cfg(feature = "cpu")]
+mod cpu;
+#[cfg(all(feature = "cube", not(feature = "fused")))]
+mod cube;
+mod ops;
+#[cfg(all(test, feature = "cpu"))]
+mod tests;
+
+use burn::tensor::{DType, Tensor, activation};
+
+use crate::cast::{cast, half_on_cpu};
+use crate::place;
+
+/// `x` where it is positive, `slope x` elsewhere (`torch.nn.LeakyReLU`; ReLU with slope 0).
+///
+/// The sign of the output is that of the input for slopes from 0 on, so that the output alone is kept for the backward pass: it is what
+/// the next layer keeps anyway. Other slopes and element types go to Burn.
+pub fn rectify(x: Tensor<5>, slope: f64) -> Tensor<5> {
+    if slope >= 0.0 && place::takes(&x) {
+        return ops::rectify(x, slope as f32);
+    }
+    if let Some(dtype) = half_on_cpu(&x) {
+        return cast(rectify(cast(x, DType::F32), slope), dtype);
+    }
+    if slope == 0.0 { activation::relu(x) } else { activation::leaky_relu(x, slope) }
+}
+
+/// The sum of two tensors of one shape, and [`rectify`] of it: what ends a residual block (He et al.,
+/// <https://arxiv.org/abs/1512.03385>). With a slope of 1 the sum alone.
+///
+/// # Panics
+/// Where the shapes do not fit, as Burn's own sum does.
+pub fn rectified_sum(x: Tensor<5>, y: Tensor<5>, slope: f64) -> Tensor<5> {
+    if slope >= 0.0 && x.dims() == y.dims() && x.dtype() == y.dtype() && place::takes(&x) && place::takes(&y) {
+        return ops::rectified_sum(x, y, slope as f32);
+    }
+    if let Some(dtype) = half_on_cpu(&x).filter(|dtype| *dtype == y.dtype()) {
+        return cast(rectified_sum(cast(x, DType::F32), cast(y, DType::F32), slope), dtype);
+    }
+    let sum = x + y;
+    if slope == 1.0 { sum } else { rectify(sum, slope) }
+}

@@ -1,0 +1,165 @@
+//! Steps of optimizers over one parameter, in one pass over it, its gradient and its state, in place.
+//!
+//! Operation by operation each step walks the memory of the parameter five to fifteen times and takes as many new buffers; for networks of tens of
+//! millions of parameters on small patches that is a good part of the time.
+
+#[cfg(feature = "cpu")]
+mod cpu;
+#[cfg(all(feature = "cube", not(feature = "fused")))]
+mod cube;
+#[cfg(all(test, feature = "cpu"))]
+mod tests;
+
+use burn::tensor::Tensor;
+
+use crate::place::{self, Place};
+
+/// A step of stochastic gradient descent with momentum, as `torch.optim.SGD` takes it.
+#[derive(Clone, Copy, Debug)]
+pub struct SgdStep {
+    /// Learning rate.
+    pub lr: f32,
+    /// Times the parameter, added to the gradient.
+    pub weight_decay: f32,
+    /// Share of the last direction that is kept.
+    pub momentum: f32,
+    /// Share of the gradient that is added to it.
+    pub share: f32,
+    /// Looks one step ahead along the direction.
+    pub nesterov: bool,
+}
+
+/// A step of Adam, as `torch.optim.Adam` and `AdamW` take it.
+#[derive(Clone, Copy, Debug)]
+pub struct AdamStep {
+    /// Learning rate over the mean's correction.
+    pub lr: f32,
+    /// What the parameter is multiplied with first (AdamW's decay; 1 for none).
+    pub shrink: f32,
+    /// Times the parameter, added to the gradient (Adam's decay).
+    pub weight_decay: f32,
+    /// Decay of the mean and of the mean square, and one less each.
+    pub betas: [[f32; 2]; 2],
+    /// Root of the mean square's correction.
+    pub correction: f32,
+    /// Added to the denominator.
+    pub eps: f32,
+}
+
+/// A step of Novograd, as `monai.optimizers.Novograd` takes it, with the norm of the gradient taken in already.
+#[derive(Clone, Copy, Debug)]
+pub struct NovogradStep {
+    /// Learning rate.
+    pub lr: f32,
+    /// What the gradient is divided by.
+    pub norm: f32,
+    /// Times the parameter, added to the gradient after it.
+    pub weight_decay: f32,
+    /// Share of that which is added to the direction.
+    pub share: f32,
+    /// Share of the last direction that is kept.
+    pub momentum: f32,
+}
+
+/// A step of RMSprop, as `torch.optim.RMSprop` takes it.
+#[derive(Clone, Copy, Debug)]
+pub struct RmsPropStep {
+    /// Learning rate.
+    pub lr: f32,
+    /// Times the parameter, added to the gradient.
+    pub weight_decay: f32,
+    /// Decay of the mean square (and of the mean), and one less.
+    pub alpha: [f32; 2],
+    /// Added to the denominator.
+    pub eps: f32,
+    /// Share of the last direction that is kept.
+    pub momentum: f32,
+}
+
+/// Whether there is a kernel for these: f32, all on the CPU or all on a GPU.
+pub fn has_kernel<'a>(mut tensors: impl Iterator<Item = &'a Tensor<1>>) -> bool {
+    let Some(first) = tensors.next() else { return false };
+    let place = place::of(first);
+    place.is_some() && place::takes_floats(first) && tensors.all(|t| place::of(t) == place && place::takes_floats(t))
+}
+
+/// Whether there is one for [`square_sum`] and [`novograd`], whose norm the host has to know: f32 on the CPU.
+pub fn has_host_kernel<'a>(mut tensors: impl Iterator<Item = &'a Tensor<1>>) -> bool {
+    tensors.all(|t| place::of(t) == Some(Place::Cpu) && place::takes_floats(t))
+}
+
+/// Runs the kernel of the place where the parameter is.
+macro_rules! by_place {
+    ($p:expr, $name:ident, $($given:expr),+) => {
+        match place::of(&$p) {
+            #[cfg(feature = "cpu")]
+            Some(Place::Cpu) => cpu::$name($p, $($given),+),
+            #[cfg(all(feature = "cube", not(feature = "fused")))]
+            Some(Place::Gpu) => cube::$name($p, $($given),+),
+            _ => panic!("there is no kernel for this parameter; see `has_kernel`"),
+        }
+    };
+}
+
+/// The parameter and the direction after a step; all of one length, with [`has_kernel`].
+///
+/// # Panics
+/// Where a tensor is on another device, or they differ in length.
+pub fn sgd(p: Tensor<1>, g: &Tensor<1>, direction: Tensor<1>, step: SgdStep) -> (Tensor<1>, Tensor<1>) {
+    by_place!(p, sgd, g, direction, step)
+}
+
+/// The parameter and its state (mean, mean square and, where there is one, the largest mean square) after a step; all of one length,
+/// with [`has_kernel`].
+///
+/// # Panics
+/// Where a tensor is on another device, or they differ in length.
+pub fn adam(
+    p: Tensor<1>,
+    g: &Tensor<1>,
+    state: [Tensor<1>; 2],
+    largest: Option<Tensor<1>>,
+    step: AdamStep,
+) -> (Tensor<1>, [Tensor<1>; 2], Option<Tensor<1>>) {
+    by_place!(p, adam, g, state, largest, step)
+}
+
+/// The parameter and the direction after a step; both of the gradient's length, with [`has_host_kernel`].
+///
+/// # Panics
+/// Where a tensor is on another device, or they differ in length.
+pub fn novograd(p: Tensor<1>, g: &Tensor<1>, direction: Tensor<1>, step: NovogradStep) -> (Tensor<1>, Tensor<1>) {
+    match place::of(&p) {
+        #[cfg(feature = "cpu")]
+        Some(Place::Cpu) => cpu::novograd(p, g, direction, step),
+        _ => panic!("there is no kernel for this parameter; see `has_host_kernel`"),
+    }
+}
+
+/// The parameter and its state (mean square, and where there are such the mean and the direction) after a step; all of one length, with
+/// [`has_kernel`].
+///
+/// # Panics
+/// Where a tensor is on another device, or they differ in length.
+pub fn rms_prop(
+    p: Tensor<1>,
+    g: &Tensor<1>,
+    square: Tensor<1>,
+    mean: Option<Tensor<1>>,
+    direction: Option<Tensor<1>>,
+    step: RmsPropStep,
+) -> (Tensor<1>, Tensor<1>, Option<Tensor<1>>, Option<Tensor<1>>) {
+    by_place!(p, rms_prop, g, square, mean, direction, step)
+}
+
+/// The sum of a tensor's squares, the same for any number of threads; with [`has_host_kernel`].
+///
+/// # Panics
+/// Where the tensor is on another device.
+pub fn square_sum(g: &Tensor<1>) -> f32 {
+    match place::of(g) {
+        #[cfg(feature = "cpu")]
+        Some(Place::Cpu) => cpu::square_sum(g),
+        _ => panic!("there is no kernel for this gradient; see `has_host_kernel`"),
+    }
+}

@@ -1,0 +1,290 @@
+//! What networks need beside convolutions, on software Vulkan against the CPU, whose kernels have tests of their own: values and gradients, odd
+//! sizes, views, half precision.
+
+#![cfg(all(feature = "cpu", feature = "vulkan"))]
+
+use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
+use hearth_kernels::counter_rng::Key;
+use hearth_kernels::dropout::{Drops, dropout};
+use hearth_kernels::normalize::{Over, Slope, normalize, scale};
+use hearth_kernels::pool3d::{Divisor, PoolShape, adaptive_avg_pool3d, adaptive_max_pool3d, avg_pool3d, max_pool3d};
+use hearth_kernels::softmax_sums::softmax_sums;
+use hearth_kernels::update::{self, AdamStep, RmsPropStep, SgdStep};
+use hearth_kernels::{gelu, layer_norm, rectified_sum, rectify};
+
+/// Draws that both devices get.
+fn draw<const D: usize>(shape: [usize; D], seed: u64, device: &Device) -> Tensor<D> {
+    let key = Key::new(seed);
+    let values: Vec<f32> = (0..shape.iter().product::<usize>() as u64).map(|i| key.normal(i) as f32).collect();
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().try_to_vec().expect("f32 values")
+}
+
+/// What a case gives on each device: lists of values to compare.
+#[track_caller]
+fn same(what: &str, tolerance: f32, case: impl Fn(&Device) -> Vec<Vec<f32>>) {
+    let [cpu, gpu] = [Device::flex(), Device::vulkan(Default::default())].map(|device| case(&device));
+    assert_eq!(cpu.len(), gpu.len(), "{what}");
+    for (part, (cpu, gpu)) in cpu.iter().zip(&gpu).enumerate() {
+        assert_eq!(cpu.len(), gpu.len(), "{what}, part {part}");
+        let scale = cpu.iter().filter(|v| v.is_finite()).fold(1.0_f32, |most, v| most.max(v.abs()));
+        for (i, (cpu, gpu)) in cpu.iter().zip(gpu).enumerate() {
+            let near = (cpu - gpu).abs() <= tolerance * scale || (cpu.is_nan() && gpu.is_nan()) || cpu == gpu;
+            assert!(near, "{what}, part {part} at {i}: {gpu} on the GPU, {cpu} on the CPU");
+        }
+    }
+}
+
+/// A gradient.
+fn gradient<const D: usize>(leaf: &Tensor<D>, all: &Gradients) -> Vec<f32> {
+    values(leaf.grad(all).expect("a gradient"))
+}
+
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn norms_on_vulkan() {
+    // A plane of several workgroups, planes of one value, many planes.
+    for (shape, groups) in
+        [([2, 6, 21, 20, 22], 3), ([3, 4, 1, 1, 1], 2), ([1, 1, 5, 7, 3], 1), ([2, 300, 2, 3, 2], 300)]
+    {
+        for over in [Over::Batch, Over::Groups(groups)] {
+            for slopes in [1, shape[1]] {
+                same(&format!("{over:?} of {shape:?}, {slopes} slopes"), 1e-4, |device| {
+                    let device = device.clone().autodiff();
+                    // A view: the last axis comes first in memory.
+                    let [b, c, x, y, z] = shape;
+                    let leaf = (draw([z, b, c, x, y], 1, &device) * 2.0 + 0.7).require_grad();
+                    let [weight, bias, slope] =
+                        [(c, 2), (c, 3), (slopes, 4)].map(|(n, seed)| draw([n], seed, &device).require_grad());
+                    let affine = Some((weight.clone(), bias.clone()));
+                    let x = leaf.clone().permute([1, 2, 3, 4, 0]);
+                    let done = normalize(x, affine, &Slope::Learned(slope.clone()), over, 1e-3);
+                    let all = (done.output.clone() * draw(shape, 5, &device)).sum().backward();
+                    let small = [&weight, &bias, &slope].map(|leaf| gradient(leaf, &all));
+                    let mut parts =
+                        vec![values(done.output), values(done.mean), values(done.variance), gradient(&leaf, &all)];
+                    parts.extend(small);
+                    parts
+                });
+            }
+        }
+    }
+    same("values far from zero", 0.0, |device| {
+        let far: Vec<f32> = (0..4096 * 5).map(|i| 10_000.0 + (i % 2) as f32).collect();
+        let x = Tensor::<5>::from_data(TensorData::new(far, [1, 1, 64, 64, 5]), device);
+        let done = normalize(x, None, &Slope::Fixed(1.0), Over::Batch, 0.0);
+        vec![values(done.mean), values(done.variance)]
+    });
+    same("what is not a number", 1e-5, |device| {
+        let odd: Vec<f32> = (0..16).map(|i| if i == 3 { f32::NAN } else { i as f32 }).collect();
+        let x = Tensor::<5>::from_data(TensorData::new(odd, [1, 2, 2, 2, 2]), device);
+        vec![values(normalize(x, None, &Slope::Fixed(0.0), Over::Groups(2), 1e-5).output)]
+    });
+    same("given statistics", 1e-5, |device| {
+        let x = draw([2, 3, 4, 5, 6], 1, device);
+        let [by, offset, slope] = [2, 3, 4].map(|seed| draw([3], seed, device));
+        let kept = x.clone();
+        let fixed = scale(x, by.clone(), offset.clone(), &Slope::Fixed(0.1));
+        let learned = scale(kept.clone().swap_dims(3, 4), by, offset, &Slope::Learned(slope));
+        vec![values(fixed), values(learned), values(kept)]
+    });
+}
+
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn norms_in_half_precision_on_vulkan() {
+    same("f16", 4e-3, |device| {
+        let device = device.clone().autodiff();
+        let leaf = draw([2, 4, 9, 8, 7], 1, &device).require_grad();
+        let done = normalize(leaf.clone().cast(DType::F16), None, &Slope::Fixed(0.01), Over::Groups(4), 1e-5);
+        assert_eq!(done.output.dtype(), DType::F16);
+        let up = draw([2, 4, 9, 8, 7], 2, &device).cast(DType::F16);
+        let all = (done.output.clone() * up).cast(DType::F32).sum().backward();
+        vec![values(done.output), values(done.variance), gradient(&leaf, &all)]
+    });
+}
+
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn activations_and_sums_on_vulkan() {
+    let shape = [2, 3, 5, 7, 4];
+    for slope in [0.0, 0.01, 1.0] {
+        same(&format!("slope {slope}"), 1e-6, |device| {
+            let device = device.clone().autodiff();
+            let [x, y] = [1, 2].map(|seed| draw(shape, seed, &device).require_grad());
+            let alone = rectify(x.clone(), slope);
+            let turned = y.clone().reshape([2, 4, 3, 5, 7]).permute([0, 2, 3, 4, 1]);
+            let sum = rectified_sum(x.clone(), turned, slope);
+            let all = ((alone.clone() + sum.clone()) * draw(shape, 3, &device)).sum().backward();
+            vec![values(alone), values(sum), gradient(&x, &all), gradient(&y, &all)]
+        });
+    }
+    same("what is not finite", 0.0, |device| {
+        let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, 1.0, -1.0, 2.0];
+        let x = Tensor::<5>::from_data(TensorData::new(odd.to_vec(), [1, 2, 2, 2, 1]), device);
+        vec![values(rectify(x.clone(), 0.0)), values(rectified_sum(x.clone(), x, 0.0))]
+    });
+    same("GELU", 2e-6, |device| {
+        let device = device.clone().autodiff();
+        let x = (draw(shape, 1, &device) * 3.0).require_grad();
+        let y = gelu(x.clone());
+        let all = (y.clone() * draw(shape, 2, &device)).sum().backward();
+        vec![values(y), gradient(&x, &all)]
+    });
+    same("f16", 2e-3, |device| {
+        let device = device.clone().autodiff();
+        let x = draw(shape, 1, &device).require_grad();
+        let half = x.clone().cast(DType::F16);
+        let y = gelu(rectified_sum(rectify(half.clone(), 0.1), half, 0.01));
+        assert_eq!(y.dtype(), DType::F16);
+        let all = y.clone().cast(DType::F32).sum().backward();
+        vec![values(y), gradient(&x, &all)]
+    });
+}
+
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn layer_norms_on_vulkan() {
+    for (rows, features) in [(1, 1), (131, 48), (70, 768), (3, 1000)] {
+        same(&format!("{rows} rows of {features}"), 2e-5, |device| {
+            let device = device.clone().autodiff();
+            let leaf = (draw([features, 1, rows], 1, &device) + 0.5).require_grad();
+            let [weight, bias] = [2, 3].map(|seed| draw([features], seed, &device).require_grad());
+            let y = layer_norm(leaf.clone().permute([1, 2, 0]), weight.clone(), bias.clone(), 1e-3);
+            let all = (y.clone() * draw([1, rows, features], 4, &device)).sum().backward();
+            vec![values(y), gradient(&leaf, &all), gradient(&weight, &all), gradient(&bias, &all)]
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn dropout_on_vulkan_drops_what_the_cpu_drops() {
+    let shape = [3, 5, 7, 6, 11];
+    for (p, run, offsets) in
+        [(0.3, 1, [0.0; 2]), (0.5, 7 * 6 * 11, [0.0; 2]), (0.1, 1, [0.25, -1.5]), (1.0 / 3.0, 1, [0.0; 2])]
+    {
+        for seed in 0..5 {
+            same(&format!("{p} of runs of {run}"), 1e-6, |device| {
+                let device = device.clone().autodiff();
+                let x = draw(shape, 1, &device).require_grad();
+                let key = Key::new(seed).with_text("layer");
+                let y = dropout(x.clone(), Drops { key, p, run, scale: 1.25, offsets });
+                let all = (y.clone() * draw(shape, 2, &device)).sum().backward();
+                vec![values(y), gradient(&x, &all)]
+            });
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn poolings_on_vulkan() {
+    let shape =
+        PoolShape { kernel: [3, 2, 3], stride: [2, 2, 1], padding: [1, 0, 1], dilation: [1, 1, 2], ceil_mode: false };
+    let ceil = PoolShape { kernel: [2; 3], stride: [2; 3], padding: [0; 3], dilation: [1; 3], ceil_mode: true };
+    type Pool<'a> = (&'a str, &'a dyn Fn(Tensor<5>) -> Tensor<5>);
+    let kinds: [Pool; 8] = [
+        ("largest", &|x| max_pool3d(x, PoolShape::new([2; 3]))),
+        ("largest of windows that lie over each other", &|x| max_pool3d(x, shape)),
+        ("largest, the last one cut off", &|x| max_pool3d(x, ceil)),
+        ("mean", &|x| avg_pool3d(x, shape, Divisor::Window)),
+        ("mean of what is inside", &|x| avg_pool3d(x, ceil, Divisor::Inside)),
+        ("mean by 5", &|x| avg_pool3d(x, shape, Divisor::Given(5))),
+        ("adaptive largest", &|x| adaptive_max_pool3d(x, [2, 3, 5])),
+        ("adaptive mean", &|x| adaptive_avg_pool3d(x, [2, 3, 5])),
+    ];
+    for (name, pool) in kinds {
+        same(name, 2e-6, |device| {
+            let device = device.clone().autodiff();
+            // Equal values too.
+            let x = (draw([2, 3, 7, 6, 9], 1, &device) * 4.0).round().require_grad();
+            let y = pool(x.clone());
+            let all = (y.clone() * draw(y.dims(), 2, &device)).sum().backward();
+            vec![values(y), gradient(&x, &all)]
+        });
+    }
+    same("what is not a number", 0.0, |device| {
+        let x = (0..8).map(|i| if i == 2 { f32::NAN } else { i as f32 }).collect::<Vec<_>>();
+        vec![values(max_pool3d(
+            Tensor::from_data(TensorData::new(x, [1, 1, 4, 2, 1]), device),
+            PoolShape::new([2, 1, 1]),
+        ))]
+    });
+}
+
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn sums_of_losses_on_vulkan() {
+    for (classes, edge) in [(1, 5), (2, 21), (5, 9), (33, 4)] {
+        for squared in [false, true] {
+            same(&format!("{classes} classes"), 1e-5, |device| {
+                let device = device.clone().autodiff();
+                let logits = (draw([2, classes, edge, edge, edge], 1, &device) * 3.0).require_grad();
+                let labels: Vec<f32> = (0..2 * edge.pow(3)).map(|i| (i * 7 % 11 % classes) as f32).collect();
+                let labels = Tensor::<5>::from_data(TensorData::new(labels, [2, 1, edge, edge, edge]), &device);
+                let sums = softmax_sums(logits.clone(), labels, squared, true).expect("a kernel");
+                assert!(!sums.odd);
+                let parts = [sums.both, sums.prediction, sums.target, sums.entropy];
+                let of = |part: usize| (parts[part].clone() * draw([2, classes], part as u64, &device)).sum();
+                let all = (of(0) + of(1) + of(3)).backward();
+                let mut found = vec![gradient(&logits, &all)];
+                found.extend(parts.map(values));
+                found
+            });
+        }
+    }
+    for (logit, label, odd) in
+        [(0.3, 0.0, false), (f32::NAN, 0.0, true), (f32::INFINITY, 1.0, true), (0.3, 2.0, true), (0.3, 0.5, true)]
+    {
+        let device = Device::vulkan(Default::default());
+        let logits = Tensor::<5>::from_data(TensorData::new(vec![0.1, 0.2, logit, 0.4], [1, 2, 2, 1, 1]), &device);
+        let labels = Tensor::<5>::from_data(TensorData::new(vec![1.0, label], [1, 1, 2, 1, 1]), &device);
+        let sums = softmax_sums(logits, labels, false, true).expect("a kernel");
+        assert_eq!(sums.odd, odd, "logit {logit}, label {label}");
+    }
+}
+
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn steps_of_optimizers_on_vulkan() {
+    let count = 1037;
+    let positive = |seed: u64, device: &Device| draw([count], seed, device).abs() + 0.1;
+    for nesterov in [false, true] {
+        same("SGD", 1e-6, |device| {
+            let step = SgdStep { lr: 0.1, weight_decay: 0.01, momentum: 0.9, share: 0.8, nesterov };
+            let [p, g, direction] = [1, 2, 3].map(|seed| draw([count], seed, device));
+            let kept = p.clone();
+            assert!(update::has_kernel([&p, &g, &direction].into_iter()));
+            let (moved, direction) = update::sgd(p, &g, direction, step);
+            vec![values(moved), values(direction), values(kept), values(g)]
+        });
+    }
+    let betas = [[0.9, 0.1], [0.99, 0.01]];
+    for (amsgrad, shrink, weight_decay) in [(false, 0.99, 0.0), (true, 1.0, 0.02)] {
+        same("Adam", 1e-6, |device| {
+            let step = AdamStep { lr: 0.02, shrink, weight_decay, betas, correction: 0.5, eps: 1e-8 };
+            let [p, g, mean] = [1, 2, 3].map(|seed| draw([count], seed, device));
+            let largest = amsgrad.then(|| positive(5, device));
+            let (moved, state, largest) = update::adam(p, &g, [mean, positive(4, device)], largest, step);
+            let mut parts = vec![values(moved)];
+            parts.extend(state.into_iter().chain(largest).map(values));
+            parts
+        });
+    }
+    for (centered, moving) in [(false, false), (false, true), (true, false), (true, true)] {
+        same("RMSprop", 1e-5, |device| {
+            let step = RmsPropStep { lr: 0.02, weight_decay: 0.01, alpha: [0.99, 0.01], eps: 1e-3, momentum: 0.9 };
+            let [p, g] = [1, 2].map(|seed| draw([count], seed, device));
+            let mean = centered.then(|| draw([count], 3, device) * 0.1);
+            let direction = moving.then(|| draw([count], 4, device));
+            let (moved, square, mean, direction) = update::rms_prop(p, &g, positive(5, device), mean, direction, step);
+            let mut parts = vec![values(moved), values(square)];
+            parts.extend(mean.into_iter().chain(direction).map(values));
+            parts
+        });
+    }
+}
