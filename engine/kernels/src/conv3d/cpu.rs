@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::blocked::{self, Along, Behind, Loops, Plan, RUN, Source, Weight};
+use super::few_positions::Few;
 use super::geometry::Geometry;
 use super::groups;
 use super::winograd::{self, Walk};
@@ -13,6 +14,12 @@ pub const MANY: usize = 9;
 /// What the lanes are for so many output channels, and the taps that are taken together.
 fn along(channels: usize) -> (Along, usize) {
     if channels < MANY { (Along::Positions, 1) } else { (Along::Channels, RUN) }
+}
+
+/// The way of layers with many weights and few outputs.
+fn few<'a>(loops: Loops<'_>, g: &'a Geometry) -> Option<Few<'a>> {
+    // Words of two values cannot be put where one belongs.
+    if loops.of_pairs { None } else { Few::new(g) }
 }
 
 /// The convolution: `x` is `[B, I, ...input]`, `weight` `[O, I / groups, ...kernel]`; gives `[B, O, ...output]`.
@@ -33,6 +40,9 @@ pub fn forward<'a>(
     }
     let g = &g.flat_first();
     let (along, run) = along(g.channels_out);
+    if let Some(y) = few(loops, g).and_then(|few| few.forward(x, weight, behind)) {
+        return y;
+    }
     let weight = Weight { values: weight, lane: g.channels_in * g.taps(), channel: g.taps() };
     let walk = if loops.of_pairs { None } else { Walk::forward(g) };
     if let Some(y) = walk.and_then(|walk| winograd::outputs(loops, &walk, g.batch, x, weight, behind)) {
@@ -60,6 +70,9 @@ pub fn input_gradient<'a>(
     }
     let g = &g.flat_first();
     let (along, run) = along(g.channels_in);
+    if let Some(dx) = few(loops, g).and_then(|few| few.input_gradient(dy, weight, behind)) {
+        return dx;
+    }
     let weight = Weight { values: weight, lane: g.taps(), channel: g.channels_in * g.taps() };
     let walk = if loops.of_pairs { None } else { Walk::input_gradient(g) };
     if let Some(dx) = walk.and_then(|walk| winograd::outputs(loops, &walk, g.batch, dy, weight, behind)) {
@@ -74,6 +87,9 @@ pub fn weight_gradient(loops: Loops<'_>, x: &[f32], dy: &[f32], g: &Geometry) ->
         return groups::weight_gradient(g, x, dy, |x, dy| weight_gradient(loops, x, dy, &g.one()));
     }
     let g = &g.flat_first();
+    if let Some(dw) = few(loops, g).and_then(|few| few.weight_gradient(x, dy)) {
+        return dw;
+    }
     let fewer = if loops.of_pairs { None } else { winograd::weight_gradient(loops, x, dy, g) };
     if let Some(dw) = fewer {
         return dw;

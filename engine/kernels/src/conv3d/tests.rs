@@ -7,6 +7,7 @@ use half::bf16;
 
 use super::blocked::{Behind, Loops, channel_tile, position_tile};
 use super::cpu;
+use super::few_positions::Few;
 use super::geometry::Geometry;
 use super::pairs;
 use super::winograd::{self, Walk};
@@ -85,6 +86,23 @@ fn geometries() -> Vec<Geometry> {
         assert!(Walk::forward(&g).is_some(), "{g:?}");
         found.push(g);
     }
+    // Many weights and few outputs.
+    for (input, kernel, stride, padding, dilation, [channels_in, channels_out], batch) in [
+        ([2, 3, 4], [3; 3], 1, 1, 1, [48, 48], 2),
+        ([5, 4, 3], [3; 3], 2, 1, 1, [16, 80], 3),
+        ([1, 1, 1], [1; 3], 1, 0, 1, [256, 144], 5),
+        ([1, 1, 1], [3; 3], 1, 1, 1, [16, 96], 1),
+        ([5, 5, 5], [3; 3], 1, 1, 2, [64, 32], 1),
+        ([4, 6, 1], [3, 3, 1], 2, 0, 1, [64, 64], 4),
+    ] {
+        let (stride, padding, dilation) = ([stride; 3], [padding; 3], [dilation; 3]);
+        let reach = |a: usize| dilation[a] * (kernel[a] - 1) + 1;
+        let output = std::array::from_fn(|a| (input[a] + 2 * padding[a] - reach(a)) / stride[a] + 1);
+        let g =
+            Geometry { batch, groups: 1, channels_in, channels_out, input, output, kernel, stride, padding, dilation };
+        found.push(g);
+    }
+    assert!(found.iter().filter(|g| Few::new(&g.flat_first()).is_some()).count() >= 5);
     // Kernels of 1, whose rows are joined; and one whose output falls short, as a transposed convolution with padded output has it.
     for (input, output) in [([6, 5, 7], [6, 5, 7]), ([4, 12, 16], [4, 12, 16]), ([3, 4, 6], [3, 4, 5])] {
         let (kernel, stride, dilation, padding) = ([1; 3], [1; 3], [1; 3], [0; 3]);
