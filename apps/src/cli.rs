@@ -60,6 +60,10 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     listen(cli.verbose);
+    if cli.command.computes() {
+        // It is new, so that there is no pool yet.
+        let _ = hearth::kernels::join_thread_pool(0);
+    }
     match cli.command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -90,6 +94,20 @@ fn listen(verbose: u8) {
 }
 
 impl Command {
+    /// Whether this thread runs kernels. `bench` sees to that itself.
+    fn computes(&self) -> bool {
+        matches!(
+            self,
+            Command::Demo(_)
+                | Command::Train(_)
+                | Command::LrFind(_)
+                | Command::Evaluate(_)
+                | Command::Predict(_)
+                | Command::Preprocess(_)
+                | Command::Metrics(_)
+        )
+    }
+
     fn run(self) -> Outcome {
         match self {
             Command::Demo(args) => demo::run(&args),

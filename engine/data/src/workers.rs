@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::DataError;
 
@@ -116,6 +117,22 @@ impl<T> Work<T> {
         self.state.lock().unwrap_or_else(|p| p.into_inner())
     }
 
+    /// Waits for a change. A thread of the kernels' pool helps with the kernels that the workers call.
+    fn wait<'a>(&'a self, state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
+        /// How often such a thread looks whether there is something to help with.
+        const LOOK: Duration = Duration::from_micros(100);
+        if rayon::current_thread_index().is_none() {
+            return self.changed.wait(state).unwrap_or_else(|p| p.into_inner());
+        }
+        drop(state);
+        let helped = rayon::yield_now() == Some(rayon::Yield::Executed);
+        let state = self.lock();
+        if helped {
+            return state;
+        }
+        self.changed.wait_timeout(state, LOOK).unwrap_or_else(|p| p.into_inner()).0
+    }
+
     fn call(&self, piece: usize) -> Result<T, DataError> {
         (self.make)(&self.plan[piece], &|| self.stop.load(Ordering::Relaxed))
     }
@@ -187,7 +204,7 @@ impl<T: Send + 'static> Run<T> {
                 pool.shared.tell();
                 return Some(made);
             }
-            state = self.work.changed.wait(state).unwrap_or_else(|p| p.into_inner());
+            state = self.work.wait(state);
         }
     }
 }
@@ -207,7 +224,7 @@ impl<T> Drop for Run<T> {
         // What is being made is waited for, so that afterwards nothing uses the data set any more.
         let mut state = self.work.lock();
         while state.active > 0 {
-            state = self.work.changed.wait(state).unwrap_or_else(|p| p.into_inner());
+            state = self.work.wait(state);
         }
     }
 }

@@ -22,6 +22,7 @@
 //! - [`memory`]: an allocator that keeps large blocks for their next use.
 //! - [`mod@update`]: steps of optimizers in one pass, in place.
 //! - [`TuningClock`]: time that goes into finding a GPU's fastest kernels.
+//! - [`join_thread_pool`]: the thread that trains works too, instead of waiting.
 //! - [`use_kernels`]: turns the kernels of networks off, to compare.
 //! - [`math`]: powers and exponentials of many values at once.
 //!
@@ -67,6 +68,7 @@ mod shared;
 mod simd;
 pub mod softmax_sums;
 mod switch;
+mod threads;
 mod tuning;
 pub mod update;
 
@@ -79,4 +81,5 @@ pub use rectify::{rectified_sum, rectify};
 pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, resample_part, sample_grid};
 pub use separable::{AxisTaps, separable};
 pub use switch::{use_kernels, uses_kernels};
+pub use threads::join_thread_pool;
 pub use tuning::{Tuning, TuningClock};

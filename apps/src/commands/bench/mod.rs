@@ -132,9 +132,7 @@ impl Amp {
 
 /// Measures.
 pub fn run(args: &Args) -> Outcome {
-    if let Some(threads) = args.threads {
-        rayon::ThreadPoolBuilder::new().num_threads(threads as usize).build_global()?;
-    }
+    hearth::kernels::join_thread_pool(args.threads.map_or(0, |threads| threads as usize))?;
     LazyLock::force(&CLOCK);
     match args.bench {
         Bench::Step => networks::step(args),

@@ -216,28 +216,31 @@ pub(crate) fn for_each(
     let next = AtomicUsize::new(indices.start);
     let ended = AtomicBool::new(false);
     let failure: Mutex<Option<(usize, DataError)>> = Mutex::new(None);
-    std::thread::scope(|scope| {
-        for _ in 0..threads(workers).min(indices.len()) {
-            scope.spawn(|| {
-                while !ended.load(Ordering::Relaxed) {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= indices.end {
-                        break;
-                    }
-                    match work(index) {
-                        Ok(true) => bar.advance(),
-                        Ok(false) => ended.store(true, Ordering::Relaxed),
-                        Err(error) => {
-                            ended.store(true, Ordering::Relaxed);
-                            let mut failure = failure.lock().unwrap_or_else(|p| p.into_inner());
-                            if failure.as_ref().is_none_or(|(other, _)| index < *other) {
-                                *failure = Some((index, error));
-                            }
-                        }
+    let run = || {
+        while !ended.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= indices.end {
+                break;
+            }
+            match work(index) {
+                Ok(true) => bar.advance(),
+                Ok(false) => ended.store(true, Ordering::Relaxed),
+                Err(error) => {
+                    ended.store(true, Ordering::Relaxed);
+                    let mut failure = failure.lock().unwrap_or_else(|p| p.into_inner());
+                    if failure.as_ref().is_none_or(|(other, _)| index < *other) {
+                        *failure = Some((index, error));
                     }
                 }
-            });
+            }
         }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads(workers).min(indices.len()) {
+            scope.spawn(run);
+        }
+        // The calling thread is one of them.
+        run();
     });
     match failure.into_inner().unwrap_or_else(|p| p.into_inner()) {
         Some((_, error)) => Err(error),
