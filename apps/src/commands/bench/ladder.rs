@@ -119,7 +119,6 @@ fn rungs(recipe: &Recipe, on_processor: bool, threads: usize) -> Outcome<Vec<Run
         ("loss", regular.clone().unwrap_or_else(|| loss.clone())),
         ("optimizer", inline(&regular_optimizer)?),
     ];
-    let fused = "the kernels are the CPU's; on a GPU Burn fuses operations in every row";
     let same_optimizer = (recipe.optimizer == regular_optimizer).then_some("the recipe's is the regular one");
     Ok(vec![
         Rung::new("plain", plain),
@@ -128,7 +127,7 @@ fn rungs(recipe: &Recipe, on_processor: bool, threads: usize) -> Outcome<Vec<Run
         Rung::new("device transforms", vec![("data.cache", cached("same"))])
             .unless(cpu("a CPU's transforms run on it already")),
         Rung::new("AMP", vec![("training.precision", "auto".to_owned())]).unless(cpu("a CPU computes in fp32")),
-        Rung { kernels: true, ..Rung::new("fused kernels", Vec::new()) }.unless((!on_processor).then_some(fused)),
+        Rung { kernels: true, ..Rung::new("fused kernels", Vec::new()) },
         Rung::new(format!("loss {}", name_of(&recipe.loss)?), vec![("loss", loss)]).unless(
             regular.is_none().then_some("the recipe's loss is Dice alone, or of a kind that has none beside it"),
         ),
