@@ -21,7 +21,7 @@ use hearth_kernels::conv3d::{ConvShape, conv_transpose3d, conv3d, conv3d_weight}
 static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
 
 /// Batch, channels in and out, edge of the input, kernel, stride.
-const LAYERS: [[usize; 6]; 19] = [
+const LAYERS: [[usize; 6]; 21] = [
     [4, 1, 16, 96, 3, 2],
     [4, 16, 16, 48, 3, 1],
     [4, 16, 32, 48, 3, 2],
@@ -33,6 +33,9 @@ const LAYERS: [[usize; 6]; 19] = [
     [4, 128, 256, 6, 3, 1],
     [4, 256, 256, 6, 3, 1],
     [4, 128, 256, 6, 1, 1],
+    // Many weights and few outputs: a patch of 32^3, and one of 64^3.
+    [1, 256, 256, 2, 3, 1],
+    [1, 256, 256, 4, 3, 1],
     // The transposed convolutions, read backwards.
     [4, 64, 384, 12, 3, 2],
     [4, 32, 128, 24, 3, 2],

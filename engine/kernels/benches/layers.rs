@@ -1,4 +1,4 @@
-//! What stands around the convolutions of a network: norms with their activations, sums of residual blocks, pooling, the sums of Dice and
+//! What stands around the convolutions of a network: norms with their activations, sums of residual blocks, dropout, pooling, the sums of Dice and
 //! cross-entropy; forward and backward, in values of the input per second.
 //!
 //! ```text
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use burn::tensor::{Device, Distribution, Tensor};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use hearth_kernels::counter_rng::Key;
+use hearth_kernels::dropout::{Drops, dropout};
 use hearth_kernels::normalize::{Over, Slope, normalize};
 use hearth_kernels::pool3d::{Divisor, PoolShape, avg_pool3d, max_pool3d};
 use hearth_kernels::softmax_sums::softmax_sums;
@@ -35,7 +37,7 @@ fn prelu(x: &Tensor<5>) -> Slope {
     Slope::Learned(Tensor::full([1], 0.25, &x.device()).require_grad())
 }
 
-const LAYERS: [Layer; 7] = [
+const LAYERS: [Layer; 8] = [
     ("batch norm and PReLU", |x| normalize(x.clone(), affine(&x), &prelu(&x), Over::Batch, 1e-5).output),
     ("instance norm and leaky ReLU", |x| {
         normalize(x.clone(), affine(&x), &Slope::Fixed(0.01), Over::Groups(x.dims()[1]), 1e-5).output
@@ -43,6 +45,7 @@ const LAYERS: [Layer; 7] = [
     ("group norm and ReLU", |x| normalize(x.clone(), affine(&x), &Slope::Fixed(0.0), Over::Groups(8), 1e-5).output),
     ("ReLU", |x| rectify(x, 0.0)),
     ("sum and ReLU", |x| rectified_sum(x.clone(), x, 0.0)),
+    ("dropout", |x| dropout(x, Drops { key: Key::new(1), p: 0.1, run: 1, scale: 1.0 / 0.9, offsets: [0.0; 2] })),
     ("maximum pooling", |x| max_pool3d(x, PoolShape::new([2; 3]))),
     ("average pooling", |x| avg_pool3d(x, PoolShape::new([2; 3]), Divisor::Window)),
 ];
@@ -75,7 +78,7 @@ fn losses(c: &mut Criterion) {
         let labels = Tensor::<5>::random([2, 1, 64, 64, 64], range, &device.clone().inner());
         group.bench_function(BenchmarkId::from_parameter(format!("{classes} classes")), |b| {
             b.iter(|| {
-                let Some(sums) = softmax_sums(logits.clone(), labels.clone(), false) else {
+                let Some(sums) = softmax_sums(logits.clone(), labels.clone(), false, true) else {
                     unreachable!("f32 on the CPU")
                 };
                 black_box((sums.both + sums.prediction + sums.entropy).sum().backward())
