@@ -24,10 +24,10 @@ pub(crate) fn primitive<const D: usize>(tensor: Tensor<D>) -> CubeTensor {
     }
 }
 
-/// The tensor itself where nobody else holds it, in order; else a copy to write to.
+/// The tensor itself where nobody else holds it, in order; else a copy to write to, whose rows may have been padded.
 pub(crate) fn own(tensor: CubeTensor) -> CubeTensor {
     let tensor = into_contiguous(tensor);
-    if tensor.can_mut() { tensor } else { tensor.copy() }
+    if tensor.can_mut() { tensor } else { into_contiguous(tensor.copy()) }
 }
 
 /// The values in row-major order without gaps.
