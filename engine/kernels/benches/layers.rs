@@ -16,6 +16,7 @@ use hearth_kernels::counter_rng::Key;
 use hearth_kernels::dropout::{Drops, dropout};
 use hearth_kernels::normalize::{Over, Slope, normalize};
 use hearth_kernels::pool3d::{Divisor, PoolShape, avg_pool3d, max_pool3d};
+use hearth_kernels::sigmoid_sums::{Focal, sigmoid_sums};
 use hearth_kernels::softmax_sums::softmax_sums;
 use hearth_kernels::{rectified_sum, rectify};
 
@@ -85,6 +86,22 @@ fn losses(c: &mut Criterion) {
             });
         });
     }
+    group.finish();
+
+    let mut group = c.benchmark_group("sums of Dice and focal loss");
+    let shape = [1, 3, 64, 64, 64];
+    group.throughput(Throughput::Elements(shape.iter().product::<usize>() as u64));
+    let logits = Tensor::<5>::random(shape, Distribution::Normal(0.0, 2.0), &device).require_grad();
+    let targets = Tensor::<5>::random(shape, Distribution::Bernoulli(0.3), &device.clone().inner());
+    let focal = Focal { gamma: 2.0, ..Focal::default() };
+    group.bench_function("3 channels", |b| {
+        b.iter(|| {
+            let Some(sums) = sigmoid_sums(logits.clone(), targets.clone(), true, Some(focal), true) else {
+                unreachable!("f32 on the CPU")
+            };
+            black_box((sums.both + sums.prediction + sums.focal).sum().backward())
+        });
+    });
     group.finish();
 }
 

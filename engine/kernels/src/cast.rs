@@ -43,6 +43,7 @@ pub(crate) mod convert {
     use rayon::prelude::*;
 
     use crate::flex::floats;
+    use crate::precision::rounded;
     use crate::simd::widest;
 
     /// Values that a task converts.
@@ -125,15 +126,6 @@ pub(crate) mod convert {
             _ => return floats(values.into_owned(), shape),
         };
         FloatTensor::<Flex>::from_data(data)
-    }
-
-    /// As `bf16::from_f32`, without a branch, so that registers are filled.
-    #[inline(always)]
-    fn rounded(value: f32) -> bf16 {
-        let bits = value.to_bits();
-        let half = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-        // Not a number stays so.
-        bf16::from_bits(if value.is_nan() { bits >> 16 | 0x40 } else { half } as u16)
     }
 }
 

@@ -14,6 +14,7 @@
 //! - [`rectify`], [`rectified_sum`]: ReLU and leaky ReLU, alone and of a sum.
 //! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation behind `Spacing` and `Affine`.
 //! - [`mod@separable`]: weighted sums along one axis after the other, which those two come to where they can.
+//! - [`mod@sigmoid_sums`]: what Dice, focal and binary cross-entropy losses need of a sigmoid, forward and backward.
 //! - [`mod@softmax_sums`]: what Dice losses and cross-entropy need of a prediction, forward and backward.
 //! - [`philox`]: long runs of uniform and normal random numbers.
 //! - [`mod@normalize`]: batch, group and instance norm with the activation behind them, forward and backward.
@@ -59,16 +60,21 @@ pub mod philox;
 mod place;
 pub mod pool3d;
 #[cfg(feature = "cpu")]
+mod precision;
+#[cfg(feature = "cpu")]
 mod product;
 mod rectify;
 pub mod resample;
 pub mod separable;
 #[cfg(feature = "cpu")]
 mod shared;
+pub mod sigmoid_sums;
 mod simd;
 pub mod softmax_sums;
 mod switch;
 mod threads;
+#[cfg(all(feature = "cube", not(feature = "fused")))]
+mod totals;
 mod tuning;
 pub mod update;
 

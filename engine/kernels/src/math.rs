@@ -81,8 +81,9 @@ fn exp_or_zero<const FUSED: bool>(v: f32) -> f32 {
     if v < -50.0 { 0.0 } else { result }
 }
 
+/// The exponential; what [`exp`] says of large and small values holds.
 #[inline(always)]
-fn exp_of<const FUSED: bool>(v: f32) -> f32 {
+pub(crate) fn exp_of<const FUSED: bool>(v: f32) -> f32 {
     /// ln 2 in two parts: products with the first are exact.
     const LN2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
     let x = keep_within(v, -87.0, 88.0);
@@ -123,6 +124,15 @@ pub(crate) fn log2<const FUSED: bool>(x: f32) -> f32 {
     let series = [1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0, 1.0];
     let sum = series.iter().fold(0.0, |sum, c| fma::<FUSED>(sum, s2, *c));
     fma::<FUSED>(sum, s * (2.0 * std::f32::consts::LOG2_E), exponent as f32)
+}
+
+/// `log(1 + x)` for `0..=1`, to a few units in the last place of the result: `2 atanh(x / (2 + x))`.
+#[inline(always)]
+pub(crate) fn log_1p<const FUSED: bool>(x: f32) -> f32 {
+    let s = x / (2.0 + x);
+    let s2 = s * s;
+    let series = [1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0, 1.0];
+    2.0 * s * series.iter().fold(0.0, |sum, c| fma::<FUSED>(sum, s2, *c))
 }
 
 /// `exp` for -0.35..0.35: eight terms of its series.
@@ -188,6 +198,18 @@ mod tests {
         let mut odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0];
         exp(&mut odd);
         assert!(odd[0].is_nan() && odd[1] > 1e38 && odd[2] < 1e-37 && odd[3] == 1.0, "{odd:?}");
+    }
+
+    #[test]
+    fn logarithms_of_one_and_more_are_those_of_f64() {
+        let inputs = (0..=100_000).map(|i| i as f32 / 1e5).chain((0..40).map(|i| 0.5_f32.powi(i)));
+        for x in inputs {
+            let expected = f64::from(x).ln_1p();
+            for got in [log_1p::<false>(x), log_1p::<true>(x)] {
+                assert!((f64::from(got) - expected).abs() <= 3e-7 * expected, "{got} for {expected} at {x}");
+            }
+        }
+        assert!(log_1p::<false>(f32::NAN).is_nan());
     }
 
     #[test]

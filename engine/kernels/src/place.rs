@@ -29,16 +29,9 @@ pub(crate) fn of<const D: usize>(x: &Tensor<D>) -> Option<Place> {
     }
 }
 
-/// Whether there is a kernel for it: f32 on the CPU, and f32, f16 or bf16 on GPUs; not empty.
+/// Whether there is a kernel for it: f32, f16 or bf16, not empty.
 pub(crate) fn takes<const D: usize>(x: &Tensor<D>) -> bool {
-    if x.dims().contains(&0) {
-        return false;
-    }
-    match of(x) {
-        Some(Place::Cpu) => x.dtype() == DType::F32,
-        Some(Place::Gpu) => matches!(x.dtype(), DType::F32 | DType::F16 | DType::BF16),
-        None => false,
-    }
+    matches!(x.dtype(), DType::F32 | DType::F16 | DType::BF16) && !x.dims().contains(&0) && of(x).is_some()
 }
 
 /// Whether there is a kernel, and the values are f32.

@@ -8,6 +8,7 @@ use hearth_kernels::counter_rng::Key;
 use hearth_kernels::dropout::{Drops, dropout};
 use hearth_kernels::normalize::{Over, Slope, normalize, scale};
 use hearth_kernels::pool3d::{Divisor, PoolShape, adaptive_avg_pool3d, adaptive_max_pool3d, avg_pool3d, max_pool3d};
+use hearth_kernels::sigmoid_sums::{Focal, sigmoid_sums};
 use hearth_kernels::softmax_sums::softmax_sums;
 use hearth_kernels::update::{self, AdamStep, RmsPropStep, SgdStep};
 use hearth_kernels::{gelu, layer_norm, rectified_sum, rectify};
@@ -245,6 +246,60 @@ fn sums_of_losses_on_vulkan() {
         let labels = Tensor::<5>::from_data(TensorData::new(vec![1.0, label], [1, 1, 2, 1, 1]), &device);
         let sums = softmax_sums(logits, labels, false, true).expect("a kernel");
         assert_eq!(sums.odd, odd, "logit {logit}, label {label}");
+    }
+}
+
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn sums_of_losses_of_a_sigmoid_on_vulkan() {
+    let focals = [
+        None,
+        Some(Focal::default()),
+        Some(Focal { gamma: 2.0, pos_weight: 1.0, present: 0.25, absent: 0.75 }),
+        Some(Focal { gamma: 0.7, pos_weight: 3.0, present: 1.0, absent: 1.0 }),
+    ];
+    for (channels, edge) in [(1, 5), (2, 21), (3, 9)] {
+        for (focal, squared) in focals.into_iter().zip([true, false, true, false]) {
+            for indices in [false, true] {
+                if indices && channels == 1 {
+                    continue;
+                }
+                same(&format!("{channels} channels, {focal:?}, indices {indices}"), 1e-5, |device| {
+                    let device = device.clone().autodiff();
+                    let logits = (draw([2, channels, edge, edge, edge], 1, &device) * 3.0).require_grad();
+                    let soft = (draw([2, channels, edge, edge, edge], 2, &device) * 0.1 + 0.5).require_grad();
+                    let labels: Vec<f32> = (0..2 * edge.pow(3)).map(|i| (i * 7 % 11 % channels) as f32).collect();
+                    let labels = Tensor::<5>::from_data(TensorData::new(labels, [2, 1, edge, edge, edge]), &device);
+                    let given = if indices { labels } else { soft.clone() };
+                    let sums = sigmoid_sums(logits.clone(), given, squared, focal, true).expect("a kernel");
+                    assert!(!sums.odd);
+                    let parts = [sums.both, sums.prediction, sums.target, sums.focal];
+                    let of = |part: usize| (parts[part].clone() * draw([2, channels], part as u64, &device)).sum();
+                    let all = (of(0) + of(1) + of(2) + of(3)).backward();
+                    let mut found = vec![gradient(&logits, &all)];
+                    found.extend((!indices).then(|| gradient(&soft, &all)));
+                    found.extend(parts.map(values));
+                    found
+                });
+            }
+        }
+    }
+    // Where predictions are sure.
+    same("sure predictions", 1e-6, |device| {
+        let device = device.clone().autodiff();
+        let x = [-80.0, -20.0, -8.0, -1e-3, 0.0, 5.0, 15.0, 60.0];
+        let logits = Tensor::<5>::from_data(TensorData::new(x.to_vec(), [1, 1, 8, 1, 1]), &device).require_grad();
+        let sums = sigmoid_sums(logits.clone(), logits.ones_like(), false, Some(Focal::default()), true).expect("sums");
+        let all = sums.focal.clone().backward();
+        vec![values(sums.focal), gradient(&logits, &all)]
+    });
+    for (logit, target, odd) in
+        [(0.3, 0.0, false), (f32::NAN, 0.0, true), (f32::INFINITY, 1.0, true), (0.3, f32::NAN, true)]
+    {
+        let device = Device::vulkan(Default::default());
+        let of = |value| Tensor::<5>::from_data(TensorData::new(vec![0.1, 0.2, value, 0.4], [1, 2, 2, 1, 1]), &device);
+        let sums = sigmoid_sums(of(logit), of(target), false, None, true).expect("a kernel");
+        assert_eq!(sums.odd, odd, "logit {logit}, target {target}");
     }
 }
 

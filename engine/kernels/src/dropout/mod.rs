@@ -9,10 +9,9 @@ mod ops;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
 
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::{Tensor, TensorData};
 use rayon::prelude::*;
 
-use crate::cast::{cast, half_on_cpu};
 use crate::counter_rng::Key;
 use crate::place;
 
@@ -53,9 +52,6 @@ pub fn dropout<const D: usize>(x: Tensor<D>, drops: Drops) -> Tensor<D> {
     assert!(drops.run > 0, "draws of dropout are for one value or more");
     if place::takes(&x) {
         return ops::dropout(x, drops);
-    }
-    if let Some(dtype) = half_on_cpu(&x) {
-        return cast(dropout(cast(x, DType::F32), drops), dtype);
     }
     let count = x.shape().num_elements();
     let both: Vec<[f32; 2]> = (0..count as u64).into_par_iter().map(|i| drops.of(i / drops.run as u64)).collect();

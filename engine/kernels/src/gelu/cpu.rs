@@ -1,11 +1,12 @@
 //! The activation on the CPU, by all threads.
 
+use std::mem::MaybeUninit;
+
 use burn::backend::{Flex, tensor::FloatTensor};
-use rayon::prelude::*;
 
 use super::ops::GeluOps;
-use crate::flex::{floats, with};
 use crate::math;
+use crate::precision::{Precision, by_precision, each, tensor, with_values};
 use crate::simd::widest;
 
 /// Values of one task.
@@ -17,12 +18,12 @@ const STEP: usize = 512;
 impl GeluOps for Flex {
     fn normal_gate(x: FloatTensor<Self>) -> FloatTensor<Self> {
         let dims = x.layout().shape().to_vec();
-        floats(with([x], |[x]| values(x)), dims)
+        by_precision!(x.dtype(), S => tensor(with_values([x], |[x]: [&[S]; 1]| values(x)), dims))
     }
 
     fn normal_gate_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>) -> FloatTensor<Self> {
         let dims = x.layout().shape().to_vec();
-        floats(with([x, dy], |[x, dy]| gradients(x, dy)), dims)
+        by_precision!(x.dtype(), S => tensor(with_values([x, dy], |[x, dy]: [&[S]; 2]| gradients(x, dy)), dims))
     }
 }
 
@@ -76,44 +77,54 @@ fn below(x: &[f32], out: &mut [f32]) {
 }
 
 /// Calls `work` with blocks of the inputs, the parts below them and the places of the output.
-fn each<const N: usize>(inputs: [&[f32]; N], work: impl Fn([&[f32]; N], &[f32], &mut [f32]) + Sync) -> Vec<f32> {
-    let mut out = vec![0.0; inputs[0].len()];
-    out.par_chunks_mut(TASK).enumerate().for_each(|(task, out)| {
+fn blocks<S: Precision, const N: usize>(
+    inputs: [&[S]; N],
+    work: impl Fn([&[f32]; N], &[f32], &mut [MaybeUninit<f32>]) + Sync,
+) -> Vec<S> {
+    each(inputs, TASK, |_, out, inputs| {
         let mut part = [0.0; STEP];
         for (step, out) in out.chunks_mut(STEP).enumerate() {
-            let at = task * TASK + step * STEP;
-            let values = inputs.map(|input| &input[at..][..out.len()]);
+            let values = inputs.map(|input| &input[step * STEP..][..out.len()]);
             let part = &mut part[..out.len()];
             below(values[0], part);
             work(values, part, out);
         }
-    });
-    out
+    })
 }
 
-fn values(x: &[f32]) -> Vec<f32> {
-    each([x], |[x], part, out| {
+fn values<S: Precision>(x: &[S]) -> Vec<S> {
+    blocks([x], |[x], part, out| {
         widest(
             #[inline(always)]
-            move || out.iter_mut().zip(x).zip(part).for_each(|((out, x), part)| *out = x * part),
+            move || {
+                for ((out, x), part) in out.iter_mut().zip(x).zip(part) {
+                    out.write(x * part);
+                }
+            },
         );
     })
 }
 
-fn gradients(x: &[f32], dy: &[f32]) -> Vec<f32> {
+fn gradients<S: Precision>(x: &[S], dy: &[S]) -> Vec<S> {
     /// One over the root of 2 pi.
     const DENSITY: f32 = 0.398_942_28;
-    each([x, dy], |[x, dy], part, out| {
+    blocks([x, dy], |[x, dy], part, out| {
+        let mut density = [0.0; STEP];
+        let density = &mut density[..x.len()];
         widest(
             #[inline(always)]
-            || out.iter_mut().zip(x).for_each(|(out, x)| *out = -0.5 * x * x),
+            || {
+                for (density, x) in density.iter_mut().zip(x) {
+                    *density = -0.5 * x * x;
+                }
+            },
         );
-        math::exp(out);
+        math::exp(density);
         widest(
             #[inline(always)]
-            move || {
-                for (((out, x), dy), part) in out.iter_mut().zip(x).zip(dy).zip(part) {
-                    *out = dy * (part + x * DENSITY * *out);
+            || {
+                for ((((out, x), dy), part), density) in out.iter_mut().zip(x).zip(dy).zip(part).zip(&*density) {
+                    out.write(dy * (part + x * DENSITY * density));
                 }
             },
         );

@@ -8,9 +8,8 @@ mod ops;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
 
-use burn::tensor::{DType, Tensor};
+use burn::tensor::Tensor;
 
-use crate::cast::{cast, half_on_cpu};
 use crate::place;
 
 /// `x` times the part of a normal distribution below it (`torch.nn.GELU`, not the approximation by tanh).
@@ -20,9 +19,6 @@ use crate::place;
 pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if place::takes(&x) {
         return ops::gelu(x);
-    }
-    if let Some(dtype) = half_on_cpu(&x) {
-        return cast(gelu(cast(x, DType::F32)), dtype);
     }
     (x.clone() * std::f32::consts::FRAC_1_SQRT_2).erf().add_scalar(1.0) * x * 0.5
 }

@@ -9,6 +9,7 @@ use burn::backend::{Flex, tensor::FloatTensor};
 use super::ops::NormalizeOps;
 use super::shape::Shape;
 use crate::flex::{floats, with};
+use crate::precision::{Precision, by_precision, filled, read, tensor, with_values, write};
 use crate::simd::widest;
 
 /// Values summed in f32 before they are added to a sum in f64.
@@ -29,9 +30,13 @@ impl NormalizeOps for Flex {
         shape: Shape,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let dims = x.layout().shape().to_vec();
-        let [y, mean, variance] = with([x, weight, bias, slope], |[x, w, b, s]| forward(x, w, b, s, &shape));
         let rows = shape.rows();
-        (floats(y, dims), floats(mean, [rows]), floats(variance, [rows]))
+        with([weight, bias, slope], |[w, b, s]| {
+            by_precision!(x.dtype(), S => {
+                let (y, mean, variance) = with_values([x], |[x]: [&[S]; 1]| forward(x, w, b, s, &shape));
+                (tensor(y, dims), floats(mean, [rows]), floats(variance, [rows]))
+            })
+        })
     }
 
     fn normalize_gradient(
@@ -45,11 +50,14 @@ impl NormalizeOps for Flex {
         shape: Shape,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let dims = x.layout().shape().to_vec();
-        let [dx, dw, db, ds] = with([x, dy, weight, bias, slope, mean, variance], |[x, dy, w, b, s, m, v]| {
-            backward(x, dy, w, b, s, m, v, &shape)
-        });
-        let (channels, slopes) = (shape.channels, ds.len());
-        (floats(dx, dims), floats(dw, [channels]), floats(db, [channels]), floats(ds, [slopes]))
+        with([weight, bias, slope, mean, variance], |[w, b, s, m, v]| {
+            by_precision!(x.dtype(), S => {
+                let run = |[x, dy]: [&[S]; 2]| backward(x, dy, w, b, s, m, v, &shape);
+                let (dx, [dw, db, ds]) = with_values([x, dy], run);
+                let (channels, slopes) = (shape.channels, ds.len());
+                (tensor(dx, dims), floats(dw, [channels]), floats(db, [channels]), floats(ds, [slopes]))
+            })
+        })
     }
 }
 
@@ -92,21 +100,24 @@ fn sum(values: &[f32], f: impl Fn(f32) -> f32) -> f64 {
     whole + rest.iter().map(|value| f64::from(f(*value))).sum::<f64>()
 }
 
-fn moments(values: &[f32]) -> Moments {
-    widest(
-        #[inline(always)]
-        || {
-            values.chunks(RUN).fold(Moments::default(), |all, run| {
+fn moments<S: Precision>(values: &[S]) -> Moments {
+    let mut all = Moments::default();
+    read([values], RUN, |[run]| {
+        let part = widest(
+            #[inline(always)]
+            || {
                 let count = run.len() as f64;
                 let mean = sum(run, |v| v) / count;
                 let centre = mean as f32;
                 // Around a value near the mean; what it is off by is taken back.
                 let squares = sum(run, |v| (v - centre) * (v - centre));
                 let off = mean - f64::from(centre);
-                all.and(Moments { count, mean, squares: squares - count * off * off })
-            })
-        },
-    )
+                Moments { count, mean, squares: squares - count * off * off }
+            },
+        );
+        all = all.and(part);
+    });
+    all
 }
 
 fn planes_per_task(shape: &Shape) -> usize {
@@ -114,7 +125,13 @@ fn planes_per_task(shape: &Shape) -> usize {
 }
 
 /// Output, means and biased variances.
-fn forward(x: &[f32], weight: &[f32], bias: &[f32], slope: &[f32], shape: &Shape) -> [Vec<f32>; 3] {
+fn forward<S: Precision>(
+    x: &[S],
+    weight: &[f32],
+    bias: &[f32],
+    slope: &[f32],
+    shape: &Shape,
+) -> (Vec<S>, Vec<f32>, Vec<f32>) {
     let parts: Vec<Moments> =
         x.par_chunks(shape.volume.max(1)).with_min_len(planes_per_task(shape)).map(moments).collect();
     let mut rows = vec![Moments::default(); shape.rows()];
@@ -130,19 +147,11 @@ fn forward(x: &[f32], weight: &[f32], bias: &[f32], slope: &[f32], shape: &Shape
             let (row, channel) = (shape.row(plane), plane % shape.channels);
             let scale = weight[channel] * inverse(variance[row], shape.eps);
             let offset = bias[channel] - mean[row] * scale;
-            apply(out, x, scale, offset, slope[channel % slope.len()]);
+            let slope = slope[channel % slope.len()];
+            write(out, [x], |_, out, [x]| apply(out, x, scale, offset, slope));
         });
     });
-    [output, mean, variance]
-}
-
-/// A vector whose values `fill` writes, every one of them.
-fn filled(count: usize, fill: impl FnOnce(&mut [MaybeUninit<f32>])) -> Vec<f32> {
-    let mut out = Vec::with_capacity(count);
-    fill(&mut out.spare_capacity_mut()[..count]);
-    // SAFETY: `fill` has written all of them.
-    unsafe { out.set_len(count) };
-    out
+    (output, mean, variance)
 }
 
 fn inverse(variance: f32, eps: f64) -> f32 {
@@ -191,16 +200,16 @@ pub fn scale(values: &mut [f32], scale: &[f32], offset: &[f32], slope: &[f32], v
 
 /// The gradients with respect to x, weight, bias and slope, from that of the output.
 #[expect(clippy::too_many_arguments, reason = "all that the forward pass had, and its results")]
-fn backward(
-    x: &[f32],
-    dy: &[f32],
+fn backward<S: Precision>(
+    x: &[S],
+    dy: &[S],
     weight: &[f32],
     bias: &[f32],
     slope: &[f32],
     mean: &[f32],
     variance: &[f32],
     shape: &Shape,
-) -> [Vec<f32>; 4] {
+) -> (Vec<S>, [Vec<f32>; 3]) {
     let volume = shape.volume.max(1);
     let plain = |plane: usize| {
         let (row, channel) = (shape.row(plane), plane % shape.channels);
@@ -235,7 +244,8 @@ fn backward(
         let planes = out.par_chunks_mut(volume).zip(x.par_chunks(volume)).zip(dy.par_chunks(volume));
         planes.with_min_len(planes_per_task(shape)).enumerate().for_each(|(index, ((out, x), dy))| {
             let sums = rows[shape.row(index)];
-            plain(index).gradient(out, x, dy, (sums[0] / count) as f32, (sums[1] / count) as f32);
+            let (plain, first, second) = (plain(index), (sums[0] / count) as f32, (sums[1] / count) as f32);
+            write(out, [x, dy], |_, out, [x, dy]| plain.gradient(out, x, dy, first, second));
         });
     });
     let of = |part: usize| channels.iter().map(|sums| sums[part] as f32).collect::<Vec<f32>>();
@@ -244,7 +254,7 @@ fn backward(
     } else {
         vec![channels.iter().map(|sums| sums[2]).sum::<f64>() as f32]
     };
-    [dx, of(1), of(0), dslope]
+    (dx, [of(1), of(0), dslope])
 }
 
 /// What one channel of one item is normalized by.
@@ -259,12 +269,12 @@ struct Plane {
 
 impl Plane {
     /// The sums of `dz`, `dz * normalized` and `dy * z` where `z` is not positive.
-    fn sums(self, x: &[f32], dy: &[f32]) -> [f64; 3] {
-        widest(
-            #[inline(always)]
-            move || {
-                let mut all = [0.0_f64; 3];
-                for (x, dy) in x.chunks(RUN).zip(dy.chunks(RUN)) {
+    fn sums<S: Precision>(self, x: &[S], dy: &[S]) -> [f64; 3] {
+        let mut all = [0.0_f64; 3];
+        read([x, dy], RUN, |[x, dy]| {
+            let part = widest(
+                #[inline(always)]
+                move || {
                     let mut lanes = [[0.0_f32; LANES]; 3];
                     let (xs, dys) = (x.chunks_exact(LANES), dy.chunks_exact(LANES));
                     let rest = xs.remainder().iter().zip(dys.remainder());
@@ -276,17 +286,17 @@ impl Plane {
                             lanes[2][i] += c;
                         }
                     }
-                    for (sum, lanes) in all.iter_mut().zip(&lanes) {
-                        *sum += lanes.iter().map(|lane| f64::from(*lane)).sum::<f64>();
-                    }
+                    let mut part = lanes.map(|lanes| lanes.iter().map(|lane| f64::from(*lane)).sum::<f64>());
                     for (x, dy) in rest {
                         let terms = self.terms(*x, *dy);
-                        all.iter_mut().zip(terms).for_each(|(sum, term)| *sum += f64::from(term));
+                        part.iter_mut().zip(terms).for_each(|(sum, term)| *sum += f64::from(term));
                     }
-                }
-                all
-            },
-        )
+                    part
+                },
+            );
+            all.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+        });
+        all
     }
 
     #[inline(always)]

@@ -3,8 +3,7 @@
 //! `y = act(weight * (x - mean) / sqrt(variance + eps) + bias)`, with mean and biased variance of the batch's channels
 //! (batch norm: Ioffe and Szegedy, <https://arxiv.org/abs/1502.03167>) or of groups of channels of one item (group norm:
 //! Wu and He, <https://arxiv.org/abs/1803.08494>; instance norm: Ulyanov et al., <https://arxiv.org/abs/1607.08022>).
-//! Nothing but `x` is kept for the backward pass, and statistics are f32. f16 and bf16 are read and written as they are on GPUs, and
-//! converted on the CPU. Where there is no kernel, ordinary tensor operations give the same result.
+//! Nothing but `x` is kept for the backward pass, and statistics are f32. f16 and bf16 are read and written as they are. Where there is no kernel, ordinary tensor operations give the same result.
 
 #[cfg(feature = "cpu")]
 mod cpu;

@@ -1,6 +1,8 @@
 //! Against Burn's own operations, through the graph, and against a constant and an extreme input.
 
-use burn::tensor::{Device, Distribution, Tensor, TensorData, activation, module};
+use burn::tensor::{DType, Device, Distribution, Tensor, TensorData, activation, module};
+
+use crate::cast;
 
 use super::{Over, Slope, normalize};
 
@@ -107,4 +109,43 @@ fn what_is_not_a_number_stays_in_its_channel() {
     let x = Tensor::<5>::from_data(TensorData::new(v, [1, 2, 2, 2, 2]), &Device::flex());
     let y = values(normalize(x, None, &Slope::Fixed(0.0), Over::Groups(2), 1e-5).output);
     assert!(y[..8].iter().all(|v| v.is_nan()) && y[8..].iter().all(|v| v.is_finite()), "{y:?}");
+}
+
+#[test]
+fn half_precision_is_read_and_written_as_it_is_stored() {
+    let device = Device::flex().autodiff();
+    // Planes longer than what is converted at a time, and one of a single value.
+    for (shape, over) in
+        [([2, 4, 21, 20, 11], Over::Batch), ([2, 4, 21, 20, 11], Over::Groups(2)), ([3, 4, 1, 1, 1], Over::Groups(1))]
+    {
+        for (dtype, unit) in [(DType::BF16, 1.0 / 256.0), (DType::F16, 1.0 / 2048.0)] {
+            let draw = || cast(Tensor::<5>::from_data(random(shape, &Device::flex()).into_data(), &device), dtype);
+            let (x, upstream) = (draw(), draw());
+            let small: Vec<f32> = vec![0.5, 1.5, -1.0, 2.0];
+            let all = |wide: bool| {
+                let in_type = |x: &Tensor<5>| if wide { cast(x.clone(), DType::F32) } else { x.clone() };
+                let x = Tensor::<5>::from_data(in_type(&x).into_data(), (&device, in_type(&x).dtype())).require_grad();
+                let [weight, bias] = [0, 1].map(|_| Tensor::<1>::from_floats(small.as_slice(), &device).require_grad());
+                let affine = Some((weight.clone(), bias.clone()));
+                let y = normalize(x.clone(), affine, &Slope::Fixed(0.1), over, 1e-5).output;
+                let gradients = (y.clone() * in_type(&upstream)).backward();
+                let dx = x.grad(&gradients).expect("a gradient");
+                assert_eq!([y.dtype(), dx.dtype()], [x.dtype(); 2]);
+                let five =
+                    [cast(y, DType::F32), Tensor::from_data(cast(dx, DType::F32).into_data(), &device)].map(values);
+                let one = [weight, bias].map(|t| values(t.grad(&gradients).expect("a gradient")));
+                (five, one)
+            };
+            let (half, full) = (all(false), all(true));
+            for (half, full) in half.0.iter().zip(&full.0) {
+                for (half, full) in half.iter().zip(full) {
+                    // A rounding of what is written, and of the factors of the gradient.
+                    assert!((half - full).abs() <= unit * full.abs() + 1e-6, "{dtype:?} {over:?}: {half} for {full}");
+                }
+            }
+            for (half, full) in half.1.iter().zip(&full.1) {
+                close("a sum", half, full);
+            }
+        }
+    }
 }

@@ -105,9 +105,12 @@ impl<B: PoolOps, C: CheckpointStrategy> PoolOps for Autodiff<B, C> {
     }
 }
 
-/// Whether our kernels can take this tensor; on the CPU an empty one too.
+/// Whether our kernels can take this tensor; on the CPU one of f32, and an empty one too.
 pub fn has_kernel(x: &Tensor<5>) -> bool {
-    place::takes(x) || place::of(x) == Some(Place::Cpu) && x.dtype() == DType::F32
+    match place::of(x) {
+        Some(Place::Cpu) => x.dtype() == DType::F32,
+        _ => place::takes(x),
+    }
 }
 
 fn planes(x: &Tensor<5>) -> [usize; 2] {

@@ -1,10 +1,9 @@
 //! The activation on the CPU, by all threads.
 
 use burn::backend::{Flex, tensor::FloatTensor};
-use rayon::prelude::*;
 
 use super::ops::RectifyOps;
-use crate::flex::{floats, with};
+use crate::precision::{Precision, by_precision, each, tensor, with_values};
 use crate::simd::widest;
 
 /// Values of one task.
@@ -13,26 +12,23 @@ const TASK: usize = 64 << 10;
 impl RectifyOps for Flex {
     fn rectified_sum(x: FloatTensor<Self>, y: FloatTensor<Self>, slope: f32) -> FloatTensor<Self> {
         let dims = x.layout().shape().to_vec();
-        floats(with([x, y], |[x, y]| add(x, y, slope)), dims)
+        by_precision!(x.dtype(), S => tensor(with_values([x, y], |[x, y]: [&[S]; 2]| add(x, y, slope)), dims))
     }
 
     fn rectify(x: FloatTensor<Self>, slope: f32) -> FloatTensor<Self> {
         let dims = x.layout().shape().to_vec();
-        floats(with([x], |[x]| select(x, x, slope)), dims)
+        by_precision!(x.dtype(), S => tensor(with_values([x], |[x]: [&[S]; 1]| select(x, x, slope)), dims))
     }
 
     fn rectify_gradient(y: FloatTensor<Self>, dy: FloatTensor<Self>, slope: f32) -> FloatTensor<Self> {
         let dims = y.layout().shape().to_vec();
-        floats(with([y, dy], |[y, dy]| select(y, dy, slope)), dims)
+        by_precision!(y.dtype(), S => tensor(with_values([y, dy], |[y, dy]: [&[S]; 2]| select(y, dy, slope)), dims))
     }
 }
 
 /// `value` of each where `sign` is positive, `slope value` elsewhere.
-fn select(sign: &[f32], values: &[f32], slope: f32) -> Vec<f32> {
-    let mut out = Vec::with_capacity(values.len());
-    let places = &mut out.spare_capacity_mut()[..values.len()];
-    let tasks = places.par_chunks_mut(TASK).zip(sign.par_chunks(TASK)).zip(values.par_chunks(TASK));
-    tasks.for_each(|((out, sign), values)| {
+fn select<S: Precision>(sign: &[S], values: &[S], slope: f32) -> Vec<S> {
+    each([sign, values], TASK, |_, out, [sign, values]| {
         widest(
             #[inline(always)]
             move || {
@@ -48,18 +44,12 @@ fn select(sign: &[f32], values: &[f32], slope: f32) -> Vec<f32> {
                 }
             },
         );
-    });
-    // SAFETY: every place has been written.
-    unsafe { out.set_len(values.len()) };
-    out
+    })
 }
 
 /// The sum of each, times `slope` unless it is positive.
-fn add(x: &[f32], y: &[f32], slope: f32) -> Vec<f32> {
-    let mut out = Vec::with_capacity(x.len());
-    let places = &mut out.spare_capacity_mut()[..x.len()];
-    let tasks = places.par_chunks_mut(TASK).zip(x.par_chunks(TASK)).zip(y.par_chunks(TASK));
-    tasks.for_each(|((out, x), y)| {
+fn add<S: Precision>(x: &[S], y: &[S], slope: f32) -> Vec<S> {
+    each([x, y], TASK, |_, out, [x, y]| {
         widest(
             #[inline(always)]
             move || {
@@ -76,8 +66,5 @@ fn add(x: &[f32], y: &[f32], slope: f32) -> Vec<f32> {
                 }
             },
         );
-    });
-    // SAFETY: every place has been written.
-    unsafe { out.set_len(x.len()) };
-    out
+    })
 }

@@ -8,9 +8,8 @@ mod ops;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
 
-use burn::tensor::{DType, Tensor, activation};
+use burn::tensor::{Tensor, activation};
 
-use crate::cast::{cast, half_on_cpu};
 use crate::place;
 
 /// `x` where it is positive, `slope x` elsewhere (`torch.nn.LeakyReLU`; ReLU with slope 0).
@@ -20,9 +19,6 @@ use crate::place;
 pub fn rectify(x: Tensor<5>, slope: f64) -> Tensor<5> {
     if slope >= 0.0 && place::takes(&x) {
         return ops::rectify(x, slope as f32);
-    }
-    if let Some(dtype) = half_on_cpu(&x) {
-        return cast(rectify(cast(x, DType::F32), slope), dtype);
     }
     if slope == 0.0 { activation::relu(x) } else { activation::leaky_relu(x, slope) }
 }
@@ -35,9 +31,6 @@ pub fn rectify(x: Tensor<5>, slope: f64) -> Tensor<5> {
 pub fn rectified_sum(x: Tensor<5>, y: Tensor<5>, slope: f64) -> Tensor<5> {
     if slope >= 0.0 && x.dims() == y.dims() && x.dtype() == y.dtype() && place::takes(&x) && place::takes(&y) {
         return ops::rectified_sum(x, y, slope as f32);
-    }
-    if let Some(dtype) = half_on_cpu(&x).filter(|dtype| *dtype == y.dtype()) {
-        return cast(rectified_sum(cast(x, DType::F32), cast(y, DType::F32), slope), dtype);
     }
     let sum = x + y;
     if slope == 1.0 { sum } else { rectify(sum, slope) }

@@ -1,6 +1,8 @@
 //! Against Burn's own activations, through the graph.
 
-use burn::tensor::{Device, Tensor, TensorData, activation};
+use burn::tensor::{DType, Device, Tensor, TensorData, activation};
+
+use crate::cast;
 
 use super::{rectified_sum, rectify};
 
@@ -52,5 +54,28 @@ fn sums_and_their_gradients_are_burns() {
             _ => activation::leaky_relu(x + y, slope),
         });
         assert_eq!(all(&|x, y| rectified_sum(x, y, slope)), theirs, "slope {slope}");
+    }
+}
+
+#[test]
+fn half_precision_is_rounded_once() {
+    let device = Device::flex();
+    for dtype in [DType::BF16, DType::F16] {
+        let draw = |seed: f32| {
+            // More than is converted at a time, and not a whole number of times.
+            let v: Vec<f32> = (0..2 * 3 * 1019).map(|i| (i as f32 * 1.7 + seed).sin() * 3.0).collect();
+            cast(Tensor::<5>::from_data(TensorData::new(v, [1, 2, 3, 1019, 1]), &device), dtype)
+        };
+        let (x, y) = (draw(0.0), draw(0.4));
+        let wide = |x: &Tensor<5>| cast(x.clone(), DType::F32);
+        let bits = |x: Tensor<5>| cast(x, DType::F32).into_data().iter::<f32>().collect::<Vec<_>>();
+        for slope in [0.0, 0.01, 1.0] {
+            let found = [rectify(x.clone(), slope), rectified_sum(x.clone(), y.clone(), slope)];
+            let expected = [rectify(wide(&x), slope), rectified_sum(wide(&x), wide(&y), slope)];
+            for (found, expected) in found.into_iter().zip(expected) {
+                assert_eq!(found.dtype(), dtype);
+                assert!(bits(found) == bits(cast(expected, dtype)), "{dtype:?}, slope {slope}");
+            }
+        }
     }
 }

@@ -9,6 +9,7 @@ use cubecl::prelude::*;
 use super::ops::SoftmaxSumsOps;
 use super::shape::{SUMS, Shape};
 use crate::gpu::{UNITS, each, empty, empty_like, group_sum, groups, ordered};
+use crate::totals::totals;
 
 /// Positions that a workgroup adds up.
 const PIECE: usize = 8192;
@@ -23,15 +24,11 @@ impl SoftmaxSumsOps for CubeBackend {
         let (input, output) = (logits.clone().into_tensor_arg(), log.clone().into_tensor_arg());
         logarithm_kernel::launch(&client, count, dim, input, output, classes as u32, volume as u32);
         let pieces = volume.div_ceil(PIECE);
-        let parts = empty(&logits, [batch * classes * pieces, SUMS], DType::F32);
-        let sums = empty(&logits, [batch, classes, SUMS], DType::F32);
+        let parts = empty(&logits, [batch * classes, pieces, SUMS], DType::F32);
         let (count, dim) = groups(&client, batch * classes * pieces);
         let [input, labels, log, output] = [logits, labels, log, parts.clone()].map(|tensor| tensor.into_tensor_arg());
         parts_kernel::launch(&client, count, dim, input, labels, log, output, classes as u32, volume as u32, squared);
-        let (count, dim) = groups(&client, batch * classes * SUMS);
-        let (input, output) = (parts.into_tensor_arg(), sums.clone().into_tensor_arg());
-        totals_kernel::launch(&client, count, dim, input, output, pieces as u32);
-        sums
+        totals(parts, [batch, classes, SUMS])
     }
 
     fn softmax_sums_gradient(
@@ -143,28 +140,6 @@ fn parts_kernel(
         parts[SUMS * task + 2] = target;
         parts[SUMS * task + 3] = entropy;
         parts[SUMS * task + 4] = odd;
-    }
-}
-
-/// One sum of one class of one item.
-#[cube(launch)]
-fn totals_kernel(parts: &Tensor<f32>, sums: &mut Tensor<f32>, pieces: u32) {
-    let place = CUBE_POS;
-    if place >= sums.len() {
-        terminate!();
-    }
-    let mut places = Shared::new_slice(UNITS);
-    let pieces = pieces as usize;
-    let (plane, which) = (place / SUMS, place % SUMS);
-    let mut sum = 0.0f32;
-    let mut i = UNIT_POS as usize;
-    while i < pieces {
-        sum += parts[SUMS * (plane * pieces + i) + which];
-        i += UNITS;
-    }
-    let sum = group_sum(sum, &mut places);
-    if UNIT_POS == 0 {
-        sums[place] = sum;
     }
 }
 

@@ -1,10 +1,12 @@
 //! Binary cross-entropy on logits (`torch.nn.BCEWithLogitsLoss`).
 
 use burn::tensor::{DType, Tensor, activation};
+use hearth_kernels::cast;
+use hearth_kernels::sigmoid_sums::{Focal, sigmoid_sums};
 use serde::{Deserialize, Serialize};
 
 use super::checks::{self, check_finite};
-use super::inputs::check_weight;
+use super::inputs::{check_weight, per_class};
 use super::{ClassWeight, Loss, LossError, Reduction};
 
 /// Binary cross-entropy of logits and a target of the same shape.
@@ -40,6 +42,34 @@ impl BceWithLogitsLoss {
         check_weight(NAME, self.weight.as_ref())?;
         check_weight(NAME, self.pos_weight.as_ref())
     }
+
+    /// From sums over space, without anything of the logits' size; `None` where that cannot be.
+    fn of_sums(&self, input: &Tensor<5>, target: &Tensor<5>) -> Result<Option<Tensor<1>>, LossError> {
+        let pos_weight = match self.pos_weight.as_ref().map(for_all) {
+            None => 1.0,
+            Some(ClassWeight::All(weight)) => weight as f32,
+            Some(ClassWeight::Each(_)) => return Ok(None),
+        };
+        if self.reduction == Reduction::None {
+            return Ok(None);
+        }
+        let look = checks::wanted(self.check_labels, input);
+        let [x, t] = [input, target].map(|x| cast(x.clone(), DType::F32));
+        let sums = sigmoid_sums(x, t, false, Some(Focal { pos_weight, ..Focal::default() }), look);
+        // Where something is odd, the long way says what.
+        let Some(sums) = sums.filter(|sums| !sums.odd) else { return Ok(None) };
+        let loss = per_class(sums.focal);
+        let loss = match &self.weight {
+            Some(weight) => {
+                let weight = for_all(weight).per_channel(NAME, &loss)?;
+                loss * weight
+            }
+            None => loss,
+        };
+        let [_, _, nx, ny, nz] = input.dims();
+        let positions = if self.reduction == Reduction::Mean { nx * ny * nz } else { 1 };
+        Ok(Some(self.reduction.apply(loss) / positions as f64))
+    }
 }
 
 /// A list of one number is for all channels, as PyTorch broadcasts it.
@@ -62,11 +92,14 @@ impl Loss for BceWithLogitsLoss {
             let expected = "expected the same shape".to_owned();
             return Err(LossError::Shape { loss: NAME, input: shape, target: got, expected });
         }
+        if let Some(loss) = self.of_sums(&input, &target)? {
+            return Ok(loss);
+        }
         if checks::wanted(self.check_labels, &input) {
             check_finite(NAME, "prediction", &input)?;
             check_finite(NAME, "target", &target)?;
         }
-        let (x, t) = (input.cast(DType::F32), target.cast(DType::F32));
+        let (x, t) = (cast(input, DType::F32), cast(target, DType::F32));
         // -(w t log s(x) + (1 - t) log s(-x)), with log s(-x) = log s(x) - x.
         let log = activation::log_sigmoid(x.clone());
         let log = match &self.pos_weight {

@@ -83,7 +83,6 @@ impl CrossEntropyLoss {
         self.of_logarithms(log_softmax(logits.cast(DType::F32)), labels, hot)
     }
 
-    /// The loss from the logarithms of the probabilities, the labels, and the labels' one-hot form.
     /// The loss from sums over space, for labels that all count and without smoothing.
     pub(super) fn of_sums(&self, sums: &SoftmaxSums, positions: usize) -> Result<Tensor<1>, LossError> {
         let [batch, classes] = sums.entropy.dims();
@@ -102,6 +101,7 @@ impl CrossEntropyLoss {
         })
     }
 
+    /// The loss from the logarithms of the probabilities, the labels, and the labels' one-hot form.
     pub(super) fn of_logarithms(
         &self,
         log: Tensor<5>,

@@ -1,12 +1,10 @@
 //! Dice loss (`monai.losses.DiceLoss`).
 
-use burn::tensor::{DType, Tensor};
-use hearth_kernels::softmax_sums::{SoftmaxSums, softmax_sums};
+use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::activation::{Activation, OtherActivation};
-use super::checks;
-use super::inputs::{Inputs, Overlap, Prepared, check_weight, per_class, sums};
+use super::inputs::{Form, Inputs, Overlap, check_weight, per_class};
 use super::{ClassWeight, Loss, LossError, Reduction};
 
 /// Average Dice loss (Milletari et al., <https://arxiv.org/abs/1606.04797>; soft labels and the Jaccard form: Wang et
@@ -91,7 +89,7 @@ impl DiceLoss {
         check_weight(NAME, self.weight.as_ref())
     }
 
-    fn inputs(&self) -> Result<Inputs, LossError> {
+    pub(super) fn inputs(&self) -> Result<Inputs, LossError> {
         Ok(Inputs {
             loss: NAME,
             include_background: self.include_background,
@@ -106,31 +104,27 @@ impl DiceLoss {
     /// loss does.
     pub fn values(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<2>, LossError> {
         self.check()?;
-        let channels = input.dims()[1];
-        if self.softmax && self.to_onehot_y && channels > 1 && self.ignore_index.is_none() && target.dims()[1] == 1 {
-            let labels = target.clone().cast(DType::F32);
-            let look = checks::wanted(self.check_labels, &input);
-            let sums = softmax_sums(input.clone().cast(DType::F32), labels, self.squared_pred, look);
-            // Where something is odd, the long way says what.
-            if let Some(sums) = sums.filter(|sums| !sums.odd) {
-                return self.of_sums(&sums);
-            }
-        }
-        let Prepared { input, target, .. } = self.inputs()?.prepare(input, target)?;
-        self.weighted(self.fractions(input, target))
+        let soft_label = self.soft_label && !self.squared_pred;
+        let form = Form { squared: self.squared_pred, batch: self.batch, soft_label };
+        self.of_overlap(self.inputs()?.overlap(input, target, form)?)
     }
 
-    /// [`values`](Self::values) from sums over space.
-    pub(super) fn of_sums(&self, sums: &SoftmaxSums) -> Result<Tensor<2>, LossError> {
-        let part = |values: &Tensor<2>| {
-            let [_, classes] = values.dims();
-            let first = usize::from(!self.include_background);
-            let values = values.clone().narrow(1, first, classes - first);
-            if self.batch { values.sum_dim(0) } else { values }
-        };
-        let tp = part(&sums.both);
-        let others = part(&sums.prediction) + part(&sums.target) - tp.clone() * 2.0;
-        self.weighted(self.fraction(tp, others))
+    /// [`values`](Self::values) from sums over space, `[b, c]` each, the background included.
+    pub(super) fn of_sums(
+        &self,
+        both: &Tensor<2>,
+        prediction: &Tensor<2>,
+        target: &Tensor<2>,
+    ) -> Result<Tensor<2>, LossError> {
+        self.of_overlap(self.inputs()?.overlap_of_sums(both, prediction, target, self.batch))
+    }
+
+    /// `1 - (2 tp + nr) / (2 (tp + fp + fn) + dr)`, weighted.
+    fn of_overlap(&self, Overlap { tp, fp, fn_, .. }: Overlap) -> Result<Tensor<2>, LossError> {
+        let others = fp + fn_;
+        let others = if self.jaccard { others * 2.0 } else { others };
+        let doubled = tp * 2.0;
+        self.weighted(-((doubled.clone() + self.smooth_nr) / (doubled + others + self.smooth_dr)) + 1.0)
     }
 
     fn weighted(&self, f: Tensor<2>) -> Result<Tensor<2>, LossError> {
@@ -147,27 +141,6 @@ impl DiceLoss {
     /// [`values`](Self::values) with axes of space of length 1.
     pub(super) fn unreduced(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<5>, LossError> {
         Ok(per_class(self.values(input, target)?))
-    }
-
-    fn fractions(&self, input: Tensor<5>, target: Tensor<5>) -> Tensor<2> {
-        let (tp, others) = if self.squared_pred {
-            // (P + T - D) / 2 with squares is the sum of products.
-            let sum = |x: Tensor<5>| sums(x, self.batch);
-            let tp = sum(input.clone() * target.clone());
-            let both = sum(input.clone() * input) + sum(target.clone() * target);
-            (tp.clone(), both - tp * 2.0)
-        } else {
-            let Overlap { tp, fp, fn_ } = Overlap::of(input, target, self.batch, self.soft_label);
-            (tp, fp + fn_)
-        };
-        self.fraction(tp, others)
-    }
-
-    /// `1 - (2 tp + nr) / (2 (tp + fp + fn) + dr)`, `others` being `fp + fn`.
-    fn fraction(&self, tp: Tensor<2>, others: Tensor<2>) -> Tensor<2> {
-        let others = if self.jaccard { others * 2.0 } else { others };
-        let doubled = tp * 2.0;
-        -((doubled.clone() + self.smooth_nr) / (doubled + others + self.smooth_dr)) + 1.0
     }
 
     fn class_weights(&self, classes: usize) -> Result<Option<Vec<f32>>, LossError> {

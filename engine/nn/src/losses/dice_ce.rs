@@ -1,6 +1,7 @@
 //! Dice plus cross-entropy (`monai.losses.DiceCELoss`).
 
 use burn::tensor::{DType, Tensor};
+use hearth_kernels::cast;
 use hearth_kernels::softmax_sums::softmax_sums;
 use serde::{Deserialize, Serialize};
 
@@ -124,11 +125,11 @@ impl DiceCELoss {
         }
         if self.softmax && self.label_smoothing == 0.0 {
             let look = checks::wanted(self.check_labels, &logits);
-            let [logits, labels] = [&logits, &labels].map(|tensor| tensor.clone().cast(DType::F32));
+            let [logits, labels] = [&logits, &labels].map(|tensor| cast(tensor.clone(), DType::F32));
             let sums = softmax_sums(logits, labels.clone(), self.squared_pred, look);
             // Where something is odd, the long way says what.
             if let Some(sums) = sums.filter(|sums| !sums.odd) {
-                let dice = self.reduction.apply(self.dice().of_sums(&sums)?);
+                let dice = self.reduction.apply(self.dice().of_sums(&sums.both, &sums.prediction, &sums.target)?);
                 let entropy = self.cross_entropy().of_sums(&sums, labels.shape().num_elements())?;
                 return Ok(dice * self.lambda_dice + entropy * self.lambda_ce);
             }
@@ -138,7 +139,7 @@ impl DiceCELoss {
             check_labels(&labels, input[1], None)?;
         }
         let hot = one_hot(labels.clone(), input[1]);
-        let logits = logits.cast(DType::F32);
+        let logits = cast(logits, DType::F32);
         let log = log_softmax(logits.clone());
         let dice = DiceLoss { to_onehot_y: false, softmax: false, check_labels: Some(false), ..self.dice() };
         let dice_input = if self.softmax { log.clone().exp() } else { logits };

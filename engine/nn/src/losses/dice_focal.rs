@@ -127,6 +127,18 @@ impl DiceFocalLoss {
             ..FocalLoss::default()
         }
     }
+
+    /// The usual case: both parts of a sigmoid, from the same sums; `None` where it is not that.
+    fn of_one_pass(&self, input: &Tensor<5>, target: &Tensor<5>) -> Result<Option<Tensor<1>>, LossError> {
+        let (dice, focal) = (self.dice(), self.focal());
+        let Some(term) = focal.term().filter(|_| self.sigmoid) else { return Ok(None) };
+        let Some(sums) = dice.inputs()?.sigmoid_sums(input, target, self.squared_pred, Some(term)) else {
+            return Ok(None);
+        };
+        let [_, _, x, y, z] = input.dims();
+        let dice = self.reduction.apply(dice.of_sums(&sums.both, &sums.prediction, &sums.target)?);
+        Ok(Some(dice * self.lambda_dice + focal.of_sums(&sums, x * y * z)? * self.lambda_focal))
+    }
 }
 
 impl Loss for DiceFocalLoss {
@@ -137,6 +149,9 @@ impl Loss for DiceFocalLoss {
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         self.check()?;
         let (dice, focal) = (self.dice(), self.focal());
+        if let Some(loss) = self.of_one_pass(&input, &target)? {
+            return Ok(loss);
+        }
         if self.reduction != Reduction::None {
             let dice = dice.forward(input.clone(), target.clone())?;
             return Ok(dice * self.lambda_dice + focal.forward(input, target)? * self.lambda_focal);

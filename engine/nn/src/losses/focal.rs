@@ -1,10 +1,11 @@
 //! Focal loss (`monai.losses.FocalLoss`).
 
 use burn::tensor::{Tensor, activation};
+use hearth_kernels::sigmoid_sums::{Focal, SigmoidSums};
 use serde::{Deserialize, Serialize};
 
 use super::activation::Activation;
-use super::inputs::{Inputs, Prepared, check_weight};
+use super::inputs::{Inputs, Prepared, check_weight, per_class};
 use super::{ClassWeight, Loss, LossError, Reduction};
 use crate::softmax::log_softmax;
 
@@ -77,28 +78,55 @@ impl FocalLoss {
     /// One value per voxel and class, `[b, c, x, y, z]`, 0 where a voxel is ignored; and the mask of those that are not.
     fn values(&self, input: Tensor<5>, target: Tensor<5>) -> Result<(Tensor<5>, Option<Tensor<5>>), LossError> {
         self.check()?;
-        let inputs = Inputs {
+        let Prepared { input, target, mask } = self.inputs().prepare(input, target)?;
+        let mut loss = if self.use_softmax { self.of_softmax(input, target)? } else { self.of_sigmoid(input, target)? };
+        if let Some(mask) = &mask {
+            loss = loss * mask.clone();
+        }
+        Ok((self.weighted(loss)?, mask))
+    }
+
+    fn inputs(&self) -> Inputs {
+        Inputs {
             loss: NAME,
             include_background: self.include_background,
             to_onehot_y: self.to_onehot_y,
             activation: Activation::Identity,
             ignore_index: self.ignore_index,
             check_labels: self.check_labels,
-        };
-        let Prepared { input, target, mask } = inputs.prepare(input, target)?;
-        let mut loss = if self.use_softmax { self.of_softmax(input, target)? } else { self.of_sigmoid(input, target)? };
-        if let Some(mask) = &mask {
-            loss = loss * mask.clone();
         }
-        if let Some(weight) = &self.weight {
-            if loss.dims()[1] == 1 && matches!(weight, ClassWeight::Each(_)) {
-                let reason = "weight is a list, and one class counts: give one number".to_owned();
-                return Err(LossError::Option { loss: NAME, reason });
+    }
+
+    /// Times the weights of the classes, `[b, c, ...]`.
+    fn weighted(&self, loss: Tensor<5>) -> Result<Tensor<5>, LossError> {
+        let Some(weight) = &self.weight else { return Ok(loss) };
+        if loss.dims()[1] == 1 && matches!(weight, ClassWeight::Each(_)) {
+            let reason = "weight is a list, and one class counts: give one number".to_owned();
+            return Err(LossError::Option { loss: NAME, reason });
+        }
+        let weight = weight.per_channel(NAME, &loss)?;
+        Ok(loss * weight)
+    }
+
+    /// What a kernel that adds up over space has to know; `None` where these options need more than sums.
+    pub(super) fn term(&self) -> Option<Focal> {
+        let plain = Focal { gamma: self.gamma as f32, ..Focal::default() };
+        if self.use_softmax || self.ignore_index.is_some() || self.reduction == Reduction::None {
+            return None;
+        }
+        match &self.alpha {
+            None => Some(plain),
+            Some(ClassWeight::All(alpha)) => {
+                Some(Focal { present: *alpha as f32, absent: (1.0 - alpha) as f32, ..plain })
             }
-            let weight = weight.per_channel(NAME, &loss)?;
-            loss = loss * weight;
+            Some(ClassWeight::Each(_)) => None,
         }
-        Ok((loss, mask))
+    }
+
+    /// The loss from sums with [`term`](Self::term), over so many positions.
+    pub(super) fn of_sums(&self, sums: &SigmoidSums, positions: usize) -> Result<Tensor<1>, LossError> {
+        let loss = self.weighted(per_class(self.inputs().that_count(&sums.focal)))?;
+        Ok(self.reduction.apply(loss) / positions as f64)
     }
 
     pub(super) fn unreduced(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<5>, LossError> {
@@ -148,16 +176,19 @@ impl Loss for FocalLoss {
     }
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        self.check()?;
+        let [_, _, x, y, z] = input.dims();
+        let sums = self.term().and_then(|term| self.inputs().sigmoid_sums(&input, &target, false, Some(term)));
+        if let Some(sums) = sums {
+            return self.of_sums(&sums, x * y * z);
+        }
         let (loss, mask) = self.values(input, target)?;
         let voxels = |x: Tensor<5>| x.sum_dim(4).sum_dim(3).sum_dim(2);
         let smallest = f64::from(f32::EPSILON);
         Ok(match (self.reduction, mask) {
             (Reduction::Mean, Some(mask)) => loss.sum() / mask.sum().clamp_min(smallest),
             (Reduction::Sum, Some(mask)) => (voxels(loss) / voxels(mask).clamp_min(smallest)).sum(),
-            (Reduction::Sum, None) => {
-                let [_, _, x, y, z] = loss.dims();
-                loss.sum() / (x * y * z) as f64
-            }
+            (Reduction::Sum, None) => loss.sum() / (x * y * z) as f64,
             (reduction, _) => reduction.apply(loss),
         })
     }

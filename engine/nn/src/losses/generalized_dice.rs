@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::activation::{Activation, OtherActivation};
-use super::inputs::{Inputs, Overlap, Prepared, per_class, sums};
+use super::inputs::{Form, Inputs, Overlap, per_class};
 use super::{Loss, LossError, Reduction};
 use crate::class_size::SizeWeight;
 
@@ -93,9 +93,9 @@ impl GeneralizedDiceLoss {
 
     /// One value per item, or one with `batch`: `[b, 1, 1, 1, 1]`.
     pub(super) fn unreduced(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<5>, LossError> {
-        let Prepared { input, target, .. } = self.inputs()?.prepare(input, target)?;
-        let weight = self.w_type.of(sums(target.clone(), self.batch));
-        let Overlap { tp, fp, fn_ } = Overlap::of(input, target, self.batch, self.soft_label);
+        let form = Form { squared: false, batch: self.batch, soft_label: self.soft_label };
+        let Overlap { tp, fp, fn_, present } = self.inputs()?.overlap(input, target, form)?;
+        let weight = self.w_type.of(present);
         let union = tp.clone() * 2.0 + fp + fn_;
         let numerator = (tp * weight.clone()).sum_dim(1) * 2.0 + self.smooth_nr;
         let denominator = (union * weight).sum_dim(1) + self.smooth_dr;

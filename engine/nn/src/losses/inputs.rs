@@ -1,6 +1,9 @@
 //! What Dice and its relatives do to prediction and target before they compare them.
 
 use burn::tensor::{DType, Tensor};
+use hearth_kernels::cast;
+use hearth_kernels::sigmoid_sums::{Focal, SigmoidSums, sigmoid_sums};
+use hearth_kernels::softmax_sums::softmax_sums;
 
 use super::activation::Activation;
 use super::checks::{self, check_finite, check_labels};
@@ -45,8 +48,8 @@ impl Inputs {
             check_finite(self.loss, "prediction", &input)?;
             check_finite(self.loss, "target", &target)?;
         }
-        let mut input = self.activation.apply(input.cast(DType::F32));
-        let mut target = target.cast(DType::F32);
+        let mut input = self.activation.apply(cast(input, DType::F32));
+        let mut target = cast(target, DType::F32);
         let mask = self.ignore_index.map(|index| counted(&target, index));
         if self.to_onehot_y && channels > 1 {
             if shapes.1[1] != 1 {
@@ -80,6 +83,88 @@ impl Inputs {
         }
         Ok(Prepared { input, target, mask })
     }
+
+    /// What prediction and target have in common and besides, summed over space: of a softmax against class indices and of a sigmoid by a kernel that
+    /// keeps nothing of their size, else the long way.
+    pub(super) fn overlap(&self, input: Tensor<5>, target: Tensor<5>, form: Form) -> Result<Overlap, LossError> {
+        if !form.soft_label {
+            let sums = match self.activation {
+                Activation::Softmax if self.to_onehot_y => self.softmax_sums(&input, &target, form.squared),
+                Activation::Sigmoid => {
+                    let sums = self.sigmoid_sums(&input, &target, form.squared, None);
+                    sums.map(|sums| [sums.both, sums.prediction, sums.target])
+                }
+                _ => None,
+            };
+            if let Some([both, prediction, target]) = sums {
+                return Ok(self.overlap_of_sums(&both, &prediction, &target, form.batch));
+            }
+        }
+        let Prepared { input, target, .. } = self.prepare(input, target)?;
+        Ok(Overlap::of(input, target, form))
+    }
+
+    /// Of sums over space, `[b, c]` each.
+    pub(super) fn overlap_of_sums(
+        &self,
+        both: &Tensor<2>,
+        prediction: &Tensor<2>,
+        target: &Tensor<2>,
+        batch: bool,
+    ) -> Overlap {
+        let [both, prediction, target] = [both, prediction, target].map(|sums| {
+            let sums = self.that_count(sums);
+            if batch { sums.sum_dim(0) } else { sums }
+        });
+        Overlap::of_sums(both, prediction, target)
+    }
+
+    /// The classes that count.
+    pub(super) fn that_count(&self, sums: &Tensor<2>) -> Tensor<2> {
+        let classes = sums.dims()[1];
+        let first = usize::from(!self.include_background && classes > 1);
+        sums.clone().narrow(1, first, classes - first)
+    }
+
+    /// `None` where there is no kernel; and where something is odd, as the long way says what.
+    fn softmax_sums(&self, input: &Tensor<5>, target: &Tensor<5>, squared: bool) -> Option<[Tensor<2>; 3]> {
+        if self.ignore_index.is_some() || input.dims()[1] == 1 || target.dims()[1] != 1 {
+            return None;
+        }
+        let look = checks::wanted(self.check_labels, input);
+        let [input, target] = [input, target].map(|x| cast(x.clone(), DType::F32));
+        let sums = softmax_sums(input, target, squared, look).filter(|sums| !sums.odd)?;
+        Some([sums.both, sums.prediction, sums.target])
+    }
+
+    /// As [`softmax_sums`](Self::softmax_sums), of a sigmoid, whatever the activation.
+    pub(super) fn sigmoid_sums(
+        &self,
+        input: &Tensor<5>,
+        target: &Tensor<5>,
+        squared: bool,
+        focal: Option<Focal>,
+    ) -> Option<SigmoidSums> {
+        let channels = input.dims()[1];
+        let fits = if self.to_onehot_y && channels > 1 { target.dims()[1] == 1 } else { target.dims() == input.dims() };
+        if self.ignore_index.is_some() || !fits {
+            return None;
+        }
+        let look = checks::wanted(self.check_labels, input);
+        let [input, target] = [input, target].map(|x| cast(x.clone(), DType::F32));
+        sigmoid_sums(input, target, squared, focal, look).filter(|sums| !sums.odd)
+    }
+}
+
+/// How the overlap is counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Form {
+    /// Squares prediction and target.
+    pub(super) squared: bool,
+    /// Sums over the batch.
+    pub(super) batch: bool,
+    /// The overlap is `(|p| + |t| - |p - t|) / 2`, which is right for soft targets too; not with squares.
+    pub(super) soft_label: bool,
 }
 
 /// `[b, c, x, y, z]` to `[b, c]`, or `[1, c]` with the batch summed too.
@@ -89,25 +174,32 @@ pub(super) fn sums(x: Tensor<5>, batch: bool) -> Tensor<2> {
     if batch { per_item.sum_dim(0) } else { per_item }
 }
 
-/// Overlap, and what the prediction and the target have besides; `[b, c]` or `[1, c]` each.
+/// Overlap, what the prediction and the target have besides, and the target; `[b, c]` or `[1, c]` each.
 pub(super) struct Overlap {
     pub(super) tp: Tensor<2>,
     pub(super) fp: Tensor<2>,
     pub(super) fn_: Tensor<2>,
+    pub(super) present: Tensor<2>,
 }
 
 impl Overlap {
-    /// With `soft_label` the overlap is `(|p| + |t| - |p - t|) / 2`, which is right for soft targets too.
-    pub(super) fn of(input: Tensor<5>, target: Tensor<5>, batch: bool, soft_label: bool) -> Self {
-        let sum = |x: Tensor<5>| sums(x, batch);
-        let (tp, predicted, present) = if soft_label {
+    fn of(input: Tensor<5>, target: Tensor<5>, form: Form) -> Self {
+        let sum = |x: Tensor<5>| sums(x, form.batch);
+        if form.squared {
+            let own = |x: Tensor<5>| sum(x.clone() * x);
+            return Overlap::of_sums(sum(input.clone() * target.clone()), own(input), own(target));
+        }
+        if form.soft_label {
             let difference = sum((input.clone() - target.clone()).abs());
             let (predicted, present) = (sum(input.abs()), sum(target.abs()));
-            ((predicted.clone() + present.clone() - difference) * 0.5, predicted, present)
-        } else {
-            (sum(input.clone() * target.clone()), sum(input), sum(target))
-        };
-        Overlap { fp: predicted - tp.clone(), fn_: present - tp.clone(), tp }
+            let both = (predicted.clone() + present.clone() - difference) * 0.5;
+            return Overlap::of_sums(both, predicted, present);
+        }
+        Overlap::of_sums(sum(input.clone() * target.clone()), sum(input), sum(target))
+    }
+
+    fn of_sums(tp: Tensor<2>, predicted: Tensor<2>, present: Tensor<2>) -> Self {
+        Overlap { fp: predicted - tp.clone(), fn_: present.clone() - tp.clone(), tp, present }
     }
 }
 

@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::activation::{Activation, OtherActivation};
-use super::inputs::{Inputs, Overlap, Prepared};
+use super::inputs::{Form, Inputs, Overlap};
 use super::{Loss, LossError, Reduction};
 
 /// Tversky loss (Sadegh et al., <https://arxiv.org/abs/1706.05721>): Dice with separate weights for what is predicted too
@@ -103,8 +103,8 @@ impl Loss for TverskyLoss {
     }
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
-        let Prepared { input, target, .. } = self.inputs()?.prepare(input, target)?;
-        let Overlap { tp, fp, fn_ } = Overlap::of(input, target, self.batch, self.soft_label);
+        let form = Form { squared: false, batch: self.batch, soft_label: self.soft_label };
+        let Overlap { tp, fp, fn_, .. } = self.inputs()?.overlap(input, target, form)?;
         let union = tp.clone() + fp * self.alpha + fn_ * self.beta;
         Ok(self.reduction.apply(-((tp + self.smooth_nr) / (union + self.smooth_dr)) + 1.0))
     }
