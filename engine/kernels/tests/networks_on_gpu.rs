@@ -10,6 +10,7 @@ use hearth_kernels::normalize::{Over, Slope, normalize, scale};
 use hearth_kernels::pool3d::{Divisor, PoolShape, adaptive_avg_pool3d, adaptive_max_pool3d, avg_pool3d, max_pool3d};
 use hearth_kernels::sigmoid_sums::{Focal, sigmoid_sums};
 use hearth_kernels::softmax_sums::softmax_sums;
+use hearth_kernels::update::decided::{self, Decision};
 use hearth_kernels::update::{self, AdamStep, RmsPropStep, SgdStep};
 use hearth_kernels::{gelu, layer_norm, rectified_sum, rectify};
 
@@ -342,4 +343,119 @@ fn steps_of_optimizers_on_vulkan() {
             parts
         });
     }
+}
+
+/// Steps of which the device decides are those that are taken, one after the other, on the CPU; the gradient of one that is left out may be anything.
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn steps_that_the_device_decides_about_on_vulkan() {
+    const COUNT: usize = 1037;
+    let taken = [false, true, true, false, false, true, true];
+    let [cpu, gpu] = [Device::flex(), Device::vulkan(Default::default())];
+    let number = |value: f32, device: &Device| Tensor::<1>::from_floats([value], device);
+    let g = |step: usize, device: &Device| {
+        let g = draw([COUNT], 10 + step as u64, device);
+        if taken[step] { g } else { g * f32::NAN }
+    };
+    let start = |device: &Device| (draw([COUNT], 1, device), Tensor::<1>::zeros([COUNT], device));
+    let close = |what: &str, ours: Tensor<1>, expected: Tensor<1>| {
+        for (i, (a, b)) in values(ours).iter().zip(values(expected)).enumerate() {
+            assert!((a - b).abs() <= 3e-6 * b.abs().max(1.0), "{what} at {i}: {a} for {b}");
+        }
+    };
+    // Each rule: a step on the GPU with a decision, and one on the CPU by how many have been taken.
+    let all = |what: &str,
+               on_gpu: &dyn Fn(Vec<Tensor<1>>, &Tensor<1>, Decision) -> (Vec<Tensor<1>>, Tensor<1>),
+               on_cpu: &dyn Fn(Vec<Tensor<1>>, &Tensor<1>, u64) -> Vec<Tensor<1>>,
+               states: usize| {
+        let state = |device: &Device| {
+            let (p, zeros) = start(device);
+            let mut all = vec![p];
+            all.extend((0..states).map(|_| zeros.clone()));
+            all
+        };
+        let (mut ours, mut theirs, mut left_out, mut count) = (state(&gpu), state(&cpu), number(0.0, &gpu), 0);
+        for (step, taken) in taken.into_iter().enumerate() {
+            let decision =
+                Decision { taken: number(f32::from(u8::from(taken)), &gpu), left_out, step: step as u64 + 1 };
+            assert!(decided::has_kernel(ours.iter()) && !decided::has_kernel(theirs.iter()));
+            (ours, left_out) = on_gpu(ours, &g(step, &gpu), decision);
+            if taken {
+                count += 1;
+                theirs = on_cpu(theirs, &g(step, &cpu), count);
+            }
+            assert_eq!(values(left_out.clone()), [(step as u64 + 1 - count) as f32], "{what}");
+            for (part, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+                close(&format!("{what}, part {part}, step {step}"), ours.clone(), theirs.clone());
+            }
+        }
+    };
+    let two = |state: Vec<Tensor<1>>| <[Tensor<1>; 2]>::try_from(state).expect("two");
+    for nesterov in [false, true] {
+        let step = SgdStep { lr: 0.1, weight_decay: 0.01, momentum: 0.9, share: 0.3, nesterov };
+        all(
+            "SGD",
+            &|state, g, decision| {
+                let [p, direction] = two(state);
+                let (p, direction, left_out) = decided::sgd(p, g, direction, step, 1.0, decision);
+                (vec![p, direction], left_out)
+            },
+            &|state, g, count| {
+                let [p, direction] = two(state);
+                let step = SgdStep { share: if count == 1 { 1.0 } else { step.share }, ..step };
+                let (p, direction) = update::sgd(p, g, direction, step);
+                vec![p, direction]
+            },
+            1,
+        );
+    }
+    for (amsgrad, shrink, weight_decay, decays) in
+        [(false, 0.99, 0.0, [0.9_f64, 0.999]), (true, 1.0, 0.02, [0.9, 0.999]), (false, 1.0, 0.0, [0.0, 0.3])]
+    {
+        let betas = decays.map(|beta| [beta as f32, (1.0 - beta) as f32]);
+        let raw = AdamStep { lr: 0.02, shrink, weight_decay, betas, correction: 1.0, eps: 1e-8 };
+        let parts = |state: Vec<Tensor<1>>| {
+            let mut state = state.into_iter();
+            let mut next = || state.next().expect("a state");
+            let (p, both) = (next(), [next(), next()]);
+            (p, both, amsgrad.then(next))
+        };
+        let list = |p, both: [Tensor<1>; 2], largest: Option<Tensor<1>>| {
+            [p].into_iter().chain(both).chain(largest).collect::<Vec<_>>()
+        };
+        all(
+            "Adam",
+            &|state, g, decision| {
+                let (p, both, largest) = parts(state);
+                let logarithms = decays.map(|beta| beta.ln() as f32);
+                let (p, both, largest, left_out) = decided::adam(p, g, both, largest, raw, logarithms, decision);
+                (list(p, both, largest), left_out)
+            },
+            &|state, g, count| {
+                let (p, both, largest) = parts(state);
+                let [first, second] = decays.map(|beta| 1.0 - beta.powi(count as i32));
+                let step = AdamStep { lr: (0.02 / first) as f32, correction: second.sqrt() as f32, ..raw };
+                let (p, both, largest) = update::adam(p, g, both, largest, step);
+                list(p, both, largest)
+            },
+            if amsgrad { 3 } else { 2 },
+        );
+    }
+    let step = RmsPropStep { lr: 0.01, weight_decay: 0.01, alpha: [0.9, 0.1], eps: 1e-3, momentum: 0.9 };
+    let parts = |state: Vec<Tensor<1>>| <[Tensor<1>; 4]>::try_from(state).expect("four");
+    all(
+        "RMSprop",
+        &|state, g, decision| {
+            let [p, square, mean, direction] = parts(state);
+            let (p, square, mean, direction, left_out) =
+                decided::rms_prop(p, g, square, Some(mean), Some(direction), step, decision);
+            ([p, square].into_iter().chain(mean).chain(direction).collect(), left_out)
+        },
+        &|state, g, _| {
+            let [p, square, mean, direction] = parts(state);
+            let (p, square, mean, direction) = update::rms_prop(p, g, square, Some(mean), Some(direction), step);
+            [p, square].into_iter().chain(mean).chain(direction).collect()
+        },
+        3,
+    );
 }

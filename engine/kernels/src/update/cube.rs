@@ -9,10 +9,10 @@ use super::{AdamStep, RmsPropStep, SgdStep};
 use crate::gpu::{each, empty, ordered, own, primitive};
 
 /// A parameter, its gradient or its state; within kernels a tensor is CubeCL's.
-type Values = burn::tensor::Tensor<1>;
+pub(super) type Values = burn::tensor::Tensor<1>;
 
 /// The tensors to write to, and the gradient.
-fn given<const N: usize>(tensors: [Values; N], g: &Values) -> ([CubeTensor; N], CubeTensor) {
+pub(super) fn given<const N: usize>(tensors: [Values; N], g: &Values) -> ([CubeTensor; N], CubeTensor) {
     let [g] = ordered([primitive(g.clone())]);
     let tensors = tensors.map(|tensor| own(primitive(tensor)));
     let len = g.meta.num_elements();
@@ -20,7 +20,7 @@ fn given<const N: usize>(tensors: [Values; N], g: &Values) -> ([CubeTensor; N], 
     (tensors, g)
 }
 
-fn back(tensor: CubeTensor) -> Values {
+pub(super) fn back(tensor: CubeTensor) -> Values {
     Values::from_primitive::<CubeBackend>(tensor)
 }
 
@@ -133,6 +133,23 @@ fn sgd_kernel(
     if at >= g.len() {
         terminate!();
     }
+    sgd_at(at, p, direction, g, lr, weight_decay, momentum, share, nesterov);
+}
+
+/// The step of one value.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn sgd_at(
+    at: usize,
+    p: &mut Tensor<f32>,
+    direction: &mut Tensor<f32>,
+    g: &Tensor<f32>,
+    lr: f32,
+    weight_decay: f32,
+    momentum: f32,
+    share: f32,
+    #[comptime] nesterov: bool,
+) {
     let value = p[at];
     let g = decayed(g[at], value, weight_decay);
     let moved = direction[at] * momentum + g * share;
@@ -163,6 +180,29 @@ fn adam_kernel(
     if at >= g.len() {
         terminate!();
     }
+    adam_at(at, p, mean, square, largest, g, lr, shrink, weight_decay, new, keep, other, correction, eps, amsgrad);
+}
+
+/// The step of one value.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn adam_at(
+    at: usize,
+    p: &mut Tensor<f32>,
+    mean: &mut Tensor<f32>,
+    square: &mut Tensor<f32>,
+    largest: &mut Tensor<f32>,
+    g: &Tensor<f32>,
+    lr: f32,
+    shrink: f32,
+    weight_decay: f32,
+    new: f32,
+    keep: f32,
+    other: f32,
+    correction: f32,
+    eps: f32,
+    #[comptime] amsgrad: bool,
+) {
     let value = p[at] * shrink;
     let g = decayed(g[at], value, weight_decay);
     let first = mean[at] + (g - mean[at]) * new;
@@ -201,6 +241,28 @@ fn rms_prop_kernel(
     if at >= g.len() {
         terminate!();
     }
+    rms_prop_at(at, p, square, mean, direction, g, lr, weight_decay, keep, new, eps, momentum, centered, moving);
+}
+
+/// The step of one value.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn rms_prop_at(
+    at: usize,
+    p: &mut Tensor<f32>,
+    square: &mut Tensor<f32>,
+    mean: &mut Tensor<f32>,
+    direction: &mut Tensor<f32>,
+    g: &Tensor<f32>,
+    lr: f32,
+    weight_decay: f32,
+    keep: f32,
+    new: f32,
+    eps: f32,
+    momentum: f32,
+    #[comptime] centered: bool,
+    #[comptime] moving: bool,
+) {
     let value = p[at];
     let g = decayed(g[at], value, weight_decay);
     let second = square[at] * keep + g * g * new;

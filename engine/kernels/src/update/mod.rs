@@ -7,6 +7,7 @@
 mod cpu;
 #[cfg(all(feature = "cube", not(feature = "fused")))]
 mod cube;
+pub mod decided;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
 

@@ -1,6 +1,7 @@
 //! Adam and AdamW (`torch.optim.Adam`, `torch.optim.AdamW`).
 
 use burn::tensor::Tensor;
+use hearth_kernels::update::decided::{self, Decision};
 use hearth_kernels::update::{self, AdamStep};
 
 use super::OptimError;
@@ -43,8 +44,7 @@ impl Adam {
     pub(crate) fn update(&self, p: Tensor<1>, g: Tensor<1>, slots: &mut Slots, lr: f64, decay: f64) -> Tensor<1> {
         let device = p.device();
         let [beta1, beta2] = self.betas;
-        let names: &[&str] = if self.amsgrad { &NAMES } else { &NAMES[..2] };
-        let state: Vec<Option<Tensor<1>>> = names.iter().map(|name| slots.take(name, &device)).collect();
+        let state: Vec<Option<Tensor<1>>> = self.kept().iter().map(|name| slots.take(name, &device)).collect();
         let whole = state.iter().all(Option::is_some);
         // The kernel wants corrections that the host knows.
         if whole && slots.left_out.is_none() && update::has_kernel(state.iter().flatten().chain([&p, &g])) {
@@ -98,19 +98,52 @@ impl Adam {
         let [beta1, beta2] = self.betas;
         let count = slots.step as f64;
         let (correction1, correction2) = (1.0 - beta1.powf(count), 1.0 - beta2.powf(count));
-        let step = AdamStep {
-            lr: (lr / correction1) as f32,
-            shrink: if self.decoupled { (1.0 - lr * decay) as f32 } else { 1.0 },
-            weight_decay: if self.decoupled { 0.0 } else { decay as f32 },
-            betas: [beta1, beta2].map(|beta| [beta as f32, (1.0 - beta) as f32]),
-            correction: correction2.sqrt() as f32,
-            eps: self.eps as f32,
-        };
+        let raw = self.step(lr, decay);
+        let step = AdamStep { lr: (lr / correction1) as f32, correction: correction2.sqrt() as f32, ..raw };
         let (Some(mean), Some(square)) = (state.next(), state.next()) else { return p };
         let (p, [mean, square], largest) = update::adam(p, g, [mean, square], state.next(), step);
         for (name, tensor) in NAMES.into_iter().zip([Some(mean), Some(square), largest]) {
             tensor.into_iter().for_each(|tensor| slots.put(name, tensor));
         }
+        p
+    }
+
+    /// Without corrections.
+    fn step(&self, lr: f64, decay: f64) -> AdamStep {
+        AdamStep {
+            lr: lr as f32,
+            shrink: if self.decoupled { (1.0 - lr * decay) as f32 } else { 1.0 },
+            weight_decay: if self.decoupled { 0.0 } else { decay as f32 },
+            betas: self.betas.map(|beta| [beta as f32, (1.0 - beta) as f32]),
+            correction: 1.0,
+            eps: self.eps as f32,
+        }
+    }
+
+    /// The state between steps.
+    pub(crate) fn kept(&self) -> Vec<&'static str> {
+        if self.amsgrad { NAMES.to_vec() } else { NAMES[..2].to_vec() }
+    }
+
+    /// Taken or left out, as the device decides.
+    pub(crate) fn update_where(
+        &self,
+        p: Tensor<1>,
+        g: &Tensor<1>,
+        slots: &mut Slots,
+        [lr, decay]: [f64; 2],
+        decision: Decision,
+    ) -> Tensor<1> {
+        let device = g.device();
+        let mut state = self.kept().into_iter().filter_map(|name| slots.take(name, &device));
+        let (Some(mean), Some(square), largest) = (state.next(), state.next(), state.next()) else { return p };
+        let logarithms = self.betas.map(|beta| beta.ln() as f32);
+        let (p, [mean, square], largest, left_out) =
+            decided::adam(p, g, [mean, square], largest, self.step(lr, decay), logarithms, decision);
+        for (name, tensor) in NAMES.into_iter().zip([Some(mean), Some(square), largest]) {
+            tensor.into_iter().for_each(|tensor| slots.put(name, tensor));
+        }
+        slots.left_out = Some(left_out);
         p
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{Bool, Tensor, TensorData};
+use burn::tensor::{Bool, DType, Tensor, TensorData};
 
 use super::group::Group;
 use super::rule::{Rule, Slots};
@@ -65,16 +65,11 @@ impl Optimizer {
         lr: f64,
         taken: &Tensor<1, Bool>,
     ) -> Result<N, OptimError> {
-        self.run(net, gradients, lr, Some(taken.clone()))
+        let number = taken.clone().float().cast(DType::F32);
+        self.run(net, gradients, lr, Some(Taken { flag: taken.clone(), number }))
     }
 
-    fn run<N: Module>(
-        &mut self,
-        net: N,
-        gradients: Gradients,
-        lr: f64,
-        taken: Option<Tensor<1, Bool>>,
-    ) -> Result<N, OptimError> {
+    fn run<N: Module>(&mut self, net: N, gradients: Gradients, lr: f64, taken: Option<Taken>) -> Result<N, OptimError> {
         let mut mapper = Step { optimizer: self, gradients, lr, taken, path: PathStack::default(), error: None };
         let net = net.map(&mut mapper);
         match mapper.error {
@@ -137,7 +132,7 @@ impl Optimizer {
         parameter: Tensor<1>,
         gradient: Tensor<1>,
         lr: f64,
-        taken: Option<&Tensor<1, Bool>>,
+        taken: Option<&Taken>,
     ) -> Result<Tensor<1>, OptimError> {
         let count = parameter.dims()[0];
         if gradient.dims() != [count] {
@@ -156,7 +151,12 @@ impl Optimizer {
             return Err(OptimError::State { key: format!("{path}/{name}"), reason });
         }
         slots.step += 1;
-        let Some(taken) = taken else { return Ok(rule.update(parameter, gradient, slots, lr, weight_decay)) };
+        let Some(Taken { flag: taken, number }) = taken else {
+            return Ok(rule.update(parameter, gradient, slots, lr, weight_decay));
+        };
+        if rule.decides(&parameter, &gradient, slots) {
+            return Ok(rule.update_where(parameter, &gradient, slots, [lr, weight_decay], number));
+        }
         let (before, device) = (slots.clone(), parameter.device());
         slots.count_left_out(taken);
         let updated = rule.update(parameter.clone(), gradient, slots, lr, weight_decay);
@@ -165,12 +165,17 @@ impl Optimizer {
     }
 }
 
+/// Whether the step is taken, where that is the device's to say, `[1]`: true or false, and 1 or 0.
+struct Taken {
+    flag: Tensor<1, Bool>,
+    number: Tensor<1>,
+}
+
 struct Step<'a> {
     optimizer: &'a mut Optimizer,
     gradients: Gradients,
     lr: f64,
-    /// Whether the step is taken, where that is the device's to say.
-    taken: Option<Tensor<1, Bool>>,
+    taken: Option<Taken>,
     path: PathStack,
     error: Option<OptimError>,
 }

@@ -1,6 +1,7 @@
 //! RMSprop (`torch.optim.RMSprop`).
 
 use burn::tensor::Tensor;
+use hearth_kernels::update::decided::{self, Decision};
 use hearth_kernels::update::{self, RmsPropStep};
 
 use super::OptimError;
@@ -18,6 +19,15 @@ pub struct RmsProp {
     pub momentum: f64,
     /// Divides by the deviation from the mean rather than by the mean square.
     pub centered: bool,
+}
+
+/// The state: mean square, mean, direction.
+const NAMES: [&str; 3] = ["square_avg", "grad_avg", "momentum_buffer"];
+
+fn put(slots: &mut Slots, state: [Option<Tensor<1>>; 3]) {
+    for (name, tensor) in NAMES.into_iter().zip(state) {
+        tensor.into_iter().for_each(|tensor| slots.put(name, tensor));
+    }
 }
 
 impl RmsProp {
@@ -40,16 +50,9 @@ impl RmsProp {
         let kernel = whole && update::has_kernel(state.into_iter().flatten().chain([&p, &g]));
         let square = match square {
             Some(square) if kernel => {
-                let step = RmsPropStep {
-                    lr: lr as f32,
-                    weight_decay: decay as f32,
-                    alpha: [self.alpha as f32, (1.0 - self.alpha) as f32],
-                    eps: self.eps as f32,
-                    momentum: self.momentum as f32,
-                };
+                let step = self.step(lr, decay);
                 let (p, square, mean, direction) = update::rms_prop(p, &g, square, mean, direction, step);
-                let names = [("square_avg", Some(square)), ("grad_avg", mean), ("momentum_buffer", direction)];
-                names.into_iter().for_each(|(name, tensor)| tensor.into_iter().for_each(|t| slots.put(name, t)));
+                put(slots, [Some(square), mean, direction]);
                 return p;
             }
             square => square,
@@ -82,5 +85,42 @@ impl RmsProp {
         };
         slots.put("momentum_buffer", direction.clone());
         p - direction * lr
+    }
+
+    fn step(&self, lr: f64, decay: f64) -> RmsPropStep {
+        RmsPropStep {
+            lr: lr as f32,
+            weight_decay: decay as f32,
+            alpha: [self.alpha as f32, (1.0 - self.alpha) as f32],
+            eps: self.eps as f32,
+            momentum: self.momentum as f32,
+        }
+    }
+
+    /// Which of the state there is.
+    pub(crate) fn kept(&self) -> Vec<&'static str> {
+        let which = [true, self.centered, self.momentum != 0.0];
+        NAMES.into_iter().zip(which).filter_map(|(name, kept)| kept.then_some(name)).collect()
+    }
+
+    /// Taken or left out, as the device decides.
+    pub(crate) fn update_where(
+        &self,
+        p: Tensor<1>,
+        g: &Tensor<1>,
+        slots: &mut Slots,
+        [lr, decay]: [f64; 2],
+        decision: Decision,
+    ) -> Tensor<1> {
+        let device = g.device();
+        let kept = self.kept();
+        let [square, mean, direction] =
+            NAMES.map(|name| if kept.contains(&name) { slots.take(name, &device) } else { None });
+        let Some(square) = square else { return p };
+        let step = self.step(lr, decay);
+        let (p, square, mean, direction, left_out) = decided::rms_prop(p, g, square, mean, direction, step, decision);
+        put(slots, [Some(square), mean, direction]);
+        slots.left_out = Some(left_out);
+        p
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use burn::tensor::{Bool, DType, Device, Tensor, TensorData};
+use hearth_kernels::update::decided::{self, Decision};
 
 use super::{Adam, Novograd, OptimError, RmsProp, Sgd};
 
@@ -112,6 +113,13 @@ impl Slots {
         };
         Slots { step, left_out, tensors: tensors.into_iter().map(choose).collect() }
     }
+
+    /// What a kernel needs to decide about this step, where steps have been decided before.
+    pub(crate) fn decision(&self, taken: &Tensor<1>) -> Option<Decision> {
+        let left_out = self.left_out.clone()?;
+        Some(Decision { taken: taken.clone(), left_out, step: self.step })
+    }
+
     /// Takes a state tensor to replace it.
     pub(crate) fn take(&mut self, name: &str, device: &Device) -> Option<Tensor<1>> {
         self.tensors.remove(name).map(|slot| match slot {
@@ -178,6 +186,45 @@ impl Rule {
             Rule::Adam(rule) => rule.update(parameter, gradient, slots, lr, weight_decay),
             Rule::Novograd(rule) => rule.update(parameter, gradient, slots, lr, weight_decay),
             Rule::RmsProp(rule) => rule.update(parameter, gradient, slots, lr, weight_decay),
+        }
+    }
+
+    /// Whether the device decides about a step of this parameter within [`update_where`](Self::update_where): on a GPU, for rules with a kernel, once
+    /// there is a state.
+    pub(crate) fn decides(&self, p: &Tensor<1>, g: &Tensor<1>, slots: &Slots) -> bool {
+        let names = match self {
+            Rule::Sgd(rule) => rule.kept(),
+            Rule::Adam(rule) => rule.kept(),
+            Rule::RmsProp(rule) => rule.kept(),
+            Rule::Novograd(_) => Vec::new(),
+        };
+        let state: Option<Vec<&Tensor<1>>> = names
+            .iter()
+            .map(|name| match slots.tensors.get(*name) {
+                Some(Slot::Device(tensor)) => Some(tensor),
+                _ => None,
+            })
+            .collect();
+        let Some(state) = state.filter(|state| !state.is_empty()) else { return false };
+        let left_out = slots.left_out.iter();
+        slots.left_out.is_some() && decided::has_kernel(state.into_iter().chain(left_out).chain([p, g]))
+    }
+
+    /// The parameter after one step where `taken` (`[1]`) is not 0, else as it was, with its state; [`decides`](Self::decides) must have said yes.
+    pub(crate) fn update_where(
+        &self,
+        p: Tensor<1>,
+        g: &Tensor<1>,
+        slots: &mut Slots,
+        rates: [f64; 2],
+        taken: &Tensor<1>,
+    ) -> Tensor<1> {
+        let Some(decision) = slots.decision(taken) else { return p };
+        match self {
+            Rule::Sgd(rule) => rule.update_where(p, g, slots, rates, decision),
+            Rule::Adam(rule) => rule.update_where(p, g, slots, rates, decision),
+            Rule::RmsProp(rule) => rule.update_where(p, g, slots, rates, decision),
+            Rule::Novograd(_) => p,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Stochastic gradient descent (`torch.optim.SGD`).
 
 use burn::tensor::Tensor;
+use hearth_kernels::update::decided::{self, Decision};
 use hearth_kernels::update::{self, SgdStep};
 
 use super::OptimError;
@@ -17,6 +18,9 @@ pub struct Sgd {
     pub nesterov: bool,
 }
 
+/// The state: the direction.
+const BUFFER: &str = "momentum_buffer";
+
 impl Sgd {
     pub(crate) fn check(&self) -> Result<(), OptimError> {
         if self.momentum < 0.0 {
@@ -29,19 +33,12 @@ impl Sgd {
     }
 
     pub(crate) fn update(&self, p: Tensor<1>, g: Tensor<1>, slots: &mut Slots, lr: f64, decay: f64) -> Tensor<1> {
-        let buffer = if self.momentum == 0.0 { None } else { slots.take("momentum_buffer", &g.device()) };
+        let buffer = if self.momentum == 0.0 { None } else { slots.take(BUFFER, &g.device()) };
         let buffer = match buffer {
             // The kernel wants a share that the host knows.
             Some(buffer) if slots.left_out.is_none() && update::has_kernel([&p, &g, &buffer].into_iter()) => {
-                let step = SgdStep {
-                    lr: lr as f32,
-                    weight_decay: decay as f32,
-                    momentum: self.momentum as f32,
-                    share: (1.0 - self.dampening) as f32,
-                    nesterov: self.nesterov,
-                };
-                let (p, buffer) = update::sgd(p, &g, buffer, step);
-                slots.put("momentum_buffer", buffer);
+                let (p, buffer) = update::sgd(p, &g, buffer, self.step(lr, decay));
+                slots.put(BUFFER, buffer);
                 return p;
             }
             buffer => buffer,
@@ -54,8 +51,39 @@ impl Sgd {
             Some(buffer) => buffer * self.momentum + slots.by_first(1.0, 1.0 - self.dampening).times(g.clone()),
             None => g.clone(),
         };
-        slots.put("momentum_buffer", direction.clone());
+        slots.put(BUFFER, direction.clone());
         let step = if self.nesterov { g + direction * self.momentum } else { direction };
         p - step * lr
+    }
+
+    fn step(&self, lr: f64, decay: f64) -> SgdStep {
+        SgdStep {
+            lr: lr as f32,
+            weight_decay: decay as f32,
+            momentum: self.momentum as f32,
+            share: (1.0 - self.dampening) as f32,
+            nesterov: self.nesterov,
+        }
+    }
+
+    /// The state that a kernel which decides about the step wants; none without a momentum.
+    pub(crate) fn kept(&self) -> Vec<&'static str> {
+        if self.momentum == 0.0 { Vec::new() } else { vec![BUFFER] }
+    }
+
+    /// Taken or left out, as the device decides.
+    pub(crate) fn update_where(
+        &self,
+        p: Tensor<1>,
+        g: &Tensor<1>,
+        slots: &mut Slots,
+        [lr, decay]: [f64; 2],
+        decision: Decision,
+    ) -> Tensor<1> {
+        let Some(buffer) = slots.take(BUFFER, &g.device()) else { return p };
+        let (p, buffer, left_out) = decided::sgd(p, g, buffer, self.step(lr, decay), 1.0, decision);
+        slots.put(BUFFER, buffer);
+        slots.left_out = Some(left_out);
+        p
     }
 }
