@@ -45,7 +45,6 @@ pub fn sgd(
 ///
 /// # Panics
 /// Where a tensor is not on the GPU ([`has_kernel`]), or they differ in length.
-#[expect(clippy::type_complexity, reason = "as `adam`, and one more")]
 pub fn adam(
     p: Tensor<1>,
     g: &Tensor<1>,
@@ -65,7 +64,6 @@ pub fn adam(
 ///
 /// # Panics
 /// Where a tensor is not on the GPU ([`has_kernel`]), or they differ in length.
-#[expect(clippy::type_complexity, reason = "as `rms_prop`, and one more")]
 pub fn rms_prop(
     p: Tensor<1>,
     g: &Tensor<1>,
@@ -136,7 +134,6 @@ mod cube {
         (back(p), back(direction), back(after))
     }
 
-    #[expect(clippy::type_complexity, reason = "as `adam`, and one more")]
     pub fn adam(
         p: Values,
         g: &Values,
@@ -182,7 +179,6 @@ mod cube {
         (back(p), [back(mean), back(square)], largest.map(back), back(after))
     }
 
-    #[expect(clippy::type_complexity, reason = "as `rms_prop`, and one more")]
     pub fn rms_prop(
         p: Values,
         g: &Values,
