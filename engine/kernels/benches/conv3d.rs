@@ -21,7 +21,7 @@ use hearth_kernels::conv3d::{ConvShape, conv_transpose3d, conv3d, conv3d_weight}
 static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
 
 /// Batch, channels in and out, edge of the input, kernel, stride.
-const LAYERS: [[usize; 6]; 21] = [
+const LAYERS: [[usize; 6]; 24] = [
     [4, 1, 16, 96, 3, 2],
     [4, 16, 16, 48, 3, 1],
     [4, 16, 32, 48, 3, 2],
@@ -46,6 +46,10 @@ const LAYERS: [[usize; 6]; 21] = [
     [4, 32, 32, 48, 3, 1],
     [4, 64, 64, 24, 3, 1],
     [4, 128, 128, 12, 3, 1],
+    // Of VNet.
+    [1, 32, 32, 64, 5, 1],
+    [1, 64, 64, 32, 5, 1],
+    [1, 128, 128, 16, 5, 1],
 ];
 
 fn layers(c: &mut Criterion) {

@@ -9,15 +9,20 @@ use rayon::prelude::*;
 use super::blocked::{Behind, Loops};
 use super::cpu::{self, MANY};
 use super::geometry::Geometry;
+use super::winograd::Walk;
 use crate::simd::widest;
 
 /// Words that a task makes.
 const PIECE: usize = 16 << 10;
 
+/// From so many times fewer products on, f32 is faster: two at once are at most half of them.
+const FEWER: f64 = 2.5;
+
 /// The loops for so many output channels (or channels of the input gradient) and so many things that are summed in pairs; `None` where the
 /// processor has none or f32 does as well.
-fn loops(g: &Geometry, lanes: usize, summed: usize) -> Option<Loops<'static>> {
-    (g.groups == 1 && lanes >= MANY && summed >= 2).then(Loops::of_pairs).flatten()
+fn loops(g: &Geometry, walk: Option<Walk>, lanes: usize, summed: usize) -> Option<Loops<'static>> {
+    let fewer = walk.is_some_and(|walk| walk.times_fewer() >= FEWER);
+    (g.groups == 1 && !fewer && lanes >= MANY && summed >= 2).then(Loops::of_pairs).flatten()
 }
 
 /// `values` are `[outer, n, inner]`; neighbours along `n` become the low and the high half of a word, whose bits an f32 holds. The last of an
@@ -66,7 +71,7 @@ fn volume(axes: [usize; 3]) -> usize {
 
 /// As [`cpu::forward`]; `None` where f32 does as well.
 pub fn forward(x: &[bf16], weight: &[bf16], behind: Behind<'_>, g: &Geometry) -> Option<Vec<f32>> {
-    let loops = loops(g, g.channels_out, g.channels_in)?;
+    let loops = loops(g, Walk::forward(&g.flat_first()), g.channels_out, g.channels_in)?;
     let (x, weight) = (words(x, g.channels_in, volume(g.input)), words(weight, g.channels_in, g.taps()));
     let g = Geometry { channels_in: g.channels_in.div_ceil(2), ..*g };
     Some(cpu::forward(loops, &x[..], &weight, behind, &g))
@@ -74,7 +79,7 @@ pub fn forward(x: &[bf16], weight: &[bf16], behind: Behind<'_>, g: &Geometry) ->
 
 /// As [`cpu::input_gradient`]; `None` where f32 does as well.
 pub fn input_gradient(dy: &[bf16], weight: &[bf16], behind: Behind<'_>, g: &Geometry) -> Option<Vec<f32>> {
-    let loops = loops(g, g.channels_in, g.channels_out)?;
+    let loops = loops(g, Walk::input_gradient(&g.flat_first()), g.channels_in, g.channels_out)?;
     let dy = words(dy, g.channels_out, volume(g.output));
     let weight = words(weight, g.channels_out, g.channels_in * g.taps());
     let g = Geometry { channels_out: g.channels_out.div_ceil(2), ..*g };
@@ -83,7 +88,7 @@ pub fn input_gradient(dy: &[bf16], weight: &[bf16], behind: Behind<'_>, g: &Geom
 
 /// As [`cpu::weight_gradient`]; `None` where f32 does as well.
 pub fn weight_gradient(x: &[bf16], dy: &[bf16], g: &Geometry) -> Option<Vec<f32>> {
-    let loops = loops(g, g.channels_out, g.batch)?;
+    let loops = loops(g, Walk::forward(&g.flat_first()), g.channels_out, g.batch)?;
     let x = words(x, g.batch, g.channels_in * volume(g.input));
     let dy = words(dy, g.batch, g.channels_out * volume(g.output));
     let g = Geometry { batch: g.batch.div_ceil(2), ..*g };

@@ -5,11 +5,12 @@ use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, Device, Tensor, TensorData, module};
 use half::bf16;
 
-use super::blocked::{Behind, Loops, channel_tile, position_tile};
+use super::blocked::{self, Along, Behind, Loops, Plan, RUN, Source, Weight, channel_tile, position_tile};
 use super::cpu;
 use super::few_positions::Few;
 use super::geometry::Geometry;
 use super::pairs;
+use super::winograd::transform::Kind;
 use super::winograd::{self, Walk};
 use super::{Channels, ConvShape, NormAct, Then, conv_transpose3d, conv_transpose3d_then, conv3d, conv3d_then};
 use crate::counter_rng::Key;
@@ -67,25 +68,7 @@ fn geometries() -> Vec<Geometry> {
             });
         }
     }
-    // Kernel 3 and stride 1 with many channels, which take fewer products: odd sizes, every padding, one register of lanes and several.
-    for (input, padding, [channels_in, channels_out], batch) in [
-        ([8, 8, 12], [1; 3], [16, 16], 1),
-        ([7, 9, 6], [1; 3], [20, 37], 2),
-        ([5, 4, 131], [1; 3], [17, 70], 1),
-        ([6, 9, 33], [0; 3], [33, 18], 1),
-        ([6, 5, 20], [2, 0, 2], [16, 48], 2),
-        ([10, 6, 9], [2; 3], [40, 16], 1),
-        ([7, 10, 8], [3; 3], [16, 20], 1),
-        // More zeros beside a row than the row's part has places.
-        ([3, 2, 1], [2, 2, 70], [16, 32], 1),
-    ] {
-        let output = std::array::from_fn(|a| input[a] + 2 * padding[a] - 2);
-        let (kernel, stride, dilation) = ([3; 3], [1; 3], [1; 3]);
-        let g =
-            Geometry { batch, groups: 1, channels_in, channels_out, input, output, kernel, stride, padding, dilation };
-        assert!(Walk::forward(&g).is_some(), "{g:?}");
-        found.push(g);
-    }
+    found.extend(of_fewer_products());
     // Many weights and few outputs.
     for (input, kernel, stride, padding, dilation, [channels_in, channels_out], batch) in [
         ([2, 3, 4], [3; 3], 1, 1, 1, [48, 48], 2),
@@ -120,6 +103,43 @@ fn geometries() -> Vec<Geometry> {
                 dilation,
             });
         }
+    }
+    found
+}
+
+/// Stride 1 with many channels, which take fewer products: every kind of tile, odd sizes, every padding, one register of lanes and several.
+fn of_fewer_products() -> Vec<Geometry> {
+    let mut found = vec![];
+    for (kind, input, kernel, padding, [channels_in, channels_out], batch) in [
+        (Kind::Two, [8, 8, 12], [3; 3], [1; 3], [16, 16], 1),
+        (Kind::Two, [7, 9, 6], [3; 3], [1; 3], [20, 37], 2),
+        (Kind::Two, [10, 6, 9], [3; 3], [2; 3], [40, 16], 1),
+        (Kind::Two, [5, 6, 8], [3; 3], [3; 3], [16, 20], 1),
+        (Kind::Two, [2, 4, 131], [3; 3], [1; 3], [17, 70], 1),
+        // More zeros beside a row than the row's part has places.
+        (Kind::Two, [3, 2, 1], [3; 3], [2, 1, 70], [16, 32], 1),
+        (Kind::Four, [3, 2, 1], [3; 3], [2, 2, 70], [16, 32], 1),
+        (Kind::Four, [8, 8, 40], [3; 3], [1; 3], [8, 9], 1),
+        (Kind::Four, [5, 4, 131], [3; 3], [1; 3], [17, 70], 1),
+        (Kind::Four, [7, 9, 53], [3; 3], [1; 3], [20, 37], 1),
+        (Kind::Four, [14, 13, 14], [3; 3], [0; 3], [33, 18], 2),
+        (Kind::Four, [11, 8, 20], [3; 3], [2, 0, 2], [16, 48], 2),
+        // Of one tap, two and six along the row.
+        (Kind::Four, [8, 7, 60], [3, 3, 1], [1, 1, 0], [17, 20], 1),
+        (Kind::Four, [8, 8, 60], [3, 3, 2], [1, 1, 0], [18, 34], 1),
+        (Kind::Four, [8, 8, 60], [3, 3, 6], [1, 1, 3], [18, 34], 1),
+        (Kind::TwoOfFive, [6, 7, 21], [5; 3], [2; 3], [18, 33], 1),
+        (Kind::TwoOfFive, [8, 10, 14], [5; 3], [0, 4, 1], [16, 16], 2),
+        (Kind::FlatFour, [1, 21, 40], [1, 3, 3], [0, 1, 1], [17, 40], 1),
+        (Kind::FlatFour, [3, 8, 35], [1, 3, 3], [0, 2, 0], [33, 16], 1),
+        (Kind::FlatTwoOfFive, [1, 14, 33], [1, 5, 5], [0, 2, 2], [20, 19], 1),
+    ] {
+        let output = std::array::from_fn(|a| input[a] + 2 * padding[a] + 1 - kernel[a]);
+        let (stride, dilation) = ([1; 3], [1; 3]);
+        let g =
+            Geometry { batch, groups: 1, channels_in, channels_out, input, output, kernel, stride, padding, dilation };
+        assert_eq!(Walk::forward(&g.flat_first()).map(|walk| walk.kind), Some(kind), "{g:?}");
+        found.push(g);
     }
     found
 }
@@ -194,6 +214,38 @@ fn every_inner_loop_agrees_with_sums_in_f64() {
             let gradient = cpu::weight_gradient(loops, &x, &dy, g);
             assert_close(&format!("{name} weight gradient"), g, &gradient, &dw);
         }
+    }
+}
+
+#[test]
+fn fewer_products_are_rounded_about_as_often() {
+    for (input, kernel) in [([12, 12, 16], [3; 3]), ([8, 8, 14], [5; 3]), ([1, 28, 28], [1, 3, 3])] {
+        let g = Geometry {
+            batch: 1,
+            groups: 1,
+            channels_in: 64,
+            channels_out: 16,
+            input,
+            output: input,
+            kernel,
+            stride: [1; 3],
+            padding: kernel.map(|k| k / 2),
+            dilation: [1; 3],
+        };
+        let walk = Walk::forward(&g).expect("fewer products");
+        let (x, w) = (values(1, g.input_len()), values(2, g.weight_len()));
+        let mut expected = vec![0.0_f64; g.output_len()];
+        products(&g, |i, o, k| expected[o] += f64::from(x[i]) * f64::from(w[k]));
+        let weight = Weight { values: &w, lane: g.channels_in * g.taps(), channel: g.taps() };
+        let (loops, source) = (Loops::here(), || Source::from(&x[..]));
+        let fewer = winograd::outputs(loops, &walk, 1, source(), weight, Behind::default()).expect("finite");
+        let plan = Plan::forward(&g, RUN);
+        let plain = blocked::outputs(loops, Along::Channels, &plan, 1, source(), weight, Behind::default());
+        let error = |got: &[f32]| -> f64 {
+            got.iter().zip(&expected).map(|(got, expected)| (f64::from(*got) - expected).powi(2)).sum::<f64>().sqrt()
+        };
+        let (fewer, plain) = (error(&fewer), error(&plain));
+        assert!(fewer < 2.0 * plain, "{:?}: {fewer:e}, in the plain sum {plain:e}", walk.kind);
     }
 }
 
@@ -284,19 +336,9 @@ fn what_bf16_stores_has_the_gradients_of_the_same_values_in_f32() {
 
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
-    let fewer_products = Geometry {
-        batch: 2,
-        groups: 1,
-        channels_in: 20,
-        channels_out: 37,
-        input: [9, 12, 10],
-        output: [9, 12, 10],
-        kernel: [3; 3],
-        stride: [1; 3],
-        padding: [1; 3],
-        dilation: [1; 3],
-    };
-    same_with_any_number_of_threads(&fewer_products);
+    for g in of_fewer_products() {
+        same_with_any_number_of_threads(&g);
+    }
     same_with_any_number_of_threads(&Geometry {
         batch: 2,
         groups: 3,
@@ -399,19 +441,31 @@ fn a_value_that_is_not_a_number_reaches_what_it_touches_and_nothing_else() {
 
 #[test]
 fn what_is_infinite_or_not_a_number_ends_as_in_the_plain_sum() {
-    let g = Geometry {
-        batch: 1,
-        groups: 1,
-        channels_in: 16,
-        channels_out: 16,
-        input: [8, 10, 11],
-        output: [8, 10, 11],
-        kernel: [3; 3],
-        stride: [1; 3],
-        padding: [1; 3],
-        dilation: [1; 3],
-    };
-    assert!(Walk::forward(&g).is_some() && Walk::input_gradient(&g).is_some());
+    for (input, kernel) in [
+        ([8, 10, 11], [3; 3]),
+        ([8, 10, 41], [3; 3]),
+        ([8, 6, 20], [5; 3]),
+        ([1, 21, 40], [1, 3, 3]),
+        ([1, 14, 33], [1, 5, 5]),
+    ] {
+        let g = Geometry {
+            batch: 1,
+            groups: 1,
+            channels_in: 16,
+            channels_out: 16,
+            input,
+            output: input,
+            kernel,
+            stride: [1; 3],
+            padding: kernel.map(|k| k / 2),
+            dilation: [1; 3],
+        };
+        assert!(Walk::forward(&g).is_some() && Walk::input_gradient(&g).is_some());
+        ends_as_in_the_plain_sum(&g);
+    }
+}
+
+fn ends_as_in_the_plain_sum(g: &Geometry) {
     let ends = |values: &[f32]| -> Vec<u8> {
         values
             .iter()
@@ -431,21 +485,23 @@ fn what_is_infinite_or_not_a_number_ends_as_in_the_plain_sum() {
         for which in 0..3 {
             let mut all = [values(1, g.input_len()), values(2, g.weight_len()), values(3, g.output_len())];
             // In the middle of a volume or of a kernel: a zero beyond the edge times infinity is not a number.
-            let middle = [((7 * 8 + 4) * 10 + 5) * 11 + 6, (5 * 16 + 7) * 27 + 13][usize::from(which == 1)];
+            let [d, h, w] = g.input;
+            let of_volume = ((7 * d + d / 2) * h + h / 2) * w + w / 2;
+            let middle = [of_volume, (5 * 16 + 7) * g.taps() + g.taps() / 2][usize::from(which == 1)];
             all[which][middle] = odd;
             let [x, w, dy] = &all;
             let (mut y, mut dx, mut dw) = (vec![0.0; dy.len()], vec![0.0; x.len()], vec![0.0; w.len()]);
-            products(&g, |i, o, k| {
+            products(g, |i, o, k| {
                 y[o] += f64::from(x[i]) * f64::from(w[k]);
                 dx[i] += f64::from(dy[o]) * f64::from(w[k]);
                 dw[k] += f64::from(dy[o]) * f64::from(x[i]);
             });
             let loops = Loops::here();
-            let got = cpu::forward(loops, &x[..], w, Behind::default(), &g);
+            let got = cpu::forward(loops, &x[..], w, Behind::default(), g);
             assert!(ends(&got) == expected(&y), "forward, {odd} in {which}");
-            let got = cpu::input_gradient(loops, &dy[..], w, Behind::default(), &g);
+            let got = cpu::input_gradient(loops, &dy[..], w, Behind::default(), g);
             assert!(ends(&got) == expected(&dx), "input gradient, {odd} in {which}");
-            let got = cpu::weight_gradient(loops, x, dy, &g);
+            let got = cpu::weight_gradient(loops, x, dy, g);
             assert!(ends(&got) == expected(&dw), "weight gradient, {odd} in {which}");
         }
     }

@@ -1,5 +1,7 @@
 //! The walks over the windows on GPUs: a unit for each output, and for each input of a gradient.
 
+#![allow(clippy::manual_is_multiple_of, reason = "CubeCL reads no other way of writing it")]
+
 use burn::backend::tensor::FloatTensor;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;

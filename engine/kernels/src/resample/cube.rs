@@ -3,6 +3,8 @@
 //! The kernel finds the taps itself, in f32: GPUs without f64 are common. (Where the axes are independent, tables are computed on the
 //! host, see [`separable`](crate::separable).)
 
+#![allow(clippy::manual_is_multiple_of, clippy::assign_op_pattern, reason = "CubeCL reads no other way of writing it")]
+
 use burn::backend::tensor::FloatTensor;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;

@@ -1,5 +1,7 @@
 //! The two passes on GPUs: forward the sums of pieces, then those of channels; backward a unit for each position.
 
+#![allow(clippy::useless_conversion, reason = "CubeCL reads no other way of writing it")]
+
 use burn::backend::tensor::FloatTensor;
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;

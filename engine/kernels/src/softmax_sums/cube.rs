@@ -1,6 +1,8 @@
 //! The two passes on GPUs. Forward the softmax's logarithm of every position, then the sums of pieces, then those of classes: nothing is as
 //! large as the logits. Backward a unit for each position.
 
+#![allow(clippy::useless_conversion, reason = "CubeCL reads no other way of writing it")]
+
 use burn::backend::tensor::FloatTensor;
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;

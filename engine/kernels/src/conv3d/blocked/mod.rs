@@ -18,7 +18,7 @@ pub use many_weights::weight_gradient as weight_gradient_of_many;
 pub use outputs::{Along, Behind, Chunk, Epilogue, Source, Weight, chunks_of_channels, outputs, turn, write_whole};
 pub use plan::{Plan, RUN};
 
-use super::winograd::transform::{TRANSFORMS, Transforms};
+use super::winograd::transform::{Every, TRANSFORMS};
 
 /// Values of one register of lanes.
 pub const WIDTH: usize = 16;
@@ -28,7 +28,7 @@ pub const WIDTH: usize = 16;
 pub struct Loops<'a> {
     pub channels: &'a channel_tile::Kernels,
     pub positions: &'a position_tile::Kernels,
-    pub transforms: &'a Transforms,
+    pub transforms: &'a Every,
     /// Factors are pairs of bf16, and nothing may be done with them but to multiply: no fewer products.
     pub of_pairs: bool,
 }

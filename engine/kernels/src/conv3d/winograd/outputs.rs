@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rayon::prelude::*;
 
 use super::super::blocked::{Behind, Chunk, Loops, Source, WIDTH, Weight, chunks_of_channels, turn, write_whole};
+use super::taps::{self, TAPS, Taps};
 use super::tiles::{Tile, Walk, apart};
-use super::transform::{COMPONENTS, RUN, TAPS};
+use super::transform::Transforms;
 use crate::shared::Shared;
 use crate::simd::widest;
 
@@ -18,9 +19,6 @@ const BLOCK: usize = 128 << 10;
 /// Sums that are kept at a time, at most.
 const SUMS: usize = 64 << 10;
 
-/// The component that all four outputs have with a factor of one: a bias starts there.
-const OF_ALL: usize = 5;
-
 thread_local! {
     /// Packed values, sums and rows of a task, kept for the next one.
     static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
@@ -29,11 +27,14 @@ thread_local! {
 /// Everything that all tasks share.
 struct Work<'a> {
     loops: Loops<'a>,
+    transforms: &'a Transforms,
     walk: &'a Walk,
     source: Source<'a>,
     chunks: Vec<Chunk>,
-    /// By chunk: `[component][channel][tap][lane]`.
+    /// By chunk: `[component]`, and in it `[channel][tap][lane]` for each run of taps.
     weights: Vec<Vec<f32>>,
+    /// By chunk: the bias of each lane.
+    biases: Vec<Vec<f32>>,
     /// Where each channel of a component begins.
     offsets: Vec<usize>,
     behind: Behind<'a>,
@@ -59,14 +60,17 @@ pub fn outputs(
     let mut out: Vec<f32> = Vec::with_capacity(count);
     let shared = Shared::new(&mut out.spare_capacity_mut()[..count]);
     let offsets = (0..walk.channels).map(|c| c * walk.pitch()).collect();
-    let work = Work { loops, walk, source, chunks, weights, offsets, behind, out: shared };
+    let biases = chunks.iter().map(|chunk| of_lanes(behind.bias, *chunk)).collect();
+    let transforms = loops.transforms.of(walk.kind);
+    let work = Work { loops, transforms, walk, source, chunks, weights, biases, offsets, behind, out: shared };
 
-    let lanes = work.chunks.iter().map(|chunk| chunk.lanes).max().unwrap_or(WIDTH);
-    let pass = (SUMS / (COMPONENTS * walk.sums(lanes))).max(1);
-    let fitting = (BLOCK / (COMPONENTS * walk.component(walk.channels))).max(pass);
+    let (lanes, components) =
+        (work.chunks.iter().map(|chunk| chunk.lanes).max().unwrap_or(WIDTH), walk.kind.components());
+    let pass = (SUMS / (components * walk.sums(lanes))).max(1);
+    let fitting = (BLOCK / (components * walk.component(walk.channels))).max(pass);
     // The same number of tasks for every thread: one where they read weights more than anything else, or at least two.
     let threads = rayon::current_num_threads();
-    let heavy = walk.lanes * RUN * threads > walk.tiles() * walk.pitch();
+    let heavy = walk.lanes * walk.taps * threads > walk.tiles() * walk.pitch();
     let rounds = walk.tiles().div_ceil(fitting).div_ceil(threads).max(if heavy { 1 } else { 2 });
     let each = walk.tiles().div_ceil(rounds * threads);
     let odd = AtomicBool::new(false);
@@ -85,45 +89,43 @@ pub fn outputs(
     Some(out)
 }
 
+/// The bias of each lane of a chunk; zeros where there is none.
+fn of_lanes(bias: Option<&[f32]>, Chunk { first, lanes }: Chunk) -> Vec<f32> {
+    let mut found = vec![0.0; lanes];
+    let bias = bias.map_or(&[][..], |bias| &bias[first..]);
+    found.iter_mut().zip(bias).for_each(|(to, bias)| *to = *bias);
+    found
+}
+
 /// The weights of a chunk; `None` where one is not finite.
 fn transformed(loops: Loops<'_>, walk: &Walk, Chunk { first, lanes }: Chunk, weight: Weight<'_>) -> Option<Vec<f32>> {
-    let used = walk.channels * RUN * lanes;
+    let (used, components, count) = (walk.channels * walk.taps * lanes, walk.kind.components(), walk.all_taps());
     let step = apart(used);
-    let mut transformed = Vec::with_capacity(COMPONENTS * step);
-    let room = &mut transformed.spare_capacity_mut()[..COMPONENTS * step];
+    let mut transformed = Vec::with_capacity(components * step);
+    let room = &mut transformed.spare_capacity_mut()[..components * step];
     room.chunks_exact_mut(step).for_each(|component| component[used..].fill(MaybeUninit::new(0.0)));
     let mut odd = [0.0; WIDTH];
-    let mut taps = [[0.0_f32; WIDTH]; TAPS];
+    let mut taps: Taps = [[0.0; WIDTH]; TAPS];
     for c in 0..walk.channels {
         for vector in (0..lanes).step_by(WIDTH) {
             let lane = first + vector;
-            let present = WIDTH.min(walk.lanes - lane);
             let from = &weight.values[lane * weight.lane + c * weight.channel..];
-            if present == WIDTH {
-                assert!(from.len() >= 15 * weight.lane + TAPS, "sixteen lanes of weights");
-                // SAFETY: sixteen rows of 27 taps lie within the weights; the two squares of sixteen columns cover them.
-                unsafe {
-                    let square = loops.channels.transpose;
-                    square(from.as_ptr(), weight.lane, taps.as_mut_ptr().cast(), WIDTH);
-                    square(from[TAPS - WIDTH..].as_ptr(), weight.lane, taps[TAPS - WIDTH..].as_mut_ptr().cast(), WIDTH);
-                }
-            } else {
-                for (tap, lanes) in taps.iter_mut().enumerate() {
-                    *lanes = std::array::from_fn(|l| if l < present { from[l * weight.lane + tap] } else { 0.0 });
-                }
-            }
+            taps::read(loops, &mut taps, from, (weight.lane, count), WIDTH.min(walk.lanes - lane));
             if walk.backwards {
-                taps.reverse();
+                taps[..count].reverse();
             }
-            let to = room[c * RUN * lanes + vector..].as_mut_ptr().cast();
-            // SAFETY: the last component of the last channel has room for its last tap's register.
-            unsafe {
-                (loops.transforms.weights)(taps.as_ptr().cast(), to, (step, lanes), odd.as_mut_ptr());
+            for run in walk.runs() {
+                let to = room[(run.start * walk.channels + c * run.len()) * lanes + vector..].as_mut_ptr().cast();
+                // SAFETY: there is a register for each tap, and the last component of the last channel has room for its last tap's.
+                unsafe {
+                    let (taps, run) = (taps[run.start..].as_ptr().cast(), (walk.taps, run.len()));
+                    (loops.transforms.of(walk.kind).weights)(taps, run, to, (step, lanes), odd.as_mut_ptr());
+                }
             }
         }
     }
     // SAFETY: every tap of every channel and lane has been written in each component, and what is behind them before that.
-    unsafe { transformed.set_len(COMPONENTS * step) };
+    unsafe { transformed.set_len(components * step) };
     odd.iter().all(|odd| *odd == 0.0).then_some(transformed)
 }
 
@@ -132,10 +134,10 @@ impl Work<'_> {
     fn task(&self, tiles: &[Tile], pass: usize, [packed, sums, rows]: &mut [Vec<f32>; 3]) -> bool {
         let walk = self.walk;
         let (volume, component) = (walk.source.iter().product(), walk.component(walk.channels));
-        grow(packed, tiles.len() * COMPONENTS * component);
+        grow(packed, tiles.len() * walk.kind.components() * component);
         let mut odd = [0.0; WIDTH];
         let image = |index: usize| self.source.image(index, walk.channels, volume);
-        walk.pack(self.loops.transforms.source, tiles, image, 0..walk.channels, packed, &mut odd);
+        walk.pack(self.transforms.source, tiles, image, 0..walk.channels, packed, &mut odd);
         if odd.iter().any(|odd| *odd != 0.0) {
             return false;
         }
@@ -143,7 +145,7 @@ impl Work<'_> {
             let mut packed = packed.as_slice();
             for tiles in tiles.chunks(pass) {
                 let here;
-                (here, packed) = packed.split_at(tiles.len() * COMPONENTS * component);
+                (here, packed) = packed.split_at(tiles.len() * walk.kind.components() * component);
                 self.products(chunk, tiles, here, sums);
                 for (tile, sums) in tiles.iter().zip(sums.chunks_exact(self.sums(chunk))) {
                     self.write(chunk, tile, sums, rows);
@@ -155,64 +157,60 @@ impl Work<'_> {
 
     /// Sums of a tile: `[component][position][lane]`.
     fn sums(&self, chunk: usize) -> usize {
-        COMPONENTS * self.walk.sums(self.chunks[chunk].lanes)
+        self.walk.kind.components() * self.walk.sums(self.chunks[chunk].lanes)
     }
 
     fn products(&self, chunk: usize, tiles: &[Tile], packed: &[f32], sums: &mut Vec<f32>) {
-        let (walk, Chunk { first, lanes }) = (self.walk, self.chunks[chunk]);
-        let (row, slab) = (walk.sums(lanes), apart(walk.channels * RUN * lanes));
+        let (walk, lanes, components) = (self.walk, self.chunks[chunk].lanes, self.walk.kind.components());
+        let (row, slab) = (walk.sums(lanes), apart(walk.channels * walk.taps * lanes));
         let component = walk.component(walk.channels);
         grow(sums, tiles.len() * self.sums(chunk));
-        for tile in sums[..tiles.len() * self.sums(chunk)].chunks_exact_mut(COMPONENTS * row) {
-            tile.fill(0.0);
-            if let Some(bias) = self.behind.bias {
-                let count = lanes.min(bias.len() - first);
-                for sums in tile[OF_ALL * row..][..row].chunks_exact_mut(lanes) {
-                    sums[..count].copy_from_slice(&bias[first..first + count]);
-                }
-            }
-        }
+        let sums = &mut sums[..tiles.len() * self.sums(chunk)];
+        sums.fill(0.0);
         let vectors = lanes / WIDTH;
-        for c in 0..COMPONENTS {
+        for c in 0..components {
             let weights = &self.weights[chunk][c * slab..][..slab];
             for (index, tile) in tiles.iter().enumerate() {
-                let source = &packed[(index * COMPONENTS + c) * component..][..component];
-                let sums = &mut sums[(index * COMPONENTS + c) * row..][..row];
+                let source = &packed[(index * components + c) * component..][..component];
+                let sums = &mut sums[(index * components + c) * row..][..row];
                 let count = tile.columns.len();
                 let pieces = count.div_ceil(self.loops.channels.most[vectors - 1]);
-                let mut at = 0;
-                for piece in 0..pieces {
-                    let length = (count - at).div_ceil(pieces - piece);
-                    let Some(run) = self.loops.channels.tile(vectors, RUN, length) else {
-                        unreachable!("a tile of any length")
-                    };
-                    // SAFETY: a row has two values more than outputs, so that the last channel's last tap lies within the
-                    // component; there is a sum for each position and lane, and a weight for each channel, tap and lane.
-                    unsafe {
-                        let sums = sums[at * lanes..][..length * lanes].as_mut_ptr();
-                        run(source.as_ptr().add(at), &self.offsets, weights.as_ptr(), sums);
+                for taps in walk.runs() {
+                    let weights = &weights[taps.start * walk.channels * lanes..];
+                    let mut at = 0;
+                    for piece in 0..pieces {
+                        let length = (count - at).div_ceil(pieces - piece);
+                        let Some(run) = self.loops.channels.tile(vectors, taps.len(), length) else {
+                            unreachable!("a tile of any length")
+                        };
+                        // SAFETY: a row has one value less than outputs and taps, so that the last channel's last tap lies within the
+                        // component; there is a sum for each position and lane, and a weight for each channel, tap and lane.
+                        unsafe {
+                            let sums = sums[at * lanes..][..length * lanes].as_mut_ptr();
+                            run(source.as_ptr().add(at + taps.start), &self.offsets, weights.as_ptr(), sums);
+                        }
+                        at += length;
                     }
-                    at += length;
                 }
             }
         }
     }
 
-    /// Writes the four rows of a tile to the output, channel by channel.
+    /// Writes the rows of a tile to the output, channel by channel.
     fn write(&self, chunk: usize, tile: &Tile, sums: &[f32], rows: &mut Vec<f32>) {
         let (walk, Chunk { first, lanes }) = (self.walk, self.chunks[chunk]);
-        let count = tile.columns.len();
+        let (count, volume) = (tile.columns.len(), walk.output.iter().product::<usize>());
         // Whole squares of sixteen outputs, as the transposition reads them.
         let padded = count.next_multiple_of(WIDTH);
         let each = padded * lanes;
-        grow(rows, 8 * each);
-        let (mixed, rows) = rows.split_at_mut(4 * each);
-        // SAFETY: sixteen components of a row, and four rows that are as long.
+        let outputs = walk.kind.outputs();
+        grow(rows, 2 * outputs * each);
+        let (mixed, rows) = rows.split_at_mut(outputs * each);
+        // SAFETY: the components of a row, as many registers as outputs and lanes have, and rows that are as long.
         unsafe {
-            let (from, registers) = (sums.as_ptr(), count * lanes / WIDTH);
-            (self.loops.transforms.outputs)(from, walk.sums(lanes), registers, mixed.as_mut_ptr(), each);
+            let (from, bias) = (sums.as_ptr(), &self.biases[chunk]);
+            (self.transforms.outputs)(from, walk.sums(lanes), count, bias, mixed.as_mut_ptr(), each);
         }
-        let [depth, height, width] = walk.output;
         for (mixed, row) in mixed.chunks_exact(each).zip(rows.chunks_exact_mut(each)) {
             turn(self.loops, mixed, row, lanes, padded);
             if let Some(epilogue) = self.behind.epilogue {
@@ -222,15 +220,12 @@ impl Work<'_> {
                 );
             }
         }
-        // Channel by channel: two rows of a plane lie side by side.
+        // Channel by channel: the rows of a plane lie side by side.
         for lane in 0..lanes.min(walk.lanes - first) {
             let channel = tile.image * walk.lanes + first + lane;
-            for (index, row) in rows.chunks_exact(each).enumerate().take(4) {
-                let (x, y) = (tile.plane + index / 2, tile.row + index % 2);
-                if x >= depth || y >= height {
-                    continue;
-                }
-                let start = ((channel * depth + x) * height + y) * width + tile.columns.start;
+            for (index, row) in rows.chunks_exact(each).enumerate().take(outputs) {
+                let Some(place) = walk.row_of_output(tile, index) else { continue };
+                let start = channel * volume + place;
                 // SAFETY: this part of this row of this channel belongs to this task.
                 let target = unsafe { self.out.part(start, count) };
                 write_whole(target, &row[lane * padded..][..count]);

@@ -2,29 +2,38 @@
 
 use std::ops::Range;
 
-use super::super::blocked::{WIDTH, pack};
+use super::super::blocked::{self, WIDTH, pack};
 use super::super::geometry::Geometry;
-use super::transform::{COMPONENTS, Source};
+use super::transform::{Kind, Source};
 use crate::simd::prefetch;
 
-/// Channels on either side from which on the additions are worth it.
-const CHANNELS: usize = 16;
+/// Channels on either side from which on the additions are worth it, though lanes are left empty.
+const CHANNELS: usize = 8;
 
 /// Outputs of a tile's rows times lanes, at most.
 const ROW: usize = 2048;
 
 /// Positions from which on weights are worth a transform.
-const POSITIONS: usize = 192;
+const POSITIONS: usize = 32;
+
+/// What the transform of a weight takes, in positions: larger tiles have more of the one and fewer of the other.
+const WEIGHT: usize = 96;
+
+/// Taps along a row, at most.
+pub const MOST_TAPS: usize = 8;
 
 /// A row that lies beyond the tensor.
-static ZEROS: [f32; ROW / WIDTH + 2] = [0.0; ROW / WIDTH + 2];
+static ZEROS: [f32; ROW / WIDTH + MOST_TAPS] = [0.0; ROW / WIDTH + MOST_TAPS];
 
-/// What is summed: a convolution of kernel 3 and stride 1, or its input gradient, which is one too.
+/// What is summed: a convolution of stride 1, or its input gradient, which is one too.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk {
+    pub kind: Kind,
     pub source: [usize; 3],
     pub output: [usize; 3],
     pub padding: [usize; 3],
+    /// Taps along a row, which are not transformed.
+    pub taps: usize,
     /// Of the source, and of the output.
     pub channels: usize,
     pub lanes: usize,
@@ -55,8 +64,8 @@ impl Walk {
     /// The input gradient, if it is one that gains.
     pub fn input_gradient(g: &Geometry) -> Option<Self> {
         let mut padding = [0; 3];
-        for (to, from) in padding.iter_mut().zip(g.padding) {
-            *to = 2_usize.checked_sub(from)?;
+        for ((to, from), kernel) in padding.iter_mut().zip(g.padding).zip(g.kernel) {
+            *to = (kernel - 1).checked_sub(from)?;
         }
         Self::new(g, g.output, g.input, padding, [g.channels_out, g.channels_in], true)
     }
@@ -69,19 +78,37 @@ impl Walk {
         [channels, lanes]: [usize; 2],
         backwards: bool,
     ) -> Option<Self> {
-        let plain = (g.kernel, g.stride, g.dilation, g.groups) == ([3; 3], [1; 3], [1; 3], 1);
+        let plain = (g.stride, g.dilation, g.groups) == ([1; 3], [1; 3], 1) && g.kernel[2] <= MOST_TAPS;
         // A transposed convolution whose output is padded falls short of this.
-        let whole = (0..3).all(|a| output[a] + 2 == source[a] + 2 * padding[a]);
+        let whole = (0..3).all(|a| output[a] + g.kernel[a] - 1 == source[a] + 2 * padding[a]);
         if !plain || !whole || channels.min(lanes) < CHANNELS {
             return None;
         }
+        let tiles = |kind: Kind| {
+            let [planes, rows] = kind.sides();
+            [output[0].div_ceil(planes.outputs), output[1].div_ceil(rows.outputs)]
+        };
+        let positions = |kind: Kind| g.batch * tiles(kind).iter().product::<usize>() * output[2];
+        let gains = |kind: Kind| {
+            let products = tiles(kind).iter().product::<usize>() * kind.components();
+            output[0] * output[1] * kind.taps() * 2 >= products * 3 && positions(kind) >= POSITIONS
+        };
+        let kind = Kind::ALL
+            .into_iter()
+            .filter(|kind| kind.sides().map(|side| side.taps) == [g.kernel[0], g.kernel[1]] && gains(*kind))
+            .min_by_key(|kind| kind.components() * (positions(*kind) + WEIGHT))?;
         let most = ROW / lanes.next_multiple_of(WIDTH).min(2 * WIDTH);
         let row = output[2].div_ceil(output[2].div_ceil(most));
-        let tiles = [g.batch, output[0].div_ceil(2), output[2].div_ceil(row), output[1].div_ceil(2)];
-        let products = tiles[1] * tiles[3] * COMPONENTS * 3;
-        let gains =
-            output[0] * output[1] * 27 * 2 >= products * 3 && g.batch * tiles[1] * tiles[3] * output[2] >= POSITIONS;
-        gains.then_some(Walk { source, output, padding, channels, lanes, backwards, tiles, row })
+        let [planes, rows] = tiles(kind);
+        let tiles = [g.batch, planes, output[2].div_ceil(row), rows];
+        Some(Walk { kind, source, output, padding, taps: g.kernel[2], channels, lanes, backwards, tiles, row })
+    }
+
+    /// How many times fewer products are taken than in the plain sum.
+    pub fn times_fewer(&self) -> f64 {
+        let [_, planes, _, rows] = self.tiles;
+        let plain = self.output[0] * self.output[1] * self.kind.taps();
+        plain as f64 / (planes * rows * self.kind.components()) as f64
     }
 
     /// Tiles of all images.
@@ -91,18 +118,30 @@ impl Walk {
 
     pub fn tile(&self, index: usize) -> Tile {
         let [_, planes, parts, rows] = self.tiles;
+        let [of_planes, of_rows] = self.kind.sides().map(|side| side.outputs);
         let first = index / rows % parts * self.row;
         Tile {
             image: index / (parts * rows * planes),
-            plane: index / (parts * rows) % planes * 2,
-            row: index % rows * 2,
+            plane: index / (parts * rows) % planes * of_planes,
+            row: index % rows * of_rows,
             columns: first..(first + self.row).min(self.output[2]),
         }
     }
 
+    /// Taps of the kernel.
+    pub fn all_taps(&self) -> usize {
+        self.kind.taps() * self.taps
+    }
+
+    /// The taps along a row, as many together as the inner loops take.
+    pub fn runs(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let taps = self.taps;
+        (0..taps).step_by(blocked::RUN).map(move |first| first..(first + blocked::RUN).min(taps))
+    }
+
     /// Values of one channel of one component: a row, and what its taps reach.
     pub fn pitch(&self) -> usize {
-        self.row + 2
+        self.row + self.taps - 1
     }
 
     /// From one component of the source to the next, with so many channels.
@@ -113,6 +152,14 @@ impl Walk {
     /// From one component of sums, or of output gradients, to the next, with so many lanes.
     pub fn sums(&self, lanes: usize) -> usize {
         apart(self.row * lanes)
+    }
+
+    /// Where a row of a tile's outputs lies within a channel of the output; `None` beyond it.
+    pub fn row_of_output(&self, tile: &Tile, index: usize) -> Option<usize> {
+        let [depth, height, width] = self.output;
+        let of_rows = self.kind.sides()[1].outputs;
+        let (x, y) = (tile.plane + index / of_rows, tile.row + index % of_rows);
+        (x < depth && y < height).then(|| (x * height + y) * width + tile.columns.start)
     }
 
     /// Components of the source that tiles read, `[tile][component][channel][position]`; positions beyond a tile are zeros. `odd` is as for
@@ -126,12 +173,13 @@ impl Walk {
         mut to: &mut [f32],
         odd: &mut [f32; WIDTH],
     ) {
-        let each = COMPONENTS * self.component(channels.len());
-        let mut rows = Rows::default();
-        for strip in tiles.chunk_by(Tile::is_before) {
+        let each = self.kind.components() * self.component(channels.len());
+        let rows = self.kind.sides()[1].outputs;
+        let mut buffers = Rows::default();
+        for strip in tiles.chunk_by(|tile, next| tile.is_before(next, rows)) {
             let here;
             (here, to) = to.split_at_mut(strip.len() * each);
-            self.pack_strip(transform, strip, image(strip[0].image), channels.clone(), here, &mut rows, odd);
+            self.pack_strip(transform, strip, image(strip[0].image), channels.clone(), here, &mut buffers, odd);
         }
     }
 
@@ -148,38 +196,35 @@ impl Walk {
         odd: &mut [f32; WIDTH],
     ) {
         let (pitch, [depth, height, width], tile) = (self.pitch(), self.source, &strip[0]);
+        let ([of_planes, of_rows], components) = (self.kind.sides(), self.kind.components());
         let step = self.component(channels.len());
-        assert!(to.len() == strip.len() * COMPONENTS * step, "room for all components");
+        assert!(to.len() == strip.len() * components * step, "room for all components");
         // The part of the row that lies within the tensor.
-        let reach = tile.columns.len() + 2;
+        let reach = tile.columns.len() + self.taps - 1;
         let before = self.padding[2].saturating_sub(tile.columns.start).min(reach);
         let first = (tile.columns.start + before).saturating_sub(self.padding[2]).min(width);
         let count = (reach - before).min(width - first);
         assert!(count <= ZEROS.len(), "a row is no longer than a tile's");
         let inside =
             |at: usize, axis: usize, length: usize| at.checked_sub(self.padding[axis]).filter(|at| *at < length);
-        let planes: [Option<usize>; 4] = std::array::from_fn(|x| inside(tile.plane + x, 0, depth));
         rows.starts.clear();
-        for y in 0..2 * strip.len() + 2 {
+        for y in 0..of_rows.outputs * strip.len() + of_rows.source - of_rows.outputs {
             let y = inside(tile.row + y, 1, height);
-            let start = |x: usize| planes[x].zip(y).map_or(OUTSIDE, |(x, y)| (x * height + y) * width + first);
-            rows.starts.push(std::array::from_fn(start));
+            for x in 0..of_planes.source {
+                let x = inside(tile.plane + x, 0, depth);
+                rows.starts.push(x.zip(y).map(|(x, y)| (x * height + y) * width + first));
+            }
         }
         for (index, c) in channels.enumerate() {
             let ((values, from), (next, next_from)) = (image.channel(c), image.channel(c + 1));
             let values = &values[from..][..image.volume];
             rows.from.clear();
-            for starts in &rows.starts {
-                let mut row = [ZEROS.as_ptr(); 4];
-                for (row, start) in row.iter_mut().zip(starts) {
-                    if *start != OUTSIDE {
-                        // The next channel's rows lie far away, where nothing reads ahead by itself.
-                        prefetch(next, next_from + start, count);
-                        *row = values[*start..*start + count].as_ptr();
-                    }
-                }
-                rows.from.push(row);
-            }
+            rows.from.extend(rows.starts.iter().map(|start| {
+                let Some(start) = *start else { return ZEROS.as_ptr() };
+                // The next channel's rows lie far away, where nothing reads ahead by itself.
+                prefetch(next, next_from + start, count);
+                values[start..start + count].as_ptr()
+            }));
             let row = index * pitch;
             if before > 0 || before + count < pitch {
                 for component in to[row..].chunks_mut(step) {
@@ -190,33 +235,30 @@ impl Walk {
             // SAFETY: the rows have `count` values, and each component of each tile has room for a row of `pitch` values.
             unsafe {
                 let to = to.as_mut_ptr().add(row + before);
-                transform(&rows.from, count, to, (COMPONENTS * step, step), odd.as_mut_ptr());
+                transform(&rows.from, count, to, (components * step, step), odd.as_mut_ptr());
             }
         }
     }
 }
 
-/// At least so many values, an odd number of lines of the cache: the sixteen components that are written together would otherwise
-/// drive each other out of it.
+/// At least so many values, an odd number of lines of the cache: the components that are written together would otherwise drive each other
+/// out of it.
 pub fn apart(count: usize) -> usize {
     (count.div_ceil(WIDTH) | 1) * WIDTH
 }
 
-/// Where a row lies that is none of the tensor's.
-const OUTSIDE: usize = usize::MAX;
-
-/// The rows that a strip of tiles reads, by plane: where they begin in a channel, and in memory.
+/// The rows that a strip of tiles reads, by plane: where they begin in a channel (`None`: none of the tensor's), and in memory.
 #[derive(Default)]
 struct Rows {
-    starts: Vec<[usize; 4]>,
-    from: Vec<[*const f32; 4]>,
+    starts: Vec<Option<usize>>,
+    from: Vec<*const f32>,
 }
 
 impl Tile {
-    /// Whether the other one lies behind this one.
-    fn is_before(&self, other: &Self) -> bool {
+    /// Whether the other one lies behind this one, which has so many rows of outputs.
+    fn is_before(&self, other: &Self, rows: usize) -> bool {
         let place = |tile: &Self| (tile.image, tile.plane, tile.columns.start);
-        place(self) == place(other) && self.row + 2 == other.row
+        place(self) == place(other) && self.row + rows == other.row
     }
 }
 

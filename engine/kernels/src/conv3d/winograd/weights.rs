@@ -8,8 +8,9 @@ use rayon::prelude::*;
 use super::super::blocked::channel_tile::Rows;
 use super::super::blocked::{Chunk, Loops, WIDTH, chunks_of_channels, pack};
 use super::super::geometry::Geometry;
+use super::taps::{self, TAPS, Taps};
 use super::tiles::{Tile, Walk, apart};
-use super::transform::{COMPONENTS, RUN, TAPS};
+use super::transform::Transforms;
 use crate::shared::Shared;
 
 /// Values of packed tiles of the source and of the gradient, at most.
@@ -24,11 +25,9 @@ const TASKS: usize = 16;
 /// Registers of lanes that share a packed block.
 const VECTORS: usize = 4;
 
-/// Where a square of sixteen lanes and its 27 taps are put down.
-const SQUARE: usize = 32;
-
 struct Work<'a> {
     loops: Loops<'a>,
+    transforms: &'a Transforms,
     walk: Walk,
     x: &'a [f32],
     dy: &'a [f32],
@@ -43,7 +42,7 @@ thread_local! {
     static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
 }
 
-/// The gradient with respect to the weight, `[O, I, 3, 3, 3]`, from the source `x` and the output gradient `dy`. `None` where the plain sum gains, or
+/// The gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and the output gradient `dy`. `None` where the plain sum gains, or
 /// a value is not finite.
 pub fn weight_gradient(loops: Loops<'_>, x: &[f32], dy: &[f32], g: &Geometry) -> Option<Vec<f32>> {
     let walk = Walk::forward(g)?;
@@ -51,13 +50,14 @@ pub fn weight_gradient(loops: Loops<'_>, x: &[f32], dy: &[f32], g: &Geometry) ->
     let groups = walk.lanes.div_ceil(group);
     let lanes = walk.lanes.min(group).next_multiple_of(WIDTH);
     // As many channels as the sums allow, in equal parts.
-    let parts = walk.channels.div_ceil((SUMS / (COMPONENTS * RUN * lanes)).max(1));
+    let components = walk.kind.components();
+    let parts = walk.channels.div_ceil((SUMS / (components * walk.taps * lanes)).max(1));
     let channels = walk.channels.div_ceil(parts);
     let parts = walk.channels.div_ceil(channels);
-    let per_tile = COMPONENTS * (walk.component(channels) + walk.sums(lanes.min(loops.channels.vectors * WIDTH)));
+    let per_tile = components * (walk.component(channels) + walk.sums(lanes.min(loops.channels.vectors * WIDTH)));
     let block = (BLOCK / per_tile).max(1);
     let segments = TASKS.div_ceil(groups * parts).min(walk.tiles().div_ceil(block));
-    let work = Work { loops, walk, x, dy, channels, block };
+    let work = Work { loops, transforms: loops.transforms.of(walk.kind), walk, x, dy, channels, block };
     let mut partial: Vec<Vec<f32>> = (0..groups * parts * segments)
         .into_par_iter()
         .map(|task| {
@@ -95,29 +95,40 @@ impl Work<'_> {
         (0..channels.next_multiple_of(count)).map(|c| c.min(channels - 1) * self.walk.pitch()).collect()
     }
 
-    /// Sums of a component for one chunk, `[channel][tap][lane]`, and how many channels are summed at a time.
-    fn sums(&self, part: usize, chunk: Chunk) -> (usize, usize) {
-        let (count, _) = self.loops.channels.block(chunk.lanes / WIDTH, RUN);
-        (apart(self.part(part).len().next_multiple_of(count) * RUN * chunk.lanes), count)
+    /// Sums of one run of taps of a component for one chunk: how many channels are summed at a time, and how many sums there are.
+    fn run(&self, part: usize, chunk: Chunk, taps: usize) -> (usize, usize) {
+        let (count, _) = self.loops.channels.block(chunk.lanes / WIDTH, taps);
+        (count, self.part(part).len().next_multiple_of(count) * taps * chunk.lanes)
     }
 
-    /// The sums of one group of output channels and one part of the channels over some tiles, `[chunk][component][channel][tap][lane]`;
+    /// Sums of the runs before the one that begins with a tap.
+    fn before(&self, part: usize, chunk: Chunk, tap: usize) -> usize {
+        self.walk.runs().take_while(|taps| taps.start < tap).map(|taps| self.run(part, chunk, taps.len()).1).sum()
+    }
+
+    /// Sums of a component for one chunk: `[channel][tap][lane]` for each run of taps.
+    fn sums(&self, part: usize, chunk: Chunk) -> usize {
+        apart(self.walk.runs().map(|taps| self.run(part, chunk, taps.len()).1).sum())
+    }
+
+    /// The sums of one group of output channels and one part of the channels over some tiles, `[chunk][component]`;
     /// `None` where a value is not finite.
     fn task(&self, group: usize, part: usize, tiles: Range<usize>) -> Option<Vec<f32>> {
         let (walk, chunks, channels) = (&self.walk, self.chunks(group), self.part(part));
-        let lengths: Vec<usize> = chunks.iter().map(|chunk| COMPONENTS * self.sums(part, *chunk).0).collect();
+        let components = walk.kind.components();
+        let lengths: Vec<usize> = chunks.iter().map(|chunk| components * self.sums(part, *chunk)).collect();
         let mut sums = vec![0.0; lengths.iter().sum()];
         let (volume, component) = (walk.source.iter().product::<usize>(), walk.component(channels.len()));
         let mut odd = [0.0; WIDTH];
         SCRATCH.with_borrow_mut(|[packed, gradient, rows]| {
             let tiles: Vec<Tile> = tiles.map(|index| walk.tile(index)).collect();
             for tiles in tiles.chunks(self.block) {
-                packed.resize(packed.len().max(tiles.len() * COMPONENTS * component), 0.0);
+                packed.resize(packed.len().max(tiles.len() * components * component), 0.0);
                 let image = |index: usize| {
                     let start = index * walk.channels * volume;
                     pack::Image::one(&self.x[start..][..walk.channels * volume], volume)
                 };
-                walk.pack(self.loops.transforms.source, tiles, image, channels.clone(), packed, &mut odd);
+                walk.pack(self.transforms.source, tiles, image, channels.clone(), packed, &mut odd);
                 let mut rest = sums.as_mut_slice();
                 for (chunk, length) in chunks.iter().zip(&lengths) {
                     let here;
@@ -140,26 +151,24 @@ impl Work<'_> {
         odd: &mut [f32; WIDTH],
     ) {
         let walk = &self.walk;
-        let [depth, height, width] = walk.output;
-        let (volume, component) = (depth * height * width, walk.sums(lanes));
-        to.resize(to.len().max(tiles.len() * COMPONENTS * component), 0.0);
+        let (volume, component) = (walk.output.iter().product::<usize>(), walk.sums(lanes));
+        let (components, outputs) = (walk.kind.components(), walk.kind.outputs());
+        to.resize(to.len().max(tiles.len() * components * component), 0.0);
         // Whole squares of sixteen positions.
         let each = walk.row.next_multiple_of(WIDTH) * WIDTH;
-        rows.resize(rows.len().max(4 * each), 0.0);
-        let rows = &mut rows[..4 * each];
-        for (tile, to) in tiles.iter().zip(to.chunks_exact_mut(COMPONENTS * component)) {
+        rows.resize(rows.len().max(outputs * each), 0.0);
+        let rows = &mut rows[..outputs * each];
+        for (tile, to) in tiles.iter().zip(to.chunks_exact_mut(components * component)) {
             let count = tile.columns.len();
             for vector in (0..lanes).step_by(WIDTH) {
                 let channel = first + vector;
                 let present = WIDTH.min(walk.lanes - channel);
                 for (index, row) in rows.chunks_exact_mut(each).enumerate() {
-                    let (x, y) = (tile.plane + index / 2, tile.row + index % 2);
-                    if x >= depth || y >= height {
+                    let Some(place) = walk.row_of_output(tile, index) else {
                         row.fill(0.0);
                         continue;
-                    }
-                    let from =
-                        (tile.image * walk.lanes + channel) * volume + (x * height + y) * width + tile.columns.start;
+                    };
+                    let from = (tile.image * walk.lanes + channel) * volume + place;
                     for position in (0..walk.row).step_by(WIDTH) {
                         let square = &mut row[position * WIDTH..][..WIDTH * WIDTH];
                         let here = WIDTH.min(count.saturating_sub(position));
@@ -180,11 +189,11 @@ impl Work<'_> {
                         }
                     }
                 }
-                // SAFETY: four rows of as many registers, and each component has room for them at the distance of its lanes.
+                // SAFETY: rows of as many registers, and each component has room for them at the distance of its lanes.
                 unsafe {
                     let to = to[vector..].as_mut_ptr();
                     let steps = (component, lanes);
-                    (self.loops.transforms.gradient)(rows.as_ptr(), each, walk.row, to, steps, odd.as_mut_ptr());
+                    (self.transforms.gradient)(rows.as_ptr(), each, walk.row, to, steps, odd.as_mut_ptr());
                 }
             }
         }
@@ -192,30 +201,35 @@ impl Work<'_> {
 
     /// Adds the products of some tiles.
     fn products(&self, part: usize, chunk: Chunk, tiles: usize, packed: &[f32], gradient: &[f32], sums: &mut [f32]) {
-        let (walk, (length, count)) = (&self.walk, self.sums(part, chunk));
+        let (walk, length, components) = (&self.walk, self.sums(part, chunk), self.walk.kind.components());
         let (component, row) = (walk.component(self.part(part).len()), walk.sums(chunk.lanes));
-        let offsets = self.offsets(part, count);
         let rows = Rows {
             planes: tiles,
             rows: 1,
             width: walk.row,
-            x_plane: COMPONENTS * component,
+            x_plane: components * component,
             x_row: 0,
-            dy_plane: COMPONENTS * row,
-        };
-        let (_, Some(run)) = self.loops.channels.block(chunk.lanes / WIDTH, RUN) else {
-            unreachable!("a block for every length of a run")
+            dy_plane: components * row,
         };
         assert!(
-            packed.len() >= tiles * COMPONENTS * component && gradient.len() >= tiles * COMPONENTS * row,
+            packed.len() >= tiles * components * component && gradient.len() >= tiles * components * row,
             "components of all tiles"
         );
-        for (c, sums) in sums.chunks_exact_mut(length).enumerate() {
-            let (x, dy) = (&packed[c * component..], &gradient[c * row..]);
-            for (offsets, sums) in offsets.chunks_exact(count).zip(sums.chunks_exact_mut(count * RUN * chunk.lanes)) {
-                // SAFETY: the assertion covers what is read, a row of which has two values more than outputs; `sums` holds a
-                // register for every channel, tap and vector.
-                unsafe { run(x.as_ptr(), offsets, &rows, dy.as_ptr(), sums.as_mut_ptr()) };
+        for taps in walk.runs() {
+            let (_, Some(run)) = self.loops.channels.block(chunk.lanes / WIDTH, taps.len()) else {
+                unreachable!("a block for every length of a run")
+            };
+            let (count, used) = self.run(part, chunk, taps.len());
+            let offsets = self.offsets(part, count);
+            let before = self.before(part, chunk, taps.start);
+            for (c, sums) in sums.chunks_exact_mut(length).enumerate() {
+                let (x, dy) = (&packed[c * component + taps.start..], &gradient[c * row..]);
+                let sums = sums[before..][..used].chunks_exact_mut(count * taps.len() * chunk.lanes);
+                for (offsets, sums) in offsets.chunks_exact(count).zip(sums) {
+                    // SAFETY: the assertion covers what is read, a row of which has one value less than outputs and taps; `sums` holds
+                    // a register for every channel, tap and vector.
+                    unsafe { run(x.as_ptr(), offsets, &rows, dy.as_ptr(), sums.as_mut_ptr()) };
+                }
             }
         }
     }
@@ -227,29 +241,31 @@ impl Work<'_> {
             sums.iter_mut().zip(other).for_each(|(sum, value)| *sum += *value);
         }
         let (walk, channels) = (&self.walk, self.part(part));
-        let mut taps = [[0.0_f32; WIDTH]; TAPS];
-        let mut turned = [[0.0_f32; SQUARE]; WIDTH];
+        let mut taps: Taps = [[0.0; WIDTH]; TAPS];
+        let mut turned = [[0.0; TAPS]; WIDTH];
+        let (components, count) = (walk.kind.components(), walk.all_taps());
         let mut rest = sums.as_slice();
         for chunk in self.chunks(group) {
-            let (step, _) = self.sums(part, chunk);
+            let step = self.sums(part, chunk);
             let here;
-            (here, rest) = rest.split_at(COMPONENTS * step);
+            (here, rest) = rest.split_at(components * step);
             for (index, channel) in channels.clone().enumerate() {
                 for vector in (0..chunk.lanes).step_by(WIDTH) {
-                    let from = &here[index * RUN * chunk.lanes + vector..];
-                    // SAFETY: the last component has a register of these lanes for each tap. Two squares of sixteen taps cover all
-                    // 27, and lie within the sixteen rows of 32.
-                    unsafe {
-                        (self.loops.transforms.taps)(from.as_ptr(), (step, chunk.lanes), taps.as_mut_ptr().cast());
-                        let (square, to) = (self.loops.channels.transpose, turned.as_mut_ptr().cast::<f32>());
-                        square(taps.as_ptr().cast(), WIDTH, to, SQUARE);
-                        square(taps[TAPS - WIDTH..].as_ptr().cast(), WIDTH, to.add(TAPS - WIDTH), SQUARE);
+                    for run in walk.runs() {
+                        let before = self.before(part, chunk, run.start);
+                        let from = &here[before + index * run.len() * chunk.lanes + vector..];
+                        // SAFETY: the last component has a register of these lanes for each tap, and so has `taps`.
+                        unsafe {
+                            let (taps, run) = (taps[run.start..].as_mut_ptr().cast(), (walk.taps, run.len()));
+                            (self.transforms.taps)(from.as_ptr(), (step, chunk.lanes), taps, run);
+                        }
                     }
+                    taps::turned(self.loops, &taps, count, &mut turned);
                     let lane = chunk.first + vector;
                     for (l, row) in turned.iter().enumerate().take(walk.lanes - lane) {
                         // SAFETY: these taps belong to this task alone.
-                        let to = unsafe { out.part(((lane + l) * walk.channels + channel) * TAPS, TAPS) };
-                        to.write_copy_of_slice(&row[..TAPS]);
+                        let to = unsafe { out.part(((lane + l) * walk.channels + channel) * count, count) };
+                        to.write_copy_of_slice(&row[..count]);
                     }
                 }
             }

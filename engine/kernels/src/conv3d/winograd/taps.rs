@@ -1,0 +1,43 @@
+//! Sixteen lanes of a weight's taps, as registers.
+
+use super::super::blocked::{Loops, WIDTH};
+use super::tiles::MOST_TAPS;
+
+/// Registers for the taps of any kernel that is taken: up to five by five rows.
+pub const TAPS: usize = 25 * MOST_TAPS;
+
+/// By tap and lane; those beyond a kernel's have any value.
+pub type Taps = [[f32; WIDTH]; TAPS];
+
+/// Where the squares of sixteen taps begin that cover `count`; the last one overlaps the one before it.
+fn squares(count: usize) -> impl Iterator<Item = usize> {
+    let last = count.saturating_sub(WIDTH);
+    (0..last).step_by(WIDTH).chain([last])
+}
+
+/// The taps of `present` lanes, of which there are `count` each, `lane` apart; zeros for lanes beyond.
+pub fn read(loops: Loops<'_>, taps: &mut Taps, from: &[f32], (lane, count): (usize, usize), present: usize) {
+    if present == WIDTH && from.len() >= (WIDTH - 1) * lane + count.max(WIDTH) {
+        for first in squares(count) {
+            // SAFETY: sixteen rows of as many values lie within the weights, and there are registers for whole squares.
+            unsafe {
+                (loops.channels.transpose)(from[first..].as_ptr(), lane, taps[first..].as_mut_ptr().cast(), WIDTH)
+            };
+        }
+        return;
+    }
+    for (tap, lanes) in taps.iter_mut().enumerate().take(count) {
+        *lanes = std::array::from_fn(|l| if l < present { from[l * lane + tap] } else { 0.0 });
+    }
+}
+
+/// [`read`] backwards: the first `count` taps of each lane.
+pub fn turned(loops: Loops<'_>, taps: &Taps, count: usize, to: &mut [[f32; TAPS]; WIDTH]) {
+    for first in squares(count) {
+        // SAFETY: sixteen registers, and as many rows with room for whole squares.
+        unsafe {
+            let to = to.as_mut_ptr().cast::<f32>().add(first);
+            (loops.channels.transpose)(taps[first..].as_ptr().cast(), WIDTH, to, TAPS);
+        }
+    }
+}
