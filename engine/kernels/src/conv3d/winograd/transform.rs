@@ -473,9 +473,9 @@ where
         let vectors = bias.len() / WIDTH;
         // SAFETY: as above.
         unsafe {
-            for (register, vector) in (0..count).flat_map(|p| (0..vectors).map(move |v| (p * vectors + v, v))) {
+            for register in 0..count * vectors {
                 let from = from.add(register * WIDTH);
-                let bias = L::load(bias.as_ptr().add(vector * WIDTH));
+                let bias = L::load(bias.as_ptr().add(register % vectors * WIDTH));
                 let mut half = [[L::zero(); RO]; PI];
                 for i in 0..PI {
                     let mut m = [L::zero(); RI];
