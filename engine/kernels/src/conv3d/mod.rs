@@ -2,10 +2,10 @@
 //!
 //! On the CPU both are the same three sums over padded, phase-split copies of the data in which every kernel tap of a whole
 //! output row reads one contiguous run, so that no column matrix is built. The lanes of a register are output channels
-//! where there are many, and neighbours of a row where there are few. Kernels of 3 with stride 1 and sixteen channels or more
-//! take 2.25 times fewer products by Winograd's minimal filtering, whose sums differ from the plain ones in their last digits. Where there are
-//! many weights and few outputs the weights are read as they lie.
-//! f16 and bf16 are added up in f32; processors with AVX-512-BF16 add two products of bf16 at once. A transposed convolution is the input
+//! where there are many, and neighbours of a row where there are few. Kernels of 3 and 5 with stride 1 and eight channels or more
+//! take two to four times fewer products by Winograd's minimal filtering, whose sums differ from the plain ones in their last digits. Where there
+//! are many weights and few outputs the weights are read as they lie.
+//! f16 and bf16 are added up in f32; processors with AVX-512-BF16 add two products of bf16 at once where that is faster. A transposed convolution is the input
 //! gradient of a convolution and the other way round.
 //! On any other device Burn's own operations run.
 //!
