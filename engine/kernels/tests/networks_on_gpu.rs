@@ -363,10 +363,12 @@ fn steps_that_the_device_decides_about_on_vulkan() {
             assert!((a - b).abs() <= 3e-6 * b.abs().max(1.0), "{what} at {i}: {a} for {b}");
         }
     };
+    /// A parameter, and what its rule keeps.
+    type State = Vec<Tensor<1>>;
     // Each rule: a step on the GPU with a decision, and one on the CPU by how many have been taken.
     let all = |what: &str,
-               on_gpu: &dyn Fn(Vec<Tensor<1>>, &Tensor<1>, Decision) -> (Vec<Tensor<1>>, Tensor<1>),
-               on_cpu: &dyn Fn(Vec<Tensor<1>>, &Tensor<1>, u64) -> Vec<Tensor<1>>,
+               on_gpu: &dyn Fn(State, &Tensor<1>, Decision) -> (State, Tensor<1>),
+               on_cpu: &dyn Fn(State, &Tensor<1>, u64) -> State,
                states: usize| {
         let state = |device: &Device| {
             let (p, zeros) = start(device);

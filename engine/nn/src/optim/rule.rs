@@ -9,6 +9,7 @@ use super::{Adam, Novograd, OptimError, RmsProp, Sgd};
 
 /// A state tensor: on the parameter's device, or on the host as it was loaded.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a few live at a time; a tensor's size hangs on features")]
 enum Slot {
     Device(Tensor<1>),
     Host(TensorData),
