@@ -9,11 +9,15 @@
 //! Values that are not numbers reach the outputs that they reach in the sum itself. Infinite ones would not (the difference of
 //! two is not a number): what is read is watched, and where a value is not finite the sum is done the plain way.
 
+mod axis;
 mod outputs;
 mod taps;
 mod tiles;
 pub mod transform;
 mod weights;
+
+#[cfg(test)]
+pub mod tests;
 
 pub use outputs::outputs;
 pub use tiles::Walk;

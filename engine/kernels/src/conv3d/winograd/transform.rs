@@ -1,19 +1,8 @@
-//! The transforms of Winograd's minimal filtering, written once for every kind of [`Lanes`] and every [`Axis`].
+//! The transforms of Winograd's minimal filtering, over the planes and rows of a tile, written once for every kind of [`Lanes`] and every [`Axis`].
 //!
-//! Along one axis, `O` sums of `K` taps each, `y[o] = d[o] g[0] + d[o + 1] g[1] + ...`, take `I = O + K - 1` products instead of `O K`:
-//! the product of two polynomials, done value by value at `I` points. With the points 0, 1, -1 and infinity, two sums of three taps take four
-//! products instead of six ([`Four`]):
-//!
-//! ```text
-//! m0 = (d0 - d2) g0                    y0 = m0 + m1 + m2
-//! m1 = (d1 + d2) (g0 + g1 + g2) / 2    y1 = m1 - m2 - m3
-//! m2 = (d2 - d1) (g0 - g1 + g2) / 2
-//! m3 = (d1 - d3) g2
-//! ```
-//!
-//! Six points ([`Six`]) make four sums of three taps, or two of five. Over two axes, the components of one multiply those of the other: 36
-//! components do the work of 144 products. The weight's gradient is the same read backwards: the output gradient takes the place of the
-//! `y`, and the products are added up before they are turned into taps.
+//! Over two axes, the components of one multiply those of the other: 36 components of six rows by six do the work of 144 products. The weight's
+//! gradient is the same read backwards: the output gradient takes the place of the outputs, and the products are added up before they are
+//! turned into taps.
 
 #![expect(clippy::needless_range_loop, reason = "the indices are numbers of components, the same in several arrays")]
 
@@ -22,6 +11,7 @@ use std::sync::LazyLock;
 use crate::lanes::{Lanes, Portable};
 
 use super::super::blocked::WIDTH;
+use super::axis::{Axis, Four, Six, Whole};
 
 /// Rows of the source that a tile reads along one axis, rows of outputs that it makes, and taps of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,16 +42,12 @@ impl Kind {
 
     /// Along planes, and along rows.
     pub const fn sides(self) -> [Side; 2] {
-        const WHOLE: Side = Side { source: 1, outputs: 1, taps: 1 };
-        const TWO: Side = Side { source: 4, outputs: 2, taps: 3 };
-        const FOUR: Side = Side { source: 6, outputs: 4, taps: 3 };
-        const FIVE: Side = Side { source: 6, outputs: 2, taps: 5 };
         match self {
-            Kind::Two => [TWO, TWO],
-            Kind::Four => [FOUR, FOUR],
-            Kind::TwoOfFive => [FIVE, FIVE],
-            Kind::FlatFour => [WHOLE, FOUR],
-            Kind::FlatTwoOfFive => [WHOLE, FIVE],
+            Kind::Two => TwoTile::SIDES,
+            Kind::Four => FourTile::SIDES,
+            Kind::TwoOfFive => TwoOfFiveTile::SIDES,
+            Kind::FlatFour => FlatFourTile::SIDES,
+            Kind::FlatTwoOfFive => FlatTwoOfFiveTile::SIDES,
         }
     }
 
@@ -159,221 +145,6 @@ pub static TRANSFORMS: LazyLock<Every> = LazyLock::new(|| {
 
 // SAFETY (all blocks below): the caller grants the instructions of this kind and the ranges named at the function types.
 
-/// The transforms along one axis: of `I` rows of the source, `O` rows of outputs and `K` taps.
-trait Axis<const I: usize, const O: usize, const K: usize> {
-    /// Rows of the source become components.
-    unsafe fn spread<L: Lanes>(d: [L; I]) -> [L; I];
-    /// Components become outputs.
-    unsafe fn gathered<L: Lanes>(m: [L; I]) -> [L; O];
-    /// Output gradients become components: `gathered` backwards.
-    unsafe fn widened<L: Lanes>(y: [L; O]) -> [L; I];
-    /// Taps become components.
-    unsafe fn of_taps<L: Lanes>(g: [L; K]) -> [L; I];
-    /// `of_taps` backwards.
-    unsafe fn to_taps<L: Lanes>(m: [L; I]) -> [L; K];
-}
-
-/// An axis along which the kernel has one tap.
-struct Whole;
-
-impl Axis<1, 1, 1> for Whole {
-    #[inline(always)]
-    unsafe fn spread<L: Lanes>(d: [L; 1]) -> [L; 1] {
-        d
-    }
-
-    #[inline(always)]
-    unsafe fn gathered<L: Lanes>(m: [L; 1]) -> [L; 1] {
-        m
-    }
-
-    #[inline(always)]
-    unsafe fn widened<L: Lanes>(y: [L; 1]) -> [L; 1] {
-        y
-    }
-
-    #[inline(always)]
-    unsafe fn of_taps<L: Lanes>(g: [L; 1]) -> [L; 1] {
-        g
-    }
-
-    #[inline(always)]
-    unsafe fn to_taps<L: Lanes>(m: [L; 1]) -> [L; 1] {
-        m
-    }
-}
-
-/// Two outputs of three taps; the points are 0, 1, -1 and infinity.
-struct Four;
-
-impl Axis<4, 2, 3> for Four {
-    #[inline(always)]
-    unsafe fn spread<L: Lanes>([a, b, c, d]: [L; 4]) -> [L; 4] {
-        // SAFETY: as above.
-        unsafe { [a.sub(c), b.add(c), c.sub(b), b.sub(d)] }
-    }
-
-    #[inline(always)]
-    unsafe fn gathered<L: Lanes>([a, b, c, d]: [L; 4]) -> [L; 2] {
-        // SAFETY: as above.
-        unsafe { [a.add(b).add(c), b.sub(c).sub(d)] }
-    }
-
-    #[inline(always)]
-    unsafe fn widened<L: Lanes>([a, b]: [L; 2]) -> [L; 4] {
-        // SAFETY: as above.
-        unsafe { [a, a.add(b), a.sub(b), L::zero().sub(b)] }
-    }
-
-    #[inline(always)]
-    unsafe fn of_taps<L: Lanes>([a, b, c]: [L; 3]) -> [L; 4] {
-        // SAFETY: as above.
-        unsafe {
-            let (half, ends) = (L::splat(&0.5), a.add(c));
-            [a, L::zero().fma(half, ends.add(b)), L::zero().fma(half, ends.sub(b)), c]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn to_taps<L: Lanes>([a, b, c, d]: [L; 4]) -> [L; 3] {
-        // SAFETY: as above.
-        unsafe {
-            let half = L::splat(&0.5);
-            let both = L::zero().fma(half, b.add(c));
-            [a.add(both), L::zero().fma(half, b.sub(c)), both.add(d)]
-        }
-    }
-}
-
-/// Four outputs of three taps, or two of five; the points are 0, 3/4, -3/4, 3/2, -3/2 and infinity. With these, errors of rounding are about those
-/// of the plain sum (1.1 to 1.4 times, for 96 channels of random numbers), and two to three times smaller than with the usual 1 and 2: for why,
-/// B. Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks", 2020.
-struct Six;
-
-/// The points that come with either sign.
-const A: f32 = 0.75;
-const B: f32 = 1.5;
-
-/// What the value at a point is divided by: the product of its distances from the others.
-const OF_ZERO: f32 = A * A * B * B;
-const OF_A: f32 = 2.0 * A * A * (A * A - B * B);
-const OF_B: f32 = 2.0 * B * B * (B * B - A * A);
-
-/// `point` times itself, `count` factors.
-#[inline(always)]
-const fn power(point: f32, count: usize) -> f32 {
-    let (mut product, mut n) = (1.0, 0);
-    while n < count {
-        product *= point;
-        n += 1;
-    }
-    product
-}
-
-/// `plus + by * value`.
-#[inline(always)]
-unsafe fn scaled<L: Lanes>(plus: L, by: f32, value: L) -> L {
-    // SAFETY: as above.
-    unsafe { plus.fma(L::splat(&by), value) }
-}
-
-/// The values at `point` and `-point` of the polynomial whose coefficients are given, over `of`.
-#[inline(always)]
-unsafe fn at_both<L: Lanes, const N: usize>(coefficients: [L; N], point: f32, of: f32) -> [L; 2] {
-    // SAFETY: as above.
-    unsafe {
-        let [mut even, mut odd] = [L::zero(); 2];
-        for n in 0..N {
-            let by = power(point, n) / of;
-            if n == 0 && of == 1.0 {
-                even = coefficients[n];
-            } else if n % 2 == 0 {
-                even = scaled(even, by, coefficients[n]);
-            } else {
-                odd = scaled(odd, by, coefficients[n]);
-            }
-        }
-        [even.add(odd), even.sub(odd)]
-    }
-}
-
-/// [`at_both`] backwards: to each coefficient what it gives to both values.
-#[inline(always)]
-unsafe fn from_both<L: Lanes, const N: usize>(to: &mut [L; N], [plus, minus]: [L; 2], point: f32, of: f32) {
-    // SAFETY: as above.
-    unsafe {
-        let (even, odd) = (plus.add(minus), plus.sub(minus));
-        for n in 0..N {
-            let value = if n % 2 == 0 { even } else { odd };
-            to[n] = if n == 0 && of == 1.0 { to[n].add(value) } else { scaled(to[n], power(point, n) / of, value) };
-        }
-    }
-}
-
-impl<const O: usize, const K: usize> Axis<6, O, K> for Six {
-    #[inline(always)]
-    unsafe fn spread<L: Lanes>([a, b, c, d, e, f]: [L; 6]) -> [L; 6] {
-        const SQUARES: f32 = A * A + B * B;
-        // SAFETY: as above.
-        unsafe {
-            let (even, odd) = (scaled(e, -B * B, c), scaled(d, -B * B, b));
-            let (even_b, odd_b) = (scaled(e, -A * A, c), scaled(d, -A * A, b));
-            [
-                scaled(scaled(e, -SQUARES, c), OF_ZERO, a),
-                scaled(even, A, odd),
-                scaled(even, -A, odd),
-                scaled(even_b, B, odd_b),
-                scaled(even_b, -B, odd_b),
-                scaled(scaled(f, -SQUARES, d), OF_ZERO, b),
-            ]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn gathered<L: Lanes>([zero, a, minus_a, b, minus_b, infinity]: [L; 6]) -> [L; O] {
-        // SAFETY: as above.
-        unsafe {
-            let mut y = [L::zero(); O];
-            y[0] = zero;
-            y[O - 1] = infinity;
-            from_both(&mut y, [a, minus_a], A, 1.0);
-            from_both(&mut y, [b, minus_b], B, 1.0);
-            y
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn widened<L: Lanes>(y: [L; O]) -> [L; 6] {
-        // SAFETY: as above.
-        unsafe {
-            let ([a, minus_a], [b, minus_b]) = (at_both(y, A, 1.0), at_both(y, B, 1.0));
-            [y[0], a, minus_a, b, minus_b, y[O - 1]]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn of_taps<L: Lanes>(g: [L; K]) -> [L; 6] {
-        // SAFETY: as above.
-        unsafe {
-            let ([a, minus_a], [b, minus_b]) = (at_both(g, A, OF_A), at_both(g, B, OF_B));
-            [scaled(L::zero(), 1.0 / OF_ZERO, g[0]), a, minus_a, b, minus_b, g[K - 1]]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn to_taps<L: Lanes>([zero, a, minus_a, b, minus_b, infinity]: [L; 6]) -> [L; K] {
-        // SAFETY: as above.
-        unsafe {
-            let mut g = [L::zero(); K];
-            g[0] = scaled(L::zero(), 1.0 / OF_ZERO, zero);
-            g[K - 1] = infinity;
-            from_both(&mut g, [a, minus_a], A, OF_A);
-            from_both(&mut g, [b, minus_b], B, OF_B);
-            g
-        }
-    }
-}
-
 /// Adds nothing to `odd` unless one of the values is infinite or not a number: such a value times zero is not a number.
 #[inline(always)]
 unsafe fn watch<L: Lanes, const N: usize>(odd: *mut f32, values: [L; N]) {
@@ -393,12 +164,21 @@ struct Over<P, R, const PI: usize, const PO: usize, const PK: usize, const RI: u
     R,
 );
 
+type TwoTile = Over<Four, Four, 4, 2, 3, 4, 2, 3>;
+type FourTile = Over<Six, Six, 6, 4, 3, 6, 4, 3>;
+type TwoOfFiveTile = Over<Six, Six, 6, 2, 5, 6, 2, 5>;
+type FlatFourTile = Over<Whole, Six, 1, 1, 1, 6, 4, 3>;
+type FlatTwoOfFiveTile = Over<Whole, Six, 1, 1, 1, 6, 2, 5>;
+
 impl<P, R, const PI: usize, const PO: usize, const PK: usize, const RI: usize, const RO: usize, const RK: usize>
     Over<P, R, PI, PO, PK, RI, RO, RK>
 where
     P: Axis<PI, PO, PK>,
     R: Axis<RI, RO, RK>,
 {
+    /// Along planes, and along rows.
+    const SIDES: [Side; 2] = [Side { source: PI, outputs: PO, taps: PK }, Side { source: RI, outputs: RO, taps: RK }];
+
     /// A row's planes at one place, transformed.
     #[inline(always)]
     unsafe fn planes<L: Lanes>(rows: &[*const f32; PI], at: usize, here: usize, odd: *mut f32) -> [L; PI] {
@@ -653,11 +433,11 @@ macro_rules! transforms {
         mod $name {
             use super::Every;
 
-            tile!(two, $lanes, Over<Four, Four, 4, 2, 3, 4, 2, 3>, $(#[$feature])?);
-            tile!(four, $lanes, Over<Six, Six, 6, 4, 3, 6, 4, 3>, $(#[$feature])?);
-            tile!(two_of_five, $lanes, Over<Six, Six, 6, 2, 5, 6, 2, 5>, $(#[$feature])?);
-            tile!(flat_four, $lanes, Over<Whole, Six, 1, 1, 1, 6, 4, 3>, $(#[$feature])?);
-            tile!(flat_two_of_five, $lanes, Over<Whole, Six, 1, 1, 1, 6, 2, 5>, $(#[$feature])?);
+            tile!(two, $lanes, TwoTile, $(#[$feature])?);
+            tile!(four, $lanes, FourTile, $(#[$feature])?);
+            tile!(two_of_five, $lanes, TwoOfFiveTile, $(#[$feature])?);
+            tile!(flat_four, $lanes, FlatFourTile, $(#[$feature])?);
+            tile!(flat_two_of_five, $lanes, FlatTwoOfFiveTile, $(#[$feature])?);
 
             /// In the order of [`Kind::ALL`](super::Kind::ALL).
             pub const TRANSFORMS: Every = Every([
