@@ -1,0 +1,186 @@
+//! [`Document`]: a recipe's text as a tree of nodes, where `--set` changes values.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::fault::Fault;
+use crate::node::{Field, Node, Origin, Source, Value};
+use crate::overrides::{assign, parse_value};
+use crate::read::read;
+
+/// Recipes are pages, not books; anything larger is another kind of file.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A parsed recipe.
+#[derive(Clone, Debug)]
+pub struct Document {
+    source: Arc<Source>,
+    root: Node,
+}
+
+impl Document {
+    /// Reads a recipe file.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no text, is larger than a recipe can be, or is no TOML.
+    pub fn open(path: &Path) -> Result<Self, Fault> {
+        let shown = path.display();
+        let unreadable = |error: std::io::Error| Fault::new(format!("cannot read recipe {shown}: {error}"));
+        let facts = std::fs::metadata(path).map_err(unreadable)?;
+        if facts.is_dir() {
+            let inside = path.join("recipe.toml");
+            let advice = if inside.is_file() { format!("; did you mean {}?", inside.display()) } else { String::new() };
+            return Err(Fault::new(format!("{shown} is a folder, not a recipe{advice}")));
+        }
+        if facts.len() > MAX_BYTES {
+            let message = format!("{shown} has {} bytes; a recipe has at most {MAX_BYTES}", facts.len());
+            return Err(Fault::new(message));
+        }
+        let text = std::fs::read(path).map_err(unreadable)?;
+        let text = String::from_utf8(text)
+            .map_err(|_| Fault::new(format!("{shown} is not a text file, so it is no recipe")))?;
+        Self::parse(shown.to_string(), text)
+    }
+
+    /// Reads a recipe's text; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// When it is no TOML, or holds a date or a number that does not fit.
+    pub fn parse(name: impl Into<String>, text: impl Into<String>) -> Result<Self, Fault> {
+        let text: String = text.into();
+        // An editor on Windows may have put a byte order mark in front.
+        let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+        let source = Arc::new(Source { name: name.into(), text });
+        let root = match DeTable::parse(&source.text) {
+            Ok(table) => {
+                let span = table.span();
+                convert_table(&source, table.get_ref(), span)?
+            }
+            Err(error) => {
+                let origin = Origin::Text(source.clone(), error.span().unwrap_or(0..0));
+                return Err(Fault { origin, ..Fault::new(error.message()) });
+            }
+        };
+        Ok(Self { source, root })
+    }
+
+    /// The name errors use.
+    pub fn name(&self) -> &str {
+        &self.source.name
+    }
+
+    /// Applies one `--set key=value`. The key is dotted; within a list of tables an element is named by
+    /// its position (from 0) or by its `name`: `transforms.Spacing.pixdim=[1,1,1]`,
+    /// `plugins.checkpoint.keep_last=2`. A new key may be added to a table; whether it is known is
+    /// decided when the recipe is read.
+    ///
+    /// # Errors
+    /// When it is no assignment, or names an element that does not exist.
+    pub fn set(&mut self, assignment: &str) -> Result<(), Fault> {
+        self.set_as("--set", assignment)
+    }
+
+    /// The same for another option of the command line that takes assignments, as `--config`.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub fn set_as(&mut self, option: &str, assignment: &str) -> Result<(), Fault> {
+        let said = format!("{option} {assignment}");
+        match assignment.split_once('=') {
+            Some((key, value)) => self.assign(said, key.trim(), value.trim()),
+            None => Err(Fault::new(format!("{said}: expected key=value, like training.epochs=3"))),
+        }
+    }
+
+    /// Applies an option of the command line that stands for a key of the recipe, `--epochs 3`.
+    ///
+    /// # Errors
+    /// When the key is inside a value that is no table.
+    pub fn set_option(&mut self, option: &str, key: &str, value: &str) -> Result<(), Fault> {
+        self.assign(format!("{option} {value}"), key, value)
+    }
+
+    fn assign(&mut self, said: String, key: &str, value: &str) -> Result<(), Fault> {
+        let origin = Origin::Set(said.into());
+        let value = parse_value(value, &origin);
+        let keys: Vec<&str> = key.split('.').collect();
+        let done = if keys.iter().any(|part| part.is_empty()) {
+            Err("a part of the key is empty".to_owned())
+        } else {
+            assign(&mut self.root, &keys, value, &origin)
+        };
+        done.map_err(|message| Fault { origin, ..Fault::new(message) })
+    }
+
+    /// The tree.
+    pub fn root(&self) -> &Node {
+        &self.root
+    }
+
+    /// The node at a path of keys and positions, as far as it exists.
+    pub fn find(&self, path: &str) -> &Node {
+        self.root.find(path)
+    }
+
+    /// Reads the whole tree into `T`.
+    ///
+    /// # Errors
+    /// The first key that does not fit.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+        read(&self.root)
+    }
+
+    /// A fault about the value at `path`, at its place.
+    pub fn fault(&self, path: &str, message: impl Into<String>) -> Fault {
+        Fault::at(path, message).within(&self.root)
+    }
+
+    /// A fault of something that was built from the value at `path`, at its place.
+    pub fn located(&self, path: &str, fault: Fault) -> Fault {
+        fault.under(path).within(&self.root)
+    }
+}
+
+fn convert_table(source: &Arc<Source>, table: &DeTable<'_>, span: Range<usize>) -> Result<Node, Fault> {
+    let mut fields = Vec::with_capacity(table.len());
+    for (key, value) in table.iter() {
+        let origin = Origin::Text(source.clone(), key.span());
+        fields.push(Field { key: key.get_ref().to_string(), origin, node: convert(source, value)? });
+    }
+    // Tables come sorted by key; the file's own order reads better.
+    fields.sort_by_key(|field| match &field.origin {
+        Origin::Text(_, span) => span.start,
+        _ => usize::MAX,
+    });
+    Ok(Node { origin: Origin::Text(source.clone(), span), value: Value::Table(fields) })
+}
+
+fn convert(source: &Arc<Source>, value: &Spanned<DeValue<'_>>) -> Result<Node, Fault> {
+    let span = value.span();
+    let origin = Origin::Text(source.clone(), span.clone());
+    let wrong = |message: &str| Err(Fault { origin: origin.clone(), ..Fault::new(message) });
+    let leaf = match value.get_ref() {
+        DeValue::Table(table) => return convert_table(source, table, span),
+        DeValue::Array(array) => {
+            let items = array.iter().map(|item| convert(source, item)).collect::<Result<Vec<_>, _>>()?;
+            return Ok(Node { origin, value: Value::List(items) });
+        }
+        DeValue::String(text) => toml::Value::String(text.to_string()),
+        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => toml::Value::Integer(number),
+            Err(_) => return wrong("this number does not fit in 64 bits"),
+        },
+        DeValue::Float(number) => match number.as_str().parse() {
+            Ok(number) => toml::Value::Float(number),
+            Err(_) => return wrong("this is not a number"),
+        },
+        DeValue::Boolean(truth) => toml::Value::Boolean(*truth),
+        DeValue::Datetime(_) => return wrong("a recipe has no dates; put it in quotes to make it a text"),
+    };
+    Ok(Node { origin, value: Value::Leaf(leaf) })
+}

@@ -1,0 +1,171 @@
+//! [`Entry`]: a name, what it stands for and how that is built; [`entry!`](crate::entry).
+
+use std::any::{Any, TypeId};
+
+use schemars::Schema;
+use serde::de::DeserializeOwned;
+
+use crate::fault::Fault;
+use crate::node::Node;
+use crate::parameters::{Parameter, parameters};
+use crate::read::read;
+
+/// A kind of thing that recipes name: implemented for a trait object, `dyn Transform`.
+pub trait Kind: 'static {
+    /// What one of them is called in messages and on the command line: `transform`.
+    const WORD: &'static str;
+
+    /// Whether a name in a recipe means the entry that calls itself `known`. Where other programs have
+    /// further spellings for all names of a kind, they are understood here.
+    fn is_spelt(known: &str, written: &str) -> bool {
+        known == written
+    }
+
+    /// Whether what was built makes sense.
+    ///
+    /// # Errors
+    /// The first parameter that does not.
+    fn check(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// A name that recipes can use.
+pub struct Entry<T: ?Sized + 'static> {
+    /// The name.
+    pub name: &'static str,
+    /// Further spellings.
+    pub aliases: &'static [&'static str],
+    /// Where it was published, where it was.
+    pub paper: &'static str,
+    /// Its parameters in a recipe, without the name: TOML that a test builds and runs.
+    pub example: &'static str,
+    /// Documentation and parameters.
+    pub schema: fn() -> Schema,
+    /// What parameters mean whose fields carry no documentation: those with a setter, which has it.
+    pub setters: &'static [(&'static str, &'static str)],
+    /// Builds it from its table, without `name`.
+    pub build: fn(&Node) -> Result<Box<T>, Fault>,
+}
+
+/// An entry of any kind, as it is gathered by the linker.
+pub struct Registration {
+    pub(crate) word: &'static str,
+    pub(crate) kind: TypeId,
+    pub(crate) entry: &'static (dyn Any + Send + Sync),
+    pub(crate) describe: fn() -> Described,
+}
+
+impl Registration {
+    /// Registers an entry; [`entry!`](crate::entry) calls it.
+    pub const fn new<T: Kind + ?Sized>(entry: &'static Entry<T>, describe: fn() -> Described) -> Self {
+        Self { word: T::WORD, kind: TypeId::of::<T>(), entry, describe }
+    }
+}
+
+inventory::collect!(Registration);
+
+/// What the reference says of an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Described {
+    /// The kind: `transform`.
+    pub kind: &'static str,
+    /// The name.
+    pub name: &'static str,
+    /// Further spellings.
+    pub aliases: &'static [&'static str],
+    /// What it is and does.
+    pub doc: String,
+    /// Where it was published.
+    pub paper: &'static str,
+    /// Parameters in a recipe, as TOML.
+    pub example: &'static str,
+    /// All parameters.
+    pub parameters: Vec<Parameter>,
+    /// JSON Schema of the table in a recipe, without `name`.
+    pub schema: Schema,
+}
+
+impl<T: Kind + ?Sized> Entry<T> {
+    /// What the reference says of it.
+    pub fn describe(&self) -> Described {
+        let schema = (self.schema)();
+        let doc = schema.get("description").and_then(|doc| doc.as_str()).unwrap_or_default().to_owned();
+        Described {
+            kind: T::WORD,
+            name: self.name,
+            aliases: self.aliases,
+            doc,
+            paper: self.paper,
+            example: self.example,
+            parameters: parameters(&schema, self.setters),
+            schema,
+        }
+    }
+}
+
+/// Every entry that is linked in, by kind and name.
+pub fn described() -> Vec<Described> {
+    let mut all: Vec<Described> = inventory::iter::<Registration>().map(|found| (found.describe)()).collect();
+    all.sort_by_key(|entry| (entry.kind, entry.name.to_lowercase(), entry.name));
+    all
+}
+
+/// The words of all kinds that have entries.
+pub fn kinds() -> Vec<&'static str> {
+    let mut words: Vec<&str> = inventory::iter::<Registration>().map(|found| found.word).collect();
+    words.sort_unstable();
+    words.dedup();
+    words
+}
+
+/// Builds a type whose fields are its parameters: what [`entry!`](crate::entry) does unless it is given
+/// another function.
+///
+/// # Errors
+/// A parameter that is unknown, missing or of another type.
+pub fn build_by_reading<C: DeserializeOwned>(node: &Node) -> Result<C, Fault> {
+    read(node)
+}
+
+/// Registers a type under a name, beside its definition.
+///
+/// `entry!(dyn Transform => Spacing, example: "keys = [\"image\"]\npixdim = [1, 1, 1]");`
+///
+/// In this order, all but the first and `example` may be left out: `name` (the type's), `aliases`,
+/// `paper`, `example`, `setters` (documentation of parameters, where it is not on the fields), `build`
+/// (`fn(&Node) -> Result<Box<dyn Kind>, Fault>`; reading the type from its table).
+///
+/// The type implements `serde::Deserialize` and `schemars::JsonSchema`; its doc comment is what the
+/// reference says of it.
+#[macro_export]
+macro_rules! entry {
+    (
+        $kind:ty => $type:ty
+        $(, name: $name:expr)?
+        $(, aliases: $aliases:expr)?
+        $(, paper: $paper:expr)?
+        , example: $example:expr
+        $(, setters: $setters:expr)?
+        $(, build: $build:expr)?
+        $(,)?
+    ) => {
+        const _: () = {
+            static ENTRY: $crate::Entry<$kind> = $crate::Entry {
+                name: $crate::entry!(@or $($name)?, $crate::entry!(@last $type)),
+                aliases: $crate::entry!(@or $($aliases)?, &[]),
+                paper: $crate::entry!(@or $($paper)?, ""),
+                example: $example,
+                schema: || $crate::schemars::schema_for!($type),
+                setters: $crate::entry!(@or $($setters)?, &[]),
+                build: $crate::entry!(@or $($build)?, |node| {
+                    $crate::build_by_reading::<$type>(node).map(|value| Box::new(value) as Box<$kind>)
+                }),
+            };
+            $crate::inventory::submit! { $crate::Registration::new::<$kind>(&ENTRY, || ENTRY.describe()) }
+        };
+    };
+    (@or $given:expr, $default:expr) => { $given };
+    (@or , $default:expr) => { $default };
+    (@last $type:ty) => { stringify!($type) };
+}

@@ -1,0 +1,115 @@
+//! [`Fault`]: what is wrong with a value, and where it was written.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::node::{Node, Origin};
+
+/// Why a recipe cannot be used: which key, what is wrong, what was probably meant.
+///
+/// It prints as `recipe.toml:12:6: message` with the line below, or with the words of the command line
+/// in place of file and line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The dotted key, from the value that was being read: `groups.0.lr`. Empty for that value itself.
+    pub path: String,
+    /// What is wrong with it, and what is expected.
+    pub message: String,
+    /// The word that was probably meant.
+    pub suggestion: Option<String>,
+    /// Where it was written, as far as that is known.
+    pub origin: Origin,
+}
+
+impl Fault {
+    /// About the value as a whole.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { path: String::new(), message: message.into(), suggestion: None, origin: Origin::Unknown }
+    }
+
+    /// About a key of the value.
+    pub fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { path: path.into(), ..Self::new(message) }
+    }
+
+    /// About a node.
+    pub fn on(node: &Node, message: impl Into<String>) -> Self {
+        Self { origin: node.origin.clone(), ..Self::new(message) }
+    }
+
+    /// What was probably meant.
+    pub fn meaning(mut self, suggestion: Option<impl Into<String>>) -> Self {
+        self.suggestion = suggestion.map(Into::into);
+        self
+    }
+
+    /// The same fault as seen from a table that holds the value under `key`.
+    pub fn under(mut self, key: &str) -> Self {
+        self.path = match (key.is_empty(), self.path.is_empty()) {
+            (true, _) => self.path,
+            (_, true) => key.to_owned(),
+            _ => format!("{key}.{}", self.path),
+        };
+        self
+    }
+
+    /// Finds the place in the tree that the path starts from, unless it is known already. The value of
+    /// the key is pointed at; the deepest part of the path that was written, where the key was not.
+    pub fn within(mut self, node: &Node) -> Self {
+        if self.origin.is_unknown() {
+            self.origin = node.find(&self.path).origin.clone();
+        }
+        self
+    }
+
+    /// Like [`within`](Self::within), but points at the key and not at its value.
+    pub fn at_key_within(mut self, node: &Node) -> Self {
+        if self.origin.is_unknown() {
+            self.origin = node.origin_of_key(&self.path).clone();
+        }
+        self
+    }
+
+    /// The message with its suggestion, without the place.
+    pub fn text(&self) -> String {
+        match &self.suggestion {
+            Some(meant) => format!("{}, did you mean {meant:?}?", self.message),
+            None => self.message.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.text();
+        match &self.origin {
+            Origin::Text(source, span) => f.write_str(&point(&source.name, &source.text, span.clone(), &text)),
+            Origin::Set(words) => write!(f, "{words}: {text}"),
+            Origin::Unknown if self.path.is_empty() => f.write_str(&text),
+            Origin::Unknown => write!(f, "{}: {text}", self.path),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// `file:line:column: message`, and the line with a mark under the place.
+fn point(name: &str, text: &str, span: Range<usize>, message: &str) -> String {
+    let start = span.start.min(text.len());
+    let before = &text[..start];
+    let line_number = before.matches('\n').count() + 1;
+    let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+    let column = text[line_start..start].chars().count();
+    let line = text[line_start..].lines().next().unwrap_or("");
+    let room = line.chars().count().saturating_sub(column);
+    let width =
+        text.get(span).map_or(1, |inside| inside.lines().next().unwrap_or("").chars().count()).clamp(1, room.max(1));
+    let gutter = line_number.to_string();
+    let blank = " ".repeat(gutter.len());
+    format!(
+        "{name}:{line_number}:{}: {message}\n{gutter} | {line}\n{blank} | {}{}",
+        column + 1,
+        " ".repeat(column),
+        "^".repeat(width)
+    )
+}

@@ -1,0 +1,74 @@
+//! What a recipe names, and how a name becomes an object.
+//!
+//! A recipe goes one way: text, [`Node`]s that remember where each value was written, entries of a
+//! [`Registry`], objects. Nothing is turned back into text to be understood, so an error always
+//! knows its key:
+//!
+//! ```text
+//! spleen.toml:12 --parse--> Node{ "lr": 0.2 @ 12:6 } --Registry<Optimizer>::build--> Sgd{ lr }   or
+//!                                                    `-> Fault{ optimizer.lr, "must be positive", 12:6 }
+//! ```
+//!
+//! An entry stands beside the type it builds, in the same file, and is found by linking alone:
+//!
+//! ```
+//! use hearth_registry::{Document, Fault, Kind, Registry, entry};
+//!
+//! /// A shape.
+//! trait Shape {
+//!     fn area(&self) -> f64;
+//! }
+//!
+//! impl Kind for dyn Shape {
+//!     const WORD: &'static str = "shape";
+//! }
+//!
+//! /// A square.
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! #[serde(deny_unknown_fields)]
+//! struct Square {
+//!     /// Length of a side in mm.
+//!     side: f64,
+//! }
+//!
+//! impl Shape for Square {
+//!     fn area(&self) -> f64 {
+//!         self.side * self.side
+//!     }
+//! }
+//!
+//! entry!(dyn Shape => Square, example: "side = 2.0");
+//!
+//! let page = Document::parse("page.toml", "shape = { name = \"Square\", side = 3 }")?;
+//! let shape = Registry::<dyn Shape>::new().build(page.find("shape"))?;
+//! assert_eq!(shape.area(), 9.0);
+//!
+//! let page = Document::parse("page.toml", "shape = { name = \"Square\", sid = 3 }")?;
+//! let fault = Registry::<dyn Shape>::new().build(page.find("shape")).err().unwrap();
+//! assert!(fault.to_string().starts_with("page.toml:1:28: unknown key \"sid\", did you mean \"side\"?"));
+//! # Ok::<(), Fault>(())
+//! ```
+
+mod document;
+mod entry;
+mod fault;
+mod nearest;
+mod node;
+mod overrides;
+mod parameters;
+mod read;
+mod registry;
+
+pub use document::Document;
+pub use entry::{Described, Entry, Kind, Registration, build_by_reading, described, kinds};
+pub use fault::Fault;
+pub use nearest::{nearest, unknown};
+pub use node::{Field, Node, Origin, Source, Value};
+pub use parameters::{Parameter, parameters};
+pub use read::read;
+pub use registry::Registry;
+
+// What `entry!` expands to needs these names in the caller's crate.
+#[doc(hidden)]
+pub use inventory;
+pub use schemars;

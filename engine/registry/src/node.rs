@@ -1,0 +1,314 @@
+//! [`Node`]: a value and where it was written.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::de::{self, Deserializer, Visitor};
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
+
+/// A text that values come from.
+#[derive(PartialEq, Eq)]
+pub struct Source {
+    /// What errors call it: a file's name.
+    pub name: String,
+    /// All of it.
+    pub text: String,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// Where a value was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// Nowhere: it is a default, or was made by a program.
+    #[default]
+    Unknown,
+    /// At these bytes of a text.
+    Text(Arc<Source>, Range<usize>),
+    /// On the command line, in these words.
+    Set(Arc<str>),
+}
+
+impl Origin {
+    /// Whether nothing is known.
+    pub fn is_unknown(&self) -> bool {
+        *self == Origin::Unknown
+    }
+}
+
+/// A value and where it was written. Two nodes are equal when their values are, tables in any order.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Where.
+    pub origin: Origin,
+    /// What.
+    pub value: Value,
+}
+
+/// What a recipe is made of.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A string, number or truth value.
+    Leaf(toml::Value),
+    /// A list, or an array of tables.
+    List(Vec<Node>),
+    /// A table, in the order of the file.
+    Table(Vec<Field>),
+}
+
+/// A key of a table.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// The key.
+    pub key: String,
+    /// Where the key was written.
+    pub origin: Origin,
+    /// Its value.
+    pub node: Node,
+}
+
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Value::Leaf(this), Value::Leaf(other)) => this == other,
+            (Value::List(these), Value::List(others)) => these == others,
+            (Value::Table(these), Value::Table(others)) => {
+                let same =
+                    |field: &Field| others.iter().any(|other| field.key == other.key && field.node == other.node);
+                these.len() == others.len() && these.iter().all(same)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Node {
+    /// A table with a `name` and nothing else, as a recipe that gives no parameters writes it.
+    pub fn named(name: &str) -> Self {
+        Self::empty().with("name", name)
+    }
+
+    /// A table without keys.
+    pub fn empty() -> Self {
+        Self { origin: Origin::Unknown, value: Value::Table(Vec::new()) }
+    }
+
+    /// Sets a key of a table.
+    pub fn with(mut self, key: &str, value: impl Into<Node>) -> Self {
+        self.insert(key, value.into());
+        self
+    }
+
+    /// The keys and values, when this is a table.
+    pub fn fields(&self) -> &[Field] {
+        match &self.value {
+            Value::Table(fields) => fields,
+            _ => &[],
+        }
+    }
+
+    /// The elements, when this is a list.
+    pub fn items(&self) -> &[Node] {
+        match &self.value {
+            Value::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// Whether this is a table.
+    pub fn is_table(&self) -> bool {
+        matches!(self.value, Value::Table(_))
+    }
+
+    /// The field with this key, when this is a table that has it.
+    pub fn field(&self, key: &str) -> Option<&Field> {
+        self.fields().iter().find(|field| field.key == key)
+    }
+
+    /// The value of a key, when this is a table that has it.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.field(key).map(|field| &field.node)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        match &mut self.value {
+            Value::Table(fields) => fields.iter_mut().find(|field| field.key == key).map(|field| &mut field.node),
+            _ => None,
+        }
+    }
+
+    /// The text of a key.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.get(key)?.as_str()
+    }
+
+    /// The text, when this is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match &self.value {
+            Value::Leaf(toml::Value::String(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Sets a key of a table; a value that is no table becomes one.
+    pub fn insert(&mut self, key: &str, node: Node) {
+        match &mut self.value {
+            Value::Table(fields) => match fields.iter_mut().find(|field| field.key == key) {
+                Some(field) => field.node = node,
+                None => fields.push(Field { key: key.to_owned(), origin: node.origin.clone(), node }),
+            },
+            _ => {
+                let field = Field { key: key.to_owned(), origin: node.origin.clone(), node };
+                self.value = Value::Table(vec![field]);
+            }
+        }
+    }
+
+    /// Takes a key out of a table.
+    pub fn remove(&mut self, key: &str) -> Option<Node> {
+        let Value::Table(fields) = &mut self.value else { return None };
+        let place = fields.iter().position(|field| field.key == key)?;
+        Some(fields.remove(place).node)
+    }
+
+    /// The node at a dotted path of keys and positions, as far as it exists.
+    pub fn find(&self, path: &str) -> &Node {
+        path.split('.')
+            .filter(|part| !part.is_empty())
+            .try_fold(self, |node, part| node.step(part).ok_or(node))
+            .unwrap_or_else(|deepest| deepest)
+    }
+
+    /// Where the key at a dotted path was written, or the deepest part of the path that exists.
+    pub(crate) fn origin_of_key(&self, path: &str) -> &Origin {
+        let (parent, key) = path.rsplit_once('.').unwrap_or(("", path));
+        match self.find(parent).field(key) {
+            Some(field) if !field.origin.is_unknown() => &field.origin,
+            _ => &self.find(path).origin,
+        }
+    }
+
+    fn step(&self, part: &str) -> Option<&Node> {
+        match &self.value {
+            Value::Table(_) => self.get(part),
+            Value::List(items) => items.get(part.parse::<usize>().ok()?),
+            Value::Leaf(_) => None,
+        }
+    }
+
+    /// What kind of value it is, in words.
+    pub fn kind(&self) -> &'static str {
+        match &self.value {
+            Value::Leaf(toml::Value::String(_)) => "a text",
+            Value::Leaf(toml::Value::Boolean(_)) => "true or false",
+            Value::Leaf(_) => "a number",
+            Value::List(_) => "a list",
+            Value::Table(_) => "a table",
+        }
+    }
+
+    /// The same without origins.
+    pub fn to_toml(&self) -> toml::Value {
+        match &self.value {
+            Value::Leaf(leaf) => leaf.clone(),
+            Value::List(items) => toml::Value::Array(items.iter().map(Node::to_toml).collect()),
+            Value::Table(fields) => {
+                toml::Value::Table(fields.iter().map(|field| (field.key.clone(), field.node.to_toml())).collect())
+            }
+        }
+    }
+
+    /// A value of a program as a node, with this origin throughout.
+    pub fn from_toml(value: toml::Value, origin: &Origin) -> Self {
+        let value = match value {
+            toml::Value::Array(items) => {
+                Value::List(items.into_iter().map(|item| Self::from_toml(item, origin)).collect())
+            }
+            toml::Value::Table(table) => Value::Table(
+                table
+                    .into_iter()
+                    .map(|(key, value)| Field { key, origin: origin.clone(), node: Self::from_toml(value, origin) })
+                    .collect(),
+            ),
+            leaf => Value::Leaf(leaf),
+        };
+        Node { origin: origin.clone(), value }
+    }
+}
+
+impl<T: Into<toml::Value>> From<T> for Node {
+    fn from(value: T) -> Self {
+        Self::from_toml(value.into(), &Origin::Unknown)
+    }
+}
+
+impl Serialize for Node {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        match &self.value {
+            Value::Leaf(leaf) => leaf.serialize(out),
+            Value::List(items) => out.collect_seq(items),
+            Value::Table(fields) => out.collect_map(fields.iter().map(|field| (&field.key, &field.node))),
+        }
+    }
+}
+
+/// How [`read`](crate::read) recognises that a node is asked for.
+pub(crate) const TOKEN: &str = "$hearth_registry::Node";
+
+thread_local! {
+    /// A node on its way through serde, which has no room for origins.
+    static HANDED: RefCell<Option<Node>> = const { RefCell::new(None) };
+}
+
+/// Hands a node to the visitor of [`Node`]'s own `Deserialize`.
+pub(crate) fn hand_over<'de, V: Visitor<'de>, E: de::Error>(node: &Node, visitor: V) -> Result<V::Value, E> {
+    HANDED.with(|handed| *handed.borrow_mut() = Some(node.clone()));
+    visitor.visit_unit()
+}
+
+/// Read by [`read`](crate::read), a node keeps its origins; read by any other deserializer it has none.
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Node;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("any value")
+            }
+
+            fn visit_unit<E: de::Error>(self) -> Result<Node, E> {
+                HANDED.with(|handed| handed.borrow_mut().take()).ok_or_else(|| E::custom("a value is missing"))
+            }
+
+            fn visit_newtype_struct<D: Deserializer<'de>>(self, from: D) -> Result<Node, D::Error> {
+                toml::Value::deserialize(from).map(Node::from)
+            }
+        }
+        from.deserialize_newtype_struct(TOKEN, Any)
+    }
+}
+
+/// A parameter that is itself a named thing: the transform within a `Range`, the loss within another.
+impl schemars::JsonSchema for Node {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Table".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "object", "title": "table" })
+    }
+}

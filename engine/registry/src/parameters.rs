@@ -1,0 +1,127 @@
+//! What an entry's parameters are: names, types, defaults and meaning, read off its JSON Schema.
+
+use schemars::Schema;
+use serde_json::{Map, Value};
+
+/// One parameter of an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Its key in a recipe.
+    pub name: String,
+    /// Its type in words: `number`, `list of number`, `"bilinear" or "nearest"`.
+    pub kind: String,
+    /// Its default as TOML would write it; nothing where the parameter must be given or may be left out.
+    pub default: Option<String>,
+    /// Whether it must be given.
+    pub required: bool,
+    /// What it means.
+    pub doc: String,
+}
+
+/// The parameters of a schema, in the order of the fields; `setters` documents those whose field does not.
+pub fn parameters(schema: &Schema, setters: &[(&str, &str)]) -> Vec<Parameter> {
+    let root = schema.as_value();
+    let required: Vec<&str> = root["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let none = Map::new();
+    let properties = root["properties"].as_object().unwrap_or(&none);
+    properties
+        .iter()
+        .map(|(name, property)| {
+            let of_setter = || setters.iter().find(|(known, _)| known == name).map(|(_, doc)| doc.trim().to_owned());
+            let doc = property["description"].as_str().map(str::to_owned).or_else(of_setter).unwrap_or_default();
+            Parameter {
+                name: name.clone(),
+                kind: words(root, property),
+                default: property.get("default").filter(|value| !value.is_null()).map(toml_words),
+                required: required.contains(&name.as_str()),
+                doc,
+            }
+        })
+        .collect()
+}
+
+/// A JSON value as TOML writes it inline.
+fn toml_words(value: &Value) -> String {
+    match value {
+        Value::Array(items) => format!("[{}]", items.iter().map(toml_words).collect::<Vec<_>>().join(", ")),
+        Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(key, value)| format!("{key} = {}", toml_words(value)))
+                .collect();
+            format!("{{ {} }}", fields.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A type in words.
+fn words(root: &Value, schema: &Value) -> String {
+    if let Some(name) = schema["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/")) {
+        return words(root, &root["$defs"][name]);
+    }
+    if let Some(word) = schema.get("const") {
+        return toml_words(word);
+    }
+    if let Some(choices) = schema["enum"].as_array() {
+        return alternatives(choices.iter().filter(|word| !word.is_null()).map(toml_words));
+    }
+    for several in ["oneOf", "anyOf"] {
+        if let Some(choices) = schema[several].as_array() {
+            return alternatives(
+                choices.iter().filter(|choice| choice["type"] != "null").map(|choice| words(root, choice)),
+            );
+        }
+    }
+    if let Some([one]) = schema["allOf"].as_array().map(Vec::as_slice) {
+        return words(root, one);
+    }
+    let plain = |kind: &str| match kind {
+        "array" => match &schema["items"] {
+            Value::Null => match schema["prefixItems"].as_array() {
+                Some(items) => {
+                    format!("[{}]", items.iter().map(|item| words(root, item)).collect::<Vec<_>>().join(", "))
+                }
+                None => "list".to_owned(),
+            },
+            items => {
+                let fixed = schema["minItems"].as_u64().filter(|least| schema["maxItems"].as_u64() == Some(*least));
+                let count = fixed.map_or(String::new(), |count| format!("{count} "));
+                match words(root, items) {
+                    simple if !simple.contains(" or ") => format!("list of {count}{simple}"),
+                    compound => format!("list of {count}({compound})"),
+                }
+            }
+        },
+        "integer" => "whole number".to_owned(),
+        "number" => "number".to_owned(),
+        "boolean" => "true or false".to_owned(),
+        "string" => "text".to_owned(),
+        "object" => match schema["properties"].as_object() {
+            Some(fields) => {
+                let fields: Vec<String> =
+                    fields.iter().map(|(key, value)| format!("{key} = {}", words(root, value))).collect();
+                format!("{{ {} }}", fields.join(", "))
+            }
+            None => "table".to_owned(),
+        },
+        other => other.to_owned(),
+    };
+    match &schema["type"] {
+        Value::String(kind) => plain(kind),
+        Value::Array(kinds) => alternatives(kinds.iter().filter_map(Value::as_str).filter(|k| *k != "null").map(plain)),
+        _ => "any value".to_owned(),
+    }
+}
+
+fn alternatives(choices: impl Iterator<Item = String>) -> String {
+    let mut each: Vec<String> = Vec::new();
+    for choice in choices {
+        if !each.contains(&choice) {
+            each.push(choice);
+        }
+    }
+    each.join(" or ")
+}

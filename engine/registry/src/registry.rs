@@ -1,0 +1,118 @@
+//! [`Registry`]: all entries of a kind.
+
+use std::any::TypeId;
+
+use crate::entry::{Entry, Kind, Registration};
+use crate::fault::Fault;
+use crate::nearest::nearest;
+use crate::node::{Node, Origin};
+
+/// All entries of a kind that are linked into the program, in the order of their names.
+pub struct Registry<T: Kind + ?Sized> {
+    entries: Vec<&'static Entry<T>>,
+}
+
+impl<T: Kind + ?Sized> Default for Registry<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Kind + ?Sized> Registry<T> {
+    /// Gathers them.
+    pub fn new() -> Self {
+        let mine = |found: &&Registration| found.kind == TypeId::of::<T>();
+        let all = inventory::iter::<Registration>().filter(mine);
+        let mut entries: Vec<&'static Entry<T>> = all.filter_map(|found| found.entry.downcast_ref()).collect();
+        entries.sort_by_key(|entry| (entry.name.to_lowercase(), entry.name));
+        Self { entries }
+    }
+
+    /// The entries.
+    pub fn entries(&self) -> &[&'static Entry<T>] {
+        &self.entries
+    }
+
+    /// Their names.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.entries.iter().map(|entry| entry.name).collect()
+    }
+
+    /// The entry that a name means.
+    pub fn find(&self, name: &str) -> Option<&'static Entry<T>> {
+        let exact = |entry: &&&'static Entry<T>| entry.name == name || entry.aliases.contains(&name);
+        let spelt = |entry: &&&'static Entry<T>| T::is_spelt(entry.name, name);
+        self.entries.iter().find(exact).or_else(|| self.entries.iter().find(spelt)).copied()
+    }
+
+    /// The entry that the `name` of a table means.
+    ///
+    /// # Errors
+    /// When there is no name, or none of these.
+    pub fn entry(&self, node: &Node) -> Result<&'static Entry<T>, Fault> {
+        if !node.is_table() {
+            return Err(Fault::on(
+                node,
+                format!("expected a table with the `name` of a {}, not {}", T::WORD, node.kind()),
+            ));
+        }
+        let Some(named) = node.get("name") else {
+            return Err(Fault::on(node, format!("the table has no `name`: it says which {} is meant", T::WORD)));
+        };
+        let Some(name) = named.as_str() else {
+            return Err(
+                Fault::at("name", format!("expected the name of a {}, not {}", T::WORD, named.kind())).within(node)
+            );
+        };
+        self.find(name).ok_or_else(|| {
+            let names = self.names();
+            let near = nearest(name, names.iter().copied());
+            let list = if near.is_none() { format!("; known are {}", names.join(", ")) } else { String::new() };
+            Fault::at("name", format!("unknown {} {name:?}{list}", T::WORD)).meaning(near).within(node)
+        })
+    }
+
+    /// Builds what a table names, and checks it.
+    ///
+    /// # Errors
+    /// An unknown name; a parameter that is unknown, missing, of another type or makes no sense.
+    pub fn build(&self, node: &Node) -> Result<Box<T>, Fault> {
+        let entry = self.entry(node)?;
+        let mut parameters = node.clone();
+        parameters.remove("name");
+        let built = (entry.build)(&parameters).map_err(|fault| fault.within(node))?;
+        built.check().map_err(|fault| fault.within(node))?;
+        Ok(built)
+    }
+
+    /// The table with every default written out, as a run records it. The name is the entry's own
+    /// spelling; a parameter that may be left out and has no default stays out.
+    ///
+    /// # Errors
+    /// When there is no name, or none of these.
+    pub fn complete(&self, node: &Node) -> Result<Node, Fault> {
+        let entry = self.entry(node)?;
+        let mut whole = node.clone();
+        whole.insert("name", Node { origin: node.find("name").origin.clone(), ..Node::from(entry.name) });
+        let schema = (entry.schema)();
+        for (key, property) in schema.get("properties").and_then(|all| all.as_object()).into_iter().flatten() {
+            let default = property.get("default").filter(|value| !value.is_null());
+            if let (None, Some(value)) = (whole.get(key), default) {
+                let value = toml::Value::try_from(value).map_err(|error| Fault::at(key, error.to_string()))?;
+                whole.insert(key, Node::from(value));
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Builds an entry from its example.
+    ///
+    /// # Errors
+    /// When the example is none.
+    pub fn example(&self, entry: &Entry<T>) -> Result<Box<T>, Fault> {
+        let table: toml::Table = toml::from_str(entry.example).map_err(|error| Fault::new(error.to_string()))?;
+        let mut node = Node::from_toml(toml::Value::Table(table), &Origin::Unknown);
+        node.insert("name", Node::from(entry.name));
+        self.build(&node)
+    }
+}
