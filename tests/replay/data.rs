@@ -127,7 +127,7 @@ fn distributed(case: &Case) -> Outcome {
 /// The cases 0..n, and a pipeline that leaves them as they are.
 fn numbers(case: &Case) -> Result<(Vec<Item>, Arc<Pipeline>), Miss> {
     let items = (0..length(case)).map(|i| Item::new(i.to_string())).collect();
-    Ok((items, Arc::new(Pipeline::new(Vec::new())?)))
+    Ok((items, Arc::new(Pipeline::new(())?)))
 }
 
 fn cached(case: &Case) -> Outcome {

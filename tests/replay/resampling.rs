@@ -5,7 +5,6 @@ use hearth::data::transforms::{Resample, ResampleToMatch, Spacing, SpatialResamp
 use hearth::data::{DrawKey, Image, Pipeline, Sample};
 use hearth_tests::golden::{Case, Miss, Outcome};
 use serde_json::{Value, json};
-use toml::{Spanned, Table};
 
 use super::device::device;
 use super::transforms_spatial::{close_affine, finish, input, only_call, shape, typed};
@@ -119,11 +118,6 @@ fn without_nulls(slice: &mut Value) {
     };
 }
 
-#[derive(serde::Deserialize)]
-struct Recipe {
-    transforms: Vec<Spanned<Table>>,
-}
-
 fn pipeline(case: &Case) -> Result<Pipeline, Miss> {
     let mut tables = Vec::new();
     for step in case.params["transforms"].as_array().into_iter().flatten() {
@@ -144,6 +138,5 @@ fn pipeline(case: &Case) -> Result<Pipeline, Miss> {
         tables.push(table);
     }
     let text = toml::to_string(&json!({ "transforms": tables })).map_err(Miss::failed)?;
-    let recipe: Recipe = toml::from_str(&text).map_err(Miss::failed)?;
-    Pipeline::from_toml(&recipe.transforms).map_err(|e| Miss::unsupported(e.to_string()))
+    Pipeline::from_toml(&text).map_err(|e| Miss::unsupported(e.to_string()))
 }

@@ -3,10 +3,10 @@
 //! Parameters keep cuCIM's names, too, and are turned into those of the transform. cuCIM counts the channel axis: its axis 1 is the
 //! first spatial one.
 
-use toml::{Table, Value};
+use hearth_registry::{Fault, Node, Value};
 
 /// Turns parameters of cuCIM into those of a transform.
-type Turn = fn(&mut Table) -> Result<(), String>;
+type Turn = fn(&mut Node) -> Result<(), Fault>;
 
 /// cuCIM's operations, by name: the transform, and what becomes of the parameters.
 const OPERATIONS: &[(&str, &str, Turn)] = &[
@@ -16,10 +16,11 @@ const OPERATIONS: &[(&str, &str, Turn)] = &[
     ("normalize_data", "ScaleIntensityRange", normalize),
     ("rand_color_jitter", "ColorJitter", |table| {
         // Batches are made after the transforms here: each image draws for itself.
-        if table.remove("whole_batch") == Some(Value::Boolean(true)) {
-            return Err("`whole_batch` is not offered: every image is drawn for by itself".to_owned());
+        if table.get("whole_batch") == Some(&Node::from(true)) {
+            return Err(Fault::at("whole_batch", "is not offered: every image is drawn for by itself"));
         }
-        table.entry("prob").or_insert(Value::Float(0.1));
+        table.remove("whole_batch");
+        add(table, "prob", 0.1);
         grey_levels(table)
     }),
     ("rand_image_flip", "RandFlip", |table| spatial(table, "spatial_axis")),
@@ -37,54 +38,80 @@ pub fn cucim_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     OPERATIONS.iter().map(|(name, transform, _)| (*name, *transform))
 }
 
-/// The transform that a name of cuCIM means, with its parameters turned; `None` for any other name.
-pub(crate) fn translate(name: &str, table: &mut Table) -> Option<Result<&'static str, String>> {
-    let (_, transform, turn) = OPERATIONS.iter().find(|(known, ..)| *known == name)?;
-    Some(turn(table).map(|()| *transform))
+/// Where a table has a name of cuCIM, gives it that of the transform and turns its parameters.
+///
+/// # Errors
+/// A parameter that the transform has nothing for.
+pub(crate) fn translate(table: &mut Node) -> Result<(), Fault> {
+    let name = table.text("name");
+    let Some((_, transform, turn)) = OPERATIONS.iter().find(|(known, ..)| Some(*known) == name) else { return Ok(()) };
+    turn(table)?;
+    let origin = table.find("name").origin.clone();
+    table.insert("name", Node { origin, ..Node::from(*transform) });
+    Ok(())
 }
 
-fn rename(table: &mut Table, from: &str, to: &str) {
+fn rename(table: &mut Node, from: &str, to: &str) {
     if let Some(value) = table.remove(from) {
-        table.insert(to.to_owned(), value);
+        table.insert(to, value);
+    }
+}
+
+fn add(table: &mut Node, key: &str, value: impl Into<Node>) {
+    if table.get(key).is_none() {
+        table.insert(key, value.into());
     }
 }
 
 /// cuCIM turns every picture into grey levels first.
-fn grey_levels(table: &mut Table) -> Result<(), String> {
-    table.entry("dtype").or_insert(Value::String("uint8".to_owned()));
+fn grey_levels(table: &mut Node) -> Result<(), Fault> {
+    add(table, "dtype", "uint8");
     Ok(())
 }
 
 /// Axes without the channel axis, under the name the transform has for them.
-fn spatial(table: &mut Table, name: &str) -> Result<(), String> {
-    let less = |axis: &Value| match axis.as_integer() {
-        Some(axis) if axis > 0 => Ok(Value::Integer(axis - 1)),
-        Some(axis) if axis < 0 => Ok(Value::Integer(axis)),
-        _ => Err(format!("`spatial_axis` = {axis} is no spatial axis; cuCIM counts them from 1, after the channels")),
+fn spatial(table: &mut Node, name: &str) -> Result<(), Fault> {
+    let less = |axis: &Node| {
+        let value = match &axis.value {
+            Value::Leaf(toml::Value::Integer(axis)) if *axis > 0 => axis - 1,
+            Value::Leaf(toml::Value::Integer(axis)) if *axis < 0 => *axis,
+            _ => {
+                return Err(Fault::at(
+                    "spatial_axis",
+                    "is no spatial axis; cuCIM counts them from 1, after the channels",
+                ));
+            }
+        };
+        Ok(Node { origin: axis.origin.clone(), ..Node::from(value) })
     };
-    let axes = match table.remove("spatial_axis") {
-        None => return Ok(()),
-        Some(Value::Array(axes)) => Value::Array(axes.iter().map(less).collect::<Result<_, _>>()?),
-        Some(axis) => less(&axis)?,
+    let Some(written) = table.get("spatial_axis").cloned() else { return Ok(()) };
+    let axes = match &written.value {
+        Value::List(axes) => {
+            let value = Value::List(axes.iter().map(less).collect::<Result<_, _>>()?);
+            Node { origin: written.origin.clone(), value }
+        }
+        _ => less(&written)?,
     };
-    table.insert(name.to_owned(), axes);
+    table.remove("spatial_axis");
+    table.insert(name, axes);
     Ok(())
 }
 
 /// From `min_value..max_value` to 0..`norm_constant`.
-fn normalize(table: &mut Table) -> Result<(), String> {
-    match table.remove("type") {
+fn normalize(table: &mut Node) -> Result<(), Fault> {
+    match table.get("type") {
         None => {}
-        Some(Value::String(kind)) if kind == "range" => {}
-        Some(other) => return Err(format!("`type` = {other} of normalize_data is not offered, only \"range\"")),
+        Some(kind) if kind.as_str() == Some("range") => {}
+        Some(_) => return Err(Fault::at("type", "of normalize_data is not offered, only \"range\"")),
     }
+    table.remove("type");
     for (from, to) in [("min_value", "a_min"), ("max_value", "a_max"), ("norm_constant", "b_max")] {
-        if !table.contains_key(from) {
-            return Err(format!("missing field `{from}`"));
+        if table.get(from).is_none() {
+            return Err(Fault::new(format!("the key {from:?} is missing")));
         }
         rename(table, from, to);
     }
-    table.insert("b_min".to_owned(), Value::Float(0.0));
+    table.insert("b_min", Node::from(0.0));
     Ok(())
 }
 
@@ -92,9 +119,14 @@ fn normalize(table: &mut Table) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn turned(name: &str, text: &str) -> Result<(&'static str, Table), String> {
-        let mut table: Table = text.parse().expect("a table");
-        translate(name, &mut table).expect("a name of cuCIM").map(|transform| (transform, table))
+    fn table(name: &str, text: &str) -> Node {
+        let table: toml::Table = text.parse().expect("a table");
+        Node::from(toml::Value::Table(table)).with("name", name)
+    }
+
+    fn turned(name: &str, text: &str) -> Result<Node, String> {
+        let mut table = table(name, text);
+        translate(&mut table).map_err(|fault| fault.to_string()).map(|()| table)
     }
 
     #[test]
@@ -111,10 +143,9 @@ mod tests {
             ("rand_color_jitter", "hue = 0.1", "ColorJitter", "hue = 0.1\nprob = 0.1\ndtype = \"uint8\""),
             ("zoom", "zoom_factor = [1.1, 1.1]", "Zoom", "zoom = [1.1, 1.1]"),
         ] {
-            let (got, table) = turned(name, text).expect("sound");
-            assert_eq!((got, table), (transform, expected.parse().expect("a table")));
+            assert_eq!(turned(name, text), Ok(table(transform, expected)));
         }
-        assert!(translate("Flip", &mut Table::new()).is_none());
+        assert_eq!(turned("Flip", "spatial_axis = 1"), Ok(table("Flip", "spatial_axis = 1")));
     }
 
     #[test]

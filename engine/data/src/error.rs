@@ -1,7 +1,6 @@
 //! What can go wrong, and how it is told.
 
 use std::fmt::{self, Write as _};
-use std::ops::Range;
 use std::path::PathBuf;
 
 /// A transform could not do its work. The pipeline adds case, file, step, shape and spacing.
@@ -116,67 +115,6 @@ impl fmt::Display for StepError {
 }
 
 impl std::error::Error for StepError {}
-
-/// A recipe's list of transforms can't be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecipeError {
-    /// Bytes of the recipe's text that it is about, as far as known.
-    pub span: Option<Range<usize>>,
-    /// Number of the step, from 1.
-    pub step: usize,
-    /// The transform, as far as known.
-    pub transform: Option<Box<str>>,
-    /// The parameter it is about.
-    pub parameter: Option<String>,
-    /// What is wrong.
-    pub message: String,
-    /// What may have been meant.
-    pub suggestion: Option<String>,
-}
-
-impl RecipeError {
-    /// Line and column (from 1) in the recipe's text: of the parameter where it can be found, else of the table.
-    pub fn locate(&self, source: &str) -> Option<(usize, usize)> {
-        let span = self.span.clone()?;
-        let start = span.start.min(source.len());
-        let mut at = start;
-        if let Some(parameter) = &self.parameter {
-            let mut offset = start;
-            for (i, line) in source.get(start..)?.split_inclusive('\n').enumerate() {
-                let text = line.trim_start();
-                if i > 0 && text.starts_with('[') {
-                    break;
-                }
-                let rest = text.strip_prefix(parameter.as_str()).map(str::trim_start);
-                if rest.is_some_and(|r| r.starts_with('=')) {
-                    at = offset + (line.len() - text.len());
-                    break;
-                }
-                offset += line.len();
-            }
-        }
-        let before = source.get(..at)?;
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().map_or(0, |l| l.chars().count()) + 1;
-        Some((line, column))
-    }
-}
-
-impl fmt::Display for RecipeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "transforms, step {}", self.step)?;
-        if let Some(name) = &self.transform {
-            write!(f, " ({name})")?;
-        }
-        write!(f, ": {}", self.message)?;
-        if let Some(suggestion) = &self.suggestion {
-            write!(f, "; did you mean `{suggestion}`?")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for RecipeError {}
 
 /// A case could not be had.
 #[derive(Debug, thiserror::Error)]

@@ -38,6 +38,7 @@ mod workers;
 pub mod writers;
 
 pub use hearth_dicom as dicom;
+pub use hearth_registry::Fault;
 pub use hearth_slides as slides;
 
 pub use affine::Affine;
@@ -52,20 +53,20 @@ pub use dataset::{
     select_cross_validation_folds, split_fraction,
 };
 pub use draw::{Draw, DrawKey};
-pub use error::{DataError, RecipeError, StepError, TransformError, ValueState};
+pub use error::{DataError, StepError, TransformError, ValueState};
 pub use image::{Applied, Image, Meta, Space};
 pub use loader::{Batches, DataLoader, LoaderOptions, PatchLoader, ThreadDataLoader};
 pub use nifti::{NiftiError, NiftiOptions, read_nifti, read_nifti_on, write_nifti};
-pub use params::{CheckError, Keys, OneOrMany};
+pub use params::{Keys, OneOrMany};
 pub use pipeline::Pipeline;
 pub use progress::{Progress, Running};
 pub use readers::{ReadError, ReadOptions, Reader, read_image, read_image_with};
-pub use recipe::{RecipeOptions, transform_names};
+pub use recipe::RecipeOptions;
 pub use sample::{Sample, Value};
 pub use sampler::{DistributedSampler, DistributedWeightedRandomSampler, Sampler, WeightedRandomSampler};
 pub use select::Select;
 pub use stored::{BoxSource, IndexList, IndexSource, StoredImage, StoredIndices};
-pub use transform::Transform;
+pub use transform::{Steps, Transform};
 pub use writers::{WriteError, WriteOptions, write_image};
 
 use burn::tensor::Device;

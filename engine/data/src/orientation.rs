@@ -112,7 +112,7 @@ pub fn parse_codes(code: &str, labels: &Labels) -> Option<Vec<(usize, bool)>> {
 }
 
 /// A permutation and flips of voxel axes: output axis `a` is input axis `source[a]`, reversed where `flip[a]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Reorder {
     /// Input axis of each output axis.
     pub source: [usize; 3],

@@ -2,44 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use hearth_registry::{Fault, nearest};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A parameter is not usable; the recipe reader adds where it stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CheckError {
-    /// Name of the parameter.
-    pub parameter: Option<String>,
-    /// What is wrong with it.
-    pub message: String,
-    /// What may have been meant.
-    pub suggestion: Option<String>,
-}
-
-impl CheckError {
-    /// Says what is wrong with a parameter.
-    pub fn new(parameter: &str, message: impl Into<String>) -> Self {
-        CheckError { parameter: Some(parameter.to_owned()), message: message.into(), suggestion: None }
-    }
-}
-
-impl std::fmt::Display for CheckError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Some(parameter) = &self.parameter {
-            write!(f, "`{parameter}`: ")?;
-        }
-        f.write_str(&self.message)?;
-        if let Some(suggestion) = &self.suggestion {
-            write!(f, "; did you mean `{suggestion}`?")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for CheckError {}
-
 /// One value, or a list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "one value or a list of them")]
 pub enum OneOrMany<T> {
     /// One value, for all.
     One(T),
@@ -92,7 +61,7 @@ impl<T> From<Vec<T>> for OneOrMany<T> {
 }
 
 /// Names of the values a transform works on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "OneOrMany<String>", into = "Vec<String>")]
 pub struct Keys(Vec<String>);
 
@@ -116,9 +85,9 @@ impl Keys {
     ///
     /// # Errors
     /// Where a key is not known, or there is none.
-    pub fn check(&self, known: &BTreeSet<String>) -> Result<(), CheckError> {
+    pub fn check(&self, known: &BTreeSet<String>) -> Result<(), Fault> {
         if self.0.is_empty() {
-            return Err(CheckError::new("keys", "names no value"));
+            return Err(Fault::at("keys", "names no value"));
         }
         self.0.iter().try_for_each(|key| check_key("keys", key, known))
     }
@@ -127,9 +96,9 @@ impl Keys {
     ///
     /// # Errors
     /// Where it has another length.
-    pub fn check_list<T>(&self, parameter: &str, values: &OneOrMany<T>) -> Result<(), CheckError> {
+    pub fn check_list<T>(&self, parameter: &str, values: &OneOrMany<T>) -> Result<(), Fault> {
         match values {
-            OneOrMany::Many(values) if values.len() != self.len() => Err(CheckError::new(
+            OneOrMany::Many(values) if values.len() != self.len() => Err(Fault::at(
                 parameter,
                 format!("has {} entries for {} keys; give one, or one per key", values.len(), self.len()),
             )),
@@ -142,38 +111,25 @@ impl Keys {
 ///
 /// # Errors
 /// Where it is not; a similar one is suggested.
-pub fn check_key(parameter: &str, key: &str, known: &BTreeSet<String>) -> Result<(), CheckError> {
+pub fn check_key(parameter: &str, key: &str, known: &BTreeSet<String>) -> Result<(), Fault> {
     if known.contains(key) {
         return Ok(());
     }
     let names: Vec<&str> = known.iter().map(String::as_str).collect();
-    Err(CheckError {
-        parameter: Some(parameter.to_owned()),
-        message: format!("no value `{key}` exists at this step (there are {names:?})"),
-        suggestion: closest(key, &names),
-    })
+    let message = format!("no value {key:?} exists at this step (there are {names:?})");
+    Err(Fault::at(parameter, message).meaning(nearest(key, names)))
 }
 
 /// A probability must lie in 0..=1.
 ///
 /// # Errors
 /// Where it does not.
-pub fn check_probability(prob: f64) -> Result<(), CheckError> {
+pub fn check_probability(prob: f64) -> Result<(), Fault> {
     if (0.0..=1.0).contains(&prob) {
         Ok(())
     } else {
-        Err(CheckError::new("prob", format!("{prob} is not a probability (0 to 1)")))
+        Err(Fault::at("prob", format!("{prob} is not a probability (0 to 1)")))
     }
-}
-
-/// The most similar of several names, if one is similar at all.
-pub fn closest(name: &str, names: &[&str]) -> Option<String> {
-    names
-        .iter()
-        .map(|n| (strsim::jaro_winkler(&name.to_lowercase(), &n.to_lowercase()), *n))
-        .filter(|(similarity, _)| *similarity > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, n)| n.to_owned())
 }
 
 impl From<OneOrMany<String>> for Keys {

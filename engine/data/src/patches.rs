@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::image::Applied;
@@ -16,7 +17,7 @@ use crate::spatial::{BoundingBox, PadMode, crop, pad, window};
 use crate::{Image, OneOrMany, TransformError, affine};
 
 /// By how much neighbouring patches overlap: for all axes, or one entry per axis.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Overlap {
     /// In voxels; less than the patch.

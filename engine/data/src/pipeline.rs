@@ -1,17 +1,19 @@
 //! [`Pipeline`]: transforms in order, checked before the first case.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use hearth_registry::Fault;
 use serde_json::json;
 
 use crate::error::{StepError, ValueState};
 use crate::spatial::{Lazy, LazySampling, lazy};
-use crate::{DrawKey, Image, RecipeError, Sample, Transform, TransformError, Value};
+use crate::{DrawKey, Image, Sample, Steps, Transform, TransformError, Value};
 
 /// Transforms in order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Pipeline {
-    steps: Vec<Box<dyn Transform>>,
+    steps: Vec<Arc<dyn Transform>>,
     lazy: Lazy,
     lazy_sampling: BTreeMap<String, LazySampling>,
 }
@@ -21,36 +23,32 @@ impl Pipeline {
     ///
     /// Where no step loads files, every key that a step names counts as given.
     ///
+    /// ```
+    /// use hearth_data::Pipeline;
+    /// use hearth_data::transforms::{LoadImage, Orientation, RandFlip};
+    /// let steps = Pipeline::new((LoadImage::new("image"), Orientation::new("image", "RAS"), RandFlip::new("image")))?;
+    /// assert_eq!((steps.len(), steps.without_random().len()), (3, 2));
+    /// # Ok::<(), hearth_data::Fault>(())
+    /// ```
+    ///
     /// # Errors
-    /// The first step that can't work.
-    pub fn new(steps: Vec<Box<dyn Transform>>) -> Result<Self, RecipeError> {
-        Self::checked(steps, |_| None)
-    }
-
-    /// The same, with the place of each step in a recipe.
-    pub(crate) fn checked(
-        steps: Vec<Box<dyn Transform>>,
-        span: impl Fn(usize) -> Option<std::ops::Range<usize>>,
-    ) -> Result<Self, RecipeError> {
-        let pipeline = Pipeline { steps, ..Pipeline::default() };
+    /// The first step that can't work; the fault's path is its place and the parameter: `2.pixdim`.
+    pub fn new(steps: impl Steps) -> Result<Self, Fault> {
+        let pipeline = Pipeline { steps: steps.into_steps(), ..Pipeline::default() };
         let mut known = BTreeSet::new();
         if pipeline.input_keys().is_empty() {
             known = pipeline.named_keys();
         }
         for (i, step) in pipeline.steps.iter().enumerate() {
-            step.check(&mut known).map_err(|e| RecipeError {
-                span: span(i),
-                step: i + 1,
-                transform: Some(step.name().into()),
-                message: match &e.parameter {
-                    Some(parameter) => format!("`{parameter}`: {}", e.message),
-                    None => e.message.clone(),
-                },
-                parameter: e.parameter,
-                suggestion: e.suggestion,
-            })?;
+            step.check(&mut known).map_err(|fault| named(step.name(), fault).under(&i.to_string()))?;
         }
         Ok(pipeline)
+    }
+
+    /// The same steps without those that draw: for validation and prediction.
+    pub fn without_random(&self) -> Self {
+        let steps = self.steps.iter().filter(|step| !step.is_random()).cloned().collect();
+        Pipeline { steps, lazy: self.lazy, lazy_sampling: self.lazy_sampling.clone() }
     }
 
     /// The keys that steps name (`keys`, `mask_key`, ...) and that no step before them makes.
@@ -66,7 +64,7 @@ impl Pipeline {
                     serde_json::Value::Array(keys) if name == "keys" => {
                         keys.iter().filter_map(|k| k.as_str()).collect()
                     }
-                    serde_json::Value::String(key) if name.ends_with("_key") => vec![key],
+                    serde_json::Value::String(key) if name.ends_with("_key") || name == "key_dst" => vec![key],
                     _ => Vec::new(),
                 };
                 given.extend(named.into_iter().filter(|key| !made.contains(*key)).map(str::to_owned));
@@ -93,7 +91,7 @@ impl Pipeline {
     }
 
     /// The steps.
-    pub fn steps(&self) -> &[Box<dyn Transform>] {
+    pub fn steps(&self) -> &[Arc<dyn Transform>] {
         &self.steps
     }
 
@@ -218,6 +216,15 @@ impl Pipeline {
     pub fn invert(&self, prediction: Image, like: &Image, nearest: bool) -> Result<Image, TransformError> {
         invert(prediction, like, nearest)
     }
+}
+
+/// A fault of a step says which transform it is.
+pub(crate) fn named(transform: &str, mut fault: Fault) -> Fault {
+    fault.message = match fault.path.is_empty() {
+        true => format!("{transform}: {}", fault.message),
+        false => format!("{transform}: `{}`: {}", fault.path, fault.message),
+    };
+    fault
 }
 
 /// See [`Pipeline::invert`]; all it needs is in `like`.

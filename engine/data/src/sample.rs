@@ -227,7 +227,7 @@ impl Sample {
     }
 
     /// Changes one image by value.
-    pub(crate) fn update(
+    pub fn update(
         &mut self,
         key: &str,
         change: impl FnOnce(Image) -> Result<Image, TransformError>,

@@ -4,13 +4,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use burn::tensor::{Bool, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Which voxels are foreground: MONAI's `select_fn`, as a comparison with a number.
 ///
 /// A recipe writes `"> 0"`, `">= 0.5"`, `"< -100"`, `"<= 3"`, `"== 2"` or `"!= 0"`; a number alone means above it. The number is rounded
 /// to f32 before it is compared, as PyTorch does.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Written", into = "String")]
 pub struct Select {
     comparison: Comparison,
@@ -37,7 +38,7 @@ const SIGNS: [(&str, Comparison); 6] = [
 ];
 
 /// What stands in a recipe.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Written {
     Number(f64),

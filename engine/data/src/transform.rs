@@ -2,8 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::sync::Arc;
 
-use crate::{CheckError, Draw, Sample, TransformError};
+use burn::tensor::Device;
+use hearth_registry::{Fault, Kind};
+use serde_json::json;
+
+use crate::{Draw, Sample, TransformError};
 
 /// One step of a pipeline. Parameters have MONAI's names; values live on any device and stay there.
 pub trait Transform: Send + Sync + Debug {
@@ -46,11 +51,90 @@ pub trait Transform: Send + Sync + Debug {
     ///
     /// # Errors
     /// Where a parameter makes no sense or a key does not exist.
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError>;
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
+        let _ = known;
+        Ok(())
+    }
 
-    /// Name and parameters, as in a recipe; what a dry run prints and a cache key is made of.
-    fn describe(&self) -> serde_json::Value;
+    /// Name and parameters, as in a recipe; what a dry run prints and a cache key is made of. A transform
+    /// that does not say has its fields as `Debug` prints them.
+    fn describe(&self) -> serde_json::Value {
+        json!({ "name": self.name(), "fields": format!("{self:?}") })
+    }
+
+    /// Is given the device of the run, before the first case; `None` means the CPU.
+    fn place(&mut self, device: Option<&Device>) {
+        let _ = device;
+    }
 }
+
+impl Kind for dyn Transform {
+    const WORD: &'static str = "transform";
+
+    const SHARED: &'static [(&'static str, &'static str)] = &[
+        ("keys", "Names of the values it works on."),
+        ("allow_missing_keys", "Skip keys that a sample does not have."),
+        ("prob", "How often, 0 to 1."),
+        ("mode", "Interpolation, one or per key."),
+        ("padding_mode", "What lies outside, one or per key."),
+        ("align_corners", "Whether the ends of an axis are the centres of its first and last voxel, one or per key."),
+        ("spatial_size", "Size of the result in voxels, one or per axis; -1 keeps that of the image."),
+        ("roi_size", "Size in voxels, one or per axis; -1 keeps that of the image."),
+    ];
+
+    /// MONAI's dictionary transforms are named with a `d` at the end, cuCIM's functions in small letters.
+    fn is_spelt(known: &str, written: &str) -> bool {
+        written.strip_suffix('d') == Some(known) || known.to_lowercase() == written.replace('_', "")
+    }
+}
+
+/// Transforms in order, as [`Pipeline::new`](crate::Pipeline::new) takes them: a tuple, a list, or one.
+pub trait Steps {
+    /// The transforms.
+    fn into_steps(self) -> Vec<Arc<dyn Transform>>;
+}
+
+impl<T: Transform + 'static> Steps for T {
+    fn into_steps(self) -> Vec<Arc<dyn Transform>> {
+        vec![Arc::new(self)]
+    }
+}
+
+impl Steps for Vec<Box<dyn Transform>> {
+    fn into_steps(self) -> Vec<Arc<dyn Transform>> {
+        self.into_iter().map(Arc::from).collect()
+    }
+}
+
+impl Steps for Vec<Arc<dyn Transform>> {
+    fn into_steps(self) -> Vec<Arc<dyn Transform>> {
+        self
+    }
+}
+
+impl Steps for () {
+    fn into_steps(self) -> Vec<Arc<dyn Transform>> {
+        Vec::new()
+    }
+}
+
+/// Tuples of up to twelve; tuples of tuples go on from there.
+macro_rules! steps_of_tuples {
+    ($($first:ident $($rest:ident)*)?) => {
+        $(
+            impl<$first: Steps, $($rest: Steps),*> Steps for ($first, $($rest,)*) {
+                #[allow(non_snake_case)]
+                fn into_steps(self) -> Vec<Arc<dyn Transform>> {
+                    let ($first, $($rest,)*) = self;
+                    [$first.into_steps(), $($rest.into_steps()),*].concat()
+                }
+            }
+            steps_of_tuples!($($rest)*);
+        )?
+    };
+}
+
+steps_of_tuples!(A B C D E F G H I J K L);
 
 /// [`Transform::describe`] for a transform whose fields are its parameters.
 pub(crate) fn describe(name: &str, parameters: &impl serde::Serialize) -> serde_json::Value {

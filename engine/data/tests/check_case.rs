@@ -24,7 +24,7 @@ fn run(step: CheckCase, image: Option<Image>, label: Option<Image>) -> Result<()
     let mut sample = Sample::new("a");
     sample.values.extend(image.map(|i| ("image".to_owned(), Value::Image(i))));
     sample.values.extend(label.map(|i| ("label".to_owned(), Value::Image(i))));
-    let pipeline = Pipeline::new(vec![Box::new(step)]).expect("sound");
+    let pipeline = Pipeline::new(step).expect("sound");
     assert_eq!(pipeline.split(), 1, "not random");
     match pipeline.run(sample.clone(), DrawKey::new(0, 0, 0)) {
         Ok(out) => {
@@ -142,19 +142,14 @@ fn label_values() {
 
 #[test]
 fn parameters_and_recipes() {
-    let build = |step: CheckCase| Pipeline::new(vec![Box::new(step)]).map(|_| ()).map_err(|e| e.to_string());
+    let build = |step: CheckCase| Pipeline::new(step).map(|_| ()).map_err(|e| e.to_string());
     assert!(build(step().num_classes(0)).expect_err("no class").contains("num_classes"));
     assert!(build(step().channels(0)).expect_err("no channel").contains("channels"));
     assert!(build(step().label_key("image")).expect_err("the same").contains("label_key"));
     assert!(build(step().keys(["image", "mask"])).expect_err("unknown").contains("mask"));
     // Keys need not exist: a pipeline for prediction loads no label.
     let text = "[[transforms]]\nname = 'LoadImage'\nkeys = 'image'\n[[transforms]]\nname = 'CheckCase'\nchannels = 1\nnum_classes = 3\n";
-    #[derive(serde::Deserialize)]
-    struct Recipe {
-        transforms: Vec<toml::Spanned<toml::Table>>,
-    }
-    let recipe: Recipe = toml::from_str(text).expect("sound TOML");
-    let pipeline = Pipeline::from_toml(&recipe.transforms).expect("sound");
+    let pipeline = Pipeline::from_toml(text).expect("sound");
     assert_eq!(pipeline.steps()[1].describe(), step().describe());
 }
 
@@ -165,7 +160,7 @@ fn costs_little() {
     let n = shape.iter().product::<usize>();
     let make = |f: fn(usize) -> f32| Image::from_values((0..n).map(f).collect(), shape, GRID, &host_device());
     let sample = Sample::new("a").with_image("image", make(|i| i as f32)).with_image("label", make(|i| (i % 3) as f32));
-    let pipeline = Pipeline::new(vec![Box::new(step())]).expect("sound");
+    let pipeline = Pipeline::new(step()).expect("sound");
     let start = std::time::Instant::now();
     for _ in 0..10 {
         pipeline.run(sample.clone(), DrawKey::new(0, 0, 0)).expect("sound");

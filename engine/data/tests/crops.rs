@@ -227,7 +227,7 @@ fn a_case_without_foreground_is_told_once_with_its_file() {
 fn bad_parameters_are_refused_before_the_first_case() {
     let refused = |step: Box<dyn Transform>| {
         let error = Pipeline::new(vec![step]).expect_err("a mistake");
-        error.parameter.expect("a parameter")
+        error.path.rsplit_once('.').expect("a parameter").1.to_owned()
     };
     assert_eq!(refused(Box::new(Flip::new("image").spatial_axis(Some(3_i64.into())))), "spatial_axis");
     assert_eq!(refused(Box::new(Rotate90::new("image").spatial_axes([1, 1]))), "spatial_axes");

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 use cases::{KEYS, contents, counting, persistent, phantom, pipeline};
 use hearth_data::transforms::*;
 use hearth_data::{
-    CacheDataset, CacheNTransDataset, CacheOptions, CachePool, CheckError, DataError, Dataset, Draw, Field, Identity,
-    Item, LmdbDataset, PatchDataset, PersistentDataset, Pipeline, Sample, SmartCacheDataset, SmartCacheOptions,
-    Storage, StoreOptions, Transform, TransformDataset, TransformError, ZipDataset,
+    CacheDataset, CacheNTransDataset, CacheOptions, CachePool, DataError, Dataset, Draw, Fault, Field, Identity, Item,
+    LmdbDataset, PatchDataset, PersistentDataset, Pipeline, Sample, SmartCacheDataset, SmartCacheOptions, Storage,
+    StoreOptions, Transform, TransformDataset, TransformError, ZipDataset,
 };
 
 #[test]
@@ -86,7 +86,7 @@ impl Transform for Panics {
         panic!("a decoder gave up")
     }
 
-    fn check(&self, _: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, _: &mut BTreeSet<String>) -> Result<(), Fault> {
         Ok(())
     }
 
@@ -180,7 +180,7 @@ impl Transform for Log {
         Ok(vec![sample])
     }
 
-    fn check(&self, _: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, _: &mut BTreeSet<String>) -> Result<(), Fault> {
         Ok(())
     }
 

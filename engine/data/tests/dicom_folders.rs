@@ -18,7 +18,7 @@ fn folder() -> TempDir {
 }
 
 fn load(path: &Path, how: impl FnOnce(LoadImage) -> LoadImage) -> Result<Image, String> {
-    let pipeline = Pipeline::new(vec![Box::new(how(LoadImage::new("image")))]).expect("sound");
+    let pipeline = Pipeline::new(how(LoadImage::new("image"))).expect("sound");
     let sample = Sample::new("case 7").with("image", Value::Path(path.to_owned()));
     let out = pipeline.run(sample, DrawKey::new(0, 0, 0)).map_err(|e| e.to_string())?;
     Ok(out[0].image("image").expect("an image").clone())
@@ -154,7 +154,7 @@ fn segmentations_become_labels() {
 /// Image and what was drawn on it, loaded one after the other.
 fn both(image: &Path, drawn: &Path, how: impl FnOnce(LoadImage) -> LoadImage) -> Result<[Image; 2], String> {
     let drawn_on = how(LoadImage::new("label").reference_key(Some("image".to_owned())));
-    let pipeline = Pipeline::new(vec![Box::new(LoadImage::new("image")), Box::new(drawn_on)]).expect("sound");
+    let pipeline = Pipeline::new((LoadImage::new("image"), drawn_on)).expect("sound");
     let sample =
         Sample::new("case 7").with("image", Value::Path(image.into())).with("label", Value::Path(drawn.into()));
     let sample = pipeline.run(sample, DrawKey::new(0, 0, 0)).map_err(|e| e.to_string())?.remove(0);
@@ -236,9 +236,9 @@ fn overlapping_segments_are_channels_on_request() {
 #[test]
 fn a_reference_must_be_there_and_say_where_it_is_from() {
     let step = || LoadImage::new("label").reference_key(Some("image".to_owned()));
-    let unknown = Pipeline::new(vec![Box::new(step())]).expect_err("no image before").to_string();
+    let unknown = Pipeline::new(step()).expect_err("no image before").to_string();
     assert!(unknown.contains("reference_key") && unknown.contains("image"), "{unknown}");
-    let pipeline = Pipeline::new(vec![Box::new(LoadImage::new("image")), Box::new(step())]).expect("sound");
+    let pipeline = Pipeline::new((LoadImage::new("image"), step())).expect("sound");
     let image = Image::from_values(vec![0.0], [1; 4], hearth_data::affine::IDENTITY, &hearth_data::host_device());
     let sample = Sample::new("case 7").with_image("image", image).with("label", Value::Path("x.dcm".into()));
     let error = pipeline.run(sample, DrawKey::new(0, 0, 0)).expect_err("no path").to_string();

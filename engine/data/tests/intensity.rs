@@ -3,7 +3,6 @@
 
 use hearth_data::transforms::*;
 use hearth_data::{Draw, DrawKey, Image, Pipeline, Sample, Transform, Value, affine, host_device};
-use toml::{Spanned, Table};
 
 /// Every intensity transform, as a recipe writes it; random ones always happen.
 const ALL: &[&str] = &[
@@ -53,13 +52,8 @@ const ALL: &[&str] = &[
 
 /// The transform of a recipe table, for the keys `image` and `other`.
 fn read(text: &str) -> Result<Pipeline, String> {
-    #[derive(serde::Deserialize)]
-    struct Recipe {
-        transforms: Vec<Spanned<Table>>,
-    }
     let keys = if text.contains("keys") { "" } else { "keys = ['image', 'other']\n" };
-    let recipe: Recipe = toml::from_str(&format!("[[transforms]]\n{keys}{text}\n")).expect("sound TOML");
-    Pipeline::from_toml(&recipe.transforms).map_err(|e| e.to_string())
+    Pipeline::from_toml(&format!("[[transforms]]\n{keys}{text}\n")).map_err(|e| e.to_string())
 }
 
 /// Three channels between 0 and 1 with zeros among them.

@@ -6,8 +6,7 @@ use hearth_data::spatial::{GridMode, GridPadding, Lazy, LazySampling, crop, flip
 use hearth_data::spatial::{GridSampling, PadMode, ResizeMode, Warp, warp};
 use hearth_data::transforms::*;
 use hearth_data::{
-    Affine as Matrix, CheckError, Draw, DrawKey, Image, Pipeline, Sample, Transform, TransformError, affine,
-    host_device,
+    Affine as Matrix, Draw, DrawKey, Fault, Image, Pipeline, Sample, Transform, TransformError, affine, host_device,
 };
 use proptest::prelude::*;
 
@@ -39,7 +38,7 @@ impl Transform for Step {
         Ok(vec![sample])
     }
 
-    fn check(&self, _: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, _: &mut BTreeSet<String>) -> Result<(), Fault> {
         Ok(())
     }
 
@@ -108,7 +107,7 @@ fn sample() -> Sample {
 }
 
 fn run(steps: &[(usize, f64, f64)], lazy: Lazy) -> (Pipeline, Sample) {
-    let steps = steps.iter().map(|(which, a, b)| chosen(*which, *a, *b)).collect();
+    let steps = steps.iter().map(|(which, a, b)| chosen(*which, *a, *b)).collect::<Vec<Box<dyn Transform>>>();
     let pipeline = Pipeline::new(steps).expect("sound").lazy(lazy);
     let done = pipeline.run(sample(), DrawKey::new(0, 0, 0)).expect("it runs").remove(0);
     (pipeline, done)

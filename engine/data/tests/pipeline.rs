@@ -3,26 +3,9 @@
 use std::collections::BTreeMap;
 
 use hearth_data::transforms::*;
-use hearth_data::{
-    Affine, DrawKey, Image, Pipeline, RecipeError, RecipeOptions, Sample, Transform, Value, affine, host_device,
-};
+use hearth_data::{Affine, DrawKey, Image, Pipeline, RecipeOptions, Sample, Transform, Value, affine, host_device};
+use hearth_registry::Document;
 use proptest::prelude::*;
-use toml::{Spanned, Table};
-
-#[derive(serde::Deserialize)]
-struct Recipe {
-    transforms: Vec<Spanned<Table>>,
-}
-
-type Mistake = Box<(RecipeError, Option<(usize, usize)>)>;
-
-fn recipe(text: &str) -> Result<Pipeline, Mistake> {
-    let recipe: Recipe = toml::from_str(text).expect("sound TOML");
-    Pipeline::from_toml(&recipe.transforms).map_err(|e| {
-        let place = e.locate(text);
-        Box::new((e, place))
-    })
-}
 
 const SPLEEN: &str = r#"
 [[transforms]]
@@ -80,7 +63,7 @@ bg_indices_key = "label_bg"
 
 #[test]
 fn the_spleen_recipe_is_understood() {
-    let pipeline = recipe(SPLEEN).expect("a sound recipe");
+    let pipeline = Pipeline::from_toml(SPLEEN).expect("a sound recipe");
     assert_eq!((pipeline.len(), pipeline.split()), (9, 8));
     assert_eq!(pipeline.input_keys(), ["image", "label"]);
     let described = pipeline.describe();
@@ -97,7 +80,7 @@ fn builders_and_recipes_say_the_same() {
         Box::new(RandScaleIntensity::new("image", 0.1).prob(1.0)),
     ];
     let built = Pipeline::new(built).expect("sound");
-    let read = recipe(
+    let read = Pipeline::from_toml(
         "[[transforms]]\nname='LoadImage'\nkeys=['image','label']\n[[transforms]]\nname='RandFlip'\nkeys=['image','label']\nprob=0.5\nspatial_axis=0\n[[transforms]]\nname='RandScaleIntensity'\nkeys='image'\nfactors=0.1\nprob=1.0\n",
     )
     .expect("sound");
@@ -106,9 +89,9 @@ fn builders_and_recipes_say_the_same() {
 
 #[test]
 fn a_pipeline_for_prediction_drops_the_label() {
-    let tables: Recipe = toml::from_str(SPLEEN).expect("sound TOML");
+    let document = Document::parse("spleen", SPLEEN).expect("sound TOML");
     let options = RecipeOptions { keys: Some(vec!["image".to_owned()]), ..RecipeOptions::default() };
-    let pipeline = Pipeline::from_toml_with(&tables.transforms[..6], &options).expect("sound");
+    let pipeline = Pipeline::from_nodes_with(&document.find("transforms").items()[..6], &options).expect("sound");
     assert_eq!(pipeline.len(), 6);
     assert_eq!(pipeline.describe()[3]["transform"]["mode"], serde_json::json!(["bilinear"]));
 }
@@ -117,12 +100,14 @@ fn a_pipeline_for_prediction_drops_the_label() {
 fn recipe_mistakes_are_told_with_their_place() {
     let after = |bad: &str| {
         let text = format!("# a comment\n[[transforms]]\nname = \"LoadImage\"\nkeys = [\"image\", \"label\"]\n{bad}");
-        let (error, place) = *recipe(&text).expect_err("a mistake");
-        (error.to_string(), error.suggestion, place)
+        let fault = Pipeline::from_toml(&text).expect_err("a mistake");
+        let text = fault.to_string();
+        let mut place = text.split(':').skip(1).filter_map(|part| part.parse::<usize>().ok());
+        (text.clone(), fault.suggestion, place.next().zip(place.next()))
     };
     let (text, suggestion, place) = after("[[transforms]]\nname = \"Spacng\"\nkeys = \"image\"\n");
-    assert!(text.contains("step 2") && text.contains("Spacng"), "{text}");
-    assert_eq!((suggestion.as_deref(), place), (Some("Spacing"), Some((6, 1))));
+    assert!(text.contains("unknown transform \"Spacng\""), "{text}");
+    assert_eq!((suggestion.as_deref(), place), (Some("Spacing"), Some((6, 8))));
     let (text, suggestion, place) = after("[[transforms]]\nname = \"Spacing\"\nkeys = \"image\"\npixdm = 1.0\n");
     assert!(text.contains("pixdm"), "{text}");
     assert_eq!((suggestion.as_deref(), place), (Some("pixdim"), Some((8, 1))));
@@ -131,7 +116,7 @@ fn recipe_mistakes_are_told_with_their_place() {
     assert_eq!(suggestion.as_deref(), Some("image"));
     let (text, _, place) = after("[[transforms]]\nname = \"RandFlip\"\nkeys = \"image\"\n  prob = 1.5\n");
     assert!(text.contains("1.5 is not a probability"), "{text}");
-    assert_eq!(place, Some((8, 3)));
+    assert_eq!(place, Some((8, 10)));
     let (text, _, _) = after("[[transforms]]\nname = \"Spacing\"\nkeys = \"image\"\npixdim = 1.0\nmode = 7\n");
     assert!(text.contains("Spacing"), "{text}");
     let (text, _, _) = after("[[transforms]]\nname='Spacing'\nkeys=['image','label']\npixdim=1.0\nmode=['nearest']\n");
@@ -190,7 +175,7 @@ fn an_error_names_case_file_step_shape_spacing() {
 #[test]
 fn a_crop_to_nothing_says_so() {
     let dark = Image::from_values(vec![0.0; 64], [1, 4, 4, 4], affine::IDENTITY, &host_device());
-    let pipeline = Pipeline::new(vec![Box::new(CropForeground::new("image", "image"))]).expect("sound");
+    let pipeline = Pipeline::new(CropForeground::new("image", "image")).expect("sound");
     let error =
         pipeline.run(Sample::new("x").with_image("image", dark.clone()), DrawKey::new(0, 0, 0)).expect_err("dark");
     assert!(error.to_string().contains("> 0"), "{error}");
@@ -300,7 +285,7 @@ fn random_parameters_stay_in_their_range() {
 
 #[test]
 fn an_image_not_loaded_is_an_error() {
-    let pipeline = Pipeline::new(vec![Box::new(NormalizeIntensity::new("image"))]).expect("sound");
+    let pipeline = Pipeline::new(NormalizeIntensity::new("image")).expect("sound");
     let sample =
         Sample { case: "x".to_owned(), values: BTreeMap::from([("image".to_owned(), Value::Path("a.nii".into()))]) };
     let error = pipeline.run(sample, DrawKey::new(0, 0, 0)).expect_err("a path");

@@ -311,7 +311,7 @@ proptest! {
                 None => moves(*which, *n),
             });
             let sample = Sample::new("x").with_image("image", counting(shape)).with_image("like", like.clone());
-            let pipeline = Pipeline::new([given()].into_iter().chain(chain).collect()).expect("sound").lazy(lazy);
+            let pipeline = Pipeline::new([given()].into_iter().chain(chain).collect::<Vec<Box<dyn Transform>>>()).expect("sound").lazy(lazy);
             pipeline.run(sample, DrawKey::new(seed, 0, 0)).map(|out| out[0].image("image").expect("an image").clone())
         };
         // What comes out empty, or too small for the next step, is an error either way.
@@ -361,7 +361,7 @@ fn batches(
         Box::new(ResizeWithPadOrCrop::new("image", 9)),
         Box::new(RandSpatialCropSamples::new("image", 5, 2).random_size(false)),
     ];
-    let chain = steps.iter().map(|(which, n)| moves(*which, *n)).chain(drawn).collect();
+    let chain = steps.iter().map(|(which, n)| moves(*which, *n)).chain(drawn).collect::<Vec<Box<dyn Transform>>>();
     let names = (0..cases).map(|i| format!("case {i}")).collect();
     let dataset = Arc::new(Cases(Pipeline::new(chain).expect("sound"), names));
     let loader = DataLoader::new(dataset, options.clone()).expect("a loader");

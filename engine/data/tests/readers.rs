@@ -257,5 +257,5 @@ fn a_pipeline_saves_under_the_names_of_its_files() {
     pipeline.run(sample, DrawKey::new(0, 0, 0)).expect("saved");
     let saved = read_image(out.join("brain").join("brain_seg.nii.gz")).expect("readable");
     assert_eq!((saved.to_vec(), saved.meta.stored_type.as_str()), (vec![3.0; 8], "uint8"));
-    assert!(Pipeline::new(vec![Box::new(SaveImage::new("image", &out).output_ext(".jpg"))]).is_err());
+    assert!(Pipeline::new(SaveImage::new("image", &out).output_ext(".jpg")).is_err());
 }

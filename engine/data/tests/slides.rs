@@ -54,7 +54,7 @@ fn patch(slide: &Path, row: i64, column: i64, label: &[f32]) -> WsiPatch {
 
 fn scaled() -> Arc<Pipeline> {
     let step = ScaleIntensityRange::new("image", 0.0, 255.0).b_min(Some(-1.0)).b_max(Some(1.0));
-    Arc::new(Pipeline::new(vec![Box::new(step)]).expect("a sound pipeline"))
+    Arc::new(Pipeline::new(step).expect("a sound pipeline"))
 }
 
 #[test]

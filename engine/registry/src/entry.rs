@@ -15,6 +15,9 @@ pub trait Kind: 'static {
     /// What one of them is called in messages and on the command line: `transform`.
     const WORD: &'static str;
 
+    /// What parameters mean that many entries of the kind share, for those that do not say it themselves.
+    const SHARED: &'static [(&'static str, &'static str)] = &[];
+
     /// Whether a name in a recipe means the entry that calls itself `known`. Where other programs have
     /// further spellings for all names of a kind, they are understood here.
     fn is_spelt(known: &str, written: &str) -> bool {
@@ -98,7 +101,7 @@ impl<T: Kind + ?Sized> Entry<T> {
             doc,
             paper: self.paper,
             example: self.example,
-            parameters: parameters(&schema, self.setters),
+            parameters: parameters(&schema, &[self.setters, T::SHARED].concat()),
             schema,
         }
     }

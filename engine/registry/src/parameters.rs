@@ -89,10 +89,7 @@ fn words(root: &Value, schema: &Value) -> String {
             items => {
                 let fixed = schema["minItems"].as_u64().filter(|least| schema["maxItems"].as_u64() == Some(*least));
                 let count = fixed.map_or(String::new(), |count| format!("{count} "));
-                match words(root, items) {
-                    simple if !simple.contains(" or ") => format!("list of {count}{simple}"),
-                    compound => format!("list of {count}({compound})"),
-                }
+                format!("list of {count}{}", plural(&words(root, items)))
             }
         },
         "integer" => "whole number".to_owned(),
@@ -113,6 +110,17 @@ fn words(root: &Value, schema: &Value) -> String {
         Value::String(kind) => plain(kind),
         Value::Array(kinds) => alternatives(kinds.iter().filter_map(Value::as_str).filter(|k| *k != "null").map(plain)),
         _ => "any value".to_owned(),
+    }
+}
+
+/// Several of a type.
+fn plural(kind: &str) -> String {
+    match kind {
+        "number" | "whole number" | "text" | "table" | "list" => format!("{kind}s"),
+        _ => match kind.strip_prefix("list of ") {
+            Some(inner) if !inner.contains(" or ") => format!("lists of {inner}"),
+            _ => format!("({kind})"),
+        },
     }
 }
 

@@ -199,7 +199,7 @@ fn the_reference_is_read_off_the_types() {
         [
             "side: number = None true Length of a side in mm.",
             "turn: \"left\" or \"right\" = Some(\"\\\"left\\\"\") false Which way it is turned.",
-            "holes: list of whole number = Some(\"[]\") false Sizes of holes.",
+            "holes: list of whole numbers = Some(\"[]\") false Sizes of holes.",
         ]
     );
     let circle = registry.find("disc").expect("an alias").describe();

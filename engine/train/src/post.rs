@@ -117,7 +117,7 @@ mod tests {
     }
 
     fn transforms(step: impl Transform + 'static) -> Post {
-        Post::Transforms(Pipeline::new(vec![Box::new(step)]).expect("a sound step").into())
+        Post::Transforms(Pipeline::new(step).expect("a sound step").into())
     }
 
     #[test]

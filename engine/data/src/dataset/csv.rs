@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::decathlon::{case_name, make_unique};
 use super::{Field, Item};
 use crate::DataError;
-use crate::params::closest;
+use hearth_registry::nearest;
 
 /// A table with more bytes than this is not read.
 const MAX_TABLE: u64 = 4 << 30;
@@ -175,7 +175,8 @@ impl Table {
     fn column(&self, name: &str) -> Result<usize, DataError> {
         self.columns.iter().position(|c| c == name).ok_or_else(|| {
             let names: Vec<&str> = self.columns.iter().map(String::as_str).collect();
-            let hint = closest(name, &names).map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"));
+            let hint = nearest(name, names.iter().copied())
+                .map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"));
             self.wrong(format!("no column {name:?} among {names:?}{hint}"))
         })
     }

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::DownloadError;
 use super::archive::{ArchiveLimits, unpack};
 use super::fetch::{Checksum, FetchOptions, fetch};
-use crate::params::closest;
 use crate::{DataError, DecathlonDataset};
+use hearth_registry::nearest;
 
 /// Where the archives are.
 const BASE: &str = "https://msd-for-monai.s3-us-west-2.amazonaws.com";
@@ -51,7 +51,8 @@ impl DecathlonTask {
         };
         DECATHLON_TASKS.iter().find(is).copied().ok_or_else(|| {
             let names = DECATHLON_TASKS.map(|t| t.name);
-            let hint = closest(name, &names).map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"));
+            let hint = nearest(name, names.iter().copied())
+                .map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"));
             DataError::Option(format!("there is no task {name:?}, only {}{hint}", names.join(", ")))
         })
     }

@@ -50,7 +50,7 @@ pub(crate) use tiff::region as slide_region;
 pub use tiff::{TiffReader, WSIReader};
 
 use crate::Image;
-use crate::params::closest;
+use hearth_registry::nearest;
 
 /// What a reader may be told besides the path. Each reader looks at what concerns it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -249,7 +249,7 @@ pub(crate) fn by_name(name: &str) -> Result<Arc<dyn Reader>, String> {
     let readers = readers();
     readers.iter().find(|r| r.name().eq_ignore_ascii_case(wanted)).cloned().ok_or_else(|| {
         let names: Vec<&str> = readers.iter().map(|r| r.name()).collect();
-        let meant = closest(name, &names).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+        let meant = nearest(name, names.iter().copied()).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
         format!("there is no reader `{name}` (there are {}){meant}", names.join(", "))
     })
 }

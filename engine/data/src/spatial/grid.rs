@@ -1,6 +1,11 @@
 //! Resampling onto another grid, and finding the grid for a new spacing (recipes of MONAI's `Spacing`).
 
+use std::borrow::Cow;
+use std::fmt;
+
 use hearth_kernels::{Interpolation, Padding, Sampling};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, IntoDeserializer, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::lazy::{self, Step};
@@ -13,7 +18,7 @@ use crate::image::{Applied, Image};
 const AFFINE_TOLERANCE: f64 = 1e-3;
 
 /// The order of a B-spline, 0 to 5.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u8", into = "u8")]
 pub struct SplineOrder(u8);
 
@@ -45,17 +50,8 @@ pub enum GridMode {
     Spline(SplineOrder),
 }
 
-/// [`GridMode`] in text: a name, or the order of a spline.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "GridMode", rename_all = "snake_case")]
-enum ModeText {
-    #[serde(alias = "linear", alias = "trilinear")]
-    Bilinear,
-    Nearest,
-    Bicubic,
-    #[serde(untagged)]
-    Spline(SplineOrder),
-}
+/// What [`GridMode`] is called in text. A spline is its order, a number.
+const MODE_WORDS: &[&str] = &["bilinear", "nearest", "bicubic", "linear", "trilinear"];
 
 /// [`GridMode`] in the entries of a cache, whose format can't tell a name from a number.
 #[derive(Serialize, Deserialize)]
@@ -69,18 +65,62 @@ enum ModeBytes {
 
 impl Serialize for GridMode {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        if to.is_human_readable() { ModeText::serialize(self, to) } else { ModeBytes::serialize(self, to) }
+        match self {
+            _ if !to.is_human_readable() => ModeBytes::serialize(self, to),
+            GridMode::Bilinear => to.serialize_str("bilinear"),
+            GridMode::Nearest => to.serialize_str("nearest"),
+            GridMode::Bicubic => to.serialize_str("bicubic"),
+            GridMode::Spline(order) => order.serialize(to),
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for GridMode {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        if from.is_human_readable() { ModeText::deserialize(from) } else { ModeBytes::deserialize(from) }
+        struct WordOrOrder;
+        impl Visitor<'_> for WordOrOrder {
+            type Value = GridMode;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"bilinear\", \"nearest\", \"bicubic\" or the order of a spline, 0 to 5")
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<GridMode, E> {
+                match word {
+                    "bilinear" | "linear" | "trilinear" => Ok(GridMode::Bilinear),
+                    "nearest" => Ok(GridMode::Nearest),
+                    "bicubic" => Ok(GridMode::Bicubic),
+                    _ => Err(E::unknown_variant(word, &MODE_WORDS[..3])),
+                }
+            }
+
+            fn visit_i64<E: de::Error>(self, order: i64) -> Result<GridMode, E> {
+                let wrong = || E::invalid_value(de::Unexpected::Signed(order), &self);
+                u64::try_from(order).map_err(|_| wrong()).and_then(|order| self.visit_u64(order))
+            }
+
+            fn visit_u64<E: de::Error>(self, order: u64) -> Result<GridMode, E> {
+                SplineOrder::deserialize(order.into_deserializer())
+                    .map(GridMode::Spline)
+                    .map_err(|_: E| E::invalid_value(de::Unexpected::Unsigned(order), &self))
+            }
+        }
+        if from.is_human_readable() { from.deserialize_any(WordOrOrder) } else { ModeBytes::deserialize(from) }
+    }
+}
+
+impl JsonSchema for GridMode {
+    fn schema_name() -> Cow<'static, str> {
+        "GridMode".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "enum": MODE_WORDS }, { "type": "integer", "minimum": 0, "maximum": 5 }] })
     }
 }
 
 /// What lies outside the image. Names of `scipy.ndimage`, which MONAI takes for spline orders, are understood too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GridPadding {
     /// The nearest edge voxel.
@@ -106,7 +146,7 @@ pub enum GridPadding {
 }
 
 /// The type that MONAI computes resampling in. Understood and without effect: coordinates are f64 here, values f32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ComputeType {
     /// `float16`.
@@ -119,7 +159,7 @@ pub enum ComputeType {
 
 /// Interpolation, padding and MONAI's `align_corners`, which decides where `reflection` reflects, what an axis of one voxel reads, and
 /// scales what a spline reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GridSampling {
     /// How a value between voxels is found.

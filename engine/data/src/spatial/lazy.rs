@@ -8,6 +8,7 @@
 //! - [`Lazy::On`] composes several interpolations into one matrix, as MONAI's `lazy=True` does.
 
 use hearth_kernels::{Matrix, Sampling, resample, resample_part};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::grid::{reading, same, tidy};
@@ -19,7 +20,7 @@ use crate::image::Image;
 use crate::orientation::Reorder;
 
 /// Whether a pipeline samples a run of spatial steps once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Lazy {
     /// Each step by itself.
@@ -35,7 +36,7 @@ pub enum Lazy {
 ///
 /// Without them steps that are sampled differently are done one after the other. With them all steps become one, padding too; what is
 /// not given is linear interpolation and the edge voxel, and 0 where nothing needs to be interpolated. That is what MONAI always does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LazySampling {
     /// How a value between voxels is found.

@@ -1,5 +1,6 @@
 //! Matrices of rotations, shears, shifts and scalings about the origin, as MONAI composes them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::TransformError;
@@ -7,7 +8,7 @@ use crate::affine::{self, Affine};
 
 /// The axes that the angles of a 3-D rotation turn about, in order: one to three of `XYZ` (each about the axes as turned so far) or of
 /// `xyz` (about axes that stay), as `scipy.spatial.transform.Rotation.from_euler` reads them. A 2-D rotation has no use for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct RotateOrder {
     axes: Vec<usize>,

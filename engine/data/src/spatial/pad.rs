@@ -1,5 +1,6 @@
 //! Adding voxels around an image.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::pad_statistic::pad_statistic;
@@ -10,7 +11,7 @@ use crate::affine;
 use crate::image::{Applied, Image};
 
 /// What the added voxels hold (numpy's and PyTorch's names).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PadMode {
     /// A constant, 0 unless given.

@@ -1,6 +1,7 @@
 //! Resizing an image to a number of voxels.
 
 use hearth_kernels::InterpolateMode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{GridMode, GridPadding, GridSampling, Warp, check_grid, lazy, warp};
@@ -9,7 +10,7 @@ use crate::affine::{self, Affine};
 use crate::image::{Applied, Image};
 
 /// How a value of a resized image is found, by the names of `torch.nn.functional.interpolate`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResizeMode {
     /// The mean of the voxels that a new voxel covers, each counted whole.

@@ -1,15 +1,17 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany};
 use crate::spatial::{self, PadMode};
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Adds a border of `spatial_border` voxels: one number for all sides, one per axis, or one per side (before and after the first
 /// axis, then the second, ...). Negative ones count as 0.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BorderPad {
     keys: Keys,
+    /// Voxels on each side: one number for all sides, one per axis, or two per axis.
     spatial_border: OneOrMany<i64>,
     #[serde(default)]
     mode: OneOrMany<PadMode>,
@@ -56,9 +58,9 @@ impl BorderPad {
         spatial::pad(image, sides[0], sides[1], self.mode.at(place).unwrap_or_default(), self.value)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         if !matches!(self.spatial_border.as_slice().len(), 1..=4 | 6) {
-            return Err(CheckError::new("spatial_border", "must have one entry, one per axis, or two per axis"));
+            return Err(Fault::at("spatial_border", "must have one entry, one per axis, or two per axis"));
         }
         self.keys.check_list("mode", &self.mode)
     }
@@ -74,3 +76,9 @@ setters!(BorderPad {
 });
 
 per_image!(BorderPad { apply: pad, lazy: true, check: check_parameters });
+
+transform_entry!(
+    BorderPad,
+    r#"keys = ["image"]
+spatial_border = [2, 2, 0]"#
+);

@@ -1,17 +1,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 use crate::spatial::foreground_box;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, Select, TransformError, Value};
+use crate::{Draw, Fault, Image, Sample, Select, TransformError, Value};
 
 /// Finds the box around the voxels that `select_fn` picks, for each channel by itself; kept under `KEY_bbox`.
 ///
 /// The numbers are, channel after channel, start and end (not included) of each axis; zeros where a channel has no such voxel.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BoundingRect {
     keys: Keys,
@@ -76,12 +77,12 @@ impl Transform for BoundingRect {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         for key in self.keys.iter() {
             let made = format!("{key}_{}", self.bbox_key_postfix);
             if !known.insert(made.clone()) {
-                return Err(CheckError::new("bbox_key_postfix", format!("there is a value `{made}` already")));
+                return Err(Fault::at("bbox_key_postfix", format!("there is a value `{made}` already")));
             }
         }
         Ok(())
@@ -91,3 +92,9 @@ impl Transform for BoundingRect {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    BoundingRect,
+    r#"keys = ["label"]
+select_fn = "> 0""#
+);

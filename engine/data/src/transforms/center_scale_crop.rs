@@ -1,14 +1,16 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::center_spatial_crop::center_crop;
 use crate::params::{Keys, OneOrMany, per_axis};
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Cuts out the part `roi_scale` of each axis about the centre, rounded up to whole voxels; 0 or less keeps an axis.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CenterScaleCrop {
     keys: Keys,
+    /// Part of each axis that stays, one or per axis.
     roi_scale: OneOrMany<f64>,
     #[serde(default)]
     allow_missing_keys: bool,
@@ -29,7 +31,7 @@ impl CenterScaleCrop {
         Ok(center_crop(image, size))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_scale("roi_scale", &self.roi_scale)
     }
 }
@@ -48,9 +50,9 @@ pub(super) fn scaled_size(
     }))
 }
 
-pub(super) fn check_scale(name: &str, scale: &OneOrMany<f64>) -> Result<(), CheckError> {
+pub(super) fn check_scale(name: &str, scale: &OneOrMany<f64>) -> Result<(), Fault> {
     match scale.as_slice().iter().find(|v| !v.is_finite()) {
-        Some(value) => Err(CheckError::new(name, format!("{value} is no part of an axis"))),
+        Some(value) => Err(Fault::at(name, format!("{value} is no part of an axis"))),
         None => Ok(()),
     }
 }
@@ -61,3 +63,9 @@ setters!(CenterScaleCrop {
 });
 
 per_image!(CenterScaleCrop { apply: crop, lazy: true, check: check_parameters });
+
+transform_entry!(
+    CenterScaleCrop,
+    r#"keys = ["image"]
+roi_scale = 0.5"#
+);

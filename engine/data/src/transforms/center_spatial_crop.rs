@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany, resolve_size};
@@ -5,7 +6,7 @@ use crate::spatial::crop;
 use crate::{Image, TransformError};
 
 /// Cuts out `roi_size` voxels about the centre; 0 or less keeps an axis, and so does a size beyond the image.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CenterSpatialCrop {
     keys: Keys,
@@ -48,3 +49,9 @@ setters!(CenterSpatialCrop {
 });
 
 per_image!(CenterSpatialCrop { apply: crop, lazy: true });
+
+transform_entry!(
+    CenterSpatialCrop,
+    r#"keys = ["image"]
+roi_size = [8, 8, 8]"#
+);

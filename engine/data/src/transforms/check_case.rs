@@ -1,11 +1,12 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fg_bg_to_indices::with_values;
 use crate::params::Keys;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError, affine};
+use crate::{Draw, Fault, Image, Sample, TransformError, affine};
 
 /// How far the axes of image and label may differ, as a part of the spacing.
 const AXES: f64 = 1e-3;
@@ -19,7 +20,7 @@ const NAMED: usize = 5;
 /// The image must be finite and have `channels` channels. The label must have the image's shape and affine (axes to 0.001 of the
 /// spacing, position to 0.1 voxel), and whole values from 0 to `num_classes - 1`; without `num_classes`, finite ones. Where the
 /// sample has only one of the two, only that one is looked at. Nothing is changed. (MONAI has no such transform.)
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckCase {
     #[serde(default)]
@@ -232,18 +233,18 @@ impl Transform for CheckCase {
         Ok(vec![sample])
     }
 
-    fn check(&self, _: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, _: &mut BTreeSet<String>) -> Result<(), Fault> {
         if let Some(key) = self.keys.iter().find(|k| *k != self.image_key && *k != self.label_key) {
-            return Err(CheckError::new("keys", format!("`{key}` is neither image_key nor label_key")));
+            return Err(Fault::at("keys", format!("`{key}` is neither image_key nor label_key")));
         }
         if self.image_key == self.label_key {
-            return Err(CheckError::new("label_key", "is the same as image_key"));
+            return Err(Fault::at("label_key", "is the same as image_key"));
         }
         if self.num_classes == Some(0) {
-            return Err(CheckError::new("num_classes", "is 0; a label has at least one class"));
+            return Err(Fault::at("num_classes", "is 0; a label has at least one class"));
         }
         if self.channels == Some(0) {
-            return Err(CheckError::new("channels", "is 0; an image has at least one channel"));
+            return Err(Fault::at("channels", "is 0; an image has at least one channel"));
         }
         Ok(())
     }
@@ -252,3 +253,10 @@ impl Transform for CheckCase {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    CheckCase,
+    r#"image_key = "image"
+label_key = "label"
+num_classes = 3"#
+);

@@ -1,11 +1,12 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fg_bg_to_indices::{bright, unravel, with_values};
 use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError, Value};
+use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
 /// Lists the voxels of each class of a label map, for [`super::RandCropByLabelClasses`]: under `KEY_cls_indices`, one list per class.
 ///
@@ -13,7 +14,7 @@ use crate::{CheckError, Draw, Image, Sample, TransformError, Value};
 /// voxels count where any channel of that image is above `image_threshold`. At most `max_samples_per_class` voxels are kept of each
 /// class, evenly spread. Indices are flat, row-major, on the CPU; with `output_shape` each class has one list per axis instead, classes
 /// one after another.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClassesToIndices {
     keys: Keys,
@@ -162,13 +163,13 @@ impl Transform for ClassesToIndices {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         if let Some(key) = &self.image_key {
             check_key("image_key", key, known)?;
         }
         if self.num_classes == Some(0) {
-            return Err(CheckError::new("num_classes", "is 0"));
+            return Err(Fault::at("num_classes", "is 0"));
         }
         known.extend(self.keys.iter().map(|key| format!("{key}{}", self.indices_postfix)));
         Ok(())
@@ -206,3 +207,9 @@ mod tests {
         assert_eq!(class_indices(&label, Some(3), None, None).expect("lists"), [vec![0], vec![1, 5], vec![]]);
     }
 }
+
+transform_entry!(
+    ClassesToIndices,
+    r#"keys = ["label"]
+num_classes = 3"#
+);

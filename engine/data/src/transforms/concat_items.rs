@@ -1,17 +1,20 @@
 use std::collections::BTreeSet;
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError, Value};
+use crate::{Draw, Fault, Sample, TransformError, Value};
 
 /// Joins images along axis `dim` (0: the channels) into one, kept under `name`. Geometry is that of the first.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConcatItems {
     keys: Keys,
+    /// Key of the result; MONAI's `name`, which in a recipe says which transform it is.
+    #[serde(rename = "output_key")]
     name: String,
     #[serde(default)]
     dim: i64,
@@ -65,10 +68,10 @@ impl Transform for ConcatItems {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         if !(-4..=3).contains(&self.dim) {
-            return Err(CheckError::new("dim", format!("there is no axis {}", self.dim)));
+            return Err(Fault::at("dim", format!("there is no axis {}", self.dim)));
         }
         known.insert(self.name.clone());
         Ok(())
@@ -78,3 +81,9 @@ impl Transform for ConcatItems {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    ConcatItems,
+    r#"keys = ["image", "other"]
+output_key = "both""#
+);

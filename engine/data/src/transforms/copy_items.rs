@@ -1,14 +1,15 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Copies values to other keys: `times` copies of each, under `names` (first one name per key, then the second copies' names, ...), or
 /// under `KEY_0`, `KEY_1`, ... A copy shares its voxels until one of the two is changed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CopyItems {
     keys: Keys,
@@ -74,18 +75,18 @@ impl Transform for CopyItems {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         let wanted = self.keys.len().checked_mul(self.times).filter(|n| (1..=65_536).contains(n));
         let Some(wanted) = wanted else {
-            return Err(CheckError::new("times", format!("{} is not between 1 and 65536", self.times)));
+            return Err(Fault::at("times", format!("{} is not between 1 and 65536", self.times)));
         };
         if let Some(names) = self.names.as_ref().filter(|names| names.len() != wanted) {
-            return Err(CheckError::new("names", format!("has {} entries for {wanted} copies", names.len())));
+            return Err(Fault::at("names", format!("has {} entries for {wanted} copies", names.len())));
         }
         for (_, name) in self.copies() {
             if !known.insert(name.clone()) {
-                return Err(CheckError::new("names", format!("there is a value `{name}` already")));
+                return Err(Fault::at("names", format!("there is a value `{name}` already")));
             }
         }
         Ok(())
@@ -95,3 +96,10 @@ impl Transform for CopyItems {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    CopyItems,
+    r#"keys = ["image"]
+times = 1
+names = "copy""#
+);

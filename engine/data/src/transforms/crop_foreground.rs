@@ -1,13 +1,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::centers::same_shape;
 use crate::params::{Keys, OneOrMany, check_key, per_axis};
 use crate::spatial::{BoundingBox, PadMode, crop_or_pad, foreground_box};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, Select, TransformError, Value};
+use crate::{Draw, Fault, Image, Sample, Select, TransformError, Value};
 
 /// Crops every key to the box of the foreground of `source_key`: voxels that `select_fn` picks in any of `channel_indices`.
 ///
@@ -15,10 +16,11 @@ use crate::{CheckError, Draw, Image, Sample, Select, TransformError, Value};
 /// kept under `start_coord_key` and `end_coord_key`; an empty name keeps nothing.
 ///
 /// Differs from MONAI: an image without foreground is an error that says so, unless `allow_empty`; MONAI returns an empty image.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CropForeground {
     keys: Keys,
+    /// The image whose foreground decides.
     source_key: String,
     #[serde(default, alias = "threshold")]
     select_fn: Select,
@@ -160,7 +162,7 @@ impl Transform for CropForeground {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_key("source_key", &self.source_key, known)?;
         self.keys.check_list("mode", &self.mode)?;
@@ -173,3 +175,10 @@ impl Transform for CropForeground {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    CropForeground,
+    r#"keys = ["image", "label"]
+source_key = "image"
+margin = 1"#
+);

@@ -1,13 +1,14 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Drops values. What a sample does not have is no error.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteItems {
     keys: Keys,
@@ -38,7 +39,7 @@ impl Transform for DeleteItems {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         known.retain(|name| self.keys.iter().all(|key| key != name));
         Ok(())
@@ -48,3 +49,7 @@ impl Transform for DeleteItems {
         describe(self.name(), self)
     }
 }
+
+setters!(DeleteItems {});
+
+transform_entry!(DeleteItems, r#"keys = ["other"]"#);

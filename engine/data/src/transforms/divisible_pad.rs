@@ -1,16 +1,18 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PadMethod;
 use super::spatial_pad::pad_to_size;
 use crate::params::{Keys, OneOrMany, per_axis};
 use crate::spatial::PadMode;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Pads each axis to the next multiple of `k`, one number or one per axis; 0 or less keeps an axis.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DivisiblePad {
     keys: Keys,
+    /// What each axis becomes a multiple of, one or per axis.
     k: OneOrMany<i64>,
     #[serde(default)]
     mode: OneOrMany<PadMode>,
@@ -49,7 +51,7 @@ impl DivisiblePad {
         pad_to_size(image, size, self.method, self.mode.at(place).unwrap_or_default(), self.value)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         self.keys.check_list("mode", &self.mode)
     }
 }
@@ -66,3 +68,9 @@ setters!(DivisiblePad {
 });
 
 per_image!(DivisiblePad { apply: pad, lazy: true, check: check_parameters });
+
+transform_entry!(
+    DivisiblePad,
+    r#"keys = ["image"]
+k = 16"#
+);

@@ -1,13 +1,14 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Where the channels are: an axis (negative counts from the end), or `no_channel`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ChannelDim {
     /// An axis of the stored array.
@@ -17,7 +18,7 @@ pub enum ChannelDim {
 }
 
 /// The word `no_channel`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum NoChannel {
     /// There is none.
     #[serde(rename = "no_channel")]
@@ -34,7 +35,7 @@ impl ChannelDim {
 /// An image always has a channel axis here, so without `channel_dim` there is nothing to do unless the image's metadata name an
 /// axis that was not moved. With `channel_dim`, that axis of the stored array becomes the channels, and the axis that a reader took for
 /// the channels goes back to its place.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnsureChannelFirst {
     keys: Keys,
@@ -131,7 +132,7 @@ impl Transform for EnsureChannelFirst {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)
     }
 
@@ -171,3 +172,9 @@ mod tests {
         assert!(beyond.move_channels(read(5)).is_err());
     }
 }
+
+transform_entry!(
+    EnsureChannelFirst,
+    r#"keys = ["plain"]
+channel_dim = "no_channel""#
+);

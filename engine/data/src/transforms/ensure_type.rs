@@ -1,16 +1,17 @@
 use std::collections::BTreeSet;
 
 use burn::tensor::{DType, Device};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::to_device::{Placed, Where, choose};
+use super::to_device::{Where, choose};
 use crate::params::Keys;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Makes values f32 tensors, on a device if one is named, and forgets their history where `track_meta` is false (predictions can
 /// then not be brought back onto the input's grid).
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnsureType {
     keys: Keys,
@@ -22,6 +23,7 @@ pub struct EnsureType {
     #[serde(default, skip_serializing)]
     #[allow(dead_code)]
     dtype: Option<FloatName>,
+    /// Where the values go: the device of the run, or the CPU.
     #[serde(default)]
     device: Option<Where>,
     #[serde(default = "yes")]
@@ -32,13 +34,13 @@ pub struct EnsureType {
     target: Option<Device>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum DataType {
     Tensor,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum FloatName {
     Float32,
@@ -77,12 +79,6 @@ setters!(EnsureType {
     allow_missing_keys: bool,
 });
 
-impl Placed for EnsureType {
-    fn place(&mut self, run: Option<&Device>) {
-        self.target = self.device.and_then(|place| choose(place, run));
-    }
-}
-
 impl Transform for EnsureType {
     fn name(&self) -> &'static str {
         "EnsureType"
@@ -112,11 +108,21 @@ impl Transform for EnsureType {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)
+    }
+
+    fn place(&mut self, run: Option<&Device>) {
+        self.target = self.device.and_then(|place| choose(place, run));
     }
 
     fn describe(&self) -> serde_json::Value {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    EnsureType,
+    r#"keys = ["image"]
+dtype = "float32""#
+);

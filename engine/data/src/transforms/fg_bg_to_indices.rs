@@ -2,18 +2,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hearth_kernels::host;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError, Value};
+use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
 /// Lists the foreground and background voxels of a label map, for [`super::RandCropByPosNegLabel`]: under `KEY_fg` and `KEY_bg`.
 ///
 /// Foreground is any non-zero label (of a one-hot map: any channel but the first). Background is the rest, or with `image_key`
 /// that part of the rest where any channel of the image is above `image_threshold`. Indices are flat, row-major, on the CPU; with
 /// `output_shape` they are coordinates, one list per axis, which the crops do not take.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FgBgToIndices {
     keys: Keys,
@@ -184,13 +185,13 @@ impl Transform for FgBgToIndices {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         if let Some(key) = &self.image_key {
             check_key("image_key", key, known)?;
         }
         if self.fg_postfix == self.bg_postfix {
-            return Err(CheckError::new("fg_postfix", "is the same as bg_postfix"));
+            return Err(Fault::at("fg_postfix", "is the same as bg_postfix"));
         }
         for key in self.keys.iter() {
             known.insert(format!("{key}{}", self.fg_postfix));
@@ -203,3 +204,9 @@ impl Transform for FgBgToIndices {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    FgBgToIndices,
+    r#"keys = ["label"]
+image_key = "image""#
+);

@@ -1,11 +1,12 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rand_flip::resolve_axis;
 use crate::params::{Keys, OneOrMany};
-use crate::{CheckError, Image, TransformError, spatial};
+use crate::{Fault, Image, TransformError, spatial};
 
 /// Reverses `spatial_axis`: one, several, or all where not given. Negative axes count from the last.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Flip {
     keys: Keys,
@@ -29,7 +30,7 @@ impl Flip {
         flip_along(image, self.spatial_axis.as_ref())
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_axes(self.spatial_axis.as_ref())
     }
 }
@@ -44,9 +45,9 @@ pub(super) fn flip_along(image: Image, axes: Option<&OneOrMany<i64>>) -> Result<
     Ok(spatial::flip(image, &axes))
 }
 
-pub(super) fn check_axes(axes: Option<&OneOrMany<i64>>) -> Result<(), CheckError> {
+pub(super) fn check_axes(axes: Option<&OneOrMany<i64>>) -> Result<(), Fault> {
     for axis in axes.into_iter().flat_map(|a| a.as_slice()) {
-        resolve_axis(*axis, 3).map_err(|e| CheckError::new("spatial_axis", e.to_string()))?;
+        resolve_axis(*axis, 3).map_err(|e| Fault::at("spatial_axis", e.to_string()))?;
     }
     Ok(())
 }
@@ -59,3 +60,9 @@ setters!(Flip {
 });
 
 per_image!(Flip { apply: flip, lazy: true, check: check_parameters });
+
+transform_entry!(
+    Flip,
+    r#"keys = ["image", "label"]
+spatial_axis = 0"#
+);

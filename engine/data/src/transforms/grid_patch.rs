@@ -3,13 +3,14 @@ use std::sync::Arc;
 
 use burn::tensor::Tensor;
 use hearth_kernels::{AxisTaps, host, separable};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany};
 use crate::patches::{Overlap, PatchGrid, Patches, iter_patch};
 use crate::spatial::PadMode;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError, Value};
+use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
 /// Divides images into a grid of patches: one sample per patch.
 ///
@@ -19,10 +20,11 @@ use crate::{CheckError, Draw, Image, Sample, TransformError, Value};
 /// fewer, and no threshold, patches of `constant_values` (0 if not given) fill up. `KEY_location` holds each patch's first voxel.
 ///
 /// Differs from MONAI: patches are samples of their own rather than one stack under the key.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GridPatch {
     keys: Keys,
+    /// Size of a patch in voxels per axis.
     patch_size: Vec<usize>,
     #[serde(default)]
     offset: Vec<i64>,
@@ -45,7 +47,7 @@ pub struct GridPatch {
 }
 
 /// Which patches come first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PatchOrder {
     /// Those with the smallest sum.
@@ -128,19 +130,17 @@ impl Choice<'_> {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), CheckError> {
+    pub(super) fn check(&self) -> Result<(), Fault> {
         /// A case is cut into no more patches than this.
         const MOST: usize = 1 << 24;
         if self.patch_size.is_empty() || self.patch_size.len() > 3 {
-            return Err(CheckError::new("patch_size", "must have one entry per axis; 0 means the whole axis"));
+            return Err(Fault::at("patch_size", "must have one entry per axis; 0 means the whole axis"));
         }
         if self.num_patches.is_some_and(|n| n > MOST) {
-            return Err(CheckError::new("num_patches", format!("is more than {MOST}")));
+            return Err(Fault::at("num_patches", format!("is more than {MOST}")));
         }
         match self.overlap.as_slice().iter().find(|o| !(0.0..1.0).contains(*o)) {
-            Some(overlap) => {
-                Err(CheckError::new("overlap", format!("{overlap} is not a part of the patch (0 to below 1)")))
-            }
+            Some(overlap) => Err(Fault::at("overlap", format!("{overlap} is not a part of the patch (0 to below 1)"))),
             None => Ok(()),
         }
     }
@@ -269,11 +269,11 @@ impl Transform for GridPatch {
         split(&sample, found)
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.choice().check()?;
         if self.sort_fn == Some(PatchOrder::Random) {
-            return Err(CheckError::new("sort_fn", "random needs RandGridPatch; here it is min or max"));
+            return Err(Fault::at("sort_fn", "random needs RandGridPatch; here it is min or max"));
         }
         known.extend(self.keys.iter().map(|key| format!("{key}_location")));
         Ok(())
@@ -283,3 +283,9 @@ impl Transform for GridPatch {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    GridPatch,
+    r#"keys = ["image"]
+patch_size = [8, 8, 8]"#
+);

@@ -1,17 +1,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany};
 use crate::spatial::crop;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError, Value};
+use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
 /// Splits images into a `grid` of parts, one sample each, rows first; in 3-D with three entries.
 ///
 /// Parts have `size` voxels (one number, one per axis, or a table of them by key), or where not given as many as fit side by side; their
 /// distance is such that the last one ends with the image, as far as whole voxels allow.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GridSplit {
     keys: Keys,
@@ -24,7 +25,7 @@ pub struct GridSplit {
 }
 
 /// The size of the parts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SplitSize {
     /// The same for all keys.
@@ -112,16 +113,13 @@ impl Transform for GridSplit {
         Ok(out)
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         /// A case is split into no more parts than this.
         const MOST: usize = 1 << 20;
         self.keys.check(known)?;
         let parts = self.grid.iter().try_fold(1_usize, |all, n| all.checked_mul(*n)).unwrap_or(usize::MAX);
         if !matches!(self.grid.len(), 2 | 3) || !(1..=MOST).contains(&parts) {
-            return Err(CheckError::new(
-                "grid",
-                format!("must have 2 or 3 entries of at least 1, and at most {MOST} parts"),
-            ));
+            return Err(Fault::at("grid", format!("must have 2 or 3 entries of at least 1, and at most {MOST} parts")));
         }
         Ok(())
     }
@@ -130,3 +128,9 @@ impl Transform for GridSplit {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    GridSplit,
+    r#"keys = ["rgb"]
+grid = [2, 2]"#
+);

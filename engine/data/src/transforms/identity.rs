@@ -1,10 +1,11 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 use crate::{Image, TransformError};
 
 /// Changes nothing: a place for a step that is not decided yet.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
     keys: Keys,
@@ -29,3 +30,5 @@ setters!(Identity {
 });
 
 per_image!(Identity { apply: keep, lazy: true });
+
+transform_entry!(Identity, r#"keys = ["image"]"#);

@@ -1,11 +1,12 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany, check_key};
 use crate::pipeline::invert;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, Select, TransformError};
+use crate::{Draw, Fault, Image, Sample, Select, TransformError};
 
 /// Brings predictions back onto the grid that an image was loaded with: everything spatial that was done to the image under `orig_keys` is
 /// undone on the one under `keys`, in reverse order (MONAI's `Invertd`). Parts that were cropped away come back as 0.
@@ -14,10 +15,11 @@ use crate::{CheckError, Draw, Image, Sample, Select, TransformError};
 /// with `nearest_interp = false` and made labels afterwards: `post_func` then marks the voxels that compare so (1) and all others (0).
 ///
 /// The forward transforms need not be named: an image remembers what was done to it, draws of random transforms included.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Invert {
     keys: Keys,
+    /// The images whose transforms are undone, one or per key.
     #[serde(default)]
     orig_keys: Option<OneOrMany<String>>,
     #[serde(default = "yes")]
@@ -85,7 +87,7 @@ impl Transform for Invert {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         if let Some(originals) = &self.orig_keys {
             self.keys.check_list("orig_keys", originals)?;
@@ -99,3 +101,9 @@ impl Transform for Invert {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    Invert,
+    r#"keys = ["image"]
+orig_keys = "image""#
+);

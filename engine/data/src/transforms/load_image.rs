@@ -1,18 +1,19 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, check_key};
 use crate::readers::{self, ReadOptions, read_image_with};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError, Value};
+use crate::{Draw, Fault, Sample, TransformError, Value};
 
 /// Reads the file of each key to f32, channel first, with the reader that knows it ([`readers`](crate::readers)).
 ///
 /// The last axis of a 4-D file, or the colours of a picture, become the channels, as MONAI's `LoadImage` and
 /// `EnsureChannelFirst` together have it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadImage {
     keys: Keys,
@@ -138,12 +139,12 @@ impl Transform for LoadImage {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         if self.keys.is_empty() {
-            return Err(CheckError::new("keys", "names no value"));
+            return Err(Fault::at("keys", "names no value"));
         }
         if let Some(name) = &self.reader {
-            readers::by_name(name).map_err(|e| CheckError::new("reader", e))?;
+            readers::by_name(name).map_err(|e| Fault::at("reader", e))?;
         }
         if let Some(key) = &self.reference_key {
             check_key("reference_key", key, known)?;
@@ -156,3 +157,5 @@ impl Transform for LoadImage {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(LoadImage, r#"keys = ["path"]"#);

@@ -3,18 +3,28 @@
 //! Every transform is built in two ways that mean the same: `Spacing::new(["image"], [1.5, 1.5, 2.0]).mode(GridMode::Nearest)`,
 //! or a recipe table with the same names.
 
-/// Functions that set one parameter each.
+/// Functions that set one parameter each; what they say of it is what the reference says.
 macro_rules! setters {
-    ($type:ident { $($(#[$doc:meta])* $field:ident : $value:ty),* $(,)? }) => {
+    ($type:ident { $($(#[doc = $doc:literal])* $field:ident : $value:ty),* $(,)? }) => {
         impl $type {
+            pub(crate) const SETTERS: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($field), concat!($($doc, "\n"),*))),*];
+
             $(
-                $(#[$doc])*
+                $(#[doc = $doc])*
                 pub fn $field(mut self, $field: impl Into<$value>) -> Self {
                     self.$field = $field.into();
                     self
                 }
             )*
         }
+    };
+}
+
+/// Registers a transform whose fields are its parameters, with an example of its table in a recipe.
+macro_rules! transform_entry {
+    ($type:ident, $example:literal) => {
+        hearth_registry::entry!(dyn crate::Transform => $type, example: $example, setters: $type::SETTERS);
     };
 }
 
@@ -39,7 +49,7 @@ macro_rules! image_transform {
                 Ok(vec![sample])
             }
 
-            fn check(&self, known: &mut std::collections::BTreeSet<String>) -> Result<(), $crate::CheckError> {
+            fn check(&self, known: &mut std::collections::BTreeSet<String>) -> Result<(), $crate::Fault> {
                 self.keys.check(known)?;
                 self.check_parameters()
             }
@@ -76,7 +86,7 @@ macro_rules! per_image {
                 Ok(vec![sample])
             }
 
-            fn check(&self, known: &mut std::collections::BTreeSet<String>) -> Result<(), crate::CheckError> {
+            fn check(&self, known: &mut std::collections::BTreeSet<String>) -> Result<(), crate::Fault> {
                 self.keys.check(known)?;
                 $( self.$check()?; )?
                 Ok(())
@@ -193,6 +203,6 @@ pub use spatial_pad::{PadMethod, SpatialPad};
 pub use spatial_resample::SpatialResample;
 pub use split_dim::SplitDim;
 pub use squeeze_dim::SqueezeDim;
-pub use to_device::{Placed, ToDevice};
+pub use to_device::ToDevice;
 pub use transpose::Transpose;
 pub use warp::*;

@@ -1,17 +1,19 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::orientation::{Labels, RAS_LABELS, Reorder, directions, parse_codes};
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError, spatial};
+use crate::{Fault, Image, TransformError, spatial};
 
 /// Permutes and flips axes until they run as `axcodes` says, for instance `RAS`: towards Right, Anterior, Superior.
 ///
 /// No value changes, and every voxel keeps its place in the world. `as_closest_canonical` means `RAS`. `labels` are the
 /// (beginning, end) letters of each world axis; left out, they follow the image's own space.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Orientation {
     keys: Keys,
+    /// Directions in which the axes grow: `RAS` for right, anterior, superior.
     #[serde(default)]
     axcodes: Option<String>,
     #[serde(default)]
@@ -59,13 +61,13 @@ impl Orientation {
         Ok(spatial::reorder(image, &how))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         match &self.axcodes {
             None if !self.as_closest_canonical => {
-                Err(CheckError::new("axcodes", "is missing; for instance `RAS`, or `as_closest_canonical = true`"))
+                Err(Fault::at("axcodes", "is missing; for instance `RAS`, or `as_closest_canonical = true`"))
             }
             Some(code) if self.labels.is_none() && parse_codes(code, &RAS_LABELS).is_none() => {
-                Err(CheckError::new("axcodes", format!("`{code}` is no orientation; one of L/R, P/A, I/S per axis")))
+                Err(Fault::at("axcodes", format!("`{code}` is no orientation; one of L/R, P/A, I/S per axis")))
             }
             _ => Ok(()),
         }
@@ -82,3 +84,9 @@ setters!(Orientation {
 });
 
 per_image!(Orientation { apply: turn, lazy: true, check: check_parameters });
+
+transform_entry!(
+    Orientation,
+    r#"keys = ["image", "label"]
+axcodes = "RAS""#
+);

@@ -1,15 +1,17 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany};
 use crate::spatial::{self, PadMode};
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Adds `to_pad` voxels: for the channels, which must be `[0, 0]`, and then for each axis, how many before and how many after. Axes
 /// that are left out stay.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pad {
     keys: Keys,
+    /// Voxels before and behind, for the channels and each axis.
     to_pad: Vec<[usize; 2]>,
     #[serde(default)]
     mode: OneOrMany<PadMode>,
@@ -45,9 +47,9 @@ impl Pad {
         spatial::pad(image, side(0), side(1), self.mode.at(place).unwrap_or_default(), self.value)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         if self.to_pad.first().is_some_and(|channels| *channels != [0, 0]) || self.to_pad.len() > 4 {
-            return Err(CheckError::new("to_pad", "must be [0, 0] (the channels), then [before, after] for each axis"));
+            return Err(Fault::at("to_pad", "must be [0, 0] (the channels), then [before, after] for each axis"));
         }
         self.keys.check_list("mode", &self.mode)
     }
@@ -63,3 +65,9 @@ setters!(Pad {
 });
 
 per_image!(Pad { apply: pad, lazy: true, check: check_parameters });
+
+transform_entry!(
+    Pad,
+    r#"keys = ["image"]
+to_pad = [[0, 0], [2, 2], [2, 2], [0, 0]]"#
+);

@@ -1,15 +1,16 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rand_flip::tenth;
 use crate::params::{Keys, check_probability};
 use crate::spatial::flip;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Reverses one axis, drawn at random, with probability `prob`, for all keys alike. The probability is drawn first, then the axis.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandAxisFlip {
     keys: Keys,
@@ -63,7 +64,7 @@ impl Transform for RandAxisFlip {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_probability(self.prob)
     }
@@ -72,3 +73,9 @@ impl Transform for RandAxisFlip {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    RandAxisFlip,
+    r#"keys = ["image", "label"]
+prob = 0.5"#
+);

@@ -1,12 +1,13 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::centers::{WarnOnce, class_ratios, crop_size, cut, same_shape, start_around};
 use super::class_indices;
 use crate::params::{Keys, OneOrMany, check_key};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Cuts `num_samples` boxes of `spatial_size` voxels, each centred on a voxel of a class drawn with the weights `ratios` (all alike where
 /// not given), moved so that it lies within the image.
@@ -14,10 +15,11 @@ use crate::{CheckError, Draw, Sample, TransformError};
 /// The lists come from `indices_key` (and are taken out of the sample), or are made from `label_key` each time, as [`super::ClassesToIndices`] does. A class without
 /// voxels is left out, with one warning per case (unless `warn = false`); a case in which no class can be chosen is an error.
 /// `allow_smaller` cuts a box that is larger than the image down to it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandCropByLabelClasses {
     keys: Keys,
+    /// The label map whose classes crops are centred in.
     label_key: String,
     spatial_size: OneOrMany<i64>,
     #[serde(default)]
@@ -169,7 +171,7 @@ impl Transform for RandCropByLabelClasses {
         cut(sample, &keys, &boxes)
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_key("label_key", &self.label_key, known)?;
         for (name, key) in [("image_key", &self.image_key), ("indices_key", &self.indices_key)] {
@@ -180,14 +182,14 @@ impl Transform for RandCropByLabelClasses {
         if let Some(ratios) = &self.ratios {
             let total: f64 = ratios.iter().sum();
             if ratios.iter().any(|r| !(*r >= 0.0)) || !(total > 0.0 && total.is_finite()) {
-                return Err(CheckError::new("ratios", "must not be negative, nor all 0"));
+                return Err(Fault::at("ratios", "must not be negative, nor all 0"));
             }
             if let Some(classes) = self.num_classes.filter(|n| *n != ratios.len()) {
-                return Err(CheckError::new("ratios", format!("has {} entries for {classes} classes", ratios.len())));
+                return Err(Fault::at("ratios", format!("has {} entries for {classes} classes", ratios.len())));
             }
         }
         if self.num_samples == 0 {
-            return Err(CheckError::new("num_samples", "is 0"));
+            return Err(Fault::at("num_samples", "is 0"));
         }
         if let Some(key) = &self.indices_key {
             known.remove(key);
@@ -255,3 +257,12 @@ mod tests {
         }
     }
 }
+
+transform_entry!(
+    RandCropByLabelClasses,
+    r#"keys = ["image", "label"]
+label_key = "label"
+spatial_size = [8, 8, 8]
+num_classes = 3
+num_samples = 2"#
+);

@@ -1,12 +1,13 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::centers::{WarnOnce, crop_size, cut, foreground_ratio, same_shape, start_around};
 use super::foreground_and_background;
 use crate::params::{Keys, OneOrMany, check_key};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError, Value};
+use crate::{Draw, Fault, Sample, TransformError, Value};
 
 /// Cuts `num_samples` boxes of `spatial_size` voxels, each centred on a foreground voxel with probability `pos / (pos + neg)`, else on a
 /// background voxel, moved so that it lies within the image.
@@ -14,10 +15,11 @@ use crate::{CheckError, Draw, Sample, TransformError, Value};
 /// The lists come from `fg_indices_key` and `bg_indices_key`, or are made from `label_key` (and `image_key`, `image_threshold`) each
 /// time. A case without foreground gives background only, with one warning that names its file. `allow_smaller` cuts a box that is
 /// larger than the image down to it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandCropByPosNegLabel {
     keys: Keys,
+    /// The label map whose foreground crops are centred in.
     label_key: String,
     spatial_size: OneOrMany<i64>,
     #[serde(default = "unit")]
@@ -168,7 +170,7 @@ impl Transform for RandCropByPosNegLabel {
         cut(sample, &keys, &boxes)
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_key("label_key", &self.label_key, known)?;
         for (name, key) in [
@@ -181,13 +183,13 @@ impl Transform for RandCropByPosNegLabel {
             }
         }
         if self.fg_indices_key.is_some() != self.bg_indices_key.is_some() {
-            return Err(CheckError::new("fg_indices_key", "and bg_indices_key go together: give both or none"));
+            return Err(Fault::at("fg_indices_key", "and bg_indices_key go together: give both or none"));
         }
         if !(self.pos >= 0.0 && self.neg >= 0.0 && self.pos + self.neg > 0.0 && (self.pos + self.neg).is_finite()) {
-            return Err(CheckError::new("pos", "and neg must not be negative, nor both 0"));
+            return Err(Fault::at("pos", "and neg must not be negative, nor both 0"));
         }
         if self.num_samples == 0 {
-            return Err(CheckError::new("num_samples", "is 0"));
+            return Err(Fault::at("num_samples", "is 0"));
         }
         for key in [&self.fg_indices_key, &self.bg_indices_key].into_iter().flatten() {
             known.remove(key);
@@ -206,3 +208,13 @@ impl From<Vec<u64>> for Value {
         Value::Indices(indices.into())
     }
 }
+
+transform_entry!(
+    RandCropByPosNegLabel,
+    r#"keys = ["image", "label"]
+label_key = "label"
+spatial_size = [8, 8, 8]
+pos = 1.0
+neg = 1.0
+num_samples = 4"#
+);

@@ -1,14 +1,15 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::flip::{check_axes, flip_along};
 use crate::params::{Keys, OneOrMany, check_probability};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Reverses `spatial_axis` (one, several, or all where not given) with probability `prob`, for all keys alike.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandFlip {
     keys: Keys,
@@ -72,7 +73,7 @@ impl Transform for RandFlip {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_probability(self.prob)?;
         check_axes(self.spatial_axis.as_ref())
@@ -82,3 +83,10 @@ impl Transform for RandFlip {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    RandFlip,
+    r#"keys = ["image", "label"]
+prob = 0.5
+spatial_axis = 0"#
+);

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PatchOrder;
@@ -7,16 +8,17 @@ use super::grid_patch::{Choice, split};
 use crate::params::{Keys, OneOrMany, per_axis};
 use crate::spatial::PadMode;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// [`super::GridPatch`] with an offset drawn per axis from `min_offset` (0 where not given) to `max_offset` (what the image is longer than a
 /// whole number of patches), both included. `sort_fn = "random"` takes patches in any order.
 ///
 /// Offset and order are drawn once for all keys (MONAI draws an order for each).
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandGridPatch {
     keys: Keys,
+    /// Size of a patch in voxels per axis.
     patch_size: Vec<usize>,
     #[serde(default)]
     min_offset: Option<OneOrMany<i64>>,
@@ -34,6 +36,7 @@ pub struct RandGridPatch {
     pad_mode: Option<PadMode>,
     #[serde(default)]
     value: f32,
+    /// The value that is padded with; the same as `value`, as numpy calls it.
     #[serde(default)]
     constant_values: Option<f32>,
     #[serde(default)]
@@ -142,7 +145,7 @@ impl Transform for RandGridPatch {
         split(&sample, found)
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.choice().check()?;
         known.extend(self.keys.iter().map(|key| format!("{key}_location")));
@@ -196,3 +199,10 @@ mod tests {
 
     use crate::Value;
 }
+
+transform_entry!(
+    RandGridPatch,
+    r#"keys = ["image"]
+patch_size = [8, 8, 8]
+num_patches = 2"#
+);

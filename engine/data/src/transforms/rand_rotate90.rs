@@ -1,16 +1,17 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rand_flip::tenth;
 use super::rotate90::{check_plane, first_two, rotate_in_plane};
 use crate::params::{Keys, check_probability};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Rotates by 1 to `max_k` quarter turns in the plane of two axes, the first towards the second, with probability `prob`, for all
 /// keys alike. The probability is drawn first, then the number of turns.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandRotate90 {
     keys: Keys,
@@ -75,11 +76,11 @@ impl Transform for RandRotate90 {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_probability(self.prob)?;
         if self.max_k == 0 {
-            return Err(CheckError::new("max_k", "is 0: there is nothing to choose from"));
+            return Err(Fault::at("max_k", "is 0: there is nothing to choose from"));
         }
         check_plane(self.spatial_axes)
     }
@@ -88,3 +89,11 @@ impl Transform for RandRotate90 {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    RandRotate90,
+    r#"keys = ["image", "label"]
+prob = 0.5
+max_k = 3
+spatial_axes = [0, 1]"#
+);

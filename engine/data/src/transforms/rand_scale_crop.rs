@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::center_scale_crop::{check_scale, scaled_size};
@@ -7,13 +8,14 @@ use super::centers::cut;
 use super::rand_spatial_crop::{Boxes, common_shape, yes};
 use crate::params::{Keys, OneOrMany};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// [`super::RandSpatialCrop`] with sizes as parts of the image: `roi_scale` and `max_roi_scale` of each axis, rounded up to whole voxels.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandScaleCrop {
     keys: Keys,
+    /// Part of each axis that stays, or the smallest part, one or per axis.
     roi_scale: OneOrMany<f64>,
     #[serde(default)]
     max_roi_scale: Option<OneOrMany<f64>>,
@@ -80,7 +82,7 @@ impl Transform for RandScaleCrop {
         cut(sample, &keys, &[region])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_scale("roi_scale", &self.roi_scale)?;
         self.max_roi_scale.as_ref().map_or(Ok(()), |scale| check_scale("max_roi_scale", scale))
@@ -90,3 +92,10 @@ impl Transform for RandScaleCrop {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    RandScaleCrop,
+    r#"keys = ["image", "label"]
+roi_scale = 0.5
+random_size = false"#
+);

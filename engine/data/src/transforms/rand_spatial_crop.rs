@@ -1,19 +1,20 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::center_spatial_crop::center_box;
 use super::centers::{cut, same_shape};
 use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Cuts out a box of `roi_size` voxels at a random place, for all keys alike; 0 or less means the whole axis, and so does a size beyond
 /// the image.
 ///
 /// With `random_size` the size of each axis is drawn first, from `roi_size` to `max_roi_size` (the image's size where not given). Without
 /// `random_center` the box lies in the middle.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandSpatialCrop {
     keys: Keys,
@@ -149,7 +150,7 @@ impl Transform for RandSpatialCrop {
         cut(sample, &keys, &[region])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)
     }
 
@@ -204,3 +205,10 @@ mod tests {
         assert!(seen[2][..2].iter().all(|n| (1350..1650).contains(n)), "{seen:?}");
     }
 }
+
+transform_entry!(
+    RandSpatialCrop,
+    r#"keys = ["image", "label"]
+roi_size = [8, 8, 8]
+random_size = false"#
+);

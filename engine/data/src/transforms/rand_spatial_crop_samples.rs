@@ -1,19 +1,21 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::centers::cut;
 use super::rand_spatial_crop::{Boxes, common_shape, yes};
 use crate::params::{Keys, OneOrMany};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Cuts out `num_samples` boxes, each drawn as [`super::RandSpatialCrop`] does.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandSpatialCropSamples {
     keys: Keys,
     roi_size: OneOrMany<i64>,
+    /// Number of crops.
     num_samples: usize,
     #[serde(default)]
     max_roi_size: Option<OneOrMany<i64>>,
@@ -77,10 +79,10 @@ impl Transform for RandSpatialCropSamples {
         cut(sample, &keys, &regions)
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         match self.num_samples {
-            0 => Err(CheckError::new("num_samples", "is 0")),
+            0 => Err(Fault::at("num_samples", "is 0")),
             _ => Ok(()),
         }
     }
@@ -89,3 +91,11 @@ impl Transform for RandSpatialCropSamples {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    RandSpatialCropSamples,
+    r#"keys = ["image", "label"]
+roi_size = [8, 8, 8]
+num_samples = 2
+random_size = false"#
+);

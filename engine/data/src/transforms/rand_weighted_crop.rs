@@ -1,12 +1,13 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::centers::{WarnOnce, cut, same_shape};
 use super::fg_bg_to_indices::with_values;
 use crate::params::{Keys, OneOrMany, check_key, resolve_size};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Cuts `num_samples` boxes of `spatial_size` voxels whose centres are drawn with the weights of the first channel of `w_key`.
 ///
@@ -14,10 +15,11 @@ use crate::{CheckError, Draw, Image, Sample, TransformError};
 /// by the least of them. Where all weights are 0 every centre is as likely, with one warning that names the file.
 ///
 /// Differs from MONAI: weights that are NaN or infinite are an error, not all alike.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandWeightedCrop {
     keys: Keys,
+    /// The map of weights that centres are drawn by.
     w_key: String,
     spatial_size: OneOrMany<i64>,
     #[serde(default = "one")]
@@ -155,11 +157,11 @@ impl Transform for RandWeightedCrop {
         cut(sample, &keys, &boxes)
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_key("w_key", &self.w_key, known)?;
         match self.num_samples {
-            0 => Err(CheckError::new("num_samples", "is 0")),
+            0 => Err(Fault::at("num_samples", "is 0")),
             _ => Ok(()),
         }
     }
@@ -233,3 +235,11 @@ mod tests {
         }
     }
 }
+
+transform_entry!(
+    RandWeightedCrop,
+    r#"keys = ["image"]
+w_key = "mask"
+spatial_size = [8, 8, 8]
+num_samples = 2"#
+);

@@ -1,9 +1,14 @@
 use std::collections::BTreeSet;
 
+use burn::tensor::Device;
+use hearth_registry::{Fault, Node, entry};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::json;
 
+use crate::recipe::build_transform;
 use crate::transform::Transform;
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Sample, TransformError};
 
 /// A named profiling span around any transform.
 ///
@@ -21,8 +26,8 @@ pub struct Range {
 
 impl Range {
     /// Wraps a transform.
-    pub fn new(range: impl Into<String>, transform: Box<dyn Transform>) -> Self {
-        Range { range: range.into(), transform }
+    pub fn new(range: impl Into<String>, transform: impl Transform + 'static) -> Self {
+        Range { range: range.into(), transform: Box::new(transform) }
     }
 }
 
@@ -53,11 +58,39 @@ impl Transform for Range {
         self.transform.apply(sample, draw)
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.transform.check(known)
+    }
+
+    fn place(&mut self, device: Option<&Device>) {
+        self.transform.place(device);
     }
 
     fn describe(&self) -> serde_json::Value {
         json!({ "name": "Range", "range": self.range, "transform": self.transform.describe() })
     }
 }
+
+/// A named profiling span around any transform.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RangeTable {
+    /// The span's name; that of the transform where it is left out.
+    #[serde(default)]
+    range: Option<String>,
+    /// The transform: a table with its `name` and parameters.
+    transform: Node,
+}
+
+entry!(
+    dyn Transform => RangeTable,
+    name: "Range",
+    example: r#"range = "flip"
+transform = { name = "Flip", keys = ["image"], spatial_axis = 0 }"#,
+    build: |node| {
+        let RangeTable { range, transform } = hearth_registry::read(node)?;
+        let transform = build_transform(&transform).map_err(|fault| fault.within(&transform).under("transform"))?;
+        let range = range.unwrap_or_else(|| transform.name().to_owned());
+        Ok(Box::new(Range { range, transform }))
+    }
+);

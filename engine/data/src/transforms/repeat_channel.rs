@@ -1,13 +1,15 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Repeats each channel `repeats` times, copies beside each other: channels `a b` become `a a b b`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RepeatChannel {
     keys: Keys,
+    /// How often each channel is there afterwards.
     repeats: usize,
     #[serde(default)]
     allow_missing_keys: bool,
@@ -30,10 +32,10 @@ impl RepeatChannel {
         Ok(image)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         match self.repeats {
             1..=65_536 => Ok(()),
-            n => Err(CheckError::new("repeats", format!("{n} is not between 1 and 65536"))),
+            n => Err(Fault::at("repeats", format!("{n} is not between 1 and 65536"))),
         }
     }
 }
@@ -44,3 +46,9 @@ setters!(RepeatChannel {
 });
 
 per_image!(RepeatChannel { apply: repeat, lazy: false, check: check_parameters });
+
+transform_entry!(
+    RepeatChannel,
+    r#"keys = ["image"]
+repeats = 2"#
+);

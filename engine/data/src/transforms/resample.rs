@@ -1,11 +1,12 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany, check_key};
 use crate::spatial::{ComputeType, GridMode, GridPadding, GridSampling, resample_at};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Samples at the places that the channels of the image `grid_key` hold, one channel per axis (further ones don't count).
 ///
@@ -13,10 +14,11 @@ use crate::{CheckError, Draw, Sample, TransformError};
 /// they are voxels from its beginning. The affine stays as it is, and nothing can take the sampling back.
 ///
 /// MONAI has it in array form only. The name of the key that holds the grid is ours.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resample {
     keys: Keys,
+    /// The grid: an image of coordinates in voxels about the centre, homogeneous.
     grid_key: String,
     #[serde(default)]
     mode: OneOrMany<GridMode>,
@@ -95,7 +97,7 @@ impl Transform for Resample {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_key("grid_key", &self.grid_key, known)?;
         self.keys.check_list("mode", &self.mode)?;
@@ -133,3 +135,9 @@ mod tests {
         assert!(error.to_string().contains("3"), "{error}");
     }
 }
+
+transform_entry!(
+    Resample,
+    r#"keys = ["image"]
+grid_key = "grid""#
+);

@@ -1,19 +1,21 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany, check_key};
 use crate::spatial::{ComputeType, GridMode, GridPadding, GridSampling, resample_to};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError, affine};
+use crate::{Draw, Fault, Image, Sample, TransformError, affine};
 
 /// Resamples onto the grid of the image `key_dst`: its affine and its size.
 ///
 /// What the image knows of its file stays; MONAI takes over what the other one knows.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResampleToMatch {
     keys: Keys,
+    /// The image whose grid is taken.
     key_dst: String,
     #[serde(default)]
     mode: OneOrMany<GridMode>,
@@ -92,7 +94,7 @@ impl Transform for ResampleToMatch {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_key("key_dst", &self.key_dst, known)?;
         self.keys.check_list("mode", &self.mode)?;
@@ -128,3 +130,9 @@ mod tests {
         assert_eq!((done.affine, done.shape()), (like.affine, like.shape()));
     }
 }
+
+transform_entry!(
+    ResampleToMatch,
+    r#"keys = ["image"]
+key_dst = "label""#
+);

@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PadMethod;
@@ -5,10 +6,10 @@ use super::center_spatial_crop::center_crop;
 use super::spatial_pad::pad_to_size;
 use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::PadMode;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Crops about the centre where an axis is longer than `spatial_size`, and pads where it is shorter; 0 or less keeps an axis.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResizeWithPadOrCrop {
     keys: Keys,
@@ -45,7 +46,7 @@ impl ResizeWithPadOrCrop {
         pad_to_size(center_crop(image, size), size, self.method, self.mode.at(place).unwrap_or_default(), self.value)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         self.keys.check_list("mode", &self.mode)
     }
 }
@@ -62,3 +63,9 @@ setters!(ResizeWithPadOrCrop {
 });
 
 per_image!(ResizeWithPadOrCrop { apply: resize, lazy: true, check: check_parameters });
+
+transform_entry!(
+    ResizeWithPadOrCrop,
+    r#"keys = ["image", "label"]
+spatial_size = [20, 12, 16]"#
+);

@@ -1,11 +1,12 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rand_flip::resolve_axis;
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError, spatial};
+use crate::{Fault, Image, TransformError, spatial};
 
 /// Rotates by `k` quarter turns (1 where not given; negative ones turn back) in the plane of two axes, the first towards the second.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rotate90 {
     keys: Keys,
@@ -39,7 +40,7 @@ impl Rotate90 {
         rotate_in_plane(image, self.k.rem_euclid(4) as usize, self.spatial_axes)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_plane(self.spatial_axes)
     }
 }
@@ -53,10 +54,10 @@ pub(super) fn rotate_in_plane(image: Image, k: usize, [first, second]: [i64; 2])
     }
 }
 
-pub(super) fn check_plane(axes: [i64; 2]) -> Result<(), CheckError> {
-    let axis = |a| resolve_axis(a, 3).map_err(|e| CheckError::new("spatial_axes", e.to_string()));
+pub(super) fn check_plane(axes: [i64; 2]) -> Result<(), Fault> {
+    let axis = |a| resolve_axis(a, 3).map_err(|e| Fault::at("spatial_axes", e.to_string()));
     if axis(axes[0])? == axis(axes[1])? {
-        return Err(CheckError::new("spatial_axes", "must be two different axes"));
+        return Err(Fault::at("spatial_axes", "must be two different axes"));
     }
     Ok(())
 }
@@ -71,3 +72,10 @@ setters!(Rotate90 {
 });
 
 per_image!(Rotate90 { apply: rotate, lazy: true, check: check_parameters });
+
+transform_entry!(
+    Rotate90,
+    r#"keys = ["image", "label"]
+k = 1
+spatial_axes = [0, 1]"#
+);

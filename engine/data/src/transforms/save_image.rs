@@ -1,20 +1,22 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::writers::{SUFFIXES, WriteOptions, write_image};
-use crate::{CheckError, Draw, Image, NiftiOptions, Sample, TransformError};
+use crate::{Draw, Fault, Image, NiftiOptions, Sample, TransformError};
 
 /// Writes each image to `output_dir/NAME/NAME_POSTFIX.EXT`, NAME being that of the file it was loaded from (else the case's).
 ///
 /// The image passes through unchanged. With several keys give each its own postfix by a step of its own.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SaveImage {
     keys: Keys,
+    /// The folder that files are written to.
     #[serde(default = "here")]
     output_dir: PathBuf,
     #[serde(default = "trans")]
@@ -109,10 +111,10 @@ impl Transform for SaveImage {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         if !SUFFIXES.contains(&self.output_ext.as_str()) {
             let known = SUFFIXES.join(" ");
-            return Err(CheckError::new(
+            return Err(Fault::at(
                 "output_ext",
                 format!("`{}` is not written; expected one of {known}", self.output_ext),
             ));
@@ -124,3 +126,10 @@ impl Transform for SaveImage {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    SaveImage,
+    r#"keys = ["image"]
+output_dir = "out"
+output_postfix = "smooth""#
+);

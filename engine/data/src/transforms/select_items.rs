@@ -1,13 +1,14 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Keeps these values and drops all others.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SelectItems {
     keys: Keys,
@@ -48,7 +49,7 @@ impl Transform for SelectItems {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         known.retain(|name| self.keys.iter().any(|key| key == name));
         Ok(())
@@ -58,3 +59,5 @@ impl Transform for SelectItems {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(SelectItems, r#"keys = ["image", "label"]"#);

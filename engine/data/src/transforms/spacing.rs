@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany};
@@ -7,17 +8,18 @@ use crate::spatial::{
     ComputeType, GridMode, GridPadding, GridSampling, resample_to, scale_affine, shape_and_offset, zoom_affine,
 };
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError, affine};
+use crate::{Draw, Fault, Image, Sample, TransformError, affine};
 
 /// Resamples to a voxel size of `pixdim` mm.
 ///
 /// `pixdim` with fewer entries than axes repeats the last; an entry that is not positive (or NaN) keeps that axis. An axis within
 /// `min_pixdim..max_pixdim` keeps its size too. Coordinates are f64 and exact: output voxel `i` reads the source at
 /// `source_affine^-1 * new_affine * i`. The result is f32.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spacing {
     keys: Keys,
+    /// Voxel size in mm, one or per axis; an entry that is not positive keeps that axis.
     pixdim: OneOrMany<f64>,
     #[serde(default)]
     diagonal: bool,
@@ -157,22 +159,22 @@ impl Transform for Spacing {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.keys.check_list("mode", &self.mode)?;
         self.keys.check_list("padding_mode", &self.padding_mode)?;
         self.keys.check_list("align_corners", &self.align_corners)?;
         self.keys.check_list("scale_extent", &self.scale_extent)?;
         if self.pixdim.as_slice().is_empty() {
-            return Err(CheckError::new("pixdim", "is empty"));
+            return Err(Fault::at("pixdim", "is empty"));
         }
         if self.pixdim.as_slice().iter().any(|v| v.is_infinite()) {
-            return Err(CheckError::new("pixdim", "is infinite"));
+            return Err(Fault::at("pixdim", "is infinite"));
         }
         if let (Some(low), Some(high)) = (&self.min_pixdim, &self.max_pixdim) {
             let pairs = low.as_slice().iter().zip(high.as_slice());
             if pairs.clone().any(|(l, h)| h < l || *l < 0.0) {
-                return Err(CheckError::new("min_pixdim", "must not be negative, nor larger than max_pixdim"));
+                return Err(Fault::at("min_pixdim", "must not be negative, nor larger than max_pixdim"));
             }
         }
         Ok(())
@@ -182,3 +184,10 @@ impl Transform for Spacing {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    Spacing,
+    r#"keys = ["image", "label"]
+pixdim = [1.5, 1.5, 2.0]
+mode = ["bilinear", "nearest"]"#
+);

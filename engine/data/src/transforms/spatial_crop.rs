@@ -1,11 +1,12 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany};
 use crate::spatial::crop;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Cuts out a box, given as `roi_center` and `roi_size`, as `roi_start` and `roi_end`, or as `roi_slices`.
 ///
@@ -13,18 +14,22 @@ use crate::{CheckError, Draw, Image, Sample, TransformError};
 /// only, as in MONAI; axes without an entry stay whole. `roi_slices` has Python's meaning: `[1, 4]`, `[-3]` (from the third last on), `[]`.
 ///
 /// Differs from MONAI: a box without voxels is an error, unless `allow_empty`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpatialCrop {
     keys: Keys,
+    /// Centre of the box in voxels, with `roi_size`.
     #[serde(default)]
     roi_center: Option<OneOrMany<i64>>,
     #[serde(default)]
     roi_size: Option<OneOrMany<i64>>,
+    /// First voxel of the box, with `roi_end`.
     #[serde(default)]
     roi_start: Option<OneOrMany<i64>>,
+    /// Voxel behind the last of the box, with `roi_start`.
     #[serde(default)]
     roi_end: Option<OneOrMany<i64>>,
+    /// A slice for each axis, `[start, end]` or `[start, end, step]`.
     #[serde(default)]
     roi_slices: Option<Vec<Slice>>,
     #[serde(default)]
@@ -34,7 +39,7 @@ pub struct SpatialCrop {
 }
 
 /// A part of an axis as Python writes it: from `start` to `stop` (not included), either may be left out or count from the end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<Option<i64>>", into = "Vec<Option<i64>>")]
 pub struct Slice {
     start: Option<i64>,
@@ -112,7 +117,7 @@ impl SpatialCrop {
     ///
     /// # Errors
     /// Where the parameters don't say which box, or their lengths differ.
-    pub fn region(&self, shape: [usize; 3], n: usize) -> Result<([usize; 3], [usize; 3]), CheckError> {
+    pub fn region(&self, shape: [usize; 3], n: usize) -> Result<([usize; 3], [usize; 3]), Fault> {
         let ranges = self.ranges(shape)?;
         let (mut start, mut end) = ([0; 3], shape);
         for (axis, (from, to)) in ranges.into_iter().enumerate().take(n) {
@@ -123,7 +128,7 @@ impl SpatialCrop {
         Ok((start, end))
     }
 
-    fn ranges(&self, shape: [usize; 3]) -> Result<Vec<(i64, i64)>, CheckError> {
+    fn ranges(&self, shape: [usize; 3]) -> Result<Vec<(i64, i64)>, Fault> {
         if let Some(slices) = self.roi_slices.as_ref().filter(|slices| !slices.is_empty()) {
             return Ok(slices.iter().zip(shape).map(|(slice, n)| slice.resolve(n)).collect());
         }
@@ -137,7 +142,7 @@ impl SpatialCrop {
             (_, _, Some(start), Some(end)) => {
                 Ok(pairs("roi_end", start, end)?.map(|(start, end)| (start.max(0), end.max(start))).collect())
             }
-            _ => Err(CheckError::new(
+            _ => Err(Fault::at(
                 "roi_center",
                 "and roi_size, or roi_start and roi_end, or roi_slices must be given: which box is meant?",
             )),
@@ -160,14 +165,11 @@ fn pairs<'a>(
     name: &str,
     a: &'a OneOrMany<i64>,
     b: &'a OneOrMany<i64>,
-) -> Result<impl Iterator<Item = (i64, i64)> + 'a, CheckError> {
+) -> Result<impl Iterator<Item = (i64, i64)> + 'a, Fault> {
     let (left, right) = (a.as_slice(), b.as_slice());
     let n = left.len().max(right.len());
     if [left.len(), right.len()].iter().any(|len| *len != 1 && *len != n) {
-        return Err(CheckError::new(
-            name,
-            format!("{} entries beside {}: one list is too short", right.len(), left.len()),
-        ));
+        return Err(Fault::at(name, format!("{} entries beside {}: one list is too short", right.len(), left.len())));
     }
     Ok((0..n).filter_map(|axis| Some((a.at(axis)?, b.at(axis)?))))
 }
@@ -206,10 +208,10 @@ impl Transform for SpatialCrop {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         if let Some(size) = self.roi_size.iter().flat_map(|s| s.as_slice()).find(|size| **size < 0) {
-            return Err(CheckError::new("roi_size", format!("{size} is no size")));
+            return Err(Fault::at("roi_size", format!("{size} is no size")));
         }
         self.ranges([1; 3]).map(|_| ())
     }
@@ -272,3 +274,10 @@ mod tests {
         }
     }
 }
+
+transform_entry!(
+    SpatialCrop,
+    r#"keys = ["image"]
+roi_start = [2, 2, 2]
+roi_end = [10, 10, 10]"#
+);

@@ -1,11 +1,12 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::{PadMode, pad};
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// On which sides voxels are added.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PadMethod {
     /// Both; the smaller half before.
@@ -27,7 +28,7 @@ impl PadMethod {
 }
 
 /// Pads to at least `spatial_size` voxels per axis; an entry that is not positive keeps that axis.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpatialPad {
     keys: Keys,
@@ -64,7 +65,7 @@ impl SpatialPad {
         pad_to_size(image, size, self.method, self.mode.at(place).unwrap_or_default(), self.value)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         self.keys.check_list("mode", &self.mode)
     }
 }
@@ -99,3 +100,9 @@ setters!(SpatialPad {
 });
 
 per_image!(SpatialPad { apply: pad, lazy: true, check: check_parameters });
+
+transform_entry!(
+    SpatialPad,
+    r#"keys = ["image"]
+spatial_size = [20, 20, 20]"#
+);

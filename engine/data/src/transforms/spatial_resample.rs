@@ -1,19 +1,20 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::warp::given_matrix;
 use crate::params::{Keys, OneOrMany, check_key};
 use crate::spatial::{ComputeType, GridMode, GridPadding, GridSampling, resample_to, shape_and_offset};
 use crate::transform::{Transform, describe};
-use crate::{Affine, CheckError, Draw, Image, Sample, TransformError, affine};
+use crate::{Affine, Draw, Fault, Image, Sample, TransformError, affine};
 
 /// Resamples onto the grid of another affine.
 ///
 /// The affine is `dst_affine`, a matrix of 3x3 or 4x4 numbers (voxel to mm), or that of the image `dst_keys` (one for all keys, or one per
 /// key). `spatial_size` is the size of the grid: one number for all axes, or one per axis, where a negative one keeps that of the image;
 /// left out, it is such that the grid holds as much as the image did. With neither affine, the image's own is meant.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpatialResample {
     keys: Keys,
@@ -124,7 +125,7 @@ impl Transform for SpatialResample {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.keys.check_list("mode", &self.mode)?;
         self.keys.check_list("padding_mode", &self.padding_mode)?;
@@ -133,11 +134,11 @@ impl Transform for SpatialResample {
             self.keys.check_list("dst_keys", keys)?;
             keys.as_slice().iter().try_for_each(|key| check_key("dst_keys", key, known))?;
             if self.dst_affine.is_some() {
-                return Err(CheckError::new("dst_keys", "and dst_affine exclude each other: give one"));
+                return Err(Fault::at("dst_keys", "and dst_affine exclude each other: give one"));
             }
         }
         match &self.dst_affine {
-            Some(rows) => given_matrix(rows, 3).map(|_| ()).map_err(|e| CheckError::new("dst_affine", e.to_string())),
+            Some(rows) => given_matrix(rows, 3).map(|_| ()).map_err(|e| Fault::at("dst_affine", e.to_string())),
             None => Ok(()),
         }
     }
@@ -185,3 +186,9 @@ mod tests {
         assert!(step().spatial_size(OneOrMany::Many(vec![3_i64, 3])).resample(image(), None, 0).is_err());
     }
 }
+
+transform_entry!(
+    SpatialResample,
+    r#"keys = ["image"]
+spatial_size = [12, 12, 12]"#
+);

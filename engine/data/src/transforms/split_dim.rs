@@ -1,18 +1,19 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::squeeze_dim::drop_axis;
 use crate::params::Keys;
 use crate::spatial::crop;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError, Value};
+use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
 /// Splits images along an axis into parts of one voxel: channels (`dim = 0`) or slices.
 ///
 /// Parts go under `KEY_0`, `KEY_1`, ... (or with `output_postfixes` instead of the numbers), or with `list_output` into a sample each, under
 /// the same key. Without `keepdim` slices of a volume become 2-D images; channels are always kept.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitDim {
     keys: Keys,
@@ -133,19 +134,19 @@ impl Transform for SplitDim {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         /// Parts that later steps may name; how many there are is known only once a case is loaded.
         const NAMED: usize = 64;
         self.keys.check(known)?;
         if !(-4..=3).contains(&self.dim) {
-            return Err(CheckError::new("dim", format!("there is no axis {}", self.dim)));
+            return Err(Fault::at("dim", format!("there is no axis {}", self.dim)));
         }
         if self.dim == 0 && !self.keepdim {
-            return Err(CheckError::new("keepdim", "can't be false for channels: an image always has them"));
+            return Err(Fault::at("keepdim", "can't be false for channels: an image always has them"));
         }
         if self.list_output {
             return match self.output_postfixes {
-                Some(_) => Err(CheckError::new("output_postfixes", "has no use with list_output")),
+                Some(_) => Err(Fault::at("output_postfixes", "has no use with list_output")),
                 None => Ok(()),
             };
         }
@@ -161,3 +162,9 @@ impl Transform for SplitDim {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    SplitDim,
+    r#"keys = ["rgb"]
+output_postfixes = ["r", "g", "b"]"#
+);

@@ -1,19 +1,21 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rand_flip::resolve_axis;
 use crate::image::Applied;
 use crate::orientation::Reorder;
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError, spatial};
+use crate::{Fault, Image, TransformError, spatial};
 
 /// Drops an axis of one voxel: a volume of one slice becomes a 2-D image.
 ///
 /// `dim` counts the channels as 0, so spatial axes are 1 to 3, or -1 to -3. Differs from MONAI: an image always has channels, so
 /// dropping axis 0 is an error; the place in the world is kept whatever the axis, and it can be undone.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SqueezeDim {
     keys: Keys,
+    /// The axis of length 1 that goes; -1 is the last.
     dim: i64,
     #[serde(default)]
     allow_missing_keys: bool,
@@ -34,14 +36,11 @@ impl SqueezeDim {
         drop_axis(image, axis)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         match self.dim {
             -3..=-1 | 1..=3 => Ok(()),
-            0 => Err(CheckError::new(
-                "dim",
-                "is 0, but an image always has channels; name a spatial axis, for instance -1",
-            )),
-            dim => Err(CheckError::new("dim", format!("there is no axis {dim}"))),
+            0 => Err(Fault::at("dim", "is 0, but an image always has channels; name a spatial axis, for instance -1")),
+            dim => Err(Fault::at("dim", format!("there is no axis {dim}"))),
         }
     }
 }
@@ -91,3 +90,9 @@ mod tests {
         assert!(SqueezeDim::new("image", 1).squeeze(image, 0).is_err());
     }
 }
+
+transform_entry!(
+    SqueezeDim,
+    r#"keys = ["one"]
+dim = -1"#
+);

@@ -1,20 +1,15 @@
 use std::collections::BTreeSet;
 
 use burn::tensor::Device;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Sample, TransformError};
-
-/// A transform that needs the run's device.
-pub trait Placed {
-    /// Tells it the device of the run; `None` means the CPU.
-    fn place(&mut self, run: Option<&Device>);
-}
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Where values go: in a recipe `"run"` (the run's device) or `"cpu"`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Where {
     /// The device of the run.
@@ -27,10 +22,11 @@ pub(super) enum Where {
 /// Moves images to a device; what follows runs there. Indices stay on the CPU.
 ///
 /// In a recipe `device` is `"run"` (default) or `"cpu"`: which accelerator that is, the run says.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToDevice {
     keys: Keys,
+    /// Where the values go: the device of the run, or the CPU.
     #[serde(default)]
     device: Where,
     #[serde(default)]
@@ -50,12 +46,6 @@ setters!(ToDevice {
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
 });
-
-impl Placed for ToDevice {
-    fn place(&mut self, run: Option<&Device>) {
-        self.target = choose(self.device, run);
-    }
-}
 
 pub(super) fn choose(place: Where, run: Option<&Device>) -> Option<Device> {
     match place {
@@ -78,11 +68,21 @@ impl Transform for ToDevice {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)
+    }
+
+    fn place(&mut self, run: Option<&Device>) {
+        self.target = choose(self.device, run);
     }
 
     fn describe(&self) -> serde_json::Value {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    ToDevice,
+    r#"keys = ["image", "label"]
+device = "run""#
+);

@@ -1,16 +1,18 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::orientation::Reorder;
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError, spatial};
+use crate::{Fault, Image, TransformError, spatial};
 
 /// Permutes axes: axis `i` of the result is axis `indices[i]` of the image. The channels are axis 0 and must stay there.
 ///
 /// Differs from MONAI: the affine goes along, so every voxel keeps its place in the world, and it can be undone.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Transpose {
     keys: Keys,
+    /// The old place of each axis, the channels' (0) first.
     indices: Vec<usize>,
     #[serde(default)]
     allow_missing_keys: bool,
@@ -39,14 +41,11 @@ impl Transpose {
         Ok(spatial::reorder(image, &how))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         if is_permutation(&self.indices) && self.indices.first() == Some(&0) && self.indices.len() <= 4 {
             return Ok(());
         }
-        Err(CheckError::new(
-            "indices",
-            "must be 0 (the channels), then each spatial axis once; for instance [0, 2, 1, 3]",
-        ))
+        Err(Fault::at("indices", "must be 0 (the channels), then each spatial axis once; for instance [0, 2, 1, 3]"))
     }
 }
 
@@ -60,3 +59,9 @@ setters!(Transpose {
 });
 
 per_image!(Transpose { apply: transpose, lazy: true, check: check_parameters });
+
+transform_entry!(
+    Transpose,
+    r#"keys = ["image"]
+indices = [0, 2, 1, 3]"#
+);

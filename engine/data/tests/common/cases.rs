@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hearth_data::phantom::{self, SpleenOptions};
 use hearth_data::transforms::*;
 use hearth_data::{
-    CheckError, Dataset, DecathlonDataset, Draw, Item, PersistentDataset, Pipeline, Sample, StoreOptions, Transform,
+    Dataset, DecathlonDataset, Draw, Fault, Item, PersistentDataset, Pipeline, Sample, StoreOptions, Transform,
     TransformError, Value,
 };
 
@@ -90,7 +90,7 @@ impl Transform for Count {
         Ok(vec![sample])
     }
 
-    fn check(&self, _: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, _: &mut BTreeSet<String>) -> Result<(), Fault> {
         Ok(())
     }
 

@@ -1,4 +1,5 @@
 use hearth_kernels::math::power;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::linear::{Linear, map_linear};
@@ -6,16 +7,17 @@ use super::ranges::check_positive;
 use super::statistics::{image_extremes, image_moments};
 use super::values::map_blocks;
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Gamma correction within the range of the image: `((x - min) / range) ^ gamma * range + min`.
 ///
 /// `invert_image`: of the negated image, negated back. `retain_stats`: mean and standard deviation are brought back to what they were.
 /// The range is that of all channels together.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdjustContrast {
     keys: Keys,
+    /// Exponent of the values between 0 and 1; above 1 darkens.
     gamma: f64,
     #[serde(default)]
     invert_image: bool,
@@ -40,7 +42,7 @@ impl AdjustContrast {
         Ok(self.adjust(image))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_positive("gamma", self.gamma)
     }
 }
@@ -81,3 +83,9 @@ setters!(AdjustContrast {
 });
 
 image_transform!(AdjustContrast, change);
+
+transform_entry!(
+    AdjustContrast,
+    r#"keys = ["image"]
+gamma = 1.5"#
+);

@@ -1,5 +1,6 @@
 use burn::tensor::Tensor;
 use hearth_kernels::host;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::linear::{Linear, column, map_linear};
@@ -7,17 +8,19 @@ use super::percentile::percentiles;
 use super::ranges::{check_percentile, check_positive};
 use super::values::{each_piece, groups, look};
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Clips to the values at two percentiles of the image, or of each channel; one of them may be left out.
 ///
 /// With `sharpness_factor` c, softly: `x + softplus(-c (x - low)) / c - softplus(c (x - high)) / c`, which keeps the order of the values.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClipIntensityPercentiles {
     keys: Keys,
+    /// Percentile below which values are clipped.
     #[serde(default)]
     lower: Option<f64>,
+    /// Percentile above which values are clipped.
     #[serde(default)]
     upper: Option<f64>,
     #[serde(default)]
@@ -65,16 +68,16 @@ impl ClipIntensityPercentiles {
         })
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         if self.lower.is_none() && self.upper.is_none() {
-            return Err(CheckError::new("lower", "at least one of `lower` and `upper` must be given"));
+            return Err(Fault::at("lower", "at least one of `lower` and `upper` must be given"));
         }
         self.lower.map_or(Ok(()), |v| check_percentile("lower", v))?;
         self.upper.map_or(Ok(()), |v| check_percentile("upper", v))?;
         if let (Some(lower), Some(upper)) = (self.lower, self.upper)
             && lower > upper
         {
-            return Err(CheckError::new("lower", format!("{lower} is larger than upper = {upper}")));
+            return Err(Fault::at("lower", format!("{lower} is larger than upper = {upper}")));
         }
         self.sharpness_factor.map_or(Ok(()), |v| check_positive("sharpness_factor", v))
     }
@@ -127,3 +130,10 @@ setters!(ClipIntensityPercentiles {
 });
 
 image_transform!(ClipIntensityPercentiles, clip);
+
+transform_entry!(
+    ClipIntensityPercentiles,
+    r#"keys = ["image"]
+lower = 1.0
+upper = 99.0"#
+);

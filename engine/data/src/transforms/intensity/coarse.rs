@@ -1,7 +1,7 @@
 //! Random boxes, for the transforms that change the image in them.
 
 use crate::params::{OneOrMany, resolve_size};
-use crate::{CheckError, Draw, TransformError};
+use crate::{Draw, Fault, TransformError};
 
 /// How many boxes, and how large.
 pub(super) struct Holes<'a> {
@@ -60,12 +60,12 @@ impl Holes<'_> {
     }
 
     /// There must be a hole, and no largest number or size below the smallest.
-    pub fn check(&self) -> Result<(), CheckError> {
+    pub fn check(&self) -> Result<(), Fault> {
         if self.holes < 1 {
-            return Err(CheckError::new("holes", "must be at least 1"));
+            return Err(Fault::at("holes", "must be at least 1"));
         }
         if self.max_holes.is_some_and(|most| most < self.holes) {
-            return Err(CheckError::new("max_holes", format!("is smaller than holes = {}", self.holes)));
+            return Err(Fault::at("max_holes", format!("is smaller than holes = {}", self.holes)));
         }
         let Some(most) = self.max_spatial_size else { return Ok(()) };
         let axes = most.as_slice().len().max(self.spatial_size.as_slice().len());
@@ -73,7 +73,7 @@ impl Holes<'_> {
             (Some(least), Some(most)) => most > 0 && least > most,
             _ => false,
         });
-        if smaller { Err(CheckError::new("max_spatial_size", "is smaller than spatial_size")) } else { Ok(()) }
+        if smaller { Err(Fault::at("max_spatial_size", "is smaller than spatial_size")) } else { Ok(()) }
     }
 }
 

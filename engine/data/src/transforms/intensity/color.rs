@@ -3,6 +3,7 @@
 use burn::tensor::Tensor;
 use hearth_kernels::host;
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::statistics::moments;
@@ -10,7 +11,7 @@ use super::values::map;
 use crate::{Image, TransformError};
 
 /// What the values of a picture are, by the type that torchvision would have them in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PixelType {
     /// Numbers from 0 to 1.

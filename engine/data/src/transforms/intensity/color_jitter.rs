@@ -1,16 +1,17 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::color::{PixelType, adjust_brightness, adjust_contrast, adjust_hue, adjust_saturation};
 use super::ranges::check_pair;
 use crate::params::{Keys, OneOrMany};
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// Changes brightness, contrast, saturation and hue by random factors in random order, with probability `prob` (1 if left out):
 /// `torchvision.transforms.ColorJitter`, and cuCIM's `color_jitter`.
 ///
 /// A number b means factors from `max(0, 1 - b)` to `1 + b`, for `hue` from -b to b; a pair is the range itself; 0 leaves a step out. All
 /// keys share order and factors. `dtype` says what the values are: `float32`, from 0 to 1, or `uint8`, grey levels from 0 to 255.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ColorJitter {
     keys: Keys,
@@ -94,16 +95,16 @@ impl ColorJitter {
         })
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         let given = [&self.brightness, &self.contrast, &self.saturation, &self.hue];
         let names = ["brightness", "contrast", "saturation", "hue"];
         for ((values, name), range) in given.into_iter().zip(names).zip(self.ranges()) {
             match values.as_slice() {
                 [one] if one.is_nan() || *one < 0.0 => {
-                    return Err(CheckError::new(name, format!("a single number must not be negative, got {one}")));
+                    return Err(Fault::at(name, format!("a single number must not be negative, got {one}")));
                 }
                 [_] | [_, _] => {}
-                _ => return Err(CheckError::new(name, "must be one number or a pair")),
+                _ => return Err(Fault::at(name, "must be one number or a pair")),
             }
             let (low, high) = if name == "hue" { (-0.5, 0.5) } else { (0.0, f64::INFINITY) };
             range.map_or(Ok(()), |range| check_pair(name, range, low, high))?;
@@ -186,3 +187,12 @@ mod tests {
         }
     }
 }
+
+transform_entry!(
+    ColorJitter,
+    r#"keys = ["rgb"]
+brightness = 0.25
+contrast = 0.75
+saturation = 0.25
+hue = 0.04"#
+);

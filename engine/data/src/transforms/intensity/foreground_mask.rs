@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use burn::tensor::{Tensor, TensorData};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::color::hsv;
@@ -10,7 +11,7 @@ use super::statistics::moments;
 use super::values::look;
 use crate::params::Keys;
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError, Value};
+use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
 /// A mask of one channel: 1 where a colour channel is not above its threshold (tissue on a bright slide) and, where `hsv_threshold` is given,
 /// a channel of the HSV image is above its own.
@@ -18,7 +19,7 @@ use crate::{CheckError, Draw, Image, Sample, TransformError, Value};
 /// `threshold` and `hsv_threshold` are a number, `"otsu"`, `"mean"`, or a table of these by channel (`R`, `G`, `B`; `H`, `S`, `V`). A
 /// threshold of 0 leaves its channel out, as in MONAI. `invert`: of `1 - x`. `new_key_prefix`: the mask is a new value and the image
 /// stays. Runs on the CPU.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForegroundMask {
     keys: Keys,
@@ -35,7 +36,7 @@ pub struct ForegroundMask {
 }
 
 /// A threshold for every channel, or for some by name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Thresholds {
     /// For every channel.
@@ -45,7 +46,7 @@ pub enum Thresholds {
 }
 
 /// A threshold, or how it is found.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Threshold {
     /// This number.
@@ -55,7 +56,7 @@ pub enum Threshold {
 }
 
 /// How a threshold is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ThresholdMethod {
     /// Otsu's method, over 256 bins.
@@ -90,7 +91,7 @@ impl Thresholds {
         }
     }
 
-    fn check(&self, parameter: &str, names: &str) -> Result<(), CheckError> {
+    fn check(&self, parameter: &str, names: &str) -> Result<(), Fault> {
         let check = |threshold: &Threshold| match threshold {
             Threshold::Number(number) => check_finite(parameter, *number),
             Threshold::Found(_) => Ok(()),
@@ -101,7 +102,7 @@ impl Thresholds {
                 if name.len() == 1 && names.contains(&name.to_uppercase()) {
                     check(threshold)
                 } else {
-                    Err(CheckError::new(parameter, format!("there is no channel `{name}`; there are {names}")))
+                    Err(Fault::at(parameter, format!("there is no channel `{name}`; there are {names}")))
                 }
             }),
         }
@@ -230,10 +231,10 @@ impl Transform for ForegroundMask {
         to_new_keys(sample, keys, self.new_key_prefix.as_deref(), |image| self.mask(image))
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         if self.threshold.is_none() && self.hsv_threshold.is_none() {
-            return Err(CheckError::new("threshold", "or `hsv_threshold` must be given"));
+            return Err(Fault::at("threshold", "or `hsv_threshold` must be given"));
         }
         self.threshold.as_ref().map_or(Ok(()), |t| t.check("threshold", "RGB"))?;
         self.hsv_threshold.as_ref().map_or(Ok(()), |t| t.check("hsv_threshold", "HSV"))?;
@@ -245,3 +246,9 @@ impl Transform for ForegroundMask {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    ForegroundMask,
+    r#"keys = ["rgb"]
+threshold = "otsu""#
+);

@@ -1,13 +1,14 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::gaussian_smooth::{GaussianApprox, check_sigma, smooth};
 use super::ranges::check_finite;
 use super::values::zip;
 use crate::params::{Keys, OneOrMany};
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Unsharp masking: smoothed by `sigma1`, plus `alpha` times its difference from itself smoothed once more by `sigma2`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GaussianSharpen {
     keys: Keys,
@@ -56,7 +57,7 @@ impl GaussianSharpen {
         sharpen(image, &self.sigma1, &self.sigma2, self.alpha, self.approx)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_sigma("sigma1", &self.sigma1)?;
         check_sigma("sigma2", &self.sigma2)?;
         check_finite("alpha", self.alpha)
@@ -91,3 +92,11 @@ setters!(GaussianSharpen {
 });
 
 image_transform!(GaussianSharpen, sharpen);
+
+transform_entry!(
+    GaussianSharpen,
+    r#"keys = ["image"]
+sigma1 = 3.0
+sigma2 = 1.0
+alpha = 10.0"#
+);

@@ -1,13 +1,14 @@
 use hearth_kernels::filter::{self, Approximation, TRUNCATED};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::padding::failed;
 use super::ranges::check_positive;
 use crate::params::{Keys, OneOrMany};
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// How a Gaussian is made discrete, by MONAI's names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GaussianApprox {
     /// Its integral over each voxel.
@@ -30,7 +31,7 @@ impl From<GaussianApprox> for Approximation {
 }
 
 /// Smooths by a Gaussian of `sigma` voxels, one number or one per spatial axis, cut off at four sigmas; zeros around the image.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GaussianSmooth {
     keys: Keys,
@@ -60,7 +61,7 @@ impl GaussianSmooth {
         smooth(image, &self.sigma, self.approx)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_sigma("sigma", &self.sigma)
     }
 }
@@ -83,10 +84,10 @@ pub(super) fn smooth(
 }
 
 /// One to three sigmas, each larger than 0.
-pub(super) fn check_sigma(parameter: &str, sigma: &OneOrMany<f64>) -> Result<(), CheckError> {
+pub(super) fn check_sigma(parameter: &str, sigma: &OneOrMany<f64>) -> Result<(), Fault> {
     match sigma.as_slice().len() {
         1..=3 => sigma.as_slice().iter().try_for_each(|v| check_positive(parameter, *v)),
-        n => Err(CheckError::new(parameter, format!("has {n} entries; give one, or one per spatial axis"))),
+        n => Err(Fault::at(parameter, format!("has {n} entries; give one, or one per spatial axis"))),
     }
 }
 
@@ -100,3 +101,9 @@ setters!(GaussianSmooth {
 });
 
 image_transform!(GaussianSmooth, smooth);
+
+transform_entry!(
+    GaussianSmooth,
+    r#"keys = ["image"]
+sigma = 1.0"#
+);

@@ -1,15 +1,16 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fourier::Spectrum;
 use super::values::on_host;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Gibbs artefacts: high frequencies are cut off. `alpha` runs from 0 (nothing) to 1 (nothing is left).
 ///
 /// What is kept lies within `(1 - alpha) * sqrt(2) / 2` of the largest side of the spectrum, around its middle. Runs on the CPU.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GibbsNoise {
     keys: Keys,
@@ -34,7 +35,7 @@ impl GibbsNoise {
         Ok(self.cut(image))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_alpha("alpha", self.alpha)
     }
 }
@@ -68,11 +69,11 @@ pub(super) fn cut_frequencies(image: Image, alpha: f64) -> Image {
 }
 
 /// A fraction of 1.
-pub(super) fn check_alpha(parameter: &str, alpha: f64) -> Result<(), CheckError> {
+pub(super) fn check_alpha(parameter: &str, alpha: f64) -> Result<(), Fault> {
     if (0.0..=1.0).contains(&alpha) {
         Ok(())
     } else {
-        Err(CheckError::new(parameter, format!("{alpha} does not lie in 0 to 1")))
+        Err(Fault::at(parameter, format!("{alpha} does not lie in 0 to 1")))
     }
 }
 
@@ -84,3 +85,9 @@ setters!(GibbsNoise {
 });
 
 image_transform!(GibbsNoise, change);
+
+transform_entry!(
+    GibbsNoise,
+    r#"keys = ["image"]
+alpha = 0.3"#
+);

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::histogram::Histogram;
@@ -7,12 +8,12 @@ use super::ranges::check_finite;
 use super::values::{each_piece, look, on_host};
 use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Histogram equalization: each value becomes the share of values below it, scaled to `min..max`.
 ///
 /// `mask_key` names an image of the same shape: only where it is not 0 are values counted; all are changed. Runs on the CPU.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistogramNormalize {
     keys: Keys,
@@ -90,14 +91,14 @@ impl HistogramNormalize {
         Curve::new(&histogram.centres, sums.iter().map(scaled))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         if !(1..=MAX_BINS).contains(&self.num_bins) {
-            return Err(CheckError::new("num_bins", format!("{} is not 1 to {MAX_BINS}", self.num_bins)));
+            return Err(Fault::at("num_bins", format!("{} is not 1 to {MAX_BINS}", self.num_bins)));
         }
         check_finite("min", self.min)?;
         check_finite("max", self.max)?;
         if self.min > self.max {
-            return Err(CheckError::new("min", format!("{} is larger than max = {}", self.min, self.max)));
+            return Err(Fault::at("min", format!("{} is larger than max = {}", self.min, self.max)));
         }
         Ok(())
     }
@@ -169,7 +170,7 @@ impl Transform for HistogramNormalize {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.mask_key.as_ref().map_or(Ok(()), |key| check_key("mask_key", key, known))?;
         self.check_parameters()
@@ -179,3 +180,11 @@ impl Transform for HistogramNormalize {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    HistogramNormalize,
+    r#"keys = ["image"]
+num_bins = 64
+min = 0.0
+max = 1.0"#
+);

@@ -1,21 +1,23 @@
 use realfft::num_complex::Complex64;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fourier::{Spectrum, add_wave, coefficient};
 use super::ranges::check_finite;
 use super::values::{look, on_host};
 use crate::params::{Keys, OneOrMany};
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Spikes in k-space, which show as herringbone patterns.
 ///
 /// `loc` is a place in the spectrum with frequency 0 in its centre, `[x, y, z]` for all channels or `[channel, x, y, z]` for one, or a list of
 /// such places; `k_intensity` is the logarithm of the magnitude there, one for a place and a list for a list. Without it, 2.5 times the
 /// mean logarithm of each channel, given to a list of places in order, as MONAI does. Runs on the CPU.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KSpaceSpikeNoise {
     keys: Keys,
+    /// Place of the spike in frequencies, `[x, y, z]` or `[channel, x, y, z]`, or several.
     loc: SpikeLocation,
     #[serde(default)]
     k_intensity: Option<OneOrMany<f64>>,
@@ -24,7 +26,7 @@ pub struct KSpaceSpikeNoise {
 }
 
 /// One place of the spectrum, or several.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SpikeLocation {
     /// One place.
@@ -107,17 +109,17 @@ impl KSpaceSpikeNoise {
         Ok(add_spikes(image, &spikes))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         if self.loc.places().is_empty() || self.loc.places().iter().any(Vec::is_empty) {
-            return Err(CheckError::new("loc", "names no place"));
+            return Err(Fault::at("loc", "names no place"));
         }
         let Some(intensity) = &self.k_intensity else { return Ok(()) };
         intensity.as_slice().iter().try_for_each(|v| check_finite("k_intensity", *v))?;
         match (&self.loc, intensity) {
             (SpikeLocation::One(_), OneOrMany::One(_)) => Ok(()),
             (SpikeLocation::Many(places), OneOrMany::Many(values)) if places.len() == values.len() => Ok(()),
-            (SpikeLocation::One(_), _) => Err(CheckError::new("k_intensity", "must be one number for one place")),
-            (SpikeLocation::Many(places), _) => Err(CheckError::new(
+            (SpikeLocation::One(_), _) => Err(Fault::at("k_intensity", "must be one number for one place")),
+            (SpikeLocation::Many(places), _) => Err(Fault::at(
                 "k_intensity",
                 format!("must be a list of {}, one for each place in `loc`", places.len()),
             )),
@@ -168,3 +170,10 @@ setters!(KSpaceSpikeNoise {
 });
 
 image_transform!(KSpaceSpikeNoise, spike);
+
+transform_entry!(
+    KSpaceSpikeNoise,
+    r#"keys = ["image"]
+loc = [3, 4, 5]
+k_intensity = 10.0"#
+);

@@ -1,20 +1,22 @@
 use std::collections::BTreeSet;
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ranges::check_finite;
 use super::values::zip;
 use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Keeps the values where the image `mask_key` is above `threshold` (MONAI's `select_fn`, which is `x > 0` by default), and makes
 /// the others 0. A mask of one channel serves all.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MaskIntensity {
     keys: Keys,
+    /// The mask: an image of one channel, or of as many as the image.
     mask_key: String,
     #[serde(default)]
     threshold: f64,
@@ -69,7 +71,7 @@ impl Transform for MaskIntensity {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_key("mask_key", &self.mask_key, known)?;
         check_finite("threshold", self.threshold)
@@ -79,3 +81,9 @@ impl Transform for MaskIntensity {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    MaskIntensity,
+    r#"keys = ["image"]
+mask_key = "mask""#
+);

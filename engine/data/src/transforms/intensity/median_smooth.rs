@@ -1,12 +1,13 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany};
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// The median of the `2 * radius + 1` voxels along each spatial axis around each voxel; edge voxels are repeated outwards.
 ///
 /// `radius` is one number or one per spatial axis. Runs on the CPU.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MedianSmooth {
     keys: Keys,
@@ -47,10 +48,10 @@ impl MedianSmooth {
         Ok(image)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         match self.radius.as_slice().iter().find(|r| **r > MAX_RADIUS) {
-            Some(r) => Err(CheckError::new("radius", format!("{r} is larger than {MAX_RADIUS}"))),
-            None if self.radius.as_slice().is_empty() => Err(CheckError::new("radius", "is an empty list")),
+            Some(r) => Err(Fault::at("radius", format!("{r} is larger than {MAX_RADIUS}"))),
+            None if self.radius.as_slice().is_empty() => Err(Fault::at("radius", "is an empty list")),
             None => Ok(()),
         }
     }
@@ -64,3 +65,9 @@ setters!(MedianSmooth {
 });
 
 image_transform!(MedianSmooth, smooth);
+
+transform_entry!(
+    MedianSmooth,
+    r#"keys = ["image"]
+radius = 1"#
+);

@@ -36,7 +36,7 @@ macro_rules! random_image_transform {
                 Ok(vec![sample])
             }
 
-            fn check(&self, known: &mut std::collections::BTreeSet<String>) -> Result<(), $crate::CheckError> {
+            fn check(&self, known: &mut std::collections::BTreeSet<String>) -> Result<(), $crate::Fault> {
                 self.keys.check(known)?;
                 $crate::params::check_probability(self.prob)?;
                 self.check_parameters()

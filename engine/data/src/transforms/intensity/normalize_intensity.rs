@@ -1,16 +1,17 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::linear::{Linear, map_linear};
 use super::ranges::check_finite;
 use super::statistics::image_moments;
 use crate::params::{Keys, OneOrMany};
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// `(x - subtrahend) / divisor`; left out, they are the mean and the (population) standard deviation.
 ///
 /// `nonzero`: statistics over, and change of, voxels other than 0 only; an image without such voxels stays. `channel_wise`: each
 /// channel by itself. A deviation of 0 counts as 1. Statistics are summed in f64.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NormalizeIntensity {
     keys: Keys,
@@ -77,7 +78,7 @@ impl NormalizeIntensity {
         Ok(map_linear(image, &maps))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         for (name, given) in [("subtrahend", &self.subtrahend), ("divisor", &self.divisor)] {
             given.iter().flat_map(OneOrMany::as_slice).try_for_each(|v| check_finite(name, *v))?;
         }
@@ -99,3 +100,10 @@ setters!(NormalizeIntensity {
 });
 
 image_transform!(NormalizeIntensity, normalize);
+
+transform_entry!(
+    NormalizeIntensity,
+    r#"keys = ["image"]
+nonzero = true
+channel_wise = true"#
+);

@@ -1,12 +1,13 @@
 //! What lies beyond the edge of a filtered image.
 
 use hearth_kernels::filter::{Edge, FilterError, separable};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Image, TransformError};
 
 /// What lies beyond the edge of a filtered image, by PyTorch's names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FilterPadding {
     /// Zero.

@@ -1,15 +1,16 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::adjust_contrast::adjust_contrast;
 use super::ranges::check_positive;
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// [`AdjustContrast`](super::AdjustContrast) with a gamma drawn uniformly, with probability `prob`.
 ///
 /// A single number `gamma` means 0.5..gamma. All keys share the gamma.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandAdjustContrast {
     keys: Keys,
@@ -58,14 +59,13 @@ impl RandAdjustContrast {
         Ok(adjust_contrast(image, *gamma, self.invert_image, self.retain_stats))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         match self.gamma.as_slice() {
-            [high] if *high <= 0.5 => Err(CheckError::new(
-                "gamma",
-                format!("a single number must be larger than 0.5 (0.5 to gamma), not {high}"),
-            )),
+            [high] if *high <= 0.5 => {
+                Err(Fault::at("gamma", format!("a single number must be larger than 0.5 (0.5 to gamma), not {high}")))
+            }
             [_] | [_, _] => self.gamma.as_slice().iter().try_for_each(|v| check_positive("gamma", *v)),
-            _ => Err(CheckError::new("gamma", "must be one number or a pair")),
+            _ => Err(Fault::at("gamma", "must be one number or a pair")),
         }
     }
 }
@@ -84,3 +84,10 @@ setters!(RandAdjustContrast {
 });
 
 random_image_transform!(RandAdjustContrast);
+
+transform_entry!(
+    RandAdjustContrast,
+    r#"keys = ["image"]
+prob = 0.5
+gamma = [0.7, 1.5]"#
+);

@@ -2,19 +2,20 @@ use burn::tensor::{Tensor, TensorData};
 use hearth_kernels::host;
 use hearth_kernels::math::exp;
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ranges::check_pair;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// The bias field of MR images: multiplies by `exp` of a polynomial over the image, with probability `prob`
 /// (Van Leemput et al., "Automated model-based tissue classification of MR images of the brain", 1999).
 ///
 /// The polynomial has all products of Legendre polynomials up to `degree` together, with coefficients drawn uniformly from `coeff_range`; all
 /// channels and keys share them.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandBiasField {
     keys: Keys,
@@ -63,9 +64,9 @@ impl RandBiasField {
         apply_bias_field(image, self.degree, drawn.get(..count).unwrap_or(drawn))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         if !(1..=MAX_DEGREE).contains(&self.degree) {
-            return Err(CheckError::new("degree", format!("{} is not 1 to {MAX_DEGREE}", self.degree)));
+            return Err(Fault::at("degree", format!("{} is not 1 to {MAX_DEGREE}", self.degree)));
         }
         check_pair("coeff_range", self.coeff_range, f64::NEG_INFINITY, f64::INFINITY)
     }
@@ -207,3 +208,11 @@ setters!(RandBiasField {
 });
 
 random_image_transform!(RandBiasField);
+
+transform_entry!(
+    RandBiasField,
+    r#"keys = ["image"]
+degree = 3
+coeff_range = [0.0, 0.1]
+prob = 0.5"#
+);

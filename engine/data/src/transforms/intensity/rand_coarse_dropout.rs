@@ -1,5 +1,6 @@
 use burn::tensor::{Tensor, TensorData};
 use hearth_kernels::host;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::coarse::{Hole, Holes};
@@ -8,7 +9,7 @@ use super::statistics::image_extremes;
 use super::yes;
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// Fills random boxes, or (`dropout_holes` false) everything but them, with probability `prob`
 /// (DeVries and Taylor, "Improved regularization of convolutional neural networks with cutout", 2017).
@@ -16,10 +17,11 @@ use crate::{CheckError, Draw, Image, TransformError};
 /// `fill_value` is a number, a pair that each voxel is drawn from uniformly, or left out: then drawn from the range of the image. There are
 /// `holes` boxes of `spatial_size` (an entry that is not positive means the image's own size), or a number and sizes up to `max_holes` and
 /// `max_spatial_size`. All keys share the boxes, each has fillings of its own.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandCoarseDropout {
     keys: Keys,
+    /// Number of holes, or the least number.
     holes: usize,
     spatial_size: OneOrMany<i64>,
     #[serde(default = "yes")]
@@ -100,12 +102,12 @@ impl RandCoarseDropout {
         }))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         self.boxes().check()?;
         let Some(fill) = &self.fill_value else { return Ok(()) };
         match fill.as_slice() {
             [_] | [_, _] => fill.as_slice().iter().try_for_each(|v| check_finite("fill_value", *v)),
-            _ => Err(CheckError::new("fill_value", "must be one number or a pair")),
+            _ => Err(Fault::at("fill_value", "must be one number or a pair")),
         }
     }
 }
@@ -167,3 +169,11 @@ setters!(RandCoarseDropout {
 });
 
 random_image_transform!(RandCoarseDropout);
+
+transform_entry!(
+    RandCoarseDropout,
+    r#"keys = ["image"]
+holes = 2
+spatial_size = 4
+prob = 0.5"#
+);

@@ -1,19 +1,21 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::coarse::{Hole, Holes};
 use super::values::on_host;
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// Shuffles the voxels within random boxes, each channel by itself, with probability `prob`
 /// (Kang et al., "PatchShuffle regularization", 2017).
 ///
 /// Number and size of the boxes as in [`RandCoarseDropout`](super::RandCoarseDropout). Runs on the CPU.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandCoarseShuffle {
     keys: Keys,
+    /// Number of boxes, or the least number.
     holes: usize,
     spatial_size: OneOrMany<i64>,
     #[serde(default)]
@@ -73,7 +75,7 @@ impl RandCoarseShuffle {
         }))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         self.boxes().check()
     }
 }
@@ -90,3 +92,11 @@ setters!(RandCoarseShuffle {
 });
 
 random_image_transform!(RandCoarseShuffle);
+
+transform_entry!(
+    RandCoarseShuffle,
+    r#"keys = ["image"]
+holes = 2
+spatial_size = 4
+prob = 0.5"#
+);

@@ -1,18 +1,19 @@
 use burn::tensor::{Tensor, TensorData};
 use hearth_kernels::host;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ranges::check_finite;
 use super::yes;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// Adds normal noise of mean `mean` with probability `prob`; its deviation is drawn uniformly from 0..`std`, or is `std` itself where
 /// `sample_std` is false. All keys of one shape get the same noise.
 ///
 /// The noise is made by the CPU, so that a batch is the same on every device.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandGaussianNoise {
     keys: Keys,
@@ -51,7 +52,7 @@ impl RandGaussianNoise {
         Ok(image)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_finite("mean", self.mean)?;
         check_deviation(self.std)
     }
@@ -69,11 +70,11 @@ pub(super) fn add_noise(data: Tensor<4>, noise: &Draw, mean: f32, std: f32) -> T
 }
 
 /// A standard deviation must be finite and not negative.
-pub(super) fn check_deviation(std: f64) -> Result<(), CheckError> {
+pub(super) fn check_deviation(std: f64) -> Result<(), Fault> {
     if std >= 0.0 && std.is_finite() {
         Ok(())
     } else {
-        Err(CheckError::new("std", format!("{std} must be a finite number, not negative")))
+        Err(Fault::at("std", format!("{std} must be a finite number, not negative")))
     }
 }
 
@@ -91,3 +92,10 @@ setters!(RandGaussianNoise {
 });
 
 random_image_transform!(RandGaussianNoise);
+
+transform_entry!(
+    RandGaussianNoise,
+    r#"keys = ["image"]
+prob = 0.5
+std = 0.05"#
+);

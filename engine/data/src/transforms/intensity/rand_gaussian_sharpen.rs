@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::gaussian_sharpen::sharpen;
@@ -6,12 +7,12 @@ use super::rand_gaussian_smooth::check_sigmas;
 use super::ranges::check_pair;
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// [`GaussianSharpen`](super::GaussianSharpen) with sigmas and alpha drawn uniformly, with probability `prob`.
 ///
 /// A single number for a `sigma2` means from that number to the first sigma of the axis. All keys share the draws.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandGaussianSharpen {
     keys: Keys,
@@ -90,7 +91,7 @@ impl RandGaussianSharpen {
         sharpen(image, &each(&drawn.sigma1), &each(&drawn.sigma2), drawn.alpha, self.approx)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         for (name, first, second) in [
             ("x", self.sigma1_x, &self.sigma2_x),
             ("y", self.sigma1_y, &self.sigma2_y),
@@ -102,7 +103,7 @@ impl RandGaussianSharpen {
                 [low, high] => check_sigmas(&parameter, [*low, *high])?,
                 // It need not be smaller than every first sigma: the range is then walked the other way round, as in MONAI.
                 [one] => check_sigmas(&parameter, [*one, one.max(first[1])])?,
-                _ => return Err(CheckError::new(&parameter, "must be one number or a pair")),
+                _ => return Err(Fault::at(&parameter, "must be one number or a pair")),
             }
         }
         check_pair("alpha", self.alpha, f64::NEG_INFINITY, f64::INFINITY)
@@ -133,3 +134,9 @@ setters!(RandGaussianSharpen {
 });
 
 random_image_transform!(RandGaussianSharpen);
+
+transform_entry!(
+    RandGaussianSharpen,
+    r#"keys = ["image"]
+prob = 0.5"#
+);

@@ -1,13 +1,14 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::gaussian_smooth::{GaussianApprox, smooth};
 use super::ranges::check_pair;
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// [`GaussianSmooth`](super::GaussianSmooth) with a sigma per axis drawn uniformly, with probability `prob`. All keys share the sigmas.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandGaussianSmooth {
     keys: Keys,
@@ -52,7 +53,7 @@ impl RandGaussianSmooth {
         smooth(image, &OneOrMany::Many(sigma[..n].to_vec()), self.approx)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         for (name, range) in [("sigma_x", self.sigma_x), ("sigma_y", self.sigma_y), ("sigma_z", self.sigma_z)] {
             check_sigmas(name, range)?;
         }
@@ -61,9 +62,9 @@ impl RandGaussianSmooth {
 }
 
 /// A range of sigmas: from 0 (which leaves the axis alone) to something larger.
-pub(super) fn check_sigmas(parameter: &str, range: [f64; 2]) -> Result<(), CheckError> {
+pub(super) fn check_sigmas(parameter: &str, range: [f64; 2]) -> Result<(), Fault> {
     check_pair(parameter, range, 0.0, f64::INFINITY)?;
-    if range[1] > 0.0 { Ok(()) } else { Err(CheckError::new(parameter, "must reach beyond 0")) }
+    if range[1] > 0.0 { Ok(()) } else { Err(Fault::at(parameter, "must reach beyond 0")) }
 }
 
 setters!(RandGaussianSmooth {
@@ -82,3 +83,10 @@ setters!(RandGaussianSmooth {
 });
 
 random_image_transform!(RandGaussianSmooth);
+
+transform_entry!(
+    RandGaussianSmooth,
+    r#"keys = ["image"]
+prob = 0.5
+sigma_x = [0.5, 1.5]"#
+);

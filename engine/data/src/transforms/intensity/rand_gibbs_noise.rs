@@ -1,15 +1,16 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::gibbs_noise::cut_frequencies;
 use super::ranges::check_pair;
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// [`GibbsNoise`](super::GibbsNoise) with an alpha drawn uniformly, with probability `prob`.
 ///
 /// A single number `alpha` means 0..alpha. All keys share the alpha.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandGibbsNoise {
     keys: Keys,
@@ -47,10 +48,10 @@ impl RandGibbsNoise {
         Ok(cut_frequencies(image, *alpha))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         match self.alpha.as_slice().len() {
             1 | 2 => check_pair("alpha", self.range(), 0.0, 1.0),
-            _ => Err(CheckError::new("alpha", "must be one number or a pair")),
+            _ => Err(Fault::at("alpha", "must be one number or a pair")),
         }
     }
 }
@@ -65,3 +66,10 @@ setters!(RandGibbsNoise {
 });
 
 random_image_transform!(RandGibbsNoise);
+
+transform_entry!(
+    RandGibbsNoise,
+    r#"keys = ["image"]
+prob = 0.5
+alpha = [0.0, 0.5]"#
+);

@@ -1,17 +1,18 @@
 use hearth_kernels::host;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::statistics::image_extremes;
 use super::values::each_piece;
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// Bends the scale of intensities by a curve through random control points, with probability `prob`.
 ///
 /// The curve runs over the range of the image through `num_control_points` points (one number, or a range that the number is drawn from) at
 /// equal distances; each inner one is moved to between the one before and the one after. All keys share the curve.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandHistogramShift {
     keys: Keys,
@@ -53,14 +54,14 @@ impl RandHistogramShift {
         shift_histogram(image, reference, floating)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         let counts = self.num_control_points.as_slice();
         match counts.len() {
             1 | 2 => match counts.iter().find(|n| !(3..=MAX_POINTS).contains(*n)) {
-                Some(n) => Err(CheckError::new("num_control_points", format!("{n} is not 3 to {MAX_POINTS}"))),
+                Some(n) => Err(Fault::at("num_control_points", format!("{n} is not 3 to {MAX_POINTS}"))),
                 None => Ok(()),
             },
-            _ => Err(CheckError::new("num_control_points", "must be one number or a pair")),
+            _ => Err(Fault::at("num_control_points", "must be one number or a pair")),
         }
     }
 }
@@ -141,3 +142,10 @@ setters!(RandHistogramShift {
 });
 
 random_image_transform!(RandHistogramShift);
+
+transform_entry!(
+    RandHistogramShift,
+    r#"keys = ["image"]
+num_control_points = [5, 10]
+prob = 0.5"#
+);

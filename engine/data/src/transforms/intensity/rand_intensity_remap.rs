@@ -1,4 +1,5 @@
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ranges::check_finite;
@@ -6,7 +7,7 @@ use super::values::{groups, on_host};
 use super::yes;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// Replaces intensities by a random curve, with probability `prob`
 /// (Hesse et al., "Intensity augmentation to improve generalizability of breast segmentation across different MRI scan protocols", 2020).
@@ -14,7 +15,7 @@ use crate::{CheckError, Draw, Image, TransformError};
 /// The curve is a moving average, over `kernel_size` values, of intensities drawn from the image, plus a line of slope `slope` or `-slope`; it
 /// is scaled as MONAI scales it: from the smallest intensity up by the largest. `channel_wise` false bends all channels by one curve. All
 /// keys draw curves of their own. Runs on the CPU, and sorts all values.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandIntensityRemap {
     keys: Keys,
@@ -69,9 +70,9 @@ impl RandIntensityRemap {
         }))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         if !(1..=MAX_KERNEL).contains(&self.kernel_size) {
-            return Err(CheckError::new("kernel_size", format!("{} is not 1 to {MAX_KERNEL}", self.kernel_size)));
+            return Err(Fault::at("kernel_size", format!("{} is not 1 to {MAX_KERNEL}", self.kernel_size)));
         }
         check_finite("slope", self.slope)
     }
@@ -130,3 +131,9 @@ mod tests {
         }
     }
 }
+
+transform_entry!(
+    RandIntensityRemap,
+    r#"keys = ["image"]
+prob = 0.5"#
+);

@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::k_space_spike_noise::{Spike, add_spikes, mean_logs};
@@ -5,13 +6,13 @@ use super::ranges::check_pair;
 use super::yes;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// [`KSpaceSpikeNoise`](super::KSpaceSpikeNoise) at a random place of each channel, with probability `prob`.
 ///
 /// The logarithm of the magnitude is drawn uniformly from `intensity_range`, one pair or one per channel; without it from 0.95 to 1.1 times
 /// 2.5 times the mean logarithm of the channel. `channel_wise` false puts the spikes of all channels in one place. Each key draws for itself.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandKSpaceSpikeNoise {
     keys: Keys,
@@ -26,7 +27,7 @@ pub struct RandKSpaceSpikeNoise {
 }
 
 /// One range, or one per channel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum IntensityRange {
     /// For all channels.
@@ -87,13 +88,13 @@ impl RandKSpaceSpikeNoise {
         Ok(add_spikes(image, &spikes))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         let check = |range: &[f64; 2]| check_pair("intensity_range", *range, f64::NEG_INFINITY, f64::INFINITY);
         match &self.intensity_range {
             None => Ok(()),
             Some(IntensityRange::All(range)) => check(range),
             Some(IntensityRange::Each(_)) if !self.channel_wise => {
-                Err(CheckError::new("intensity_range", "must be one pair where `channel_wise` is false"))
+                Err(Fault::at("intensity_range", "must be one pair where `channel_wise` is false"))
             }
             Some(IntensityRange::Each(ranges)) => ranges.iter().try_for_each(check),
         }
@@ -112,3 +113,9 @@ setters!(RandKSpaceSpikeNoise {
 });
 
 random_image_transform!(RandKSpaceSpikeNoise);
+
+transform_entry!(
+    RandKSpaceSpikeNoise,
+    r#"keys = ["image"]
+prob = 0.5"#
+);

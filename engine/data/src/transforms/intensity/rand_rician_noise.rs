@@ -1,4 +1,5 @@
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rand_gaussian_noise::{add_noise, check_deviation};
@@ -8,14 +9,14 @@ use super::values::zip;
 use super::yes;
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// The noise of magnitude images (Gudbjartsson and Patz, "The Rician distribution of noisy MRI data", 1995), with probability `prob`:
 /// `sqrt((x + a)^2 + b^2)` with normal a and b of mean `mean`.
 ///
 /// Their deviation is drawn uniformly from 0..`std`, or is `std` itself where `sample_std` is false; `relative` multiplies it by the
 /// deviation of the image. `channel_wise`: each channel by itself, then `mean` and `std` may be lists. Each key gets noise of its own.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandRicianNoise {
     keys: Keys,
@@ -89,10 +90,10 @@ impl RandRicianNoise {
         Ok(image)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         for (name, list) in [("mean", &self.mean), ("std", &self.std)] {
             if matches!(list, OneOrMany::Many(_)) && !self.channel_wise {
-                return Err(CheckError::new(name, "may be a list only where `channel_wise` is true"));
+                return Err(Fault::at(name, "may be a list only where `channel_wise` is true"));
             }
         }
         self.mean.as_slice().iter().try_for_each(|v| check_finite("mean", *v))?;
@@ -118,3 +119,10 @@ setters!(RandRicianNoise {
 });
 
 random_image_transform!(RandRicianNoise);
+
+transform_entry!(
+    RandRicianNoise,
+    r#"keys = ["image"]
+prob = 0.5
+std = 0.1"#
+);

@@ -1,18 +1,20 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::linear::{Linear, map_linear};
 use super::ranges::{check_symmetric, for_channels, per_channel, symmetric};
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// Multiplies by `1 + f`, with `f` drawn uniformly from `factors`, with probability `prob`.
 ///
 /// A single number `factors` means -factors..factors. With `channel_wise` each channel draws its own. All keys share the draws.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandScaleIntensity {
     keys: Keys,
+    /// Values are multiplied by 1 + a draw from -factors..factors, or from a range.
     factors: OneOrMany<f64>,
     #[serde(default = "tenth")]
     prob: f64,
@@ -44,7 +46,7 @@ impl RandScaleIntensity {
         Ok(map_linear(image, &maps))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_symmetric("factors", &self.factors)
     }
 }
@@ -59,3 +61,10 @@ setters!(RandScaleIntensity {
 });
 
 random_image_transform!(RandScaleIntensity);
+
+transform_entry!(
+    RandScaleIntensity,
+    r#"keys = ["image"]
+factors = 0.1
+prob = 0.5"#
+);

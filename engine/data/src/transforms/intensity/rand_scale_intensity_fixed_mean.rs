@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ranges::{check_symmetric, per_channel, symmetric};
@@ -5,15 +6,16 @@ use super::scale_intensity_fixed_mean::scale_around_mean;
 use super::yes;
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// [`ScaleIntensityFixedMean`](super::ScaleIntensityFixedMean) with a factor drawn uniformly from `factors`, with probability `prob`.
 ///
 /// A single number `factors` means -factors..factors. With `channel_wise` each channel draws its own. All keys share the draws.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandScaleIntensityFixedMean {
     keys: Keys,
+    /// Distances from the mean are multiplied by 1 + a draw from -factors..factors, or from a range.
     factors: OneOrMany<f64>,
     #[serde(default = "yes")]
     fixed_mean: bool,
@@ -49,7 +51,7 @@ impl RandScaleIntensityFixedMean {
         Ok(scale_around_mean(image, drawn, self.fixed_mean, self.preserve_range))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_symmetric("factors", &self.factors)
     }
 }
@@ -68,3 +70,10 @@ setters!(RandScaleIntensityFixedMean {
 });
 
 random_image_transform!(RandScaleIntensityFixedMean);
+
+transform_entry!(
+    RandScaleIntensityFixedMean,
+    r#"keys = ["image"]
+factors = 0.1
+prob = 0.5"#
+);

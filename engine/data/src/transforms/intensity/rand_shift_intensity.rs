@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ranges::{check_symmetric, per_channel, symmetric};
@@ -7,16 +8,17 @@ use super::shift_intensity::{check_factor_key, factor_of, shift};
 use crate::params::{Keys, OneOrMany, check_probability};
 use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Adds a number drawn uniformly from `offsets`, with probability `prob`.
 ///
 /// A single number `offsets` means -offsets..offsets. With `channel_wise` each channel draws its own. All keys share the draws; each
 /// multiplies them by the number of the sample that `factor_key` names for it, where that is given.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandShiftIntensity {
     keys: Keys,
+    /// A draw from -offsets..offsets, or from a range, is added.
     offsets: OneOrMany<f64>,
     #[serde(default)]
     factor_key: Option<OneOrMany<String>>,
@@ -77,7 +79,7 @@ impl Transform for RandShiftIntensity {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_probability(self.prob)?;
         check_factor_key(self.factor_key.as_ref(), &self.keys, known)?;
@@ -88,3 +90,10 @@ impl Transform for RandShiftIntensity {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    RandShiftIntensity,
+    r#"keys = ["image"]
+offsets = 0.1
+prob = 0.5"#
+);

@@ -1,18 +1,20 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ranges::{check_symmetric, symmetric};
 use super::std_shift_intensity::shift_by_deviation;
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, TransformError};
+use crate::{Draw, Fault, Image, TransformError};
 
 /// [`StdShiftIntensity`](super::StdShiftIntensity) with a factor drawn uniformly from `factors`, with probability `prob`.
 ///
 /// A single number `factors` means -factors..factors. One factor is drawn for all channels and keys.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandStdShiftIntensity {
     keys: Keys,
+    /// A draw from -factors..factors, or from a range, times the standard deviation is added.
     factors: OneOrMany<f64>,
     #[serde(default = "tenth")]
     prob: f64,
@@ -46,7 +48,7 @@ impl RandStdShiftIntensity {
         Ok(shift_by_deviation(image, *factor, self.nonzero, self.channel_wise))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_symmetric("factors", &self.factors)
     }
 }
@@ -63,3 +65,10 @@ setters!(RandStdShiftIntensity {
 });
 
 random_image_transform!(RandStdShiftIntensity);
+
+transform_entry!(
+    RandStdShiftIntensity,
+    r#"keys = ["image"]
+factors = 0.5
+prob = 0.5"#
+);

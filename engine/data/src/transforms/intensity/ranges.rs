@@ -1,7 +1,7 @@
 //! Numbers that random transforms draw from.
 
 use crate::params::OneOrMany;
-use crate::{CheckError, Draw, Image};
+use crate::{Draw, Fault, Image};
 
 /// One number n for -n..n, or a pair in either order.
 pub(super) fn symmetric(values: &OneOrMany<f64>) -> (f64, f64) {
@@ -13,44 +13,44 @@ pub(super) fn symmetric(values: &OneOrMany<f64>) -> (f64, f64) {
 }
 
 /// What [`symmetric`] reads must be one finite number or two.
-pub(super) fn check_symmetric(parameter: &str, values: &OneOrMany<f64>) -> Result<(), CheckError> {
+pub(super) fn check_symmetric(parameter: &str, values: &OneOrMany<f64>) -> Result<(), Fault> {
     match values.as_slice() {
         [_] | [_, _] => values.as_slice().iter().try_for_each(|v| check_finite(parameter, *v)),
-        _ => Err(CheckError::new(parameter, "must be one number or a pair")),
+        _ => Err(Fault::at(parameter, "must be one number or a pair")),
     }
 }
 
 /// A pair must be finite, in order, and within `low..=high`.
-pub(super) fn check_pair(parameter: &str, [a, b]: [f64; 2], low: f64, high: f64) -> Result<(), CheckError> {
+pub(super) fn check_pair(parameter: &str, [a, b]: [f64; 2], low: f64, high: f64) -> Result<(), Fault> {
     check_finite(parameter, a)?;
     check_finite(parameter, b)?;
     if a > b {
-        return Err(CheckError::new(parameter, format!("{a} to {b}: the first must not be larger than the second")));
+        return Err(Fault::at(parameter, format!("{a} to {b}: the first must not be larger than the second")));
     }
     if a < low || b > high {
         let limit = if high.is_finite() { format!("within {low} to {high}") } else { format!("not below {low}") };
-        return Err(CheckError::new(parameter, format!("{a} to {b} must be {limit}")));
+        return Err(Fault::at(parameter, format!("{a} to {b} must be {limit}")));
     }
     Ok(())
 }
 
 /// A number must be finite.
-pub(super) fn check_finite(parameter: &str, value: f64) -> Result<(), CheckError> {
-    if value.is_finite() { Ok(()) } else { Err(CheckError::new(parameter, format!("{value} is not a finite number"))) }
+pub(super) fn check_finite(parameter: &str, value: f64) -> Result<(), Fault> {
+    if value.is_finite() { Ok(()) } else { Err(Fault::at(parameter, format!("{value} is not a finite number"))) }
 }
 
 /// A number must be finite and larger than 0.
-pub(super) fn check_positive(parameter: &str, value: f64) -> Result<(), CheckError> {
+pub(super) fn check_positive(parameter: &str, value: f64) -> Result<(), Fault> {
     check_finite(parameter, value)?;
-    if value > 0.0 { Ok(()) } else { Err(CheckError::new(parameter, format!("{value} must be larger than 0"))) }
+    if value > 0.0 { Ok(()) } else { Err(Fault::at(parameter, format!("{value} must be larger than 0"))) }
 }
 
 /// A percentile must lie in 0..=100.
-pub(super) fn check_percentile(parameter: &str, value: f64) -> Result<(), CheckError> {
+pub(super) fn check_percentile(parameter: &str, value: f64) -> Result<(), Fault> {
     if (0.0..=100.0).contains(&value) {
         Ok(())
     } else {
-        Err(CheckError::new(parameter, format!("{value} is not a percentile (0 to 100)")))
+        Err(Fault::at(parameter, format!("{value} is not a percentile (0 to 100)")))
     }
 }
 

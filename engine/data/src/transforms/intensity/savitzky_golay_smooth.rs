@@ -1,17 +1,20 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::padding::{FilterPadding, filtered};
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Smooths along one axis by a polynomial of degree `order` fitted to each window (Savitzky and Golay, 1964).
 ///
 /// `axis` counts as in MONAI: 1 is the first spatial axis.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SavitzkyGolaySmooth {
     keys: Keys,
+    /// Voxels of the window, odd.
     window_length: usize,
+    /// Order of the polynomial, less than the window's length.
     order: usize,
     #[serde(default = "first")]
     axis: usize,
@@ -58,18 +61,18 @@ impl SavitzkyGolaySmooth {
         filtered(image, each, self.mode)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         if self.window_length.is_multiple_of(2) || self.window_length > MAX_WINDOW {
             let message = format!("{} is not an odd number below {MAX_WINDOW}", self.window_length);
-            return Err(CheckError::new("window_length", message));
+            return Err(Fault::at("window_length", message));
         }
         if self.order >= self.window_length {
             let message = format!("{} must be smaller than window_length = {}", self.order, self.window_length);
-            return Err(CheckError::new("order", message));
+            return Err(Fault::at("order", message));
         }
         match self.axis {
             1..=3 => Ok(()),
-            axis => Err(CheckError::new("axis", format!("{axis} is no spatial axis (1 to 3)"))),
+            axis => Err(Fault::at("axis", format!("{axis} is no spatial axis (1 to 3)"))),
         }
     }
 }
@@ -136,3 +139,11 @@ mod tests {
         }
     }
 }
+
+transform_entry!(
+    SavitzkyGolaySmooth,
+    r#"keys = ["image"]
+window_length = 5
+order = 2
+axis = 1"#
+);

@@ -1,15 +1,16 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::linear::{Linear, map_linear};
 use super::statistics::image_extremes;
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Maps the range of the values to `minv..maxv` (0..1 if left out), or multiplies by `1 + factor`.
 ///
 /// A constant image becomes `x * minv`, as in MONAI. A recipe that gives `factor` alone means the latter; MONAI wants `minv` and `maxv` set to
 /// None for it, which a recipe can't say and a library call may: `.minv(None).maxv(None)`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Given")]
 pub struct ScaleIntensity {
     keys: Keys,
@@ -21,7 +22,7 @@ pub struct ScaleIntensity {
 }
 
 /// As written: whether `minv` and `maxv` are given matters.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "ScaleIntensity")]
 struct Given {
     keys: Keys,
@@ -90,17 +91,14 @@ impl ScaleIntensity {
         Ok(self.scale(image))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         for (name, value) in [("minv", self.minv), ("maxv", self.maxv), ("factor", self.factor)] {
             if value.is_some_and(|v| !v.is_finite()) {
-                return Err(CheckError::new(name, "is not a finite number"));
+                return Err(Fault::at(name, "is not a finite number"));
             }
         }
         if self.factor.is_some() && (self.minv.is_some() || self.maxv.is_some()) {
-            return Err(CheckError::new(
-                "factor",
-                "is not used where `minv` or `maxv` is given; leave one of them out",
-            ));
+            return Err(Fault::at("factor", "is not used where `minv` or `maxv` is given; leave one of them out"));
         }
         Ok(())
     }
@@ -147,3 +145,10 @@ mod tests {
         assert!(ScaleIntensity::new("image").minv(f64::NAN).check_parameters().is_err());
     }
 }
+
+transform_entry!(
+    ScaleIntensity,
+    r#"keys = ["image"]
+minv = 0.0
+maxv = 1.0"#
+);

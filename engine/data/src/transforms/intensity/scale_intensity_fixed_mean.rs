@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::linear::{Linear, map_linear};
@@ -5,16 +6,17 @@ use super::ranges::{check_finite, for_channels};
 use super::statistics::{image_extremes, image_moments};
 use super::yes;
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Multiplies by `1 + factor` around the mean, which stays: `(x - mean) * (1 + factor) + mean`.
 ///
 /// `preserve_range` clips to the range that the values had; without `fixed_mean` they are multiplied as they are. `channel_wise`: mean and
 /// range of each channel by itself.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleIntensityFixedMean {
     keys: Keys,
+    /// Distances from the mean are multiplied by 1 + factor.
     #[serde(default)]
     factor: f64,
     #[serde(default)]
@@ -50,7 +52,7 @@ impl ScaleIntensityFixedMean {
         Ok(self.scale(image))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_finite("factor", self.factor)
     }
 }
@@ -82,3 +84,9 @@ setters!(ScaleIntensityFixedMean {
 });
 
 image_transform!(ScaleIntensityFixedMean, change);
+
+transform_entry!(
+    ScaleIntensityFixedMean,
+    r#"keys = ["image"]
+factor = 0.1"#
+);

@@ -1,17 +1,20 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::linear::{Linear, map_linear};
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Maps `a_min..a_max` to `b_min..b_max` linearly, then clips to the latter if asked. Without `b_min` and `b_max`, to 0..1.
 ///
 /// `a_min == a_max` leaves the values but for a shift: `x - a_min + b_min`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleIntensityRange {
     keys: Keys,
+    /// The value that becomes `b_min`.
     a_min: f64,
+    /// The value that becomes `b_max`.
     a_max: f64,
     #[serde(default)]
     b_min: Option<f64>,
@@ -46,26 +49,26 @@ impl ScaleIntensityRange {
         Ok(self.scale(image))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         for (name, value) in
             [("a_min", Some(self.a_min)), ("a_max", Some(self.a_max)), ("b_min", self.b_min), ("b_max", self.b_max)]
         {
             if value.is_some_and(|v| !v.is_finite()) {
-                return Err(CheckError::new(name, "is not a finite number"));
+                return Err(Fault::at(name, "is not a finite number"));
             }
         }
         if self.a_min > self.a_max {
-            return Err(CheckError::new("a_min", format!("{} is larger than a_max = {}", self.a_min, self.a_max)));
+            return Err(Fault::at("a_min", format!("{} is larger than a_max = {}", self.a_min, self.a_max)));
         }
         check_clip(self.clip, self.b_min, self.b_max)
     }
 }
 
 /// The range that values are clipped to must not be empty.
-pub(super) fn check_clip(clip: bool, low: Option<f64>, high: Option<f64>) -> Result<(), CheckError> {
+pub(super) fn check_clip(clip: bool, low: Option<f64>, high: Option<f64>) -> Result<(), Fault> {
     match (low, high) {
         (Some(low), Some(high)) if clip && low > high => {
-            Err(CheckError::new("b_min", format!("{low} is larger than b_max = {high}, so nothing is left to clip to")))
+            Err(Fault::at("b_min", format!("{low} is larger than b_max = {high}, so nothing is left to clip to")))
         }
         _ => Ok(()),
     }
@@ -83,3 +86,13 @@ setters!(ScaleIntensityRange {
 });
 
 image_transform!(ScaleIntensityRange, change);
+
+transform_entry!(
+    ScaleIntensityRange,
+    r#"keys = ["image"]
+a_min = -57
+a_max = 164
+b_min = 0.0
+b_max = 1.0
+clip = true"#
+);

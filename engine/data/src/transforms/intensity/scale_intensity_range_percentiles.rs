@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::linear::{Linear, map_linear};
@@ -6,17 +7,19 @@ use super::ranges::check_percentile;
 use super::scale_intensity_range::check_clip;
 use super::values::{groups, look};
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// [`ScaleIntensityRange`](super::ScaleIntensityRange) from the values at two percentiles of the image, or of each channel.
 ///
 /// `relative`: to the same percentiles of `b_min..b_max` rather than to its ends. The percentiles are those of `torch.quantile`, and above
 /// a million values those of numpy, as in MONAI.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleIntensityRangePercentiles {
     keys: Keys,
+    /// Percentile that becomes `b_min`.
     lower: f64,
+    /// Percentile that becomes `b_max`.
     upper: f64,
     #[serde(default)]
     b_min: Option<f64>,
@@ -69,18 +72,18 @@ impl ScaleIntensityRangePercentiles {
         Ok(if maps.is_empty() { image } else { map_linear(image, &maps) })
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_percentile("lower", self.lower)?;
         check_percentile("upper", self.upper)?;
         for (name, value) in [("b_min", self.b_min), ("b_max", self.b_max)] {
             match value {
-                None if self.relative => return Err(CheckError::new(name, "is needed for `relative`")),
-                Some(v) if !v.is_finite() => return Err(CheckError::new(name, "is not a finite number")),
+                None if self.relative => return Err(Fault::at(name, "is needed for `relative`")),
+                Some(v) if !v.is_finite() => return Err(Fault::at(name, "is not a finite number")),
                 _ => {}
             }
         }
         if self.lower > self.upper {
-            return Err(CheckError::new("lower", format!("{} is larger than upper = {}", self.lower, self.upper)));
+            return Err(Fault::at("lower", format!("{} is larger than upper = {}", self.lower, self.upper)));
         }
         check_clip(self.clip, self.b_min, self.b_max)
     }
@@ -102,3 +105,12 @@ setters!(ScaleIntensityRangePercentiles {
 });
 
 image_transform!(ScaleIntensityRangePercentiles, scale);
+
+transform_entry!(
+    ScaleIntensityRangePercentiles,
+    r#"keys = ["image"]
+lower = 1
+upper = 99
+b_min = 0.0
+b_max = 1.0"#
+);

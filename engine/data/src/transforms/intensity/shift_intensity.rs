@@ -1,18 +1,20 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::linear::{Linear, map_linear};
 use super::ranges::{check_finite, for_channels};
 use crate::params::{Keys, OneOrMany, check_key};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError, Value};
+use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
 /// Adds `offset`, times the number of the sample that `factor_key` names where it is given (one name, or one per key).
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShiftIntensity {
     keys: Keys,
+    /// What is added.
     offset: f64,
     #[serde(default)]
     factor_key: Option<OneOrMany<String>>,
@@ -60,7 +62,7 @@ pub(super) fn check_factor_key(
     names: Option<&OneOrMany<String>>,
     keys: &Keys,
     known: &BTreeSet<String>,
-) -> Result<(), CheckError> {
+) -> Result<(), Fault> {
     let Some(names) = names else { return Ok(()) };
     keys.check_list("factor_key", names)?;
     names.as_slice().iter().try_for_each(|name| check_key("factor_key", name, known))
@@ -86,7 +88,7 @@ impl Transform for ShiftIntensity {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_factor_key(self.factor_key.as_ref(), &self.keys, known)?;
         check_finite("offset", self.offset)
@@ -96,3 +98,9 @@ impl Transform for ShiftIntensity {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    ShiftIntensity,
+    r#"keys = ["image"]
+offset = 0.5"#
+);

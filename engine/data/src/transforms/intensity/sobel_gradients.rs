@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::foreground_mask::{note_new_keys, to_new_keys};
@@ -10,13 +11,13 @@ use super::statistics::image_extremes;
 use super::yes;
 use crate::params::{Keys, OneOrMany};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Gradients by Sobel's kernels: all channels along the first of `spatial_axes`, then all along the next. Without the list, along all axes.
 ///
 /// `normalize_kernels` makes them true gradients, `normalize_gradients` scales those along each axis to 0..1. Larger kernels are the one of
 /// size 3 smoothed by `[1, 2, 1]`. `new_key_prefix`: the gradients are a new value and the image stays.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SobelGradients {
     keys: Keys,
@@ -97,15 +98,15 @@ impl SobelGradients {
         (grown(scale([-1.0, 0.0, 1.0], 2.0)), grown(smooth))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         if !(3..=MAX_KERNEL).contains(&self.kernel_size) || self.kernel_size.is_multiple_of(2) {
             let message = format!("{} is not an odd number from 3 to {MAX_KERNEL}", self.kernel_size);
-            return Err(CheckError::new("kernel_size", message));
+            return Err(Fault::at("kernel_size", message));
         }
         match &self.spatial_axes {
-            Some(axes) if axes.as_slice().is_empty() => Err(CheckError::new("spatial_axes", "is an empty list")),
+            Some(axes) if axes.as_slice().is_empty() => Err(Fault::at("spatial_axes", "is an empty list")),
             Some(axes) if axes.as_slice().iter().any(|a| !(-3..3).contains(a)) => {
-                Err(CheckError::new("spatial_axes", "has an entry that is no axis (-3 to 2)"))
+                Err(Fault::at("spatial_axes", "has an entry that is no axis (-3 to 2)"))
             }
             _ => Ok(()),
         }
@@ -156,7 +157,7 @@ impl Transform for SobelGradients {
         to_new_keys(sample, keys, self.new_key_prefix.as_deref(), |image| self.gradients(image))
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.check_parameters()?;
         note_new_keys(&self.keys, self.new_key_prefix.as_deref(), known);
@@ -167,3 +168,9 @@ impl Transform for SobelGradients {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    SobelGradients,
+    r#"keys = ["image"]
+spatial_axes = 0"#
+);

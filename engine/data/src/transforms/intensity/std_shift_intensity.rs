@@ -1,18 +1,20 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::linear::{Linear, map_linear};
 use super::ranges::check_finite;
 use super::statistics::{Moments, image_moments};
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Adds `factor` times the (population) standard deviation of the image, or of each channel.
 ///
 /// `nonzero`: deviation over, and change of, voxels other than 0 only.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StdShiftIntensity {
     keys: Keys,
+    /// This times the standard deviation is added.
     factor: f64,
     #[serde(default)]
     nonzero: bool,
@@ -37,7 +39,7 @@ impl StdShiftIntensity {
         Ok(self.shift(image))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_finite("factor", self.factor)
     }
 }
@@ -62,3 +64,9 @@ setters!(StdShiftIntensity {
 });
 
 image_transform!(StdShiftIntensity, change);
+
+transform_entry!(
+    StdShiftIntensity,
+    r#"keys = ["image"]
+factor = 0.5"#
+);

@@ -1,16 +1,18 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ranges::check_finite;
 use super::values::map;
 use super::yes;
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Keeps the values above `threshold` (or below it, where `above` is false) and replaces the others, NaN among them, by `cval`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThresholdIntensity {
     keys: Keys,
+    /// The value that others are compared with.
     threshold: f64,
     #[serde(default = "yes")]
     above: bool,
@@ -48,7 +50,7 @@ impl ThresholdIntensity {
         Ok(self.filter(image))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_finite("threshold", self.threshold)?;
         check_finite("cval", self.cval)
     }
@@ -64,3 +66,11 @@ setters!(ThresholdIntensity {
 });
 
 image_transform!(ThresholdIntensity, change);
+
+transform_entry!(
+    ThresholdIntensity,
+    r#"keys = ["image"]
+threshold = 0.5
+above = true
+cval = 0.0"#
+);

@@ -1,16 +1,17 @@
 use burn::tensor::{Tensor, TensorData};
 use hearth_kernels::host;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// The overlapping regions of BraTS as channels of 0 and 1, of a label map of one channel: tumour core, whole tumour, enhancing tumour.
 ///
 /// The labels are those of BraTS: 1 necrotic and non-enhancing core, 2 oedema, `et_label` enhancing tumour (4 until 2022, 3 from 2023).
 /// `classes` (not in MONAI) lists the labels of each channel instead, for other numberings: the Decathlon's Task01 is
 /// `[[2, 3], [1, 2, 3], [3]]`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConvertToMultiChannelBasedOnBratsClasses {
     keys: Keys,
@@ -70,12 +71,12 @@ impl ConvertToMultiChannelBasedOnBratsClasses {
         Ok(image)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         if matches!(self.et_label, 1 | 2) {
-            return Err(CheckError::new("et_label", format!("is {}, which is another class's label", self.et_label)));
+            return Err(Fault::at("et_label", format!("is {}, which is another class's label", self.et_label)));
         }
         if self.classes.as_ref().is_some_and(Vec::is_empty) {
-            return Err(CheckError::new("classes", "names no class"));
+            return Err(Fault::at("classes", "names no class"));
         }
         Ok(())
     }
@@ -110,3 +111,5 @@ mod tests {
         assert!(ConvertToMultiChannelBasedOnBratsClasses::new("x").et_label(2).check_parameters().is_err());
     }
 }
+
+transform_entry!(ConvertToMultiChannelBasedOnBratsClasses, r#"keys = ["label"]"#);

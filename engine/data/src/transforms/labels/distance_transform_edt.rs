@@ -1,16 +1,17 @@
 use hearth_kernels::label::{self, To};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{axes, voxels};
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::intensity::on_host;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Distance of every voxel that is not 0 to the nearest one that is, each channel by itself; exact, in f32.
 ///
 /// `sampling`: size of a voxel, one number or one per axis; left out, distances are in voxels. In a channel without a 0, distances are to a
 /// voxel before the first one, as scipy has it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DistanceTransformEDT {
     keys: Keys,
@@ -55,10 +56,10 @@ impl DistanceTransformEDT {
         Ok(image)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         let values = self.sampling.as_ref().map_or(&[][..], OneOrMany::as_slice);
         match values.iter().find(|v| !(v.is_finite() && **v > 0.0)) {
-            Some(value) => Err(CheckError::new("sampling", format!("{value} is no size of a voxel"))),
+            Some(value) => Err(Fault::at("sampling", format!("{value} is no size of a voxel"))),
             None => Ok(()),
         }
     }
@@ -109,3 +110,5 @@ mod tests {
         assert!(DistanceTransformEDT::new("x").sampling(OneOrMany::One(0.0)).check_parameters().is_err());
     }
 }
+
+transform_entry!(DistanceTransformEDT, r#"keys = ["mask"]"#);

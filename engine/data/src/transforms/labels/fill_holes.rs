@@ -1,17 +1,18 @@
 use hearth_kernels::label;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{axes, channels_of, check_connectivity, voxels};
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::intensity::on_host;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Fills what a label encloses with that label, whatever was there.
 ///
 /// `applied_labels`: the labels (of several channels: the channels of a one-hot map) that are filled, left out all but 0. A hole at the edge of the image
 /// is open. `connectivity`: orthogonal steps by which one gets out of a hole, left out as many as there are axes. A label map's labels are filled in
 /// ascending order; channels of a one-hot map become 0 or 1.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FillHoles {
     keys: Keys,
@@ -83,7 +84,7 @@ impl FillHoles {
         Ok(image)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_connectivity(self.connectivity)
     }
 }
@@ -158,3 +159,5 @@ mod tests {
         assert!(text.contains("more than 4096 different values") && text.contains("AsDiscrete"), "{text}");
     }
 }
+
+transform_entry!(FillHoles, r#"keys = ["mask"]"#);

@@ -1,19 +1,20 @@
 use std::collections::HashMap;
 
 use hearth_kernels::label::{self, Components, LabelError};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{axes, channels_of, check_connectivity, voxels, yes};
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::intensity::on_host;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Keeps the `num_components` largest connected components of each label and sets the others to 0.
 ///
 /// `applied_labels`: the labels (of a one-hot map: the channels) that are looked at; left out, all but 0. `is_onehot`: left out, an image of several
 /// channels is one. `independent = false` takes the labels together, as one region. `connectivity`: orthogonal steps that make a neighbour, left out as
 /// many as there are axes. Of components of one size the later is kept.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeepLargestConnectedComponent {
     keys: Keys,
@@ -151,7 +152,7 @@ impl KeepLargestConnectedComponent {
         dropped
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_connectivity(self.connectivity)
     }
 }
@@ -222,3 +223,9 @@ mod tests {
         assert!(transform().connectivity(4_usize).check_parameters().is_err());
     }
 }
+
+transform_entry!(
+    KeepLargestConnectedComponent,
+    r#"keys = ["mask"]
+applied_labels = [1]"#
+);

@@ -1,15 +1,17 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check_labels;
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::intensity::map;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Keeps the labels of `applied_labels` and sets all others to 0.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LabelFilter {
     keys: Keys,
+    /// The labels that stay.
     applied_labels: OneOrMany<i64>,
     #[serde(default)]
     allow_missing_keys: bool,
@@ -38,7 +40,7 @@ impl LabelFilter {
         Ok(self.filter(image))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_labels("applied_labels", &self.applied_labels)
     }
 }
@@ -49,3 +51,9 @@ setters!(LabelFilter {
 });
 
 image_transform!(LabelFilter, change);
+
+transform_entry!(
+    LabelFilter,
+    r#"keys = ["label"]
+applied_labels = [1]"#
+);

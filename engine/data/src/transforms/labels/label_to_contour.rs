@@ -1,25 +1,27 @@
 use hearth_kernels::filter::{self, Edge};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 use crate::transforms::intensity::zip;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// The contours of masks of 0 and 1, each channel by itself: 1 on voxels with a neighbour of 0, diagonals and what lies beyond the
 /// edge among them.
 ///
 /// This is a Laplace filter over all neighbours, cut off at 0 and 1; `kernel_type` has no other choice.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LabelToContour {
     keys: Keys,
+    /// The kernel that finds edges.
     #[serde(default)]
     kernel_type: Kernel,
     #[serde(default)]
     allow_missing_keys: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 enum Kernel {
     #[default]
     Laplace,
@@ -45,7 +47,7 @@ impl LabelToContour {
         Ok(zip(image, &sums, |x, sum| (weight * x - sum).clamp(0.0, 1.0), |x, sum| (x * weight - sum).clamp(0.0, 1.0)))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         Ok(())
     }
 }
@@ -56,3 +58,5 @@ setters!(LabelToContour {
 });
 
 image_transform!(LabelToContour, contour);
+
+transform_entry!(LabelToContour, r#"keys = ["mask"]"#);

@@ -1,17 +1,19 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{channels_of, check_labels, select};
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::intensity::map;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// A mask of the labels `select_labels`: 1 where a label map has one of them; of a one-hot map, these channels.
 ///
 /// `merge_channels`: one channel, 1 where any of them is not 0.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LabelToMask {
     keys: Keys,
+    /// The labels that become 1.
     select_labels: OneOrMany<i64>,
     #[serde(default)]
     merge_channels: bool,
@@ -54,7 +56,7 @@ impl LabelToMask {
         ))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         check_labels("select_labels", &self.select_labels)
     }
 }
@@ -67,3 +69,9 @@ setters!(LabelToMask {
 });
 
 image_transform!(LabelToMask, mask);
+
+transform_entry!(
+    LabelToMask,
+    r#"keys = ["label"]
+select_labels = [1, 2]"#
+);

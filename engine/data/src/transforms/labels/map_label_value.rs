@@ -1,18 +1,22 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 use crate::transforms::intensity::map;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Replaces label values: `orig_labels[i]` becomes `target_labels[i]`, all others stay. Of a value that is listed twice the last entry counts.
 ///
 /// Values are always f32 here; with a whole-numbered `dtype` fractions are cut off.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapLabelValue {
     keys: Keys,
+    /// Labels as they are.
     orig_labels: Vec<f64>,
+    /// What each of them becomes.
     target_labels: Vec<f64>,
+    /// The type that values are rounded to.
     #[serde(default)]
     dtype: Number,
     #[serde(default)]
@@ -20,7 +24,7 @@ pub struct MapLabelValue {
 }
 
 /// Type of the new values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 enum Number {
     #[default]
     #[serde(rename = "float32", alias = "float", alias = "float64")]
@@ -65,10 +69,10 @@ impl MapLabelValue {
         Ok(self.recode(image))
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         let (from, to) = (self.orig_labels.len(), self.target_labels.len());
         if from != to {
-            return Err(CheckError::new("target_labels", format!("has {to} entries for {from} orig_labels")));
+            return Err(Fault::at("target_labels", format!("has {to} entries for {from} orig_labels")));
         }
         Ok(())
     }
@@ -96,3 +100,10 @@ mod tests {
         assert!(MapLabelValue::new("x", [1.0], [1.0, 2.0]).check_parameters().is_err());
     }
 }
+
+transform_entry!(
+    MapLabelValue,
+    r#"keys = ["label"]
+orig_labels = [1, 2]
+target_labels = [2, 1]"#
+);

@@ -32,7 +32,7 @@ use burn::tensor::{Int, Tensor};
 use hearth_kernels::label::LabelError;
 
 use crate::params::OneOrMany;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 fn yes() -> bool {
     true
@@ -80,18 +80,18 @@ fn select(image: &Image, channels: &[usize]) -> Tensor<4> {
 }
 
 /// A connectivity that no image has is refused before the first case.
-fn check_connectivity(connectivity: Option<usize>) -> Result<(), CheckError> {
+fn check_connectivity(connectivity: Option<usize>) -> Result<(), Fault> {
     match connectivity {
         Some(n) if !(1..=3).contains(&n) => {
-            Err(CheckError::new("connectivity", format!("{n}; expected 1 to the number of axes")))
+            Err(Fault::at("connectivity", format!("{n}; expected 1 to the number of axes")))
         }
         _ => Ok(()),
     }
 }
 
-fn check_labels(parameter: &str, labels: &OneOrMany<i64>) -> Result<(), CheckError> {
+fn check_labels(parameter: &str, labels: &OneOrMany<i64>) -> Result<(), Fault> {
     match labels.as_slice() {
-        [] => Err(CheckError::new(parameter, "names no label")),
+        [] => Err(Fault::at(parameter, "names no label")),
         _ => Ok(()),
     }
 }

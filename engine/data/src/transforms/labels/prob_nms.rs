@@ -1,21 +1,23 @@
 use std::collections::BTreeSet;
 
 use hearth_kernels::filter::{self, Approximation};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError, Value};
+use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
 /// The peaks of a probability map of one channel: the largest value above `prob_threshold`, then the largest outside the box of
 /// `box_size` voxels around it, and so on.
 ///
 /// The key then holds numbers, `1 + spatial_dims` per peak: its probability and its voxel. `sigma` smooths first; as in MONAI, which takes
 /// the first two axes of the map for batch and channel, only along the third axis.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProbNMS {
     keys: Keys,
+    /// Axes of the image, 2 or 3.
     #[serde(default = "two")]
     spatial_dims: usize,
     #[serde(default)]
@@ -107,22 +109,22 @@ impl ProbNMS {
         Ok(out)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         let n = self.spatial_dims;
         if !(2..=3).contains(&n) {
-            return Err(CheckError::new("spatial_dims", format!("{n}; expected 2 or 3")));
+            return Err(Fault::at("spatial_dims", format!("{n}; expected 2 or 3")));
         }
         if self.prob_threshold.is_nan() || self.prob_threshold < 0.0 {
-            return Err(CheckError::new("prob_threshold", format!("{}; expected 0 or more", self.prob_threshold)));
+            return Err(Fault::at("prob_threshold", format!("{}; expected 0 or more", self.prob_threshold)));
         }
         let per_axis = |parameter: &str, many: bool, count: usize| match many && count != n {
-            true => Err(CheckError::new(parameter, format!("has {count} entries for {n} axes"))),
+            true => Err(Fault::at(parameter, format!("has {count} entries for {n} axes"))),
             false => Ok(()),
         };
         per_axis("box_size", matches!(self.box_size, OneOrMany::Many(_)), self.box_size.as_slice().len())?;
         per_axis("sigma", matches!(self.sigma, OneOrMany::Many(_)), self.sigma.as_slice().len())?;
         if self.box_size.as_slice().contains(&0) {
-            return Err(CheckError::new("box_size", "is 0"));
+            return Err(Fault::at("box_size", "is 0"));
         }
         Ok(())
     }
@@ -156,7 +158,7 @@ impl Transform for ProbNMS {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.check_parameters()
     }
@@ -198,3 +200,11 @@ mod tests {
         wrong(ProbNMS::new("x", 4));
     }
 }
+
+transform_entry!(
+    ProbNMS,
+    r#"keys = ["image"]
+spatial_dims = 3
+prob_threshold = 0.5
+box_size = 4"#
+);

@@ -1,14 +1,16 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::select;
 use crate::params::Keys;
-use crate::{CheckError, Image, TransformError};
+use crate::{Fault, Image, TransformError};
 
 /// Keeps the first of every `repeats` channels.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveRepeatedChannel {
     keys: Keys,
+    /// How often each channel is there.
     repeats: usize,
     #[serde(default)]
     allow_missing_keys: bool,
@@ -34,9 +36,9 @@ impl RemoveRepeatedChannel {
         Ok(image)
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         match self.repeats {
-            0 => Err(CheckError::new("repeats", "is 0; a channel is there at least once")),
+            0 => Err(Fault::at("repeats", "is 0; a channel is there at least once")),
             _ => Ok(()),
         }
     }
@@ -48,3 +50,9 @@ setters!(RemoveRepeatedChannel {
 });
 
 image_transform!(RemoveRepeatedChannel, remove);
+
+transform_entry!(
+    RemoveRepeatedChannel,
+    r#"keys = ["rgb"]
+repeats = 3"#
+);

@@ -1,12 +1,13 @@
 use std::collections::HashMap;
 
 use hearth_kernels::label;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{axes, yes};
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::intensity::on_host;
-use crate::{CheckError, Image, TransformError, affine};
+use crate::{Fault, Image, TransformError, affine};
 
 /// Sets to 0 what has at most `min_size` voxels, or with `by_measure` at most that many mm^3 (mm^2 in 2-D).
 ///
@@ -16,7 +17,7 @@ use crate::{CheckError, Image, TransformError, affine};
 /// with `connectivity` above 1 components join across neighbouring channels.
 ///
 /// The size of a voxel is the image's own; `pixdim` is for images without a geometry (an affine of 1).
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveSmallObjects {
     keys: Keys,
@@ -117,9 +118,9 @@ impl RemoveSmallObjects {
         Ok((self.min_size / if volume == 0.0 { 1.0 } else { volume }).ceil())
     }
 
-    fn check_parameters(&self) -> Result<(), CheckError> {
+    fn check_parameters(&self) -> Result<(), Fault> {
         if !self.min_size.is_finite() {
-            return Err(CheckError::new("min_size", "is not finite"));
+            return Err(Fault::at("min_size", "is not finite"));
         }
         Ok(())
     }
@@ -190,3 +191,9 @@ mod tests {
         assert!(text.contains("a label of -"), "{text}");
     }
 }
+
+transform_entry!(
+    RemoveSmallObjects,
+    r#"keys = ["mask"]
+min_size = 8"#
+);

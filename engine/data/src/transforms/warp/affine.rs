@@ -1,11 +1,12 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::{AffineParameters, GridMode, GridPadding, GridSampling, RotateOrder, Warp, warp};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError, affine as matrices};
+use crate::{Draw, Fault, Image, Sample, TransformError, affine as matrices};
 
 /// Rotates, shears, shifts and scales about the centre of the image.
 ///
@@ -17,7 +18,7 @@ use crate::{CheckError, Draw, Image, Sample, TransformError, affine as matrices}
 /// result, about the same centre; an entry that is not positive keeps that axis.
 ///
 /// With `align_corners` the image's affine differs from what was sampled by the ratio of n to n - 1 voxels, as MONAI's does.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Affine {
     keys: Keys,
@@ -165,7 +166,7 @@ impl Transform for Affine {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.keys.check_list("mode", &self.mode)?;
         self.keys.check_list("padding_mode", &self.padding_mode)?;
@@ -178,10 +179,10 @@ impl Transform for Affine {
             check_numbers(name, values, most)?;
         }
         if self.scale_params.as_slice().contains(&0.0) {
-            return Err(CheckError::new("scale_params", "has a factor of 0"));
+            return Err(Fault::at("scale_params", "has a factor of 0"));
         }
         match &self.affine {
-            Some(rows) => given_matrix(rows, 3).map(|_| ()).map_err(|e| CheckError::new("affine", e.to_string())),
+            Some(rows) => given_matrix(rows, 3).map(|_| ()).map_err(|e| Fault::at("affine", e.to_string())),
             None => Ok(()),
         }
     }
@@ -192,13 +193,21 @@ impl Transform for Affine {
 }
 
 /// There must be no more numbers than this, and all finite.
-pub(super) fn check_numbers(name: &str, values: &OneOrMany<f64>, most: usize) -> Result<(), CheckError> {
+pub(super) fn check_numbers(name: &str, values: &OneOrMany<f64>, most: usize) -> Result<(), Fault> {
     let values = values.as_slice();
     if values.len() > most {
-        return Err(CheckError::new(name, format!("has {} numbers; there are at most {most}", values.len())));
+        return Err(Fault::at(name, format!("has {} numbers; there are at most {most}", values.len())));
     }
     match values.iter().find(|v| !v.is_finite()) {
-        Some(value) => Err(CheckError::new(name, format!("has {value}; only finite numbers make sense"))),
+        Some(value) => Err(Fault::at(name, format!("has {value}; only finite numbers make sense"))),
         None => Ok(()),
     }
 }
+
+transform_entry!(
+    Affine,
+    r#"keys = ["image"]
+rotate_params = [0.0, 0.0, 0.3]
+scale_params = 1.1
+padding_mode = "zeros""#
+);

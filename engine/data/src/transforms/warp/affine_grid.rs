@@ -1,4 +1,5 @@
 use burn::tensor::{Device, Tensor, TensorData};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::affine::given_matrix;
@@ -10,7 +11,7 @@ use crate::{Affine, TransformError};
 /// The places that an [`Affine`](super::Affine) transform reads, about the centre of the image: what MONAI's `Resample` takes.
 ///
 /// Not a step of a pipeline: [`AffineGrid::grid`] gives the places themselves.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AffineGrid {
     /// Angles in radians.

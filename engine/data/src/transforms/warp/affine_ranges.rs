@@ -1,12 +1,13 @@
 //! What random affine transforms draw from.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::spatial::AffineParameters;
-use crate::{CheckError, Draw};
+use crate::{Draw, Fault};
 
 /// Where a number is drawn from, uniformly: a number `a` means -a..a, a pair its two ends.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Span {
     /// From minus this to this.
@@ -37,12 +38,12 @@ impl Span {
     }
 
     /// Both ends must be finite.
-    pub(super) fn check(self, parameter: &str) -> Result<(), CheckError> {
+    pub(super) fn check(self, parameter: &str) -> Result<(), Fault> {
         let (low, high) = self.ends();
         if low.is_finite() && high.is_finite() {
             Ok(())
         } else {
-            Err(CheckError::new(parameter, format!("{low}..{high} is no range of finite numbers")))
+            Err(Fault::at(parameter, format!("{low}..{high} is no range of finite numbers")))
         }
     }
 }
@@ -61,11 +62,11 @@ impl From<[f64; 2]> for Span {
 
 /// One [`Span`] per parameter of a matrix: one number for the first alone, or a list of numbers and pairs. Parameters without one keep
 /// their defaults.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Written", into = "Vec<Span>")]
 pub struct Spans(Vec<Span>);
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Written {
     One(f64),
@@ -132,7 +133,7 @@ impl AffineRanges<'_> {
     }
 
     /// The ranges must be finite, not too many, and factors of 0 must not come up.
-    pub fn check(&self) -> Result<(), CheckError> {
+    pub fn check(&self) -> Result<(), Fault> {
         for (name, spans, most) in [
             ("rotate_range", self.rotate_range, 3),
             ("shear_range", self.shear_range, 6),
@@ -141,12 +142,12 @@ impl AffineRanges<'_> {
         ] {
             spans.0.iter().try_for_each(|span| span.check(name))?;
             if spans.0.len() > most {
-                return Err(CheckError::new(name, format!("has {} ranges; there are at most {most}", spans.0.len())));
+                return Err(Fault::at(name, format!("has {} ranges; there are at most {most}", spans.0.len())));
             }
         }
         for (low, high) in self.scale_range.0.iter().map(|span| span.ends()) {
             if low.min(high) <= -1.0 {
-                return Err(CheckError::new(
+                return Err(Fault::at(
                     "scale_range",
                     format!("{low}..{high} reaches -1: 1 is added to it, and a factor of 0 or less is no scaling"),
                 ));

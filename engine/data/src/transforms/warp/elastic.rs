@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 use super::affine_ranges::AffineRanges;
 use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::{AffineParameters, GridMode, GridPadding, GridSampling, Warp, deform, warp};
-use crate::{CheckError, Image, Sample, TransformError, affine};
+use crate::{Fault, Image, Sample, TransformError, affine};
 
 /// Deforms all keys alike: `places` gives the places to read in an image of a shape, for a grid of a size. They are worked out once for
 /// all keys of one shape; the size is that of the first key unless it is given. Without `places` only the size changes.
@@ -56,7 +56,7 @@ pub(super) fn check(
     padding_mode: &OneOrMany<GridPadding>,
     magnitude_range: [f64; 2],
     ranges: &AffineRanges<'_>,
-) -> Result<(), CheckError> {
+) -> Result<(), Fault> {
     keys.check_list("mode", mode)?;
     keys.check_list("padding_mode", padding_mode)?;
     check_range("magnitude_range", magnitude_range, f64::MIN)?;
@@ -64,12 +64,12 @@ pub(super) fn check(
 }
 
 /// Both ends must be finite, in order, and not below `least`.
-pub(super) fn check_range(name: &str, [low, high]: [f64; 2], least: f64) -> Result<(), CheckError> {
+pub(super) fn check_range(name: &str, [low, high]: [f64; 2], least: f64) -> Result<(), Fault> {
     if low.is_finite() && high.is_finite() && least <= low && low <= high {
         Ok(())
     } else {
         let positive = if least == 0.0 { " that are not negative" } else { "" };
-        Err(CheckError::new(name, format!("{low}..{high} is no range of finite numbers{positive}")))
+        Err(Fault::at(name, format!("{low}..{high} is no range of finite numbers{positive}")))
     }
 }
 

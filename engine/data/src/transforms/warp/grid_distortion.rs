@@ -1,20 +1,23 @@
 use std::collections::BTreeSet;
 
 use burn::tensor::{Tensor, TensorData};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany};
 use crate::spatial::{GridMode, GridPadding, GridSampling, deform};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Stretches and squeezes the cells of a grid: `num_cells` along each axis (one number, or one per axis), the widths of which are multiplied
 /// by `distort_steps`, a list per axis with one factor for each cell and one for what is left behind the last. It can't be undone.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GridDistortion {
     keys: Keys,
+    /// Cells of the grid, one or per axis.
     num_cells: OneOrMany<usize>,
+    /// For each axis a factor for each cell and one for what is left behind the last.
     distort_steps: Vec<Vec<f64>>,
     #[serde(default)]
     mode: OneOrMany<GridMode>,
@@ -127,7 +130,7 @@ impl Transform for GridDistortion {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.keys.check_list("mode", &self.mode)?;
         self.keys.check_list("padding_mode", &self.padding_mode)?;
@@ -135,7 +138,7 @@ impl Transform for GridDistortion {
         for (axis, steps) in self.distort_steps.iter().enumerate() {
             let cells = self.num_cells.at(axis).unwrap_or(0);
             if steps.len() != cells + 1 || steps.iter().any(|s| !s.is_finite()) {
-                return Err(CheckError::new(
+                return Err(Fault::at(
                     "distort_steps",
                     format!("must have {} finite numbers for the {cells} cells of axis {axis}", cells + 1),
                 ));
@@ -150,10 +153,10 @@ impl Transform for GridDistortion {
 }
 
 /// There must be at least one cell along each axis.
-pub(super) fn check_cells(cells: &OneOrMany<usize>) -> Result<(), CheckError> {
+pub(super) fn check_cells(cells: &OneOrMany<usize>) -> Result<(), Fault> {
     match cells.as_slice() {
         cells if cells.is_empty() || cells.len() > 3 || cells.contains(&0) => {
-            Err(CheckError::new("num_cells", "must be one positive number, or one per axis"))
+            Err(Fault::at("num_cells", "must be one positive number, or one per axis"))
         }
         _ => Ok(()),
     }
@@ -181,3 +184,10 @@ mod tests {
         assert!(places(8, 0, &[1.0]).is_err());
     }
 }
+
+transform_entry!(
+    GridDistortion,
+    r#"keys = ["image"]
+num_cells = 2
+distort_steps = [[1.0, 1.1, 0.9], [1.0, 1.1, 0.9], [1.0, 1.0, 1.0]]"#
+);

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_kernels::{InterpolateMode, interpolate};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::affine::reflection;
@@ -12,18 +13,20 @@ use crate::params::{Keys, OneOrMany, check_probability};
 use crate::spatial::{AffineParameters, GridMode, GridPadding, GridSampling, check_grid};
 use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Deforms a 2-D image elastically, and then as [`RandAffine`](super::RandAffine) does, with probability `prob`, for all keys alike.
 ///
 /// Control points `spacing` pixels apart (one number, or one per axis) are moved by normal vectors times a number from
 /// `magnitude_range`; cubic interpolation fills the pixels between. The probability is drawn first, then the magnitude, and what the affine
 /// ranges ask for. `spatial_size` is the size of the result, about the same centre; that part can be undone, the deformation can't.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rand2DElastic {
     keys: Keys,
+    /// Pixels between control points, one or per axis.
     spacing: OneOrMany<f64>,
+    /// Least and largest shift of a control point in pixels.
     magnitude_range: [f64; 2],
     #[serde(default)]
     spatial_size: OneOrMany<i64>,
@@ -221,12 +224,12 @@ impl Transform for Rand2DElastic {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_probability(self.prob)?;
         let steps = self.spacing.as_slice();
         if steps.is_empty() || steps.len() > 2 || steps.iter().any(|s| !s.is_finite()) {
-            return Err(CheckError::new("spacing", "must be one finite number of pixels, or two"));
+            return Err(Fault::at("spacing", "must be one finite number of pixels, or two"));
         }
         elastic::check(&self.keys, &self.mode, &self.padding_mode, self.magnitude_range, &self.ranges())
     }
@@ -235,3 +238,11 @@ impl Transform for Rand2DElastic {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    Rand2DElastic,
+    r#"keys = ["rgb"]
+spacing = [8, 8]
+magnitude_range = [0.5, 1.5]
+prob = 0.5"#
+);

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use burn::tensor::{Tensor, TensorData};
 use hearth_kernels::filter::{Approximation, gaussian};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::affine::reflection;
@@ -11,18 +12,20 @@ use crate::params::{Keys, OneOrMany, check_probability};
 use crate::spatial::{AffineParameters, GridMode, GridPadding, GridSampling, check_grid, displaced};
 use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Deforms a 3-D image elastically, and then as [`RandAffine`](super::RandAffine) does, with probability `prob`, for all keys alike.
 ///
 /// Each voxel is moved by a vector drawn uniformly from -1..1, smoothed by a Gaussian of a deviation from `sigma_range` (voxels), times a
 /// number from `magnitude_range`. The probability is drawn first, then magnitude, sigma, and what the affine ranges ask for. `spatial_size`
 /// is the size of the result, about the same centre; that part can be undone, the deformation can't.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rand3DElastic {
     keys: Keys,
+    /// Least and largest deviation of the Gaussian that smooths the shifts, in voxels.
     sigma_range: [f64; 2],
+    /// Least and largest factor of the smoothed shifts.
     magnitude_range: [f64; 2],
     #[serde(default)]
     spatial_size: OneOrMany<i64>,
@@ -173,7 +176,7 @@ impl Transform for Rand3DElastic {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_probability(self.prob)?;
         check_range("sigma_range", self.sigma_range, 0.0)?;
@@ -184,3 +187,12 @@ impl Transform for Rand3DElastic {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    Rand3DElastic,
+    r#"keys = ["image"]
+sigma_range = [3.0, 5.0]
+magnitude_range = [10.0, 50.0]
+prob = 0.5
+mode = "bilinear""#
+);

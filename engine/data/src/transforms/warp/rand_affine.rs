@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::affine::reflection;
@@ -8,7 +9,7 @@ use crate::params::{Keys, OneOrMany, check_probability, resolve_size};
 use crate::spatial::{AffineParameters, GridMode, GridPadding, GridSampling, Warp, warp};
 use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Rotates, shears, shifts and scales about the centre by what is drawn from the ranges, with probability `prob`, for all keys alike.
 ///
@@ -17,7 +18,7 @@ use crate::{CheckError, Draw, Image, Sample, TransformError};
 /// shifts and factors. Where nothing is done and `spatial_size` is another size, the image is cut or padded about its centre.
 ///
 /// `cache_grid` is understood and changes nothing: no grid is made.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandAffine {
     keys: Keys,
@@ -37,6 +38,7 @@ pub struct RandAffine {
     mode: OneOrMany<GridMode>,
     #[serde(default = "reflection")]
     padding_mode: OneOrMany<GridPadding>,
+    /// MONAI's hint to keep the sampling grid; it has no effect here.
     #[serde(default)]
     cache_grid: bool,
     #[serde(default)]
@@ -128,7 +130,7 @@ impl Transform for RandAffine {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.keys.check_list("mode", &self.mode)?;
         self.keys.check_list("padding_mode", &self.padding_mode)?;
@@ -140,3 +142,12 @@ impl Transform for RandAffine {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    RandAffine,
+    r#"keys = ["image", "label"]
+prob = 0.5
+rotate_range = [0.0, 0.0, 0.3]
+scale_range = 0.1
+mode = ["bilinear", "nearest"]"#
+);

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::affine_ranges::Span;
@@ -8,12 +9,12 @@ use crate::params::{Keys, OneOrMany, check_probability};
 use crate::spatial::{GridMode, GridPadding, GridSampling};
 use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Stretches and squeezes the cells of a grid by factors of 1 plus a number drawn from `distort_limit` (a number a means -a..a), with
 /// probability `prob`, for all keys alike. See [`GridDistortion`](super::GridDistortion). The probability is drawn first, then the factors,
 /// axis by axis.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandGridDistortion {
     keys: Keys,
@@ -103,7 +104,7 @@ impl Transform for RandGridDistortion {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.keys.check_list("mode", &self.mode)?;
         self.keys.check_list("padding_mode", &self.padding_mode)?;
@@ -116,3 +117,11 @@ impl Transform for RandGridDistortion {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    RandGridDistortion,
+    r#"keys = ["image"]
+num_cells = 3
+prob = 0.5
+distort_limit = 0.03"#
+);

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::affine_ranges::Span;
@@ -8,11 +9,11 @@ use crate::params::{Keys, OneOrMany, check_probability};
 use crate::spatial::{GridMode, GridPadding, GridSampling, RotateOrder};
 use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Rotates about the centre by angles drawn from `range_x`, `range_y` and `range_z` (radians; a number a means -a..a), with probability
 /// `prob`, for all keys alike. A 2-D image turns by the first. The probability is drawn first, then three angles.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandRotate {
     keys: Keys,
@@ -107,7 +108,7 @@ impl Transform for RandRotate {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.keys.check_list("mode", &self.mode)?;
         self.keys.check_list("padding_mode", &self.padding_mode)?;
@@ -122,3 +123,11 @@ impl Transform for RandRotate {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    RandRotate,
+    r#"keys = ["image", "label"]
+range_z = 0.3
+prob = 0.5
+mode = ["bilinear", "nearest"]"#
+);

@@ -1,20 +1,21 @@
 use std::collections::BTreeSet;
 
 use hearth_kernels::interpolate;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, check_probability};
 use crate::spatial::{ResizeMode, check_grid};
 use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Resizes by a factor drawn from `zoom_range` and back, with probability `prob`: what a scanner of lower resolution would have seen
 /// (nnU-Net's augmentation). The image keeps its grid, so there is nothing to undo.
 ///
 /// The probability is drawn first, then one factor for all keys (MONAI draws one for each key). `align_corners` counts for linear and cubic
 /// modes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandSimulateLowResolution {
     keys: Keys,
@@ -109,12 +110,12 @@ impl Transform for RandSimulateLowResolution {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_probability(self.prob)?;
         let [low, high] = self.zoom_range;
         if !(low > 0.0 && low <= high && high.is_finite()) {
-            return Err(CheckError::new("zoom_range", format!("{low}..{high} is no range of positive numbers")));
+            return Err(Fault::at("zoom_range", format!("{low}..{high} is no range of positive numbers")));
         }
         Ok(())
     }
@@ -123,3 +124,10 @@ impl Transform for RandSimulateLowResolution {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    RandSimulateLowResolution,
+    r#"keys = ["image"]
+prob = 0.5
+zoom_range = [0.5, 1.0]"#
+);

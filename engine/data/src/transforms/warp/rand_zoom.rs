@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rotate::yes;
@@ -8,13 +9,13 @@ use crate::params::{Keys, OneOrMany, check_probability};
 use crate::spatial::{PadMode, ResizeMode};
 use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
-use crate::{CheckError, Draw, Sample, TransformError};
+use crate::{Draw, Fault, Sample, TransformError};
 
 /// Zooms by a factor drawn from `min_zoom` to `max_zoom`, with probability `prob`, for all keys alike. See [`Zoom`](super::Zoom).
 ///
 /// One number each: one factor for all axes. Two for a 3-D image: the first for all axes but the last. Otherwise one per axis. The
 /// probability is drawn first, then the factors.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandZoom {
     keys: Keys,
@@ -134,7 +135,7 @@ impl Transform for RandZoom {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.keys.check_list("mode", &self.mode)?;
         self.keys.check_list("padding_mode", &self.padding_mode)?;
@@ -144,7 +145,7 @@ impl Transform for RandZoom {
         check_factors("max_zoom", &self.max_zoom)?;
         let (low, high) = (self.min_zoom.as_slice(), self.max_zoom.as_slice());
         if low.len() != high.len() || low.iter().zip(high).any(|(l, h)| l > h) {
-            return Err(CheckError::new("min_zoom", "must have as many entries as max_zoom, none above its"));
+            return Err(Fault::at("min_zoom", "must have as many entries as max_zoom, none above its"));
         }
         Ok(())
     }
@@ -153,3 +154,12 @@ impl Transform for RandZoom {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    RandZoom,
+    r#"keys = ["image", "label"]
+prob = 0.5
+min_zoom = 0.9
+max_zoom = 1.1
+mode = ["area", "nearest"]"#
+);

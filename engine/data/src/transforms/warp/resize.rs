@@ -1,15 +1,16 @@
 use std::collections::BTreeSet;
 
 use hearth_kernels::filter::{Approximation, TRUNCATED, gaussian};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::{ResizeMode, check_grid, resize};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// What `spatial_size` is the size of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SizeMode {
     /// Every axis.
@@ -24,7 +25,7 @@ pub enum SizeMode {
 ///
 /// With `anti_aliasing` an image that shrinks is smoothed first, by a Gaussian of `anti_aliasing_sigma` voxels along the axes that shrink;
 /// where that is not given, of half of what the factor is above 1. A list of sigmas has an entry per key, each one number or one per axis.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resize {
     keys: Keys,
@@ -145,21 +146,21 @@ impl Transform for Resize {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.keys.check_list("mode", &self.mode)?;
         self.keys.check_list("align_corners", &self.align_corners)?;
         self.keys.check_list("anti_aliasing", &self.anti_aliasing)?;
         let sizes = self.spatial_size.as_slice();
         if sizes.is_empty() || sizes.len() > 3 {
-            return Err(CheckError::new("spatial_size", format!("has {} entries; it takes 1 to 3", sizes.len())));
+            return Err(Fault::at("spatial_size", format!("has {} entries; it takes 1 to 3", sizes.len())));
         }
         if self.size_mode == SizeMode::Longest && !matches!(sizes, [size] if *size > 0) {
-            return Err(CheckError::new("spatial_size", "must be one positive number where `size_mode` is `longest`"));
+            return Err(Fault::at("spatial_size", "must be one positive number where `size_mode` is `longest`"));
         }
         let sigma = self.anti_aliasing_sigma.iter().flat_map(|s| s.as_slice()).flat_map(|s| s.as_slice());
         if sigma.clone().any(|s| !s.is_finite() || *s < 0.0) {
-            return Err(CheckError::new("anti_aliasing_sigma", "must be finite numbers, not negative"));
+            return Err(Fault::at("anti_aliasing_sigma", "must be finite numbers, not negative"));
         }
         match &self.anti_aliasing_sigma {
             Some(sigma) => self.keys.check_list("anti_aliasing_sigma", sigma),
@@ -171,3 +172,10 @@ impl Transform for Resize {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    Resize,
+    r#"keys = ["image"]
+spatial_size = [12, 12, 12]
+mode = "trilinear""#
+);

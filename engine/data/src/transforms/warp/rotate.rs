@@ -1,21 +1,23 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::affine::check_numbers;
 use crate::params::{Keys, OneOrMany};
 use crate::spatial::{GridMode, GridPadding, GridSampling, RotateOrder, Warp, warp};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Rotates about the centre of the image by `angle` radians: one angle in 2-D, three in 3-D (one number counts for all three), about the
 /// axes of `rotate_order`.
 ///
 /// Without `keep_size` the result is as large as it takes to hold the whole image.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rotate {
     keys: Keys,
+    /// Angles in radians: one in 2-D, one per axis in 3-D.
     angle: OneOrMany<f64>,
     #[serde(default = "yes")]
     keep_size: bool,
@@ -112,7 +114,7 @@ impl Transform for Rotate {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.keys.check_list("mode", &self.mode)?;
         self.keys.check_list("padding_mode", &self.padding_mode)?;
@@ -120,7 +122,7 @@ impl Transform for Rotate {
         check_numbers("angle", &self.angle, 3)?;
         match self.angle.as_slice().len() {
             1 | 3 => Ok(()),
-            n => Err(CheckError::new("angle", format!("has {n} angles; one turns a 2-D image, three a 3-D one"))),
+            n => Err(Fault::at("angle", format!("has {n} angles; one turns a 2-D image, three a 3-D one"))),
         }
     }
 
@@ -128,3 +130,9 @@ impl Transform for Rotate {
         describe(self.name(), self)
     }
 }
+
+transform_entry!(
+    Rotate,
+    r#"keys = ["image"]
+angle = [0.0, 0.0, 0.3]"#
+);

@@ -1,19 +1,21 @@
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rotate::yes;
 use crate::params::{Keys, OneOrMany};
 use crate::spatial::{BoundingBox, PadMode, ResizeMode, check_grid, crop_or_pad, resize};
 use crate::transform::{Transform, describe};
-use crate::{CheckError, Draw, Image, Sample, TransformError};
+use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Zooms by a factor, one for all axes or one per axis: the image is resized to `floor(n * zoom)` voxels and, with `keep_size`, cut or padded
 /// about its centre to the size it had. `value` (or `constant_values`) counts for `padding_mode = "constant"`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Zoom {
     keys: Keys,
+    /// Factor of the size, one or per axis.
     zoom: OneOrMany<f64>,
     #[serde(default)]
     mode: OneOrMany<ResizeMode>,
@@ -150,7 +152,7 @@ impl Transform for Zoom {
         Ok(vec![sample])
     }
 
-    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), CheckError> {
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         self.keys.check_list("mode", &self.mode)?;
         self.keys.check_list("padding_mode", &self.padding_mode)?;
@@ -164,13 +166,20 @@ impl Transform for Zoom {
 }
 
 /// There must be one to three factors, all positive.
-pub(super) fn check_factors(name: &str, factors: &OneOrMany<f64>) -> Result<(), CheckError> {
+pub(super) fn check_factors(name: &str, factors: &OneOrMany<f64>) -> Result<(), Fault> {
     let factors = factors.as_slice();
     if factors.is_empty() || factors.len() > 3 {
-        return Err(CheckError::new(name, format!("has {} factors; it takes 1 to 3", factors.len())));
+        return Err(Fault::at(name, format!("has {} factors; it takes 1 to 3", factors.len())));
     }
     match factors.iter().find(|f| !(f.is_finite() && **f > 0.0)) {
-        Some(factor) => Err(CheckError::new(name, format!("{factor} is not a positive number"))),
+        Some(factor) => Err(Fault::at(name, format!("{factor} is not a positive number"))),
         None => Ok(()),
     }
 }
+
+transform_entry!(
+    Zoom,
+    r#"keys = ["image"]
+zoom = 1.2
+keep_size = true"#
+);
