@@ -19,7 +19,7 @@ pub fn replay(case: &Case) -> Outcome {
     };
     let inputs: Vec<Tensor<5>> = names.iter().map(|name| leaf(&format!("in.input{name}"))).collect::<Result<_, _>>()?;
     let result = forward(case, &inputs, as_list).map_err(|error| match error {
-        Wrong::Loss(LossError::Option { loss, reason }) => Miss::unsupported(format!("{loss}: {reason}")),
+        Wrong::Loss(LossError::Option { loss, reason, .. }) => Miss::unsupported(format!("{loss}: {reason}")),
         Wrong::Loss(other) => Miss::failed(other),
         Wrong::Miss(miss) => miss,
     })?;
@@ -84,7 +84,7 @@ fn forward(case: &Case, inputs: &[Tensor<5>], as_list: bool) -> Result<Tensor<1>
         let mask = tensor(mask, &input.device())?;
         return Ok(options::<MaskedDiceLoss>(params)?.forward_masked(input.clone(), target, mask)?);
     }
-    let loss = options::<LossConfig>(named(&case.op, params))?.build()?;
+    let loss = options::<LossConfig>(named(&case.op, params))?;
     Ok(if as_list { loss.forward_all(inputs.to_vec(), target)? } else { loss.forward(input.clone(), target)? })
 }
 

@@ -44,7 +44,8 @@ fn metric(case: &Case) -> Outcome {
         }
         op => {
             params["name"] = json!(op);
-            let mut metric = read::<MetricConfig>(params)?.build();
+            let mut metric =
+                read::<MetricConfig>(params)?.build().map_err(|fault| Miss::unsupported(fault.to_string()))?;
             update(case, &mut check, metric.as_mut())?;
             compare(&mut check, "out.aggregate", &metric.aggregate()?, counts);
         }
@@ -76,7 +77,7 @@ fn update(case: &Case, check: &mut Check<'_>, metric: &mut dyn Metric) -> Outcom
             .collect(),
     };
     let refused = |error: MetricError| match error {
-        MetricError::Option { metric, reason } => Miss::unsupported(format!("{metric}: {reason}")),
+        MetricError::Option { metric, reason, .. } => Miss::unsupported(format!("{metric}: {reason}")),
         other => Miss::failed(other),
     };
     for (i, (pred, label)) in batches.iter().enumerate() {

@@ -2,12 +2,13 @@
 
 use burn::tensor::Tensor;
 use hearth_kernels::conv3d::{ConvShape, conv3d};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::layers::Axes;
 
 /// How the voxels of a window are weighted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KernelType {
     /// Less towards the edges.

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::fault::Fault;
 use crate::node::Node;
-use crate::parameters::{Parameter, parameters};
+use crate::parameters::{Parameter, parameters, table};
 use crate::read::read;
 
 /// A kind of thing that recipes name: implemented for a trait object, `dyn Transform`.
@@ -39,6 +39,8 @@ pub struct Entry<T: ?Sized + 'static> {
     pub name: &'static str,
     /// Further spellings.
     pub aliases: &'static [&'static str],
+    /// What it is, where the documentation of its type does not say that of this name alone.
+    pub about: &'static str,
     /// Where it was published, where it was.
     pub paper: &'static str,
     /// Its parameters in a recipe, without the name: TOML that a test builds and runs.
@@ -85,6 +87,8 @@ pub struct Described {
     pub example: &'static str,
     /// All parameters.
     pub parameters: Vec<Parameter>,
+    /// Whether a key that is no parameter is refused by the type itself.
+    pub closed: bool,
     /// JSON Schema of the table in a recipe, without `name`.
     pub schema: Schema,
 }
@@ -93,8 +97,13 @@ impl<T: Kind + ?Sized> Entry<T> {
     /// What the reference says of it.
     pub fn describe(&self) -> Described {
         let schema = (self.schema)();
-        let doc = schema.get("description").and_then(|doc| doc.as_str()).unwrap_or_default().to_owned();
+        let doc = match self.about {
+            "" => schema.get("description").and_then(|doc| doc.as_str()).unwrap_or_default().to_owned(),
+            about => about.to_owned(),
+        };
+        let closed = table(schema.as_value())["additionalProperties"] == false;
         Described {
+            closed,
             kind: T::WORD,
             name: self.name,
             aliases: self.aliases,
@@ -136,7 +145,7 @@ pub fn build_by_reading<C: DeserializeOwned>(node: &Node) -> Result<C, Fault> {
 /// `entry!(dyn Transform => Spacing, example: "keys = [\"image\"]\npixdim = [1, 1, 1]");`
 ///
 /// In this order, all but the first and `example` may be left out: `name` (the type's), `aliases`,
-/// `paper`, `example`, `setters` (documentation of parameters, where it is not on the fields), `build`
+/// `about` (what it is, where it is not the type's documentation), `paper`, `example`, `setters` (documentation of parameters, where it is not on the fields), `build`
 /// (`fn(&Node) -> Result<Box<dyn Kind>, Fault>`; reading the type from its table).
 ///
 /// The type implements `serde::Deserialize` and `schemars::JsonSchema`; its doc comment is what the
@@ -147,6 +156,7 @@ macro_rules! entry {
         $kind:ty => $type:ty
         $(, name: $name:expr)?
         $(, aliases: $aliases:expr)?
+        $(, about: $about:expr)?
         $(, paper: $paper:expr)?
         , example: $example:expr
         $(, setters: $setters:expr)?
@@ -157,6 +167,7 @@ macro_rules! entry {
             static ENTRY: $crate::Entry<$kind> = $crate::Entry {
                 name: $crate::entry!(@or $($name)?, $crate::entry!(@last $type)),
                 aliases: $crate::entry!(@or $($aliases)?, &[]),
+                about: $crate::entry!(@or $($about)?, ""),
                 paper: $crate::entry!(@or $($paper)?, ""),
                 example: $example,
                 schema: || $crate::schemars::schema_for!($type),

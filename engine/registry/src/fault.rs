@@ -1,5 +1,6 @@
 //! [`Fault`]: what is wrong with a value, and where it was written.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
 
@@ -76,6 +77,24 @@ impl Fault {
             Some(meant) => format!("{}, did you mean {meant:?}?", self.message),
             None => self.message.clone(),
         }
+    }
+}
+
+thread_local! {
+    /// A fault on its way through serde, whose errors are made of texts.
+    static HANDED: RefCell<Option<Fault>> = const { RefCell::new(None) };
+}
+
+impl Fault {
+    /// Keeps the fault for [`taken`](Self::taken), which is called with its text.
+    pub(crate) fn hand_over(self) {
+        HANDED.with(|handed| *handed.borrow_mut() = Some(self));
+    }
+
+    /// The fault that was handed over, if this is its text.
+    pub(crate) fn taken(text: &str) -> Option<Fault> {
+        let fault = HANDED.with(|handed| handed.borrow_mut().take())?;
+        (fault.to_string() == text).then_some(fault)
     }
 }
 

@@ -52,6 +52,7 @@
 mod document;
 mod entry;
 mod fault;
+mod named;
 mod nearest;
 mod node;
 mod overrides;
@@ -62,6 +63,7 @@ mod registry;
 pub use document::Document;
 pub use entry::{Described, Entry, Kind, Registration, build_by_reading, described, kinds};
 pub use fault::Fault;
+pub use named::Named;
 pub use nearest::{nearest, unknown};
 pub use node::{Field, Node, Origin, Source, Value};
 pub use parameters::{Parameter, parameters};

@@ -60,6 +60,8 @@ pub enum Value {
     List(Vec<Node>),
     /// A table, in the order of the file.
     Table(Vec<Field>),
+    /// Explicitly nothing, which JSON can say and TOML cannot.
+    Nothing,
 }
 
 /// A key of a table.
@@ -89,6 +91,7 @@ impl PartialEq for Value {
                     |field: &Field| others.iter().any(|other| field.key == other.key && field.node == other.node);
                 these.len() == others.len() && these.iter().all(same)
             }
+            (Value::Nothing, Value::Nothing) => true,
             _ => false,
         }
     }
@@ -205,7 +208,7 @@ impl Node {
         match &self.value {
             Value::Table(_) => self.get(part),
             Value::List(items) => items.get(part.parse::<usize>().ok()?),
-            Value::Leaf(_) => None,
+            Value::Leaf(_) | Value::Nothing => None,
         }
     }
 
@@ -217,18 +220,24 @@ impl Node {
             Value::Leaf(_) => "a number",
             Value::List(_) => "a list",
             Value::Table(_) => "a table",
+            Value::Nothing => "nothing",
         }
     }
 
-    /// The same without origins.
+    /// The same without origins; keys that are explicitly nothing are left out.
     pub fn to_toml(&self) -> toml::Value {
         match &self.value {
             Value::Leaf(leaf) => leaf.clone(),
             Value::List(items) => toml::Value::Array(items.iter().map(Node::to_toml).collect()),
-            Value::Table(fields) => {
-                toml::Value::Table(fields.iter().map(|field| (field.key.clone(), field.node.to_toml())).collect())
+            Value::Table(_) | Value::Nothing => {
+                toml::Value::Table(self.said().map(|field| (field.key.clone(), field.node.to_toml())).collect())
             }
         }
+    }
+
+    /// The fields that hold something.
+    fn said(&self) -> impl Iterator<Item = &Field> {
+        self.fields().iter().filter(|field| field.node.value != Value::Nothing)
     }
 
     /// A value of a program as a node, with this origin throughout.
@@ -260,7 +269,8 @@ impl Serialize for Node {
         match &self.value {
             Value::Leaf(leaf) => leaf.serialize(out),
             Value::List(items) => out.collect_seq(items),
-            Value::Table(fields) => out.collect_map(fields.iter().map(|field| (&field.key, &field.node))),
+            Value::Table(_) => out.collect_map(self.said().map(|field| (&field.key, &field.node))),
+            Value::Nothing => out.serialize_none(),
         }
     }
 }
@@ -279,6 +289,75 @@ pub(crate) fn hand_over<'de, V: Visitor<'de>, E: de::Error>(node: &Node, visitor
     visitor.visit_unit()
 }
 
+/// Builds a node of what any self-describing format holds.
+struct Plain;
+
+impl<'de> Visitor<'de> for Plain {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Node, E> {
+        Ok(Node { origin: Origin::Unknown, value: Value::Nothing })
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Node, E> {
+        self.visit_unit()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Node, D::Error> {
+        from.deserialize_any(self)
+    }
+
+    fn visit_bool<E: de::Error>(self, truth: bool) -> Result<Node, E> {
+        Ok(Node::from(truth))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Node, E> {
+        Ok(Node::from(number))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Node, E> {
+        i64::try_from(number).map(Node::from).map_err(|_| E::custom(format!("{number} does not fit in 64 bits")))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Node, E> {
+        Ok(Node::from(number))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Node, E> {
+        Ok(Node::from(text))
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(PlainSeed)? {
+            list.push(item);
+        }
+        Ok(Node { origin: Origin::Unknown, value: Value::List(list) })
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut table = Node::empty();
+        while let Some(key) = map.next_key::<String>()? {
+            table.insert(&key, map.next_value_seed(PlainSeed)?);
+        }
+        Ok(table)
+    }
+}
+
+struct PlainSeed;
+
+impl<'de> de::DeserializeSeed<'de> for PlainSeed {
+    type Value = Node;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Node, D::Error> {
+        from.deserialize_any(Plain)
+    }
+}
+
 /// Read by [`read`](crate::read), a node keeps its origins; read by any other deserializer it has none.
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -295,7 +374,7 @@ impl<'de> Deserialize<'de> for Node {
             }
 
             fn visit_newtype_struct<D: Deserializer<'de>>(self, from: D) -> Result<Node, D::Error> {
-                toml::Value::deserialize(from).map(Node::from)
+                from.deserialize_any(Plain)
             }
         }
         from.deserialize_newtype_struct(TOKEN, Any)

@@ -49,5 +49,6 @@ pub(crate) fn assign(node: &mut Node, keys: &[&str], value: Node, origin: &Origi
             assign(item, rest, value, origin)
         }
         Value::Leaf(leaf) => Err(format!("{key:?} cannot be inside the value {leaf}")),
+        Value::Nothing => Err(format!("{key:?} cannot be inside nothing")),
     }
 }

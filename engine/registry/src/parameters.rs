@@ -21,9 +21,10 @@ pub struct Parameter {
 /// The parameters of a schema, in the order of the fields; `setters` documents those whose field does not.
 pub fn parameters(schema: &Schema, setters: &[(&str, &str)]) -> Vec<Parameter> {
     let root = schema.as_value();
-    let required: Vec<&str> = root["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let table = table(root);
+    let required: Vec<&str> = table["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let none = Map::new();
-    let properties = root["properties"].as_object().unwrap_or(&none);
+    let properties = table["properties"].as_object().unwrap_or(&none);
     properties
         .iter()
         .map(|(name, property)| {
@@ -38,6 +39,14 @@ pub fn parameters(schema: &Schema, setters: &[(&str, &str)]) -> Vec<Parameter> {
             }
         })
         .collect()
+}
+
+/// The table that a schema describes: a type around another refers to that.
+pub(crate) fn table(root: &Value) -> &Value {
+    match root["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/")) {
+        Some(name) => &root["$defs"][name],
+        None => root,
+    }
 }
 
 /// A JSON value as TOML writes it inline.

@@ -23,7 +23,8 @@ pub fn read<T: DeserializeOwned>(node: &Node) -> Result<T, Fault> {
 
 impl de::Error for Fault {
     fn custom<T: Display>(message: T) -> Self {
-        Fault::new(message.to_string())
+        let text = message.to_string();
+        Fault::taken(&text).unwrap_or_else(|| Fault::new(text))
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
@@ -119,12 +120,16 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
             Value::Leaf(other) => Err(de::Error::custom(format!("a {} has no place in a recipe", other.type_str()))),
             Value::List(items) => visitor.visit_seq(Items { items: items.iter(), place: 0 }),
             Value::Table(fields) => visitor.visit_map(Fields { fields: fields.iter(), value: None }),
+            Value::Nothing => visitor.visit_unit(),
         }
         .map_err(|fault| fault.or_on(self.node))
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_some(self)
+        match &self.node.value {
+            Value::Nothing => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {

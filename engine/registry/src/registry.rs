@@ -2,10 +2,13 @@
 
 use std::any::TypeId;
 
+use serde::Deserialize;
+
 use crate::entry::{Entry, Kind, Registration};
 use crate::fault::Fault;
 use crate::nearest::nearest;
-use crate::node::{Node, Origin};
+use crate::node::Node;
+use crate::parameters::table;
 
 /// All entries of a kind that are linked into the program, in the order of their names.
 pub struct Registry<T: Kind + ?Sized> {
@@ -95,24 +98,13 @@ impl<T: Kind + ?Sized> Registry<T> {
         let mut whole = node.clone();
         whole.insert("name", Node { origin: node.find("name").origin.clone(), ..Node::from(entry.name) });
         let schema = (entry.schema)();
-        for (key, property) in schema.get("properties").and_then(|all| all.as_object()).into_iter().flatten() {
+        for (key, property) in table(schema.as_value())["properties"].as_object().into_iter().flatten() {
             let default = property.get("default").filter(|value| !value.is_null());
             if let (None, Some(value)) = (whole.get(key), default) {
-                let value = toml::Value::try_from(value).map_err(|error| Fault::at(key, error.to_string()))?;
-                whole.insert(key, Node::from(value));
+                let value = Node::deserialize(value).map_err(|error| Fault::at(key, error.to_string()))?;
+                whole.insert(key, value);
             }
         }
         Ok(whole)
-    }
-
-    /// Builds an entry from its example.
-    ///
-    /// # Errors
-    /// When the example is none.
-    pub fn example(&self, entry: &Entry<T>) -> Result<Box<T>, Fault> {
-        let table: toml::Table = toml::from_str(entry.example).map_err(|error| Fault::new(error.to_string()))?;
-        let mut node = Node::from_toml(toml::Value::Table(table), &Origin::Unknown);
-        node.insert("name", Node::from(entry.name));
-        self.build(&node)
     }
 }

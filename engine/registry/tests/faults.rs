@@ -1,6 +1,6 @@
 //! Every mistake in a recipe is reported at its key.
 
-use hearth_registry::{Document, Fault, Kind, Node, Registry, entry, read};
+use hearth_registry::{Document, Fault, Kind, Named, Node, Registry, entry, read};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -185,7 +185,7 @@ fn nodes_are_written_as_they_were_read() {
 fn the_reference_is_read_off_the_types() {
     let registry = Registry::<dyn Shape>::new();
     for entry in registry.entries() {
-        registry.example(entry).unwrap_or_else(|fault| panic!("{}: {fault}", entry.name));
+        Named::example(entry).unwrap_or_else(|fault| panic!("{}: {fault}", entry.name));
     }
     let square = registry.find("Square").expect("an entry").describe();
     assert_eq!((square.kind, square.doc.as_str(), square.paper), ("shape", "A square.", ""));
@@ -214,4 +214,30 @@ fn defaults_are_written_out_and_what_was_written_stays() {
     let expected = Node::named("Square").with("side", 2.5).with("turn", "right").with("holes", Vec::<i64>::new());
     assert_eq!(whole, expected);
     assert_eq!(registry.complete(&Node::named("disc")).expect("a circle"), Node::named("Circle"));
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct Typed {
+    shapes: Vec<Named<dyn Shape>>,
+}
+
+#[test]
+fn a_named_thing_is_read_written_and_used_as_what_it_names() {
+    let text = "shapes = [{ name = \"Square\", side = 2 }, { name = \"disc\", radius = 1 }]";
+    let page: Typed = Document::parse("page.toml", text).and_then(|page| page.read()).expect("a page");
+    assert_eq!(page.shapes.iter().map(|shape| shape.area()).collect::<Vec<_>>(), [4.0, 3.0]);
+    assert_eq!(page.shapes[1].name(), "Circle");
+    assert_eq!(page.shapes[0].with("side", 3).map(|shape| shape.area()), Ok(9.0));
+    let back: Typed = toml::from_str(&toml::to_string(&page).expect("TOML")).expect("a page");
+    assert_eq!(back.shapes, page.shapes);
+    for (from, to, expected) in [
+        ("side", "sied", "page.toml:1:30: unknown key \"sied\", did you mean \"side\"?"),
+        ("radius = 1", "radius = -1", "page.toml:1:68: must be positive"),
+    ] {
+        let fault = Document::parse("page.toml", text.replace(from, to)).and_then(|page| page.read::<Typed>());
+        let fault = fault.expect_err("a mistake").to_string();
+        assert!(fault.starts_with(expected), "{fault}");
+    }
+    let error = toml::from_str::<Typed>(&text.replace("side", "sied")).expect_err("a mistake").to_string();
+    assert!(error.contains("did you mean \"side\"?"), "{error}");
 }

@@ -243,6 +243,10 @@ impl Inferer for TestTimeAugmentation {
         "TestTimeAugmentation"
     }
 
+    fn check(&self) -> Result<(), InferError> {
+        Ok(())
+    }
+
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {
         let mut sum: Option<Tensor<5>> = None;
         self.examples(&x, net, |prediction| {

@@ -3,6 +3,7 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, TensorData};
 use hearth_kernels::conv3d::ConvShape;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::position_embedding::{fourier, sincos};
@@ -13,7 +14,7 @@ use crate::named::Named;
 const DEVIATION: f64 = 0.02;
 
 /// How a patch becomes a token.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Projection {
     /// A convolution with the patch as kernel and stride.
@@ -24,7 +25,7 @@ pub enum Projection {
 }
 
 /// What is added to tell tokens apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PositionEmbedding {
     /// Zeros, which learn.

@@ -2,13 +2,14 @@
 
 use burn::module::Module;
 use burn::tensor::{Slice, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::swin_transformer_block::pad_end;
 use crate::layers::{LayerNorm, Linear, Scope};
 
 /// The order in which the neighbours of a merged place are concatenated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Merging {
     /// MONAI's default since 1.5: offsets 000, 100, 010, 001, 110, 101, 011, 111.

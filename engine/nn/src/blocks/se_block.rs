@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 use hearth_kernels::conv3d::ConvShape;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ChannelSELayer, ChannelSEOptions};
@@ -12,7 +13,7 @@ use crate::layers::{AdnOptions, ConfigError, Conv, Convolution, DropoutClock, Ke
 pub(crate) const EXPANSION: usize = 4;
 
 /// The three bottlenecks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum SEBlockKind {
     /// Of SENet154: twice, then four times `planes`; the stride in the second convolution.
     #[serde(rename = "se_bottleneck")]

@@ -22,6 +22,7 @@ pub use splitter::{Overlap, SlidingWindowSplitter};
 pub use windows::{dense_patch_slices, scan_interval};
 
 use burn::tensor::Tensor;
+use hearth_registry::{Fault, Kind, Named};
 
 /// Options or shapes an inferer cannot work with.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -60,10 +61,30 @@ pub enum InferError {
     },
 }
 
+/// An inferer by name, as a recipe gives it: `name = "SlidingWindowInferer"` and its own parameters.
+pub type InfererConfig = Named<dyn Inferer>;
+
+impl Kind for dyn Inferer {
+    const WORD: &'static str = "inferer";
+
+    fn check(&self) -> Result<(), Fault> {
+        Inferer::check(self).map_err(|error| match &error {
+            InferError::Value { name, .. } => Fault::at(*name, error.to_string()),
+            _ => Fault::new(error.to_string()),
+        })
+    }
+}
+
 /// Applies a network, given as a closure, to a batch `[b, c, x, y, z]`.
 pub trait Inferer: Send + Sync {
     /// MONAI's name.
     fn name(&self) -> &'static str;
+
+    /// Whether the options make sense.
+    ///
+    /// # Errors
+    /// The first that does not.
+    fn check(&self) -> Result<(), InferError>;
 
     /// The network's output for the whole batch.
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError>;

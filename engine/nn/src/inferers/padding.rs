@@ -1,10 +1,11 @@
 //! Filling up images beyond their edges.
 
 use burn::tensor::{Int, Tensor, TensorData};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How an image is filled up beyond its edges (`monai.utils.PytorchPadMode`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PaddingMode {
     /// With one value.

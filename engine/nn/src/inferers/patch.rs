@@ -1,6 +1,7 @@
 //! Patch by patch, averaged where they overlap (`monai.inferers.PatchInferer` with `AvgMerger`).
 
 use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{InferError, Inferer, SlidingWindowSplitter};
@@ -17,7 +18,7 @@ use super::{InferError, Inferer, SlidingWindowSplitter};
 /// assert_eq!(y.dims(), [1, 1, 7, 9, 1]);
 /// # Ok::<(), hearth_nn::inferers::InferError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PatchInferer {
     /// How the image is split.
@@ -164,9 +165,19 @@ impl Inferer for PatchInferer {
         NAME
     }
 
+    fn check(&self) -> Result<(), InferError> {
+        if self.batch_size == 0 {
+            let (value, expected) = ("0".to_owned(), "expected at least 1 patch at a time".to_owned());
+            return Err(InferError::Value { inferer: NAME, name: "batch_size", value, expected });
+        }
+        Ok(())
+    }
+
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {
         let mut outputs = self.infer_all(x, &|patches| vec![net(patches)])?;
         // The closure above gives one output per call.
         Ok(outputs.swap_remove(0))
     }
 }
+
+hearth_registry::entry!(dyn Inferer => PatchInferer, example: r#"splitter = { patch_size = [32, 32, 32] }"#);

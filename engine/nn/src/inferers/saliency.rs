@@ -2,12 +2,13 @@
 
 use burn::tensor::{DType, Tensor, activation};
 use hearth_kernels::{InterpolateMode, interpolate};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::InferError;
 
 /// How the features of a layer are weighted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CamName {
     /// By the mean of the class's gradient (Selvaraju et al., <https://arxiv.org/abs/1610.02391>).
     #[default]
@@ -31,7 +32,7 @@ pub enum CamName {
 /// map.into_data().assert_eq(&(-x + 1.0).into_data(), true);
 /// # Ok::<(), hearth_nn::inferers::InferError>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SaliencyInferer {
     /// How the features are weighted.

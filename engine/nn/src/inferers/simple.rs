@@ -1,12 +1,13 @@
 //! The network applied at once (`monai.inferers.SimpleInferer`).
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{InferError, Inferer};
 
 /// Applies the network to the whole batch at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SimpleInferer {}
 
@@ -15,7 +16,13 @@ impl Inferer for SimpleInferer {
         "SimpleInferer"
     }
 
+    fn check(&self) -> Result<(), InferError> {
+        Ok(())
+    }
+
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {
         Ok(net(x))
     }
 }
+
+hearth_registry::entry!(dyn Inferer => SimpleInferer, example: r#""#);

@@ -1,6 +1,7 @@
 //! A two-dimensional network on the slices of a volume (`monai.inferers.SliceInferer`).
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{InferError, Inferer, SlidingWindowInferer};
@@ -19,7 +20,7 @@ use crate::layers::Axes;
 /// assert_eq!(y.dims(), [1, 1, 8, 6, 3]);
 /// # Ok::<(), hearth_nn::inferers::InferError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SliceInferer {
     /// The axis across which the volume is cut.
@@ -67,9 +68,21 @@ impl Inferer for SliceInferer {
         NAME
     }
 
+    fn check(&self) -> Result<(), InferError> {
+        if self.spatial_dim > 2 {
+            let (value, expected) = (self.spatial_dim.to_string(), "expected 0, 1 or 2".to_owned());
+            return Err(InferError::Value { inferer: NAME, name: "spatial_dim", value, expected });
+        }
+        self.window.check()
+    }
+
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {
         let mut outputs = self.infer_all(x, &|slices| vec![net(slices)])?;
         // The closure above gives one output per call.
         Ok(outputs.swap_remove(0))
     }
 }
+
+hearth_registry::entry!(dyn Inferer => SliceInferer, example: r#"spatial_dim = 2
+roi_size = [96, 96]
+sw_batch_size = 4"#);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use burn::tensor::{DType, Tensor, TensorData};
 use hearth_kernels::add_window;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::buffered;
@@ -18,7 +19,7 @@ use crate::layers::Axes;
 /// Windows of all items are taken in order, `sw_batch_size` at a time, and a group may span items. The network may give
 /// another spatial size than the window's; the output is scaled likewise. Two-dimensional images (`z = 1`) take options
 /// for two axes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SlidingWindowInferer {
     /// Window per axis; 0 or less takes the image's length.
@@ -331,9 +332,31 @@ impl Inferer for SlidingWindowInferer {
         NAME
     }
 
+    fn check(&self) -> Result<(), InferError> {
+        let wrong = |name, value: String, expected: &str| {
+            Err(InferError::Value { inferer: NAME, name, value, expected: expected.to_owned() })
+        };
+        let overlaps = match &self.overlap {
+            Axes::All(overlap) => std::slice::from_ref(overlap),
+            Axes::Each(overlaps) => overlaps,
+        };
+        if let Some(overlap) = overlaps.iter().find(|overlap| !(0.0..1.0).contains(*overlap)) {
+            return wrong("overlap", overlap.to_string(), "expected a part, 0 or more and less than 1");
+        }
+        if self.sw_batch_size == 0 {
+            return wrong("sw_batch_size", "0".to_owned(), "expected at least 1 window at a time");
+        }
+        Ok(())
+    }
+
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {
         let mut outputs = self.infer_all(x, &|window| vec![net(window)])?;
         // The closure above gives one output per call.
         Ok(outputs.swap_remove(0))
     }
 }
+
+hearth_registry::entry!(dyn Inferer => SlidingWindowInferer, example: r#"roi_size = [96, 96, 96]
+sw_batch_size = 4
+overlap = 0.25
+mode = "gaussian""#);

@@ -1,6 +1,7 @@
 //! Splitting an image into patches on a grid (`monai.inferers.SlidingWindowSplitter`).
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sliding_window::axes;
@@ -8,7 +9,7 @@ use super::{InferError, PaddingMode};
 use crate::layers::Axes;
 
 /// How much a patch covers of the one before.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Overlap {
     /// So many voxels.
@@ -27,7 +28,7 @@ pub enum Overlap {
 /// assert_eq!(patches.iter().map(|(_, at)| at[..2].to_vec()).collect::<Vec<_>>()[..4], [[0, 0], [0, 2], [0, 4], [2, 0]]);
 /// # Ok::<(), hearth_nn::inferers::InferError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SlidingWindowSplitter {
     /// Patch per axis; 0 takes the image's length.

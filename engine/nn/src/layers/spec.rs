@@ -1,5 +1,6 @@
 //! How a layer is asked for: a name, or a name and arguments, as in MONAI's factories.
 
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -7,7 +8,7 @@ use serde_json::{Map, Value};
 use super::ConfigError;
 
 /// `"batch"` or `["group", { num_groups = 2 }]`. Names are not case-sensitive; `""` is no layer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum LayerSpec {
     /// A name alone.
@@ -110,7 +111,7 @@ pub(crate) fn in_space(spatial_dims: usize, number: usize) -> [usize; 3] {
 }
 
 /// One number for all axes, or one per axis.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Axes<T = usize> {
     /// The same on every axis.

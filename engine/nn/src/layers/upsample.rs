@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use hearth_kernels::conv3d::ConvShape;
 use hearth_kernels::{InterpolateMode, interpolate};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::spec::in_space;
@@ -11,7 +12,7 @@ use super::{ConfigError, Conv, ConvTranspose, Init, Scope};
 use crate::cost;
 
 /// How an [`UpSample`] finds the new voxels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum UpsampleMode {
     /// A transposed convolution.

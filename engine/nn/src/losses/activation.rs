@@ -1,13 +1,14 @@
 //! What a loss applies to a prediction before it compares it.
 
 use burn::tensor::{Tensor, activation};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::LossError;
 use crate::softmax::softmax;
 
 /// An activation besides sigmoid and softmax.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OtherActivation {
     /// Hyperbolic tangent.
@@ -55,7 +56,7 @@ impl Activation {
             (false, false, Some(other)) => Ok(Activation::Other(other)),
             _ => {
                 let reason = "more than one of sigmoid, softmax and other_act is given; choose one".to_owned();
-                Err(LossError::Option { loss, reason })
+                Err(LossError::Option { key: "", loss, reason })
             }
         }
     }

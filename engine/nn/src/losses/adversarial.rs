@@ -1,13 +1,14 @@
 //! Adversarial loss of patch discriminators (`monai.losses.PatchAdversarialLoss`).
 
 use burn::tensor::{DType, Tensor, activation};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks::{self, check_finite};
 use super::{LossError, Reduction};
 
 /// What real and false patches are to come to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AdversarialCriterion {
     /// Binary cross-entropy with 1 and 0.
@@ -29,7 +30,7 @@ pub enum AdversarialCriterion {
 /// assert_eq!(loss.into_scalar::<f32>(), 1.0);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PatchAdversarialLoss {
     /// How patches are put together, and then scales; the patches of the hinge are averaged whatever it says.
@@ -57,7 +58,7 @@ impl PatchAdversarialLoss {
     ) -> Result<Tensor<1>, LossError> {
         let each = self.each(scales, target_is_real, for_discriminator)?;
         if each.is_empty() {
-            return Err(LossError::Option { loss: NAME, reason: "there is no output to judge".to_owned() });
+            return Err(LossError::Option { key: "", loss: NAME, reason: "there is no output to judge".to_owned() });
         }
         Ok(self.reduction.apply(Tensor::cat(each, 0)))
     }

@@ -3,6 +3,7 @@
 use burn::tensor::{DType, Tensor, activation};
 use hearth_kernels::cast;
 use hearth_kernels::sigmoid_sums::{Focal, sigmoid_sums};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks::{self, check_finite};
@@ -20,7 +21,7 @@ use super::{ClassWeight, Loss, LossError, Reduction};
 /// assert!((loss.into_scalar::<f32>() - 3.0 * 2.0_f32.ln()).abs() < 1e-6);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BceWithLogitsLoss {
     /// Multiplies every value: one number, or one per channel.
@@ -37,12 +38,6 @@ pub struct BceWithLogitsLoss {
 const NAME: &str = "BCEWithLogitsLoss";
 
 impl BceWithLogitsLoss {
-    /// Whether the options make sense.
-    pub fn check(&self) -> Result<(), LossError> {
-        check_weight(NAME, self.weight.as_ref())?;
-        check_weight(NAME, self.pos_weight.as_ref())
-    }
-
     /// From sums over space, without anything of the logits' size; `None` where that cannot be.
     fn of_sums(&self, input: &Tensor<5>, target: &Tensor<5>) -> Result<Option<Tensor<1>>, LossError> {
         let pos_weight = match self.pos_weight.as_ref().map(for_all) {
@@ -85,6 +80,11 @@ impl Loss for BceWithLogitsLoss {
         NAME
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        check_weight(NAME, self.weight.as_ref())?;
+        check_weight(NAME, self.pos_weight.as_ref())
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         self.check()?;
         let (shape, got) = (input.dims(), target.dims());
@@ -117,3 +117,9 @@ impl Loss for BceWithLogitsLoss {
         Ok(self.reduction.apply(loss))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => BceWithLogitsLoss,
+    name: "BCEWithLogitsLoss",
+    example: "pos_weight = 2.0"
+);

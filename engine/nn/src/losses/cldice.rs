@@ -1,6 +1,7 @@
 //! Centreline Dice (`monai.losses.SoftclDiceLoss`, `monai.losses.SoftDiceclDiceLoss`).
 
 use burn::tensor::{Tensor, activation};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::{Activation, OtherActivation};
@@ -20,7 +21,7 @@ use super::{DiceLoss, Loss, LossError, Reduction};
 /// assert!(loss.into_scalar::<f32>().abs() < 1e-4);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SoftClDiceLoss {
     /// How often the mask is thinned: at least the largest radius in voxels.
@@ -69,15 +70,6 @@ impl Default for SoftClDiceLoss {
 const NAME: &str = "SoftclDiceLoss";
 
 impl SoftClDiceLoss {
-    /// Whether the options make sense together.
-    pub fn check(&self) -> Result<(), LossError> {
-        if self.smooth.is_nan() || self.smooth <= 0.0 {
-            let reason = format!("smooth is {}: expected a number above 0", self.smooth);
-            return Err(LossError::Option { loss: NAME, reason });
-        }
-        self.inputs().map(drop)
-    }
-
     fn inputs(&self) -> Result<Inputs, LossError> {
         Ok(Inputs {
             loss: NAME,
@@ -107,6 +99,14 @@ impl SoftClDiceLoss {
 impl Loss for SoftClDiceLoss {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn check(&self) -> Result<(), LossError> {
+        if self.smooth.is_nan() || self.smooth <= 0.0 {
+            let reason = format!("smooth is {}: expected a number above 0", self.smooth);
+            return Err(LossError::Option { key: "smooth", loss: NAME, reason });
+        }
+        self.inputs().map(drop)
     }
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
@@ -172,7 +172,7 @@ fn skeleton(x: Tensor<5>, iterations: usize) -> Tensor<5> {
 /// assert!(loss.into_scalar::<f32>().abs() < 1e-4);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SoftDiceClDiceLoss {
     /// How often the mask is thinned.
@@ -223,15 +223,6 @@ impl Default for SoftDiceClDiceLoss {
 }
 
 impl SoftDiceClDiceLoss {
-    /// Whether the options make sense together.
-    pub fn check(&self) -> Result<(), LossError> {
-        if !(0.0..=1.0).contains(&self.alpha) {
-            let reason = format!("alpha is {}: expected a share in [0, 1]", self.alpha);
-            return Err(LossError::Option { loss: self.name(), reason });
-        }
-        self.line().check()
-    }
-
     fn line(&self) -> SoftClDiceLoss {
         SoftClDiceLoss {
             iter_: self.iter_,
@@ -270,6 +261,14 @@ impl Loss for SoftDiceClDiceLoss {
         "SoftDiceclDiceLoss"
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        if !(0.0..=1.0).contains(&self.alpha) {
+            let reason = format!("alpha is {}: expected a share in [0, 1]", self.alpha);
+            return Err(LossError::Option { key: "alpha", loss: self.name(), reason });
+        }
+        self.line().check()
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         self.check()?;
         let dice = self.dice().unreduced(input.clone(), target.clone())?;
@@ -280,3 +279,18 @@ impl Loss for SoftDiceClDiceLoss {
         })
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => SoftClDiceLoss,
+    name: "SoftclDiceLoss",
+    paper: "Shit et al. 2021, arXiv:2003.07311",
+    example: "iter_ = 3"
+);
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => SoftDiceClDiceLoss,
+    name: "SoftDiceclDiceLoss",
+    paper: "Shit et al. 2021, arXiv:2003.07311",
+    example: r#"iter_ = 3
+alpha = 0.5"#
+);

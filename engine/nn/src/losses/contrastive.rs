@@ -1,6 +1,7 @@
 //! Contrastive loss (`monai.losses.ContrastiveLoss`).
 
 use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks::{self, check_finite};
@@ -17,7 +18,7 @@ use super::{Loss, LossError};
 /// assert!((loss.into_scalar::<f32>() - 7.0_f32.ln()).abs() < 1e-5);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContrastiveLoss {
     /// Similarities are divided by this.
@@ -35,20 +36,17 @@ impl Default for ContrastiveLoss {
 
 const NAME: &str = "ContrastiveLoss";
 
-impl ContrastiveLoss {
-    /// Whether the temperature is one.
-    pub fn check(&self) -> Result<(), LossError> {
+impl Loss for ContrastiveLoss {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn check(&self) -> Result<(), LossError> {
         if self.temperature.is_finite() && self.temperature > 0.0 {
             return Ok(());
         }
         let reason = format!("temperature is {}: expected a number above 0", self.temperature);
-        Err(LossError::Option { loss: NAME, reason })
-    }
-}
-
-impl Loss for ContrastiveLoss {
-    fn name(&self) -> &'static str {
-        NAME
+        Err(LossError::Option { key: "temperature", loss: NAME, reason })
     }
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
@@ -76,3 +74,9 @@ impl Loss for ContrastiveLoss {
         Ok((others - near).mean())
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => ContrastiveLoss,
+    paper: "Chen et al. 2020, arXiv:2002.05709",
+    example: "temperature = 0.5"
+);

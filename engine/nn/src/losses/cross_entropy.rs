@@ -2,6 +2,7 @@
 
 use burn::tensor::{DType, Tensor};
 use hearth_kernels::softmax_sums::SoftmaxSums;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks::{self, check_finite, check_labels};
@@ -13,7 +14,7 @@ use crate::softmax::log_softmax;
 /// logits' shape.
 ///
 /// With indices the mean is weighted by the labels' class weights, with probabilities it is over voxels, as in PyTorch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CrossEntropyLoss {
     /// Weight per class.
@@ -44,15 +45,6 @@ impl Default for CrossEntropyLoss {
 const NAME: &str = "CrossEntropyLoss";
 
 impl CrossEntropyLoss {
-    /// Whether the options make sense.
-    pub fn check(&self) -> Result<(), LossError> {
-        if !(0.0..=1.0).contains(&self.label_smoothing) {
-            let reason = format!("label_smoothing is {}: expected a share in [0, 1]", self.label_smoothing);
-            return Err(LossError::Option { loss: NAME, reason });
-        }
-        Ok(())
-    }
-
     /// `[1, c, 1, 1, 1]`, or nothing when all weights are 1.
     fn weights(&self, logits: &Tensor<5>) -> Result<Option<Tensor<5>>, LossError> {
         let classes = logits.dims()[1];
@@ -64,6 +56,7 @@ impl CrossEntropyLoss {
                 Ok(Some(weights.reshape([1, classes, 1, 1, 1])))
             }
             Some(weights) => Err(LossError::Option {
+                key: "weight",
                 loss: NAME,
                 reason: format!("weight has {} numbers for {classes} classes", weights.len()),
             }),
@@ -175,6 +168,14 @@ impl Loss for CrossEntropyLoss {
         NAME
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        if !(0.0..=1.0).contains(&self.label_smoothing) {
+            let reason = format!("label_smoothing is {}: expected a share in [0, 1]", self.label_smoothing);
+            return Err(LossError::Option { key: "label_smoothing", loss: NAME, reason });
+        }
+        Ok(())
+    }
+
     /// A target of one channel holds class indices, unless the prediction has one channel too.
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         if target.dims()[1] == 1 && input.dims()[1] != 1 {
@@ -184,3 +185,8 @@ impl Loss for CrossEntropyLoss {
         }
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => CrossEntropyLoss,
+    example: "label_smoothing = 0.1"
+);

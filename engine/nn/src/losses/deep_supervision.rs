@@ -1,12 +1,13 @@
 //! A loss of every output of a network (`monai.losses.DeepSupervisionLoss`).
 
 use burn::tensor::{Int, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Loss, LossConfig, LossError};
 
 /// How much an output counts that is smaller than the first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LevelWeight {
     /// Half of the level before, at least 1/16.
@@ -25,15 +26,15 @@ pub enum LevelWeight {
 /// # use hearth_nn::losses::{DeepSupervisionLoss, Loss, LossConfig, MseLoss};
 /// let outputs = vec![Tensor::zeros([1, 1, 4, 4, 4], &Device::default()), Tensor::zeros([1, 1, 2, 2, 2], &Device::default())];
 /// let target = Tensor::ones([1, 1, 4, 4, 4], &Device::default());
-/// let loss = DeepSupervisionLoss::new(LossConfig::MseLoss(MseLoss::default()));
+/// let loss = DeepSupervisionLoss::new(LossConfig::of("MSELoss", &MseLoss::default())?);
 /// assert_eq!(loss.forward_all(outputs, target)?.into_scalar::<f32>(), 1.5);
-/// # Ok::<(), hearth_nn::losses::LossError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeepSupervisionLoss {
     /// The loss of one output.
-    pub loss: Box<LossConfig>,
+    pub loss: LossConfig,
     /// How much each output counts.
     #[serde(default)]
     pub weight_mode: LevelWeight,
@@ -47,12 +48,7 @@ const NAME: &str = "DeepSupervisionLoss";
 impl DeepSupervisionLoss {
     /// The loss of each output, every further one counting half as much as the one before.
     pub fn new(loss: LossConfig) -> Self {
-        DeepSupervisionLoss { loss: Box::new(loss), weight_mode: LevelWeight::default(), weights: None }
-    }
-
-    /// Whether the options of the loss within make sense.
-    pub fn check(&self) -> Result<(), LossError> {
-        self.loss.build().map(drop)
+        DeepSupervisionLoss { loss, weight_mode: LevelWeight::default(), weights: None }
     }
 
     /// The weight of each of so many outputs.
@@ -98,12 +94,15 @@ impl Loss for DeepSupervisionLoss {
         NAME
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        self.loss.check()
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
-        self.loss.build()?.forward(input, target)
+        self.loss.forward(input, target)
     }
 
     fn forward_all(&self, inputs: Vec<Tensor<5>>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
-        let loss = self.loss.build()?;
         let weights = self.level_weights(inputs.len());
         let mut total: Option<Tensor<1>> = None;
         for (input, weight) in inputs.into_iter().zip(weights) {
@@ -114,17 +113,28 @@ impl Loss for DeepSupervisionLoss {
                 return Err(LossError::Shape { loss: NAME, input: shape, target: target.dims(), expected });
             }
             let [_, _, x, y, z] = shape;
-            let part = loss.forward(input, scaled(target.clone(), [x, y, z]))? * weight;
+            let part = self.loss.forward(input, scaled(target.clone(), [x, y, z]))? * weight;
             total = Some(match total {
                 // Parts of other sizes do not add up where nothing is reduced.
                 Some(sum) if sum.dims() != part.dims() => {
                     let reason = "the loss within must give one number: use reduction mean or sum".to_owned();
-                    return Err(LossError::Option { loss: NAME, reason });
+                    return Err(LossError::Option { key: "loss", loss: NAME, reason });
                 }
                 Some(sum) => sum + part,
                 None => part,
             });
         }
-        total.ok_or_else(|| LossError::Option { loss: NAME, reason: "there is no output to compare".to_owned() })
+        total.ok_or_else(|| LossError::Option {
+            key: "",
+            loss: NAME,
+            reason: "there is no output to compare".to_owned(),
+        })
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => DeepSupervisionLoss,
+    paper: "Lee et al. 2015, arXiv:1409.5185",
+    example: r#"loss = { name = "DiceLoss", sigmoid = true }
+weight_mode = "exp""#
+);

@@ -1,6 +1,7 @@
 //! Dice loss (`monai.losses.DiceLoss`).
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::{Activation, OtherActivation};
@@ -22,7 +23,7 @@ use super::{ClassWeight, Loss, LossError, Reduction};
 /// assert!((loss.into_scalar::<f32>() - 2.0 / 3.0).abs() < 1e-5);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiceLoss {
     /// Whether channel 0 counts.
@@ -83,12 +84,6 @@ impl Default for DiceLoss {
 const NAME: &str = "DiceLoss";
 
 impl DiceLoss {
-    /// Whether the options make sense together.
-    pub fn check(&self) -> Result<(), LossError> {
-        self.inputs()?;
-        check_weight(NAME, self.weight.as_ref())
-    }
-
     pub(super) fn inputs(&self) -> Result<Inputs, LossError> {
         Ok(Inputs {
             loss: NAME,
@@ -152,6 +147,7 @@ impl DiceLoss {
                 Ok(Some(weights.iter().map(|weight| *weight as f32).collect()))
             }
             Some(ClassWeight::Each(weights)) => Err(LossError::Option {
+                key: "weight",
                 loss: NAME,
                 reason: format!(
                     "weight has {} numbers for {classes} classes; without include_background it must leave out class 0",
@@ -167,7 +163,20 @@ impl Loss for DiceLoss {
         NAME
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        self.inputs()?;
+        check_weight(NAME, self.weight.as_ref())
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         Ok(self.reduction.apply(self.values(input, target)?))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => DiceLoss,
+    paper: "Milletari et al. 2016, arXiv:1606.04797",
+    example: r#"to_onehot_y = true
+softmax = true
+include_background = false"#
+);

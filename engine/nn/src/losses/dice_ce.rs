@@ -3,6 +3,7 @@
 use burn::tensor::{DType, Tensor};
 use hearth_kernels::cast;
 use hearth_kernels::softmax_sums::softmax_sums;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::OtherActivation;
@@ -16,7 +17,7 @@ use crate::softmax::log_softmax;
 ///
 /// With one channel the second part is binary cross-entropy, with `weight` as weight of positive voxels. The background
 /// is left out of the Dice part alone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiceCELoss {
     /// Whether channel 0 counts in the Dice part.
@@ -81,17 +82,6 @@ impl Default for DiceCELoss {
 const NAME: &str = "DiceCELoss";
 
 impl DiceCELoss {
-    /// Whether the options make sense together.
-    pub fn check(&self) -> Result<(), LossError> {
-        if self.reduction == Reduction::None {
-            let reason = "reduction none does not exist here: the parts differ in shape; use mean or sum".to_owned();
-            return Err(LossError::Option { loss: NAME, reason });
-        }
-        check_factors(NAME, [("lambda_dice", self.lambda_dice), ("lambda_ce", self.lambda_ce)])?;
-        self.cross_entropy().check()?;
-        self.dice().check()
-    }
-
     fn dice(&self) -> DiceLoss {
         let weight = self.weight.as_ref().map(|weight| {
             let first = usize::from(!self.include_background).min(weight.len());
@@ -165,6 +155,16 @@ impl Loss for DiceCELoss {
         NAME
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        if self.reduction == Reduction::None {
+            let reason = "reduction none does not exist here: the parts differ in shape; use mean or sum".to_owned();
+            return Err(LossError::Option { key: "reduction", loss: NAME, reason });
+        }
+        check_factors(NAME, [("lambda_dice", self.lambda_dice), ("lambda_ce", self.lambda_ce)])?;
+        self.cross_entropy().check()?;
+        self.dice().check()
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         self.check()?;
         let (channels, target_channels) = (input.dims()[1], target.dims()[1]);
@@ -182,7 +182,7 @@ impl Loss for DiceCELoss {
                 Some([weight]) => Some(ClassWeight::All(*weight)),
                 Some(weights) => {
                     let reason = format!("weight has {} numbers; a prediction of one channel takes one", weights.len());
-                    return Err(LossError::Option { loss: NAME, reason });
+                    return Err(LossError::Option { key: "weight", loss: NAME, reason });
                 }
             };
             let check_labels = Some(false);
@@ -194,3 +194,11 @@ impl Loss for DiceCELoss {
         Ok(dice * self.lambda_dice + entropy * self.lambda_ce)
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => DiceCELoss,
+    paper: "Isensee et al. 2021, doi:10.1038/s41592-020-01008-z",
+    example: r#"to_onehot_y = true
+softmax = true
+lambda_ce = 0.5"#
+);

@@ -1,6 +1,7 @@
 //! Dice plus focal loss (`monai.losses.DiceFocalLoss`).
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::OtherActivation;
@@ -19,7 +20,7 @@ use super::{ClassWeight, DiceLoss, FocalLoss, Loss, LossError, Reduction};
 /// assert!((loss.into_scalar::<f32>() - (1.0 / 3.0 + 0.25 * 2.0_f32.ln())).abs() < 1e-5);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiceFocalLoss {
     /// Whether channel 0 counts.
@@ -87,13 +88,6 @@ impl Default for DiceFocalLoss {
 const NAME: &str = "DiceFocalLoss";
 
 impl DiceFocalLoss {
-    /// Whether the options make sense together.
-    pub fn check(&self) -> Result<(), LossError> {
-        check_factors(NAME, [("lambda_dice", self.lambda_dice), ("lambda_focal", self.lambda_focal)])?;
-        self.focal().check()?;
-        self.dice().check()
-    }
-
     fn dice(&self) -> DiceLoss {
         DiceLoss {
             include_background: self.include_background,
@@ -146,6 +140,12 @@ impl Loss for DiceFocalLoss {
         NAME
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        check_factors(NAME, [("lambda_dice", self.lambda_dice), ("lambda_focal", self.lambda_focal)])?;
+        self.focal().check()?;
+        self.dice().check()
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         self.check()?;
         let (dice, focal) = (self.dice(), self.focal());
@@ -160,3 +160,11 @@ impl Loss for DiceFocalLoss {
         Ok(weighted_sum([(dice, self.lambda_dice), (focal.unreduced(input, target)?, self.lambda_focal)]))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => DiceFocalLoss,
+    paper: "Zhu et al. 2019, arXiv:1808.05238",
+    example: r#"sigmoid = true
+squared_pred = true
+batch = true"#
+);

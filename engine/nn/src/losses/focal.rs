@@ -2,6 +2,7 @@
 
 use burn::tensor::{Tensor, activation};
 use hearth_kernels::sigmoid_sums::{Focal, SigmoidSums};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::Activation;
@@ -22,7 +23,7 @@ use crate::softmax::log_softmax;
 /// assert!((loss.into_scalar::<f32>() - 0.25 * 2.0_f32.ln()).abs() < 1e-6);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FocalLoss {
     /// Whether channel 0 counts.
@@ -66,15 +67,6 @@ impl Default for FocalLoss {
 const NAME: &str = "FocalLoss";
 
 impl FocalLoss {
-    /// Whether the options make sense.
-    pub fn check(&self) -> Result<(), LossError> {
-        if self.gamma.is_nan() || self.gamma < 0.0 {
-            let reason = format!("gamma is {}: expected at least 0", self.gamma);
-            return Err(LossError::Option { loss: NAME, reason });
-        }
-        check_weight(NAME, self.weight.as_ref())
-    }
-
     /// One value per voxel and class, `[b, c, x, y, z]`, 0 where a voxel is ignored; and the mask of those that are not.
     fn values(&self, input: Tensor<5>, target: Tensor<5>) -> Result<(Tensor<5>, Option<Tensor<5>>), LossError> {
         self.check()?;
@@ -102,7 +94,7 @@ impl FocalLoss {
         let Some(weight) = &self.weight else { return Ok(loss) };
         if loss.dims()[1] == 1 && matches!(weight, ClassWeight::Each(_)) {
             let reason = "weight is a list, and one class counts: give one number".to_owned();
-            return Err(LossError::Option { loss: NAME, reason });
+            return Err(LossError::Option { key: "weight", loss: NAME, reason });
         }
         let weight = weight.per_channel(NAME, &loss)?;
         Ok(loss * weight)
@@ -175,6 +167,14 @@ impl Loss for FocalLoss {
         NAME
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        if self.gamma.is_nan() || self.gamma < 0.0 {
+            let reason = format!("gamma is {}: expected at least 0", self.gamma);
+            return Err(LossError::Option { key: "gamma", loss: NAME, reason });
+        }
+        check_weight(NAME, self.weight.as_ref())
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         self.check()?;
         let [_, _, x, y, z] = input.dims();
@@ -193,3 +193,9 @@ impl Loss for FocalLoss {
         })
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => FocalLoss,
+    paper: "Lin et al. 2017, arXiv:1708.02002",
+    example: "gamma = 2.0"
+);

@@ -1,6 +1,7 @@
 //! Generalized Dice loss (`monai.losses.GeneralizedDiceLoss`).
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::{Activation, OtherActivation};
@@ -23,7 +24,7 @@ use crate::class_size::SizeWeight;
 /// assert!((loss.into_scalar::<f32>() - (1.0 - 2.0 * 0.5 / 1.5)).abs() < 1e-3);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GeneralizedDiceLoss {
     /// Whether channel 0 counts.
@@ -75,11 +76,6 @@ impl Default for GeneralizedDiceLoss {
 const NAME: &str = "GeneralizedDiceLoss";
 
 impl GeneralizedDiceLoss {
-    /// Whether the options make sense together.
-    pub fn check(&self) -> Result<(), LossError> {
-        self.inputs().map(drop)
-    }
-
     fn inputs(&self) -> Result<Inputs, LossError> {
         Ok(Inputs {
             loss: NAME,
@@ -108,7 +104,17 @@ impl Loss for GeneralizedDiceLoss {
         NAME
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        self.inputs().map(drop)
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         Ok(self.reduction.apply(self.unreduced(input, target)?))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => GeneralizedDiceLoss,
+    paper: "Sudre et al. 2017, arXiv:1707.03237",
+    example: "sigmoid = true"
+);

@@ -1,6 +1,7 @@
 //! Generalized Dice plus focal loss (`monai.losses.GeneralizedDiceFocalLoss`).
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::OtherActivation;
@@ -21,7 +22,7 @@ use crate::class_size::SizeWeight;
 /// assert!((loss.into_scalar::<f32>() - 0.25 * 2.0_f32.ln()).abs() < 1e-5);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GeneralizedDiceFocalLoss {
     /// Whether channel 0 counts.
@@ -83,13 +84,6 @@ impl Default for GeneralizedDiceFocalLoss {
 const NAME: &str = "GeneralizedDiceFocalLoss";
 
 impl GeneralizedDiceFocalLoss {
-    /// Whether the options make sense together.
-    pub fn check(&self) -> Result<(), LossError> {
-        check_factors(NAME, [("lambda_gdl", self.lambda_gdl), ("lambda_focal", self.lambda_focal)])?;
-        self.focal().check()?;
-        self.dice().check()
-    }
-
     fn dice(&self) -> GeneralizedDiceLoss {
         GeneralizedDiceLoss {
             include_background: self.include_background,
@@ -126,6 +120,12 @@ impl Loss for GeneralizedDiceFocalLoss {
         NAME
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        check_factors(NAME, [("lambda_gdl", self.lambda_gdl), ("lambda_focal", self.lambda_focal)])?;
+        self.focal().check()?;
+        self.dice().check()
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         self.check()?;
         let (dice, focal) = (self.dice(), self.focal());
@@ -137,3 +137,9 @@ impl Loss for GeneralizedDiceFocalLoss {
         Ok(weighted_sum([(dice, self.lambda_gdl), (focal.unreduced(input, target)?, self.lambda_focal)]))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => GeneralizedDiceFocalLoss,
+    paper: "Sudre et al. 2017, arXiv:1707.03237",
+    example: "sigmoid = true"
+);

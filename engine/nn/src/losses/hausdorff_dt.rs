@@ -2,6 +2,7 @@
 
 use burn::tensor::{DType, Tensor, TensorData};
 use hearth_kernels::label::{To, distances};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::{Activation, OtherActivation};
@@ -22,7 +23,7 @@ use super::{Loss, LossError, Reduction};
 /// assert_eq!(loss.into_scalar::<f32>(), 0.0); // nothing has a border
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HausdorffDtLoss {
     /// Power of the distances.
@@ -65,11 +66,6 @@ impl Default for HausdorffDtLoss {
 const NAME: &str = "HausdorffDTLoss";
 
 impl HausdorffDtLoss {
-    /// Whether the options make sense together.
-    pub fn check(&self) -> Result<(), LossError> {
-        self.inputs().map(drop)
-    }
-
     fn inputs(&self) -> Result<Inputs, LossError> {
         Ok(Inputs {
             loss: NAME,
@@ -111,6 +107,10 @@ impl Loss for HausdorffDtLoss {
         NAME
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        self.inputs().map(drop)
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         let Prepared { input, target, .. } = self.inputs()?.prepare(input, target)?;
         let mut weight = self.field(&input)? + self.field(&target)?;
@@ -136,23 +136,34 @@ impl Loss for HausdorffDtLoss {
 /// assert_eq!(loss.into_scalar::<f32>(), 0.0);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct LogHausdorffDtLoss(pub HausdorffDtLoss);
-
-impl LogHausdorffDtLoss {
-    /// Whether the options make sense together.
-    pub fn check(&self) -> Result<(), LossError> {
-        self.0.check()
-    }
-}
 
 impl Loss for LogHausdorffDtLoss {
     fn name(&self) -> &'static str {
         "LogHausdorffDTLoss"
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        self.0.check()
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         Ok((self.0.forward(input, target)? + 1.0).log())
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => HausdorffDtLoss,
+    name: "HausdorffDTLoss",
+    paper: "Karimi and Salcudean 2019, arXiv:1904.10030",
+    example: "sigmoid = true"
+);
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => LogHausdorffDtLoss,
+    name: "LogHausdorffDTLoss",
+    paper: "Karimi and Salcudean 2019, arXiv:1904.10030",
+    example: "sigmoid = true"
+);

@@ -224,18 +224,20 @@ pub(super) fn check_weight(loss: &'static str, weight: Option<&ClassWeight>) -> 
         None => false,
     };
     match any {
-        true => {
-            Err(LossError::Option { loss, reason: format!("weight is {weight:?}: expected numbers of at least 0") })
-        }
+        true => Err(LossError::Option {
+            key: "weight",
+            loss,
+            reason: format!("weight is {weight:?}: expected numbers of at least 0"),
+        }),
         false => Ok(()),
     }
 }
 
 /// Whether factors of parts are numbers of at least 0.
-pub(super) fn check_factors(loss: &'static str, factors: [(&str, f64); 2]) -> Result<(), LossError> {
+pub(super) fn check_factors(loss: &'static str, factors: [(&'static str, f64); 2]) -> Result<(), LossError> {
     match factors.iter().find(|(_, factor)| factor.is_nan() || *factor < 0.0) {
         Some((name, factor)) => {
-            Err(LossError::Option { loss, reason: format!("{name} is {factor}: expected at least 0") })
+            Err(LossError::Option { key: name, loss, reason: format!("{name} is {factor}: expected at least 0") })
         }
         None => Ok(()),
     }

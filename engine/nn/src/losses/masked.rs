@@ -1,6 +1,7 @@
 //! Losses within a mask (`monai.losses.MaskedLoss`, `monai.losses.MaskedDiceLoss`).
 
 use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::Activation;
@@ -21,7 +22,7 @@ use super::{DiceLoss, Loss, LossError};
 /// assert_eq!(loss.into_scalar::<f32>(), 0.0);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct MaskedLoss<L>(pub L);
 
@@ -50,18 +51,13 @@ impl<L: Loss> MaskedLoss<L> {
 /// assert!((loss.into_scalar::<f32>() - 1.0 / 3.0).abs() < 1e-5);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct MaskedDiceLoss(pub DiceLoss);
 
 const NAME: &str = "MaskedDiceLoss";
 
 impl MaskedDiceLoss {
-    /// Whether the options make sense together.
-    pub fn check(&self) -> Result<(), LossError> {
-        self.0.check()
-    }
-
     /// The loss within the mask, `[b, 1, x, y, z]` or `[1, 1, x, y, z]`.
     ///
     /// # Errors
@@ -78,6 +74,10 @@ impl MaskedDiceLoss {
 impl Loss for MaskedDiceLoss {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn check(&self) -> Result<(), LossError> {
+        self.0.check()
     }
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
@@ -113,3 +113,9 @@ fn masked(
     };
     Ok((times(input), times(target)))
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => MaskedDiceLoss,
+    paper: "Milletari et al. 2016, arXiv:1606.04797",
+    example: "sigmoid = true"
+);

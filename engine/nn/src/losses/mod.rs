@@ -57,6 +57,7 @@ pub use crate::class_size::SizeWeight;
 pub use crate::ssim::KernelType;
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Inputs or options a loss cannot work with.
@@ -77,6 +78,8 @@ pub enum LossError {
     /// An option that makes no sense, or not with the others.
     #[error("{loss}: {reason}")]
     Option {
+        /// The option in a recipe; empty where it is none alone.
+        key: &'static str,
         /// The loss.
         loss: &'static str,
         /// What is wrong.
@@ -131,7 +134,7 @@ pub enum LossError {
 }
 
 /// How the values per item and class become one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reduction {
     /// Their mean.
@@ -158,7 +161,7 @@ impl Reduction {
 }
 
 /// One weight for all classes, or one per class.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ClassWeight {
     /// The same for all.
@@ -176,7 +179,7 @@ impl ClassWeight {
             ClassWeight::Each(weights) if weights.len() == channels => weights.iter().map(|w| *w as f32).collect(),
             ClassWeight::Each(weights) => {
                 let reason = format!("{} weights for {channels} classes that count", weights.len());
-                return Err(LossError::Option { loss, reason });
+                return Err(LossError::Option { key: "weight", loss, reason });
             }
         };
         Ok(Tensor::<1>::from_floats(weights.as_slice(), &like.device()).reshape([1, weights.len(), 1, 1, 1]))
@@ -188,6 +191,12 @@ pub trait Loss: Send + Sync {
     /// MONAI's name.
     fn name(&self) -> &'static str;
 
+    /// Whether the options make sense together.
+    ///
+    /// # Errors
+    /// The first that does not.
+    fn check(&self) -> Result<(), LossError>;
+
     /// The loss, `[1]` unless the reduction is none.
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError>;
 
@@ -196,7 +205,11 @@ pub trait Loss: Send + Sync {
     fn forward_all(&self, inputs: Vec<Tensor<5>>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         match inputs.into_iter().next() {
             Some(input) => self.forward(input, target),
-            None => Err(LossError::Option { loss: self.name(), reason: "there is no output to compare".to_owned() }),
+            None => Err(LossError::Option {
+                key: "",
+                loss: self.name(),
+                reason: "there is no output to compare".to_owned(),
+            }),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Mean squared error (`torch.nn.MSELoss`).
 
 use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks::{self, check_finite};
@@ -16,7 +17,7 @@ use super::{Loss, LossError, Reduction};
 /// assert_eq!(loss.into_scalar::<f32>(), 9.0);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MseLoss {
     /// How elements are put together.
@@ -33,6 +34,10 @@ impl Loss for MseLoss {
         NAME
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        Ok(())
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         let (shape, got) = (input.dims(), target.dims());
         if shape != got {
@@ -47,3 +52,9 @@ impl Loss for MseLoss {
         Ok(self.reduction.apply(difference.clone() * difference))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => MseLoss,
+    name: "MSELoss",
+    example: ""
+);

@@ -1,6 +1,7 @@
 //! One less the structural similarity (`monai.losses.SSIMLoss`).
 
 use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks::{self, check_finite};
@@ -19,7 +20,7 @@ use crate::ssim::{KernelType, Ssim};
 /// assert!(loss.into_scalar::<f32>().abs() < 1e-6);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SsimLoss {
     /// 2 or 3; two-dimensional images have `z = 1`.
@@ -89,21 +90,23 @@ impl SsimLoss {
         }
     }
 
-    /// Whether the options make sense.
-    pub fn check(&self) -> Result<(), LossError> {
-        self.ssim().map(drop)
-    }
-
     fn ssim(&self) -> Result<Ssim, LossError> {
         let windows = (self.kernel_type, &self.win_size, &self.kernel_sigma);
-        Ssim::new(self.spatial_dims, windows, [self.k1, self.k2], self.data_range)
-            .map_err(|reason| LossError::Option { loss: NAME, reason })
+        Ssim::new(self.spatial_dims, windows, [self.k1, self.k2], self.data_range).map_err(|reason| LossError::Option {
+            key: "",
+            loss: NAME,
+            reason,
+        })
     }
 }
 
 impl Loss for SsimLoss {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn check(&self) -> Result<(), LossError> {
+        self.ssim().map(drop)
     }
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
@@ -124,3 +127,10 @@ impl Loss for SsimLoss {
         Ok(self.reduction.apply(-per_item + 1.0))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => SsimLoss,
+    name: "SSIMLoss",
+    paper: "Wang et al. 2004, doi:10.1109/TIP.2003.819861",
+    example: "spatial_dims = 3"
+);

@@ -1,6 +1,7 @@
 //! Tversky loss (`monai.losses.TverskyLoss`).
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::{Activation, OtherActivation};
@@ -22,7 +23,7 @@ use super::{Loss, LossError, Reduction};
 /// assert!((loss.into_scalar::<f32>() - (1.0 - 0.5 / (0.5 + 0.35))).abs() < 1e-5);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TverskyLoss {
     /// Whether channel 0 counts.
@@ -80,11 +81,6 @@ impl Default for TverskyLoss {
 const NAME: &str = "TverskyLoss";
 
 impl TverskyLoss {
-    /// Whether the options make sense together.
-    pub fn check(&self) -> Result<(), LossError> {
-        self.inputs().map(drop)
-    }
-
     fn inputs(&self) -> Result<Inputs, LossError> {
         Ok(Inputs {
             loss: NAME,
@@ -102,6 +98,10 @@ impl Loss for TverskyLoss {
         NAME
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        self.inputs().map(drop)
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         let form = Form { squared: false, batch: self.batch, soft_label: self.soft_label };
         let Overlap { tp, fp, fn_, .. } = self.inputs()?.overlap(input, target, form)?;
@@ -109,3 +109,11 @@ impl Loss for TverskyLoss {
         Ok(self.reduction.apply(-((tp + self.smooth_nr) / (union + self.smooth_dr)) + 1.0))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => TverskyLoss,
+    paper: "Salehi et al. 2017, arXiv:1706.05721",
+    example: r#"sigmoid = true
+alpha = 0.3
+beta = 0.7"#
+);

@@ -1,6 +1,7 @@
 //! Asymmetric unified focal loss (`monai.losses.AsymmetricUnifiedFocalLoss`).
 
 use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks::{self, check_finite, check_labels};
@@ -22,7 +23,7 @@ use crate::ignored::counted;
 /// assert!(loss.into_scalar::<f32>().abs() < 1e-2);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AsymmetricUnifiedFocalLoss {
     /// Whether the target holds class indices in one channel.
@@ -63,17 +64,6 @@ const NAME: &str = "AsymmetricUnifiedFocalLoss";
 const EPSILON: f64 = 1e-7;
 
 impl AsymmetricUnifiedFocalLoss {
-    /// Whether the options make sense.
-    pub fn check(&self) -> Result<(), LossError> {
-        match self.num_classes {
-            0 | 1 => {
-                let reason = format!("num_classes is {}: expected at least 2", self.num_classes);
-                Err(LossError::Option { loss: NAME, reason })
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Two channels of the prediction, which is bounded away from 0 and 1, and of the target.
     fn pair(&self, input: Tensor<5>, target: Tensor<5>) -> Result<[Tensor<5>; 2], LossError> {
         let (shape, got) = (input.dims(), target.dims());
@@ -123,6 +113,16 @@ impl Loss for AsymmetricUnifiedFocalLoss {
         NAME
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        match self.num_classes {
+            0 | 1 => {
+                let reason = format!("num_classes is {}: expected at least 2", self.num_classes);
+                Err(LossError::Option { key: "num_classes", loss: NAME, reason })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         self.check()?;
         let [x, t] = self.pair(input, target)?;
@@ -145,3 +145,10 @@ impl Loss for AsymmetricUnifiedFocalLoss {
         Ok(entropy * self.weight + tversky * (1.0 - self.weight))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => AsymmetricUnifiedFocalLoss,
+    paper: "Yeung et al. 2022, arXiv:2102.04525",
+    example: r#"to_onehot_y = true
+num_classes = 2"#
+);

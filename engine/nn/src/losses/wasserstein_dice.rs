@@ -1,6 +1,7 @@
 //! Generalized Wasserstein Dice loss (`monai.losses.GeneralizedWassersteinDiceLoss`).
 
 use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks::{self, check_finite, check_labels};
@@ -10,7 +11,7 @@ use super::{Loss, LossError, Reduction};
 use crate::softmax::softmax;
 
 /// How voxels of a class count as overlap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum WassersteinWeighting {
     /// All classes alike, and class 0, the background, not at all.
     #[default]
@@ -36,7 +37,7 @@ pub enum WassersteinWeighting {
 /// assert!((loss.into_scalar::<f32>() - 1.0 / 3.0).abs() < 1e-5);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneralizedWassersteinDiceLoss {
     /// Distance from the class of the row to that of the column.
@@ -78,23 +79,6 @@ impl GeneralizedWassersteinDiceLoss {
         }
     }
 
-    /// Whether the distances are a square of numbers of at least 0 and not all 0.
-    pub fn check(&self) -> Result<(), LossError> {
-        let fail = |reason: String| Err(LossError::Option { loss: NAME, reason });
-        let classes = self.dist_matrix.len();
-        if let Some(row) = self.dist_matrix.iter().find(|row| row.len() != classes) {
-            return fail(format!("dist_matrix has {classes} rows and one of {} columns: expected a square", row.len()));
-        }
-        let entries = || self.dist_matrix.iter().flatten();
-        if let Some(entry) = entries().find(|entry| !entry.is_finite() || **entry < 0.0) {
-            return fail(format!("dist_matrix holds {entry}: expected numbers of at least 0"));
-        }
-        if !entries().any(|entry| *entry > 0.0) {
-            return fail("dist_matrix is 0 throughout: expected a distance between classes".to_owned());
-        }
-        Ok(())
-    }
-
     /// The distances, `[c, c]`.
     fn matrix(&self, like: &Tensor<5>) -> Tensor<2> {
         let largest = self.dist_matrix.iter().flatten().copied().fold(0.0, f64::max);
@@ -107,6 +91,22 @@ impl GeneralizedWassersteinDiceLoss {
 impl Loss for GeneralizedWassersteinDiceLoss {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn check(&self) -> Result<(), LossError> {
+        let fail = |reason: String| Err(LossError::Option { key: "dist_matrix", loss: NAME, reason });
+        let classes = self.dist_matrix.len();
+        if let Some(row) = self.dist_matrix.iter().find(|row| row.len() != classes) {
+            return fail(format!("dist_matrix has {classes} rows and one of {} columns: expected a square", row.len()));
+        }
+        let entries = || self.dist_matrix.iter().flatten();
+        if let Some(entry) = entries().find(|entry| !entry.is_finite() || **entry < 0.0) {
+            return fail(format!("dist_matrix holds {entry}: expected numbers of at least 0"));
+        }
+        if !entries().any(|entry| *entry > 0.0) {
+            return fail("dist_matrix is 0 throughout: expected a distance between classes".to_owned());
+        }
+        Ok(())
     }
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
@@ -153,3 +153,9 @@ impl Loss for GeneralizedWassersteinDiceLoss {
         Ok(self.reduction.apply(-((overlap * 2.0 + self.smooth_nr) / (whole + self.smooth_dr)) + 1.0))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::losses::Loss => GeneralizedWassersteinDiceLoss,
+    paper: "Fidon et al. 2017, arXiv:1707.00478",
+    example: "dist_matrix = [[0.0, 1.0], [1.0, 0.0]]"
+);

@@ -1,6 +1,7 @@
 //! Accuracy (`ignite.metrics.Accuracy`).
 
 use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::inputs::{count, indicator, read};
@@ -22,7 +23,7 @@ use super::{Aggregate, MetricError, Reduced, Rows};
 /// assert_eq!(accuracy.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Accuracy {
     /// Whether an item has several labels at once.
@@ -34,6 +35,18 @@ pub struct Accuracy {
 
 impl PerItem for Accuracy {
     const NAME: &'static str = "Accuracy";
+
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    fn includes_background(&self) -> bool {
+        true
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        Ok(())
+    }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         let (shape, got) = (pred.dims(), label.dims());
@@ -78,3 +91,8 @@ impl PerItem for Accuracy {
         Aggregate { value: number(total(0) / total(1)), not_nans: number(total(1)), labels: Vec::new() }
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => Accuracy,
+    example: ""
+);

@@ -1,6 +1,7 @@
 //! Average precision (`monai.metrics.AveragePrecisionMetric`).
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::curve::{self, Average, Scored, ranked};
@@ -20,7 +21,7 @@ use super::{Aggregate, MetricError, Rows};
 /// assert_eq!(precision.aggregate()?.scalar(), 0.5);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AveragePrecisionMetric {
     /// How classes are put together.
@@ -44,6 +45,18 @@ fn area(scored: Vec<Scored>) -> f64 {
 impl PerItem for AveragePrecisionMetric {
     const NAME: &'static str = "AveragePrecisionMetric";
 
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    fn includes_background(&self) -> bool {
+        true
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        Ok(())
+    }
+
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         curve::rows(Self::NAME, pred, label)
     }
@@ -65,3 +78,8 @@ impl PerItem for AveragePrecisionMetric {
         curve::aggregate(rows, self.average, area)
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => AveragePrecisionMetric,
+    example: ""
+);

@@ -1,6 +1,7 @@
 //! The confusion matrix and what is computed from it (`monai.metrics.ConfusionMatrixMetric`, `monai.metrics.FBetaScore`).
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::confusion_name::{ConfusionName, ConfusionNames, Counts};
@@ -22,7 +23,7 @@ use super::{Aggregate, MetricError, MetricReduction, Reduced, Rows, reduce};
 /// assert_eq!(recall.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfusionMatrixMetric {
     /// Whether class 0 counts.
@@ -141,6 +142,26 @@ fn matrix(metric: &'static str, both: Compared) -> Result<Vec<Vec<f32>>, MetricE
 impl PerItem for ConfusionMatrixMetric {
     const NAME: &'static str = "ConfusionMatrixMetric";
 
+    fn higher_is_better(&self) -> Option<bool> {
+        let mut names = self.metric_name.iter().map(|name| name.higher_is_better());
+        let first = names.next().flatten();
+        first.filter(|_| names.all(|name| name == first))
+    }
+
+    fn includes_background(&self) -> bool {
+        self.include_background
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        match self.metric_name.iter().next() {
+            Some(_) => Ok(()),
+            None => {
+                let reason = "`metric_name` is empty: name at least one rate".to_owned();
+                Err(MetricError::Option { key: "metric_name", metric: "ConfusionMatrixMetric", reason })
+            }
+        }
+    }
+
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         matrix(Self::NAME, compared(Self::NAME, (pred, label), self.include_background, self.ignore_index)?)
     }
@@ -197,7 +218,7 @@ impl PerItem for ConfusionMatrixMetric {
 /// assert_eq!(score.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FBetaScore {
     /// How many times recall counts as precision.
@@ -229,6 +250,22 @@ impl FBetaScore {
 impl PerItem for FBetaScore {
     const NAME: &'static str = "FBetaScore";
 
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    fn includes_background(&self) -> bool {
+        self.include_background
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        if !(self.beta.is_finite() && self.beta > 0.0) {
+            let reason = format!("`beta` is {}: expected a number above 0", self.beta);
+            return Err(MetricError::Option { key: "beta", metric: "FBetaScore", reason });
+        }
+        Ok(())
+    }
+
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         matrix(Self::NAME, compared(Self::NAME, (pred, label), self.include_background, None)?)
     }
@@ -249,3 +286,13 @@ impl PerItem for FBetaScore {
         rate(rows, self.reduction, false, usize::from(!self.include_background), &|counts| self.score(counts))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => ConfusionMatrixMetric,
+    example: r#"metric_name = "sensitivity""#
+);
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => FBetaScore,
+    example: "beta = 2.0"
+);

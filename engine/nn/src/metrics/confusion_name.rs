@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -9,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub(crate) type Counts = [f32; 4];
 
 /// A rate computed from a confusion matrix. Recipes may use any of its names, in any case, with spaces or underscores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum ConfusionName {
     /// Recall, hit rate, true positive rate (`tpr`).
@@ -152,6 +153,19 @@ pub enum ConfusionNames {
     One(ConfusionName),
     /// Several.
     Many(Vec<ConfusionName>),
+}
+
+impl JsonSchema for ConfusionNames {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ConfusionNames".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let names: Vec<&str> = ConfusionName::names().collect();
+        schemars::json_schema!({
+            "anyOf": [{ "enum": names }, { "type": "array", "items": { "type": "string" } }]
+        })
+    }
 }
 
 impl ConfusionNames {

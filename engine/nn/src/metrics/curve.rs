@@ -1,13 +1,14 @@
 //! What the areas under curves have in common: scores and labels of all items are gathered, and each class is ranked.
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::inputs::read;
 use super::{Aggregate, MetricError, Reduced};
 
 /// How the values of several classes become one (`monai.utils.Average`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Average {
     /// Their mean.

@@ -1,6 +1,7 @@
 //! Dice score (`monai.metrics.DiceMetric`, `monai.handlers.MeanDice`).
 
 use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::inputs::{count, read};
@@ -21,7 +22,7 @@ use crate::ignored::counted;
 /// assert_eq!(dice.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiceMetric {
     /// Whether class 0 counts.
@@ -60,18 +61,6 @@ impl Default for DiceMetric {
 const NAME: &str = "DiceMetric";
 
 impl DiceMetric {
-    /// Whether the options go together.
-    ///
-    /// # Errors
-    /// For `per_component` with an `ignore_index`, which it has no use for.
-    pub fn check(&self) -> Result<(), MetricError> {
-        if self.per_component && self.ignore_index.is_some() {
-            let reason = "per_component has no use for an `ignore_index`; leave one of them out".to_owned();
-            return Err(MetricError::Option { metric: NAME, reason });
-        }
-        Ok(())
-    }
-
     /// The classes that count: indices into channels, or values of a map.
     fn classes(&self, channels: usize) -> std::ops::Range<usize> {
         match self.num_classes.unwrap_or(channels) {
@@ -115,9 +104,29 @@ impl Metric for DiceMetric {
         NAME
     }
 
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    fn includes_background(&self) -> bool {
+        self.include_background && !self.per_component
+    }
+
+    fn check_for(&self, classes: usize) -> Result<(), MetricError> {
+        if self.per_component && self.ignore_index.is_some() {
+            let reason = "per_component has no use for an `ignore_index`; leave one of them out".to_owned();
+            return Err(MetricError::Option { key: "ignore_index", metric: NAME, reason });
+        }
+        if self.per_component && classes != 2 {
+            let reason = format!("`per_component` is for a background and one class, not for {classes}");
+            return Err(MetricError::Option { key: "per_component", metric: NAME, reason });
+        }
+        Ok(())
+    }
+
     fn update(&mut self, pred: &Tensor<5>, label: &Tensor<5>) -> Result<&[Vec<f32>], MetricError> {
-        self.check()?;
         if self.per_component {
+            self.check_for(2)?;
             let first = self.rows.len();
             let rows = dice_per_component::rows(NAME, pred, label, self.ignore_empty)?;
             self.merge(rows)?;
@@ -177,3 +186,10 @@ impl Metric for DiceMetric {
         self.rows.clear();
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => DiceMetric,
+    aliases: &["MeanDice"],
+    paper: "Dice 1945, doi:10.2307/1932409",
+    example: "include_background = false"
+);

@@ -21,7 +21,7 @@ pub(super) fn rows(
     let [items, channels, x, y, z] = pred.dims();
     if channels != 2 {
         let reason = format!("per_component needs two channels, background and foreground: there are {channels}");
-        return Err(MetricError::Option { metric, reason });
+        return Err(MetricError::Option { key: "", metric, reason });
     }
     // The larger channel wins, the background where they are equal.
     let foreground = |t: &Tensor<5>| -> Result<Vec<bool>, MetricError> {

@@ -31,7 +31,7 @@ pub fn compute_fp_tp_probs_nd(
     shape: &[usize],
     labels_to_exclude: &[u32],
 ) -> Result<ImageHits, MetricError> {
-    let fail = |reason: String| MetricError::Option { metric: NAME, reason };
+    let fail = |reason: String| MetricError::Option { key: "", metric: NAME, reason };
     if shape.iter().product::<usize>() != mask.len() {
         return Err(fail(format!("a map of {} voxels does not have the shape {shape:?}", mask.len())));
     }
@@ -71,7 +71,7 @@ pub fn compute_fp_tp_probs(
     for (probability, at) in detections {
         if let Some(wrong) = at.iter().find(|place| !(place.is_finite() && **place >= 0.0)) {
             let reason = format!("a detection at {wrong} lies outside the slide");
-            return Err(MetricError::Option { metric: NAME, reason });
+            return Err(MetricError::Option { key: "", metric: NAME, reason });
         }
         // Cut off, as NumPy's astype(int) does.
         placed.push((*probability, at.iter().map(|place| (place / scale) as usize).collect()));

@@ -1,6 +1,7 @@
 //! Generalized Dice score (`monai.metrics.GeneralizedDiceScore`).
 
 use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::inputs::{count, read, same_shape};
@@ -23,7 +24,7 @@ use crate::ignored::counted;
 /// assert_eq!(dice.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GeneralizedDiceScore {
     /// Whether class 0 counts.
@@ -82,6 +83,18 @@ impl GeneralizedDiceScore {
 impl PerItem for GeneralizedDiceScore {
     const NAME: &'static str = "GeneralizedDiceScore";
 
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    fn includes_background(&self) -> bool {
+        self.include_background
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        Ok(())
+    }
+
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         same_shape(Self::NAME, pred, label)?;
         let (mut pred, mut label) = (pred.clone().cast(DType::F32), label.clone().cast(DType::F32));
@@ -120,3 +133,9 @@ impl PerItem for GeneralizedDiceScore {
         summary(rows, self.reduction, usize::from(!self.include_background))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => GeneralizedDiceScore,
+    paper: "Sudre et al. 2017, arXiv:1707.03237",
+    example: ""
+);

@@ -1,6 +1,7 @@
 //! Hausdorff distance (`monai.metrics.HausdorffDistanceMetric`).
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::per_item::{PerItem, summary};
@@ -21,7 +22,7 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 /// assert_eq!(distance.aggregate()?.scalar(), 3.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HausdorffDistanceMetric {
     /// Whether class 0 counts.
@@ -50,7 +51,7 @@ impl HausdorffDistanceMetric {
         match self.percentile.filter(|percentile| !(0.0..=100.0).contains(percentile)) {
             Some(percentile) => {
                 let reason = format!("`percentile` is {percentile}: expected 0 to 100");
-                Err(MetricError::Option { metric: Self::NAME, reason })
+                Err(MetricError::Option { key: "percentile", metric: Self::NAME, reason })
             }
             None => Ok(()),
         }
@@ -80,6 +81,18 @@ fn quantile(values: &mut [f32], q: f32) -> f32 {
 
 impl PerItem for HausdorffDistanceMetric {
     const NAME: &'static str = "HausdorffDistanceMetric";
+
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(false)
+    }
+
+    fn includes_background(&self) -> bool {
+        self.include_background
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        HausdorffDistanceMetric::check(self)
+    }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         self.check()?;
@@ -120,6 +133,12 @@ impl PerItem for HausdorffDistanceMetric {
         summary(rows, self.reduction, usize::from(!self.include_background))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => HausdorffDistanceMetric,
+    paper: "Huttenlocher et al. 1993, doi:10.1109/34.232073",
+    example: "percentile = 95"
+);
 
 #[cfg(test)]
 mod tests {

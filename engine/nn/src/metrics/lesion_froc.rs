@@ -1,6 +1,7 @@
 //! Free-response receiver operating characteristic of tumours on slides (`monai.apps.pathology.metrics.LesionFROC`).
 
 use hearth_kernels::label::{LabelError, To, components, distances, fill_holes};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::MetricError;
@@ -20,7 +21,7 @@ use super::froc::{EVAL_THRESHOLDS, Froc, compute_fp_tp_probs_nd};
 /// assert_eq!(froc.evaluate(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LesionFroc {
     /// Half of it is added around every tumour, in micrometres.
@@ -71,7 +72,7 @@ impl LesionFroc {
         let spacing = pixel_spacing * f64::from(level).exp2();
         if !(spacing.is_finite() && spacing > 0.0) {
             let reason = format!("pixel_spacing is {pixel_spacing}: expected micrometres above 0");
-            return Err(MetricError::Option { metric: NAME, reason });
+            return Err(MetricError::Option { key: "pixel_spacing", metric: NAME, reason });
         }
         let label = |e: LabelError| MetricError::from_label(NAME, e);
         let far = distances(mask, &shape, &[1.0; 2], To::Set).map_err(label)?;

@@ -1,6 +1,7 @@
 //! Mean intersection over union (`monai.metrics.MeanIoU`).
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::inputs::{Compared, compared, count, read};
@@ -20,7 +21,7 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 /// assert_eq!(iou.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MeanIoU {
     /// Whether class 0 counts.
@@ -51,6 +52,18 @@ impl Default for MeanIoU {
 
 impl PerItem for MeanIoU {
     const NAME: &'static str = "MeanIoU";
+
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    fn includes_background(&self) -> bool {
+        self.include_background
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        Ok(())
+    }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         let both = compared(Self::NAME, (pred, label), self.include_background, self.ignore_index)?;
@@ -83,3 +96,9 @@ impl PerItem for MeanIoU {
         summary(rows, self.reduction, usize::from(!self.include_background))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => MeanIoU,
+    paper: "Jaccard 1912, doi:10.1111/j.1469-8137.1912.tb05611.x",
+    example: ""
+);

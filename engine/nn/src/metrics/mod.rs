@@ -71,6 +71,8 @@ pub enum MetricError {
     /// An option that makes no sense, or not for these inputs.
     #[error("{metric}: {reason}")]
     Option {
+        /// The option in a recipe; empty where it is none alone.
+        key: &'static str,
         /// The metric.
         metric: &'static str,
         /// What is wrong.
@@ -105,7 +107,7 @@ pub enum MetricError {
 impl MetricError {
     /// What the distance transform or the labelling could not do.
     pub(crate) fn from_label(metric: &'static str, error: LabelError) -> Self {
-        MetricError::Option { metric, reason: error.to_string() }
+        MetricError::Option { key: "", metric, reason: error.to_string() }
     }
 }
 
@@ -113,6 +115,19 @@ impl MetricError {
 pub trait Metric: Send {
     /// MONAI's name.
     fn name(&self) -> &'static str;
+
+    /// Whether a larger value is better; nothing where that depends, as of several rates of a confusion
+    /// matrix at once.
+    fn higher_is_better(&self) -> Option<bool>;
+
+    /// Whether the background counts as a class of its own.
+    fn includes_background(&self) -> bool;
+
+    /// Whether the options make sense for so many classes, before anything is measured.
+    ///
+    /// # Errors
+    /// The first that does not.
+    fn check_for(&self, classes: usize) -> Result<(), MetricError>;
 
     /// Adds the items of a batch: `pred` and `label` as `[b, c, x, y, z]`. Gives the new rows, one per item.
     fn update(&mut self, pred: &Tensor<5>, label: &Tensor<5>) -> Result<&[Vec<f32>], MetricError>;

@@ -19,6 +19,15 @@ pub(crate) trait PerItem: Send {
     /// The rows so far, to change.
     fn kept_mut(&mut self) -> &mut Rows;
 
+    /// See [`Metric::higher_is_better`].
+    fn higher_is_better(&self) -> Option<bool>;
+
+    /// See [`Metric::includes_background`].
+    fn includes_background(&self) -> bool;
+
+    /// See [`Metric::check_for`].
+    fn check_for(&self, classes: usize) -> Result<(), MetricError>;
+
     /// See [`Metric::values_of`].
     fn values_of(&self, row: &[f32]) -> Vec<f32> {
         row.to_vec()
@@ -31,6 +40,18 @@ pub(crate) trait PerItem: Send {
 impl<M: PerItem> Metric for M {
     fn name(&self) -> &'static str {
         M::NAME
+    }
+
+    fn higher_is_better(&self) -> Option<bool> {
+        PerItem::higher_is_better(self)
+    }
+
+    fn includes_background(&self) -> bool {
+        PerItem::includes_background(self)
+    }
+
+    fn check_for(&self, classes: usize) -> Result<(), MetricError> {
+        PerItem::check_for(self, classes)
     }
 
     fn update(&mut self, pred: &Tensor<5>, label: &Tensor<5>) -> Result<&[Vec<f32>], MetricError> {

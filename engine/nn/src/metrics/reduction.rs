@@ -1,9 +1,10 @@
 //! From rows of values per item and class to a result; NaN means "does not count".
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Over what the values are averaged or summed (`monai.utils.MetricReduction`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MetricReduction {
     /// Items and classes as they are.

@@ -1,6 +1,7 @@
 //! Errors of predicted values, per item (`monai.metrics.regression`).
 
 use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::inputs::{read, same_shape};
@@ -41,7 +42,7 @@ fn column(values: Vec<f32>) -> Vec<Vec<f32>> {
 /// assert_eq!(error.aggregate()?.scalar(), 2.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MaeMetric {
     /// How rows are put together.
@@ -53,6 +54,18 @@ pub struct MaeMetric {
 
 impl PerItem for MaeMetric {
     const NAME: &'static str = "MAEMetric";
+
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(false)
+    }
+
+    fn includes_background(&self) -> bool {
+        true
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        Ok(())
+    }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         Ok(column(means(Self::NAME, difference(Self::NAME, pred, label)?.abs())?))
@@ -83,7 +96,7 @@ impl PerItem for MaeMetric {
 /// assert_eq!(error.aggregate()?.scalar(), 100.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MapeMetric {
     /// Labels count as at least this.
@@ -103,6 +116,18 @@ impl Default for MapeMetric {
 
 impl PerItem for MapeMetric {
     const NAME: &'static str = "MAPEMetric";
+
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(false)
+    }
+
+    fn includes_background(&self) -> bool {
+        true
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        Ok(())
+    }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         let off = difference(Self::NAME, pred, label)?.abs();
@@ -135,7 +160,7 @@ impl PerItem for MapeMetric {
 /// assert_eq!(error.aggregate()?.scalar(), 4.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MseMetric {
     /// How rows are put together.
@@ -147,6 +172,18 @@ pub struct MseMetric {
 
 impl PerItem for MseMetric {
     const NAME: &'static str = "MSEMetric";
+
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(false)
+    }
+
+    fn includes_background(&self) -> bool {
+        true
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        Ok(())
+    }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         Ok(column(squares(Self::NAME, pred, label)?))
@@ -177,7 +214,7 @@ impl PerItem for MseMetric {
 /// assert!(error.aggregate()?.scalar().abs() < 1e-5);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PsnrMetric {
     /// The largest value there can be.
@@ -200,10 +237,22 @@ impl PsnrMetric {
 impl PerItem for PsnrMetric {
     const NAME: &'static str = "PSNRMetric";
 
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    fn includes_background(&self) -> bool {
+        true
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        Ok(())
+    }
+
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         if !(self.max_val.is_finite() && self.max_val > 0.0) {
             let reason = format!("max_val is {}: expected a number above 0", self.max_val);
-            return Err(MetricError::Option { metric: Self::NAME, reason });
+            return Err(MetricError::Option { key: "max_val", metric: Self::NAME, reason });
         }
         let peak = (20.0 * self.max_val.log10()) as f32;
         let ratios = squares(Self::NAME, pred, label)?.into_iter().map(|square| peak - 10.0 * square.log10());
@@ -235,7 +284,7 @@ impl PerItem for PsnrMetric {
 /// assert_eq!(error.aggregate()?.scalar(), 2.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RmseMetric {
     /// How rows are put together.
@@ -247,6 +296,18 @@ pub struct RmseMetric {
 
 impl PerItem for RmseMetric {
     const NAME: &'static str = "RMSEMetric";
+
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(false)
+    }
+
+    fn includes_background(&self) -> bool {
+        true
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        Ok(())
+    }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         Ok(column(squares(Self::NAME, pred, label)?.into_iter().map(f32::sqrt).collect()))
@@ -264,3 +325,33 @@ impl PerItem for RmseMetric {
         summary(rows, self.reduction, 0)
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => MaeMetric,
+    name: "MAEMetric",
+    example: ""
+);
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => MapeMetric,
+    name: "MAPEMetric",
+    example: ""
+);
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => MseMetric,
+    name: "MSEMetric",
+    example: ""
+);
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => PsnrMetric,
+    name: "PSNRMetric",
+    example: "max_val = 1.0"
+);
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => RmseMetric,
+    name: "RMSEMetric",
+    example: ""
+);

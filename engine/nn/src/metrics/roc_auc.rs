@@ -1,6 +1,7 @@
 //! Area under the receiver operating characteristic (`monai.metrics.ROCAUCMetric`).
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::curve::{self, Average, Scored, ranked};
@@ -20,7 +21,7 @@ use super::{Aggregate, MetricError, Rows};
 /// assert_eq!(auc.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RocAucMetric {
     /// How classes are put together.
@@ -44,6 +45,18 @@ fn area(scored: Vec<Scored>) -> f64 {
 impl PerItem for RocAucMetric {
     const NAME: &'static str = "ROCAUCMetric";
 
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    fn includes_background(&self) -> bool {
+        true
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        Ok(())
+    }
+
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         curve::rows(Self::NAME, pred, label)
     }
@@ -65,3 +78,9 @@ impl PerItem for RocAucMetric {
         curve::aggregate(rows, self.average, area)
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => RocAucMetric,
+    name: "ROCAUCMetric",
+    example: ""
+);

@@ -1,6 +1,7 @@
 //! Structural similarity (`monai.metrics.SSIMMetric`, `monai.metrics.MultiScaleSSIMMetric`).
 
 use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::inputs::{read, same_shape};
@@ -49,7 +50,7 @@ fn means(metric: &'static str, map: Tensor<5>) -> Result<Vec<f32>, MetricError> 
 /// assert!((similarity.aggregate()?.scalar() - 1.0).abs() < 1e-6);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SsimMetric {
     /// 2 or 3; two-dimensional images have `z = 1`.
@@ -101,7 +102,7 @@ impl SsimMetric {
     fn ssim(&self) -> Result<Ssim, MetricError> {
         let windows = (self.kernel_type, &self.win_size, &self.kernel_sigma);
         Ssim::new(self.spatial_dims, windows, [self.k1, self.k2], self.data_range)
-            .map_err(|reason| MetricError::Option { metric: Self::NAME, reason })
+            .map_err(|reason| MetricError::Option { key: "", metric: Self::NAME, reason })
     }
 
     /// Whether the options make sense.
@@ -116,9 +117,21 @@ impl SsimMetric {
 impl PerItem for SsimMetric {
     const NAME: &'static str = "SSIMMetric";
 
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    fn includes_background(&self) -> bool {
+        true
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        SsimMetric::check(self)
+    }
+
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         same_shape(Self::NAME, pred, label)?;
-        let option = |reason| MetricError::Option { metric: Self::NAME, reason };
+        let option = |reason| MetricError::Option { key: "", metric: Self::NAME, reason };
         let ssim = self.ssim()?;
         ssim.check_shape(pred.dims()).map_err(option)?;
         let (map, _) = ssim.maps(pred.clone().cast(DType::F32), label.clone().cast(DType::F32));
@@ -152,7 +165,7 @@ impl PerItem for SsimMetric {
 /// assert!((similarity.aggregate()?.scalar() - 1.0).abs() < 1e-6);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MultiScaleSsimMetric {
     /// 2 or 3; two-dimensional images have `z = 1`.
@@ -210,7 +223,7 @@ impl MultiScaleSsimMetric {
     fn ssim(&self) -> Result<Ssim, MetricError> {
         let windows = (self.kernel_type, &self.kernel_size, &self.kernel_sigma);
         Ssim::new(self.spatial_dims, windows, [self.k1, self.k2], self.data_range)
-            .map_err(|reason| MetricError::Option { metric: Self::NAME, reason })
+            .map_err(|reason| MetricError::Option { key: "", metric: Self::NAME, reason })
     }
 
     /// Whether the options make sense.
@@ -220,14 +233,14 @@ impl MultiScaleSsimMetric {
     pub fn check(&self) -> Result<(), MetricError> {
         if self.weights.is_empty() {
             let reason = "`weights` are empty: expected one per scale".to_owned();
-            return Err(MetricError::Option { metric: Self::NAME, reason });
+            return Err(MetricError::Option { key: "weights", metric: Self::NAME, reason });
         }
         self.ssim().map(drop)
     }
 
     /// Whether every scale is larger than a window.
     fn check_shape(&self, shape: [usize; 5]) -> Result<(), MetricError> {
-        let fail = |reason: String| Err(MetricError::Option { metric: Self::NAME, reason });
+        let fail = |reason: String| Err(MetricError::Option { key: "", metric: Self::NAME, reason });
         let scales = self.weights.len();
         let size = self.kernel_size.resolve("kernel_size", self.spatial_dims.min(3), 1);
         let size = match size {
@@ -265,10 +278,22 @@ fn halved(mut x: Tensor<5>, spatial_dims: usize) -> Tensor<5> {
 impl PerItem for MultiScaleSsimMetric {
     const NAME: &'static str = "MultiScaleSSIMMetric";
 
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    fn includes_background(&self) -> bool {
+        true
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        MultiScaleSsimMetric::check(self)
+    }
+
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         same_shape(Self::NAME, pred, label)?;
         self.check()?;
-        let option = |reason| MetricError::Option { metric: Self::NAME, reason };
+        let option = |reason| MetricError::Option { key: "", metric: Self::NAME, reason };
         let ssim = self.ssim()?;
         self.check_shape(pred.dims())?;
         let (mut x, mut y) = (pred.clone().cast(DType::F32), label.clone().cast(DType::F32));
@@ -302,3 +327,19 @@ impl PerItem for MultiScaleSsimMetric {
         summary(rows, self.reduction, 0)
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => MultiScaleSsimMetric,
+    name: "MultiScaleSSIMMetric",
+    paper: "Wang et al. 2003, doi:10.1109/ACSSC.2003.1292216",
+    example: r#"spatial_dims = 3
+kernel_size = 3
+weights = [0.5, 0.5]"#
+);
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => SsimMetric,
+    name: "SSIMMetric",
+    paper: "Wang et al. 2004, doi:10.1109/TIP.2003.819861",
+    example: "spatial_dims = 3"
+);

@@ -1,6 +1,7 @@
 //! Surface Dice (`monai.metrics.SurfaceDiceMetric`).
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::per_item::{PerItem, summary};
@@ -22,7 +23,7 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 /// assert_eq!(dice.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SurfaceDiceMetric {
     /// The tolerance for each class that counts.
@@ -66,7 +67,7 @@ impl SurfaceDiceMetric {
     /// # Errors
     /// For another number of tolerances, or one that is no length.
     pub fn check(&self, classes: usize) -> Result<(), MetricError> {
-        let fail = |reason: String| Err(MetricError::Option { metric: Self::NAME, reason });
+        let fail = |reason: String| Err(MetricError::Option { key: "class_thresholds", metric: Self::NAME, reason });
         let thresholds = &self.class_thresholds;
         if thresholds.len() != classes {
             return fail(format!("{} `class_thresholds` for {classes} classes that count", thresholds.len()));
@@ -108,6 +109,18 @@ impl SurfaceDiceMetric {
 impl PerItem for SurfaceDiceMetric {
     const NAME: &'static str = "SurfaceDiceMetric";
 
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    fn includes_background(&self) -> bool {
+        self.include_background
+    }
+
+    fn check_for(&self, classes: usize) -> Result<(), MetricError> {
+        self.check(classes.saturating_sub(usize::from(!self.include_background)))
+    }
+
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         let masks = Masks::new(Self::NAME, (pred, label), self.include_background, self.ignore_index)?;
         self.check(masks.classes)?;
@@ -137,3 +150,9 @@ impl PerItem for SurfaceDiceMetric {
         summary(rows, self.reduction, usize::from(!self.include_background))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => SurfaceDiceMetric,
+    paper: "Nikolov et al. 2021, arXiv:1809.04430",
+    example: "class_thresholds = [1.0]"
+);

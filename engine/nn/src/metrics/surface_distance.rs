@@ -1,6 +1,7 @@
 //! Average surface distance (`monai.metrics.SurfaceDistanceMetric`).
 
 use burn::tensor::Tensor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::per_item::{PerItem, summary};
@@ -21,7 +22,7 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 /// assert_eq!(distance.aggregate()?.scalar(), 2.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SurfaceDistanceMetric {
     /// Whether class 0 counts.
@@ -41,6 +42,18 @@ pub struct SurfaceDistanceMetric {
 
 impl PerItem for SurfaceDistanceMetric {
     const NAME: &'static str = "SurfaceDistanceMetric";
+
+    fn higher_is_better(&self) -> Option<bool> {
+        Some(false)
+    }
+
+    fn includes_background(&self) -> bool {
+        self.include_background
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        Ok(())
+    }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         let masks = Masks::new(Self::NAME, (pred, label), self.include_background, self.ignore_index)?;
@@ -76,3 +89,9 @@ impl PerItem for SurfaceDistanceMetric {
         summary(rows, self.reduction, usize::from(!self.include_background))
     }
 }
+
+hearth_registry::entry!(
+    dyn crate::metrics::Metric => SurfaceDistanceMetric,
+    paper: "Heimann et al. 2009, doi:10.1109/TMI.2009.2013851",
+    example: ""
+);

@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::conv3d::ConvShape;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Network;
@@ -15,7 +16,7 @@ use crate::layers::{BatchNorm, ConfigError, Conv, Init, Scope, max_pool};
 use crate::named::Named;
 
 /// How an [`AHNet`] brings features to the next size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AHNetUpsample {
     /// Transposed convolutions.
@@ -30,7 +31,7 @@ pub enum AHNetUpsample {
 }
 
 /// How to build an [`AHNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AHNetConfig {
     /// Residual blocks of the four encoder levels.
@@ -240,3 +241,18 @@ impl Network for AHNet {
         Some(path.replace(".downsample.conv.", ".downsample.0.").replace(".downsample.norm.", ".downsample.2."))
     }
 }
+
+network_entry!(AHNetConfig {
+    name: "AHNet",
+    aliases: &[],
+    about: "Segmentation of anisotropic volumes: in-plane encoder, 3-D decoder.",
+    paper: "Liu et al. 2018, arXiv:1711.08580",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2
+psp_block_num = 3"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});

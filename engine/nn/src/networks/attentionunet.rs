@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::activation::{relu, sigmoid};
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::cast;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Network;
@@ -16,7 +17,7 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build an [`AttentionUnet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttentionUnetConfig {
     /// 2 or 3.
@@ -297,3 +298,19 @@ impl Builder<'_> {
         })
     }
 }
+
+network_entry!(AttentionUnetConfig {
+    name: "AttentionUnet",
+    aliases: &[],
+    about: "Segmentation: U-Net whose skips pass gates of attention.",
+    paper: "Oktay et al. 2018, arXiv:1804.03999",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2
+channels = [16, 32, 64, 128, 256]
+strides = [2, 2, 2, 2]"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});

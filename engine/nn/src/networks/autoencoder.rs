@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Network;
@@ -14,7 +15,7 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build an [`AutoEncoder`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AutoEncoderConfig {
     /// 2 or 3.
@@ -259,3 +260,19 @@ impl Builder<'_> {
         Ok(Layer::Sequence(Named::new(layers)))
     }
 }
+
+network_entry!(AutoEncoderConfig {
+    name: "AutoEncoder",
+    aliases: &[],
+    about: "Reconstruction and denoising of images.",
+    paper: "",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 1
+channels = [16, 32, 64, 128]
+strides = [2, 2, 2, 2]"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});

@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::cast;
 use hearth_kernels::conv3d::ConvShape;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Network;
@@ -16,7 +17,7 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`BasicUNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BasicUNetConfig {
     /// 2 or 3.
@@ -251,3 +252,17 @@ impl Network for BasicUNet {
         self.final_conv.forward(self.upcat_1.forward(u2, x0))
     }
 }
+
+network_entry!(BasicUNetConfig {
+    name: "BasicUNet",
+    aliases: &[],
+    about: "Segmentation: plain U-Net with maximum pooling.",
+    paper: "Falk et al. 2019, doi:10.1038/s41592-018-0261-2",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});

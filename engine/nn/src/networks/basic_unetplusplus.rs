@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::conv3d::ConvShape;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Network;
@@ -12,7 +13,7 @@ use super::facts::{Facts, by_facts};
 use crate::layers::{AdnOptions, ConfigError, Conv, DropoutSpec, LayerSpec, Scope, UpsampleMode};
 
 /// How to build a [`BasicUNetPlusPlus`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BasicUNetPlusPlusConfig {
     /// 2 or 3.
@@ -208,3 +209,19 @@ impl Network for BasicUNetPlusPlus {
         if self.deep_supervision { 3 } else { 0 }
     }
 }
+
+network_entry!(BasicUNetPlusPlusConfig {
+    name: "BasicUNetPlusPlus",
+    aliases: &[],
+    about: "Segmentation: nested U-Net, deep supervision.",
+    paper: "Zhou et al. 2018, arXiv:1807.10165",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2
+deep_supervision = true"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+    deep_supervision: |c| c.deep_supervision,
+});

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Network;
@@ -11,7 +12,7 @@ use super::regressor::{RegressorConfig, Stem, final_layer};
 use crate::layers::{Act, Axes, ConfigError, DropoutSpec, LayerSpec, Linear, Optional, Scope, Sequential, act};
 
 /// How to build a [`Classifier`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClassifierConfig {
     /// Channels and size of the image; two sizes for 2-D, three for 3-D.
@@ -131,3 +132,18 @@ impl Network for Classifier {
         })
     }
 }
+
+network_entry!(ClassifierConfig {
+    name: "Classifier",
+    aliases: &[],
+    about: "Classification of images of one size, built from residual units.",
+    paper: "",
+    example: r#"in_shape = [1, 64, 64, 64]
+classes = 2
+channels = [16, 32, 64, 128]
+strides = [2, 2, 2, 2]"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| super::spec::first(&c.in_shape),
+    init: |c, d, s| c.init(d, s),
+});

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Network;
@@ -12,7 +13,7 @@ use super::regressor::{RegressorConfig, Stem};
 use crate::layers::{Axes, ConfigError, DropoutSpec, LayerSpec, Scope, Sequential};
 
 /// How to build a [`Critic`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CriticConfig {
     /// Channels and size of the image; two sizes for 2-D, three for 3-D.
@@ -107,3 +108,17 @@ impl Network for Critic {
         x.reshape([b, c * dx * dy * dz]).mean_dim(1).reshape([b, 1, 1, 1, 1])
     }
 }
+
+network_entry!(CriticConfig {
+    name: "Critic",
+    aliases: &[],
+    about: "The critic of a Wasserstein GAN.",
+    paper: "Arjovsky et al. 2017, arXiv:1701.07875",
+    example: r#"in_shape = [1, 64, 64, 64]
+channels = [16, 32, 64, 128]
+strides = [2, 2, 2, 2]"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| super::spec::first(&c.in_shape),
+    init: |c, d, s| c.init(d, s),
+});

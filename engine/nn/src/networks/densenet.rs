@@ -5,6 +5,7 @@ use burn::tensor::{Device, Tensor};
 use hearth_kernels::cast;
 use hearth_kernels::conv3d::ConvShape;
 use hearth_kernels::pool3d::PoolShape;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check::{known_channels, spatial, untrained};
@@ -16,7 +17,7 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`DenseNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DenseNetConfig {
     /// 2 or 3.
@@ -335,3 +336,74 @@ impl Builder<'_> {
         Ok((Named::new(stages), channels))
     }
 }
+
+network_entry!(DenseNetConfig {
+    name: "DenseNet",
+    aliases: &[],
+    about: "Classification: every layer sees all before it; blocks of one's own.",
+    paper: "Huang et al. 2017, arXiv:1608.06993",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2
+block_config = [6, 12, 24, 16]"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});
+
+network_entry!(DenseNetConfig {
+    name: "DenseNet121",
+    aliases: &[],
+    about: "Classification: DenseNet with blocks of 6, 12, 24, 16 layers.",
+    paper: "Huang et al. 2017, arXiv:1608.06993",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.with_blocks(&[6, 12, 24, 16]).init(d, s),
+});
+
+network_entry!(DenseNetConfig {
+    name: "DenseNet169",
+    aliases: &[],
+    about: "Classification: DenseNet with blocks of 6, 12, 32, 32 layers.",
+    paper: "Huang et al. 2017, arXiv:1608.06993",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.with_blocks(&[6, 12, 32, 32]).init(d, s),
+});
+
+network_entry!(DenseNetConfig {
+    name: "DenseNet201",
+    aliases: &[],
+    about: "Classification: DenseNet with blocks of 6, 12, 48, 32 layers.",
+    paper: "Huang et al. 2017, arXiv:1608.06993",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.with_blocks(&[6, 12, 48, 32]).init(d, s),
+});
+
+network_entry!(DenseNetConfig {
+    name: "DenseNet264",
+    aliases: &[],
+    about: "Classification: DenseNet with blocks of 6, 12, 64, 48 layers.",
+    paper: "Huang et al. 2017, arXiv:1608.06993",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.with_blocks(&[6, 12, 64, 48]).init(d, s),
+});

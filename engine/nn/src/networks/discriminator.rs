@@ -1,6 +1,7 @@
 //! Real or generated: `monai.networks.nets.Discriminator`, a [`Classifier`] with one output.
 
 use burn::tensor::Device;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::classifier::{Classifier, ClassifierConfig};
@@ -16,7 +17,7 @@ use crate::layers::{Axes, ConfigError, DropoutSpec, LayerSpec};
 /// assert_eq!(net.forward(Tensor::zeros([3, 1, 64, 64, 1], &Device::default())).dims(), [3, 1, 1, 1, 1]);
 /// # Ok::<(), hearth_nn::ConfigError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiscriminatorConfig {
     /// Channels and size of the image; two sizes for 2-D, three for 3-D.
@@ -92,3 +93,17 @@ impl DiscriminatorConfig {
         config.named("Discriminator", device, seed)
     }
 }
+
+network_entry!(DiscriminatorConfig {
+    name: "Discriminator",
+    aliases: &[],
+    about: "Whether an image is real or generated.",
+    paper: "Goodfellow et al. 2014, arXiv:1406.2661",
+    example: r#"in_shape = [1, 64, 64, 64]
+channels = [16, 32, 64, 128]
+strides = [2, 2, 2, 2]"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| super::spec::first(&c.in_shape),
+    init: |c, d, s| c.init(d, s),
+});

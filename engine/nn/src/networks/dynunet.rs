@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::{InterpolateMode, cast};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Network;
@@ -15,7 +16,7 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`DynUNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DynUNetConfig {
     /// 2 or 3.
@@ -391,3 +392,21 @@ impl Builder<'_> {
         Ok(UnetOutBlock { conv: Convolution::new(&scope, &ConvolutionOptions { bias: true, ..options })? })
     }
 }
+
+network_entry!(DynUNetConfig {
+    name: "DynUNet",
+    aliases: &[],
+    about: "Segmentation: the U-Net of nnU-Net, kernels and strides of one's own, deep supervision.",
+    paper: "Isensee et al. 2021, doi:10.1038/s41592-020-01008-z",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2
+kernel_size = [3, 3, 3, 3, 3]
+strides = [1, 2, 2, 2, 2]
+upsample_kernel_size = [2, 2, 2, 2]"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+    deep_supervision: |c| c.deep_supervision,
+});

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::defaults::{instance, nda, prelu, three, two, yes};
@@ -14,7 +15,7 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`Generator`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratorConfig {
     /// Shape of the latent numbers without the batch, up to four axes.
@@ -183,3 +184,18 @@ impl Network for Generator {
         self.facts.clock.set(seed, step);
     }
 }
+
+network_entry!(GeneratorConfig {
+    name: "Generator",
+    aliases: &[],
+    about: "Images from latent numbers.",
+    paper: "Goodfellow et al. 2014, arXiv:1406.2661",
+    example: r#"latent_shape = [64]
+start_shape = [64, 8, 8, 8]
+channels = [32, 16, 8, 1]
+strides = [2, 2, 2, 1]"#,
+    input: [1, 64, 1, 1, 1],
+    dims: &[2, 3],
+    in_channels: |c| super::spec::first(&c.latent_shape),
+    init: |c, d, s| c.init(d, s),
+});

@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::conv3d::ConvShape;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -17,7 +18,7 @@ use crate::named::Named;
 
 /// One entry of `layer_params`. The first and the last two are convolutions (`n_features`, `kernel_size`), those between are
 /// residual blocks (`n_features`, `kernels`, `repeat`), each with twice the dilation of the one before.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HighResLayer {
     /// For the reader.
@@ -33,7 +34,7 @@ pub struct HighResLayer {
 }
 
 /// What a residual block does where the number of channels changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChannelMatching {
     /// Zero channels on both sides.
@@ -44,7 +45,7 @@ pub enum ChannelMatching {
 }
 
 /// How to build a [`HighResNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HighResNetConfig {
     /// 2 or 3.
@@ -327,3 +328,17 @@ impl Builder<'_> {
         Ok(HighResBlock { chn_pad: ChannelPad { project, pad }, layers: Named::numbered(steps) })
     }
 }
+
+network_entry!(HighResNetConfig {
+    name: "HighResNet",
+    aliases: &[],
+    about: "Segmentation at full resolution by dilated convolutions.",
+    paper: "Li et al. 2017, arXiv:1707.01992",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});

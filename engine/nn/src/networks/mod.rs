@@ -1,12 +1,16 @@
 //! Networks, one file each.
 
+// Its macro comes before the networks that use it.
+#[macro_use]
+mod spec;
+
 mod ahnet;
 mod ahnet_blocks;
+mod any;
 mod attentionunet;
 mod autoencoder;
 mod basic_unet;
 mod basic_unetplusplus;
-mod catalogue;
 mod check;
 mod classifier;
 mod critic;
@@ -39,11 +43,11 @@ mod vit;
 mod vnet;
 
 pub use ahnet::{AHNet, AHNetConfig, AHNetUpsample};
+pub use any::AnyNetwork;
 pub use attentionunet::{AttentionUnet, AttentionUnetConfig};
 pub use autoencoder::{AutoEncoder, AutoEncoderConfig};
 pub use basic_unet::{BasicUNet, BasicUNetConfig};
 pub use basic_unetplusplus::{BasicUNetPlusPlus, BasicUNetPlusPlusConfig};
-pub use catalogue::{CATALOGUE, CatalogueEntry};
 pub use classifier::{Classifier, ClassifierConfig};
 pub use critic::{Critic, CriticConfig};
 pub use densenet::{DenseNet, DenseNetConfig};
@@ -52,7 +56,7 @@ pub use dynunet::{DynUNet, DynUNetConfig};
 pub use generator::{Generator, GeneratorConfig};
 pub use highresnet::{ChannelMatching, HighResLayer, HighResNet, HighResNetConfig};
 pub use netadapter::{NetAdapter, NetAdapterConfig};
-pub use network::{AnyNetwork, Network, NetworkConfig, ShapeError};
+pub use network::{Network, ShapeError};
 pub use patchgan_discriminator::{
     MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator, PatchDiscriminatorConfig,
 };
@@ -66,6 +70,7 @@ pub use segresnet_vae::{SegResNetVAE, SegResNetVAEConfig};
 pub use senet::{
     SENET154, SENet, SENetConfig, SENetPreset, SERESNET50, SERESNET101, SERESNET152, SERESNEXT50, SERESNEXT101,
 };
+pub use spec::{NetworkConfig, NetworkSpec};
 pub use swin_transformer::{SwinTransformer, SwinTransformerConfig};
 pub use swin_unetr::{SwinUNETR, SwinUNETRConfig};
 pub use torchvision_fc::TorchVisionFCModelConfig;

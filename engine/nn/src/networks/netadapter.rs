@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::conv3d::ConvShape;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check::{known_channels, spatial};
@@ -23,7 +24,7 @@ pub(super) struct HeadOptions {
 }
 
 /// How to build a [`NetAdapter`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetAdapterConfig {
     /// The network that is changed.
@@ -235,3 +236,18 @@ impl Network for NetAdapter {
         Some(name)
     }
 }
+
+network_entry!(NetAdapterConfig {
+    name: "NetAdapter",
+    aliases: &[],
+    about: "Classification: a ResNet with another last layer.",
+    paper: "He et al. 2016, arXiv:1512.03385",
+    example: r#"model = { block = "basic", layers = [2, 2, 2, 2], block_inplanes = [64, 128, 256, 512], spatial_dims = 3, n_input_channels = 1 }
+num_classes = 2
+dim = 3
+pool = ["adaptiveavg", { output_size = 1 }]"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.model.n_input_channels,
+    init: |c, d, s| c.init(d, s),
+});

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::defaults::{batch, leaky_relu, nda, one};
@@ -14,7 +15,7 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`PatchDiscriminator`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PatchDiscriminatorConfig {
     /// 2 or 3.
@@ -243,7 +244,7 @@ impl Network for PatchDiscriminator {
 }
 
 /// How to build a [`MultiScalePatchDiscriminator`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MultiScalePatchDiscriminatorConfig {
     /// Number of discriminators.
@@ -403,3 +404,34 @@ impl Network for MultiScalePatchDiscriminator {
         self.facts.clock.set(seed, step);
     }
 }
+
+network_entry!(MultiScalePatchDiscriminatorConfig {
+    name: "MultiScalePatchDiscriminator",
+    aliases: &[],
+    about: "Whether patches of several sizes are real or generated.",
+    paper: "Wang et al. 2018, arXiv:1711.11585",
+    example: r#"num_d = 2
+num_layers_d = 2
+spatial_dims = 3
+channels = 16
+in_channels = 1
+minimum_size_im = 64"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});
+
+network_entry!(PatchDiscriminatorConfig {
+    name: "PatchDiscriminator",
+    aliases: &[],
+    about: "Whether each patch of an image is real or generated.",
+    paper: "Isola et al. 2017, arXiv:1611.07004",
+    example: r#"spatial_dims = 3
+channels = 16
+in_channels = 1"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});

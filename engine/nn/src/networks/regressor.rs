@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Network;
@@ -14,7 +15,7 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`Regressor`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RegressorConfig {
     /// Channels and size of the image; two sizes for 2-D, three for 3-D.
@@ -199,3 +200,18 @@ pub(super) fn final_layer(path: &str) -> String {
         None => path.to_owned(),
     }
 }
+
+network_entry!(RegressorConfig {
+    name: "Regressor",
+    aliases: &[],
+    about: "A few numbers from images of one size.",
+    paper: "",
+    example: r#"in_shape = [1, 64, 64, 64]
+out_shape = [3]
+channels = [16, 32, 64, 128]
+strides = [2, 2, 2, 2]"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| super::spec::first(&c.in_shape),
+    init: |c, d, s| c.init(d, s),
+});

@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::conv3d::ConvShape;
 use hearth_kernels::pool3d::PoolShape;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check::{known_channels, spatial, untrained};
@@ -15,7 +16,7 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`ResNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResNetConfig {
     /// The block; of the depth where one is named (`resnet18`), and needed otherwise.
@@ -358,3 +359,118 @@ impl Network for ResNet {
         }
     }
 }
+
+network_entry!(ResNetConfig {
+    name: "ResNet",
+    aliases: &[],
+    about: "Classification: residual blocks of one's own.",
+    paper: "He et al. 2016, arXiv:1512.03385",
+    example: r#"spatial_dims = 3
+n_input_channels = 1
+num_classes = 2
+block = "bottleneck"
+layers = [3, 4, 6, 3]
+block_inplanes = [64, 128, 256, 512]"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.n_input_channels,
+    init: |c, d, s| c.init(d, s),
+});
+
+network_entry!(ResNetConfig {
+    name: "resnet10",
+    aliases: &[],
+    about: "Classification: ResNet of depth 10.",
+    paper: "He et al. 2016, arXiv:1512.03385",
+    example: r#"spatial_dims = 3
+n_input_channels = 1
+num_classes = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.n_input_channels,
+    init: |c, d, s| c.of_depth(10)?.init(d, s),
+});
+
+network_entry!(ResNetConfig {
+    name: "resnet18",
+    aliases: &[],
+    about: "Classification: ResNet of depth 18.",
+    paper: "He et al. 2016, arXiv:1512.03385",
+    example: r#"spatial_dims = 3
+n_input_channels = 1
+num_classes = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.n_input_channels,
+    init: |c, d, s| c.of_depth(18)?.init(d, s),
+});
+
+network_entry!(ResNetConfig {
+    name: "resnet34",
+    aliases: &[],
+    about: "Classification: ResNet of depth 34.",
+    paper: "He et al. 2016, arXiv:1512.03385",
+    example: r#"spatial_dims = 3
+n_input_channels = 1
+num_classes = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.n_input_channels,
+    init: |c, d, s| c.of_depth(34)?.init(d, s),
+});
+
+network_entry!(ResNetConfig {
+    name: "resnet50",
+    aliases: &[],
+    about: "Classification: ResNet of depth 50.",
+    paper: "He et al. 2016, arXiv:1512.03385",
+    example: r#"spatial_dims = 3
+n_input_channels = 1
+num_classes = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.n_input_channels,
+    init: |c, d, s| c.of_depth(50)?.init(d, s),
+});
+
+network_entry!(ResNetConfig {
+    name: "resnet101",
+    aliases: &[],
+    about: "Classification: ResNet of depth 101.",
+    paper: "He et al. 2016, arXiv:1512.03385",
+    example: r#"spatial_dims = 3
+n_input_channels = 1
+num_classes = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.n_input_channels,
+    init: |c, d, s| c.of_depth(101)?.init(d, s),
+});
+
+network_entry!(ResNetConfig {
+    name: "resnet152",
+    aliases: &[],
+    about: "Classification: ResNet of depth 152.",
+    paper: "He et al. 2016, arXiv:1512.03385",
+    example: r#"spatial_dims = 3
+n_input_channels = 1
+num_classes = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.n_input_channels,
+    init: |c, d, s| c.of_depth(152)?.init(d, s),
+});
+
+network_entry!(ResNetConfig {
+    name: "resnet200",
+    aliases: &[],
+    about: "Classification: ResNet of depth 200.",
+    paper: "He et al. 2016, arXiv:1512.03385",
+    example: r#"spatial_dims = 3
+n_input_channels = 1
+num_classes = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.n_input_channels,
+    init: |c, d, s| c.of_depth(200)?.init(d, s),
+});

@@ -4,12 +4,13 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use hearth_kernels::conv3d::ConvShape;
 use hearth_kernels::pool3d::{Divisor, PoolShape, avg_pool3d};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::layers::{ConfigError, Conv, Layer, Norm, Scope, Sequential, activated_sum, per_axis};
 
 /// Which of the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ResNetBlockKind {
     /// Two convolutions of kernel 3.
@@ -29,7 +30,7 @@ impl ResNetBlockKind {
 }
 
 /// The shortcut where size or channels change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ShortcutType {
     /// Every second value and channels of zeros, without a gradient.
     A,

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check::untrained;
@@ -10,7 +11,7 @@ use super::{Network, ResNet, ResNetBlockKind, ResNetConfig, ShapeError, Shortcut
 use crate::layers::{Axes, ConfigError};
 
 /// How to build [`ResNetFeatures`]: MONAI's parameters; `pretrained` is false here unless told otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResNetFeaturesConfig {
     /// `resnet10`, `resnet18`, `resnet34`, `resnet50`, `resnet101`, `resnet152` or `resnet200`.
@@ -116,3 +117,18 @@ impl Network for ResNetFeatures {
         path.strip_prefix("resnet.").map(str::to_owned)
     }
 }
+
+network_entry!(ResNetFeaturesConfig {
+    name: "ResNetFeatures",
+    aliases: &[],
+    about: "The feature maps of a ResNet's stages.",
+    paper: "He et al. 2016, arXiv:1512.03385",
+    example: r#"model_name = "resnet18"
+pretrained = false
+spatial_dims = 3
+in_channels = 1"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Network;
@@ -14,7 +15,7 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`SegResNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SegResNetConfig {
     /// 2 or 3.
@@ -345,3 +346,18 @@ impl Network for SegResNet {
         path.strip_prefix("body.act_mod.").map(|rest| format!("conv_final.1.{rest}")).into_iter().collect()
     }
 }
+
+network_entry!(SegResNetConfig {
+    name: "SegResNet",
+    aliases: &[],
+    about: "Segmentation: residual encoder, light decoder (BraTS 2018).",
+    paper: "Myronenko 2018, arXiv:1810.11654",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2
+init_filters = 16"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});

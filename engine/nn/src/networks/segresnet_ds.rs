@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::conv3d::ConvShape;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -18,7 +19,7 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`SegResNetDS`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SegResNetDSConfig {
     /// 2 or 3.
@@ -362,3 +363,35 @@ impl Network for SegResNetDS {
         outputs
     }
 }
+
+network_entry!(SegResNetDSConfig {
+    name: "SegResNetDS",
+    aliases: &[],
+    about: "Segmentation: SegResNet with deep supervision and anisotropic levels.",
+    paper: "Myronenko 2018, arXiv:1810.11654",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2
+blocks_down = [1, 2, 2, 4, 4]
+dsdepth = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+    deep_supervision: |c| c.dsdepth > 1,
+});
+
+network_entry!(SegResNetDSConfig {
+    name: "SegResNetDS2",
+    aliases: &[],
+    about: "Segmentation: SegResNetDS with a second decoder, the image encoder of VISTA3D.",
+    paper: "He et al. 2024, arXiv:2406.05285",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2
+init_filters = 16"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init_with_second_decoder(d, s),
+});

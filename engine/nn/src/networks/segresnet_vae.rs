@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::activation::softplus;
 use burn::tensor::{DType, Device, Tensor};
 use hearth_kernels::cast;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Network;
@@ -21,7 +22,7 @@ use crate::layers::{
 const SMALLEST_FILTERS: usize = 16;
 
 /// How to build a [`SegResNetVAE`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SegResNetVAEConfig {
     /// Size of the images in training, one number per axis.
@@ -311,3 +312,19 @@ impl Network for SegResNetVAE {
         }
     }
 }
+
+network_entry!(SegResNetVAEConfig {
+    name: "SegResNetVAE",
+    aliases: &[],
+    about: "Segmentation: SegResNet with a variational autoencoder that regularizes its training.",
+    paper: "Myronenko 2018, arXiv:1810.11654",
+    example: r#"input_image_size = [64, 64, 64]
+spatial_dims = 3
+in_channels = 1
+out_channels = 2
+init_filters = 16"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});

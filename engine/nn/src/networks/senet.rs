@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::conv3d::ConvShape;
 use hearth_kernels::pool3d::PoolShape;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::check::{known_channels, spatial, untrained};
@@ -16,7 +17,7 @@ use crate::named::Named;
 
 /// How to build a [`SENet`]: MONAI's parameters. Those that are not given are the defaults of the name; the name `SENet`
 /// itself has none for block, layers, groups and reduction.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SENetConfig {
     /// 2 or 3.
@@ -301,3 +302,108 @@ impl Network for SENet {
         self.clock.set(seed, step);
     }
 }
+
+network_entry!(SENetConfig {
+    name: "SENet",
+    aliases: &[],
+    about: "Classification: squeeze and excitation, blocks of one's own.",
+    paper: "Hu et al. 2018, arXiv:1709.01507",
+    example: r#"spatial_dims = 3
+in_channels = 1
+num_classes = 2
+block = "se_resnet_bottleneck"
+layers = [3, 4, 6, 3]
+groups = 1
+reduction = 16
+inplanes = 64
+downsample_kernel_size = 1
+input_3x3 = false"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});
+
+network_entry!(SENetConfig {
+    name: "SENet154",
+    aliases: &[],
+    about: "Classification: the largest of the paper.",
+    paper: "Hu et al. 2018, arXiv:1709.01507",
+    example: r#"spatial_dims = 3
+in_channels = 1
+num_classes = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.preset(&SENET154)?.init(d, s),
+});
+
+network_entry!(SENetConfig {
+    name: "SEResNet50",
+    aliases: &[],
+    about: "Classification: ResNet50 with squeeze and excitation.",
+    paper: "Hu et al. 2018, arXiv:1709.01507",
+    example: r#"spatial_dims = 3
+in_channels = 1
+num_classes = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.preset(&SERESNET50)?.init(d, s),
+});
+
+network_entry!(SENetConfig {
+    name: "SEResNet101",
+    aliases: &[],
+    about: "Classification: ResNet101 with squeeze and excitation.",
+    paper: "Hu et al. 2018, arXiv:1709.01507",
+    example: r#"spatial_dims = 3
+in_channels = 1
+num_classes = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.preset(&SERESNET101)?.init(d, s),
+});
+
+network_entry!(SENetConfig {
+    name: "SEResNet152",
+    aliases: &[],
+    about: "Classification: ResNet152 with squeeze and excitation.",
+    paper: "Hu et al. 2018, arXiv:1709.01507",
+    example: r#"spatial_dims = 3
+in_channels = 1
+num_classes = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.preset(&SERESNET152)?.init(d, s),
+});
+
+network_entry!(SENetConfig {
+    name: "SEResNext50",
+    aliases: &[],
+    about: "Classification: ResNeXt50 with squeeze and excitation.",
+    paper: "Hu et al. 2018, arXiv:1709.01507",
+    example: r#"spatial_dims = 3
+in_channels = 1
+num_classes = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.preset(&SERESNEXT50)?.init(d, s),
+});
+
+network_entry!(SENetConfig {
+    name: "SEResNext101",
+    aliases: &[],
+    about: "Classification: ResNeXt101 with squeeze and excitation.",
+    paper: "Hu et al. 2018, arXiv:1709.01507",
+    example: r#"spatial_dims = 3
+in_channels = 1
+num_classes = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.preset(&SERESNEXT101)?.init(d, s),
+});

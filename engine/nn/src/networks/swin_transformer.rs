@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check::{known_channels, spatial};
@@ -12,7 +13,7 @@ use crate::layers::{Axes, ConfigError, Dropout, DropoutClock, Scope, layer_norm}
 use crate::named::Named;
 
 /// How to build a [`SwinTransformer`]: MONAI's parameters and defaults, and whether outputs are normed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SwinTransformerConfig {
     /// Channels of the image.
@@ -281,3 +282,21 @@ impl Network for SwinTransformer {
         self.clock.set(seed, step);
     }
 }
+
+network_entry!(SwinTransformerConfig {
+    name: "SwinTransformer",
+    aliases: &[],
+    about: "Feature maps by attention within shifted windows.",
+    paper: "Liu et al. 2021, arXiv:2103.14030",
+    example: r#"in_chans = 1
+embed_dim = 48
+window_size = [7, 7, 7]
+patch_size = [2, 2, 2]
+depths = [2, 2, 2, 2]
+num_heads = [3, 6, 12, 24]
+spatial_dims = 3"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_chans,
+    init: |c, d, s| c.init(d, s),
+});

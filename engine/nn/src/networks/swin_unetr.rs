@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check::known_channels;
@@ -12,7 +13,7 @@ use crate::blocks::{Merging, UnetOutBlock, UnetrBasicBlock, UnetrOptions, UnetrU
 use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
 
 /// How to build a [`SwinUNETR`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SwinUNETRConfig {
     /// Channels of the image.
@@ -256,3 +257,18 @@ impl Network for SwinUNETR {
         self.swin.clock().set(seed, step);
     }
 }
+
+network_entry!(SwinUNETRConfig {
+    name: "SwinUNETR",
+    aliases: &[],
+    about: "Segmentation: Swin transformer encoder, convolutional decoder.",
+    paper: "Hatamizadeh et al. 2022, arXiv:2201.01266",
+    example: r#"in_channels = 1
+out_channels = 2
+feature_size = 24
+spatial_dims = 3"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});

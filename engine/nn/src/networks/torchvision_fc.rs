@@ -1,6 +1,7 @@
 //! A ResNet of torchvision with another last layer (`monai.networks.nets.TorchVisionFCModel`).
 
 use burn::tensor::Device;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check::untrained;
@@ -12,7 +13,7 @@ use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
 ///
 /// With `use_conv` it is the fully convolutional classifier of patches of whole-slide images: trained on patches of
 /// 224, and run on larger ones for a map of scores.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TorchVisionFCModelConfig {
     /// `resnet18`, `resnet34`, `resnet50`, `resnet101`, `resnet152`, `resnext50_32x4d`, `resnext101_32x8d`,
@@ -111,3 +112,17 @@ impl TorchVisionFCModelConfig {
         NetAdapter::new("TorchVisionFCModel", &Scope::new(device, seed), &model, widths, &head)
     }
 }
+
+network_entry!(TorchVisionFCModelConfig {
+    name: "TorchVisionFCModel",
+    aliases: &[],
+    about: "Classification of patches, maps of scores for whole slides: a ResNet of torchvision.",
+    paper: "He et al. 2016, arXiv:1512.03385",
+    example: r#"model_name = "resnet18"
+num_classes = 1
+use_conv = true"#,
+    input: [1, 3, 224, 224, 1],
+    dims: &[2],
+    in_channels: |_| 3,
+    init: |c, d, s| c.init(d, s),
+});

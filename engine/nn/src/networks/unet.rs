@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::conv3d::Channels;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::defaults::{instance, nda, prelu, three, yes};
@@ -14,7 +15,7 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`UNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UNetConfig {
     /// 2 or 3.
@@ -294,3 +295,21 @@ impl<'a> Builder<'a> {
 fn sequence<const N: usize>(blocks: [Block; N]) -> Block {
     Block::Sequence(Named::new(blocks.into_iter().enumerate().map(|(i, block)| (i.to_string(), block)).collect()))
 }
+
+network_entry!(UNetConfig {
+    name: "UNet",
+    aliases: &[],
+    about: "Segmentation: U-Net of residual units.",
+    paper: "Kerfoot et al. 2019, doi:10.1007/978-3-030-12029-0_40",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2
+channels = [16, 32, 64, 128, 256]
+strides = [2, 2, 2, 2]
+num_res_units = 2
+norm = "batch""#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});

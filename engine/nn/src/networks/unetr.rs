@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check::known_channels;
@@ -14,7 +15,7 @@ use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
 const PATCH: usize = 16;
 
 /// How to build a [`UNETR`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UNETRConfig {
     /// Channels of the image.
@@ -213,3 +214,19 @@ impl Network for UNETR {
         self.vit.clock().set(seed, step);
     }
 }
+
+network_entry!(UNETRConfig {
+    name: "UNETR",
+    aliases: &[],
+    about: "Segmentation: vision transformer encoder, convolutional decoder.",
+    paper: "Hatamizadeh et al. 2022, arXiv:2103.10504",
+    example: r#"in_channels = 1
+out_channels = 2
+img_size = [64, 64, 64]
+feature_size = 16
+spatial_dims = 3"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});

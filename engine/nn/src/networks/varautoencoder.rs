@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::activation::{relu, sigmoid};
 use burn::tensor::{DType, Device, Tensor};
 use hearth_kernels::cast;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::autoencoder::{AutoEncoderConfig, Parts};
@@ -13,7 +14,7 @@ use super::{Network, regressor::after_convolution};
 use crate::layers::{Axes, ConfigError, DropoutSpec, LayerSpec, Linear, Scope, Sequential};
 
 /// How to build a [`VarAutoEncoder`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VarAutoEncoderConfig {
     /// 2 or 3.
@@ -279,3 +280,20 @@ impl Network for VarAutoEncoder {
         Some(path.strip_prefix("decode_l.").map_or_else(|| path.to_owned(), |rest| format!("decodeL.{rest}")))
     }
 }
+
+network_entry!(VarAutoEncoderConfig {
+    name: "VarAutoEncoder",
+    aliases: &[],
+    about: "Reconstruction and generation: variational autoencoder.",
+    paper: "Kingma and Welling 2014, arXiv:1312.6114",
+    example: r#"spatial_dims = 3
+in_shape = [1, 64, 64, 64]
+out_channels = 1
+latent_size = 32
+channels = [16, 32, 64, 128]
+strides = [2, 2, 2, 2]"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| super::spec::first(&c.in_shape),
+    init: |c, d, s| c.init(d, s),
+});

@@ -2,6 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check::{known_channels, spatial};
@@ -13,7 +14,7 @@ use crate::layers::{Axes, ConfigError, DropoutClock, LayerNorm, Linear, Scope};
 use crate::named::Named;
 
 /// How to build a [`ViT`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ViTConfig {
     /// Channels of the image.
@@ -286,3 +287,20 @@ impl Network for ViT {
         self.clock.set(seed, step);
     }
 }
+
+network_entry!(ViTConfig {
+    name: "ViT",
+    aliases: &[],
+    about: "Classification, or features of patches: the vision transformer.",
+    paper: "Dosovitskiy et al. 2021, arXiv:2010.11929",
+    example: r#"in_channels = 1
+img_size = [64, 64, 64]
+patch_size = [16, 16, 16]
+classification = true
+num_classes = 2
+spatial_dims = 3"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});

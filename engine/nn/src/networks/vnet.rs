@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use hearth_kernels::cast;
 use hearth_kernels::conv3d::ConvShape;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -17,7 +18,7 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`VNet`]: MONAI's parameters and defaults, and two numbers that MONAI fixes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct VNetConfig {
     /// 2 or 3.
@@ -318,3 +319,17 @@ impl Builder<'_> {
         })
     }
 }
+
+network_entry!(VNetConfig {
+    name: "VNet",
+    aliases: &[],
+    about: "Segmentation: residual encoder and decoder, kernels of 5.",
+    paper: "Milletari et al. 2016, arXiv:1606.04797",
+    example: r#"spatial_dims = 3
+in_channels = 1
+out_channels = 2"#,
+    input: [1, 1, 64, 64, 64],
+    dims: &[2, 3],
+    in_channels: |c| c.in_channels,
+    init: |c, d, s| c.init(d, s),
+});

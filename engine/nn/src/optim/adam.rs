@@ -3,9 +3,13 @@
 use burn::tensor::Tensor;
 use hearth_kernels::update::decided::{self, Decision};
 use hearth_kernels::update::{self, AdamStep};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::OptimError;
+use super::config::OptimizerSpec;
+use super::rule::Rule;
 use super::rule::Slots;
+use super::{OptimError, Optimizer, ParameterGroup};
 
 /// Adam (Kingma and Ba, <https://arxiv.org/abs/1412.6980>), optionally AMSGrad
 /// (<https://openreview.net/forum?id=ryQu7f-RZ>), optionally with decoupled weight decay
@@ -147,3 +151,99 @@ impl Adam {
         p
     }
 }
+
+/// Adam, as `torch.optim.Adam`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdamConfig {
+    /// The learning rate; where a schedule starts.
+    pub lr: f64,
+    /// Decay of the running means of gradients and of their squares.
+    pub betas: [f64; 2],
+    /// Added to denominators.
+    pub eps: f64,
+    /// Pulls parameters towards 0 by this share.
+    pub weight_decay: f64,
+    /// Divides by the largest running mean so far (Reddi et al. 2018, arXiv:1904.09237).
+    pub amsgrad: bool,
+    /// Parameters that are treated in another way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParameterGroup>,
+}
+
+impl Default for AdamConfig {
+    fn default() -> Self {
+        Self { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.0, amsgrad: false, groups: Vec::new() }
+    }
+}
+
+impl OptimizerSpec for AdamConfig {
+    fn lr(&self) -> f64 {
+        self.lr
+    }
+
+    fn groups(&self) -> &[ParameterGroup] {
+        &self.groups
+    }
+
+    fn build(&self) -> Result<Optimizer, OptimError> {
+        let rule = Rule::Adam(Adam { betas: self.betas, eps: self.eps, amsgrad: self.amsgrad, decoupled: false });
+        Optimizer::of(rule, self.lr, self.weight_decay, &self.groups)
+    }
+}
+
+hearth_registry::entry!(
+    dyn OptimizerSpec => AdamConfig,
+    name: "Adam",
+    aliases: &["adam"],
+    paper: "Kingma and Ba 2015, arXiv:1412.6980",
+    example: "lr = 0.0001"
+);
+
+/// Adam with decoupled weight decay, as `torch.optim.AdamW`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdamWConfig {
+    /// The learning rate; where a schedule starts.
+    pub lr: f64,
+    /// Decay of the running means of gradients and of their squares.
+    pub betas: [f64; 2],
+    /// Added to denominators.
+    pub eps: f64,
+    /// Pulls parameters towards 0 by this share.
+    pub weight_decay: f64,
+    /// Divides by the largest running mean so far (Reddi et al. 2018, arXiv:1904.09237).
+    pub amsgrad: bool,
+    /// Parameters that are treated in another way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParameterGroup>,
+}
+
+impl Default for AdamWConfig {
+    fn default() -> Self {
+        Self { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 1e-2, amsgrad: false, groups: Vec::new() }
+    }
+}
+
+impl OptimizerSpec for AdamWConfig {
+    fn lr(&self) -> f64 {
+        self.lr
+    }
+
+    fn groups(&self) -> &[ParameterGroup] {
+        &self.groups
+    }
+
+    fn build(&self) -> Result<Optimizer, OptimError> {
+        let rule = Rule::Adam(Adam { betas: self.betas, eps: self.eps, amsgrad: self.amsgrad, decoupled: true });
+        Optimizer::of(rule, self.lr, self.weight_decay, &self.groups)
+    }
+}
+
+hearth_registry::entry!(
+    dyn OptimizerSpec => AdamWConfig,
+    name: "AdamW",
+    aliases: &["adamw"],
+    paper: "Loshchilov and Hutter 2019, arXiv:1711.05101",
+    example: "lr = 0.0004\nweight_decay = 0.00001"
+);

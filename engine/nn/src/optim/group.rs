@@ -1,5 +1,6 @@
 //! Parameters that are treated in another way.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::OptimError;
@@ -14,7 +15,7 @@ use crate::glob::glob;
 /// assert!(toml::from_str::<OptimizerConfig>(text)?.build().is_ok());
 /// # Ok::<(), toml::de::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParameterGroup {
     /// Which parameters: the name in the state dict (or the path of module fields), in which `*` stands for any characters.

@@ -14,15 +14,15 @@ mod rmsprop;
 mod rule;
 mod sgd;
 
-pub use adam::Adam;
+pub use adam::{Adam, AdamConfig, AdamWConfig};
 pub use clip::GradientClip;
-pub use config::OptimizerConfig;
+pub use config::{OptimizerConfig, OptimizerSpec};
 pub use gradients::Gradients;
 pub use group::ParameterGroup;
-pub use novograd::Novograd;
+pub use novograd::{Novograd, NovogradConfig};
 pub use optimizer::Optimizer;
-pub use rmsprop::RmsProp;
-pub use sgd::Sgd;
+pub use rmsprop::{RmsProp, RmsPropConfig};
+pub use sgd::{Sgd, SgdConfig};
 
 /// An optimizer that cannot be built, or a step or state that does not fit.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

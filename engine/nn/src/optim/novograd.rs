@@ -2,10 +2,14 @@
 
 use burn::tensor::Tensor;
 use hearth_kernels::update::{self, NovogradStep};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::OptimError;
 use super::adam::check_moments;
+use super::config::OptimizerSpec;
+use super::rule::Rule;
 use super::rule::Slots;
+use super::{OptimError, Optimizer, ParameterGroup};
 
 /// Novograd (Ginsburg et al., <https://arxiv.org/abs/1905.11286>): gradients normalized by one second moment per
 /// parameter tensor. No bias correction.
@@ -79,3 +83,66 @@ impl Novograd {
         p - direction * lr
     }
 }
+
+/// Novograd, as `monai.optimizers.Novograd`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NovogradConfig {
+    /// The learning rate; where a schedule starts.
+    pub lr: f64,
+    /// Decay of the running means of gradients and of their squares.
+    pub betas: [f64; 2],
+    /// Added to denominators.
+    pub eps: f64,
+    /// Pulls parameters towards 0 by this share.
+    pub weight_decay: f64,
+    /// Weights a gradient by what the running mean leaves.
+    pub grad_averaging: bool,
+    /// Divides by the largest running mean so far (Reddi et al. 2018, arXiv:1904.09237).
+    pub amsgrad: bool,
+    /// Parameters that are treated in another way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParameterGroup>,
+}
+
+impl Default for NovogradConfig {
+    fn default() -> Self {
+        Self {
+            lr: 1e-3,
+            betas: [0.9, 0.98],
+            eps: 1e-8,
+            weight_decay: 0.0,
+            grad_averaging: false,
+            amsgrad: false,
+            groups: Vec::new(),
+        }
+    }
+}
+
+impl OptimizerSpec for NovogradConfig {
+    fn lr(&self) -> f64 {
+        self.lr
+    }
+
+    fn groups(&self) -> &[ParameterGroup] {
+        &self.groups
+    }
+
+    fn build(&self) -> Result<Optimizer, OptimError> {
+        let rule = Rule::Novograd(Novograd {
+            betas: self.betas,
+            eps: self.eps,
+            grad_averaging: self.grad_averaging,
+            amsgrad: self.amsgrad,
+        });
+        Optimizer::of(rule, self.lr, self.weight_decay, &self.groups)
+    }
+}
+
+hearth_registry::entry!(
+    dyn OptimizerSpec => NovogradConfig,
+    name: "Novograd",
+    aliases: &["novograd", "NovoGrad"],
+    paper: "Ginsburg et al. 2019, arXiv:1905.11286",
+    example: "lr = 0.001"
+);

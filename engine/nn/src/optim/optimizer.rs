@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Bool, DType, Tensor, TensorData};
 
+use super::ParameterGroup;
 use super::group::Group;
 use super::rule::{Rule, Slots};
 use super::{Gradients, OptimError};
@@ -25,7 +26,20 @@ pub struct Optimizer {
 }
 
 impl Optimizer {
-    pub(crate) fn new(rule: Rule, weight_decay: f64, groups: Vec<Group>) -> Self {
+    /// With empty state, its options checked.
+    pub(crate) fn of(rule: Rule, lr: f64, weight_decay: f64, groups: &[ParameterGroup]) -> Result<Self, OptimError> {
+        if lr.is_nan() || lr < 0.0 {
+            return Err(OptimError::value("lr", lr, "at least 0"));
+        }
+        rule.check()?;
+        if weight_decay.is_nan() || weight_decay < 0.0 {
+            return Err(OptimError::value("weight_decay", weight_decay, "at least 0"));
+        }
+        let groups: Result<Vec<_>, _> = groups.iter().map(|group| group.build(&rule, lr, weight_decay)).collect();
+        Ok(Self::new(rule, weight_decay, groups?))
+    }
+
+    fn new(rule: Rule, weight_decay: f64, groups: Vec<Group>) -> Self {
         Optimizer { rule, weight_decay, groups, group_of: None, state: BTreeMap::new() }
     }
 

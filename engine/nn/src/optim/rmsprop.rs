@@ -3,9 +3,13 @@
 use burn::tensor::Tensor;
 use hearth_kernels::update::decided::{self, Decision};
 use hearth_kernels::update::{self, RmsPropStep};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::OptimError;
+use super::config::OptimizerSpec;
+use super::rule::Rule;
 use super::rule::Slots;
+use super::{OptimError, Optimizer, ParameterGroup};
 
 /// Gradients divided by the root of their mean square (Hinton, Neural Networks for Machine Learning, lecture 6; Graves,
 /// <https://arxiv.org/abs/1308.0850>).
@@ -124,3 +128,58 @@ impl RmsProp {
         p
     }
 }
+
+/// RMSprop, as `torch.optim.RMSprop`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RmsPropConfig {
+    /// The learning rate; where a schedule starts.
+    pub lr: f64,
+    /// Decay of the running mean of squared gradients.
+    pub alpha: f64,
+    /// Added to denominators.
+    pub eps: f64,
+    /// Pulls parameters towards 0 by this share.
+    pub weight_decay: f64,
+    /// Share of the last step that is taken again.
+    pub momentum: f64,
+    /// Divides by the deviation instead of the mean square.
+    pub centered: bool,
+    /// Parameters that are treated in another way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParameterGroup>,
+}
+
+impl Default for RmsPropConfig {
+    fn default() -> Self {
+        Self { lr: 1e-2, alpha: 0.99, eps: 1e-8, weight_decay: 0.0, momentum: 0.0, centered: false, groups: Vec::new() }
+    }
+}
+
+impl OptimizerSpec for RmsPropConfig {
+    fn lr(&self) -> f64 {
+        self.lr
+    }
+
+    fn groups(&self) -> &[ParameterGroup] {
+        &self.groups
+    }
+
+    fn build(&self) -> Result<Optimizer, OptimError> {
+        let rule = Rule::RmsProp(RmsProp {
+            alpha: self.alpha,
+            eps: self.eps,
+            momentum: self.momentum,
+            centered: self.centered,
+        });
+        Optimizer::of(rule, self.lr, self.weight_decay, &self.groups)
+    }
+}
+
+hearth_registry::entry!(
+    dyn OptimizerSpec => RmsPropConfig,
+    name: "RMSprop",
+    aliases: &["rmsprop", "RMSProp"],
+    paper: "Hinton 2012, lecture 6e",
+    example: "lr = 0.01"
+);

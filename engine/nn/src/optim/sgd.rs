@@ -3,9 +3,13 @@
 use burn::tensor::Tensor;
 use hearth_kernels::update::decided::{self, Decision};
 use hearth_kernels::update::{self, SgdStep};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::OptimError;
+use super::config::OptimizerSpec;
+use super::rule::Rule;
 use super::rule::Slots;
+use super::{OptimError, Optimizer, ParameterGroup};
 
 /// Stochastic gradient descent with momentum, dampening and Nesterov's step (Sutskever et al., ICML 2013).
 #[derive(Clone, Debug, PartialEq)]
@@ -87,3 +91,51 @@ impl Sgd {
         p
     }
 }
+
+/// Stochastic gradient descent with momentum, as `torch.optim.SGD`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SgdConfig {
+    /// The learning rate; where a schedule starts.
+    pub lr: f64,
+    /// Share of the last step that is taken again.
+    pub momentum: f64,
+    /// Share of the gradient that the momentum leaves out.
+    pub dampening: f64,
+    /// Pulls parameters towards 0 by this share.
+    pub weight_decay: f64,
+    /// Looks ahead along the momentum.
+    pub nesterov: bool,
+    /// Parameters that are treated in another way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParameterGroup>,
+}
+
+impl Default for SgdConfig {
+    fn default() -> Self {
+        Self { lr: 1e-3, momentum: 0.0, dampening: 0.0, weight_decay: 0.0, nesterov: false, groups: Vec::new() }
+    }
+}
+
+impl OptimizerSpec for SgdConfig {
+    fn lr(&self) -> f64 {
+        self.lr
+    }
+
+    fn groups(&self) -> &[ParameterGroup] {
+        &self.groups
+    }
+
+    fn build(&self) -> Result<Optimizer, OptimError> {
+        let rule = Rule::Sgd(Sgd { momentum: self.momentum, dampening: self.dampening, nesterov: self.nesterov });
+        Optimizer::of(rule, self.lr, self.weight_decay, &self.groups)
+    }
+}
+
+hearth_registry::entry!(
+    dyn OptimizerSpec => SgdConfig,
+    name: "SGD",
+    aliases: &["Sgd", "sgd"],
+    paper: "Sutskever et al. 2013, ICML",
+    example: "lr = 0.2\nmomentum = 0.9"
+);

@@ -1,6 +1,7 @@
 //! Sigmoid, softmax or another activation (`monai.transforms.Activations`).
 
 use burn::tensor::{DType, Tensor, activation};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PostError;
@@ -8,7 +9,7 @@ use crate::losses::OtherActivation;
 use crate::softmax::softmax;
 
 /// Applies one activation, in f32.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Activations {
     /// Sigmoid of every value.

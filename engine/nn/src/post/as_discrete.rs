@@ -1,13 +1,14 @@
 //! Argmax, one-hot, threshold and rounding (`monai.transforms.AsDiscrete`).
 
 use burn::tensor::{DType, Tensor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PostError;
 use crate::losses::one_hot;
 
 /// How to round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Rounding {
     /// To the nearest whole number, halves to the even one.
@@ -15,7 +16,7 @@ pub enum Rounding {
 }
 
 /// Makes values discrete; the steps are taken in the order of the fields.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AsDiscrete {
     /// The channel (index along `dim`) with the largest value, as one channel of class indices.

@@ -16,6 +16,7 @@ mod optim;
 mod overfit;
 mod precision;
 mod pytorch;
+mod registry;
 mod running;
 mod unet;
 mod weights;

@@ -53,7 +53,7 @@ fn loss(task: Task, net: &impl Network, x: &Tensor<5>, config: &Value) -> Tensor
     let value = match task {
         Segment => {
             let dice = DiceCELoss { to_onehot_y: true, softmax: true, ..DiceCELoss::default() };
-            let deep = DeepSupervisionLoss::new(LossConfig::DiceCELoss(dice));
+            let deep = DeepSupervisionLoss::new(LossConfig::of("DiceCELoss", &dice).expect("sound"));
             deep.forward_all(outputs, label(x.dims(), &device)).unwrap_or_else(fail)
         }
         Classify => {

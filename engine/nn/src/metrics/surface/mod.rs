@@ -7,6 +7,7 @@ mod subvoxel;
 use burn::tensor::{DType, Tensor};
 use hearth_kernels::label::{self, LabelError, To};
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::MetricError;
@@ -15,7 +16,7 @@ use crate::ignored::counted;
 use chamfer::{Steps, steps};
 
 /// How distance is measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DistanceMetric {
     /// In a straight line, in units of the spacing.
@@ -83,12 +84,14 @@ pub(super) fn spacing_of(
         each if each.len() == items => each[item],
         each => {
             let reason = format!("{} spacings for {items} items: give one, or one per item", each.len());
-            return Err(MetricError::Option { metric, reason });
+            return Err(MetricError::Option { key: "", metric, reason });
         }
     };
     match own.iter().all(|s| s.is_finite() && *s > 0.0) {
         true => Ok(own),
-        false => Err(MetricError::Option { metric, reason: format!("spacing {own:?}: expected numbers above 0") }),
+        false => {
+            Err(MetricError::Option { key: "", metric, reason: format!("spacing {own:?}: expected numbers above 0") })
+        }
     }
 }
 

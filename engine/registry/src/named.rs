@@ -1,0 +1,145 @@
+//! [`Named`]: a named thing as a recipe gives it, beside what it builds.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde::de::{Deserializer, Error as _};
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
+
+use crate::entry::{Entry, Kind};
+use crate::fault::Fault;
+use crate::node::Node;
+use crate::registry::Registry;
+
+/// The table of a named thing, every default written out, and the thing itself.
+///
+/// It is read from a recipe like any other value (`name = "DiceLoss"` and its parameters) and written as
+/// it was read, and is what it names: it derefs to it. What works on something of its own, as a metric
+/// that gathers rows, is built anew each time ([`build`](Self::build)).
+pub struct Named<T: Kind + ?Sized> {
+    node: Node,
+    built: Arc<T>,
+}
+
+impl<T: Kind + ?Sized> Named<T> {
+    /// What a table names.
+    ///
+    /// # Errors
+    /// An unknown name; a parameter that is unknown, missing, of another type or makes no sense.
+    pub fn new(node: &Node) -> Result<Self, Fault> {
+        let registry = Registry::<T>::new();
+        let built = Arc::from(registry.build(node)?);
+        Ok(Self { node: registry.complete(node)?, built })
+    }
+
+    /// A value of the type behind a name, as a recipe would give it:
+    /// `LossConfig::of("DiceLoss", &DiceLoss { sigmoid: true, ..DiceLoss::default() })`.
+    ///
+    /// # Errors
+    /// When the name is unknown, or its parameters are others.
+    pub fn of(name: &str, parameters: &impl Serialize) -> Result<Self, Fault> {
+        let table = toml::Value::try_from(parameters).map_err(|error| Fault::new(format!("{name}: {error}")))?;
+        Self::new(&Node::from(table).with("name", name))
+    }
+
+    /// The same for a value that is at hand, whether or not it makes sense: what uses it says so.
+    pub fn unchecked(name: &str, parameters: &impl Serialize, value: Arc<T>) -> Self {
+        let table = toml::Value::try_from(parameters).unwrap_or_else(|_| toml::Value::Table(toml::Table::new()));
+        Self { node: Node::from(table).with("name", name), built: value }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.node.text("name").unwrap_or_default()
+    }
+
+    /// Its table, every default written out.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// An entry's example.
+    ///
+    /// # Errors
+    /// When the example is none; a test of each kind sees to it that it is one.
+    pub fn example(entry: &Entry<T>) -> Result<Self, Fault> {
+        let table: toml::Table = toml::from_str(entry.example).map_err(|error| Fault::new(error.to_string()))?;
+        Self::new(&Node::from(toml::Value::Table(table)).with("name", entry.name))
+    }
+
+    /// The same with another value of a parameter.
+    ///
+    /// # Errors
+    /// When the parameter is unknown, or the value makes no sense.
+    pub fn with(&self, parameter: &str, value: impl Into<Node>) -> Result<Self, Fault> {
+        Self::new(&self.node.clone().with(parameter, value))
+    }
+
+    /// The thing, as one's own.
+    ///
+    /// # Errors
+    /// None that [`new`](Self::new) did not have.
+    pub fn build(&self) -> Result<Box<T>, Fault> {
+        Registry::<T>::new().build(&self.node)
+    }
+
+    /// The thing, shared.
+    pub fn shared(&self) -> Arc<T> {
+        self.built.clone()
+    }
+}
+
+impl<T: Kind + ?Sized> Deref for Named<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.built
+    }
+}
+
+impl<T: Kind + ?Sized> Clone for Named<T> {
+    fn clone(&self) -> Self {
+        Self { node: self.node.clone(), built: self.built.clone() }
+    }
+}
+
+impl<T: Kind + ?Sized> PartialEq for Named<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.node == other.node
+    }
+}
+
+impl<T: Kind + ?Sized> fmt::Debug for Named<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple(T::WORD).field(&self.node.to_toml()).finish()
+    }
+}
+
+impl<T: Kind + ?Sized> Serialize for Named<T> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        self.node.serialize(out)
+    }
+}
+
+impl<'de, T: Kind + ?Sized> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let node = Node::deserialize(from)?;
+        Self::new(&node).map_err(|fault| {
+            let text = fault.to_string();
+            fault.hand_over();
+            D::Error::custom(text)
+        })
+    }
+}
+
+impl<T: Kind + ?Sized> schemars::JsonSchema for Named<T> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        T::WORD.into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "object" })
+    }
+}
