@@ -26,31 +26,28 @@
 //! phantom::spleen(&folder, 4, &phantom)?;
 //! let (training, validation) = DecathlonDataset::open(&folder)?.split_last(1)?;
 //!
-//! // What is done to them: a fixed part, which is cached, and a random one.
+//! // What is done to them: what is fixed is cached, the crop is drawn anew each epoch.
 //! let both = ["image", "label"];
-//! let fixed = || -> Vec<Box<dyn Transform>> {
-//!     vec![
-//!         Box::new(LoadImage::new(both)),
-//!         Box::new(EnsureChannelFirst::new(both)),
-//!         Box::new(Orientation::new(both, "RAS")),
-//!         Box::new(ScaleIntensityRange::new("image", -57.0, 164.0).b_min(0.0).b_max(1.0).clip(true)),
-//!     ]
+//! let steps = Pipeline::new((
+//!     LoadImage::new(both),
+//!     EnsureChannelFirst::new(both),
+//!     Orientation::new(both, "RAS"),
+//!     ScaleIntensityRange::new("image", -57.0, 164.0).b_min(0.0).b_max(1.0).clip(true),
+//!     RandCropByPosNegLabel::new(both, "label", 16).num_samples(2_usize),
+//! ))?;
+//! let cache = |items, steps: Pipeline| {
+//!     CacheDataset::new(items, Arc::new(steps), 0, 0, CacheOptions::default()).map(Arc::new)
 //! };
-//! let mut random = fixed();
-//! random.push(Box::new(RandCropByPosNegLabel::new(both, "label", 16).num_samples(2_usize)));
-//! let cache = |items, steps| -> Result<Arc<dyn Dataset>, Box<dyn std::error::Error + Send + Sync>> {
-//!     Ok(Arc::new(CacheDataset::new(items, Arc::new(Pipeline::new(steps)?), 0, 0, CacheOptions::default())?))
-//! };
-//! let train_loader = DataLoader::new(cache(training, random)?, LoaderOptions { batch_size: 2, shuffle: true, ..Default::default() })?;
-//! let val_loader = DataLoader::new(cache(validation, fixed())?, LoaderOptions { batch_size: 1, ..Default::default() })?;
+//! let (train, val) = (cache(training, steps.clone())?, cache(validation, steps.without_random())?);
+//! let train_loader = DataLoader::new(train, LoaderOptions { batch_size: 2, shuffle: true, ..Default::default() })?;
+//! let val_loader = DataLoader::new(val, LoaderOptions { batch_size: 1, ..Default::default() })?;
 //!
 //! // Network, loss, optimizer.
 //! let device = device::parse("cpu")?; // "cuda:0", "vulkan", "rocm:0", "metal": nothing else changes
 //! let net = UNetConfig { num_res_units: 1, norm: Some("batch".into()), ..UNetConfig::new(3, 1, 2, &[4, 8], &[2]) };
 //! let net = net.init(&device, 0)?;
 //! let loss = DiceCELoss { softmax: true, to_onehot_y: true, ..DiceCELoss::default() };
-//! let mut optimizer = OptimizerConfig::sgd(0.9);
-//! optimizer.set_lr(0.05);
+//! let optimizer = OptimizerConfig::sgd(0.9).with("lr", 0.05)?;
 //!
 //! // Validation: windows over the whole volume, the class of the largest logit, Dice of the foreground.
 //! let mut options = EvaluatorOptions::new(&device);
@@ -101,8 +98,10 @@
 pub use burn;
 pub use hearth_data as data;
 pub use hearth_engine as engine;
+pub use hearth_handlers as handlers;
 pub use hearth_kernels as kernels;
 pub use hearth_nn as nn;
+pub use hearth_registry as registry;
 pub use hearth_train as train;
 
 pub mod prelude;

@@ -1,12 +1,13 @@
 //! Ends the run when a metric no longer gets better: [`EarlyStop`].
 
 use hearth_engine::{Better, Context, Event, Handler, HandlerError, Level, When};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::registry::BuildError;
+use hearth_registry::Fault;
 
 /// Options of [`EarlyStop`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EarlyStopOptions {
     /// Values without improvement after which the run ends; 1 or more.
@@ -14,6 +15,7 @@ pub struct EarlyStopOptions {
     /// The metric to watch; the key metric where it is not given.
     pub metric: Option<String>,
     /// Which way it gets better; as the key metric where it is not given.
+    #[schemars(schema_with = "crate::registry::better_words")]
     pub better: Option<Better>,
     /// What a value must be better by to count as an improvement.
     pub min_delta: f64,
@@ -27,7 +29,7 @@ impl Default for EarlyStopOptions {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct Memory {
     counter: u64,
     best: Option<f64>,
@@ -48,13 +50,13 @@ impl EarlyStop {
     ///
     /// # Errors
     /// For a patience of 0 and a delta that is negative or not a number.
-    pub fn new(options: EarlyStopOptions) -> Result<Self, BuildError> {
+    pub fn new(options: EarlyStopOptions) -> Result<Self, Fault> {
         if options.patience == 0 {
-            return Err(BuildError::options("EarlyStop", "`patience` is 0; give 1 or more"));
+            return Err(Fault::at("patience", "`patience` is 0; give 1 or more"));
         }
         if !options.min_delta.is_finite() || options.min_delta < 0.0 {
             let what = format!("`min_delta` is {}; give 0 or more", options.min_delta);
-            return Err(BuildError::options("EarlyStop", what));
+            return Err(Fault::at("min_delta", what));
         }
         Ok(Self { options, memory: Memory::default() })
     }
@@ -120,3 +122,5 @@ impl Handler for EarlyStop {
         Ok(())
     }
 }
+
+handler_entry!(EarlyStopOptions => "EarlyStop", paper: "", about: "Ends the run when a metric has not got better for `patience` of its values, as ignite's `EarlyStopping`.", example: "patience = 20", |options, _| EarlyStop::new(options));

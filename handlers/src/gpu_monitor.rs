@@ -10,12 +10,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hearth_engine::{Context, Event, Handler, HandlerError, Level, OnError, Ranks, When};
 use nvml_wrapper::Nvml;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::registry::BuildError;
+use hearth_registry::Fault;
 
 /// Options of [`GpuMonitor`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GpuMonitorOptions {
     /// The CSV file.
@@ -76,7 +77,7 @@ impl GpuMonitor {
     ///
     /// # Errors
     /// When the time between two rows is less than 10 ms or more than a day.
-    pub fn new(options: GpuMonitorOptions, run: &Path) -> Result<Self, BuildError> {
+    pub fn new(options: GpuMonitorOptions, run: &Path) -> Result<Self, Fault> {
         let device = options.device;
         Self::with_probe(options, run, move || nvml_probe(device))
     }
@@ -89,11 +90,11 @@ impl GpuMonitor {
         options: GpuMonitorOptions,
         run: &Path,
         connect: impl FnMut() -> Result<GpuProbe, String> + Send + 'static,
-    ) -> Result<Self, BuildError> {
+    ) -> Result<Self, Fault> {
         let GpuMonitorOptions { file, every_seconds, .. } = options;
         if !(0.01..=86_400.0).contains(&every_seconds) {
             let what = format!("`every_seconds` is {every_seconds}; give 0.01 to 86400");
-            return Err(BuildError::options("GpuMonitor", what));
+            return Err(Fault::at("every_seconds", what));
         }
         let every = Duration::from_secs_f64(every_seconds);
         Ok(Self { path: run.join(file), every, connect: Box::new(connect), interrupted: false, running: None })
@@ -221,3 +222,5 @@ impl Drop for GpuMonitor {
         let _ = self.stop();
     }
 }
+
+handler_entry!(GpuMonitorOptions => "GpuMonitor", paper: "", about: "Writes a row about one NVIDIA GPU every second.", example: "every_seconds = 1.0", GpuMonitor::new);

@@ -35,6 +35,10 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used))]
 
+// Its macro comes before the handlers that use it.
+#[macro_use]
+mod registry;
+
 mod early_stop;
 mod event_file;
 mod gpu_monitor;
@@ -43,8 +47,7 @@ mod metric_log;
 mod panel;
 mod plateau;
 mod progress;
-mod registry;
-mod schedule;
+mod schedules;
 mod stop_on_non_finite;
 mod tensorboard_image;
 mod tensorboard_stats;
@@ -56,8 +59,8 @@ pub use lr_schedule::{LrSchedule, LrScheduleOptions, StepBy};
 pub use metric_log::{MetricLog, MetricLogOptions};
 pub use plateau::{PlateauOptions, ReduceLrOnPlateau, ThresholdMode};
 pub use progress::{Progress, ProgressOptions};
-pub use registry::{BuildError, NAMES, build};
-pub use schedule::{Anneal, ScheduleConfig};
+pub use registry::{HandlerSpec, build};
+pub use schedules::*;
 pub use stop_on_non_finite::{LookAt, StopOnNonFinite, StopOnNonFiniteOptions};
 pub use tensorboard_image::{TensorBoardImage, TensorBoardImageOptions};
 pub use tensorboard_stats::{TensorBoardStats, TensorBoardStatsOptions};

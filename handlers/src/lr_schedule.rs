@@ -1,13 +1,14 @@
 //! Sets the learning rate by a schedule: [`LrSchedule`].
 
 use hearth_engine::{Context, Event, Handler, HandlerError, When};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::registry::BuildError;
-use crate::schedule::ScheduleConfig;
+use crate::schedules::{Schedule, ScheduleConfig, constant};
+use hearth_registry::Fault;
 
 /// What one step of a schedule is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepBy {
     /// An epoch.
@@ -18,7 +19,7 @@ pub enum StepBy {
 }
 
 /// Options of [`LrSchedule`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LrScheduleOptions {
     /// How the rate follows from the step.
@@ -27,6 +28,12 @@ pub struct LrScheduleOptions {
     pub step_by: StepBy,
     /// The rate the schedule starts from; the optimizer's own where it is not given.
     pub base_lr: Option<f64>,
+}
+
+impl Default for LrScheduleOptions {
+    fn default() -> Self {
+        Self { schedule: constant(), step_by: StepBy::default(), base_lr: None }
+    }
 }
 
 /// Sets the learning rate at the start of each epoch or iteration, as a function of how many came before it.
@@ -44,11 +51,11 @@ impl LrSchedule {
     /// A schedule with these options.
     ///
     /// # Errors
-    /// As [`ScheduleConfig::check`]; and for a base rate that is negative or not a number.
-    pub fn new(options: LrScheduleOptions) -> Result<Self, BuildError> {
-        options.schedule.check()?;
+    /// As [`Schedule::check`]; and for a base rate that is negative or not a number.
+    pub fn new(options: LrScheduleOptions) -> Result<Self, Fault> {
+        Schedule::check(&*options.schedule).map_err(|fault| fault.under("schedule"))?;
         if let Some(base) = options.base_lr.filter(|base| !base.is_finite() || *base < 0.0) {
-            return Err(BuildError::options("LrSchedule", format!("`base_lr` is {base}; give 0 or more")));
+            return Err(Fault::at("base_lr", format!("`base_lr` is {base}; give 0 or more")));
         }
         Ok(Self { base: options.base_lr, done: None, options })
     }
@@ -93,3 +100,5 @@ impl Handler for LrSchedule {
         Ok(())
     }
 }
+
+handler_entry!(LrScheduleOptions => "LrSchedule", paper: "", about: "Sets the learning rate at the start of each epoch or iteration by a schedule.", example: "schedule = { name = \"StepLR\", step_size = 10 }", |options, _| LrSchedule::new(options));

@@ -5,11 +5,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use hearth_engine::{Context, Event, Handler, HandlerError, Level, Ranks, When};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// Options of [`MetricLog`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricLogOptions {
     /// One row per epoch: epoch, iteration, learning rate, each metric. Empty for none.
@@ -276,6 +277,8 @@ fn append(path: &Path, line: &str) -> Result<(), HandlerError> {
     let write = || fs::OpenOptions::new().create(true).append(true).open(path)?.write_all(line.as_bytes());
     write().map_err(|error| fault(path, &error))
 }
+
+handler_entry!(MetricLogOptions => "MetricLog", paper: "", about: "Writes `metrics.csv` and `log.jsonl`, complete after each epoch.", example: "every_iterations = 10", |options, run| Ok(MetricLog::new(options, run)));
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,13 @@
 //! Lowers the learning rate when a metric no longer gets better: [`ReduceLrOnPlateau`].
 
 use hearth_engine::{Better, Context, Event, Handler, HandlerError, Level, When};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::registry::BuildError;
+use hearth_registry::Fault;
 
 /// How a threshold is meant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ThresholdMode {
     /// A part of the best value.
@@ -17,12 +18,13 @@ pub enum ThresholdMode {
 }
 
 /// Options of [`ReduceLrOnPlateau`], with torch's names and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlateauOptions {
     /// The metric to watch; the key metric where it is not given.
     pub metric: Option<String>,
     /// Which way it gets better; as the key metric where it is not given.
+    #[schemars(schema_with = "crate::registry::better_words")]
     pub better: Option<Better>,
     /// What the rate is multiplied with.
     pub factor: f64,
@@ -57,7 +59,7 @@ impl Default for PlateauOptions {
 }
 
 /// What is known so far.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct Memory {
     best: Option<f64>,
     bad: u64,
@@ -77,14 +79,14 @@ impl ReduceLrOnPlateau {
     ///
     /// # Errors
     /// For a factor that is not in `[0, 1)`, a negative threshold or rate.
-    pub fn new(options: PlateauOptions) -> Result<Self, BuildError> {
-        let refuse = |what: String| Err(BuildError::options("ReduceLROnPlateau", what));
+    pub fn new(options: PlateauOptions) -> Result<Self, Fault> {
         if !(0.0..1.0).contains(&options.factor) {
-            return refuse(format!("`factor` is {}; give at least 0 and less than 1", options.factor));
+            let what = format!("`factor` is {}; give at least 0 and less than 1", options.factor);
+            return Err(Fault::at("factor", what));
         }
         for (name, value) in [("threshold", options.threshold), ("min_lr", options.min_lr), ("eps", options.eps)] {
             if !value.is_finite() || value < 0.0 {
-                return refuse(format!("`{name}` is {value}; give 0 or more"));
+                return Err(Fault::at(name, format!("`{name}` is {value}; give 0 or more")));
             }
         }
         Ok(Self { options, memory: Memory::default() })
@@ -155,3 +157,5 @@ impl Handler for ReduceLrOnPlateau {
         Ok(())
     }
 }
+
+handler_entry!(PlateauOptions => "ReduceLROnPlateau", paper: "", about: "Lowers the learning rate when a metric has not got better for `patience` epochs, as torch's.", example: "patience = 5\nfactor = 0.5", |options, _| ReduceLrOnPlateau::new(options));

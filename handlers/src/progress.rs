@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use hearth_engine::{Context, Event, Handler, HandlerError, OnError, Ranks, State, When};
 use indicatif::{ProgressBar, ProgressStyle};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Options of [`Progress`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProgressOptions {
     /// The loss is shown every so many iterations and at the end of an epoch; 0 never shows it. Each look waits for the device.
@@ -189,3 +190,5 @@ fn new_bar(state: &State) -> ProgressBar {
         Err(_) => bar,
     }
 }
+
+handler_entry!(ProgressOptions => "Progress", paper: "", about: "A bar with the time left on a terminal, and a line per epoch everywhere.", example: "every = 5", |options, _| Ok(Progress::new(options)));

@@ -3,56 +3,60 @@
 use std::path::Path;
 
 use hearth_engine::Handler;
-use serde::de::{DeserializeOwned, Deserializer};
+use hearth_registry::{Fault, Kind, Node, Registry};
+use serde::Deserialize;
+use serde::de::Deserializer;
 
-use crate::*;
+/// A handler's options, checked; the handler is made of them once the run's folder is known.
+pub struct HandlerSpec(Box<Make>);
 
-/// Why a handler could not be built.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// No built-in handler has this name.
-    #[error(
-        "there is no built-in handler `{name}`{}; the built-in ones are {}",
-        suggestion.map(|s| format!(", did you mean `{s}`?")).unwrap_or_default(),
-        NAMES.join(", ")
-    )]
-    Unknown {
-        /// The name that was asked for.
-        name: String,
-        /// The nearest name there is.
-        suggestion: Option<&'static str>,
-    },
-    /// An option is unknown, missing, of another type, or its value makes no sense.
-    #[error("{handler}: {message}")]
-    Options {
-        /// The handler's name.
-        handler: String,
-        /// Which option, and what is wrong.
-        message: String,
-    },
-}
+type Make = dyn Fn(&Path) -> Result<Box<dyn Handler>, Fault> + Send + Sync;
 
-impl BuildError {
-    /// An error about a handler's options.
-    pub(crate) fn options(handler: &str, message: impl Into<String>) -> Self {
-        Self::Options { handler: handler.to_owned(), message: message.into() }
+impl HandlerSpec {
+    /// A handler that `make` builds for a run's folder. An empty path asks whether the options make sense:
+    /// nothing is written before the run starts.
+    pub fn new<H: Handler + 'static>(make: impl Fn(&Path) -> Result<H, Fault> + Send + Sync + 'static) -> Self {
+        Self(Box::new(move |run| make(run).map(|handler| Box::new(handler) as Box<dyn Handler>)))
+    }
+
+    /// The handler. Files it writes go to `run`, the folder of the run, unless their path is absolute.
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn make(&self, run: &Path) -> Result<Box<dyn Handler>, Fault> {
+        (self.0)(run)
     }
 }
 
-/// Names of the built-in handlers, as recipes write them.
-pub const NAMES: &[&str] = &[
-    "EarlyStop",
-    "GpuMonitor",
-    "LrSchedule",
-    "MetricLog",
-    "Progress",
-    "ReduceLROnPlateau",
-    "StopOnNonFinite",
-    "TensorBoardImage",
-    "TensorBoardStats",
-    "Timing",
-];
+impl Kind for HandlerSpec {
+    const WORD: &'static str = "handler";
+
+    fn check(&self) -> Result<(), Fault> {
+        self.make(Path::new("")).map(drop)
+    }
+}
+
+/// Registers a handler beside its options: `new` takes them, and the run's folder.
+macro_rules! handler_entry {
+    ($options:ty => $name:literal, paper: $paper:literal, about: $about:literal, example: $example:literal, $new:expr) => {
+        hearth_registry::entry!(
+            crate::registry::HandlerSpec => $options,
+            name: $name,
+            about: $about,
+            paper: $paper,
+            example: $example,
+            build: |node| {
+                let options: $options = hearth_registry::read(node)?;
+                Ok(Box::new(crate::registry::HandlerSpec::new(move |run| {
+                    // Not every handler writes into the run's folder.
+                    let _: &std::path::Path = run;
+                    let new: fn($options, &std::path::Path) -> _ = $new;
+                    new(options.clone(), run)
+                })))
+            }
+        );
+    };
+}
 
 /// Builds a handler from its name and the table of its options (everything in the recipe's table but `name`).
 /// Files it writes go to `run`, the folder of the run, unless their path is absolute.
@@ -63,39 +67,22 @@ pub const NAMES: &[&str] = &[
 /// let handler = build("EarlyStop", toml::Value::Table(options), "runs/one".as_ref())?;
 /// assert_eq!(handler.name(), "early_stop");
 /// let error = build("EarlyStopp", toml::Value::Table(toml::Table::new()), "".as_ref()).err().unwrap();
-/// assert!(error.to_string().contains("did you mean `EarlyStop`?"));
+/// assert!(error.to_string().contains("did you mean \"EarlyStop\"?"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
-/// For a name that is not in [`NAMES`], and for options the handler does not have or cannot work with.
-pub fn build<'de, D: Deserializer<'de>>(name: &str, options: D, run: &Path) -> Result<Box<dyn Handler>, BuildError> {
-    match name {
-        "EarlyStop" => Ok(Box::new(EarlyStop::new(read(name, options)?)?)),
-        "GpuMonitor" => Ok(Box::new(GpuMonitor::new(read(name, options)?, run)?)),
-        "LrSchedule" => Ok(Box::new(LrSchedule::new(read(name, options)?)?)),
-        "MetricLog" => Ok(Box::new(MetricLog::new(read(name, options)?, run))),
-        "Progress" => Ok(Box::new(Progress::new(read(name, options)?))),
-        "ReduceLROnPlateau" => Ok(Box::new(ReduceLrOnPlateau::new(read(name, options)?)?)),
-        "StopOnNonFinite" => Ok(Box::new(StopOnNonFinite::new(read(name, options)?)?)),
-        "TensorBoardImage" => Ok(Box::new(TensorBoardImage::new(read(name, options)?, run)?)),
-        "TensorBoardStats" => Ok(Box::new(TensorBoardStats::new(read(name, options)?, run))),
-        "Timing" => {
-            let TimingOptions {} = read(name, options)?;
-            Ok(Box::new(Timing::default()))
-        }
-        _ => Err(BuildError::Unknown { name: name.to_owned(), suggestion: nearest(name, NAMES) }),
-    }
+/// For an unknown name, and for options the handler does not have or cannot work with.
+pub fn build<'de, D: Deserializer<'de>>(name: &str, options: D, run: &Path) -> Result<Box<dyn Handler>, Fault> {
+    let options = Node::deserialize(options).map_err(|error| Fault::new(error.to_string()))?;
+    let (registry, table) = (Registry::<HandlerSpec>::new(), options.with("name", name));
+    registry.entry(&table)?;
+    // Nothing else says which handler it is: the options come without a place.
+    let named = |fault: Fault| Fault { message: format!("{name}: {}", fault.message), ..fault };
+    registry.build(&table).and_then(|spec| spec.make(run)).map_err(named)
 }
 
-fn read<'de, T: DeserializeOwned, D: Deserializer<'de>>(handler: &str, options: D) -> Result<T, BuildError> {
-    T::deserialize(options).map_err(|error| BuildError::options(handler, error.to_string().trim().replace('\n', " ")))
-}
-
-/// The name that was probably meant.
-fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
-    let plain = |text: &str| text.replace(['_', '-'], "").to_lowercase();
-    let name = plain(name);
-    let near = known.iter().map(|known| (strsim::damerau_levenshtein(&name, &plain(known)), *known)).min()?;
-    (near.0 <= 2 + name.len() / 5).then_some(near.1)
+/// What [`Better`](hearth_engine::Better) is called in a recipe.
+pub(crate) fn better_words(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "enum": ["higher", "lower"] })
 }

@@ -1,12 +1,13 @@
 //! Stops the run when the loss is not a finite number: [`StopOnNonFinite`].
 
 use hearth_engine::{Context, Event, Handler, HandlerError, When};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::registry::BuildError;
+use hearth_registry::Fault;
 
 /// When [`StopOnNonFinite`] looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LookAt {
     /// Before the gradients are computed: the weights are still good when the run stops.
@@ -17,7 +18,7 @@ pub enum LookAt {
 }
 
 /// Options of [`StopOnNonFinite`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StopOnNonFiniteOptions {
     /// The number to look at, as the workflow calls it.
@@ -44,9 +45,9 @@ impl StopOnNonFinite {
     ///
     /// # Errors
     /// When `every` is 0.
-    pub fn new(options: StopOnNonFiniteOptions) -> Result<Self, BuildError> {
+    pub fn new(options: StopOnNonFiniteOptions) -> Result<Self, Fault> {
         if options.every == 0 {
-            return Err(BuildError::options("StopOnNonFinite", "`every` is 0; give 1 or more"));
+            return Err(Fault::at("every", "`every` is 0; give 1 or more"));
         }
         Ok(Self(options))
     }
@@ -84,3 +85,5 @@ impl Handler for StopOnNonFinite {
         )))
     }
 }
+
+handler_entry!(StopOnNonFiniteOptions => "StopOnNonFinite", paper: "", about: "Stops the run with an error when the loss is infinite or not a number.", example: "every = 10", |options, _| StopOnNonFinite::new(options));

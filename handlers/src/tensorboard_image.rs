@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use hearth_engine::{Context, Event, Handler, HandlerError, Ranks, When};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event_file::Curves;
 use crate::panel::{Panel, Slice};
-use crate::registry::BuildError;
+use hearth_registry::Fault;
 
 /// Options of [`TensorBoardImage`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TensorBoardImageOptions {
     /// Folder of the event files.
@@ -53,16 +54,15 @@ impl TensorBoardImage {
     ///
     /// # Errors
     /// When `every` is 0, the axis is not 0, 1 or 2, or there are no tensors.
-    pub fn new(options: TensorBoardImageOptions, run: &Path) -> Result<Self, BuildError> {
-        let refuse = |what: String| Err(BuildError::options("TensorBoardImage", what));
+    pub fn new(options: TensorBoardImageOptions, run: &Path) -> Result<Self, Fault> {
         if options.every == 0 {
-            return refuse("`every` is 0; give 1 or more".into());
+            return Err(Fault::at("every", "`every` is 0; give 1 or more"));
         }
         if options.axis > 2 {
-            return refuse(format!("`axis` is {}; give 0 (X), 1 (Y) or 2 (Z)", options.axis));
+            return Err(Fault::at("axis", format!("`axis` is {}; give 0 (X), 1 (Y) or 2 (Z)", options.axis)));
         }
         if options.tensors.is_empty() {
-            return refuse("`tensors` is empty; give at least `image`".into());
+            return Err(Fault::at("tensors", "`tensors` is empty; give at least `image`"));
         }
         Ok(Self { curves: Curves::new(run.join(&options.dir)), options })
     }
@@ -113,3 +113,5 @@ impl Handler for TensorBoardImage {
         self.curves.go_on(state)
     }
 }
+
+handler_entry!(TensorBoardImageOptions => "TensorBoardImage", paper: "", about: "Writes a picture of the first batch every few epochs, for TensorBoard.", example: "every = 5", TensorBoardImage::new);

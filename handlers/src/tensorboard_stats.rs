@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use hearth_engine::{Context, Event, Handler, HandlerError, Ranks, When};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event_file::Curves;
 
 /// Options of [`TensorBoardStats`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TensorBoardStatsOptions {
     /// Folder of the event files.
@@ -111,3 +112,5 @@ impl Handler for TensorBoardStats {
         self.curves.go_on(state)
     }
 }
+
+handler_entry!(TensorBoardStatsOptions => "TensorBoardStats", paper: "", about: "Writes the curves of loss, learning rate and metrics, for TensorBoard.", example: "every_iterations = 10", |options, run| Ok(TensorBoardStats::new(options, run)));

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use hearth_engine::{Context, Engine, Event, Handler, HandlerError, Level, When};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Options of [`Timing`]: there are none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TimingOptions {}
 
@@ -109,3 +110,5 @@ fn table(title: &str, rows: &[(String, u64, f64)]) -> String {
     }
     text
 }
+
+handler_entry!(TimingOptions => "Timing", paper: "", about: "Measures the time between each two events of an iteration and logs a table at the end.", example: "", |TimingOptions {}, _| Ok(Timing::default()));

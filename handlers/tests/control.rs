@@ -4,8 +4,10 @@ mod mock;
 
 use hearth_engine::{Better, Engine, Event, RunEnd};
 use hearth_handlers::{
-    BuildError, EarlyStop, EarlyStopOptions, NAMES, StopOnNonFinite, StopOnNonFiniteOptions, Timing, build, summary,
+    EarlyStop, EarlyStopOptions, HandlerSpec, Schedule, ScheduleConfig, StopOnNonFinite, StopOnNonFiniteOptions,
+    Timing, build, summary,
 };
+use hearth_registry::Registry;
 use mock::Trainer;
 use serde_json::{Value, json};
 
@@ -139,7 +141,7 @@ fn the_loss_is_looked_at_only_as_often_as_asked() {
 #[test]
 fn every_name_builds_and_unknown_ones_are_answered() {
     let folder = tempfile::tempdir().unwrap();
-    for name in NAMES {
+    for name in Registry::<HandlerSpec>::new().names() {
         let handler = build(name, json!({}), folder.path()).unwrap();
         let plain = |text: &str| text.replace('_', "").to_lowercase();
         assert_eq!(plain(handler.name()), plain(name));
@@ -150,7 +152,7 @@ fn every_name_builds_and_unknown_ones_are_answered() {
             panic!("{name} took anything")
         };
         assert!(error.to_string().contains("no_such_option"), "{error}");
-        assert!(error.to_string().starts_with(name), "{error}");
+        assert!(error.message.starts_with(name), "{error}");
     }
     for (asked, meant) in [
         ("early_stop", "EarlyStop"),
@@ -159,12 +161,31 @@ fn every_name_builds_and_unknown_ones_are_answered() {
         ("Progres", "Progress"),
     ] {
         let error = build(asked, json!({}), folder.path()).err().unwrap();
-        assert!(matches!(error, BuildError::Unknown { suggestion: Some(name), .. } if name == meant), "{error}");
-        assert!(error.to_string().contains(&format!("did you mean `{meant}`?")), "{error}");
+        assert_eq!(error.suggestion.as_deref(), Some(meant), "{error}");
     }
     let error = build("Frobnicate", json!({}), folder.path()).err().unwrap().to_string();
     assert!(!error.contains("did you mean") && error.contains("EarlyStop, GpuMonitor"), "{error}");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "building writes nothing");
+}
+
+#[test]
+fn the_reference_describes_every_handler_schedule_and_parameter() {
+    let mut silent = Vec::new();
+    for entry in hearth_registry::described() {
+        let parameters = entry.parameters.iter().filter(|p| p.doc.is_empty() || p.kind.contains("any value"));
+        silent.extend(parameters.map(|parameter| format!("{}.{}: {}", entry.name, parameter.name, parameter.kind)));
+        if entry.doc.is_empty() || !entry.closed {
+            silent.push(format!("{} {}", entry.kind, entry.name));
+        }
+    }
+    assert!(silent.is_empty(), "{silent:#?}");
+    for entry in Registry::<HandlerSpec>::new().entries() {
+        hearth_registry::Named::example(entry).unwrap_or_else(|fault| panic!("{}: {fault}", entry.name));
+    }
+    for entry in Registry::<dyn Schedule>::new().entries() {
+        let schedule = ScheduleConfig::example(entry).unwrap_or_else(|fault| panic!("{}: {fault}", entry.name));
+        assert!((0..2000).all(|step| schedule.at(0.1, step).is_finite()), "{}", entry.name);
+    }
 }
 
 #[test]

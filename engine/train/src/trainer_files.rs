@@ -93,8 +93,9 @@ pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<
 
     let json: OptimizerJson = serde_json::from_slice(&checkpoint.file(OPTIMIZER_JSON)?)
         .map_err(|e| mismatch(OPTIMIZER_JSON, format!("it does not parse: {e}")))?;
-    if std::mem::discriminant(&json.config) != std::mem::discriminant(&trainer.optimizer_config) {
-        let why = format!("it is the state of {:?}, this run uses {:?}", json.config, trainer.optimizer_config);
+    if json.config.name() != trainer.optimizer_config.name() {
+        let (saved, used) = (json.config.name(), trainer.optimizer_config.name());
+        let why = format!("it is the state of {saved}, this run uses {used}");
         return Err(mismatch(OPTIMIZER_JSON, why).into());
     }
     let learning_rate: f64 = json

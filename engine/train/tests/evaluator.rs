@@ -265,7 +265,7 @@ fn metrics_that_a_recipe_names_are_measured_together_in_mm() {
         };
         let mut evaluator = configs.iter().fold(evaluator, |evaluator, (name, text)| {
             let config: MetricConfig = toml::from_str(text).unwrap();
-            evaluator.with_boxed_metric(name, config.build(), (*name == "hd").then_some(Better::Lower))
+            evaluator.with_boxed_metric(name, config.build().unwrap(), (*name == "hd").then_some(Better::Lower))
         });
         // The prediction is the label, one voxel further along the first axis.
         evaluator

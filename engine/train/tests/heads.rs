@@ -74,8 +74,7 @@ struct Step {
 fn step(net: &Value, loss_config: &Value) -> Step {
     let mut options = TrainerOptions::new(&Device::flex());
     options.max_epochs = 1;
-    let mut optimizer = OptimizerConfig::sgd(0.0);
-    optimizer.set_lr(1.0);
+    let optimizer = OptimizerConfig::sgd(0.0).with("lr", 1.0).unwrap();
     let net = network(net);
     let before = tensors(&net);
     let mut trainer = SupervisedTrainer::new(net, loss(loss_config), &optimizer, options, OneBatch).unwrap();

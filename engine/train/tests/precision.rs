@@ -8,15 +8,15 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Distribution, Tensor};
 use common::{TRAINING, loss, network};
 use hearth_engine::Event;
-use hearth_nn::networks::{AnyNetwork, CATALOGUE, Network, UNet};
+use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig, NetworkSpec, UNet};
 use hearth_nn::optim::{Gradients, OptimizerConfig};
+use hearth_registry::Registry;
 use hearth_train::{Precision, SupervisedTrainer, TrainerOptions};
 
 fn trainer(precision: Precision, epochs: u64, lr: f64) -> SupervisedTrainer<UNet> {
     let mut options = TrainerOptions::new(&Device::flex());
     (options.precision, options.max_epochs) = (precision, epochs);
-    let mut optimizer = OptimizerConfig::sgd(0.9);
-    optimizer.set_lr(lr);
+    let optimizer = OptimizerConfig::sgd(0.9).with("lr", lr).unwrap();
     SupervisedTrainer::new(network(3, 0.0), loss(), &optimizer, options, TRAINING).unwrap()
 }
 
@@ -86,13 +86,15 @@ fn every_family_of_networks_goes_forward_and_backward_in_bf16() {
         "resnet152",
         "resnet200",
     ];
-    for entry in CATALOGUE.iter().filter(|entry| !more.contains(&entry.name)) {
-        let net = entry.config().unwrap().init(&device, 5).unwrap();
-        let [batch, channels, ..] = entry.input;
+    for entry in Registry::<NetworkSpec>::new().entries().iter().filter(|entry| !more.contains(&entry.name)) {
+        let config = NetworkConfig::example(entry).unwrap();
+        let net = config.init(&device, 5).unwrap();
+        let example = config.example_input();
+        let [batch, channels, ..] = example;
         let small = [batch, channels, 32, 32, 32];
         // Those that normalize the batch when one place is left have nothing to normalize in a small image.
-        let whole = ["DenseNet121", "SEResNet50", "SEResNext50"].contains(&entry.name) || entry.input[4] == 1;
-        let input = if whole || net.check_input(small).is_err() { entry.input } else { small };
+        let whole = ["DenseNet121", "SEResNet50", "SEResNext50"].contains(&entry.name) || example[4] == 1;
+        let input = if whole || net.check_input(small).is_err() { example } else { small };
         let x = Tensor::<5>::random(input, Distribution::Uniform(0.0, 1.0), &device);
         let flat = |net: &AnyNetwork| -> (Tensor<1>, Tensor<1>) {
             net.set_draw(5, 1);

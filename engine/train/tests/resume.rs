@@ -53,18 +53,9 @@ fn uninterrupted(optimizer: &OptimizerConfig, dropout: f64) -> (Fingerprint, Vec
 }
 
 fn optimizers() -> Vec<OptimizerConfig> {
-    let sgd = OptimizerConfig::Sgd {
-        lr: 0.05,
-        momentum: 0.9,
-        dampening: 0.0,
-        weight_decay: 1e-4,
-        nesterov: true,
-        groups: Vec::new(),
-    };
-    let (mut adam, mut novograd) = (OptimizerConfig::adam(), OptimizerConfig::novograd());
-    adam.set_lr(0.01);
-    novograd.set_lr(0.01);
-    vec![sgd, adam, novograd]
+    let sgd = "name = 'SGD'\nlr = 0.05\nmomentum = 0.9\nweight_decay = 1e-4\nnesterov = true";
+    let with_lr = |optimizer: OptimizerConfig| optimizer.with("lr", 0.01).unwrap();
+    vec![toml::from_str(sgd).unwrap(), with_lr(OptimizerConfig::adam()), with_lr(OptimizerConfig::novograd())]
 }
 
 #[test]

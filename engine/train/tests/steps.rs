@@ -54,8 +54,7 @@ fn network() -> UNet {
 }
 
 fn momentum() -> OptimizerConfig {
-    let mut sgd = OptimizerConfig::sgd(0.9);
-    sgd.set_lr(0.05);
+    let sgd = OptimizerConfig::sgd(0.9).with("lr", 0.05).unwrap();
     sgd
 }
 

@@ -13,8 +13,7 @@ use hearth_nn::optim::OptimizerConfig;
 use hearth_train::{SupervisedTrainer, TrainerOptions, checkpoint};
 
 fn sgd() -> OptimizerConfig {
-    let mut sgd = OptimizerConfig::sgd(0.9);
-    sgd.set_lr(0.05);
+    let sgd = OptimizerConfig::sgd(0.9).with("lr", 0.05).unwrap();
     sgd
 }
 
@@ -152,6 +151,10 @@ impl Loss for NanFrom {
         "NanFrom"
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        Ok(())
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         let calls = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
         let value = loss().forward(input, target)?;
@@ -211,9 +214,13 @@ impl Loss for Constant {
         "Constant"
     }
 
+    fn check(&self) -> Result<(), LossError> {
+        Ok(())
+    }
+
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         if target.dims()[0] == 1 {
-            return Err(LossError::Option { loss: "Constant", reason: "a batch of one".into() });
+            return Err(LossError::Option { key: "", loss: "Constant", reason: "a batch of one".into() });
         }
         Ok(Tensor::ones([1], &input.device()))
     }

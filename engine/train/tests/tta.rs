@@ -7,7 +7,6 @@ use burn::tensor::{Device, Int, Tensor};
 use hearth_data::Pipeline;
 use hearth_nn::inferers::{InferError, Inferer, SimpleInferer, SlidingWindowInferer};
 use hearth_train::{TestTimeAugmentation, TtaError};
-use toml::{Spanned, Table};
 
 fn simple() -> Arc<dyn Inferer> {
     Arc::new(SimpleInferer {})
@@ -24,10 +23,7 @@ fn values(x: Tensor<5>) -> Vec<f32> {
 }
 
 fn pipeline(steps: &str) -> Arc<Pipeline> {
-    let steps: Table = toml::from_str(&format!("steps = [{steps}]")).unwrap();
-    let steps = steps["steps"].as_array().unwrap().iter();
-    let tables: Vec<_> = steps.map(|step| Spanned::new(0..0, step.as_table().unwrap().clone())).collect();
-    Arc::new(Pipeline::from_toml(&tables).unwrap())
+    Arc::new(Pipeline::from_toml(&format!("transforms = [{steps}]")).unwrap())
 }
 
 #[test]

@@ -1,0 +1,25 @@
+use hearth_registry::{Fault, entry};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Schedule, numbers};
+
+/// `base * gamma ^ step`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExponentialLr {
+    /// What the rate is multiplied with at each step.
+    pub gamma: f64,
+}
+
+impl Schedule for ExponentialLr {
+    fn at(&self, base_lr: f64, step: u64) -> f64 {
+        base_lr * self.gamma.powf(step as f64)
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        numbers(&[("gamma", self.gamma)])
+    }
+}
+
+entry!(dyn Schedule => ExponentialLr, name: "ExponentialLR", aliases: &["exponential"], example: "gamma = 0.99");

@@ -1,0 +1,29 @@
+use hearth_registry::{Fault, entry};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Schedule, at_least_two, last, numbers};
+
+/// MONAI's `ExponentialLR` of its learning-rate finder:
+/// `base * (end_lr / base) ^ (step / (num_iter - 1))`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FinderExponential {
+    /// The last rate.
+    pub end_lr: f64,
+    /// Steps in all.
+    pub num_iter: u64,
+}
+
+impl Schedule for FinderExponential {
+    fn at(&self, base_lr: f64, step: u64) -> f64 {
+        base_lr * (self.end_lr / base_lr).powf(step as f64 / last(self.num_iter))
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        at_least_two("num_iter", self.num_iter)?;
+        numbers(&[("end_lr", self.end_lr)])
+    }
+}
+
+entry!(dyn Schedule => FinderExponential, example: "end_lr = 1.0\nnum_iter = 100");

@@ -1,0 +1,103 @@
+//! Learning-rate schedules in closed form: [`ScheduleConfig`], one file each. No state, so a resumed run
+//! cannot disagree with itself. Names, parameters and values are those of torch and MONAI.
+
+mod constant;
+mod cosine_annealing;
+mod cosine_annealing_warm_restarts;
+mod exponential;
+mod finder_exponential;
+mod finder_linear;
+mod linear;
+mod linear_warmup_cosine_annealing;
+mod multi_step;
+mod one_cycle;
+mod polynomial;
+mod step;
+mod warmup_cosine;
+
+pub use constant::Constant;
+pub use cosine_annealing::CosineAnnealingLr;
+pub use cosine_annealing_warm_restarts::CosineAnnealingWarmRestarts;
+pub use exponential::ExponentialLr;
+pub use finder_exponential::FinderExponential;
+pub use finder_linear::FinderLinear;
+pub use linear::LinearLr;
+pub use linear_warmup_cosine_annealing::LinearWarmupCosineAnnealingLr;
+pub use multi_step::MultiStepLr;
+pub use one_cycle::{Anneal, OneCycleLr};
+pub use polynomial::PolynomialLr;
+pub use step::StepLr;
+pub use warmup_cosine::WarmupCosineSchedule;
+
+use std::sync::Arc;
+
+use hearth_registry::{Fault, Kind, Named};
+
+/// A schedule by name, as a recipe gives it.
+///
+/// ```
+/// use hearth_handlers::{Schedule, ScheduleConfig};
+/// let schedule: ScheduleConfig = toml::from_str("name = \"StepLR\"\nstep_size = 10\ngamma = 0.5")?;
+/// assert_eq!(schedule.at(0.1, 9), 0.1);
+/// assert_eq!(schedule.at(0.1, 10), 0.05);
+/// # Ok::<(), toml::de::Error>(())
+/// ```
+pub type ScheduleConfig = Named<dyn Schedule>;
+
+/// How the learning rate follows from the step: an epoch or an iteration, from 0.
+pub trait Schedule: std::fmt::Debug + Send + Sync {
+    /// The learning rate of a step, counted from 0, for an optimizer whose own rate is `base_lr`.
+    fn at(&self, base_lr: f64, step: u64) -> f64;
+
+    /// Whether the parameters make sense.
+    ///
+    /// # Errors
+    /// For a length of 0, a rate or factor that is negative or not a number, a way up as long as the whole.
+    fn check(&self) -> Result<(), Fault>;
+}
+
+impl Kind for dyn Schedule {
+    const WORD: &'static str = "schedule";
+
+    fn check(&self) -> Result<(), Fault> {
+        Schedule::check(self)
+    }
+}
+
+/// The same rate throughout: what a run has that names no schedule.
+pub fn constant() -> ScheduleConfig {
+    Named::unchecked("Constant", &Constant {}, Arc::new(Constant {}))
+}
+
+/// Half a cosine wave from `high` at `part` 0 to `low` at `part` 1.
+fn half_wave(high: f64, low: f64, part: f64) -> f64 {
+    low + (high - low) / 2.0 * (1.0 + (std::f64::consts::PI * part).cos())
+}
+
+/// The last step of so many, at least 1.
+fn last(steps: u64) -> f64 {
+    steps.saturating_sub(1).max(1) as f64
+}
+
+fn at_least_one(key: &str, value: u64) -> Result<(), Fault> {
+    if value >= 1 { Ok(()) } else { Err(Fault::at(key, format!("`{key}` is 0; give 1 or more"))) }
+}
+
+fn at_least_two(key: &str, value: u64) -> Result<(), Fault> {
+    if value >= 2 { Ok(()) } else { Err(Fault::at(key, format!("`{key}` is {value}; give 2 or more"))) }
+}
+
+fn way_down(key: &str, up: u64, whole: u64) -> Result<(), Fault> {
+    if up < whole {
+        return Ok(());
+    }
+    Err(Fault::at(key, format!("`{key}` is {up} of {whole}; nothing is left for the cosine")))
+}
+
+/// Rates and factors are finite and not negative.
+fn numbers(values: &[(&str, f64)]) -> Result<(), Fault> {
+    match values.iter().find(|(_, value)| !value.is_finite() || *value < 0.0) {
+        Some((key, value)) => Err(Fault::at(*key, format!("`{key}` is {value}; give 0 or more"))),
+        None => Ok(()),
+    }
+}

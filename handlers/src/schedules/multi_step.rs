@@ -1,0 +1,36 @@
+use hearth_registry::{Fault, entry};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Schedule, numbers};
+
+/// `base * gamma ^ (milestones reached)`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MultiStepLr {
+    /// The steps at which the rate falls.
+    pub milestones: Vec<u64>,
+    /// What the rate is multiplied with.
+    #[serde(default = "gamma")]
+    pub gamma: f64,
+}
+
+fn gamma() -> f64 {
+    0.1
+}
+
+impl Schedule for MultiStepLr {
+    fn at(&self, base_lr: f64, step: u64) -> f64 {
+        let reached = self.milestones.iter().filter(|milestone| **milestone <= step).count();
+        base_lr * self.gamma.powf(reached as f64)
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        if !self.milestones.is_sorted() {
+            return Err(Fault::at("milestones", format!("`milestones` must rise, not {:?}", self.milestones)));
+        }
+        numbers(&[("gamma", self.gamma)])
+    }
+}
+
+entry!(dyn Schedule => MultiStepLr, name: "MultiStepLR", aliases: &["multistep"], example: "milestones = [30, 80]");

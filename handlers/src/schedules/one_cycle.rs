@@ -1,0 +1,94 @@
+use hearth_registry::{Fault, entry};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Schedule, half_wave, last, numbers};
+
+/// Up from `max_lr / div_factor` to `max_lr`, then down far below where it began. The optimizer's own rate
+/// does not matter, and its momentum stays.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OneCycleLr {
+    /// The highest rate.
+    pub max_lr: f64,
+    /// Steps in all.
+    pub total_steps: u64,
+    /// The part of them on the way up.
+    #[serde(default = "pct_start")]
+    pub pct_start: f64,
+    /// The way from rate to rate.
+    #[serde(default)]
+    pub anneal_strategy: Anneal,
+    /// `max_lr` is so many times the first rate.
+    #[serde(default = "div_factor")]
+    pub div_factor: f64,
+    /// The first rate is so many times the last.
+    #[serde(default = "final_div_factor")]
+    pub final_div_factor: f64,
+    /// Goes down to the first rate as fast as it went up, and from there to the last.
+    #[serde(default)]
+    pub three_phase: bool,
+}
+
+fn pct_start() -> f64 {
+    0.3
+}
+
+fn div_factor() -> f64 {
+    25.0
+}
+
+fn final_div_factor() -> f64 {
+    1e4
+}
+
+/// The way from one rate to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Anneal {
+    /// Half a cosine wave.
+    #[default]
+    Cos,
+    /// A line.
+    Linear,
+}
+
+impl Schedule for OneCycleLr {
+    fn at(&self, base_lr: f64, step: u64) -> f64 {
+        let first = self.max_lr / self.div_factor;
+        let lowest = first / self.final_div_factor;
+        let (peak, end) = (self.pct_start * self.total_steps as f64 - 1.0, last(self.total_steps));
+        let points: &[(f64, f64)] = if self.three_phase {
+            &[(0.0, first), (peak, self.max_lr), (2.0 * peak, first), (end, lowest)]
+        } else {
+            &[(0.0, first), (peak, self.max_lr), (end, lowest)]
+        };
+        let t = step as f64;
+        let reached = points[1..].iter().position(|(place, _)| t <= *place).unwrap_or(points.len() - 2);
+        let ((from, high), (to, low)) = (points[reached], points[reached + 1]);
+        let part = ((t - from) / (to - from)).min(1.0);
+        // What the base rate is does not matter.
+        let _ = base_lr;
+        match self.anneal_strategy {
+            Anneal::Cos => half_wave(high, low, part),
+            Anneal::Linear => high + (low - high) * part,
+        }
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        if self.total_steps < 2 {
+            return Err(Fault::at("total_steps", format!("`total_steps` is {}; give 2 or more", self.total_steps)));
+        }
+        if !(0.0..=1.0).contains(&self.pct_start) {
+            return Err(Fault::at("pct_start", format!("`pct_start` is {}; give a part, 0 to 1", self.pct_start)));
+        }
+        for (key, factor) in [("div_factor", self.div_factor), ("final_div_factor", self.final_div_factor)] {
+            if !(factor > 0.0) {
+                return Err(Fault::at(key, format!("`{key}` is {factor}; give a number above 0")));
+            }
+        }
+        numbers(&[("max_lr", self.max_lr)])
+    }
+}
+
+entry!(dyn Schedule => OneCycleLr, name: "OneCycleLR", aliases: &["one_cycle"], paper: "Smith and Topin 2017, arXiv:1708.07120", example: "max_lr = 0.5\ntotal_steps = 1000");

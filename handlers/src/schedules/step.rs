@@ -1,0 +1,33 @@
+use hearth_registry::{Fault, entry};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Schedule, at_least_one, numbers};
+
+/// `base * gamma ^ (step div step_size)`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepLr {
+    /// Steps between two falls.
+    pub step_size: u64,
+    /// What the rate is multiplied with.
+    #[serde(default = "gamma")]
+    pub gamma: f64,
+}
+
+fn gamma() -> f64 {
+    0.1
+}
+
+impl Schedule for StepLr {
+    fn at(&self, base_lr: f64, step: u64) -> f64 {
+        base_lr * self.gamma.powf((step / self.step_size.max(1)) as f64)
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        at_least_one("step_size", self.step_size)?;
+        numbers(&[("gamma", self.gamma)])
+    }
+}
+
+entry!(dyn Schedule => StepLr, name: "StepLR", aliases: &["step"], example: "step_size = 10\ngamma = 0.5");

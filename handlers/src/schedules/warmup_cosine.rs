@@ -1,0 +1,49 @@
+use hearth_registry::{Fault, entry};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Schedule, numbers, way_down};
+
+/// MONAI's `WarmupCosineSchedule`: up in a line, then down as a cosine wave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WarmupCosineSchedule {
+    /// Steps of the way up.
+    pub warmup_steps: u64,
+    /// Steps in all.
+    pub t_total: u64,
+    /// Waves of the cosine on the way down.
+    #[serde(default = "cycles")]
+    pub cycles: f64,
+    /// The rate never falls below this after the way up.
+    #[serde(default)]
+    pub end_lr: f64,
+    /// The rate of step 0, as a part of `base`.
+    #[serde(default)]
+    pub warmup_multiplier: f64,
+}
+
+fn cycles() -> f64 {
+    0.5
+}
+
+impl Schedule for WarmupCosineSchedule {
+    fn at(&self, base_lr: f64, step: u64) -> f64 {
+        if step < self.warmup_steps {
+            let part = step as f64 / self.warmup_steps.max(1) as f64;
+            return base_lr * (self.warmup_multiplier + (1.0 - self.warmup_multiplier) * part);
+        }
+        let down = self.t_total.saturating_sub(self.warmup_steps).max(1);
+        let part = (step - self.warmup_steps) as f64 / down as f64;
+        let wave = 0.5 * (1.0 + (std::f64::consts::TAU * self.cycles * part).cos());
+        (base_lr * wave.max(0.0)).max(self.end_lr)
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        way_down("warmup_steps", self.warmup_steps, self.t_total)?;
+        let multiplier = self.warmup_multiplier;
+        numbers(&[("cycles", self.cycles), ("end_lr", self.end_lr), ("warmup_multiplier", multiplier)])
+    }
+}
+
+entry!(dyn Schedule => WarmupCosineSchedule, aliases: &["warmup_cosine"], example: "warmup_steps = 10\nt_total = 300");
