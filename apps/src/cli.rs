@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::commands::{
     bench, convert_weights, data, demo, devices, evaluate, lr_find, metrics, models, plugin, predict, preprocess,
-    recipes, train,
+    recipes, reference, train,
 };
 use crate::error::Outcome;
 use crate::terminal;
@@ -52,6 +52,8 @@ enum Command {
     Plugin(plugin::Args),
     /// List and show the bundled recipes
     Recipes(recipes::Args),
+    /// Everything that a recipe can name: parameters, defaults, examples, papers
+    Reference(reference::Args),
     /// Measure this machine: the work and the names of MONAI's counterpart
     Bench(bench::Args),
 }
@@ -123,6 +125,7 @@ impl Command {
             Command::Devices(args) => devices::run(&args),
             Command::Plugin(args) => plugin::run(&args),
             Command::Recipes(args) => recipes::run(&args),
+            Command::Reference(args) => reference::run(&args),
             Command::Bench(args) => bench::run(&args),
         }
     }

@@ -88,6 +88,18 @@ impl<E: Error> From<E> for Failure {
     }
 }
 
+/// A failure about a key of a recipe.
+pub trait At {
+    /// About the value at a dotted path, at its place.
+    fn error_at(&self, path: &str, message: impl Into<String>) -> Failure;
+}
+
+impl At for hearth_registry::Document {
+    fn error_at(&self, path: &str, message: impl Into<String>) -> Failure {
+        self.fault(path, message).into()
+    }
+}
+
 /// Says what was being done when an error came up.
 pub trait Context<T> {
     /// `read_nifti(&path).while_doing(|| format!("case {case}"))?`

@@ -26,7 +26,7 @@ fn recipe_fails(from: &str, to: &str, words: &[&str]) {
 fn typos_at_each_level_are_pointed_at() {
     recipe_fails("labels =", "lables =", &["bad.toml:3:1: unknown key \"lables\", did you mean \"labels\"?", "^^^^^^"]);
     recipe_fails("[data]", "[dat]", &["bad.toml:15:2: unknown key \"dat\", did you mean \"data\"?"]);
-    recipe_fails("last = 1", "lst = 1", &["unknown name \"lst\", did you mean \"last\"?"]);
+    recipe_fails("last = 1", "lst = 1", &["unknown word \"lst\", did you mean \"last\"?"]);
     recipe_fails("epochs = 6", "epohs = 6", &["unknown key \"epohs\", did you mean \"epochs\"?", "epohs = 6"]);
     recipe_fails(
         "\"Spacing\"",
@@ -34,12 +34,12 @@ fn typos_at_each_level_are_pointed_at() {
         &["bad.toml:8:", "unknown transform \"Spacng\", did you mean \"Spacing\"?"],
     );
     recipe_fails("pixdim =", "pixdm =", &["bad.toml:8:", "\"pixdm\", did you mean \"pixdim\"?"]);
-    recipe_fails("name = \"UNet\"", "name = \"UNte\"", &["unknown name \"UNte\", did you mean \"UNet\"?"]);
+    recipe_fails("name = \"UNet\"", "name = \"UNte\"", &["unknown network \"UNte\", did you mean \"UNet\"?"]);
     recipe_fails("num_res_units", "num_res_unit", &["unknown key \"num_res_unit\", did you mean \"num_res_units\"?"]);
     recipe_fails("\"DiceCELoss\"", "\"DiceCEloss\"", &["did you mean \"DiceCELoss\"?"]);
     recipe_fails("to_onehot_y", "to_onehot", &["\"to_onehot\", did you mean \"to_onehot_y\"?"]);
     recipe_fails("momentum", "momentm", &["unknown key \"momentm\", did you mean \"momentum\"?", "momentm = 0.9"]);
-    recipe_fails("\"SGD\"", "\"SDG\"", &["unknown name \"SDG\", did you mean \"SGD\"?"]);
+    recipe_fails("\"SGD\"", "\"SDG\"", &["unknown optimizer \"SDG\", did you mean \"SGD\"?"]);
     recipe_fails("overlap =", "overlp =", &["\"overlp\", did you mean \"overlap\"?"]);
     recipe_fails("[data]", "[[handlers]]\nname = \"EarlyStp\"\n[data]", &["\"EarlyStp\", did you mean \"EarlyStop\"?"]);
     recipe_fails(
@@ -56,12 +56,12 @@ fn typos_at_each_level_are_pointed_at() {
 
 #[test]
 fn wrong_types_and_absurd_values_are_pointed_at() {
-    recipe_fails("epochs = 6", "epochs = \"six\"", &["expected u64, not string \"six\""]);
+    recipe_fails("epochs = 6", "epochs = \"six\"", &["expected a whole number, 0 or more, not the text \"six\""]);
     recipe_fails("epochs = 6", "epochs = 0", &["epochs = 0", "give 1 or more"]);
     recipe_fails("batch_size = 1", "batch_size = 0", &["at least 1 case"]);
     recipe_fails("val_interval = 1", "val_interval = 0", &["1 or more"]);
-    recipe_fails("lr = 0.02", "lr = nan", &["a learning rate of NaN"]);
-    recipe_fails("lr = 0.02", "lr = -1", &["a learning rate of -1"]);
+    recipe_fails("lr = 0.02", "lr = nan", &["lr is NaN"]);
+    recipe_fails("lr = 0.02", "lr = -1", &["lr is -1"]);
     recipe_fails("lr = 0.02", "lr = \"fast\"", &["lr = \"fast\""]);
     recipe_fails("last = 1", "last = 0", &["at least 1 case validates"]);
     recipe_fails("last = 1", "fraction = 1.5", &["1.5 is not a part"]);
@@ -76,9 +76,9 @@ fn post_processing_is_checked_with_the_recipe() {
     let post = |steps: &str, words: &[&str]| {
         recipe_fails("[inferer]", &format!("[post]\nprediction = [{steps}]\n[inferer]"), words);
     };
-    post("{ name = \"AsDiscret\" }", &["unknown name \"AsDiscret\", did you mean \"AsDiscrete\"?", "^^^^"]);
+    post("{ name = \"AsDiscret\" }", &["unknown step \"AsDiscret\", did you mean \"AsDiscrete\"?", "^^^^"]);
     post("{ name = \"AsDiscrete\", argmx = true }", &["unknown key \"argmx\", did you mean \"argmax\"?"]);
-    post("{ argmax = true }", &["a step needs a `name`"]);
+    post("{ argmax = true }", &["the table has no `name`"]);
     post("{ name = \"FillHoles\", connectivty = 1 }", &["\"connectivty\", did you mean \"connectivity\"?"]);
     post("{ name = \"FillHoles\", connectivity = 7 }", &["connectivity", "7"]);
     post("{ name = \"FillHoles\", keys = [\"pred\"] }", &["leave `keys` out"]);
@@ -91,7 +91,7 @@ fn caches_that_make_no_sense_are_pointed_at() {
     let fails = |cache: &str, words: &[&str]| recipe_fails("[data]\n", &format!("[data]\ncache = {cache}\n"), words);
     fails("{ rate = 1.5 }", &["bad.toml:16:18: 1.5 is not a part"]);
     fails("{ rate = \"all\" }", &["\"auto\""]);
-    fails("{ kind = \"disk\" }", &["unknown name \"disk\""]);
+    fails("{ kind = \"disk\" }", &["unknown word \"disk\""]);
     fails("{ kind = \"persistent\" }", &["\"persistent\" needs a dir"]);
     fails("{ dir = \"c\" }", &["kind = \"cache\" has no use for dir; it is for \"persistent\", \"lmdb\""]);
     fails("{ kind = \"none\", rate = 1.0 }", &["has no use for rate"]);
@@ -147,11 +147,11 @@ fn overrides_are_checked_like_the_recipe() {
         fail(&arguments, code, words);
     };
     check(&["--set", "training.epohs=3"], 1, &["--set training.epohs=3", "did you mean \"epochs\"?"]);
-    check(&["--set", "training.epochs=three"], 1, &["--set training.epochs=three", "expected u64"]);
+    check(&["--set", "training.epochs=three"], 1, &["--set training.epochs=three", "expected a whole number"]);
     check(&["--set", "training"], 1, &["expected key=value"]);
     check(&["--set", "transforms.Spacng.pixdim=[1,1,1]"], 1, &["did you mean \"Spacing\"?"]);
     check(&["--set", "transforms.99.pixdim=[1,1,1]"], 1, &["there is no element 99"]);
-    check(&["--set", "optimizer.lr=nan"], 1, &["a learning rate of NaN"]);
+    check(&["--set", "optimizer.lr=nan"], 1, &["--set optimizer.lr=nan: lr is NaN"]);
     check(&["--epochs", "0"], 1, &["give 1 or more"]);
     check(&["--epochs", "-3"], 1, &["--epochs -3"]);
     check(&["--seed", "x"], 1, &["seed"]);

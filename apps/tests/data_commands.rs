@@ -56,11 +56,19 @@ fn a_file_of_transforms_alone_can_be_previewed() {
     let (chain, array) = (text(&chain), text(&array));
     assert!(succeed(&["data", "preview", &chain, "-i", &array, "-o", &out, "-n", "2"]).contains("3 pictures"));
     fail(&["data", "preview", &chain, "-i", &array, "-o", "sheet.jpg"], 1, &["sheet.jpg", ".png"]);
-    fail(&["data", "preview", &chain, "-i", "missing.npy", "-o", &out], 1, &["missing.npy"]);
-    fail(&["data", "preview", &chain, "-i", &array, "-o", &out, "--channel", "4"], 1, &["--channel 4", "1 channels"]);
+    fail(&["data", "preview", &chain, "-i", "missing.npy", "-o", "new.png"], 1, &["missing.npy"]);
+    fail(
+        &["data", "preview", &chain, "-i", &array, "-o", "new.png", "--channel", "4"],
+        1,
+        &["--channel 4", "1 channels"],
+    );
     std::fs::write(dir.path().join("bad.toml"), steps.replace("prob", "prop")).expect("written");
     let bad = text(&dir.path().join("bad.toml"));
-    fail(&["data", "preview", &bad, "-i", &array, "-o", &out], 1, &["bad.toml:", "prop", "did you mean \"prob\"?"]);
+    fail(
+        &["data", "preview", &bad, "-i", &array, "-o", "new.png"],
+        1,
+        &["bad.toml:", "prop", "did you mean \"prob\"?"],
+    );
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn what_cannot_be_measured_is_told_and_the_rest_is_measured() {
     fail(&with(&["--labels", "background"]), 1, &["the label value 1 is not among --labels"]);
     fail(&with(&["--labels", "1=a,1=b"]), 1, &["twice"]);
     fail(&with(&["-m", "dise"]), 1, &["unknown metric \"dise\"", "\"dice\""]);
-    fail(&with(&["-m", "dice:percentile=95"]), 1, &["--metric dice:percentile=95", "unknown field"]);
+    fail(&with(&["-m", "dice:percentile=95"]), 1, &["--metric dice:percentile=95", "unknown key"]);
     fail(&with(&["-m", "psnr"]), 1, &["max_val"]);
     fail(&["metrics", "-p", &p, "-l", &text(&label.join("b.nii.gz"))], 1, &["two files or two folders"]);
     fail(&["metrics", "-p", "missing", "-l", &l], 1, &["-p missing"]);

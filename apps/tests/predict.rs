@@ -8,6 +8,10 @@ use common::{errors, fail, phantom, plugins_are_built, run, succeed, text, tiny_
 use hearth_data::{Image, read_nifti};
 
 fn trained(dir: &Path) -> (PathBuf, PathBuf) {
+    trained_for(dir, 3)
+}
+
+fn trained_for(dir: &Path, epochs: u32) -> (PathBuf, PathBuf) {
     assert!(plugins_are_built());
     let (recipe, data) = (tiny_recipe(dir), phantom(dir, 4));
     let out = dir.join("run");
@@ -19,7 +23,7 @@ fn trained(dir: &Path) -> (PathBuf, PathBuf) {
         "--out",
         &text(&out),
         "--epochs",
-        "3",
+        &epochs.to_string(),
         "--device",
         "cpu",
     ]);
@@ -29,8 +33,16 @@ fn trained(dir: &Path) -> (PathBuf, PathBuf) {
 fn volumes(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder).expect("a folder").map(|e| e.expect("a file").path()).collect();
+    // Beside a result lies the record of where it came from.
+    files.retain(|path| text(path).ends_with(".nii.gz"));
     files.sort();
     files
+}
+
+/// The result for an image in a folder.
+fn result(folder: &Path, image: &Path) -> PathBuf {
+    let name = image.file_name().expect("a name").to_string_lossy().into_owned();
+    folder.join(name.replace(".nii.gz", "_seg.nii.gz"))
 }
 
 fn image(path: &Path) -> Image {
@@ -57,7 +69,7 @@ fn labels_lie_on_the_grid_of_their_image() {
     assert!(said.contains("bad.nii.gz") && said.contains("1 of 5"), "{said}");
     for path in &images {
         let name = path.file_name().expect("a name");
-        let (before, after) = (image(path), image(&out.join(name)));
+        let (before, after) = (image(path), image(&result(&out, path)));
         assert_eq!(after.meta.original_shape, before.meta.original_shape, "{name:?}");
         for (row, expected) in after.meta.original_affine.iter().zip(before.meta.original_affine) {
             for (value, expected) in row.iter().zip(expected) {
@@ -67,9 +79,172 @@ fn labels_lie_on_the_grid_of_their_image() {
         let values = after.to_vec();
         assert!(values.iter().all(|value| *value == 0.0 || *value == 1.0), "{name:?} holds classes");
     }
-    // The labels would lie over the images.
-    let folder = text(images[0].parent().expect("a folder"));
-    fail(&["predict", &text(&run_folder), "-o", &folder, "-i", &text(&images[0])], 1, &["would overwrite"]);
+    // A second time they are in the way, and are replaced only where nobody has touched them.
+    let one = text(&images[0]);
+    let again = ["predict", &text(&run_folder), "--device", "cpu", "-o", &text(&out), "-i", &one];
+    let target = result(&out, &images[0]);
+    let before = std::fs::read(&target).expect("a result");
+    fail(&again, 1, &["_seg.nii.gz exists", "--overwrite"]);
+    succeed(&[&again[..], &["--overwrite"]].concat());
+    assert_eq!(std::fs::read(&target).expect("a result"), before, "the same again");
+    std::fs::write(&target, b"corrected by hand").expect("a file");
+    fail(&[&again[..], &["--overwrite"]].concat(), 1, &["was changed after this program wrote it"]);
+    assert_eq!(std::fs::read(&target).expect("a file"), b"corrected by hand");
+}
+
+#[test]
+fn nothing_of_somebody_else_is_replaced() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (run_folder, data) = trained(dir.path());
+    let image_path = volumes(&data.join("imagesTr"))[0].clone();
+    // Patient B's own file has the name that patient A's result would have had, and the one that it has.
+    let other = dir.path().join("patB");
+    std::fs::create_dir_all(&other).expect("a folder");
+    let theirs = [other.join(image_path.file_name().expect("a name")), result(&other, &image_path)];
+    theirs.iter().for_each(|path| std::fs::write(path, b"patient B").expect("a file"));
+    let arguments = ["predict", &text(&run_folder), "--device", "cpu", "-o", &text(&other), "-i", &text(&image_path)];
+    for more in [&[][..], &["--overwrite"]] {
+        fail(
+            &[&arguments[..], more].concat(),
+            1,
+            &["exists and would be overwritten", "only files that this program wrote"],
+        );
+    }
+    theirs.iter().for_each(|path| assert_eq!(std::fs::read(path).expect("a file"), b"patient B"));
+    // Neither is an image beside which its result is written.
+    let folder = image_path.parent().expect("a folder");
+    let before = std::fs::read(&image_path).expect("an image");
+    succeed(&["predict", &text(&run_folder), "--device", "cpu", "-o", &text(folder), "-i", &text(&image_path)]);
+    assert_eq!(std::fs::read(&image_path).expect("an image"), before);
+    // The same names from two folders.
+    let copy = dir.path().join("copy").join(image_path.file_name().expect("a name"));
+    std::fs::create_dir_all(copy.parent().expect("a folder")).expect("a folder");
+    std::fs::copy(&image_path, &copy).expect("a copy");
+    let out = text(&dir.path().join("both"));
+    let both = ["predict", &text(&run_folder), "-o", &out, "-i", &text(&image_path), &text(&copy)];
+    fail(&both, 1, &["two results would be written to"]);
+}
+
+#[test]
+fn a_folder_of_images_is_done_image_by_image() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (run_folder, data) = trained(dir.path());
+    let images = volumes(&data.join("imagesTr"));
+    let out = dir.path().join("labels");
+    let arguments =
+        ["predict", &text(&run_folder), "--device", "cpu", "-o", &text(&out), "-i", &text(&data.join("imagesTr"))];
+    let output = run(&arguments);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(errors(&output).contains("image 2 of 4"), "{}", errors(&output));
+    assert_eq!(volumes(&out).len(), images.len());
+    let record = std::fs::read(format!("{}.hearth.json", text(&result(&out, &images[0])))).expect("a record");
+    let record: serde_json::Value = serde_json::from_slice(&record).expect("JSON");
+    assert_eq!(record["labels"], serde_json::json!(["background", "spleen"]));
+    assert!(record["input_blake3"].is_string() && record["checkpoint"].is_string(), "{record}");
+}
+
+/// The mean Dice of what `predict` wrote, by `hearth metrics`.
+fn measured(predictions: &Path, labels: &Path) -> f64 {
+    // Predictions and labels are paired by name.
+    let folder = predictions.parent().expect("a folder").join("named");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for path in volumes(predictions) {
+        let name = path.file_name().expect("a name").to_string_lossy().replace("_seg", "");
+        std::fs::copy(&path, folder.join(name)).expect("a copy");
+    }
+    let json = succeed(&["metrics", "-p", &text(&folder), "-l", &text(labels), "-m", "dice", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let classes = report["classes"].as_object().expect("classes");
+    let means: Vec<f64> = classes.values().map(|class| class["dice"]["mean"].as_f64().expect("a mean")).collect();
+    means.iter().sum::<f64>() / means.len() as f64
+}
+
+fn evaluated(run_folder: &Path, data: &Path) -> serde_json::Value {
+    let words = ["evaluate", &text(run_folder), "--data", &text(data), "--device", "cpu", "--json", "--all"];
+    let json = succeed(&[&words[..], &["--grid", "original"]].concat());
+    serde_json::from_str(&json).expect("JSON")
+}
+
+#[test]
+fn what_is_written_is_what_was_measured() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (run_folder, data) = trained_for(dir.path(), 24);
+    let out = dir.path().join("labels");
+    let images = text(&data.join("imagesTr"));
+    succeed(&["predict", &text(&run_folder), "--device", "cpu", "-o", &text(&out), "-i", &images]);
+    let said = evaluated(&run_folder, &data);
+    let (files, table) = (measured(&out, &data.join("labelsTr")), said["mean_dice"].as_f64().expect("a mean"));
+    assert!(table > 0.0 && (files - table).abs() < 1e-5, "files {files}, evaluate {table}");
+    assert_eq!(said["grid"], "original");
+}
+
+/// One region by a sigmoid: no background, no argmax.
+#[test]
+fn regions_are_decided_by_the_chain_of_post_processing_alone() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    assert!(plugins_are_built());
+    let data = phantom(dir.path(), 4);
+    let recipe = common::TINY
+        .replace("labels = [\"background\", \"spleen\"]", "labels = [\"spleen\"]")
+        .replace("out_channels = 2", "out_channels = 1")
+        .replace(
+            "name = \"DiceCELoss\"\nto_onehot_y = true\nsoftmax = true",
+            "name = \"DiceFocalLoss\"\nsigmoid = true",
+        );
+    let post = "[post]\nprediction = [{ name = \"Activations\", sigmoid = true }, { name = \"AsDiscrete\", threshold = 0.5 }]\n";
+    let path = dir.path().join("regions.toml");
+    std::fs::write(&path, format!("{recipe}{post}")).expect("the recipe is written");
+    let run_folder = dir.path().join("run");
+    let words = ["train", &text(&path), "--data", &text(&data), "--out", &text(&run_folder), "--epochs", "8"];
+    succeed(&[&words[..], &["--device", "cpu"]].concat());
+    let out = dir.path().join("labels");
+    let images = text(&data.join("imagesTr"));
+    succeed(&["predict", &text(&run_folder), "--device", "cpu", "-o", &text(&out), "-i", &images]);
+    for path in volumes(&out) {
+        let map = image(&path);
+        assert_eq!(map.channels(), 1, "one region is a mask");
+        assert!(map.to_vec().iter().all(|value| *value == 0.0 || *value == 1.0), "{}", path.display());
+    }
+    let found: f32 = volumes(&out).iter().flat_map(|path| image(path).to_vec()).sum();
+    assert!(found > 0.0, "something is found");
+    let said = evaluated(&run_folder, &data);
+    let (files, table) = (measured(&out, &data.join("labelsTr")), said["mean_dice"].as_f64().expect("a mean"));
+    assert!(table > 0.0 && (files - table).abs() < 1e-5, "files {files}, evaluate {table}");
+    assert!(said["per_class"]["spleen"].is_number(), "the only channel counts: {said}");
+}
+
+#[test]
+fn which_cases_are_measured_is_said_and_follows_the_runs_record() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (run_folder, data) = trained(dir.path());
+    let table = |data: &Path, more: &[&str]| {
+        let words = ["evaluate", &text(&run_folder), "--data", &text(data), "--device", "cpu"];
+        succeed(&[&words[..], more].concat())
+    };
+    assert!(table(&data, &[]).contains("the 1 case that the run validated on"));
+    assert!(table(&data, &["--all"]).contains("all 4 labelled cases; the run trained on 3 of them"));
+    let first =
+        volumes(&data.join("imagesTr"))[0].file_name().expect("a name").to_string_lossy().replace(".nii.gz", "");
+    let one = table(&data, &["--cases", &first]);
+    assert!(one.contains("1 case, chosen by name; the run trained on 1 of them"), "{one}");
+    let words = ["evaluate", &text(&run_folder), "--data", &text(&data), "--cases", "spleen_O0"];
+    fail(&words, 1, &["--cases: unknown case", "did you mean"]);
+    // Data that the run has not seen: every labelled case, however few.
+    let other = dir.path().join("other");
+    succeed(&["data", "phantom", "spleen", "--cases", "2", "--size", "48", "--seed", "9", "--out", &text(&other)]);
+    let foreign = table(&other, &[]);
+    assert!(foreign.contains("all 2 labelled cases of data that the run has not seen"), "{foreign}");
+}
+
+#[test]
+fn one_process_at_a_time_writes_to_a_run() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (run_folder, data) = trained(dir.path());
+    let held = hearth_train::RunLock::new(&run_folder).expect("free");
+    let words = ["train", "--resume", "--data", &text(&data), "--out", &text(&run_folder), "--epochs", "4"];
+    fail(&words, 1, &["is in use by process", "stop it"]);
+    drop(held);
+    succeed(&words);
 }
 
 #[test]
@@ -91,6 +266,8 @@ fn post_processing_cleans_what_is_predicted() {
         std::fs::create_dir_all(copy.parent().expect("a folder")).expect("a folder");
         std::fs::copy(&image, &copy).expect("a copy");
         succeed(&["predict", &text(&out), "--device", "cpu", "-o", &text(&labels), "-i", &text(&image)]);
+        let named = labels.join(image.file_name().expect("a name"));
+        std::fs::rename(result(&labels, &image), named).expect("the name of its image");
     }
     let options = hearth_data::quality::VerifyOptions::default();
     let report = hearth_data::quality::verify(&dir.path().join("predicted"), &options).expect("a data set");
@@ -167,5 +344,6 @@ fn preprocess_writes_what_the_network_would_see() {
         assert!(values.iter().all(|value| (0.0..=1.0).contains(value)));
         assert!(values.iter().any(|value| *value > 0.5));
     }
-    succeed(&arguments);
+    fail(&arguments, 1, &["image.nii.gz exists", "--overwrite"]);
+    succeed(&[&arguments[..], &["--overwrite"]].concat());
 }

@@ -340,7 +340,7 @@ fn predictions_are_augmented_where_that_is_asked_for() {
     assert!(said.contains("_std.nii.gz") && said.contains("volume variation coefficient"), "{said}");
     let name = image.file_name().expect("a name").to_string_lossy().replace(".nii.gz", "");
     let (std, label) =
-        (bench.at("labels").join(format!("{name}_std.nii.gz")), bench.at("labels").join(format!("{name}.nii.gz")));
+        (bench.at("labels").join(format!("{name}_std.nii.gz")), bench.at("labels").join(format!("{name}_seg.nii.gz")));
     let (std, label) =
         (hearth_data::read_nifti(&std).expect("a volume"), hearth_data::read_nifti(&label).expect("a volume"));
     assert_eq!(std.shape(), label.shape());
@@ -371,7 +371,7 @@ fn refused(more: &str, words: &[&str]) {
 #[test]
 fn metrics_that_make_no_sense_are_pointed_at() {
     let named = |table: &str, words: &[&str]| refused(&format!("[metric.one]\n{table}\n"), words);
-    named("name = \"DiceMetrc\"", &["unknown name \"DiceMetrc\", did you mean \"DiceMetric\"?", "^^^^"]);
+    named("name = \"DiceMetrc\"", &["unknown metric \"DiceMetrc\", did you mean \"DiceMetric\"?", "^^^^"]);
     named("name = \"MeanIoU\"\npercentile = 95", &["unknown key \"percentile\""]);
     named("name = \"HausdorffDistanceMetric\"\npercentle = 95", &["\"percentle\", did you mean \"percentile\"?"]);
     named("name = \"HausdorffDistanceMetric\"\npercentile = 950", &["`percentile` is 950", "percentile = 950"]);
@@ -414,7 +414,7 @@ fn other_options_that_make_no_sense_are_pointed_at() {
     };
     set("training.accumulate=0", &["at least 1 batch"]);
     set("training.clip.norm=0", &["norm is 0", "above 0"]);
-    set("training.clip.nrm=1.0", &["unknown name \"nrm\", did you mean \"norm\"?"]);
+    set("training.clip.nrm=1.0", &["unknown word \"nrm\", did you mean \"norm\"?"]);
     set("optimizer.groups=[{params=\"a\",betas=[0.9,0.9]}]", &["SGD has no option `betas`"]);
     set("optimizer.groups=[{params=\"a\",momentm=0.9}]", &["did you mean \"momentum\"?"]);
     set("loss={name=\"DeepSupervisionLoss\",weight_mode=\"exq\",loss={name=\"DiceLoss\"}}", &["exq"]);

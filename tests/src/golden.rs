@@ -299,15 +299,21 @@ pub fn root() -> PathBuf {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("golden"), PathBuf::from)
 }
 
+/// Folders beside the families that hold recordings of other programs in formats of their own.
+const OTHER_RECORDINGS: [&str; 2] = ["bundles", "nnunet"];
+
 /// Every case file under a folder, sorted by family and name.
 pub fn files(root: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder)? {
+        for entry in fs::read_dir(&folder)? {
             let path = entry?.path();
             if path.is_dir() {
-                folders.push(path);
+                let other = path.file_name().is_some_and(|name| OTHER_RECORDINGS.iter().any(|other| name == *other));
+                if !(other && folder == root) {
+                    folders.push(path);
+                }
             } else if path.extension().is_some_and(|e| e == "safetensors") {
                 found.push(path);
             }

@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Outcome {
         Some((bytes, report)) => (bytes, Some(report)),
         None => (weights.bytes, None),
     };
-    std::fs::write(&args.output, &bytes).while_doing(|| format!("cannot write {}", args.output.display()))?;
+    folders::replace(&args.output, &bytes)?;
     let file = weights::summary(&bytes)?;
     let (tensors, numbers) = (file.tensors, file.numbers);
     if args.json {

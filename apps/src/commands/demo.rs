@@ -64,6 +64,8 @@ pub fn run(args: &Args) -> Outcome {
         data: data.clone(),
         checkpoint: "best".into(),
         all: false,
+        cases: Vec::new(),
+        grid: evaluate::Grid::Network,
         device: args.device.clone(),
         tta: None,
         json: false,
@@ -89,7 +91,8 @@ fn draw(args: &Args, run: &Path, data: &Path, labels: &Path, picture: &Path) -> 
     let (image, label) = (file("image")?, file("label")?);
     std::fs::create_dir_all(labels).while_doing(|| format!("cannot make the folder {}", labels.display()))?;
     let target = labels.join(image.file_name().unwrap_or_default());
-    let predicted = trained.label(&image, false)?.label;
+    let scanned = Sample::new("demo").with("image", Value::Path(image.clone()));
+    let predicted = trained.segment(scanned, false)?.image;
     write_nifti(&target, &predicted, NiftiOptions::label())
         .while_doing(|| format!("cannot write {}", target.display()))?;
 
@@ -97,13 +100,7 @@ fn draw(args: &Args, run: &Path, data: &Path, labels: &Path, picture: &Path) -> 
     let sample = [("image", &image), ("label", &label), ("prediction", &target)]
         .into_iter()
         .fold(Sample::new("overlay"), |sample, (key, path)| sample.with(key, Value::Path(path.clone())));
-    let steps: toml::Table = toml::from_str(UPRIGHT)?;
-    let steps = steps.get("transforms").and_then(toml::Value::as_array).cloned().unwrap_or_default();
-    let tables = steps.into_iter().filter_map(|step| match step {
-        toml::Value::Table(table) => Some(toml::Spanned::new(0..0, table)),
-        _ => None,
-    });
-    let upright = Pipeline::from_toml(&tables.collect::<Vec<_>>())?;
+    let upright = Pipeline::from_toml(UPRIGHT)?;
     let sample = upright.run_deterministic(sample)?.pop().ok_or_else(|| Failure::new("nothing to draw"))?;
     let shown = sample.image("image")?;
     let classes = |key: &str| -> Outcome<Vec<u8>> {

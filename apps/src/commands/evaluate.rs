@@ -3,15 +3,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hearth_data::{DataLoader, LoaderOptions};
-use hearth_train::CaseRow;
+use burn::tensor::Tensor;
+use hearth_data::{DataLoader, Item, LoaderOptions};
+use hearth_nn::losses::one_hot;
+use hearth_train::{CaseRow, Post};
 use serde_json::{Map, Value, json};
 
-use crate::error::{Context, Outcome};
-use crate::out;
+use crate::error::{Context, Failure, Outcome};
+use crate::recipe::Output;
 use crate::recipe::metric::MEAN_DICE;
-use crate::run::{Cases, Trained, TtaWord, evaluator, folders};
+use crate::run::{Chosen, Trained, TtaWord, evaluator, folders};
 use crate::terminal::bold;
+use crate::{note, out};
 
 /// Arguments of `hearth evaluate`.
 #[derive(Debug, clap::Args)]
@@ -25,9 +28,15 @@ pub struct Args {
     /// Which checkpoint: best, latest, or the name of a folder in RUN/checkpoints
     #[arg(long, default_value = "best")]
     pub checkpoint: String,
-    /// Evaluate every labelled case, not only those that the recipe holds back for validation
+    /// Evaluate every labelled case. Without it: the cases that the run validated on, and every labelled case of other data
     #[arg(long)]
     pub all: bool,
+    /// Evaluate these cases alone, by name
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "all")]
+    pub cases: Vec<String>,
+    /// Where predictions and labels are compared
+    #[arg(long, value_enum, default_value_t = Grid::Network)]
+    pub grid: Grid,
     /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "auto")]
     pub device: String,
@@ -39,6 +48,15 @@ pub struct Args {
     pub json: bool,
 }
 
+/// Where predictions and labels are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Grid {
+    /// As the network sees them, which is what validation in training does
+    Network,
+    /// On the images' own grids, which is what `predict` writes
+    Original,
+}
+
 /// What came out.
 pub struct Evaluated {
     /// What was measured, the key metric first.
@@ -47,6 +65,10 @@ pub struct Evaluated {
     pub checkpoint: String,
     /// Test-time augmentation in words, where there is any.
     pub augmentation: Option<String>,
+    /// Which cases, and why these.
+    pub cases: String,
+    /// Where they were compared.
+    pub grid: Grid,
 }
 
 /// One metric.
@@ -80,35 +102,93 @@ pub fn run(args: &Args) -> Outcome {
 pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
     let folder = folders::open_run(&args.run)?;
     let trained = Trained::open(&folder, &args.checkpoint, &args.device, args.tta)?;
-    let Trained { plan, network, checkpoint, inferer, augmentation } = trained;
-    let recipe = &plan.recipe;
-    let items = if args.all { Cases::all(&args.data, recipe)? } else { Cases::open(&args.data, recipe)?.validation };
-    let dataset = hearth_data::TransformDataset::new(items, plan.validation.clone(), recipe.training.seed, 0)?;
-    let loader = DataLoader::new(Arc::new(dataset), LoaderOptions { batch_size: 1, ..LoaderOptions::default() })?;
-    let mut evaluator = evaluator(&plan, loader, inferer)?;
-    let values = evaluator.run(&network, 1).while_doing(|| format!("evaluating checkpoint {checkpoint}"))?;
-    let metrics = recipe.metric.list().into_iter().map(|(name, config)| {
-        let rows = evaluator.rows_of(&name).unwrap_or_default().to_vec();
+    let chosen = Chosen::new(&folder, &trained.plan, &args.data, args.all, &args.cases)?;
+    let (cases, recipe) = (chosen.words(), trained.plan.recipe.clone());
+    let (checkpoint, augmented) = (trained.checkpoint.clone(), trained.augmentation.is_some());
+    let values = match args.grid {
+        Grid::Network => on_the_networks_grid(trained, chosen.items)?,
+        Grid::Original => on_original_grids(&trained, &chosen.items)?,
+    };
+    let metrics = recipe.metric.list().into_iter().zip(values).map(|((name, config), (value, rows))| {
         let counted = recipe.labels.iter().skip(usize::from(!config.includes_background()));
         let classes: Vec<String> = counted.cloned().collect();
         let each = rows.iter().all(|row| row.values.len() == classes.len());
         Measured {
-            kind: config.build().name(),
+            kind: (*config).name(),
             higher_is_better: config.higher_is_better(),
-            value: values.get(&name).copied().unwrap_or(f64::NAN),
+            value,
             classes: if each { classes } else { Vec::new() },
             rows,
             name,
         }
     });
-    let augmentation = augmentation.map(|_| recipe.tta.words());
-    Ok(Evaluated { metrics: metrics.collect(), checkpoint, augmentation })
+    let augmentation = augmented.then(|| recipe.tta.words());
+    Ok(Evaluated { metrics: metrics.collect(), checkpoint, augmentation, cases, grid: args.grid })
+}
+
+/// The value of each metric and its rows, as in validation.
+fn on_the_networks_grid(trained: Trained, items: Vec<Item>) -> Outcome<Vec<(f64, Vec<CaseRow>)>> {
+    let Trained { plan, network, checkpoint, inferer, .. } = trained;
+    let recipe = &plan.recipe;
+    let dataset = hearth_data::TransformDataset::new(items, plan.validation.clone(), recipe.training.seed, 0)?;
+    let loader = DataLoader::new(Arc::new(dataset), LoaderOptions { batch_size: 1, ..LoaderOptions::default() })?;
+    let mut evaluator = evaluator(&plan, loader, inferer)?;
+    let values = evaluator.run(&network, 1).while_doing(|| format!("evaluating checkpoint {checkpoint}"))?;
+    let of = |(name, _): (String, _)| {
+        let rows = evaluator.rows_of(&name).unwrap_or_default().to_vec();
+        (values.get(&name).copied().unwrap_or(f64::NAN), rows)
+    };
+    Ok(recipe.metric.list().into_iter().map(of).collect())
+}
+
+/// The same of what `predict` writes: each prediction on the grid of its image, against the label as its file has it.
+fn on_original_grids(trained: &Trained, items: &[Item]) -> Outcome<Vec<(f64, Vec<CaseRow>)>> {
+    let recipe = &trained.plan.recipe;
+    let (post, list) = (trained.plan.post_label()?, recipe.metric.list());
+    let mut metrics = list.iter().map(|(_, config)| config.build()).collect::<Result<Vec<_>, _>>()?;
+    let mut rows: Vec<Vec<CaseRow>> = vec![Vec::new(); metrics.len()];
+    for (done, item) in items.iter().enumerate() {
+        let case = &item.case;
+        note!("case {} of {}: {case}", done + 1, items.len());
+        let doing = || format!("case {case}");
+        let mut image = item.sample();
+        image.values.retain(|key, _| key == "image");
+        let found = trained.segment(image, false).while_doing(doing)?;
+        let mut labels = trained.plan.label.run_deterministic(item.sample())?;
+        let mut sample = labels.pop().ok_or_else(|| Failure::new(format!("case {case} has no label")))?;
+        let label = sample.take_image("label")?.to_device(&trained.plan.device);
+        if label.shape() != found.image.shape() {
+            let (label, image) = (label.shape(), found.image.shape());
+            return Err(Failure::new(format!("case {case}: the label has {label:?} voxels, its image {image:?}")));
+        }
+        let spacing = label.spacing();
+        let label = Post::finish(&post, label, case).map_err(|error| Failure::new(error.to_string()))?;
+        let label: Tensor<5> = label.data.unsqueeze_dim(0);
+        let mut pred: Tensor<5> = found.image.data.unsqueeze_dim(0);
+        if found.output == Output::Labels && label.dims()[1] > 1 {
+            pred = one_hot(pred, recipe.labels.len());
+        }
+        for (metric, rows) in metrics.iter_mut().zip(&mut rows) {
+            let before = metric.rows().len();
+            metric.update_spaced(&pred, &label, &[spacing]).while_doing(doing)?;
+            let new: Vec<Vec<f32>> = metric.rows().iter().skip(before).map(|row| metric.values_of(row)).collect();
+            rows.extend(new.into_iter().map(|values| CaseRow { case: case.clone(), values }));
+        }
+    }
+    let value = |metric: &Box<dyn hearth_nn::metrics::Metric>| Ok(f64::from(metric.aggregate()?.scalar()));
+    let values = metrics.iter().map(value).collect::<Outcome<Vec<f64>>>()?;
+    Ok(values.into_iter().zip(rows).collect())
 }
 
 impl Measured {
     /// The mean of one class over the cases that have it.
     fn class_mean(&self, class: usize) -> f64 {
         mean(self.rows.iter().filter_map(|row| row.values.get(class)).map(|value| f64::from(*value)))
+    }
+
+    /// Cases whose value of a class is none, which its mean leaves out.
+    fn left_out(&self, class: usize) -> usize {
+        self.rows.iter().filter(|row| row.values.get(class).is_some_and(|value| value.is_nan())).count()
     }
 
     fn per_class(&self, value: impl Fn(usize) -> f64) -> Map<String, Value> {
@@ -118,7 +198,11 @@ impl Measured {
     fn to_json(&self) -> Value {
         let better = self.higher_is_better.map(|higher| if higher { "higher" } else { "lower" });
         let per_class = self.per_class(|class| self.class_mean(class));
-        json!({ "metric": self.kind, "value": number(self.value), "better": better, "per_class": per_class })
+        let left_out = self.per_class(|class| self.left_out(class) as f64);
+        json!({
+            "metric": self.kind, "value": number(self.value), "better": better, "per_class": per_class,
+            "left_out": left_out,
+        })
     }
 
     fn row_to_json(&self, row: &CaseRow) -> Value {
@@ -138,6 +222,12 @@ impl Measured {
         }
         let means: String = (0..self.classes.len()).map(|class| cell(self.class_mean(class))).collect();
         out!("{}", bold(&format!("{:width$}{means}{}", "mean", cell(self.value))));
+        for (class, name) in self.classes.iter().enumerate() {
+            let (left, all) = (self.left_out(class), self.rows.len());
+            if left > 0 {
+                out!("{left} of {all} cases have no value for {name} and are left out of its mean");
+            }
+        }
     }
 }
 
@@ -151,7 +241,8 @@ impl Evaluated {
         let metrics: Map<String, Value> = self.metrics.iter().map(|one| (one.name.clone(), one.to_json())).collect();
         let key = self.metrics.first();
         let mut whole = json!({
-            "checkpoint": self.checkpoint, "tta": self.augmentation, "key_metric": key.map(|key| &key.name),
+            "checkpoint": self.checkpoint, "tta": self.augmentation, "measured": self.cases, "grid": self.grid_word(),
+            "key_metric": key.map(|key| &key.name),
             "metrics": metrics,
         });
         let rows = key.map_or(&[][..], |key| &key.rows);
@@ -174,6 +265,13 @@ impl Evaluated {
         whole
     }
 
+    fn grid_word(&self) -> &'static str {
+        match self.grid {
+            Grid::Network => "network",
+            Grid::Original => "original",
+        }
+    }
+
     /// Prints a table for people.
     pub fn print(&self) {
         let augmented =
@@ -184,6 +282,7 @@ impl Evaluated {
         {
             dice.print();
             out!("Dice of checkpoint {}{augmented}; {absent}", self.checkpoint);
+            self.print_rule();
             return;
         }
         for (index, one) in self.metrics.iter().enumerate() {
@@ -195,6 +294,15 @@ impl Evaluated {
             out!("");
         }
         out!("checkpoint {}{augmented}; {absent}", self.checkpoint);
+        self.print_rule();
+    }
+
+    fn print_rule(&self) {
+        let grid = match self.grid {
+            Grid::Network => "on the network's grid; --grid original compares what `hearth predict` writes",
+            Grid::Original => "on the images' own grids",
+        };
+        out!("{}, {grid}", self.cases);
     }
 }
 

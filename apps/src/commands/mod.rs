@@ -19,5 +19,6 @@ pub mod predict;
 pub mod preprocess;
 pub mod preview;
 pub mod recipes;
+pub mod reference;
 pub mod train;
 pub mod verify;

@@ -1,10 +1,10 @@
 //! A network on the command line: by its name and parameters, or as a recipe has it.
 
-use hearth_nn::layers::Axes;
-use hearth_nn::networks::{AnyNetwork, CATALOGUE, CatalogueEntry, Network, NetworkConfig};
+use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig, NetworkSpec};
+use hearth_registry::{Document, Entry, Node, Registry, read, unknown};
 
 use crate::error::{Context, Failure, Outcome};
-use crate::recipe::{Document, InfererConfig, bundled, suggest};
+use crate::recipe::bundled;
 
 /// A network that was asked for.
 pub struct Chosen {
@@ -15,52 +15,71 @@ pub struct Chosen {
     document: Document,
 }
 
-/// The entry of this name, in any case.
-pub fn entry(name: &str) -> Outcome<&'static CatalogueEntry> {
-    let same = |entry: &&CatalogueEntry| entry.name == name;
-    let alike = |entry: &&CatalogueEntry| entry.name.eq_ignore_ascii_case(name);
-    CATALOGUE.iter().find(same).or_else(|| CATALOGUE.iter().find(alike)).ok_or_else(|| {
-        let names: Vec<&str> = CATALOGUE.iter().map(|entry| entry.name).collect();
-        Failure::new(suggest::unknown("network", name, &names))
-    })
+/// A network that a recipe can name, and its example.
+pub struct Example {
+    /// Its entry.
+    pub entry: &'static Entry<NetworkSpec>,
+    /// What the entry's example builds.
+    pub config: NetworkConfig,
+}
+
+impl Example {
+    /// All of them, by name.
+    pub fn all() -> Outcome<Vec<Self>> {
+        Registry::<NetworkSpec>::new().entries().iter().map(|entry| Self::of(entry)).collect()
+    }
+
+    fn of(entry: &'static Entry<NetworkSpec>) -> Outcome<Self> {
+        Ok(Self { entry, config: NetworkConfig::example(entry)? })
+    }
+
+    /// That of a name, in any case.
+    pub fn named(name: &str) -> Outcome<Self> {
+        let registry = Registry::<NetworkSpec>::new();
+        match registry.find(name) {
+            Some(entry) => Self::of(entry),
+            None => Err(Failure::new(unknown("network", name, &registry.names()))),
+        }
+    }
+
+    /// The example's parameters as JSON, in the order of the entry.
+    pub fn json(&self) -> Outcome<serde_json::Value> {
+        Ok(serde_json::to_value(Document::parse(self.entry.name, self.entry.example)?.root())?)
+    }
+
+    /// `2-D, 3-D`.
+    pub fn dims(&self) -> String {
+        self.config.dims().iter().map(|dims| format!("{dims}-D")).collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl Chosen {
     /// The example of a name, changed by `key=value`.
     pub fn by_name(name: &str, changes: &[String]) -> Outcome<Self> {
-        let entry = entry(name)?;
-        let mut table: toml::Table = serde_json::from_str(entry.example)?;
-        table.insert("name".into(), entry.name.into());
-        let mut whole = toml::Table::new();
-        whole.insert("network".into(), table.into());
-        Self::read(
-            Document::parse(format!("the example of {}", entry.name), toml::to_string(&whole)?)?,
-            changes,
-            entry.input,
-        )
+        let Example { entry, config } = Example::named(name)?;
+        let table = format!("[network]\nname = {:?}\n{}", entry.name, entry.example);
+        let document = Document::parse(format!("the example of {}", entry.name), table)?;
+        Self::read(document, changes, config.example_input())
     }
 
     /// The network of a recipe, changed by `key=value`.
     pub fn by_recipe(recipe: &str, changes: &[String]) -> Outcome<Self> {
         let document = bundled::open(recipe)?;
         let mut input = [1, 1, 96, 96, 96];
-        if document.root().entries().iter().any(|entry| entry.key == "inferer")
-            && let InfererConfig::SlidingWindowInferer(inferer) = document.read_at("inferer")?
-        {
-            let roi = |axis: usize| match &inferer.roi_size {
-                Axes::All(n) => usize::try_from(*n).ok(),
-                Axes::Each(sizes) => sizes.get(axis).and_then(|n| usize::try_from(*n).ok()),
-            };
-            (2..5).for_each(|axis| input[axis] = roi(axis - 2).filter(|n| *n > 0).unwrap_or(input[axis]));
+        if let Some(roi) = document.root().get("inferer").and_then(|inferer| inferer.get("roi_size")) {
+            let number = |node: &Node| node.to_toml().as_integer().and_then(|n| usize::try_from(n).ok());
+            let size =
+                |axis: usize| if roi.items().is_empty() { number(roi) } else { roi.items().get(axis).and_then(number) };
+            (2..5).for_each(|axis| input[axis] = size(axis - 2).filter(|n| *n > 0).unwrap_or(input[axis]));
         }
         Self::read(document, changes, input)
     }
 
     fn read(mut document: Document, changes: &[String], mut input: [usize; 5]) -> Outcome<Self> {
         for change in changes {
-            document.set_config("network", change)?;
+            document.set_in("network", "--config", change)?;
         }
-        let config: NetworkConfig = document.read_at("network")?;
+        let config: NetworkConfig = read(document.find("network"))?;
         input[1] = config.in_channels();
         Ok(Self { config, input, document })
     }
@@ -69,7 +88,7 @@ impl Chosen {
     pub fn build(&self) -> Outcome<AnyNetwork> {
         let device = hearth_train::device::parse("cpu")?;
         let net = self.config.init(&device, 0);
-        net.map_err(|error| self.document.error_at("network", error.to_string()))
+        Ok(net.map_err(|error| self.document.located("network", error.into()))?)
     }
 
     /// The input that was asked for, or else the network's own.

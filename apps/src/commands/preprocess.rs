@@ -8,6 +8,8 @@ use crate::error::{Context, Failure, Outcome};
 use crate::out;
 use crate::recipe::bundled;
 use crate::run::Plan;
+use crate::run::outputs::Outputs;
+use serde_json::json;
 
 /// Arguments of `hearth preprocess`.
 #[derive(Debug, clap::Args)]
@@ -27,10 +29,17 @@ pub struct Args {
     /// Changes one value of the recipe
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
+    /// Replace results that an earlier `hearth preprocess` wrote and nobody has changed since
+    #[arg(long)]
+    pub overwrite: bool,
 }
 
 /// Runs the chain that validation sees, or prediction where there is no label, and writes what comes out.
 pub fn run(args: &Args) -> Outcome {
+    let mut outputs = Outputs::new("preprocess", args.overwrite);
+    let target = |key: &str| args.out.join(format!("{key}.nii.gz"));
+    outputs.claim(&target("image"))?;
+    args.label.as_ref().map_or(Ok(()), |_| outputs.claim(&target("label")))?;
     let mut document = bundled::open(&args.recipe)?;
     document.set_option("--device", "training.device", "cpu")?;
     for set in &args.sets {
@@ -44,21 +53,18 @@ pub fn run(args: &Args) -> Outcome {
         sample = sample.with("label", Value::Path(label.clone()));
         pipeline = &plan.validation;
     }
-    let inputs: Vec<_> = [Some(&args.image), args.label.as_ref()].into_iter().flatten().collect();
     let mut samples = pipeline.run_deterministic(sample)?;
     let sample = samples.pop().ok_or_else(|| Failure::new("the pipeline gave nothing"))?;
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
     for (key, value) in &sample.values {
         let Value::Image(image) = value else { continue };
-        let target = args.out.join(format!("{key}.nii.gz"));
-        if inputs.iter().any(|input| input.canonicalize().ok() == target.canonicalize().ok() && target.exists()) {
-            return Err(Failure::new(format!(
-                "{} would be overwritten; give another folder with -o",
-                target.display()
-            )));
+        let target = target(key);
+        if !["image", "label"].contains(&key.as_str()) {
+            outputs.claim(&target)?;
         }
         let options = if key == "label" { NiftiOptions::label() } else { NiftiOptions::image() };
         write_nifti(&target, image, options).while_doing(|| format!("cannot write {}", target.display()))?;
+        outputs.record(&target, json!({ "input": args.image.display().to_string(), "recipe": args.recipe }))?;
         let [x, y, z] = image.shape();
         let [a, b, c] = image.spacing();
         out!("{}  {x} x {y} x {z} voxels of {a:.2} x {b:.2} x {c:.2} mm, {}", target.display(), image.orientation());

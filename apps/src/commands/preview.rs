@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use hearth_data::{DrawKey, Pipeline, RecipeOptions, Sample, Value};
-use toml::{Spanned, Table};
 
 use crate::error::{Failure, Outcome};
 use crate::out;
 use crate::picture::{Panel, Volume, sheet};
-use crate::recipe::{Document, bundled};
-use crate::run::{locate, table_at};
+use crate::recipe::{Document, Node, bundled};
+use crate::run::outputs::Outputs;
+use serde_json::json;
 
 /// Arguments of `hearth data preview`.
 #[derive(Debug, clap::Args)]
@@ -44,6 +44,9 @@ pub struct Args {
     /// Changes one value of the recipe
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
+    /// Replace a sheet that an earlier `hearth data preview` wrote and nobody has changed since
+    #[arg(long)]
+    pub overwrite: bool,
 }
 
 /// Draws the sheet.
@@ -54,6 +57,8 @@ pub fn run(args: &Args) -> Outcome {
             args.out.display()
         )));
     }
+    let mut outputs = Outputs::new("data preview", args.overwrite);
+    outputs.claim(&args.out)?;
     let mut document = bundled::open(&args.recipe)?;
     for set in &args.sets {
         document.set(set)?;
@@ -64,6 +69,7 @@ pub fn run(args: &Args) -> Outcome {
     let title = format!("{}  {name}", document.name());
     let shown = panels.len();
     sheet(&title, &panels, args.columns as usize).save(&args.out)?;
+    outputs.record(&args.out, json!({ "input": args.image.display().to_string(), "recipe": args.recipe }))?;
     out!("{}  {shown} pictures", args.out.display());
     Ok(())
 }
@@ -71,29 +77,23 @@ pub fn run(args: &Args) -> Outcome {
 /// The training chain of a recipe, and the case it is tried on.
 struct Chain<'a> {
     args: &'a Args,
-    document: &'a Document,
-    tables: Vec<Spanned<Table>>,
-    /// Which entry of the recipe a table is.
-    places: Vec<usize>,
+    tables: Vec<Node>,
 }
 
 impl<'a> Chain<'a> {
-    fn new(args: &'a Args, document: &'a Document) -> Outcome<Self> {
-        let listed = document.find("transforms").to_toml();
-        let listed = listed.as_array().filter(|list| !list.is_empty());
-        let listed = listed.ok_or_else(|| Failure::new(format!("{} has no [[transforms]]", document.name())))?;
-        let (mut tables, mut places) = (Vec::new(), Vec::new());
-        for (place, entry) in listed.iter().enumerate() {
-            let toml::Value::Table(table) = entry else {
-                return Err(document.error_at(&format!("transforms.{place}"), "expected a table: a transform"));
-            };
-            let mut table = table.clone();
-            if table.remove("only").as_ref().and_then(toml::Value::as_str) != Some("validation") {
-                tables.push(Spanned::new(0..0, table));
-                places.push(place);
+    fn new(args: &'a Args, document: &Document) -> Outcome<Self> {
+        let listed = document.root().get("transforms").map_or(&[][..], Node::items);
+        if listed.is_empty() {
+            return Err(Failure::new(format!("{} has no [[transforms]]", document.name())));
+        }
+        let mut tables = Vec::new();
+        for entry in listed {
+            let mut table = entry.clone();
+            if table.remove("only").as_ref().and_then(Node::as_str) != Some("validation") {
+                tables.push(table);
             }
         }
-        Ok(Self { args, document, tables, places })
+        Ok(Self { args, tables })
     }
 
     /// The first `count` steps.
@@ -103,8 +103,7 @@ impl<'a> Chain<'a> {
             keys.push("label".to_owned());
         }
         let options = RecipeOptions { keys: Some(keys), ..RecipeOptions::default() };
-        Pipeline::from_toml_with(&self.tables[..count], &options)
-            .map_err(|error| locate(self.document, &error, table_at(&self.places, &error).as_deref()))
+        Ok(Pipeline::from_nodes_with(&self.tables[..count], &options)?)
     }
 
     fn sample(&self) -> Sample {

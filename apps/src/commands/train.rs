@@ -56,6 +56,7 @@ pub struct Args {
 
 /// Trains, or shows what would be done.
 pub fn run(args: &Args) -> Outcome {
+    folders::check_path(&args.out)?;
     let document = args.document()?;
     if args.dry_run {
         return dry_run(&Plan::new(document)?, &args.data, &args.plugins);

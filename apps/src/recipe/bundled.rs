@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::document::Document;
-use super::suggest;
+use hearth_registry::{Document, Fault, unknown};
+
 use crate::error::{Failure, Outcome};
 use crate::{hippocampus, spleen};
 
@@ -31,7 +31,10 @@ impl Bundled {
     }
 
     /// The recipe with positions; errors call it `spleen.toml (bundled)`.
-    pub fn document(&self) -> Outcome<Document> {
+    ///
+    /// # Errors
+    /// None: a test reads them all.
+    pub fn document(&self) -> Result<Document, Fault> {
         Document::parse(format!("{}.toml (bundled)", self.name), self.text)
     }
 }
@@ -40,7 +43,7 @@ impl Bundled {
 pub fn find(name: &str) -> Outcome<&'static Bundled> {
     ALL.iter().find(|recipe| recipe.name == name).ok_or_else(|| {
         let names: Vec<&str> = ALL.iter().map(|recipe| recipe.name).collect();
-        Failure::new(suggest::unknown("recipe", name, &names))
+        Failure::new(unknown("recipe", name, &names))
     })
 }
 
@@ -48,10 +51,10 @@ pub fn find(name: &str) -> Outcome<&'static Bundled> {
 pub fn open(word: &str) -> Outcome<Document> {
     let path = Path::new(word);
     if word.ends_with(".toml") || word.contains(['/', '\\']) || path.is_file() {
-        return Document::open(path);
+        return Ok(Document::open(path)?);
     }
     match find(word) {
-        Ok(recipe) => recipe.document(),
+        Ok(recipe) => Ok(recipe.document()?),
         Err(failure) => Err(failure.context(format!("{word:?} is neither a bundled recipe nor a TOML file"))),
     }
 }

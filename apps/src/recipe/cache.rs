@@ -7,8 +7,7 @@ use hearth_data::{Identity, Storage};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::document::Document;
-use crate::error::Outcome;
+use hearth_registry::{Document, Fault};
 
 /// What is kept of the cases after the deterministic transforms. A key that the kind has no use for is an error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -186,20 +185,20 @@ impl Cache {
     }
 
     /// Fails for values that make no sense, alone or together.
-    pub(super) fn check(&self, document: &Document) -> Outcome {
+    pub(super) fn check(&self, document: &Document) -> Result<(), Fault> {
         let demand = |holds: bool, key: &str, message: String| {
-            if holds { Ok(()) } else { Err(document.error_at(&format!("data.cache.{key}"), message)) }
+            if holds { Ok(()) } else { Err(document.fault(&format!("data.cache.{key}"), message)) }
         };
         let kind = self.kind;
-        let written = document.find("data").entries().iter().find(|entry| entry.key == "cache");
-        for entry in written.map_or(&[][..], |cache| cache.node.entries()) {
+        let written = document.find("data").field("cache");
+        for entry in written.map_or(&[][..], |cache| cache.node.fields()) {
             let key = entry.key.as_str();
             if key != "kind" && !kind.keys().contains(&key) {
                 let kinds = [CacheKind::Cache, CacheKind::Persistent, CacheKind::Lmdb, CacheKind::Smart];
                 let users: Vec<String> =
                     kinds.iter().filter(|k| k.keys().contains(&key)).map(|k| format!("{:?}", k.word())).collect();
                 let message = format!("kind = {:?} has no use for {key}; it is for {}", kind.word(), users.join(", "));
-                return Err(document.error_at(&format!("data.cache.{key}"), message));
+                return Err(document.fault(&format!("data.cache.{key}"), message));
             }
         }
         if let Some(Rate::Part(part)) = self.rate {

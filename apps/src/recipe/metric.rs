@@ -1,6 +1,7 @@
 //! `[metric]`: what validation and evaluation measure, and which of it decides what is best.
 
 use std::fmt;
+use std::sync::Arc;
 
 use hearth_engine::Better;
 use hearth_nn::metrics::{DiceMetric, MetricConfig};
@@ -8,9 +9,7 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::document::{Document, Node, Value};
-use super::suggest;
-use crate::error::Outcome;
+use hearth_registry::{Document, Fault, Node, Value, unknown};
 
 /// What the mean Dice is called.
 pub const MEAN_DICE: &str = "mean_dice";
@@ -55,7 +54,8 @@ impl Metric {
             Self::Dice { include_background, ignore_empty } => {
                 let (include_background, ignore_empty) = (*include_background, *ignore_empty);
                 let dice = DiceMetric { include_background, ignore_empty, ..DiceMetric::default() };
-                vec![(MEAN_DICE.to_owned(), MetricConfig::DiceMetric(dice))]
+                let config = MetricConfig::unchecked("DiceMetric", &dice, Arc::new(dice.clone()));
+                vec![(MEAN_DICE.to_owned(), config)]
             }
             Self::Named { key, metrics } => {
                 let is_key = |name: &String| key.as_ref() == Some(name);
@@ -82,16 +82,17 @@ impl Metric {
     }
 
     /// What can be said of the table before it is read: its keys, and whether they go together.
-    pub(super) fn check_keys(document: &Document) -> Outcome {
+    pub(super) fn check_keys(document: &Document) -> Result<(), Fault> {
         let Some(node) = document.root().get("metric") else { return Ok(()) };
         if let Value::List(_) = node.value {
             let message = "metrics are tables with names of your own: [metric.hd95], with `name` and its options";
-            return Err(document.error(&node.origin, message));
+            return Err(Fault::on(node, message));
         }
         let is_table = |node: &Node| matches!(node.value, Value::Table(_));
-        let tables = node.entries().iter().any(|entry| is_table(&entry.node));
-        for entry in node.entries() {
-            let (key, origin) = (entry.key.as_str(), &entry.origin);
+        let tables = node.fields().iter().any(|entry| is_table(&entry.node));
+        for entry in node.fields() {
+            let key = entry.key.as_str();
+            let at_key = |message: String| Fault { origin: entry.origin.clone(), ..Fault::new(message) };
             if is_table(&entry.node) {
                 let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
                 if [KEY, BACKGROUND, EMPTY].contains(&key) || TAKEN.contains(&key) || !key.chars().all(plain) {
@@ -99,7 +100,7 @@ impl Metric {
                         "a metric cannot be called {key:?}: use letters, digits, - and _, and none of {}",
                         [KEY, BACKGROUND, EMPTY].into_iter().chain(TAKEN).collect::<Vec<_>>().join(", ")
                     );
-                    return Err(document.error(origin, message));
+                    return Err(at_key(message.into()));
                 }
                 continue;
             }
@@ -107,16 +108,16 @@ impl Metric {
                 KEY if tables => {}
                 KEY => {
                     let message = "there is no metric to be the key: add one, [metric.NAME], or leave `key` out";
-                    return Err(document.error(origin, message));
+                    return Err(at_key(message.into()));
                 }
                 BACKGROUND | EMPTY if tables => {
                     let message = format!("{key:?} is an option of one metric: write it into its table, [metric.NAME]");
-                    return Err(document.error(origin, message));
+                    return Err(at_key(message.into()));
                 }
                 BACKGROUND | EMPTY => {}
                 _ => {
                     let known = if tables { &[KEY][..] } else { &[BACKGROUND, EMPTY, KEY] };
-                    return Err(document.error(origin, suggest::unknown("key", key, known)));
+                    return Err(at_key(unknown("key", key, known)));
                 }
             }
         }
@@ -124,27 +125,27 @@ impl Metric {
     }
 
     /// Whether each metric makes sense for so many classes, and the key metric is one that can decide.
-    pub(super) fn check(&self, document: &Document, classes: usize) -> Outcome {
+    pub(super) fn check(&self, document: &Document, classes: usize) -> Result<(), Fault> {
         let Self::Named { key, metrics } = self else { return Ok(()) };
         for (name, config) in metrics {
             let place = format!("metric.{name}");
-            config.check(classes).map_err(|error| document.error_at_quoted(&place, &error.to_string()))?;
-            if matches!(config, MetricConfig::RocAucMetric(_) | MetricConfig::AveragePrecisionMetric(_)) {
+            config.check_for(classes).map_err(|error| document.located(&place, error.into()))?;
+            if config.takes_scores() {
                 let message = "a metric of this `name` takes one score per image; validation measures label maps: \
                                DiceMetric, MeanIoU, HausdorffDistanceMetric, ConfusionMatrixMetric, ...";
-                return Err(document.error_at_quoted(&place, message));
+                return Err(document.fault(&format!("{place}.name"), message));
             }
         }
         let names: Vec<&str> = metrics.iter().map(|(name, _)| name.as_str()).collect();
         if let Some(key) = key.as_ref().filter(|key| !names.contains(&key.as_str())) {
-            return Err(document.error_at("metric.key", suggest::unknown("metric", key, &names)));
+            return Err(document.fault("metric.key", unknown("metric", key, &names)));
         }
         if self.better().is_none() {
             let name = self.list().swap_remove(0).0;
             let message = format!(
                 "{name:?} cannot be the key metric: whether more or less of it is better depends; name another one by `key`"
             );
-            return Err(document.error_at(&format!("metric.{name}"), message));
+            return Err(document.fault(&format!("metric.{name}"), message));
         }
         Ok(())
     }

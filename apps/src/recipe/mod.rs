@@ -24,21 +24,20 @@
 
 pub mod bundled;
 mod cache;
-mod document;
 mod init;
 pub mod metric;
-mod overrides;
+mod output;
 pub mod post;
-mod read;
 mod sampler;
 mod schema;
-pub mod suggest;
 mod tta;
 
 pub use cache::{Cache, CacheDevice, CacheKind, Rate};
-pub use document::{Document, Node, Origin};
 pub use init::Init;
 pub use metric::Metric;
+pub use output::Output;
 pub use sampler::WeightedSampler;
-pub use schema::{Data, HandlerEntry, InfererConfig, PluginEntry, Post, PrecisionWord, Recipe, Training, Validation};
+pub use schema::{Data, PluginEntry, Post, PrecisionWord, Recipe, Training, Validation};
 pub use tta::Tta;
+
+pub use hearth_registry::{Document, Fault, Node};

@@ -2,70 +2,42 @@
 
 use std::sync::Arc;
 
-use hearth_data::{Pipeline, RecipeOptions, transform_names};
-use hearth_nn::post::{Activations, AsDiscrete};
+use hearth_data::{Pipeline, Transform};
+use hearth_registry::{Fault, Node, Registry, unknown};
 use hearth_train::Post;
-use serde::Deserialize;
-use toml::{Spanned, Table, Value};
 
-use super::document::Document;
-use super::suggest;
-use crate::error::Outcome;
-use crate::run::locate;
-
-/// Steps that work on a whole batch.
-#[derive(Deserialize)]
-#[serde(tag = "name")]
-enum BatchStep {
-    Activations(Activations),
-    AsDiscrete(AsDiscrete),
+/// The steps of `post.prediction` or `post.label`, checked.
+///
+/// # Errors
+/// The first that cannot be used, at its place in the recipe.
+pub fn steps(which: &str, tables: &[Node]) -> Result<Vec<Post>, Fault> {
+    let place = |index: usize| format!("post.{which}.{index}");
+    tables.iter().enumerate().map(|(index, table)| step(table).map_err(|fault| fault.under(&place(index)))).collect()
 }
 
-const BATCH_STEPS: [&str; 2] = ["Activations", "AsDiscrete"];
-
-/// The steps of `post.prediction` or `post.label`, checked; errors point at the recipe.
-pub fn steps(document: &Document, which: &str, tables: &[Table]) -> Outcome<Vec<Post>> {
-    let path = |index: usize| format!("post.{which}.{index}");
-    tables.iter().enumerate().map(|(index, table)| step(document, &path(index), table)).collect()
-}
-
-fn step(document: &Document, path: &str, table: &Table) -> Outcome<Post> {
-    let Some(name) = table.get("name").and_then(Value::as_str) else {
-        return Err(document.error_at(path, "a step needs a `name`"));
-    };
-    if BATCH_STEPS.contains(&name) {
-        let step: BatchStep = match Value::Table(table.clone()).try_into() {
-            Ok(step) => step,
-            // Read again where it was written, for an error that says where.
-            Err(error) => {
-                document.read_at::<BatchStep>(path)?;
-                return Err(document.error_at(path, error.message()));
-            }
-        };
-        return Ok(match step {
-            BatchStep::Activations(step) => {
-                step.check().map_err(|error| document.error_at(path, error.to_string()))?;
-                Post::Activations(step)
-            }
-            BatchStep::AsDiscrete(step) => Post::AsDiscrete(step),
-        });
+fn step(table: &Node) -> Result<Post, Fault> {
+    let batch = Registry::<Post>::new();
+    let Some(name) = table.text("name") else { return batch.build(table).map(|post| *post) };
+    if batch.find(name).is_some() {
+        return batch.build(table).map(|post| *post);
     }
-    if table.contains_key("keys") {
+    let transforms = Registry::<dyn Transform>::new();
+    if transforms.find(name).is_none() {
+        let known: Vec<&str> = batch.names().into_iter().chain(transforms.names()).collect();
+        return Err(Fault::at("name", unknown("step", name, &known)).within(table));
+    }
+    if table.get("keys").is_some() {
         let message = "leave `keys` out: a step of [post] works on the prediction, or on the label";
-        return Err(document.error_at(&format!("{path}.keys"), message));
+        return Err(Fault::at("keys", message).within(table));
     }
-    let mut table = table.clone();
-    table.insert("keys".into(), vec![Post::KEY].into());
-    let pipeline = Pipeline::from_toml_with(&[Spanned::new(0..0, table)], &RecipeOptions::default());
-    let pipeline = pipeline.map_err(|error| {
-        if error.transform.is_none() && error.parameter.as_deref() == Some("name") {
-            let known: Vec<&str> = BATCH_STEPS.into_iter().chain(transform_names()).collect();
-            return document.error_at(&format!("{path}.name"), suggest::unknown("name", name, &known));
-        }
-        locate(document, &error, Some(path))
+    let keyed = table.clone().with("keys", vec![Post::KEY]);
+    let pipeline = Pipeline::from_nodes(std::slice::from_ref(&keyed)).map_err(|mut fault| {
+        // The step is the only one.
+        fault.path = fault.path.strip_prefix('0').unwrap_or(&fault.path).trim_start_matches('.').to_owned();
+        fault.within(table)
     })?;
     if pipeline.steps().iter().any(|step| step.is_random()) {
-        return Err(document.error_at(&format!("{path}.name"), format!("{name} is random, post-processing is not")));
+        return Err(Fault::at("name", format!("{name} is random, post-processing is not")).within(table));
     }
     Ok(Post::Transforms(Arc::new(pipeline)))
 }

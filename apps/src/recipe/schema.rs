@@ -4,22 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hearth_data::spatial::{Lazy, LazySampling};
-use hearth_handlers::ScheduleConfig;
-use hearth_nn::inferers::{Inferer, SimpleInferer, SlidingWindowInferer};
-use hearth_nn::layers::Axes;
+use hearth_handlers::{ScheduleConfig, constant};
+use hearth_nn::inferers::{InfererConfig, SimpleInferer};
 use hearth_nn::losses::LossConfig;
 use hearth_nn::networks::NetworkConfig;
-use hearth_nn::optim::{GradientClip, OptimError, OptimizerConfig};
+use hearth_nn::optim::{GradientClip, OptimizerConfig};
+use hearth_registry::{Document, Fault, Node};
 use serde::{Deserialize, Serialize};
 
 use super::cache::Cache;
-use super::document::{Document, Node, Origin};
 use super::init::Init;
 use super::metric::Metric;
+use super::output::Output;
 use super::sampler::WeightedSampler;
-use super::suggest;
 use super::tta::Tta;
-use crate::error::{Failure, Outcome};
 
 /// A whole recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,7 +28,7 @@ pub struct Recipe {
     /// The classes, the background first.
     pub labels: Vec<String>,
     /// The training chain. `only = "train"` or `"validation"` keeps a transform out of the other chain.
-    pub transforms: Vec<toml::Table>,
+    pub transforms: Vec<Node>,
     /// The data set's use.
     #[serde(default)]
     pub data: Data,
@@ -44,13 +42,13 @@ pub struct Recipe {
     /// The optimizer, with its learning rate.
     pub optimizer: OptimizerConfig,
     /// How the learning rate changes.
-    #[serde(default)]
+    #[serde(default = "constant")]
     pub schedule: ScheduleConfig,
     /// The training loop.
     #[serde(default)]
     pub training: Training,
     /// How a whole volume is predicted.
-    #[serde(default)]
+    #[serde(default = "at_once")]
     pub inferer: InfererConfig,
     /// What is made of predictions and labels before the metric sees them.
     #[serde(default)]
@@ -66,7 +64,7 @@ pub struct Recipe {
     pub plugins: Vec<PluginEntry>,
     /// Built-in handlers beside those that every run has.
     #[serde(default)]
-    pub handlers: Vec<HandlerEntry>,
+    pub handlers: Vec<Node>,
 }
 
 /// How the data set is used.
@@ -171,38 +169,9 @@ pub enum PrecisionWord {
     Auto,
 }
 
-/// How a whole volume is predicted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "name")]
-pub enum InfererConfig {
-    /// In one call of the network.
-    #[default]
-    SimpleInferer,
-    /// Window by window.
-    SlidingWindowInferer(SlidingWindowInferer),
-}
-
-impl InfererConfig {
-    /// The inferer.
-    pub fn build(&self) -> Arc<dyn Inferer> {
-        match self {
-            Self::SimpleInferer => Arc::new(SimpleInferer {}),
-            Self::SlidingWindowInferer(inferer) => Arc::new(inferer.clone()),
-        }
-    }
-
-    /// The first value that makes no sense: its key and what is wrong.
-    fn fault(&self) -> Option<(&'static str, String)> {
-        let Self::SlidingWindowInferer(inferer) = self else { return None };
-        let overlaps = match &inferer.overlap {
-            Axes::All(overlap) => std::slice::from_ref(overlap),
-            Axes::Each(overlaps) => overlaps,
-        };
-        if let Some(overlap) = overlaps.iter().find(|overlap| !(0.0..1.0).contains(*overlap)) {
-            return Some(("overlap", format!("an overlap of {overlap} is not a part; give 0 or more and less than 1")));
-        }
-        (inferer.sw_batch_size == 0).then(|| ("sw_batch_size", "at least 1 window at a time".to_owned()))
-    }
+/// A volume is predicted in one call of the network where the recipe does not say.
+fn at_once() -> InfererConfig {
+    InfererConfig::unchecked("SimpleInferer", &SimpleInferer {}, Arc::new(SimpleInferer {}))
 }
 
 /// What is made of predictions and labels before the metric sees them. Left out, a prediction's largest channel wins.
@@ -212,9 +181,9 @@ impl InfererConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct Post {
     /// Of the network's output.
-    pub prediction: Vec<toml::Table>,
+    pub prediction: Vec<Node>,
     /// Of the label map.
-    pub label: Vec<toml::Table>,
+    pub label: Vec<Node>,
 }
 
 /// A plugin and what it is told.
@@ -231,9 +200,6 @@ pub struct PluginEntry {
     pub options: toml::Table,
 }
 
-/// A built-in handler; every key but `name` is its option.
-pub type HandlerEntry = toml::Table;
-
 impl PluginEntry {
     /// What a run has unless its recipe says otherwise.
     fn usual() -> Vec<Self> {
@@ -245,22 +211,27 @@ impl PluginEntry {
 
 impl Recipe {
     /// Reads a document and checks its values.
-    pub fn read(document: &Document) -> Outcome<Self> {
+    ///
+    /// # Errors
+    /// The first key that is unknown, missing, of another type or makes no sense, at its place.
+    pub fn read(document: &Document) -> Result<Self, Fault> {
         Metric::check_keys(document)?;
         let mut recipe: Self = document.read()?;
-        recipe.nothing_is_passed_over(document)?;
         recipe.check(document)?;
-        recipe.fill_in();
+        recipe.fill_in(document);
         Ok(recipe)
     }
 
     /// The recipe as TOML, every default written out.
-    pub fn to_toml(&self) -> Outcome<String> {
-        toml::to_string(self).map_err(|error| Failure::from(error).context("this recipe cannot be written as TOML"))
+    ///
+    /// # Errors
+    /// Where a value has no form in TOML.
+    pub fn to_toml(&self) -> Result<String, Fault> {
+        toml::to_string(self).map_err(|error| Fault::new(format!("this recipe cannot be written as TOML: {error}")))
     }
 
     /// What depends on other values and was left out.
-    fn fill_in(&mut self) {
+    fn fill_in(&mut self, document: &Document) {
         self.data.cache.fill_in();
         self.metric.fill_in();
         if let Some(weights) = &mut self.init.weights
@@ -271,10 +242,17 @@ impl Recipe {
         }
         let classes = self.labels.len() as i64;
         if self.post.prediction.is_empty() {
-            self.post.prediction.push(as_discrete(&[("argmax", true.into()), ("to_onehot", classes.into())]));
+            let step = Node::named("AsDiscrete").with("argmax", true).with("to_onehot", classes);
+            self.post.prediction.push(step);
         }
-        if self.post.label.is_empty() {
-            self.post.label.push(as_discrete(&[("to_onehot", classes.into())]));
+        // Regions come as a channel each, and none of them is background.
+        if self.post.label.is_empty() && self.output() == Output::Labels {
+            self.post.label.push(Node::named("AsDiscrete").with("to_onehot", classes));
+        }
+        let (output, metric) = (self.output(), document.root().get("metric"));
+        let written = metric.and_then(|metric| metric.get("include_background"));
+        if let (Metric::Dice { include_background, .. }, Output::Regions, None) = (&mut self.metric, output, written) {
+            *include_background = true;
         }
         for plugin in self.plugins.iter_mut().filter(|plugin| plugin.name == "validation") {
             let interval = toml::Value::Integer(self.training.val_interval.try_into().unwrap_or(i64::MAX));
@@ -282,21 +260,17 @@ impl Recipe {
         }
     }
 
-    /// A key that some part reads past would be a typo without a word: whatever was written must come back.
-    fn nothing_is_passed_over(&self, document: &Document) -> Outcome {
-        let back = toml::Value::try_from(self)?;
-        unread(document.root(), &back).map_or(Ok(()), |(origin, key, known)| {
-            let known: Vec<&str> = known.iter().map(String::as_str).collect();
-            Err(document.error(&origin, suggest::unknown("key", &key, &known)))
-        })
-    }
-
-    fn check(&self, document: &Document) -> Outcome {
+    fn check(&self, document: &Document) -> Result<(), Fault> {
         let demand = |holds: bool, path: &str, message: String| {
-            if holds { Ok(()) } else { Err(document.error_at(path, message)) }
+            if holds { Ok(()) } else { Err(document.fault(path, message)) }
         };
         let (data, training) = (&self.data, &self.training);
-        demand(self.labels.len() >= 2, "labels", "name at least the background and one class".into())?;
+        match self.output() {
+            Output::Labels => {
+                demand(self.labels.len() >= 2, "labels", "name at least the background and one class".into())?;
+            }
+            Output::Regions => demand(!self.labels.is_empty(), "labels", "name at least one region".into())?,
+        }
         demand(!self.transforms.is_empty(), "transforms", "a recipe needs at least LoadImage".into())?;
         demand(
             training.epochs >= 1,
@@ -306,7 +280,7 @@ impl Recipe {
         demand(training.batch_size >= 1, "training.batch_size", "a batch holds at least 1 case".into())?;
         demand(training.accumulate >= 1, "training.accumulate", "a step takes at least 1 batch".into())?;
         if let Some(clip) = training.clip {
-            clip.check().map_err(|error| document.error_at_quoted("training.clip", &error.to_string()))?;
+            clip.check().map_err(|error| document.fault("training.clip", error.to_string()))?;
         }
         demand(training.val_interval >= 1, "training.val_interval", "give 1 or more epochs".into())?;
         data.cache.check(document)?;
@@ -335,20 +309,19 @@ impl Recipe {
             "optimizer.lr",
             format!("a learning rate of {lr} cannot train; give a number above 0"),
         )?;
-        self.optimizer.build().map(drop).map_err(|error| optimizer_error(document, &error))?;
-        self.loss.build().map(|_| ()).map_err(|error| document.error_at("loss", error.to_string()))?;
+        let lr = self.optimizer.lr();
+        demand(
+            lr.is_finite() && lr > 0.0,
+            "optimizer.lr",
+            format!("a learning rate of {lr} cannot train; give a number above 0"),
+        )?;
         self.metric.check(document, self.labels.len())?;
-        if let Some((key, message)) = self.inferer.fault() {
-            return Err(document.error_at(&format!("inferer.{key}"), message));
-        }
-        self.schedule.check().map_err(|error| document.error_at_quoted("schedule", &error.to_string()))?;
         for (index, plugin) in self.plugins.iter().enumerate() {
             let twice = self.plugins[..index].iter().any(|other| other.name == plugin.name);
             demand(!twice, &format!("plugins.{index}.name"), format!("the plugin {:?} is listed twice", plugin.name))?;
         }
         for (index, transform) in self.transforms.iter().enumerate() {
             let path = format!("transforms.{index}");
-            demand(transform.get("name").is_some_and(toml::Value::is_str), &path, "a transform needs a `name`".into())?;
             let only = transform.get("only").map(|only| only.as_str().unwrap_or(""));
             demand(
                 matches!(only, None | Some("train" | "validation")),
@@ -356,41 +329,6 @@ impl Recipe {
                 "expected \"train\" or \"validation\"".into(),
             )?;
         }
-        for (index, handler) in self.handlers.iter().enumerate() {
-            let named = handler.get("name").is_some_and(toml::Value::is_str);
-            demand(named, &format!("handlers.{index}"), "a handler needs a `name`".into())?;
-        }
         Ok(())
-    }
-}
-
-/// An optimizer that cannot be; a group is pointed at itself.
-fn optimizer_error(document: &Document, error: &OptimError) -> Failure {
-    let groups = document.find("optimizer.groups").items();
-    let index = match error {
-        OptimError::Group { params, .. } => groups.iter().position(|group| group.text("params") == Some(params)),
-        _ => None,
-    };
-    let place = index.map_or("optimizer".to_owned(), |index| format!("optimizer.groups.{index}"));
-    document.error_at_quoted(&place, &error.to_string())
-}
-
-/// A step of [`Post`].
-fn as_discrete(options: &[(&str, toml::Value)]) -> toml::Table {
-    let name = [("name".to_owned(), toml::Value::from("AsDiscrete"))];
-    name.into_iter().chain(options.iter().map(|(key, value)| ((*key).to_owned(), value.clone()))).collect()
-}
-
-/// The first key of the tree that is not among what was read, with its siblings that were.
-fn unread(node: &Node, read: &toml::Value) -> Option<(Origin, String, Vec<String>)> {
-    match read {
-        toml::Value::Table(table) => node.entries().iter().find_map(|entry| match table.get(&entry.key) {
-            Some(value) => unread(&entry.node, value),
-            // An empty list is not written back.
-            None if entry.node.is_empty_list() => None,
-            None => Some((entry.origin.clone(), entry.key.clone(), table.keys().cloned().collect())),
-        }),
-        toml::Value::Array(values) => node.items().iter().zip(values).find_map(|(item, value)| unread(item, value)),
-        _ => None,
     }
 }

@@ -2,15 +2,11 @@
 
 use std::sync::Arc;
 
-use hearth_data::{Pipeline, RecipeOptions};
+use hearth_data::Pipeline;
 use hearth_nn::inferers::Inferer;
+use hearth_registry::{Document, Fault, Node};
 use hearth_train::TestTimeAugmentation;
 use serde::{Deserialize, Serialize};
-use toml::{Spanned, Table};
-
-use super::document::Document;
-use crate::error::Outcome;
-use crate::run::{locate, table_at};
 
 /// How many draws there are where the recipe does not say.
 const EXAMPLES: usize = 10;
@@ -22,7 +18,7 @@ pub struct Tta {
     /// All combinations of flips along these axes: 0, 1, 2.
     pub flips: Vec<usize>,
     /// Random transforms without their keys, drawn `num_examples` times.
-    pub transforms: Vec<Table>,
+    pub transforms: Vec<Node>,
     /// How many draws; 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_examples: Option<usize>,
@@ -42,10 +38,10 @@ impl Tta {
         document: &Document,
         inner: Arc<dyn Inferer>,
         seed: u64,
-    ) -> Outcome<Option<TestTimeAugmentation>> {
+    ) -> Result<Option<TestTimeAugmentation>, Fault> {
         let unused = |key: &str| {
             let message = format!("{key} is for random `transforms`; there are none");
-            Err(document.error_at(&format!("tta.{key}"), message))
+            Err(document.fault(&format!("tta.{key}"), message))
         };
         match (self.flips.is_empty(), self.transforms.is_empty()) {
             (_, true) if self.num_examples.is_some() => unused("num_examples"),
@@ -53,39 +49,33 @@ impl Tta {
             (true, true) => Ok(None),
             (false, false) => {
                 let message = "give flips or transforms, not both; RandFlip is a transform too";
-                Err(document.error_at("tta.transforms", message))
+                Err(document.fault("tta.transforms", message))
             }
             (false, true) => {
                 let made = TestTimeAugmentation::flips(inner, &self.flips);
-                made.map(Some).map_err(|error| document.error_at("tta.flips", error.to_string()))
+                made.map(Some).map_err(|error| document.fault("tta.flips", error.to_string()))
             }
             (true, false) => {
                 let examples = self.num_examples.unwrap_or(EXAMPLES);
-                let pipeline = Arc::new(self.pipeline(document)?);
+                let pipeline = Arc::new(self.pipeline()?);
                 let made = TestTimeAugmentation::random(inner, pipeline, examples, seed, self.nearest_interp);
                 let place = if examples == 0 { "tta.num_examples" } else { "tta.transforms" };
-                made.map(Some).map_err(|error| document.error_at(place, error.to_string()))
+                made.map(Some).map_err(|error| document.fault(place, error.to_string()))
             }
         }
     }
 
-    fn pipeline(&self, document: &Document) -> Outcome<Pipeline> {
+    fn pipeline(&self) -> Result<Pipeline, Fault> {
         let mut tables = Vec::with_capacity(self.transforms.len());
         for (index, table) in self.transforms.iter().enumerate() {
-            if table.contains_key("keys") {
+            if let Some(keys) = table.get("keys") {
                 let message =
                     "leave `keys` out: a transform of [tta] works on the image, and is undone on the prediction";
-                return Err(document.error_at(&format!("tta.transforms.{index}.keys"), message));
+                return Err(Fault::on(keys, message).under(&format!("tta.transforms.{index}.keys")));
             }
-            let mut table = table.clone();
-            table.insert("keys".into(), vec![TestTimeAugmentation::KEY].into());
-            tables.push(Spanned::new(0..0, table));
+            tables.push(table.clone().with("keys", vec![TestTimeAugmentation::KEY]));
         }
-        let places: Vec<usize> = (0..tables.len()).collect();
-        Pipeline::from_toml_with(&tables, &RecipeOptions::default()).map_err(|error| {
-            let place = table_at(&places, &error).map(|place| format!("tta.{place}"));
-            locate(document, &error, place.as_deref())
-        })
+        Pipeline::from_nodes(&tables).map_err(|fault| fault.under("tta.transforms"))
     }
 
     /// What it does, in a few words.

@@ -7,8 +7,9 @@ use hearth_data::{
 };
 
 use super::Plan;
+use super::plan::maps_labels;
 use crate::error::{Context, Failure, Outcome};
-use crate::recipe::{CacheKind, Rate, Recipe, Validation};
+use crate::recipe::{CacheKind, Output, Rate, Recipe, Validation};
 
 /// Labelled cases of a Decathlon folder, or of a folder of DICOM.
 pub struct Cases {
@@ -88,7 +89,10 @@ impl Listed {
     fn decathlon(folder: &Path, recipe: &Recipe) -> Outcome<Self> {
         let set = DecathlonDataset::open(folder)?;
         let highest = set.labels.keys().max().copied().unwrap_or(0) as usize;
-        if highest >= recipe.labels.len() {
+        // A recipe that gives labels other values says itself what is left of them.
+        // Regions have no background among their names.
+        let known = recipe.labels.len() + usize::from(recipe.output() == Output::Regions);
+        if highest >= known && !maps_labels(recipe) {
             return Err(Failure::new(format!(
                 "the data set {:?} has labels up to {highest}, but the recipe {:?} knows {} ({})",
                 set.name,

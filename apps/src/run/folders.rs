@@ -30,6 +30,21 @@ pub fn check_free(folder: &Path) -> Outcome {
     Err(Failure::new(format!("{} is not empty: {advice}", folder.display())))
 }
 
+/// Fails for a path that cannot be handed on as text, which is what plugins, recipes and JSON take: another name
+/// would be written to in its place.
+pub fn check_path(folder: &Path) -> Outcome {
+    match folder.to_str() {
+        Some(_) => Ok(()),
+        None => {
+            let advice = "rename the folder, or give another one";
+            Err(Failure::new(format!(
+                "--out {}: this path is not UTF-8, which plugins cannot take; {advice}",
+                folder.display()
+            )))
+        }
+    }
+}
+
 /// The folder of a run that was started before.
 pub fn open_run(folder: &Path) -> Outcome<RunFolder> {
     if folder.is_file() {
@@ -80,7 +95,10 @@ pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Outcome {
         let mut file = File::create(&beside)?;
         file.write_all(content.as_ref())?;
         file.sync_all()?;
-        std::fs::rename(&beside, path)
+        std::fs::rename(&beside, path)?;
+        // The name is on the disk once its folder is.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()
     };
     let written = write();
     if written.is_err() {

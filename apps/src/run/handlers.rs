@@ -3,13 +3,11 @@
 use std::path::Path;
 
 use hearth_engine::Handler;
-use hearth_handlers::{
-    BuildError, LrSchedule, LrScheduleOptions, ScheduleConfig, StopOnNonFinite, StopOnNonFiniteOptions,
-};
-use toml::{Table, Value};
+use hearth_handlers::{HandlerSpec, LrSchedule, LrScheduleOptions, StopOnNonFinite, StopOnNonFiniteOptions};
+use hearth_registry::{Node, Registry};
 
 use super::Plan;
-use crate::error::{Failure, Outcome};
+use crate::error::Outcome;
 
 /// On a card a look at the loss waits for the card, so it is looked at less often.
 const LOOK_EVERY: u64 = 16;
@@ -20,9 +18,9 @@ pub fn before(plan: &Plan) -> Outcome<Vec<Box<dyn Handler>>> {
     let mut handlers: Vec<Box<dyn Handler>> = Vec::new();
     handlers.push(Box::new(StopOnNonFinite::new(StopOnNonFiniteOptions { every, ..Default::default() })?));
     let schedule = plan.recipe.schedule.clone();
-    if schedule != ScheduleConfig::Constant {
+    if schedule.name() != "Constant" {
         let handler = LrSchedule::new(LrScheduleOptions { schedule, ..Default::default() });
-        handlers.push(Box::new(handler.map_err(|error| plan.document.error_at("schedule", error.to_string()))?));
+        handlers.push(Box::new(handler.map_err(|fault| plan.document.located("schedule", fault))?));
     }
     Ok(handlers)
 }
@@ -31,8 +29,8 @@ pub fn before(plan: &Plan) -> Outcome<Vec<Box<dyn Handler>>> {
 pub fn after(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
     let mut handlers = listed(plan, run)?;
     for name in ["MetricLog", "TensorBoardStats", "Progress"] {
-        if !plan.recipe.handlers.iter().any(|entry| entry.get("name").and_then(Value::as_str) == Some(name)) {
-            handlers.push(hearth_handlers::build(name, Value::Table(Table::new()), run)?);
+        if !plan.recipe.handlers.iter().any(|entry| entry.text("name") == Some(name)) {
+            handlers.push(Registry::<HandlerSpec>::new().build(&Node::named(name))?.make(run)?);
         }
     }
     Ok(handlers)
@@ -40,22 +38,11 @@ pub fn after(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
 
 /// The handlers that the recipe lists, in its order.
 pub fn listed(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
-    let mut handlers = Vec::new();
-    for (index, entry) in plan.recipe.handlers.iter().enumerate() {
-        let mut options = entry.clone();
-        let name = options.remove("name").and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default();
-        let built = hearth_handlers::build(&name, Value::Table(options), run);
-        handlers.push(built.map_err(|error| locate(plan, index, &error))?);
-    }
-    Ok(handlers)
-}
-
-fn locate(plan: &Plan, index: usize, error: &BuildError) -> Failure {
-    match error {
-        BuildError::Unknown { name, .. } => {
-            let message = crate::recipe::suggest::unknown("handler", name, hearth_handlers::NAMES);
-            plan.document.error_at(&format!("handlers.{index}.name"), message)
-        }
-        error => plan.document.error_at_quoted(&format!("handlers.{index}"), &error.to_string()),
-    }
+    let registry = Registry::<HandlerSpec>::new();
+    let build = |(index, entry): (usize, &Node)| {
+        let place = format!("handlers.{index}");
+        let built = registry.build(entry).and_then(|spec| spec.make(run));
+        Ok(built.map_err(|fault| plan.document.located(&place, fault))?)
+    };
+    plan.recipe.handlers.iter().enumerate().map(build).collect()
 }

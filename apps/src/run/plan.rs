@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use hearth_data::{Pipeline, RecipeError, RecipeOptions};
+use hearth_data::{Pipeline, RecipeOptions};
 use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_train::{Post, Precision, TestTimeAugmentation, device};
-use toml::Spanned;
 
-use crate::error::{Failure, Outcome};
-use crate::recipe::{Document, PrecisionWord, Recipe, post, suggest};
+use crate::error::{At, Outcome};
+use crate::recipe::{Document, Fault, Node, Output, PrecisionWord, Recipe, post};
 
 /// What a recipe asks for, checked.
 pub struct Plan {
@@ -29,6 +28,8 @@ pub struct Plan {
     pub validation: Arc<Pipeline>,
     /// The same without the label.
     pub prediction: Arc<Pipeline>,
+    /// What is done to a label that stays on its own grid: reading, and giving labels other values.
+    pub label: Arc<Pipeline>,
 }
 
 /// Which chain of a recipe.
@@ -37,6 +38,8 @@ enum Chain {
     Training,
     Validation,
     Prediction,
+    /// A label on its own grid.
+    Label,
 }
 
 impl Plan {
@@ -59,13 +62,14 @@ impl Plan {
             Precision::Bf16 => PrecisionWord::Bf16,
             Precision::Fp16 => PrecisionWord::Fp16,
         };
-        let (training, places) = pipeline(&document, &recipe, &device, Chain::Training, &[])?;
+        let (training, places) = pipeline(&recipe, &device, Chain::Training, &[])?;
         // What is random, as the transforms themselves say: a `Range` around one is random too.
         let steps = places.iter().zip(training.steps());
         let random: Vec<usize> = steps.filter(|(_, step)| step.is_random()).map(|(place, _)| *place).collect();
-        let (validation, _) = pipeline(&document, &recipe, &device, Chain::Validation, &random)?;
-        let (prediction, _) = pipeline(&document, &recipe, &device, Chain::Prediction, &random)?;
-        let plan = Self { document, recipe, device, on_processor, precision, training, validation, prediction };
+        let (validation, _) = pipeline(&recipe, &device, Chain::Validation, &random)?;
+        let (prediction, _) = pipeline(&recipe, &device, Chain::Prediction, &random)?;
+        let (label, _) = pipeline(&recipe, &device, Chain::Label, &random)?;
+        let plan = Self { document, recipe, device, on_processor, precision, training, validation, prediction, label };
         plan.post_prediction()?;
         plan.post_label()?;
         plan.augmentation()?;
@@ -75,23 +79,23 @@ impl Plan {
     /// The recipe's test-time augmentation around its inferer.
     pub fn augmentation(&self) -> Outcome<Option<TestTimeAugmentation>> {
         let Recipe { tta, inferer, training, .. } = &self.recipe;
-        tta.build(&self.document, inferer.build(), training.seed)
+        Ok(tta.build(&self.document, inferer.shared(), training.seed)?)
     }
 
     /// What is made of a prediction.
     pub fn post_prediction(&self) -> Outcome<Vec<Post>> {
-        post::steps(&self.document, "prediction", &self.recipe.post.prediction)
+        Ok(post::steps("prediction", &self.recipe.post.prediction)?)
     }
 
     /// What is made of a label before the metric sees it.
     pub fn post_label(&self) -> Outcome<Vec<Post>> {
-        post::steps(&self.document, "label", &self.recipe.post.label)
+        Ok(post::steps("label", &self.recipe.post.label)?)
     }
 
     /// The network with its first weights, on a device of the caller's.
     pub fn network(&self, device: &Device) -> Outcome<AnyNetwork> {
         let init = self.recipe.network.init(device, self.recipe.training.seed);
-        let network = init.map_err(|error| self.document.error_at("network", error.to_string()))?;
+        let network = init.map_err(|error| self.document.located("network", error.into()))?;
         let ([_, out], classes) = (network.channels(), self.recipe.labels.len());
         if out != classes {
             let message = format!("the network gives out_channels = {out}, but there are {classes} labels");
@@ -103,83 +107,93 @@ impl Plan {
 
 /// The transforms of one chain, and which entries of the recipe they are.
 fn pipeline(
-    document: &Document,
     recipe: &Recipe,
     device: &Device,
     chain: Chain,
     random: &[usize],
-) -> Outcome<(Arc<Pipeline>, Vec<usize>)> {
+) -> Result<(Arc<Pipeline>, Vec<usize>), Fault> {
     let mut tables = Vec::new();
     let mut places = Vec::new();
     for (index, transform) in recipe.transforms.iter().enumerate() {
         let mut table = transform.clone();
         let only = table.remove("only");
-        let only = only.as_ref().and_then(toml::Value::as_str);
+        let only = only.as_ref().and_then(Node::as_str);
         let wanted = match chain {
             Chain::Training => only != Some("validation"),
             Chain::Validation | Chain::Prediction => only != Some("train") && !random.contains(&index),
+            Chain::Label => only != Some("train") && table.text("name").is_some_and(|name| named(KEEPS_GRIDS, name)),
         };
         if wanted {
-            tables.push(Spanned::new(0..0, table));
+            tables.push(table);
             places.push(index);
         }
     }
-    check_each_case(recipe, &mut tables, &mut places);
-    let keys = (chain == Chain::Prediction).then(|| vec!["image".to_owned()]);
+    if chain != Chain::Label {
+        check_each_case(recipe, &mut tables, &mut places);
+    }
+    let keys = match chain {
+        Chain::Training | Chain::Validation => None,
+        Chain::Prediction => Some(vec!["image".to_owned()]),
+        Chain::Label => Some(vec!["label".to_owned()]),
+    };
     let options = RecipeOptions {
         device: Some(device.clone()),
         keys,
         lazy: recipe.data.lazy,
         lazy_sampling: recipe.data.lazy_sampling.clone(),
     };
-    let pipeline = Pipeline::from_toml_with(&tables, &options)
-        .map_err(|error| locate(document, &error, table_at(&places, &error).as_deref()))?;
+    let pipeline = Pipeline::from_nodes_with(&tables, &options).map_err(|fault| {
+        // The place among the tables of this chain, as a place in the recipe.
+        let (step, rest) = fault.path.split_once('.').unwrap_or((&fault.path, ""));
+        let place = step.parse::<usize>().ok().and_then(|step| places.get(step).copied()).unwrap_or_default();
+        Fault { path: rest.to_owned(), ..fault.clone() }.under(&format!("transforms.{place}"))
+    })?;
     Ok((Arc::new(pipeline), places))
 }
 
 /// Puts a `CheckCase` behind the steps that read a case, unless the recipe has one of its own: a label that belongs to
 /// another image, or to other classes, would train without a complaint and measure nonsense.
-fn check_each_case(recipe: &Recipe, tables: &mut Vec<Spanned<toml::Table>>, places: &mut Vec<usize>) {
-    let name =
-        |table: &Spanned<toml::Table>| table.get_ref().get("name").and_then(toml::Value::as_str).map(str::to_owned);
-    let names: Vec<String> = tables.iter().filter_map(name).collect();
-    let reading = names.iter().take_while(|name| matches!(name.as_str(), "LoadImage" | "EnsureChannelFirst")).count();
-    if reading == 0 || names.iter().any(|name| name == "CheckCase") {
+///
+/// A label that the recipe maps to other classes is checked once it is mapped: what counts is what the loss sees.
+fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usize>) {
+    let names: Vec<String> = tables.iter().map(|table| table.text("name").unwrap_or("").to_owned()).collect();
+    let reading = names.iter().take_while(|name| named(&["LoadImage", "EnsureChannelFirst"], name)).count();
+    if reading == 0 || names.iter().any(|name| named(&["CheckCase"], name)) {
         return;
     }
-    let mut table = toml::Table::new();
-    table.insert("name".into(), "CheckCase".into());
-    table.insert("num_classes".into(), (recipe.labels.len() as i64).into());
-    table.insert("channels".into(), (recipe.network.in_channels() as i64).into());
-    tables.insert(reading, Spanned::new(0..0, table));
-    places.insert(reading, places[reading - 1]);
+    let maps = |name: &String| named(MAPS_LABELS, name);
+    let place = names.iter().rposition(maps).map_or(reading, |mapping| (mapping + 1).max(reading));
+    let mut table = Node::named("CheckCase").with("channels", recipe.network.in_channels() as i64);
+    // Regions are channels of 0 and 1: what its values may be is not what classes are.
+    if recipe.output() == Output::Labels {
+        table.insert("num_classes", Node::from(recipe.labels.len() as i64));
+    }
+    tables.insert(place, table);
+    places.insert(place, places[place - 1]);
 }
 
-/// The table of `transforms` that an error is about.
-pub fn table_at(places: &[usize], error: &RecipeError) -> Option<String> {
-    places.get(error.step.saturating_sub(1)).map(|index| format!("transforms.{index}"))
+/// Whether a transform is one of these, with or without the `d` of MONAI's dictionary form.
+fn named(known: &[&str], name: &str) -> bool {
+    known.iter().any(|known| name == *known || name.strip_suffix('d') == Some(known))
 }
 
-/// A pipeline's error, at its place in the recipe: that of a transform's table.
-pub fn locate(document: &Document, error: &RecipeError, place: Option<&str>) -> Failure {
-    let Some(place) = place else { return Failure::new(error.to_string()) };
-    let path = match &error.parameter {
-        Some(parameter) => format!("{place}.{parameter}"),
-        None => place.to_owned(),
-    };
-    let table = document.find(place);
-    // A misspelt key is pointed at itself, everything else at its value.
-    let misspelt = error.suggestion.as_ref().zip(error.parameter.as_ref());
-    if let Some((meant, written)) = misspelt.filter(|_| error.message.starts_with("unknown field"))
-        && let Some(entry) = table.entries().iter().find(|entry| entry.key == *written)
-    {
-        return document.error(&entry.origin, format!("unknown key {written:?}, did you mean {meant:?}?"));
-    }
-    if error.transform.is_none() && error.parameter.as_deref() == Some("name") {
-        let names: Vec<&str> = hearth_data::transform_names().collect();
-        return document.error_at(&path, suggest::unknown("transform", table.text("name").unwrap_or(""), &names));
-    }
-    let name = error.transform.as_deref().unwrap_or("transform");
-    let hint = error.suggestion.as_ref().map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"));
-    document.error_at(&path, format!("{name}: {}{hint}", error.message))
+/// Transforms that leave a label on the grid of its file.
+const KEEPS_GRIDS: &[&str] = &[
+    "LoadImage",
+    "EnsureChannelFirst",
+    "EnsureType",
+    "SqueezeDim",
+    "MapLabelValue",
+    "LabelToMask",
+    "LabelFilter",
+    "ConvertToMultiChannelBasedOnBratsClasses",
+];
+
+/// Whether a recipe gives labels other values than their files have.
+pub(super) fn maps_labels(recipe: &Recipe) -> bool {
+    recipe.transforms.iter().filter_map(|table| table.text("name")).any(|name| named(MAPS_LABELS, name))
 }
+
+/// Transforms that give labels other values.
+const MAPS_LABELS: &[&str] =
+    &["MapLabelValue", "LabelToMask", "LabelFilter", "ConvertToMultiChannelBasedOnBratsClasses"];

@@ -6,7 +6,7 @@ use hearth_engine::Handler;
 use hearth_plugin_host::{Plugin, PluginError, Search};
 
 use super::Plan;
-use crate::error::{Failure, Outcome};
+use crate::error::{At, Failure, Outcome};
 
 /// Finds and loads every plugin that the recipe lists, in its order. `given` are the `--plugin` paths.
 pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Plugin>> {
@@ -54,7 +54,7 @@ pub fn handlers(plan: &Plan, plugins: &[Plugin], run: &Path) -> Outcome<Vec<Box<
                 options.insert("dir".into(), dir.into());
             }
             plugin.handler(options).map_err(|error| match listed {
-                Some(index) => plan.document.error_at_quoted(&format!("plugins.{index}.options"), &error.to_string()),
+                Some(index) => plan.document.error_at(&format!("plugins.{index}.options"), error.to_string()),
                 None => Failure::from(error),
             })
         })

@@ -21,6 +21,9 @@ const FREE: [&str; 3] = ["training.epochs", "training.device", "data.workers"];
 pub struct Record {
     /// The resolved recipe.
     recipe: String,
+    /// The data set, as it was given; runs of earlier versions do not say.
+    #[serde(default)]
+    data: String,
     /// The cases it trains on.
     training: Vec<String>,
     /// The cases it validates on.
@@ -33,7 +36,28 @@ impl Record {
         let cases = Cases::open(data, &plan.recipe)?;
         let names = |items: Vec<Item>| items.into_iter().map(|item| item.case).collect();
         let recipe = plan.recipe.to_toml()?;
-        Ok(Self { recipe, training: names(cases.training), validation: names(cases.validation) })
+        let data = data.display().to_string();
+        Ok(Self { recipe, data, training: names(cases.training), validation: names(cases.validation) })
+    }
+
+    /// What the run in a folder was started with; nothing where an earlier version did not write it.
+    pub fn read(folder: &RunFolder) -> Outcome<Option<Self>> {
+        let path = folder.root().join(FILE);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let doing = || format!("cannot read {}", path.display());
+        Ok(Some(serde_json::from_str(&std::fs::read_to_string(&path).while_doing(doing)?).while_doing(doing)?))
+    }
+
+    /// The cases it trained on.
+    pub fn training(&self) -> &[String] {
+        &self.training
+    }
+
+    /// The cases it validated on.
+    pub fn validation(&self) -> &[String] {
+        &self.validation
     }
 
     /// Writes it.

@@ -8,17 +8,16 @@ use hearth::kernels::TuningClock;
 use hearth_data::{DataLoader, LoaderOptions};
 use hearth_engine::RunEnd;
 use hearth_nn::inferers::Inferer;
-use hearth_nn::losses::LossConfig;
 use hearth_nn::networks::AnyNetwork;
 use hearth_plugin_host::Plugin;
 use hearth_train::{
-    EvaluatorOptions, RunFolder, SupervisedEvaluator, SupervisedTrainer, TrainerOptions, checkpoint, device,
+    EvaluatorOptions, RunFolder, RunLock, SupervisedEvaluator, SupervisedTrainer, TrainerOptions, checkpoint, device,
 };
 
 use super::dataset::{Use, dataset};
 use super::record::Record;
 use super::{Cases, Plan, Start, folders, handlers, interrupt, plugins, summary};
-use crate::error::{Context, Failure, Outcome};
+use crate::error::{At, Context, Failure, Outcome};
 use crate::note;
 use crate::terminal::seconds;
 
@@ -28,6 +27,8 @@ pub struct Session {
     plugins: Vec<Plugin>,
     trainer: SupervisedTrainer<AnyNetwork>,
     folder: Option<RunFolder>,
+    /// Held while the run writes.
+    lock: Option<RunLock>,
     data: PathBuf,
     started: Instant,
     tuning: TuningClock,
@@ -55,13 +56,14 @@ impl Session {
         warn(&plan, &plugins);
         let trainer = trainer(&plan, data, from)?;
         interrupt::running(trainer.engine().interrupt_flag());
-        Ok(Self { plan, plugins, trainer, folder: None, data: data.to_owned(), started, tuning })
+        Ok(Self { plan, plugins, trainer, folder: None, lock: None, data: data.to_owned(), started, tuning })
     }
 
     /// Makes the run's folder.
     pub fn start(&mut self, out: &Path) -> Outcome {
         let record = Record::new(&self.plan, &self.data)?;
         let folder = RunFolder::create(out, &self.plan.recipe.to_toml()?)?;
+        self.lock = Some(RunLock::new(folder.root())?);
         record.write(&folder)?;
         self.add_handlers(&folder)?;
         self.folder = Some(folder);
@@ -70,6 +72,7 @@ impl Session {
 
     /// Goes on with a run: from its newest whole checkpoint, or from the start where it has none yet.
     pub fn resume(&mut self, folder: RunFolder) -> Outcome {
+        self.lock = Some(RunLock::new(folder.root())?);
         self.add_handlers(&folder)?;
         if checkpoint::list(&folder.checkpoints())?.is_empty() {
             note!("{} holds no checkpoint yet: starting from the beginning", folder.root().display());
@@ -110,6 +113,11 @@ impl Session {
         let end = self.trainer.run();
         interrupt::over();
         let (took, tuning) = (self.started.elapsed().as_secs_f64(), self.tuning.spent());
+        if !folder.recipe().is_file() {
+            let root = folder.root().display();
+            let what = "was removed or emptied while the run wrote to it: what it held before is lost";
+            return Err(Failure::new(format!("{root} {what}")));
+        }
         summary::write(&folder, &self.plan, self.trainer.engine(), end.as_ref(), took, tuning)?;
         let state = self.trainer.engine().state();
         match end.while_doing(|| format!("the run in {} failed", folder.root().display()))? {
@@ -122,6 +130,12 @@ impl Session {
             }
             RunEnd::Terminated(why) => note!("ended early: {why}"),
             _ => {}
+        }
+        for handler in self.trainer.engine().handler_times().iter().filter(|handler| handler.errors > 0) {
+            let (name, errors) = (&handler.name, handler.errors);
+            let fate = if handler.disabled { "was not called again" } else { "went on" };
+            let first = handler.first_error.as_deref().unwrap_or_default();
+            note!("the handler {name} failed {errors} times and {fate}; first in {first}");
         }
         let best = match (state.key_metric.as_ref(), state.best_metric, state.best_epoch) {
             (Some(name), Some(value), Some(epoch)) => format!("best {name} {value:.4} at epoch {epoch}, "),
@@ -164,7 +178,7 @@ pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
 
 /// Says what will be missing at the end, while there is time.
 fn warn(plan: &Plan, plugins: &[Plugin]) {
-    if plan.recipe.network.has_deep_supervision() && !matches!(plan.recipe.loss, LossConfig::DeepSupervisionLoss(_)) {
+    if plan.recipe.network.has_deep_supervision() && plan.recipe.loss.name() != "DeepSupervisionLoss" {
         note!(
             "warning: the network has heads for deep supervision, but the loss looks at its main output alone, so they are not \
              trained; wrap the loss: [loss] name = \"DeepSupervisionLoss\", [loss.loss] name = ..."
@@ -215,7 +229,7 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
         .map_err(|error| plan.document.error_at("optimizer", error.to_string()))?;
     let single = LoaderOptions { batch_size: 1, seed, ..LoaderOptions::default() };
     let loader = DataLoader::new(validation, single)?;
-    trainer.add_evaluator("validation", evaluator(plan, loader, recipe.inferer.build())?);
+    trainer.add_evaluator("validation", evaluator(plan, loader, recipe.inferer.shared())?);
     Ok(trainer)
 }
 
@@ -232,8 +246,8 @@ pub fn evaluator(
     options.post_label = plan.post_label()?;
     let evaluator = SupervisedEvaluator::new(options, loader)?;
     let mut key = plan.recipe.metric.better();
-    Ok(plan.recipe.metric.list().into_iter().fold(evaluator, |evaluator, (name, config)| {
+    plan.recipe.metric.list().into_iter().try_fold(evaluator, |evaluator, (name, config)| {
         // The first one is the key.
-        evaluator.with_boxed_metric(&name, config.build(), key.take())
-    }))
+        Ok(evaluator.with_boxed_metric(&name, config.build()?, key.take()))
+    })
 }

@@ -8,7 +8,7 @@ use hearth_nn::weights::{self, Report};
 use hearth_nn::{Frozen, freeze};
 
 use super::{Plan, folders, weights as checkpoints};
-use crate::error::{Context, Failure, Outcome};
+use crate::error::{At, Context, Failure, Outcome};
 use crate::note;
 use crate::terminal::thousands;
 

@@ -29,7 +29,15 @@ pub fn write(
     let handlers: Vec<Value> = engine
         .handler_times()
         .iter()
-        .map(|times| json!({ "name": times.name, "calls": times.calls, "seconds": times.seconds }))
+        .map(|times| {
+            let mut one = json!({ "name": times.name, "calls": times.calls, "seconds": times.seconds });
+            if times.errors > 0 {
+                one["errors"] = json!(times.errors);
+                one["first_error"] = json!(times.first_error);
+                one["disabled"] = json!(times.disabled);
+            }
+            one
+        })
         .collect();
     let metrics: Map<String, Value> =
         state.metrics.iter().map(|(name, value)| (name.clone(), number(*value))).collect();

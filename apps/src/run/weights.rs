@@ -6,13 +6,14 @@ use burn::module::Module;
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
 use hearth_nn::weights;
+use hearth_registry::unknown;
 use hearth_train::checkpoint::{self, Checkpoint, CheckpointError};
 use hearth_train::{RunFolder, TestTimeAugmentation};
 
 use super::Plan;
 use crate::error::{Context, Failure, Outcome};
 use crate::note;
-use crate::recipe::{Document, Tta, suggest};
+use crate::recipe::{Document, Tta};
 
 /// The file of a checkpoint that holds the weights.
 pub(super) const WEIGHTS: &str = "network.safetensors";
@@ -61,7 +62,7 @@ impl Trained {
         let augmentation = plan.augmentation()?;
         let inferer: Arc<dyn Inferer> = match &augmentation {
             Some(augmentation) => Arc::new(augmentation.clone()),
-            None => plan.recipe.inferer.build(),
+            None => plan.recipe.inferer.shared(),
         };
         Ok(Self { plan, network, checkpoint: name, inferer, augmentation })
     }
@@ -94,7 +95,7 @@ pub(super) fn choose(folder: &RunFolder, which: &str) -> Outcome<Checkpoint> {
             if !names.iter().any(|known| known == name) {
                 let mut known = vec!["best", "latest"];
                 known.extend(names.iter().map(String::as_str));
-                return Err(Failure::new(suggest::unknown("checkpoint", name, &known)));
+                return Err(Failure::new(unknown("checkpoint", name, &known)));
             }
             Ok(Checkpoint::open(&dir.join(name))?)
         }

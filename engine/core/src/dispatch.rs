@@ -231,6 +231,8 @@ impl Engine {
         let Some(entry) = self.entries.get_mut(index) else { return Ok(()) };
         let policy = entry.handler.as_ref().map_or(OnError::Log, |handler| handler.on_error());
         let handler = entry.key.clone();
+        entry.errors += 1;
+        entry.first_error.get_or_insert_with(|| format!("{event}: {message}"));
         match policy {
             OnError::Stop if !lenient => {
                 let message = message.to_owned();

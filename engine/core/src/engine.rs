@@ -27,6 +27,12 @@ pub struct HandlerTimes {
     pub calls: u64,
     /// Seconds in all calls.
     pub seconds: f64,
+    /// How many calls failed.
+    pub errors: u64,
+    /// The event and the words of the first failure.
+    pub first_error: Option<String>,
+    /// Whether it is not called any more.
+    pub disabled: bool,
 }
 
 /// Removes handlers from where the engine itself cannot be reached: another handler, another thread.
@@ -52,6 +58,9 @@ pub(crate) struct Entry {
     pub handler: Option<Box<dyn Handler>>,
     pub disabled: bool,
     pub tally: Tally,
+    /// How often it failed, and how the first time.
+    pub errors: u64,
+    pub first_error: Option<String>,
 }
 
 /// Walks through a run and says what happens; handlers listen. See the [crate's documentation](crate).
@@ -175,6 +184,8 @@ impl Engine {
             handler: Some(handler),
             disabled: false,
             tally: Tally::default(),
+            errors: 0,
+            first_error: None,
         });
         Ok(id)
     }
@@ -261,10 +272,13 @@ impl Engine {
     pub fn handler_times(&self) -> Vec<HandlerTimes> {
         self.entries
             .iter()
-            .map(|Entry { key, tally, .. }| HandlerTimes {
+            .map(|Entry { key, tally, errors, first_error, disabled, .. }| HandlerTimes {
                 name: key.clone(),
                 calls: tally.calls,
                 seconds: tally.time.as_secs_f64(),
+                errors: *errors,
+                first_error: first_error.clone(),
+                disabled: *disabled,
             })
             .collect()
     }

@@ -82,18 +82,22 @@ impl Document {
     /// # Errors
     /// When it is no assignment, or names an element that does not exist.
     pub fn set(&mut self, assignment: &str) -> Result<(), Fault> {
-        self.set_as("--set", assignment)
-    }
-
-    /// The same for another option of the command line that takes assignments, as `--config`.
-    ///
-    /// # Errors
-    /// As [`set`](Self::set).
-    pub fn set_as(&mut self, option: &str, assignment: &str) -> Result<(), Fault> {
-        let said = format!("{option} {assignment}");
+        let said = format!("--set {assignment}");
         match assignment.split_once('=') {
             Some((key, value)) => self.assign(said, key.trim(), value.trim()),
             None => Err(Fault::new(format!("{said}: expected key=value, like training.epochs=3"))),
+        }
+    }
+
+    /// Applies an assignment of another option of the command line to the table at `table`: `--config`.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub fn set_in(&mut self, table: &str, option: &str, assignment: &str) -> Result<(), Fault> {
+        let said = format!("{option} {assignment}");
+        match assignment.split_once('=') {
+            Some((key, value)) => self.assign(said, &format!("{table}.{}", key.trim()), value.trim()),
+            None => Err(Fault::new(format!("{said}: expected key=value, like out_channels=3"))),
         }
     }
 

@@ -7,24 +7,20 @@ use burn::tensor::Tensor;
 use hearth_data::{Affine, Image, Pipeline, Sample, affine};
 use hearth_engine::BoxError;
 use hearth_nn::post::{Activations, AsDiscrete};
-use serde::{Deserialize, Serialize};
+use hearth_registry::{Fault, Kind, entry, read};
 
 /// A post-processing step, on a batch `[B, C, X, Y, Z]`. In a recipe: `{ name = "AsDiscrete", argmax = true, to_onehot = 2 }`.
 ///
 /// MONAI decollates a batch into items first. `Activations` and `AsDiscrete` treat items alike, so the batch as a whole gives the
 /// same; [`Post::Transforms`] gets each item by itself.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "name")]
 pub enum Post {
     /// Sigmoid, softmax or another activation.
     Activations(Activations),
     /// Argmax, one-hot, threshold, rounding.
     AsDiscrete(AsDiscrete),
     /// Transforms of images, such as `KeepLargestConnectedComponent`, with the key [`Post::KEY`]. Random ones are left out.
-    #[serde(skip)]
     Transforms(Arc<Pipeline>),
     /// A function of your own.
-    #[serde(skip)]
     Custom(Box<dyn Fn(Tensor<5>) -> Result<Tensor<5>, BoxError> + Send>),
 }
 
@@ -38,6 +34,29 @@ impl fmt::Debug for Post {
         }
     }
 }
+
+impl Kind for Post {
+    const WORD: &'static str = "post-processing step";
+
+    fn check(&self) -> Result<(), Fault> {
+        match self {
+            Post::Activations(step) => step.check().map_err(|error| Fault::new(error.to_string())),
+            _ => Ok(()),
+        }
+    }
+}
+
+entry!(
+    Post => Activations,
+    example: "sigmoid = true",
+    build: |node| Ok(Box::new(Post::Activations(read(node)?)))
+);
+
+entry!(
+    Post => AsDiscrete,
+    example: "argmax = true\nto_onehot = 2",
+    build: |node| Ok(Box::new(Post::AsDiscrete(read(node)?)))
+);
 
 /// What [`Post::Transforms`] should know of an item besides its values.
 #[derive(Clone, Debug)]
@@ -66,6 +85,19 @@ impl Post {
             Post::Activations(Activations { sigmoid: true, ..Activations::default() }),
             Post::AsDiscrete(AsDiscrete { threshold: Some(0.5), ..AsDiscrete::default() }),
         ]
+    }
+
+    /// Does the steps on one image `[C, X, Y, Z]`, as validation does them on an item of a batch.
+    ///
+    /// # Errors
+    /// The first step that cannot be done.
+    pub fn finish<'a>(steps: impl IntoIterator<Item = &'a Post>, image: Image, case: &str) -> Result<Image, BoxError> {
+        let (items, dims) = ([Item { case: case.to_owned(), affine: image.affine }], image.meta.spatial_dims);
+        let mut x: Tensor<5> = image.data.unsqueeze_dim(0);
+        for step in steps {
+            x = step.apply(x, dims, &items)?;
+        }
+        Ok(Image { data: x.squeeze_dim(0), ..image })
     }
 
     /// Does the step. `items` are those of the batch, in its order; without them, an item has no name and voxels of 1 mm.

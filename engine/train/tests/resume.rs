@@ -174,7 +174,7 @@ fn a_checkpoint_of_another_network_or_optimizer_is_refused_with_the_list() {
     let mut other = trainer(1, 0.0, adam, 1);
     let before = fingerprint(&other);
     let text = other.resume(dir.path()).unwrap_err().to_string();
-    assert!(text.contains("optimizer.json does not fit") && text.contains("Sgd") && text.contains("Adam"), "{text}");
+    assert!(text.contains("optimizer.json does not fit") && text.contains("SGD") && text.contains("Adam"), "{text}");
     assert_eq!(fingerprint(&other), before, "nothing was taken over");
 
     let wide = hearth_nn::networks::UNetConfig {

@@ -58,11 +58,7 @@ pub fn first(samples: Vec<Sample>) -> Outcome<Sample> {
 
 /// A pipeline from the lines of a TOML list.
 pub fn pipeline(steps: &str) -> Outcome<Pipeline> {
-    let table: toml::Table = toml::from_str(&format!("transforms = [\n{steps}]"))?;
-    let steps = table.get("transforms").and_then(toml::Value::as_array).into_iter().flatten();
-    let tables: Vec<_> =
-        steps.filter_map(|step| step.as_table()).map(|table| toml::Spanned::new(0..0, table.clone())).collect();
-    Ok(Pipeline::from_toml(&tables)?)
+    Ok(Pipeline::from_toml(&format!("transforms = [\n{steps}]"))?)
 }
 
 /// The deterministic part of the spleen recipe.

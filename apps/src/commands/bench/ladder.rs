@@ -236,8 +236,8 @@ fn write(out: &Path, recipe: &str, rows: &[Row]) -> Outcome {
 mod tests {
     use super::*;
 
-    fn sound<T>(outcome: Outcome<T>) -> T {
-        outcome.unwrap_or_else(|failure| panic!("{}", failure.line()))
+    fn sound<T>(outcome: Result<T, impl Into<crate::error::Failure>>) -> T {
+        outcome.unwrap_or_else(|failure| panic!("{}", failure.into().line()))
     }
 
     fn recipe(name: &str) -> Recipe {

@@ -1,12 +1,12 @@
 //! Forward and backward passes of the catalogue's networks, each in a process of its own so that its peak of memory is its own.
 
 use burn::tensor::{DType, Distribution, Tensor};
-use hearth_nn::networks::{CATALOGUE, Network};
+use hearth_nn::networks::Network;
 use hearth_nn::optim::Gradients;
 use serde_json::json;
 
 use super::{Args, median, say};
-use crate::commands::network::entry;
+use crate::commands::network::Example;
 use crate::error::{Context, Failure, Outcome};
 
 /// The networks named in place of files, or all.
@@ -16,12 +16,12 @@ pub fn run(args: &Args) -> Outcome {
         return measure(args, name);
     }
     for name in &names {
-        entry(name)?;
+        Example::named(name)?;
     }
-    let all = CATALOGUE.iter().map(|entry| entry.name.to_owned());
+    let all: Vec<String> = Example::all()?.iter().map(|example| example.entry.name.to_owned()).collect();
     let program = std::env::current_exe().while_doing(|| "the program cannot find itself")?;
     let mut failed = Vec::new();
-    for name in if names.is_empty() { all.collect() } else { names } {
+    for name in if names.is_empty() { all } else { names } {
         let mut child = std::process::Command::new(&program);
         child.args(["bench", "models", &name, "--json", "--runs", &args.runs.to_string()]);
         child.args(["--device", &args.device, "--seed", &args.seed.to_string(), "--amp", args.amp.word()]);
@@ -36,15 +36,16 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn measure(args: &Args, name: &str) -> Outcome {
-    let entry = entry(name)?;
+    let Example { entry, config } = Example::named(name)?;
+    let input = config.example_input();
     let plain = hearth_train::device::parse(&args.device)?;
     let device = plain.clone().autodiff();
     let precision = args.amp.precision();
     precision.check(&plain)?;
-    let net = precision.apply(entry.config()?.init(&device, args.seed)?);
-    net.check_input(entry.input)?;
+    let net = precision.apply(config.init(&device, args.seed)?);
+    net.check_input(input)?;
     plain.seed(args.seed);
-    let x = Tensor::<5>::random(entry.input, Distribution::Uniform(0.0, 1.0), &device);
+    let x = Tensor::<5>::random(input, Distribution::Uniform(0.0, 1.0), &device);
     let base = peak();
     let (mut forward, mut backward) = (Vec::new(), Vec::new());
     for turn in 0..=args.runs {
@@ -67,7 +68,7 @@ fn measure(args: &Args, name: &str) -> Outcome {
         }
     }
     let fields = json!({
-        "bench": "models", "name": entry.name, "input": entry.input, "device": args.device, "amp": args.amp.word(),
+        "bench": "models", "name": entry.name, "input": input, "device": args.device, "amp": args.amp.word(),
         "forward": median(&mut forward), "backward": median(&mut backward), "base": base, "peak": peak(),
     });
     say(args, fields)

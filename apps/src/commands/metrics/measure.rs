@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use burn::tensor::{Tensor, TensorData};
 use hearth_data::{Image, affine, read_image};
-use hearth_nn::metrics::{ConfusionMatrixMetric, Metric, MetricConfig, MetricReduction};
+use hearth_nn::metrics::MetricConfig;
 
+use super::Empty;
 use super::pairs::Pair;
 use super::spec::{Kind, Spec};
 use crate::error::{Context, Failure, Outcome};
@@ -141,13 +142,13 @@ fn batch(values: Vec<f32>, image: &Image, channels: usize) -> Tensor<5> {
 }
 
 /// Reads and measures.
-pub fn case(pair: &Pair, specs: &[Spec], classes: &Classes) -> Outcome<Rows> {
+pub fn case(pair: &Pair, specs: &[Spec], classes: &Classes, empty: Empty) -> Outcome<Rows> {
     let doing = || format!("case {}", pair.case);
     let (pred, label) = (read_image(&pair.pred).while_doing(doing)?, read_image(&pair.label).while_doing(doing)?);
-    measured(&pred, &label, specs, classes).while_doing(doing)
+    measured(&pred, &label, specs, classes, empty).while_doing(doing)
 }
 
-fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes) -> Outcome<Rows> {
+fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, empty: Empty) -> Outcome<Rows> {
     same_grid(pred, label)?;
     let dims = if label.shape()[2] == 1 { 2 } else { 3 };
     let spacing = [label.spacing()];
@@ -182,9 +183,16 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes) -> O
         for (place, class) in counted.iter().enumerate() {
             let Class::Value(value, _) = class else { continue };
             let (p, l) = (mask(&pred_values, *value), mask(&label_values, *value));
+            let one_is_empty = p.contains(&1.0) != l.contains(&1.0);
             let (p, l) = (batch(p, pred, 1), batch(l, label, 1));
             for (at, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.kind == Kind::Class) {
-                put(class, at, one(&spec.config(dims, place + 1)?, &p, &l, &spacing)?);
+                let config = spec.config(dims, place + 1)?;
+                let distance = ["HausdorffDistanceMetric", "SurfaceDistanceMetric"].contains(&config.name());
+                let value = match distance && one_is_empty && empty == Empty::Penalty {
+                    true => diagonal(label),
+                    false => one(&config, &p, &l, &spacing)?,
+                };
+                put(class, at, value);
             }
         }
         for (at, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.kind == Kind::Classes) {
@@ -207,24 +215,24 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes) -> O
     Ok(rows)
 }
 
+/// The longest distance within an image, mm.
+fn diagonal(image: &Image) -> f64 {
+    let (shape, spacing) = (image.shape(), image.spacing());
+    (0..3).map(|axis| (shape[axis] as f64 * spacing[axis]).powi(2)).sum::<f64>().sqrt()
+}
+
 /// The value of a metric for one item of one class.
 fn one(config: &MetricConfig, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Outcome<f64> {
     // Rates are computed from counts, which is what the rows of these two hold.
-    let from_counts = |metric: &mut dyn Metric| -> Outcome<f64> {
-        metric.update_spaced(pred, label, spacing)?;
-        Ok(metric.aggregate()?.value.values.first().copied().map_or(f64::NAN, f64::from))
+    let from_counts = match config.name() {
+        "ConfusionMatrixMetric" => Some(config.with("reduction", "mean_batch")?.with("compute_sample", false)?),
+        "FBetaScore" => Some(config.clone()),
+        _ => None,
     };
-    match config {
-        MetricConfig::ConfusionMatrixMetric(metric) => from_counts(&mut ConfusionMatrixMetric {
-            reduction: MetricReduction::MeanBatch,
-            compute_sample: false,
-            ..metric.clone()
-        }),
-        MetricConfig::FBetaScore(metric) => from_counts(&mut metric.clone()),
-        config => {
-            let mut metric = config.build();
-            let rows = metric.update_spaced(pred, label, spacing)?;
-            Ok(rows.first().and_then(|row| row.first()).copied().map_or(f64::NAN, f64::from))
-        }
+    let mut metric = from_counts.as_ref().unwrap_or(config).build()?;
+    let rows = metric.update_spaced(pred, label, spacing)?;
+    if from_counts.is_none() {
+        return Ok(rows.first().and_then(|row| row.first()).copied().map_or(f64::NAN, f64::from));
     }
+    Ok(metric.aggregate()?.value.values.first().copied().map_or(f64::NAN, f64::from))
 }

@@ -29,12 +29,24 @@ pub struct Args {
     /// Class 0 counts too
     #[arg(long)]
     include_background: bool,
+    /// What a distance counts as where the prediction or the label alone has no voxel of a class
+    #[arg(long, value_enum, default_value_t = Empty::Penalty)]
+    empty: Empty,
     /// Print one JSON object
     #[arg(long, conflicts_with = "csv")]
     json: bool,
     /// Print comma-separated values, a line per case and class
     #[arg(long)]
     csv: bool,
+}
+
+/// What a distance to nothing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Empty {
+    /// The diagonal of the image in mm: a missed or an invented organ makes the figure worse
+    Penalty,
+    /// No value, which means leave out, as MONAI does
+    Skip,
 }
 
 /// Measures and prints.
@@ -47,7 +59,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let mut measured = report::Report::new(specs.iter().map(|spec| spec.text.clone()).collect());
     for pair in &pairs.found {
-        match measure::case(pair, &specs, &classes) {
+        match measure::case(pair, &specs, &classes, args.empty) {
             Ok(rows) => measured.add(&pair.case, rows),
             Err(failure) => {
                 note!("{}", failure.line());

@@ -69,6 +69,16 @@ impl Report {
         self.cases.iter().filter_map(move |(_, rows)| rows.get(class)?.get(metric).copied().flatten())
     }
 
+    /// Cases whose value is none, of all that have the class.
+    fn left_out(&self, class: &Class, metric: usize) -> (usize, usize) {
+        let (mut left, mut all) = (0, 0);
+        for value in self.values(class, metric) {
+            left += usize::from(value.is_nan());
+            all += 1;
+        }
+        (left, all)
+    }
+
     fn spread(&self, class: &Class, metric: usize) -> Spread {
         Spread::of(self.values(class, metric))
     }
@@ -117,6 +127,17 @@ impl Report {
         lines.push(format!(
             "{cases}; - is a class that a case does not have, or a rate of nothing; it is left out of means"
         ));
+        for class in &classes {
+            for (at, metric) in self.metrics.iter().enumerate() {
+                let (left, all) = self.left_out(class, at);
+                if left > 0 && left < all {
+                    let name = name(class);
+                    lines.push(format!(
+                        "{metric} of {name}: {left} of {all} cases have no value and are left out of its mean"
+                    ));
+                }
+            }
+        }
         lines
     }
 
@@ -159,8 +180,10 @@ impl Report {
             for (at, metric) in self.metrics.iter().enumerate() {
                 let spread = self.spread(class, at);
                 if self.values(class, at).next().is_some() {
-                    let whole =
-                        json!({ "mean": number(spread.mean), "std": number(spread.std), "count": spread.count });
+                    let whole = json!({
+                        "mean": number(spread.mean), "std": number(spread.std), "count": spread.count,
+                        "left_out": self.left_out(class, at).0,
+                    });
                     metrics.insert(metric.clone(), whole);
                 }
             }

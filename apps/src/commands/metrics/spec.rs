@@ -1,10 +1,10 @@
 //! Metrics as the command line names them.
 
 use hearth_nn::metrics::{ConfusionName, MetricConfig};
+use hearth_registry::unknown;
 use serde_json::{Map, Value, json};
 
 use crate::error::{Context, Failure, Outcome};
-use crate::recipe::suggest;
 
 /// What `--help` adds.
 pub const HELP: &str = "\
@@ -93,7 +93,7 @@ impl Spec {
             }
             (None, Err(_)) => {
                 let names: Vec<&str> = NAMES.iter().map(|(short, ..)| *short).chain(ConfusionName::names()).collect();
-                return Err(Failure::new(suggest::unknown("metric", name, &names)));
+                return Err(Failure::new(unknown("metric", name, &names)));
             }
         };
         if plain == "hd95" {

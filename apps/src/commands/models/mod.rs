@@ -4,9 +4,10 @@ mod describe;
 mod page;
 
 use clap::Subcommand;
-use hearth_nn::networks::CATALOGUE;
+use hearth_registry::Entry;
 use serde_json::{Value, json};
 
+use super::network::Example;
 use crate::error::Outcome;
 use crate::out;
 use crate::table::{self, Lean};
@@ -36,33 +37,34 @@ enum Action {
 pub fn run(args: &Args) -> Outcome {
     match &args.action {
         Action::List { json: true } => out!("{}", serde_json::to_string_pretty(&listed()?)?),
-        Action::List { json: false } => list(),
+        Action::List { json: false } => list()?,
         Action::Describe(args) => describe::run(args)?,
         Action::Table => out!("{}", page::text()?.trim_end()),
     }
     Ok(())
 }
 
-fn list() {
+fn list() -> Outcome {
     let columns = [("name", Lean::Left), ("dimensions", Lean::Left), ("for", Lean::Left), ("paper", Lean::Left)];
-    let rows: Vec<Vec<String>> = CATALOGUE
+    let rows: Vec<Vec<String>> = Example::all()?
         .iter()
-        .map(|entry| {
-            let dims: Vec<String> = entry.dims.iter().map(|dims| format!("{dims}-D")).collect();
-            vec![entry.name.to_owned(), dims.join(", "), entry.about.to_owned(), entry.paper.to_owned()]
+        .map(|example| {
+            let Entry { name, about, paper, .. } = example.entry;
+            vec![(*name).to_owned(), example.dims(), (*about).to_owned(), (*paper).to_owned()]
         })
         .collect();
     table::lines(&columns, &rows).iter().for_each(|line| out!("{line}"));
+    Ok(())
 }
 
 fn listed() -> Outcome<Vec<Value>> {
-    CATALOGUE
+    Example::all()?
         .iter()
-        .map(|entry| {
-            let example: Value = serde_json::from_str(entry.example)?;
+        .map(|example| {
+            let Entry { name, about, paper, .. } = example.entry;
             Ok(json!({
-                "name": entry.name, "dims": entry.dims, "about": entry.about, "paper": entry.paper,
-                "example": example, "input": entry.input,
+                "name": name, "dims": example.config.dims(), "about": about, "paper": paper,
+                "example": example.json()?, "input": example.config.example_input(),
             }))
         })
         .collect()

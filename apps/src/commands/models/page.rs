@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use hearth_nn::cost::cost;
-use hearth_nn::networks::CATALOGUE;
+use hearth_registry::Entry;
 use serde_json::Value;
 
 use super::describe::giga;
-use crate::commands::network::Chosen;
+use crate::commands::network::{Chosen, Example};
 use crate::error::Outcome;
 use crate::terminal::{bytes, thousands};
 
@@ -37,24 +37,25 @@ here the memory of a training step is what the tables say.
 pub fn text() -> Outcome<String> {
     let mut page = String::from(HEAD);
     page.push_str("\n| network | dimensions | for | paper |\n|---|---|---|---|\n");
-    for entry in CATALOGUE {
-        let dims: Vec<String> = entry.dims.iter().map(|dims| format!("{dims}-D")).collect();
-        let _ = writeln!(page, "| {} | {} | {} | {} |", entry.name, dims.join(", "), entry.about, entry.paper);
+    let examples = Example::all()?;
+    for example in &examples {
+        let Entry { name, about, paper, .. } = example.entry;
+        let _ = writeln!(page, "| {name} | {} | {about} | {paper} |", example.dims());
     }
     page.push_str(COSTS);
-    for entry in CATALOGUE {
+    for Example { entry, config } in &examples {
         let chosen = Chosen::by_name(entry.name, &[])?;
         let net = chosen.build()?;
-        let cost = cost(&net, entry.input, 1)?;
+        let cost = cost(&net, config.example_input(), 1)?;
         let parameters = thousands(cost.total.parameters);
         let (flops, activations) = (giga(cost.total.flops()), bytes(cost.total.activation_bytes()));
-        let input: Vec<String> = entry.input[1..].iter().map(usize::to_string).collect();
+        let input: Vec<String> = config.example_input()[1..].iter().map(usize::to_string).collect();
         let _ = writeln!(page, "| {} | {} | {parameters} | {flops} | {activations} |", entry.name, input.join("x"));
     }
-    times(&mut page);
+    times(&mut page, &examples);
     page.push_str("\n## The examples\n\nWhat is not named has MONAI's default.\n\n```json\n");
-    for entry in CATALOGUE {
-        let _ = writeln!(page, "{:27} {}", format!("{}:", entry.name), entry.example);
+    for example in &examples {
+        let _ = writeln!(page, "{:27} {}", format!("{}:", example.entry.name), example.json()?);
     }
     page.push_str("```\n");
     Ok(page)
@@ -71,11 +72,11 @@ products of attention. Activations are the results of all layers in f32: about w
 ";
 
 /// The table of times, where there are any.
-fn times(page: &mut String) {
+fn times(page: &mut String, examples: &[Example]) {
     let mut measured: BTreeMap<(&str, bool), Value> = BTreeMap::new();
     for line in MEASURED.lines() {
         let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
-        if let Some(entry) = CATALOGUE.iter().find(|entry| line["name"] == entry.name) {
+        if let Some(entry) = examples.iter().map(|example| example.entry).find(|entry| line["name"] == entry.name) {
             measured.insert((entry.name, line["peer"] == "hearth"), line);
         }
     }
@@ -83,7 +84,7 @@ fn times(page: &mut String) {
         return;
     }
     page.push_str(TIMES);
-    for entry in CATALOGUE {
+    for entry in examples.iter().map(|example| example.entry) {
         let (Some(ours), Some(theirs)) = (measured.get(&(entry.name, true)), measured.get(&(entry.name, false))) else {
             continue;
         };

@@ -129,6 +129,11 @@ pub trait Metric: Send {
     /// The first that does not.
     fn check_for(&self, classes: usize) -> Result<(), MetricError>;
 
+    /// Whether it takes one score per image, rather than a label map.
+    fn takes_scores(&self) -> bool {
+        false
+    }
+
     /// Adds the items of a batch: `pred` and `label` as `[b, c, x, y, z]`. Gives the new rows, one per item.
     fn update(&mut self, pred: &Tensor<5>, label: &Tensor<5>) -> Result<&[Vec<f32>], MetricError>;
 

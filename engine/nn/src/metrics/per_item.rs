@@ -28,6 +28,11 @@ pub(crate) trait PerItem: Send {
     /// See [`Metric::check_for`].
     fn check_for(&self, classes: usize) -> Result<(), MetricError>;
 
+    /// See [`Metric::takes_scores`].
+    fn takes_scores(&self) -> bool {
+        false
+    }
+
     /// See [`Metric::values_of`].
     fn values_of(&self, row: &[f32]) -> Vec<f32> {
         row.to_vec()
@@ -52,6 +57,10 @@ impl<M: PerItem> Metric for M {
 
     fn check_for(&self, classes: usize) -> Result<(), MetricError> {
         PerItem::check_for(self, classes)
+    }
+
+    fn takes_scores(&self) -> bool {
+        PerItem::takes_scores(self)
     }
 
     fn update(&mut self, pred: &Tensor<5>, label: &Tensor<5>) -> Result<&[Vec<f32>], MetricError> {

@@ -53,6 +53,10 @@ impl PerItem for RocAucMetric {
         true
     }
 
+    fn takes_scores(&self) -> bool {
+        true
+    }
+
     fn check_for(&self, _: usize) -> Result<(), MetricError> {
         Ok(())
     }

@@ -1,0 +1,214 @@
+//! `hearth reference`: everything that a recipe can name, read off the code.
+
+use std::fmt::Write;
+
+use hearth_registry::{Described, Parameter, described, unknown};
+use serde_json::{Value, json};
+
+use crate::error::{Failure, Outcome};
+use crate::out;
+use crate::table::{self, Lean};
+use crate::terminal::{bold, dim};
+
+/// Arguments of `hearth reference`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to list: transforms, networks, losses, metrics, optimizers, schedules, inferers, handlers, ...
+    #[arg(value_name = "KIND")]
+    pub kind: Option<String>,
+    /// Which one to describe: its parameters, an example, its paper
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Print JSON, with the JSON Schema of each table
+    #[arg(long)]
+    pub json: bool,
+    /// Print a page of docs/reference
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
+}
+
+/// Kinds as people say them, in the order of a recipe.
+const KINDS: &[(&str, &str)] = &[
+    ("transforms", "transform"),
+    ("networks", "network"),
+    ("losses", "loss"),
+    ("optimizers", "optimizer"),
+    ("schedules", "schedule"),
+    ("inferers", "inferer"),
+    ("post", "post-processing step"),
+    ("metrics", "metric"),
+    ("handlers", "handler"),
+];
+
+/// Prints the kinds, the entries of one, or one entry.
+pub fn run(args: &Args) -> Outcome {
+    let Some(kind) = &args.kind else { return kinds(args.json) };
+    let (plural, word) = kind_of(kind)?;
+    let entries: Vec<Described> = described().into_iter().filter(|entry| entry.kind == word).collect();
+    match &args.name {
+        None if args.json => {
+            let all: Vec<Value> = entries.iter().map(as_json).collect();
+            out!("{}", serde_json::to_string_pretty(&all)?);
+        }
+        None if args.markdown => out!("{}", page(plural, word, &entries).trim_end()),
+        None => {
+            let rows: Vec<Vec<String>> =
+                entries.iter().map(|entry| vec![entry.name.to_owned(), first_sentence(&entry.doc)]).collect();
+            let columns = [("name", Lean::Left), ("what it does", Lean::Left)];
+            table::lines(&columns, &rows).iter().for_each(|line| out!("{line}"));
+            out!("{}", dim(&format!("hearth reference {plural} NAME describes one of them")));
+        }
+        Some(name) => {
+            let entry = find(&entries, word, name)?;
+            if args.json {
+                out!("{}", serde_json::to_string_pretty(&as_json(entry))?);
+            } else if args.markdown {
+                out!("{}", section(entry).trim_end());
+            } else {
+                show(entry);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn kinds(as_json: bool) -> Outcome {
+    let all = described();
+    let count = |word: &str| all.iter().filter(|entry| entry.kind == word).count();
+    if as_json {
+        let counts: Vec<Value> =
+            KINDS.iter().map(|(plural, word)| json!({ "kind": plural, "entries": count(word) })).collect();
+        out!("{}", serde_json::to_string_pretty(&counts)?);
+        return Ok(());
+    }
+    for (plural, word) in KINDS {
+        out!("{plural:12} {:4}", count(word));
+    }
+    out!("{}", dim("hearth reference KIND lists them, hearth reference KIND NAME describes one"));
+    Ok(())
+}
+
+/// The kind that a word means: in the singular or the plural.
+fn kind_of(word: &str) -> Outcome<(&'static str, &'static str)> {
+    let lower = word.to_lowercase();
+    KINDS.iter().find(|(plural, singular)| *plural == lower || *singular == lower).copied().ok_or_else(|| {
+        let known: Vec<&str> = KINDS.iter().map(|(plural, _)| *plural).collect();
+        Failure::new(unknown("kind", word, &known))
+    })
+}
+
+fn find<'a>(entries: &'a [Described], word: &str, name: &str) -> Outcome<&'a Described> {
+    let exact = |entry: &&Described| entry.name == name || entry.aliases.contains(&name);
+    let alike = |entry: &&Described| {
+        entry.name.eq_ignore_ascii_case(name) || name.strip_suffix('d').is_some_and(|name| entry.name == name)
+    };
+    entries.iter().find(exact).or_else(|| entries.iter().find(alike)).ok_or_else(|| {
+        let names: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
+        Failure::new(unknown(word, name, &names))
+    })
+}
+
+/// The first sentence of a text that may run over lines.
+fn first_sentence(text: &str) -> String {
+    let line = text.split("\n\n").next().unwrap_or("").replace('\n', " ");
+    match line.find(". ") {
+        Some(end) => line[..=end].to_owned(),
+        None => line,
+    }
+}
+
+fn show(entry: &Described) {
+    out!("{}  {}", bold(entry.name), dim(entry.kind));
+    out!("{}", entry.doc);
+    if !entry.aliases.is_empty() {
+        out!("{} {}", dim("also called"), entry.aliases.join(", "));
+    }
+    if !entry.paper.is_empty() {
+        out!("{} {}", dim("paper"), entry.paper);
+    }
+    if !entry.parameters.is_empty() {
+        out!("\n{}", bold("parameters"));
+        let columns =
+            [("key", Lean::Left), ("type", Lean::Left), ("default", Lean::Left), ("what it means", Lean::Left)];
+        let rows: Vec<Vec<String>> = entry.parameters.iter().map(row).collect();
+        table::lines(&columns, &rows).iter().for_each(|line| out!("{line}"));
+    }
+    out!("\n{}", bold("example"));
+    out!("{}", example(entry));
+}
+
+fn row(parameter: &Parameter) -> Vec<String> {
+    let default = match (&parameter.default, parameter.required) {
+        (_, true) => "required".to_owned(),
+        (Some(default), _) => default.clone(),
+        (None, false) => "-".to_owned(),
+    };
+    vec![parameter.name.clone(), parameter.kind.clone(), default, parameter.doc.replace('\n', " ")]
+}
+
+/// The lines of a recipe.
+fn example(entry: &Described) -> String {
+    let head = match entry.kind {
+        "transform" => "[[transforms]]",
+        "handler" => "[[handlers]]",
+        "metric" => "[metric.NAME]",
+        "post-processing step" => "[[post.prediction]]",
+        "network" => "[network]",
+        "loss" => "[loss]",
+        "optimizer" => "[optimizer]",
+        "schedule" => "[schedule]",
+        _ => "[inferer]",
+    };
+    format!("{head}\nname = {:?}\n{}", entry.name, entry.example).trim_end().to_owned()
+}
+
+fn as_json(entry: &Described) -> Value {
+    let parameters: Vec<Value> = entry
+        .parameters
+        .iter()
+        .map(|parameter| {
+            let Parameter { name, kind, default, required, doc } = parameter;
+            json!({ "name": name, "type": kind, "default": default, "required": required, "doc": doc })
+        })
+        .collect();
+    json!({
+        "kind": entry.kind, "name": entry.name, "aliases": entry.aliases, "doc": entry.doc, "paper": entry.paper,
+        "example": entry.example, "parameters": parameters, "schema": entry.schema,
+    })
+}
+
+/// A page of `docs/reference`.
+fn page(plural: &str, word: &str, entries: &[Described]) -> String {
+    let title = format!("{}{}", plural[..1].to_uppercase(), &plural[1..]);
+    let mut page = format!(
+        "# {title}\n\nMade by `hearth reference {plural} --markdown`; a test keeps it equal to the code. \
+         Each {word} below can be named in a recipe.\n\n"
+    );
+    for entry in entries {
+        let _ = writeln!(page, "- [{}](#{}): {}", entry.name, entry.name.to_lowercase(), first_sentence(&entry.doc));
+    }
+    for entry in entries {
+        page.push('\n');
+        page.push_str(&section(entry));
+    }
+    page
+}
+
+fn section(entry: &Described) -> String {
+    let mut text = format!("## {}\n\n{}\n", entry.name, entry.doc);
+    if !entry.aliases.is_empty() {
+        let _ = writeln!(text, "\nAlso called {}.", entry.aliases.join(", "));
+    }
+    if !entry.paper.is_empty() {
+        let _ = writeln!(text, "\nPaper: {}.", entry.paper);
+    }
+    if !entry.parameters.is_empty() {
+        text.push_str("\n| key | type | default | what it means |\n|---|---|---|---|\n");
+        for parameter in &entry.parameters {
+            let cells: Vec<String> = row(parameter).iter().map(|cell| cell.replace('|', "\\|")).collect();
+            let _ = writeln!(text, "| {} |", cells.join(" | "));
+        }
+    }
+    let _ = write!(text, "\n```toml\n{}\n```\n", example(entry));
+    text
+}

@@ -1,0 +1,93 @@
+//! Which cases of a data set `hearth evaluate` measures.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use hearth_data::Item;
+use hearth_registry::unknown;
+use hearth_train::RunFolder;
+
+use super::record::Record;
+use super::{Cases, Plan};
+use crate::error::{Failure, Outcome};
+
+/// Why these cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The run's own data: the cases that it validated on.
+    Validation,
+    /// Data that the run has not seen: every labelled case.
+    Foreign,
+    /// Every labelled case was asked for.
+    All,
+    /// These were asked for by name.
+    Named,
+}
+
+/// The cases that are measured.
+pub struct Chosen {
+    /// In the order of the data set.
+    pub items: Vec<Item>,
+    /// Why these.
+    pub rule: Rule,
+    /// How many of them the run trained on.
+    pub trained_on: usize,
+}
+
+impl Chosen {
+    /// Those of a data set: all of them, the named ones, or what the run's record says.
+    ///
+    /// A data set is the run's own where it has all cases that the run was started with; it may have moved. Without a
+    /// record (an early version's run) the recipe divides it.
+    pub fn new(folder: &RunFolder, plan: &Plan, data: &Path, all: bool, names: &[String]) -> Outcome<Self> {
+        let items = Cases::all(data, &plan.recipe)?;
+        let record = Record::read(folder)?;
+        let (trained, validated): (BTreeSet<&str>, BTreeSet<&str>) = match &record {
+            Some(record) => (
+                record.training().iter().map(String::as_str).collect(),
+                record.validation().iter().map(String::as_str).collect(),
+            ),
+            None => Default::default(),
+        };
+        let known: BTreeSet<&str> = items.iter().map(|item| item.case.as_str()).collect();
+        let own = !trained.is_empty() && trained.iter().chain(&validated).all(|case| known.contains(case));
+        let (items, rule) = if !names.is_empty() {
+            if let Some(name) = names.iter().find(|name| !known.contains(name.as_str())) {
+                let known: Vec<&str> = known.into_iter().collect();
+                return Err(Failure::new(format!("--cases: {}", unknown("case", name, &known))));
+            }
+            (items.into_iter().filter(|item| names.contains(&item.case)).collect(), Rule::Named)
+        } else if all {
+            (items, Rule::All)
+        } else if own {
+            let held: Vec<Item> = items.into_iter().filter(|item| validated.contains(item.case.as_str())).collect();
+            (held, Rule::Validation)
+        } else if record.is_none() {
+            (Cases::open(data, &plan.recipe)?.validation, Rule::Validation)
+        } else {
+            (items, Rule::Foreign)
+        };
+        if items.is_empty() {
+            return Err(Failure::new(format!("--data {}: there is no labelled case to measure", data.display())));
+        }
+        // Cases of other data may have the names of those that the run trained on.
+        let trained_on = items.iter().filter(|item| own && trained.contains(item.case.as_str())).count();
+        Ok(Self { items, rule, trained_on })
+    }
+
+    /// The rule in words, for the end of a table.
+    pub fn words(&self) -> String {
+        let count = self.items.len();
+        let cases = if count == 1 { "case" } else { "cases" };
+        let which = match self.rule {
+            Rule::Validation => format!("the {count} {cases} that the run validated on"),
+            Rule::Foreign => format!("all {count} labelled {cases} of data that the run has not seen"),
+            Rule::All => format!("all {count} labelled {cases}"),
+            Rule::Named => format!("{count} {cases}, chosen by name"),
+        };
+        match self.trained_on {
+            0 => which,
+            trained => format!("{which}; the run trained on {trained} of them"),
+        }
+    }
+}

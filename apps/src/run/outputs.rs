@@ -1,0 +1,115 @@
+//! Files that a command writes: never in the place of somebody else's.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::folders;
+use crate::error::{Context, Failure, Outcome};
+
+/// What is put behind the name of a file for the record of where it came from.
+const RECORD: &str = ".hearth.json";
+
+/// The files of one command, claimed before its work begins.
+///
+/// A file that exists is in the way, unless `--overwrite` is given and this program wrote it: the record beside it
+/// (`NAME.hearth.json`) holds the sum of its bytes. A file that somebody has changed since is theirs.
+pub struct Outputs {
+    command: &'static str,
+    overwrite: bool,
+    claimed: Vec<PathBuf>,
+}
+
+impl Outputs {
+    /// Those of this command.
+    pub fn new(command: &'static str, overwrite: bool) -> Self {
+        Self { command, overwrite, claimed: Vec::new() }
+    }
+
+    /// Claims a file that will be written.
+    pub fn claim(&mut self, path: &Path) -> Outcome {
+        let real = real(path);
+        if self.claimed.contains(&real) {
+            let shown = path.display();
+            return Err(Failure::new(format!("two results would be written to {shown}; write them into two folders")));
+        }
+        if path.is_dir() {
+            return Err(Failure::new(format!("{} is a folder; give a file", path.display())));
+        }
+        if path.exists() {
+            self.check_ours(path)?;
+        }
+        self.claimed.push(real);
+        Ok(())
+    }
+
+    fn check_ours(&self, path: &Path) -> Outcome {
+        let shown = path.display();
+        let Some(recorded) = recorded_sum(path) else {
+            let advice = "give another name or folder; only files that this program wrote can be replaced";
+            return Err(Failure::new(format!("{shown} exists and would be overwritten: {advice}")));
+        };
+        if !self.overwrite {
+            let advice = "give another name or folder, or add --overwrite to replace it";
+            return Err(Failure::new(format!("{shown} exists, written by an earlier `hearth`: {advice}")));
+        }
+        if recorded != sum(path)? {
+            let advice = "move it away, or give another name or folder";
+            return Err(Failure::new(format!("{shown} was changed after this program wrote it: {advice}")));
+        }
+        Ok(())
+    }
+
+    /// Records where a file that is now written came from.
+    pub fn record(&self, path: &Path, mut facts: Value) -> Outcome {
+        facts["hearth"] = env!("CARGO_PKG_VERSION").into();
+        facts["command"] = self.command.into();
+        facts["blake3"] = sum(path)?.into();
+        folders::replace(&beside(path), serde_json::to_string_pretty(&facts)? + "\n")
+    }
+
+    /// Writes a whole file that was claimed, and its record.
+    pub fn write(&self, path: &Path, content: impl AsRef<[u8]>) -> Outcome {
+        folders::replace(path, content)?;
+        self.record(path, json!({}))
+    }
+}
+
+/// The record beside a file.
+fn beside(path: &Path) -> PathBuf {
+    let mut name: OsString = path.as_os_str().to_owned();
+    name.push(RECORD);
+    PathBuf::from(name)
+}
+
+/// Whether a file is a record rather than a result.
+pub fn is_record(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(RECORD))
+}
+
+fn recorded_sum(path: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(beside(path)).ok()?;
+    let record: Value = serde_json::from_str(&text).ok()?;
+    record["blake3"].as_str().map(str::to_owned)
+}
+
+/// The BLAKE3 sum of a file.
+pub fn sum(path: &Path) -> Outcome<String> {
+    let mut hasher = blake3::Hasher::new();
+    let read = std::fs::File::open(path).and_then(|mut file| std::io::copy(&mut file, &mut hasher));
+    read.while_doing(|| format!("cannot read {}", path.display()))?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// The path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if let Ok(real) = absolute.canonicalize() {
+        return real;
+    }
+    match (absolute.parent(), absolute.file_name()) {
+        (Some(folder), Some(name)) => real(folder).join(name),
+        _ => absolute,
+    }
+}

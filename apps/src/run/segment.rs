@@ -1,0 +1,169 @@
+//! A network's prediction on an image's own grid, decided by the chain of `[post]`.
+
+use std::cell::RefCell;
+
+use burn::tensor::activation::softmax;
+use burn::tensor::{DType, Tensor};
+use hearth_data::{Image, Sample};
+use hearth_nn::inferers::InferError;
+use hearth_nn::losses::one_hot;
+use hearth_nn::networks::Network;
+use hearth_train::Post;
+
+use super::Trained;
+use crate::error::{Failure, Outcome};
+use crate::recipe::Output;
+
+/// What was found in an image, on its own grid.
+pub struct Segmented {
+    /// The class of every voxel, or a channel of 0 and 1 for each region.
+    pub image: Image,
+    /// Which of the two.
+    pub output: Output,
+    /// Over the augmented images, of the probability of anything but background: the standard deviation at
+    /// every voxel, and the volume variation coefficient.
+    pub uncertainty: Option<(Image, f64)>,
+}
+
+impl Trained {
+    /// Calls `work` with the network as a function, in f32; an input or window that it cannot take is an error.
+    fn with_network<T>(
+        &self,
+        work: impl FnOnce(&dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<T, InferError>,
+    ) -> Outcome<T> {
+        // The closure cannot fail, so a window that does not fit is remembered.
+        let misfit = RefCell::new(None);
+        let forward = |x: Tensor<5>| match self.network.check_input(x.dims()) {
+            Ok(()) => self.network.forward(x).cast(DType::F32),
+            Err(error) => {
+                misfit.borrow_mut().get_or_insert(error);
+                x
+            }
+        };
+        let output = work(&forward);
+        match misfit.into_inner() {
+            Some(error) => Err(error.into()),
+            None => Ok(output?),
+        }
+    }
+
+    /// Probabilities of classes or regions, by the activations of the chain; exclusive classes have a softmax
+    /// where it names none.
+    fn probabilities(&self, steps: &[Post], logits: Tensor<5>) -> Outcome<Tensor<5>> {
+        let mut activated = None;
+        for step in steps.iter().take_while(|step| !matches!(step, Post::AsDiscrete(_))) {
+            if let Post::Activations(step) = step {
+                activated = Some(step.apply(activated.unwrap_or_else(|| logits.clone()))?);
+            }
+        }
+        Ok(match (activated, self.plan.recipe.output()) {
+            (Some(probabilities), _) => probabilities,
+            (None, Output::Labels) => softmax(logits, 1),
+            (None, Output::Regions) => logits,
+        })
+    }
+
+    /// Standard deviation and volume variation coefficient of the probability of anything, on the grid of `image`'s file.
+    fn uncertainty(&self, steps: &[Post], input: &Tensor<5>, image: &Image) -> Outcome<Option<(Image, f64)>> {
+        let Some(augmentation) = &self.augmentation else { return Ok(None) };
+        // Activations were checked with the recipe; an error here leaves the logits.
+        let anything = |logits: Tensor<5>| match (self.probabilities(steps, logits.clone()), self.plan.recipe.output())
+        {
+            (Ok(x), Output::Labels) => -x.narrow(1, 0, 1) + 1.0,
+            (Ok(x), Output::Regions) => x.max_dim(1),
+            (Err(_), _) => logits.max_dim(1),
+        };
+        let maps = self.with_network(|net| augmentation.maps(input, &|x| anything(net(x))))?;
+        let (std, vvc) = (maps.std, maps.vvc);
+        let std = Image { data: std.squeeze_dim(0), affine: image.affine, meta: image.meta.clone() };
+        Ok(Some((self.plan.prediction.invert(std, image, false)?, vvc)))
+    }
+
+    /// Segments a case whose `image` has files.
+    ///
+    /// Probabilities are brought back onto the image's own grid one channel after the other, and are decided
+    /// there: smoother than moving a label map, without holding all classes at full size.
+    pub fn segment(&self, sample: Sample, uncertainty: bool) -> Outcome<Segmented> {
+        let steps = self.plan.post_prediction()?;
+        let case = sample.case.clone();
+        let mut samples = self.plan.prediction.run_deterministic(sample)?;
+        let mut sample = samples.pop().ok_or_else(|| Failure::new("the pipeline gave nothing"))?;
+        let image = sample.take_image("image")?.to_device(&self.plan.device);
+        let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
+        let uncertainty = if uncertainty { self.uncertainty(&steps, &input, &image)? } else { None };
+        let logits = self.with_network(|net| self.inferer.infer(input, net))?;
+        let likely: Tensor<4> = self.probabilities(&steps, logits)?.squeeze_dim(0);
+        let channels = likely.dims()[0];
+        let on_own_grid = |channel: usize| -> Outcome<Image> {
+            let one = likely.clone().narrow(0, channel, 1);
+            let one = Image { data: one, affine: image.affine, meta: image.meta.clone() };
+            Ok(self.plan.prediction.invert(one, &image, false)?)
+        };
+        let output = self.plan.recipe.output();
+        let image = match output {
+            Output::Labels => clean(&steps, likeliest(channels, on_own_grid)?)?,
+            Output::Regions => {
+                let maps = (0..channels).map(on_own_grid).collect::<Outcome<Vec<Image>>>()?;
+                let mut maps = maps.into_iter();
+                let mut first = maps.next().ok_or_else(|| Failure::new("the network has no output"))?;
+                first.data = Tensor::cat(std::iter::once(first.data).chain(maps.map(|map| map.data)).collect(), 0);
+                // The activations are done.
+                let rest = steps.iter().skip_while(|step| matches!(step, Post::Activations(_)));
+                Post::finish(rest, first, &case).map_err(|error| Failure::new(error.to_string()))?
+            }
+        };
+        Ok(Segmented { image, output, uncertainty })
+    }
+}
+
+/// The channel with the largest value at each voxel.
+fn likeliest(channels: usize, channel: impl Fn(usize) -> Outcome<Image>) -> Outcome<Image> {
+    let mut best: Option<(Image, Tensor<4>)> = None;
+    for class in 0..channels {
+        let one = channel(class)?;
+        best = Some(match best.take() {
+            None => {
+                let label = one.data.zeros_like();
+                (one, label)
+            }
+            Some((held, label)) => {
+                let wins = one.data.clone().greater(held.data.clone());
+                let label = label.mask_fill(wins.clone(), class as f64);
+                let data = held.data.clone().mask_where(wins, one.data);
+                (Image { data, ..held }, label)
+            }
+        });
+    }
+    let (held, label) = best.ok_or_else(|| Failure::new("the network has no output"))?;
+    Ok(Image { data: label, ..held })
+}
+
+/// The transforms of the chain, on the label map: on one channel for each class from a step with `to_onehot`
+/// on, as where the metric is measured.
+fn clean(steps: &[Post], mut label: Image) -> Outcome<Image> {
+    let (mut onehot, mut classes) = (false, None);
+    for step in steps {
+        match step {
+            Post::AsDiscrete(step) => classes = classes.or(step.to_onehot),
+            Post::Transforms(steps) => {
+                if let Some(classes) = classes.filter(|_| !onehot) {
+                    label.data = one_hot(label.data.unsqueeze_dim(0), classes).squeeze_dim(0);
+                    onehot = true;
+                }
+                let sample = Sample::new("").with_image(Post::KEY, label);
+                let mut made = steps.run_deterministic(sample)?;
+                let mut sample = made.pop().ok_or_else(|| Failure::new("the transforms of [post] gave nothing"))?;
+                label = sample.take_image(Post::KEY)?;
+            }
+            _ => {}
+        }
+    }
+    if onehot {
+        // A voxel that was taken out of its class is in none now: background.
+        let [_, x, y, z] = label.data.dims();
+        let set = label.data.clone().max_dim(0).greater_elem(0.0);
+        let class = label.data.argmax(0).float().cast(DType::F32);
+        label.data = Tensor::<4>::zeros([1, x, y, z], &class.device()).mask_where(set, class);
+    }
+    Ok(label)
+}

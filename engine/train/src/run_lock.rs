@@ -1,0 +1,99 @@
+//! [`RunLock`]: one process at a time writes to a run's folder.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+/// The file in the run's folder that is locked.
+const FILE: &str = "run.lock";
+
+/// Why a run's folder cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// Another process has it.
+    #[error("{path} is in use by {holder}; wait for it, stop it, or give another folder")]
+    Held {
+        /// The run's folder.
+        path: PathBuf,
+        /// Process number and command, as far as the other process could write them.
+        holder: String,
+    },
+    /// The system refused.
+    #[error("cannot lock {path}: {source}")]
+    Io {
+        /// The lock file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// A run's folder, held for this process until the lock is dropped. The system lets go of it when the process ends,
+/// however it ends: the lock of a process that was killed is in nobody's way.
+#[derive(Debug)]
+pub struct RunLock {
+    file: Option<File>,
+    path: PathBuf,
+}
+
+impl RunLock {
+    /// Locks the folder of a run.
+    ///
+    /// # Errors
+    /// When another process holds it, which is named, or the lock file cannot be written.
+    pub fn new(folder: &Path) -> Result<Self, LockError> {
+        let path = folder.join(FILE);
+        let io = |source| LockError::Io { path: path.clone(), source };
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = open.map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // What cannot be read leaves the holder without a name.
+                let _ = file.read_to_string(&mut holder);
+                let holder = match holder.trim() {
+                    "" => "another process".to_owned(),
+                    known => known.to_owned(),
+                };
+                return Err(LockError::Held { path: folder.to_owned(), holder });
+            }
+            // A file system without locks is no reason not to train.
+            Err(TryLockError::Error(source)) if source.kind() == std::io::ErrorKind::Unsupported => {
+                tracing::warn!("{}: this file system has no locks; start no second process here", folder.display());
+            }
+            Err(TryLockError::Error(source)) => return Err(io(source)),
+        }
+        let command: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        let holder = format!("process {} ({})\n", std::process::id(), command.join(" "));
+        file.set_len(0).and_then(|()| file.write_all(holder.as_bytes())).map_err(io)?;
+        Ok(Self { file: Some(file), path })
+    }
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        // The name goes while the lock is still held, so that nobody else's is taken away. A folder that is gone has none.
+        let _ = std::fs::remove_file(&self.path);
+        self.file.take();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_one_holder_who_is_named_and_a_stale_lock_holds_nothing() {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::write(dir.path().join(FILE), "process 1 (killed long ago)\n").expect("a stale lock");
+        let first = RunLock::new(dir.path()).expect("nobody has it");
+        let error = RunLock::new(dir.path()).expect_err("held").to_string();
+        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        drop(first);
+        assert!(!dir.path().join(FILE).exists());
+        drop(RunLock::new(dir.path()).expect("free again"));
+    }
+}
