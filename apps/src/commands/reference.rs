@@ -128,10 +128,15 @@ fn show(entry: &Described) {
     }
     if !entry.parameters.is_empty() {
         out!("\n{}", bold("parameters"));
-        let columns =
-            [("key", Lean::Left), ("type", Lean::Left), ("default", Lean::Left), ("what it means", Lean::Left)];
-        let rows: Vec<Vec<String>> = entry.parameters.iter().map(row).collect();
-        table::lines(&columns, &rows).iter().for_each(|line| out!("{line}"));
+        for parameter in &entry.parameters {
+            let given = match (&parameter.default, parameter.required) {
+                (_, true) => "  required".to_owned(),
+                (Some(default), _) => format!(" = {default}"),
+                (None, false) => String::new(),
+            };
+            out!("  {}{given}  {}", bold(&parameter.name), dim(&parameter.kind));
+            parameter.doc.lines().for_each(|line| out!("      {line}"));
+        }
     }
     out!("\n{}", bold("example"));
     out!("{}", example(entry));

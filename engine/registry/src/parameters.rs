@@ -128,6 +128,7 @@ fn plural(kind: &str) -> String {
         "number" | "whole number" | "text" | "table" | "list" => format!("{kind}s"),
         _ => match kind.strip_prefix("list of ") {
             Some(inner) if !inner.contains(" or ") => format!("lists of {inner}"),
+            None if !kind.contains(" or ") && !kind.contains(", ") => kind.to_owned(),
             _ => format!("({kind})"),
         },
     }
@@ -138,6 +139,14 @@ fn alternatives(choices: impl Iterator<Item = String>) -> String {
     for choice in choices {
         if !each.contains(&choice) {
             each.push(choice);
+        }
+    }
+    // A value and a list of such values are told in one go.
+    if each.len() > 1 {
+        let last = each.len() - 1;
+        let others = each[..last].join(" or ");
+        if each[last] == format!("list of {}", plural(&others)) {
+            return format!("{others}, or a list");
         }
     }
     each.join(" or ")

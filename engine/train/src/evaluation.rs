@@ -123,7 +123,8 @@ impl<N: Network> Evaluation<N> {
         }
         let (pred, label) = (self.feed.named("pred")?, self.feed.named("label")?);
         for mean in &mut self.losses {
-            let value = mean.loss.forward(pred.clone(), label.clone());
+            let needed = mean.loss.needs().iter().map(|key| self.feed.named(key)).collect::<Result<Vec<_>, _>>()?;
+            let value = mean.loss.forward_with(vec![pred.clone()], label.clone(), needed);
             let value = value.map_err(|e| StepError::part("the validation loss", self.feed.cases(), e))?.mean();
             mean.sum = Some(match mean.sum.take() {
                 Some(sum) => sum + value,

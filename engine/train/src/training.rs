@@ -88,8 +88,9 @@ impl<N: Network> Training<N> {
     /// The loss `[1]` of the outputs, with what the network adds to it.
     pub fn compare(&self, outputs: Outputs) -> Result<Tensor<1>, BoxError> {
         let label = self.feed.named("label")?;
+        let needed = self.loss.needs().iter().map(|key| self.feed.named(key)).collect::<Result<Vec<_>, _>>()?;
         let main = outputs.all.first().cloned();
-        let loss = match (self.loss.forward_all(outputs.all, label), main) {
+        let loss = match (self.loss.forward_with(outputs.all, label, needed), main) {
             (Ok(loss), _) => loss.mean(),
             // An overflow of fp16 is no error: the scaler finds no gradient finite, leaves the step out and goes on with less.
             (Err(LossError::NonFinite { what: "prediction", .. }), Some(pred)) if self.scaler.is_some() => {

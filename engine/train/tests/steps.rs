@@ -54,8 +54,7 @@ fn network() -> UNet {
 }
 
 fn momentum() -> OptimizerConfig {
-    let sgd = OptimizerConfig::sgd(0.9).with("lr", 0.05).unwrap();
-    sgd
+    OptimizerConfig::sgd(0.9).with("lr", 0.05).unwrap()
 }
 
 fn options(epochs: u64) -> TrainerOptions {

@@ -5,16 +5,15 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use burn::tensor::{Device, Tensor};
-use common::{Balls, TRAINING, evaluator, fingerprint, loss, network, trainer};
+use common::{Balls, Fingerprint, TRAINING, evaluator, fingerprint, loss, network, trainer};
 use hearth_engine::{CheckpointRequest, Context, Event, HandlerError, HostTensor, RunEnd};
-use hearth_nn::losses::{Loss, LossError};
+use hearth_nn::losses::{DiceLoss, Loss, LossError, MaskedDiceLoss};
 use hearth_nn::networks::UNet;
 use hearth_nn::optim::OptimizerConfig;
-use hearth_train::{SupervisedTrainer, TrainerOptions, checkpoint};
+use hearth_train::{BatchStream, Loader, SupervisedTrainer, TrainerOptions, checkpoint};
 
 fn sgd() -> OptimizerConfig {
-    let sgd = OptimizerConfig::sgd(0.9).with("lr", 0.05).unwrap();
-    sgd
+    OptimizerConfig::sgd(0.9).with("lr", 0.05).unwrap()
 }
 
 fn on(
@@ -263,4 +262,66 @@ fn a_longer_run_goes_on_where_the_shorter_one_ended() {
     let mut one_step = trainer(0, 0.1, &sgd(), 4);
     one_step.run().unwrap();
     assert_eq!(fingerprint(&two_steps), fingerprint(&one_step));
+}
+
+/// Batches with a `mask` that is the same everywhere, or with none.
+struct Masked(Option<f32>);
+
+impl Loader for Masked {
+    fn batches(&self) -> Option<u64> {
+        TRAINING.batches()
+    }
+
+    fn pass(&self, pass: u64, skip: u64) -> BatchStream {
+        let value = self.0;
+        Box::new(TRAINING.pass(pass, skip).map(move |batch| {
+            let mut batch = batch?;
+            if let Some(value) = value {
+                let mask = batch.tensors["image"].zeros_like() + value;
+                batch.tensors.insert("mask".into(), mask);
+            }
+            Ok(batch)
+        }))
+    }
+}
+
+/// The loss of the first step and the weights after it.
+fn first_step(loss: impl Loss + 'static, loader: impl Loader + 'static) -> Result<(f64, Fingerprint), String> {
+    let mut options = TrainerOptions::new(&Device::flex());
+    options.max_epochs = 1;
+    let mut trainer = SupervisedTrainer::new(network(3, 0.0), Box::new(loss), &sgd(), options, loader).unwrap();
+    let seen = Arc::new(Mutex::new(None));
+    let own = seen.clone();
+    on(&mut trainer, Event::LossCompleted, move |cx| {
+        own.lock().unwrap().get_or_insert(cx.host.output("loss")?);
+        Ok(())
+    });
+    on(&mut trainer, Event::IterationCompleted.once(1), |cx| {
+        cx.host.terminate("one step is enough");
+        Ok(())
+    });
+    trainer.run().map_err(|error| error.to_string())?;
+    let loss = seen.lock().unwrap().expect("a loss");
+    Ok((loss, fingerprint(&trainer)))
+}
+
+#[test]
+fn a_masked_loss_sees_the_mask_of_the_batch() {
+    // As in MONAI the mask makes labels 0 before they are one-hot: the background would count outside.
+    let dice = || DiceLoss { softmax: true, to_onehot_y: true, include_background: false, ..DiceLoss::default() };
+    let (plain, after_plain) = first_step(dice(), Masked(None)).unwrap();
+    // Everywhere within the mask it is the Dice loss.
+    let (ones, after_ones) = first_step(MaskedDiceLoss(dice()), Masked(Some(1.0))).unwrap();
+    assert!((ones - plain).abs() < 1e-6 && plain > 0.1, "{ones} for {plain}");
+    // Where nothing counts there is nothing to lose: (0 + s) / (0 + s) is 1, and no weight moves.
+    let (none, after_none) = first_step(MaskedDiceLoss(dice()), Masked(Some(0.0))).unwrap();
+    assert!(none.abs() < 1e-6, "{none}");
+    let steepest = |after: &Fingerprint| {
+        let buffers = after.optimizer.iter().filter(|(name, _)| name.ends_with("momentum_buffer"));
+        buffers.flat_map(|(_, data)| data.iter::<f32>().collect::<Vec<_>>()).fold(0.0_f32, |most, g| most.max(g.abs()))
+    };
+    assert!(steepest(&after_plain) > 1e-4 && steepest(&after_ones) > 1e-4);
+    assert_eq!(steepest(&after_none), 0.0, "only what counts has a gradient");
+    let error = first_step(MaskedDiceLoss(dice()), Masked(None)).unwrap_err();
+    assert!(error.contains("`mask`") && error.contains("ball_"), "{error}");
 }

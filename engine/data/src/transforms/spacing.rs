@@ -115,9 +115,9 @@ setters!(Spacing {
     mode: OneOrMany<GridMode>,
     /// What lies outside, one or per key.
     padding_mode: OneOrMany<GridPadding>,
-    /// See [`GridSampling::align_corners`].
+    /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,
-    /// See [`ComputeType`].
+    /// The type MONAI computes in; understood, and without effect: coordinates are f64, values f32.
     dtype: Option<OneOrMany<ComputeType>>,
     /// Scale the extent of the voxels rather than the distance of their centres.
     scale_extent: OneOrMany<bool>,

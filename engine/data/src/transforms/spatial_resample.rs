@@ -97,9 +97,9 @@ setters!(SpatialResample {
     mode: OneOrMany<GridMode>,
     /// What lies outside, one or per key.
     padding_mode: OneOrMany<GridPadding>,
-    /// See [`GridSampling::align_corners`].
+    /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,
-    /// See [`ComputeType`].
+    /// The type MONAI computes in; understood, and without effect: coordinates are f64, values f32.
     dtype: Option<OneOrMany<ComputeType>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

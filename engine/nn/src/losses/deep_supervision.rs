@@ -95,6 +95,10 @@ impl Loss for DeepSupervisionLoss {
     }
 
     fn check(&self) -> Result<(), LossError> {
+        if !self.loss.needs().is_empty() {
+            let reason = format!("{} looks at more of a batch than outputs have at every size", self.loss.name());
+            return Err(LossError::Option { key: "loss", loss: NAME, reason });
+        }
         self.loss.check()
     }
 

@@ -39,7 +39,8 @@ impl<L: Loss> MaskedLoss<L> {
 
 /// Dice loss within a mask: of the prediction after its activation and of the target, both 0 outside.
 ///
-/// Without a mask it is [`DiceLoss`].
+/// In training the mask is the batch's `mask`, a key that the data set and the transforms must have; a batch
+/// without it is an error. [`Loss::forward`] has no mask and is [`DiceLoss`].
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -82,6 +83,25 @@ impl Loss for MaskedDiceLoss {
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         self.0.forward(input, target)
+    }
+
+    fn needs(&self) -> &'static [&'static str] {
+        &["mask"]
+    }
+
+    fn forward_with(
+        &self,
+        inputs: Vec<Tensor<5>>,
+        target: Tensor<5>,
+        needed: Vec<Tensor<5>>,
+    ) -> Result<Tensor<1>, LossError> {
+        match (inputs.into_iter().next(), needed.into_iter().next()) {
+            (Some(input), Some(mask)) => self.forward_masked(input, target, mask),
+            _ => {
+                let reason = "there is no output, or no mask, to compare".to_owned();
+                Err(LossError::Option { key: "", loss: NAME, reason })
+            }
+        }
     }
 }
 

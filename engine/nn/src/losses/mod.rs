@@ -212,4 +212,20 @@ pub trait Loss: Send + Sync {
             }),
         }
     }
+
+    /// Keys of further tensors of the batch that it looks at, `mask` for one: [`forward_with`](Self::forward_with) is given them.
+    fn needs(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The loss of all outputs of a network with the tensors of [`needs`](Self::needs), in that order. The trainer calls it.
+    fn forward_with(
+        &self,
+        inputs: Vec<Tensor<5>>,
+        target: Tensor<5>,
+        needed: Vec<Tensor<5>>,
+    ) -> Result<Tensor<1>, LossError> {
+        let _ = needed;
+        self.forward_all(inputs, target)
+    }
 }

@@ -142,7 +142,7 @@ setters!(Affine {
     padding_mode: OneOrMany<GridPadding>,
     /// The matrix gives places from -1 to 1 rather than voxels.
     normalized: bool,
-    /// See [`GridSampling::align_corners`].
+    /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: bool,
     /// The axes that the angles turn about.
     rotate_order: RotateOrder,

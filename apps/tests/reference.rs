@@ -1,0 +1,74 @@
+//! `hearth reference` and the pages it writes.
+
+mod common;
+
+use std::path::Path;
+
+use common::{fail, succeed};
+
+const KINDS: [&str; 9] =
+    ["transforms", "networks", "losses", "optimizers", "schedules", "inferers", "post", "metrics", "handlers"];
+
+#[test]
+fn the_pages_are_equal_to_the_code() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference");
+    for kind in KINDS {
+        let written = std::fs::read_to_string(folder.join(format!("{kind}.md"))).expect("a page");
+        let made = succeed(&["reference", kind, "--markdown"]);
+        let first = written.lines().zip(made.lines()).find(|(a, b)| a != b);
+        assert!(written == made, "run hearth reference {kind} --markdown > docs/reference/{kind}.md\n{first:?}");
+    }
+}
+
+#[test]
+fn every_kind_and_entry_can_be_asked_for() {
+    let kinds = succeed(&["reference"]);
+    let json = succeed(&["reference", "--json"]);
+    let listed: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let listed: Vec<&str> =
+        listed.as_array().expect("a list").iter().map(|kind| kind["kind"].as_str().expect("a word")).collect();
+    assert_eq!(listed, KINDS);
+    for kind in KINDS {
+        assert!(kinds.contains(kind), "{kinds}");
+        let entries: serde_json::Value = serde_json::from_str(&succeed(&["reference", kind, "--json"])).expect("JSON");
+        let entries = entries.as_array().expect("a list");
+        assert!(!entries.is_empty());
+        for entry in [&entries[0], &entries[entries.len() - 1]] {
+            let name = entry["name"].as_str().expect("a name");
+            let shown = succeed(&["reference", kind, name]);
+            assert!(shown.contains(name) && shown.contains("example"), "{shown}");
+            // The example is TOML.
+            toml::from_str::<toml::Table>(entry["example"].as_str().expect("an example")).expect(name);
+        }
+    }
+    // As people write names: with MONAI's `d`, in another case, in the singular.
+    assert!(succeed(&["reference", "transform", "Spacingd"]).contains("pixdim"));
+    assert!(succeed(&["reference", "networks", "swinunetr"]).contains("feature_size = 24"));
+}
+
+#[test]
+fn what_is_unknown_is_answered_with_what_was_meant() {
+    fail(&["reference", "losss"], 1, &["unknown kind \"losss\"", "did you mean \"losses\""]);
+    fail(&["reference", "losses", "DicLoss"], 1, &["unknown loss \"DicLoss\"", "did you mean \"DiceLoss\""]);
+}
+
+/// No kind of entry is left out of the command.
+#[test]
+fn all_kinds_are_known() {
+    let words = [
+        "transform",
+        "network",
+        "loss",
+        "optimizer",
+        "schedule",
+        "inferer",
+        "post-processing step",
+        "metric",
+        "handler",
+    ];
+    // The program's library links every crate that has entries.
+    assert!(hearth_apps::recipe::bundled::find("spleen").is_ok());
+    let mut known: Vec<&str> = words.to_vec();
+    known.sort_unstable();
+    assert_eq!(hearth_registry::kinds(), known);
+}
