@@ -23,6 +23,16 @@ fn recipe_fails(from: &str, to: &str, words: &[&str]) {
 }
 
 #[test]
+fn sizes_that_the_network_cannot_take_are_pointed_at_before_anything_runs() {
+    recipe_fails(
+        "spatial_size = [16, 16, 16]",
+        "spatial_size = [15, 16, 16]",
+        &["divisible by [2, 2, 2]", "bad.toml:11:"],
+    );
+    recipe_fails("roi_size = [16, 16, 16]", "roi_size = [16, 16, 15]", &["divisible by [2, 2, 2]", "^^^^"]);
+}
+
+#[test]
 fn typos_at_each_level_are_pointed_at() {
     recipe_fails("labels =", "lables =", &["bad.toml:3:1: unknown key \"lables\", did you mean \"labels\"?", "^^^^^^"]);
     recipe_fails("[data]", "[dat]", &["bad.toml:15:2: unknown key \"dat\", did you mean \"data\"?"]);

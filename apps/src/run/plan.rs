@@ -101,7 +101,44 @@ impl Plan {
             let message = format!("the network gives out_channels = {out}, but there are {classes} labels");
             return Err(self.document.error_at("network.out_channels", message));
         }
+        self.check_sizes(&network)?;
         Ok(network)
+    }
+
+    /// Fails where the recipe's crops or windows have a size that the network cannot take: found out now, rather than
+    /// in the first step.
+    fn check_sizes(&self, network: &AnyNetwork) -> Outcome {
+        let check = |path: &str, size: &Node| -> Outcome {
+            let number = |node: &Node| node.to_toml().as_integer().and_then(|n| usize::try_from(n).ok());
+            let axis = |axis: usize| {
+                if size.items().is_empty() { number(size) } else { size.items().get(axis).and_then(number) }
+            };
+            let dims = network.spatial_dims();
+            let sizes: Option<Vec<usize>> = (0..dims).map(|n| axis(n).filter(|n| *n > 0)).collect();
+            // A size that the image decides is not known yet.
+            let Some(sizes) = sizes else { return Ok(()) };
+            let mut shape = [1, self.recipe.network.in_channels(), 1, 1, 1];
+            shape[2..2 + dims].copy_from_slice(&sizes);
+            network.check_input(shape).map_err(|error| self.document.error_at(path, error.to_string()))
+        };
+        let training = self.recipe.transforms.iter().enumerate().rev();
+        let mut sizes = training.filter(|(_, table)| table.text("only") != Some("validation"));
+        let sized = sizes.find_map(|(index, table)| {
+            let name = table.text("name").unwrap_or("");
+            let (_, key) = SETS_SIZE.iter().find(|(known, _)| named(&[*known], name))?;
+            Some((format!("transforms.{index}.{key}"), key, table))
+        });
+        if let Some((path, key, table)) = sized
+            && !key.is_empty()
+            && table.get("random_size") != Some(&Node::from(true))
+            && let Some(size) = table.get(key)
+        {
+            check(&path, size)?;
+        }
+        match self.recipe.inferer.node().get("roi_size") {
+            Some(size) if self.recipe.inferer.name() == "SlidingWindowInferer" => check("inferer.roi_size", size),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -171,6 +208,34 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
     tables.insert(place, table);
     places.insert(place, places[place - 1]);
 }
+
+/// Transforms that decide the size of what the network sees, and the key that says it; none where the image has a say.
+const SETS_SIZE: &[(&str, &str)] = &[
+    ("RandCropByPosNegLabel", "spatial_size"),
+    ("RandCropByLabelClasses", "spatial_size"),
+    ("RandWeightedCrop", "spatial_size"),
+    ("RandSpatialCrop", "roi_size"),
+    ("RandSpatialCropSamples", "roi_size"),
+    ("CenterSpatialCrop", "roi_size"),
+    ("ResizeWithPadOrCrop", "spatial_size"),
+    ("Resize", "spatial_size"),
+    ("SpatialPad", ""),
+    ("DivisiblePad", ""),
+    ("BorderPad", ""),
+    ("Pad", ""),
+    ("Zoom", ""),
+    ("Spacing", ""),
+    ("SpatialCrop", ""),
+    ("GridPatch", ""),
+    ("RandGridPatch", ""),
+    ("GridSplit", ""),
+    ("RandScaleCrop", ""),
+    ("CenterScaleCrop", ""),
+    ("CropForeground", ""),
+    ("Rotate90", ""),
+    ("RandRotate90", ""),
+    ("Transpose", ""),
+];
 
 /// Whether a transform is one of these, with or without the `d` of MONAI's dictionary form.
 fn named(known: &[&str], name: &str) -> bool {

@@ -75,7 +75,7 @@ setters!(RandRotate {
     mode: OneOrMany<GridMode>,
     /// What lies outside, one or per key.
     padding_mode: OneOrMany<GridPadding>,
-    /// See [`GridSampling::align_corners`]; one or per key.
+    /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -90,7 +90,7 @@ setters!(Rotate {
     mode: OneOrMany<GridMode>,
     /// What lies outside, one or per key.
     padding_mode: OneOrMany<GridPadding>,
-    /// See [`GridSampling::align_corners`]; one or per key.
+    /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,
     /// The axes that the angles turn about.
     rotate_order: RotateOrder,
