@@ -175,8 +175,8 @@ fn on_original_grids(trained: &Trained, items: &[Item]) -> Outcome<Vec<(f64, Vec
             rows.extend(new.into_iter().map(|values| CaseRow { case: case.clone(), values }));
         }
     }
-    let value = |metric: &Box<dyn hearth_nn::metrics::Metric>| Ok(f64::from(metric.aggregate()?.scalar()));
-    let values = metrics.iter().map(value).collect::<Outcome<Vec<f64>>>()?;
+    let values =
+        metrics.iter().map(|metric| Ok(f64::from(metric.aggregate()?.scalar()))).collect::<Outcome<Vec<f64>>>()?;
     Ok(values.into_iter().zip(rows).collect())
 }
 

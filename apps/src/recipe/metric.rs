@@ -100,7 +100,7 @@ impl Metric {
                         "a metric cannot be called {key:?}: use letters, digits, - and _, and none of {}",
                         [KEY, BACKGROUND, EMPTY].into_iter().chain(TAKEN).collect::<Vec<_>>().join(", ")
                     );
-                    return Err(at_key(message.into()));
+                    return Err(at_key(message));
                 }
                 continue;
             }
@@ -108,11 +108,11 @@ impl Metric {
                 KEY if tables => {}
                 KEY => {
                     let message = "there is no metric to be the key: add one, [metric.NAME], or leave `key` out";
-                    return Err(at_key(message.into()));
+                    return Err(at_key(message.to_owned()));
                 }
                 BACKGROUND | EMPTY if tables => {
                     let message = format!("{key:?} is an option of one metric: write it into its table, [metric.NAME]");
-                    return Err(at_key(message.into()));
+                    return Err(at_key(message));
                 }
                 BACKGROUND | EMPTY => {}
                 _ => {
