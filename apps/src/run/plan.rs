@@ -171,6 +171,8 @@ fn pipeline(
     let keys = match chain {
         Chain::Training | Chain::Validation => None,
         Chain::Prediction => Some(vec!["image".to_owned()]),
+        // A structure set is drawn on the grid of its image, which must be read first.
+        Chain::Label if tables.iter().any(|table| table.get("reference_key").is_some()) => None,
         Chain::Label => Some(vec!["label".to_owned()]),
     };
     let options = RecipeOptions {
