@@ -15,6 +15,7 @@ pub mod hippocampus;
 pub mod picture;
 pub mod recipe;
 pub mod run;
+mod rustdoc;
 pub mod spleen;
 pub mod table;
 pub mod terminal;

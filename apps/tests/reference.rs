@@ -37,12 +37,15 @@ fn every_kind_and_entry_can_be_asked_for() {
             let name = entry["name"].as_str().expect("a name");
             let shown = succeed(&["reference", kind, name]);
             assert!(shown.contains(name) && shown.contains("example"), "{shown}");
+            assert!(!shown.contains("# use "), "an example in Rust: {shown}");
             // The example is TOML.
             toml::from_str::<toml::Table>(entry["example"].as_str().expect("an example")).expect(name);
         }
     }
     // As people write names: with MONAI's `d`, in another case, in the singular.
     assert!(succeed(&["reference", "transform", "Spacingd"]).contains("pixdim"));
+    let dice = succeed(&["reference", "losses", "DiceLoss"]);
+    assert!(!dice.contains("use hearth_nn") && dice.contains("[loss]"), "{dice}");
     assert!(succeed(&["reference", "networks", "swinunetr"]).contains("feature_size = 24"));
 }
 

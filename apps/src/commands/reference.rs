@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Failure, Outcome};
 use crate::out;
+use crate::rustdoc;
 use crate::table::{self, Lean};
 use crate::terminal::{bold, dim};
 
@@ -44,7 +45,11 @@ const KINDS: &[(&str, &str)] = &[
 pub fn run(args: &Args) -> Outcome {
     let Some(kind) = &args.kind else { return kinds(args.json) };
     let (plural, word) = kind_of(kind)?;
-    let entries: Vec<Described> = described().into_iter().filter(|entry| entry.kind == word).collect();
+    let mut entries: Vec<Described> = described().into_iter().filter(|entry| entry.kind == word).collect();
+    for entry in &mut entries {
+        entry.doc = rustdoc::prose(&entry.doc);
+        entry.parameters.iter_mut().for_each(|parameter| parameter.doc = rustdoc::prose(&parameter.doc));
+    }
     match &args.name {
         None if args.json => {
             let all: Vec<Value> = entries.iter().map(as_json).collect();
