@@ -3,7 +3,11 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use hearth_recipe::notice;
+use tracing::Metadata;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::prelude::*;
 
 use crate::commands::{
     bench, convert_weights, data, demo, devices, evaluate, lr_find, metrics, models, plugin, predict, preprocess,
@@ -75,24 +79,31 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints what the library reports: warnings always, more where it is asked for (`-v`, or the variable `RUST_LOG`).
+/// Prints what the library reports: notices of a run, warnings always, more where it is asked for (`-v`, or the variable
+/// `RUST_LOG`).
 fn listen(verbose: u8) {
     let level = match verbose {
         0 => "warn",
         1 => {
-            "warn,hearth=info,hearth_apps=info,hearth_train=info,hearth_data=info,hearth_engine=info,hearth_plugin_host=info"
+            "warn,hearth=info,hearth_apps=info,hearth_recipe=info,hearth_train=info,hearth_data=info,hearth_engine=info,hearth_plugin_host=info"
         }
-        _ => "info,hearth_apps=debug,hearth_train=debug,hearth_data=debug,hearth_engine=debug,hearth_plugin_host=debug",
+        _ => {
+            "info,hearth_apps=debug,hearth_recipe=debug,hearth_train=debug,hearth_data=debug,hearth_engine=debug,hearth_plugin_host=debug"
+        }
     };
+    let is_notice = |metadata: &Metadata| metadata.target() == notice::TARGET;
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(terminal::stderr);
-    // A second subscriber would only come from a test in the same process; the first one stays.
-    let _ = lines
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(terminal::stderr)
         .log_internal_errors(false)
         .without_time()
         .with_target(false)
         .with_ansi(terminal::colours_on_stderr())
-        .try_init();
+        .with_filter(filter)
+        .with_filter(filter_fn(move |metadata| !is_notice(metadata)));
+    let notices = terminal::Notices.with_filter(filter_fn(is_notice));
+    // A second subscriber would only come from a test in the same process; the first one stays.
+    let _ = tracing_subscriber::registry().with(lines).with(notices).try_init();
 }
 
 impl Command {

@@ -3,6 +3,16 @@
 use std::fmt::Arguments;
 use std::io::{ErrorKind, IsTerminal, Write};
 
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+
+use crate::error::Outcome;
+use crate::recipe::Document;
+use crate::run::Plan;
+
+pub use hearth_recipe::text::{bytes, seconds, thousands};
+
 /// Prints a line of results to standard output. A reader that went away (`| head`) ends the program quietly.
 #[macro_export]
 macro_rules! out {
@@ -46,6 +56,26 @@ pub fn stderr() -> impl Write {
     Deaf
 }
 
+/// Shows the notices of `hearth-recipe` as lines of progress.
+pub struct Notices;
+
+impl<S: Subscriber> Layer<S> for Notices {
+    fn on_event(&self, event: &Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        struct Message(String);
+        impl Visit for Message {
+            fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+                if field.name() == "message" {
+                    self.0 = format!("{value:?}");
+                }
+            }
+        }
+        let mut message = Message(String::new());
+        event.record(&mut message);
+        let head = if *event.metadata().level() == Level::WARN { "warning: " } else { "" };
+        note_line(format_args!("{head}{}", message.0));
+    }
+}
+
 /// Whether standard error is a terminal that somebody watches: bars there, plain lines elsewhere.
 pub fn watched() -> bool {
     std::io::stderr().is_terminal()
@@ -54,6 +84,13 @@ pub fn watched() -> bool {
 /// How long work is shown.
 pub fn progress() -> hearth_data::Progress {
     if watched() { hearth_data::Progress::Bar } else { hearth_data::Progress::Lines }
+}
+
+/// A recipe made ready, which shows the filling of its caches here.
+pub fn plan(document: Document) -> Outcome<Plan> {
+    let mut plan = Plan::new(document)?;
+    plan.progress = progress();
+    Ok(plan)
 }
 
 fn colours(stream: &impl IsTerminal) -> bool {
@@ -80,59 +117,4 @@ pub fn bold(text: &str) -> String {
 /// Grey on a terminal's standard output.
 pub fn dim(text: &str) -> String {
     if colours(&std::io::stdout()) { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
-}
-
-/// `1234567` as `1,234,567`.
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A number of bytes for people: `3.2 MiB`.
-pub fn bytes(count: u64) -> String {
-    let mut value = count as f64;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
-        if value < 1024.0 {
-            return if unit == "B" { format!("{count} B") } else { format!("{value:.1} {unit}") };
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} TiB")
-}
-
-/// Seconds for people: `0.42 s`, `3 min 05 s`.
-pub fn seconds(seconds: f64) -> String {
-    if seconds < 60.0 {
-        format!("{seconds:.2} s")
-    } else {
-        let whole = seconds.round() as u64;
-        if whole < 3600 {
-            format!("{} min {:02} s", whole / 60, whole % 60)
-        } else {
-            format!("{} h {:02} min", whole / 3600, whole % 3600 / 60)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_read_well() {
-        assert_eq!(thousands(7), "7");
-        assert_eq!(thousands(4_808_917), "4,808,917");
-        assert_eq!(bytes(1023), "1023 B");
-        assert_eq!(bytes(3_355_443), "3.2 MiB");
-        assert_eq!(seconds(0.421), "0.42 s");
-        assert_eq!(seconds(185.2), "3 min 05 s");
-        assert_eq!(seconds(7260.0), "2 h 01 min");
-    }
 }

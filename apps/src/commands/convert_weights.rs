@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::network::Chosen;
 use crate::error::{Context, Failure, Outcome};
-use crate::run::{checkpoint_file, folders};
+use crate::folders;
+use crate::run::checkpoint_file;
 use crate::{note, out};
 
 /// Arguments of `hearth convert`.

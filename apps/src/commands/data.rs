@@ -7,8 +7,8 @@ use hearth_data::phantom;
 
 use super::{convert, inspect, preview, verify};
 use crate::error::{Context, Outcome};
+use crate::folders;
 use crate::out;
-use crate::run::folders;
 use crate::terminal::progress;
 
 /// Arguments of `hearth data`.

@@ -8,9 +8,11 @@ use serde_json::json;
 
 use crate::commands::evaluate::{self, Evaluated};
 use crate::error::{Context, Failure, Outcome};
+use crate::folders;
+use crate::interrupt;
 use crate::picture::{Volume, panels, render};
 use crate::recipe::{Recipe, bundled};
-use crate::run::{Cases, Plan, Session, Trained, folders, interrupt};
+use crate::run::{Cases, Session, Trained};
 use crate::terminal::{bold, seconds};
 use crate::{note, out};
 
@@ -47,7 +49,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut document = bundled::find("demo")?.document()?;
     document.set_option("--seed", "training.seed", &args.seed.to_string())?;
     document.set_option("--device", "training.device", &args.device)?;
-    let plan = Plan::new(document)?;
+    let plan = crate::terminal::plan(document)?;
 
     out!("{}", bold(&format!("1/4  {CASES} CT volumes with a spleen -> {}", data.display())));
     crate::commands::data::phantom_spleen(&data, CASES, Some(SIZE), args.seed)?;
@@ -55,8 +57,9 @@ pub fn run(args: &Args) -> Outcome {
     let epochs = plan.recipe.training.epochs;
     out!("{}", bold(&format!("2/4  training a small UNet for {epochs} epochs -> {}", run.display())));
     let mut session = Session::new(plan, &data, &[])?;
+    interrupt::running(session.interrupt_flag());
     session.start(&run)?;
-    session.run()?;
+    super::train::finish(&mut session)?;
 
     out!("{}", bold("3/4  the best checkpoint on the volumes it has not seen"));
     let found = evaluate::evaluate(&evaluate::Args {

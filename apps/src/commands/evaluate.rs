@@ -9,10 +9,12 @@ use hearth_nn::losses::one_hot;
 use hearth_train::{CaseRow, Post};
 use serde_json::{Map, Value, json};
 
+use crate::commands::tta::TtaWord;
 use crate::error::{Context, Failure, Outcome};
+use crate::folders;
 use crate::recipe::Output;
 use crate::recipe::metric::MEAN_DICE;
-use crate::run::{Chosen, Trained, TtaWord, evaluator, folders};
+use crate::run::{Chosen, Trained, evaluator};
 use crate::terminal::bold;
 use crate::{note, out};
 
@@ -101,7 +103,7 @@ pub fn run(args: &Args) -> Outcome {
 /// Measures a run's network.
 pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
     let folder = folders::open_run(&args.run)?;
-    let trained = Trained::open(&folder, &args.checkpoint, &args.device, args.tta)?;
+    let trained = Trained::open(&folder, &args.checkpoint, &args.device, args.tta.map(TtaWord::tta))?;
     let chosen = Chosen::new(&folder, &trained.plan, &args.data, args.all, &args.cases)?;
     let (cases, recipe) = (chosen.words(), trained.plan.recipe.clone());
     let (checkpoint, augmented) = (trained.checkpoint.clone(), trained.augmentation.is_some());

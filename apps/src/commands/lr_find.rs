@@ -7,9 +7,11 @@ use hearth_train::{RangePoint, RangeResult, RangeTest, StepMode};
 use serde_json::json;
 
 use crate::error::{Context, Failure, Outcome};
+use crate::folders;
+use crate::interrupt;
 use crate::picture::{Axis, Plot};
 use crate::recipe::bundled;
-use crate::run::{Plan, Start, folders, interrupt, trainer};
+use crate::run::{Start, trainer};
 use crate::terminal::bold;
 use crate::{note, out};
 
@@ -85,7 +87,7 @@ pub fn run(args: &Args) -> Outcome {
         document.set_option("--device", "training.device", device)?;
     }
     args.sets.iter().try_for_each(|set| document.set(set))?;
-    let plan = Plan::new(document)?;
+    let plan = crate::terminal::plan(document)?;
     interrupt::listen()?;
     let _reserved = folders::Reserved::new(&args.out)?;
     let mut trainer = trainer(&plan, &args.data, Start::Init)?;

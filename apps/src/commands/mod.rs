@@ -8,6 +8,7 @@ pub mod demo;
 pub mod devices;
 #[cfg(feature = "download")]
 pub mod download;
+mod dry_run;
 pub mod evaluate;
 pub mod inspect;
 pub mod lr_find;
@@ -21,4 +22,5 @@ pub mod preview;
 pub mod recipes;
 pub mod reference;
 pub mod train;
+mod tta;
 pub mod verify;

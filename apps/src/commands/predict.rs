@@ -6,10 +6,12 @@ use std::time::Instant;
 use hearth_data::{NiftiOptions, Sample, Value, write_nifti};
 use serde_json::json;
 
+use crate::commands::tta::TtaWord;
 use crate::error::{Context, Failure, Outcome};
+use crate::folders;
 use crate::recipe::Output;
 use crate::run::outputs::{Outputs, is_record, sum};
-use crate::run::{Segmented, Trained, TtaWord, folders};
+use crate::run::{Segmented, Trained};
 use crate::terminal::seconds;
 use crate::{note, out};
 
@@ -55,7 +57,7 @@ pub fn run(args: &Args) -> Outcome {
     let folder = folders::open_run(&args.run)?;
     let mut outputs = Outputs::new("predict", args.overwrite);
     let tasks = tasks(args, &mut outputs)?;
-    let trained = Trained::open(&folder, &args.checkpoint, &args.device, args.tta)?;
+    let trained = Trained::open(&folder, &args.checkpoint, &args.device, args.tta.map(TtaWord::tta))?;
     if args.uncertainty && trained.augmentation.is_none() {
         let advice = "add --tta flips, or [tta] to the recipe";
         return Err(Failure::new(format!("--uncertainty compares predictions of augmented images: {advice}")));
@@ -74,7 +76,7 @@ pub fn run(args: &Args) -> Outcome {
             };
             note!("image {} of {count}: {}{left}", done + 1, task.image.display());
         }
-        match trained.predict(task, &outputs) {
+        match predict(&trained, task, &outputs) {
             Ok(()) => out!("{}", task.result.display()),
             Err(failure) => {
                 note!("{}: {}", task.image.display(), failure.line());
@@ -144,33 +146,32 @@ fn stem(image: &Path) -> String {
     }
 }
 
-impl Trained {
-    fn predict(&self, task: &Task, outputs: &Outputs) -> Outcome {
-        let Task { image, result, deviation } = task;
-        let name = image.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let sample = Sample::new(name).with("image", Value::Path(image.clone()));
-        let found = self.segment(sample, deviation.is_some())?;
-        let Segmented { image: map, output, uncertainty } = &found;
-        let doing = |path: &Path| format!("cannot write {}", path.display());
-        write_nifti(result, map, NiftiOptions::label()).while_doing(|| doing(result))?;
-        let labels = &self.plan.recipe.labels;
-        let input = if image.is_file() { Some(sum(image)?) } else { None };
-        let mut facts = json!({
-            "input": image.display().to_string(), "input_blake3": input, "checkpoint": self.checkpoint,
-            "recipe": self.plan.recipe.task,
-        });
-        match output {
-            Output::Labels => facts["labels"] = json!(labels),
-            Output::Regions => facts["regions"] = json!(labels),
-        }
-        outputs.record(result, facts.clone())?;
-        let (Some(path), Some((std, vvc))) = (deviation, uncertainty) else { return Ok(()) };
-        write_nifti(path, std, NiftiOptions::default()).while_doing(|| doing(path))?;
-        facts["volume_variation_coefficient"] = json!(vvc);
-        outputs.record(path, facts)?;
-        out!("{}  volume variation coefficient {vvc:.4}", path.display());
-        Ok(())
+/// Segments an image and writes what is asked for.
+fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome {
+    let Task { image, result, deviation } = task;
+    let name = image.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let sample = Sample::new(name).with("image", Value::Path(image.clone()));
+    let found = trained.segment(sample, deviation.is_some())?;
+    let Segmented { image: map, output, uncertainty } = &found;
+    let doing = |path: &Path| format!("cannot write {}", path.display());
+    write_nifti(result, map, NiftiOptions::label()).while_doing(|| doing(result))?;
+    let labels = &trained.plan.recipe.labels;
+    let input = if image.is_file() { Some(sum(image)?) } else { None };
+    let mut facts = json!({
+        "input": image.display().to_string(), "input_blake3": input, "checkpoint": trained.checkpoint,
+        "recipe": trained.plan.recipe.task,
+    });
+    match output {
+        Output::Labels => facts["labels"] = json!(labels),
+        Output::Regions => facts["regions"] = json!(labels),
     }
+    outputs.record(result, facts.clone())?;
+    let (Some(path), Some((std, vvc))) = (deviation, uncertainty) else { return Ok(()) };
+    write_nifti(path, std, NiftiOptions::default()).while_doing(|| doing(path))?;
+    facts["volume_variation_coefficient"] = json!(vvc);
+    outputs.record(path, facts)?;
+    out!("{}  volume variation coefficient {vvc:.4}", path.display());
+    Ok(())
 }
 
 #[cfg(test)]

@@ -2,10 +2,15 @@
 
 use std::path::PathBuf;
 
+use crate::commands::dry_run::dry_run;
 use crate::error::{Failure, Outcome};
+use crate::folders;
+use crate::interrupt;
 use crate::note;
 use crate::recipe::{Document, bundled};
-use crate::run::{Plan, Session, check_resume, dry_run, folders, interrupt};
+use crate::run::{Finished, HandlerFailure, Session, check_resume};
+use crate::terminal::{self, seconds};
+use hearth_engine::RunEnd;
 
 /// Arguments of `hearth train`.
 #[derive(Debug, clap::Args)]
@@ -59,21 +64,50 @@ pub fn run(args: &Args) -> Outcome {
     folders::check_path(&args.out)?;
     let document = args.document()?;
     if args.dry_run {
-        return dry_run(&Plan::new(document)?, &args.data, &args.plugins);
+        return dry_run(&terminal::plan(document)?, &args.data, &args.plugins);
     }
     interrupt::listen()?;
-    let plan = Plan::new(document)?;
+    let plan = terminal::plan(document)?;
     if args.resume {
         let folder = folders::open_run(&args.out)?;
         check_resume(&plan, &args.data, &folder)?;
         let mut session = Session::of_run(plan, &args.data, &args.plugins, &folder)?;
+        interrupt::running(session.interrupt_flag());
         session.resume(folder)?;
-        return session.run();
+        return finish(&mut session);
     }
     let _reserved = folders::Reserved::new(&args.out)?;
     let mut session = Session::new(plan, &args.data, &args.plugins)?;
+    interrupt::running(session.interrupt_flag());
     session.start(&args.out)?;
-    session.run()
+    finish(&mut session)
+}
+
+/// Runs a session and reports how it ended.
+pub(super) fn finish(session: &mut Session) -> Outcome {
+    let finished = session.run();
+    interrupt::over();
+    let Finished { end, epoch, best, seconds: took, tuning, failures, folder, data } = finished?;
+    let root = folder.root().display();
+    if let RunEnd::Interrupted(_) = end {
+        note!("stopped in epoch {epoch}; go on with:");
+        note!("  hearth train --data {} --out {root} --resume", data.display());
+        return Err(Failure::interrupted());
+    }
+    if let RunEnd::Terminated(why) = end {
+        note!("ended early: {why}");
+    }
+    for HandlerFailure { name, errors, disabled, first } in failures {
+        let fate = if disabled { "was not called again" } else { "went on" };
+        note!("the handler {name} failed {errors} times and {fate}; first in {first}");
+    }
+    let best = best.map_or(String::new(), |(name, value, epoch)| format!("best {name} {value:.4} at epoch {epoch}, "));
+    if tuning.kernels > 0 {
+        let (kernels, time) = (tuning.kernels, seconds(tuning.seconds));
+        note!("{time} of it went into choosing {kernels} kernels for this card, which the next run knows");
+    }
+    note!("{epoch} epochs, {best}{}: {root}", seconds(took));
+    Ok(())
 }
 
 impl Args {

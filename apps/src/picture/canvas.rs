@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::font;
 use crate::error::{Context, Outcome};
-use crate::run::folders::replace;
+use crate::folders::replace;
 
 /// Red, green, blue.
 pub type Rgb = [u8; 3];
@@ -82,6 +82,6 @@ impl Canvas {
         let mut writer = encoder.write_header().while_doing(doing)?;
         writer.write_image_data(self.pixels.as_flattened()).while_doing(doing)?;
         writer.finish().while_doing(doing)?;
-        replace(path, file)
+        Ok(replace(path, file)?)
     }
 }

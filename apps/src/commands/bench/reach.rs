@@ -11,7 +11,7 @@ use super::median;
 use crate::error::Outcome;
 use crate::note;
 use crate::recipe::Document;
-use crate::run::{Plan, Start, trainer};
+use crate::run::{Start, trainer};
 
 /// How far to train.
 pub struct Goal {
@@ -58,7 +58,7 @@ impl Shared {
 
 /// Trains by a recipe on a data set.
 pub fn reach(document: Document, data: &Path, goal: &Goal) -> Outcome<Reached> {
-    let plan = Plan::new(document)?;
+    let plan = crate::terminal::plan(document)?;
     let start = Instant::now();
     let mut trainer = trainer(&plan, data, Start::Init)?;
     let prepared = start.elapsed().as_secs_f64();

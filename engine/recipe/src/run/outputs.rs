@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::folders;
-use crate::error::{Context, Failure, Outcome};
+use crate::error::{Context, Outcome, RecipeError};
 
 /// What is put behind the name of a file for the record of where it came from.
 const RECORD: &str = ".hearth.json";
@@ -32,10 +32,12 @@ impl Outputs {
         let real = real(path);
         if self.claimed.contains(&real) {
             let shown = path.display();
-            return Err(Failure::new(format!("two results would be written to {shown}; write them into two folders")));
+            return Err(RecipeError::new(format!(
+                "two results would be written to {shown}; write them into two folders"
+            )));
         }
         if path.is_dir() {
-            return Err(Failure::new(format!("{} is a folder; give a file", path.display())));
+            return Err(RecipeError::new(format!("{} is a folder; give a file", path.display())));
         }
         if path.exists() {
             self.check_ours(path)?;
@@ -48,15 +50,15 @@ impl Outputs {
         let shown = path.display();
         let Some(recorded) = recorded_sum(path) else {
             let advice = "give another name or folder; only files that this program wrote can be replaced";
-            return Err(Failure::new(format!("{shown} exists and would be overwritten: {advice}")));
+            return Err(RecipeError::new(format!("{shown} exists and would be overwritten: {advice}")));
         };
         if !self.overwrite {
             let advice = "give another name or folder, or add --overwrite to replace it";
-            return Err(Failure::new(format!("{shown} exists, written by an earlier `hearth`: {advice}")));
+            return Err(RecipeError::new(format!("{shown} exists, written by an earlier `hearth`: {advice}")));
         }
         if recorded != sum(path)? {
             let advice = "move it away, or give another name or folder";
-            return Err(Failure::new(format!("{shown} was changed after this program wrote it: {advice}")));
+            return Err(RecipeError::new(format!("{shown} was changed after this program wrote it: {advice}")));
         }
         Ok(())
     }

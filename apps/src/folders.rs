@@ -1,13 +1,11 @@
 //! What may and may not be written where.
 
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use hearth_train::RunFolder;
-
-use super::interrupt;
 use crate::error::{Context, Failure, Outcome};
+use crate::interrupt;
+pub use hearth_recipe::run::folders::{open_run, replace};
 
 /// Fails where a new run, data set or the like cannot be: a file is in the way, or something is there already.
 pub fn check_free(folder: &Path) -> Outcome {
@@ -45,18 +43,6 @@ pub fn check_path(folder: &Path) -> Outcome {
     }
 }
 
-/// The folder of a run that was started before.
-pub fn open_run(folder: &Path) -> Outcome<RunFolder> {
-    if folder.is_file() {
-        let advice = "give the folder that `hearth train --out` made";
-        return Err(Failure::new(format!("{} is a file; {advice}", folder.display())));
-    }
-    if !folder.exists() {
-        return Err(Failure::new(format!("there is no run at {}: no such folder", folder.display())));
-    }
-    Ok(RunFolder::open(folder)?)
-}
-
 /// A folder that is made and can be written before the long work for it begins. Dropped, it is removed again if nothing
 /// came into it.
 #[derive(Debug)]
@@ -84,26 +70,4 @@ impl Drop for Reserved {
     fn drop(&mut self) {
         interrupt::remove_empty();
     }
-}
-
-/// Replaces a file as a whole: it is written beside, brought to the disk, and renamed. Nothing is left of one that could not be written.
-pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Outcome {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".tmp");
-    let beside = PathBuf::from(beside);
-    let write = || {
-        let mut file = File::create(&beside)?;
-        file.write_all(content.as_ref())?;
-        file.sync_all()?;
-        std::fs::rename(&beside, path)?;
-        // The name is on the disk once its folder is.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()
-    };
-    let written = write();
-    if written.is_err() {
-        // Best effort: there may be nothing to remove.
-        let _ = std::fs::remove_file(&beside);
-    }
-    written.while_doing(|| format!("cannot write {}", path.display()))
 }

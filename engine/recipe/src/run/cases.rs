@@ -8,7 +8,7 @@ use hearth_data::{
 
 use super::Plan;
 use super::plan::maps_labels;
-use crate::error::{Context, Failure, Outcome};
+use crate::error::{Context, Outcome, RecipeError};
 use crate::recipe::{CacheKind, Output, Rate, Recipe, Validation};
 
 /// Labelled cases of a Decathlon folder, or of a folder of DICOM.
@@ -29,7 +29,7 @@ impl Cases {
         let doing = || format!("--data {}: dividing {count} cases", folder.display());
         let (training, validation) = set.split(recipe).while_doing(doing)?;
         if training.is_empty() || validation.is_empty() {
-            return Err(Failure::new(format!(
+            return Err(RecipeError::new(format!(
                 "the data set {:?} has {count} labelled cases; with {:?} none are left to train or to validate: \
                  set data.validation",
                 set.name, recipe.data.validation
@@ -71,13 +71,13 @@ struct Listed {
 impl Listed {
     fn open(folder: &Path, recipe: &Recipe) -> Outcome<Self> {
         if !folder.exists() {
-            return Err(Failure::new(format!("--data {}: no such folder", folder.display())));
+            return Err(RecipeError::new(format!("--data {}: no such folder", folder.display())));
         }
         let listed = match folder.extension().map(|end| end.to_ascii_lowercase()) {
             Some(end) if end == "csv" && folder.is_file() => Self::table(folder),
             _ if folder.is_file() => {
                 let advice = "give the folder that holds dataset.json, a folder of DICOM, or a table (.csv)";
-                return Err(Failure::new(format!("--data {} is a file; {advice}", folder.display())));
+                return Err(RecipeError::new(format!("--data {} is a file; {advice}", folder.display())));
             }
             _ if folder.join("dataset.json").exists() => Self::decathlon(folder, recipe),
             _ => Self::dicom(folder),
@@ -93,7 +93,7 @@ impl Listed {
         // Regions have no background among their names.
         let known = recipe.labels.len() + usize::from(recipe.output() == Output::Regions);
         if highest >= known && !maps_labels(recipe) {
-            return Err(Failure::new(format!(
+            return Err(RecipeError::new(format!(
                 "the data set {:?} has labels up to {highest}, but the recipe {:?} knows {} ({})",
                 set.name,
                 recipe.task,
@@ -109,7 +109,7 @@ impl Listed {
         let cases = csv_items(&[path], &CsvOptions::default())?;
         for key in ["image", "label"] {
             if cases.iter().any(|case| !case.files.contains_key(key)) {
-                return Err(Failure::new(format!("the table has no column {key:?}: it takes `image` and `label`")));
+                return Err(RecipeError::new(format!("the table has no column {key:?}: it takes `image` and `label`")));
             }
         }
         let name = path.file_stem().map_or_else(|| "table".to_owned(), |name| name.to_string_lossy().into_owned());
@@ -119,7 +119,7 @@ impl Listed {
     /// A folder of DICOM, as a collection of The Cancer Imaging Archive is: what was drawn on the images is the label.
     fn dicom(folder: &Path) -> Outcome<Self> {
         let found = dicom_items(folder)
-            .map_err(|error| Failure::new(format!("no dataset.json, and no cases of DICOM: {error}")))?;
+            .map_err(|error| RecipeError::new(format!("no dataset.json, and no cases of DICOM: {error}")))?;
         let label = |mut item: Item| {
             if let Some(drawn) = item.files.remove("seg") {
                 item.files.insert("label".to_owned(), drawn);
@@ -135,7 +135,7 @@ impl Listed {
         let count = self.cases.len();
         match recipe.data.validation {
             Validation::Last(n) if n >= count => {
-                Err(Failure::new(format!("{n} cases to validate, but there are only {count} with labels")))
+                Err(RecipeError::new(format!("{n} cases to validate, but there are only {count} with labels")))
             }
             Validation::Last(n) => {
                 let (train, validate) = self.cases.split_at(count - n);

@@ -11,8 +11,7 @@ use hearth_data::{
 
 use super::Plan;
 use crate::error::{Context, Outcome};
-use crate::recipe::{Cache, CacheDevice, CacheKind, Rate};
-use crate::terminal::progress;
+use crate::recipe::{CacheDevice, CacheKind, Rate};
 
 /// Which cases they are.
 #[derive(Clone, Copy, PartialEq)]
@@ -31,12 +30,12 @@ pub fn dataset(plan: &Plan, items: Vec<Item>, pipeline: Arc<Pipeline>, what: Use
         CacheKind::None => TransformDataset::new(items, pipeline, seed, 0).map(arc),
         // A window would leave out cases that are to be measured.
         CacheKind::Smart if what == Use::Training => {
-            SmartCacheDataset::new(items, pipeline, seed, 0, smart_options(cache, device)).map(arc)
+            SmartCacheDataset::new(items, pipeline, seed, 0, smart_options(plan, device)).map(arc)
         }
         CacheKind::Cache | CacheKind::Smart => {
-            CacheDataset::new(items, pipeline, seed, 0, cache_options(cache, device)).map(arc)
+            CacheDataset::new(items, pipeline, seed, 0, cache_options(plan, device)).map(arc)
         }
-        CacheKind::Persistent | CacheKind::Lmdb => stored(cache, items, pipeline, seed, device),
+        CacheKind::Persistent | CacheKind::Lmdb => stored(plan, items, pipeline, device),
     };
     let name = if what == Use::Training { "training" } else { "validation" };
     made.while_doing(|| format!("preparing the {name} cases"))
@@ -46,7 +45,8 @@ fn arc(dataset: impl Dataset + 'static) -> Arc<dyn Dataset> {
     Arc::new(dataset)
 }
 
-fn cache_options(cache: &Cache, device: Option<Device>) -> CacheOptions {
+fn cache_options(plan: &Plan, device: Option<Device>) -> CacheOptions {
+    let cache = &plan.recipe.data.cache;
     let rate = cache.rate.unwrap_or(Rate::Part(1.0));
     CacheOptions {
         rate: rate.part(),
@@ -56,13 +56,14 @@ fn cache_options(cache: &Cache, device: Option<Device>) -> CacheOptions {
         workers: cache.workers.unwrap_or(1),
         device,
         storage: cache.storage.unwrap_or_default(),
-        progress: progress(),
+        progress: plan.progress,
         limit: cache.limit_gib.map(|gib| (gib * (1_u64 << 30) as f64) as u64),
         ..CacheOptions::default()
     }
 }
 
-fn smart_options(cache: &Cache, device: Option<Device>) -> SmartCacheOptions {
+fn smart_options(plan: &Plan, device: Option<Device>) -> SmartCacheOptions {
+    let cache = &plan.recipe.data.cache;
     SmartCacheOptions {
         replace_rate: cache.replace_rate.unwrap_or(0.1),
         rate: cache.rate.map_or(1.0, Rate::part),
@@ -72,18 +73,18 @@ fn smart_options(cache: &Cache, device: Option<Device>) -> SmartCacheOptions {
         shuffle: cache.shuffle.unwrap_or(true),
         device,
         storage: cache.storage.unwrap_or_default(),
-        progress: progress(),
+        progress: plan.progress,
         ..SmartCacheOptions::default()
     }
 }
 
 fn stored(
-    cache: &Cache,
+    plan: &Plan,
     items: Vec<Item>,
     pipeline: Arc<Pipeline>,
-    seed: u64,
     device: Option<Device>,
 ) -> Result<Arc<dyn Dataset>, DataError> {
+    let (cache, seed, progress) = (&plan.recipe.data.cache, plan.recipe.training.seed, plan.progress);
     let options = StoreOptions {
         identity: cache.identity.unwrap_or_default(),
         storage: cache.storage.unwrap_or_default(),
@@ -95,10 +96,10 @@ fn stored(
     let workers = (cache.runtime != Some(true)).then_some(cache.workers.unwrap_or(1));
     if cache.kind == CacheKind::Persistent {
         let dataset = PersistentDataset::new(items, pipeline, seed, 0, dir, options)?;
-        workers.map_or(Ok(()), |workers| dataset.fill(workers, progress()))?;
+        workers.map_or(Ok(()), |workers| dataset.fill(workers, progress))?;
         return Ok(arc(dataset));
     }
     let dataset = LmdbDataset::new(items, pipeline, seed, 0, dir, options)?;
-    workers.map_or(Ok(()), |workers| dataset.fill(workers, progress()))?;
+    workers.map_or(Ok(()), |workers| dataset.fill(workers, progress))?;
     Ok(arc(dataset))
 }

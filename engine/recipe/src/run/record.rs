@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::{Cases, Plan, folders};
-use crate::error::{Context, Failure, Outcome};
+use crate::error::{Context, Outcome, RecipeError};
 
 /// The file in the run's folder.
 const FILE: &str = "run.json";
@@ -78,7 +78,7 @@ impl Record {
         let cannot = format!("cannot go on with {}", folder.root().display());
         let (before, now): (Table, Table) = (toml::from_str(&first.recipe)?, toml::from_str(&self.recipe)?);
         if let Some((key, before, now)) = difference("", &Value::Table(before), &Value::Table(now)) {
-            return Err(Failure::new(format!(
+            return Err(RecipeError::new(format!(
                 "{cannot}: {key} is {now} in its recipe.toml, it was {before}; {advice}"
             )));
         }
@@ -90,7 +90,7 @@ impl Record {
             if let Some(index) = (0..length).find(|index| before.get(*index) != now.get(*index)) {
                 let (number, now_is, was) = (index + 1, text(now.get(index)), text(before.get(index)));
                 let counts = format!("{} cases, it had {}", now.len(), before.len());
-                return Err(Failure::new(format!(
+                return Err(RecipeError::new(format!(
                     "{cannot}: the data set has other cases to {what} ({counts}): case {number} is {now_is}, it was {was}; \
                      {advice}"
                 )));

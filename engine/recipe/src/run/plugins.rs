@@ -6,12 +6,12 @@ use hearth_engine::Handler;
 use hearth_plugin_host::{Plugin, PluginError, Search};
 
 use super::Plan;
-use crate::error::{At, Failure, Outcome};
+use crate::error::{At, Outcome, RecipeError};
 
 /// Finds and loads every plugin that the recipe lists, in its order. `given` are the `--plugin` paths.
 pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Plugin>> {
     if let Some(missing) = given.iter().find(|path| !path.exists()) {
-        return Err(Failure::new(format!("--plugin {}: there is no such file or folder", missing.display())));
+        return Err(RecipeError::new(format!("--plugin {}: there is no such file or folder", missing.display())));
     }
     let named: Vec<PathBuf> = plan.recipe.plugins.iter().filter_map(|plugin| plugin.path.clone()).collect();
     let search = Search::standard(given, &named);
@@ -55,7 +55,7 @@ pub fn handlers(plan: &Plan, plugins: &[Plugin], run: &Path) -> Outcome<Vec<Box<
             }
             plugin.handler(options).map_err(|error| match listed {
                 Some(index) => plan.document.error_at(&format!("plugins.{index}.options"), error.to_string()),
-                None => Failure::from(error),
+                None => RecipeError::from(error),
             })
         })
         .collect()

@@ -8,9 +8,9 @@ use hearth_nn::weights::{self, Report};
 use hearth_nn::{Frozen, freeze};
 
 use super::{Plan, folders, weights as checkpoints};
-use crate::error::{At, Context, Failure, Outcome};
-use crate::note;
-use crate::terminal::thousands;
+use crate::error::{At, Context, Outcome, RecipeError};
+use crate::notice::notice;
+use crate::text::thousands;
 
 /// Where weights come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Plan {
             freeze(network, &init.freeze).map_err(|error| self.document.error_at("init.freeze", error.to_string()))?;
         let Frozen { names, values, of } = frozen;
         let (values, of) = (thousands(values as u64), thousands(of as u64));
-        note!("frozen: {} parameters and statistics, {values} of {of} values", names.len());
+        notice!("frozen: {} parameters and statistics, {values} of {of} values", names.len());
         Ok(network)
     }
 
@@ -70,7 +70,7 @@ impl Plan {
 fn weights_file(path: &Path) -> Outcome<PathBuf> {
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
     if ["pt", "pth", "ckpt", "bin", "pkl"].contains(&ending.as_str()) {
-        return Err(Failure::new(format!(
+        return Err(RecipeError::new(format!(
             "{0} is a PyTorch checkpoint, which could run anything when PyTorch reads it; make safetensors of it first: \
              hearth convert {0} {1}",
             path.display(),
@@ -98,10 +98,10 @@ fn listed(keys: &[String]) -> String {
 fn tell(path: &Path, report: &Report) {
     let Report { loaded, missing, unexpected, misfits, .. } = report;
     let total = loaded + missing.len() + misfits.len();
-    note!("init: {loaded} of {total} weights from {}", path.display());
+    notice!("init: {loaded} of {total} weights from {}", path.display());
     let kinds =
         [("not in the file, drawn anew", missing), ("of another shape, drawn anew", misfits), ("not used", unexpected)];
     for (kind, keys) in kinds.into_iter().filter(|(_, keys)| !keys.is_empty()) {
-        note!("init: {} {kind}: {}", keys.len(), listed(keys));
+        notice!("init: {} {kind}: {}", keys.len(), listed(keys));
     }
 }

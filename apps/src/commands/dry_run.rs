@@ -6,10 +6,10 @@ use burn::module::Module;
 use hearth_data::Pipeline;
 use hearth_train::device;
 
-use super::{Cases, Plan, Start, handlers, plugins};
 use crate::error::Outcome;
 use crate::out;
 use crate::recipe::{CacheDevice, CacheKind};
+use crate::run::{Cases, Plan, Start, handlers, plugins};
 use crate::terminal::{bold, bytes, dim, thousands};
 
 /// Prints the resolved recipe, the pipelines, the network, the cache, the device and the plugins.
@@ -39,7 +39,7 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
             out!("{}     {}", bold("data"), failure.line());
             return Ok(());
         }
-        Err(failure) => return Err(failure),
+        Err(failure) => return Err(failure.into()),
     };
     if let Some(sampler) = &plan.recipe.data.sampler {
         sampler.build(&cases.training, plan.recipe.training.seed, &plan.document)?;

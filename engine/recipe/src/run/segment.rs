@@ -11,7 +11,7 @@ use hearth_nn::networks::Network;
 use hearth_train::Post;
 
 use super::Trained;
-use crate::error::{Failure, Outcome};
+use crate::error::{Outcome, RecipeError};
 use crate::recipe::Output;
 
 /// What was found in an image, on its own grid.
@@ -87,7 +87,7 @@ impl Trained {
         let steps = self.plan.post_prediction()?;
         let case = sample.case.clone();
         let mut samples = self.plan.prediction.run_deterministic(sample)?;
-        let mut sample = samples.pop().ok_or_else(|| Failure::new("the pipeline gave nothing"))?;
+        let mut sample = samples.pop().ok_or_else(|| RecipeError::new("the pipeline gave nothing"))?;
         let image = sample.take_image("image")?.to_device(&self.plan.device);
         let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
         let uncertainty = if uncertainty { self.uncertainty(&steps, &input, &image)? } else { None };
@@ -105,11 +105,11 @@ impl Trained {
             Output::Regions => {
                 let maps = (0..channels).map(on_own_grid).collect::<Outcome<Vec<Image>>>()?;
                 let mut maps = maps.into_iter();
-                let mut first = maps.next().ok_or_else(|| Failure::new("the network has no output"))?;
+                let mut first = maps.next().ok_or_else(|| RecipeError::new("the network has no output"))?;
                 first.data = Tensor::cat(std::iter::once(first.data).chain(maps.map(|map| map.data)).collect(), 0);
                 // The activations are done.
                 let rest = steps.iter().skip_while(|step| matches!(step, Post::Activations(_)));
-                Post::finish(rest, first, &case).map_err(|error| Failure::new(error.to_string()))?
+                Post::finish(rest, first, &case).map_err(|error| RecipeError::new(error.to_string()))?
             }
         };
         Ok(Segmented { image, output, uncertainty })
@@ -134,7 +134,7 @@ fn likeliest(channels: usize, channel: impl Fn(usize) -> Outcome<Image>) -> Outc
             }
         });
     }
-    let (held, label) = best.ok_or_else(|| Failure::new("the network has no output"))?;
+    let (held, label) = best.ok_or_else(|| RecipeError::new("the network has no output"))?;
     Ok(Image { data: label, ..held })
 }
 
@@ -152,7 +152,7 @@ fn clean(steps: &[Post], mut label: Image) -> Outcome<Image> {
                 }
                 let sample = Sample::new("").with_image(Post::KEY, label);
                 let mut made = steps.run_deterministic(sample)?;
-                let mut sample = made.pop().ok_or_else(|| Failure::new("the transforms of [post] gave nothing"))?;
+                let mut sample = made.pop().ok_or_else(|| RecipeError::new("the transforms of [post] gave nothing"))?;
                 label = sample.take_image(Post::KEY)?;
             }
             _ => {}

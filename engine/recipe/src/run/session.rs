@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use hearth::kernels::TuningClock;
 use hearth_data::{DataLoader, LoaderOptions};
 use hearth_engine::RunEnd;
+use hearth_kernels::{Tuning, TuningClock};
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
 use hearth_plugin_host::Plugin;
@@ -16,10 +17,9 @@ use hearth_train::{
 
 use super::dataset::{Use, dataset};
 use super::record::Record;
-use super::{Cases, Plan, Start, folders, handlers, interrupt, plugins, summary};
-use crate::error::{At, Context, Failure, Outcome};
-use crate::note;
-use crate::terminal::seconds;
+use super::{Cases, Plan, Start, folders, handlers, plugins, summary};
+use crate::error::{At, Context, Outcome, RecipeError};
+use crate::notice::{notice, warning};
 
 /// A trainer with its data, before and while it runs.
 pub struct Session {
@@ -55,7 +55,6 @@ impl Session {
         handlers::listed(&plan, Path::new(""))?;
         warn(&plan, &plugins);
         let trainer = trainer(&plan, data, from)?;
-        interrupt::running(trainer.engine().interrupt_flag());
         Ok(Self { plan, plugins, trainer, folder: None, lock: None, data: data.to_owned(), started, tuning })
     }
 
@@ -75,12 +74,12 @@ impl Session {
         self.lock = Some(RunLock::new(folder.root())?);
         self.add_handlers(&folder)?;
         if checkpoint::list(&folder.checkpoints())?.is_empty() {
-            note!("{} holds no checkpoint yet: starting from the beginning", folder.root().display());
+            notice!("{} holds no checkpoint yet: starting from the beginning", folder.root().display());
         } else {
             let went = self.trainer.resume(&folder.checkpoints());
             let doing = || format!("cannot go on with {}", folder.root().display());
-            let (epoch, iteration) = went.map_err(|error| Failure::new(error.to_string()).context(doing()))?;
-            note!("going on from epoch {epoch}, iteration {iteration}");
+            let (epoch, iteration) = went.map_err(|error| RecipeError::new(error.to_string()).context(doing()))?;
+            notice!("going on from epoch {epoch}, iteration {iteration}");
         }
         // More epochs than before are part of the run from now on.
         let (path, recipe) = (folder.recipe(), self.plan.recipe.to_toml()?);
@@ -107,46 +106,44 @@ impl Session {
         &mut self.trainer
     }
 
-    /// Trains until the end, or until Ctrl-C.
-    pub fn run(&mut self) -> Outcome {
-        let folder = self.folder.clone().ok_or_else(|| Failure::new("the run has no folder"))?;
+    /// Raised, it asks the run to stop after its step and to keep what it has.
+    pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
+        self.trainer.engine().interrupt_flag()
+    }
+
+    /// Trains until the end, or until it is interrupted, and writes `summary.json`.
+    ///
+    /// # Errors
+    /// Where the run failed, or its folder is gone.
+    pub fn run(&mut self) -> Outcome<Finished> {
+        let folder = self.folder.clone().ok_or_else(|| RecipeError::new("the run has no folder"))?;
         let end = self.trainer.run();
-        interrupt::over();
-        let (took, tuning) = (self.started.elapsed().as_secs_f64(), self.tuning.spent());
+        let (seconds, tuning) = (self.started.elapsed().as_secs_f64(), self.tuning.spent());
         if !folder.recipe().is_file() {
             let root = folder.root().display();
             let what = "was removed or emptied while the run wrote to it: what it held before is lost";
-            return Err(Failure::new(format!("{root} {what}")));
+            return Err(RecipeError::new(format!("{root} {what}")));
         }
-        summary::write(&folder, &self.plan, self.trainer.engine(), end.as_ref(), took, tuning)?;
-        let state = self.trainer.engine().state();
-        match end.while_doing(|| format!("the run in {} failed", folder.root().display()))? {
-            RunEnd::Interrupted(_) => {
-                self.save_if_needed(&folder)?;
-                note!("stopped in epoch {}; go on with:", self.trainer.engine().state().epoch);
-                let (data, out) = (self.data.display(), folder.root().display());
-                note!("  hearth train --data {data} --out {out} --resume");
-                return Err(Failure::interrupted());
-            }
-            RunEnd::Terminated(why) => note!("ended early: {why}"),
-            _ => {}
+        summary::write(&folder, &self.plan, self.trainer.engine(), end.as_ref(), seconds, tuning)?;
+        let end = end.while_doing(|| format!("the run in {} failed", folder.root().display()))?;
+        if matches!(end, RunEnd::Interrupted(_)) {
+            self.save_if_needed(&folder)?;
         }
-        for handler in self.trainer.engine().handler_times().iter().filter(|handler| handler.errors > 0) {
-            let (name, errors) = (&handler.name, handler.errors);
-            let fate = if handler.disabled { "was not called again" } else { "went on" };
-            let first = handler.first_error.as_deref().unwrap_or_default();
-            note!("the handler {name} failed {errors} times and {fate}; first in {first}");
-        }
-        let best = match (state.key_metric.as_ref(), state.best_metric, state.best_epoch) {
-            (Some(name), Some(value), Some(epoch)) => format!("best {name} {value:.4} at epoch {epoch}, "),
-            _ => String::new(),
+        let engine = self.trainer.engine();
+        let state = engine.state();
+        let best = match (state.key_metric.clone(), state.best_metric, state.best_epoch) {
+            (Some(name), Some(value), Some(epoch)) => Some((name, value, epoch)),
+            _ => None,
         };
-        if tuning.kernels > 0 {
-            let (kernels, time) = (tuning.kernels, seconds(tuning.seconds));
-            note!("{time} of it went into choosing {kernels} kernels for this card, which the next run knows");
-        }
-        note!("{} epochs, {best}{}: {}", state.epoch, seconds(took), folder.root().display());
-        Ok(())
+        let times = engine.handler_times();
+        let failures = times.into_iter().filter(|handler| handler.errors > 0).map(|handler| HandlerFailure {
+            name: handler.name,
+            errors: handler.errors,
+            disabled: handler.disabled,
+            first: handler.first_error.unwrap_or_default(),
+        });
+        let (epoch, failures) = (state.epoch, failures.collect());
+        Ok(Finished { end, epoch, best, seconds, tuning, failures, folder, data: self.data.clone() })
     }
 
     /// A run without the checkpoint plugin loses nothing either when it is interrupted.
@@ -160,6 +157,38 @@ impl Session {
     }
 }
 
+/// How a run ended.
+pub struct Finished {
+    /// Completed, ended early by a handler, or interrupted.
+    pub end: RunEnd,
+    /// The epoch it ended in.
+    pub epoch: u64,
+    /// The key metric, its best value and that value's epoch, where there is one.
+    pub best: Option<(String, f64, u64)>,
+    /// How long it took, caches included.
+    pub seconds: f64,
+    /// What choosing kernels for the device took of it.
+    pub tuning: Tuning,
+    /// Handlers that failed and did not end the run.
+    pub failures: Vec<HandlerFailure>,
+    /// Its folder.
+    pub folder: RunFolder,
+    /// Its data.
+    pub data: PathBuf,
+}
+
+/// A handler that failed in a run that went on.
+pub struct HandlerFailure {
+    /// Its name.
+    pub name: String,
+    /// How often it failed.
+    pub errors: u64,
+    /// Whether it was no longer called.
+    pub disabled: bool,
+    /// The first failure: event, counters, words.
+    pub first: String,
+}
+
 /// Fails where a run cannot be gone on with as the plan says, before any of the work.
 pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
     Record::new(plan, data)?.check(folder)?;
@@ -169,7 +198,7 @@ pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
     let (done, asked) = (checkpoint::newest(&folder.checkpoints())?.manifest.header.epoch, plan.recipe.training.epochs);
     if asked < done {
         let root = folder.root().display();
-        return Err(Failure::new(format!(
+        return Err(RecipeError::new(format!(
             "{root} is in epoch {done} already: --epochs {asked} is less; nothing is changed"
         )));
     }
@@ -179,21 +208,21 @@ pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
 /// Says what will be missing at the end, while there is time.
 fn warn(plan: &Plan, plugins: &[Plugin]) {
     if plan.recipe.network.has_deep_supervision() && plan.recipe.loss.name() != "DeepSupervisionLoss" {
-        note!(
-            "warning: the network has heads for deep supervision, but the loss looks at its main output alone, so they are not \
+        warning!(
+            "the network has heads for deep supervision, but the loss looks at its main output alone, so they are not \
              trained; wrap the loss: [loss] name = \"DeepSupervisionLoss\", [loss.loss] name = ..."
         );
     }
     let loaded = |name: &str| plugins.iter().any(|plugin| plugin.identity().name == name);
     let training = &plan.recipe.training;
     if !loaded("checkpoint") {
-        note!("warning: no `checkpoint` plugin is loaded, so the run will keep no checkpoint");
+        warning!("no `checkpoint` plugin is loaded, so the run will keep no checkpoint");
     }
     if !loaded("validation") {
-        note!("warning: no `validation` plugin is loaded, so the run will not validate");
+        warning!("no `validation` plugin is loaded, so the run will not validate");
     } else if training.epochs < training.val_interval {
         let (epochs, interval) = (training.epochs, training.val_interval);
-        note!("warning: the run will never validate: it has {epochs} epochs and val_interval = {interval}");
+        warning!("the run will never validate: it has {epochs} epochs and val_interval = {interval}");
     }
 }
 
@@ -203,7 +232,7 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
     let cases = Cases::open(data, recipe)?;
     let network = plan.starting_network(from)?;
     let (train, validate) = (cases.training.len(), cases.validation.len());
-    note!("{}: {train} cases train, {validate} validate, on {}", cases.name, device::name(&plan.device));
+    notice!("{}: {train} cases train, {validate} validate, on {}", cases.name, device::name(&plan.device));
     let seed = recipe.training.seed;
     let sampler = recipe.data.sampler.as_ref();
     let sampler = sampler.map(|sampler| sampler.build(&cases.training, seed, &plan.document)).transpose()?;

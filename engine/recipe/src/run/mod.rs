@@ -3,13 +3,11 @@
 mod cases;
 mod chosen;
 mod dataset;
-mod dry;
 pub mod folders;
-mod handlers;
-pub mod interrupt;
+pub mod handlers;
 pub mod outputs;
 mod plan;
-mod plugins;
+pub mod plugins;
 mod record;
 mod segment;
 mod session;
@@ -19,9 +17,8 @@ mod weights;
 
 pub use cases::Cases;
 pub use chosen::{Chosen, Rule};
-pub use dry::dry_run;
 pub use plan::Plan;
 pub use segment::Segmented;
-pub use session::{Session, check_resume, evaluator, trainer};
+pub use session::{Finished, HandlerFailure, Session, check_resume, evaluator, trainer};
 pub use start::Start;
-pub use weights::{Trained, TtaWord, checkpoint_file};
+pub use weights::{Trained, checkpoint_file};

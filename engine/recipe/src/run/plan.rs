@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use hearth_data::{Pipeline, RecipeOptions};
+use hearth_data::{Pipeline, Progress, RecipeOptions};
 use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_train::{Post, Precision, TestTimeAugmentation, device};
 
@@ -30,6 +30,8 @@ pub struct Plan {
     pub prediction: Arc<Pipeline>,
     /// What is done to a label that stays on its own grid: reading, and giving labels other values.
     pub label: Arc<Pipeline>,
+    /// How the filling of caches is shown; not at all unless it is set.
+    pub progress: Progress,
 }
 
 /// Which chain of a recipe.
@@ -69,7 +71,19 @@ impl Plan {
         let (validation, _) = pipeline(&recipe, &device, Chain::Validation, &random)?;
         let (prediction, _) = pipeline(&recipe, &device, Chain::Prediction, &random)?;
         let (label, _) = pipeline(&recipe, &device, Chain::Label, &random)?;
-        let plan = Self { document, recipe, device, on_processor, precision, training, validation, prediction, label };
+        let progress = Progress::default();
+        let plan = Self {
+            document,
+            recipe,
+            device,
+            on_processor,
+            precision,
+            training,
+            validation,
+            prediction,
+            label,
+            progress,
+        };
         plan.post_prediction()?;
         plan.post_label()?;
         plan.augmentation()?;

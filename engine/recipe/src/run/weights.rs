@@ -11,8 +11,8 @@ use hearth_train::checkpoint::{self, Checkpoint, CheckpointError};
 use hearth_train::{RunFolder, TestTimeAugmentation};
 
 use super::Plan;
-use crate::error::{Context, Failure, Outcome};
-use crate::note;
+use crate::error::{Context, Outcome, RecipeError};
+use crate::notice::notice;
 use crate::recipe::{Document, Tta};
 
 /// The file of a checkpoint that holds the weights.
@@ -32,26 +32,15 @@ pub struct Trained {
     pub augmentation: Option<TestTimeAugmentation>,
 }
 
-/// Test-time augmentation as the command line asks for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum TtaWord {
-    /// Every combination of flips: eight predictions of a volume, four of a picture
-    Flips,
-    /// None, whatever the recipe says
-    None,
-}
-
 impl Trained {
     /// Opens a run on a device. `which` is `best`, `latest` or the name of a checkpoint's folder; `tta` replaces the recipe's
     /// test-time augmentation.
-    pub fn open(folder: &RunFolder, which: &str, device: &str, tta: Option<TtaWord>) -> Outcome<Self> {
+    pub fn open(folder: &RunFolder, which: &str, device: &str, tta: Option<Tta>) -> Outcome<Self> {
         let mut document = Document::open(&folder.recipe())?;
         document.set_option("--device", "training.device", device)?;
         let mut plan = Plan::new(document)?;
-        match tta {
-            Some(TtaWord::Flips) => plan.recipe.tta = Tta::all_flips(),
-            Some(TtaWord::None) => plan.recipe.tta = Tta::default(),
-            None => {}
+        if let Some(tta) = tta {
+            plan.recipe.tta = tta;
         }
         let checkpoint = choose(folder, which)?;
         let name = checkpoint.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -83,7 +72,7 @@ pub(super) fn choose(folder: &RunFolder, which: &str) -> Outcome<Checkpoint> {
         "best" => match checkpoint::newest_tagged(&dir, "best") {
             Err(CheckpointError::None { .. }) => {
                 let latest = checkpoint::newest(&dir)?;
-                note!("no checkpoint is marked as best (the run has not validated); taking the latest");
+                notice!("no checkpoint is marked as best (the run has not validated); taking the latest");
                 Ok(latest)
             }
             found => Ok(found?),
@@ -95,7 +84,7 @@ pub(super) fn choose(folder: &RunFolder, which: &str) -> Outcome<Checkpoint> {
             if !names.iter().any(|known| known == name) {
                 let mut known = vec!["best", "latest"];
                 known.extend(names.iter().map(String::as_str));
-                return Err(Failure::new(unknown("checkpoint", name, &known)));
+                return Err(RecipeError::new(unknown("checkpoint", name, &known)));
             }
             Ok(Checkpoint::open(&dir.join(name))?)
         }

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use hearth_registry::{Document, Fault, unknown};
 
-use crate::error::{Failure, Outcome};
-use crate::{hippocampus, spleen};
+use crate::error::{Outcome, RecipeError};
 
 /// A recipe inside the program.
 #[derive(Clone, Copy, Debug)]
@@ -16,13 +15,23 @@ pub struct Bundled {
     pub text: &'static str,
 }
 
+/// Spleen in abdominal CT (Medical Segmentation Decathlon, Task09), the fast recipe of MONAI's tutorial: everything
+/// cached, 16 patches a batch, DiceCE, SGD at 0.2. The tutorial reports a Dice of 0.94 after 95 epochs of it.
+pub const SPLEEN: Bundled = Bundled { name: "spleen", text: include_str!("../../recipes/spleen.toml") };
+
+/// The plain recipe of the same tutorial: no cache, 8 patches a batch, Dice, Adam at 2e-4.
+pub const SPLEEN_REGULAR: Bundled =
+    Bundled { name: "spleen-regular", text: include_str!("../../recipes/spleen-regular.toml") };
+
+/// Anterior and posterior hippocampus in brain MRI (Medical Segmentation Decathlon, Task04): small volumes, two
+/// classes, minutes on a CPU.
+pub const HIPPOCAMPUS: Bundled = Bundled { name: "hippocampus", text: include_str!("../../recipes/hippocampus.toml") };
+
+/// What `hearth demo` trains.
+pub const DEMO: Bundled = Bundled { name: "demo", text: include_str!("../../recipes/demo.toml") };
+
 /// All of them.
-pub const ALL: &[Bundled] = &[
-    spleen::FAST,
-    spleen::REGULAR,
-    hippocampus::RECIPE,
-    Bundled { name: "demo", text: include_str!("../../recipes/demo.toml") },
-];
+pub const ALL: &[Bundled] = &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, DEMO];
 
 impl Bundled {
     /// The recipe's first comment line.
@@ -43,7 +52,7 @@ impl Bundled {
 pub fn find(name: &str) -> Outcome<&'static Bundled> {
     ALL.iter().find(|recipe| recipe.name == name).ok_or_else(|| {
         let names: Vec<&str> = ALL.iter().map(|recipe| recipe.name).collect();
-        Failure::new(unknown("recipe", name, &names))
+        RecipeError::new(unknown("recipe", name, &names))
     })
 }
 

@@ -9,7 +9,7 @@ use hearth_train::RunFolder;
 
 use super::record::Record;
 use super::{Cases, Plan};
-use crate::error::{Failure, Outcome};
+use crate::error::{Outcome, RecipeError};
 
 /// Why these cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Chosen {
         let (items, rule) = if !names.is_empty() {
             if let Some(name) = names.iter().find(|name| !known.contains(name.as_str())) {
                 let known: Vec<&str> = known.into_iter().collect();
-                return Err(Failure::new(format!("--cases: {}", unknown("case", name, &known))));
+                return Err(RecipeError::new(format!("--cases: {}", unknown("case", name, &known))));
             }
             (items.into_iter().filter(|item| names.contains(&item.case)).collect(), Rule::Named)
         } else if all {
@@ -68,7 +68,7 @@ impl Chosen {
             (items, Rule::Foreign)
         };
         if items.is_empty() {
-            return Err(Failure::new(format!("--data {}: there is no labelled case to measure", data.display())));
+            return Err(RecipeError::new(format!("--data {}: there is no labelled case to measure", data.display())));
         }
         // Cases of other data may have the names of those that the run trained on.
         let trained_on = items.iter().filter(|item| own && trained.contains(item.case.as_str())).count();

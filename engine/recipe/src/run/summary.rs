@@ -1,7 +1,7 @@
 //! `summary.json`: what came out, and where the time went.
 
-use hearth::kernels::Tuning;
 use hearth_engine::{Engine, RunEnd, RunError};
+use hearth_kernels::Tuning;
 use hearth_train::{RunFolder, device};
 use serde_json::{Map, Value, json};
 

@@ -1,0 +1,126 @@
+//! [`RecipeError`]: what could not be done, and why.
+
+use std::error::Error;
+use std::fmt;
+
+use hearth_registry::{Document, Fault};
+
+/// Work that a recipe asks for and that could not be done: a sentence, and its cause.
+///
+/// Errors of the other crates convert into it with `?`; [`Context::while_doing`] says what was being
+/// done when they came up.
+#[derive(Debug)]
+pub struct RecipeError {
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// What this crate returns.
+pub type Outcome<T = ()> = Result<T, RecipeError>;
+
+impl RecipeError {
+    /// An error of these words.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), source: None }
+    }
+
+    /// An error of any kind.
+    pub fn from_error(error: impl Error + Send + Sync + 'static) -> Self {
+        Self { message: error.to_string(), source: chain(&error) }
+    }
+
+    /// Puts what was being done in front.
+    pub fn context(self, doing: impl Into<String>) -> Self {
+        Self { message: doing.into(), source: Some(Box::new(self)) }
+    }
+
+    /// The whole chain in one line.
+    pub fn line(&self) -> String {
+        let mut parts = vec![self.message.clone()];
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            parts.push(error.to_string());
+            cause = error.source();
+        }
+        parts.join(": ")
+    }
+}
+
+/// The causes of an error, as errors of their own: an error's type need not outlive it.
+fn chain(error: &(dyn Error + 'static)) -> Option<Box<dyn Error + Send + Sync>> {
+    let cause = error.source()?;
+    Some(Box::new(RecipeError { message: cause.to_string(), source: chain(cause) }))
+}
+
+impl fmt::Display for RecipeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for RecipeError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|error| error as _)
+    }
+}
+
+/// Errors that convert with `?`.
+macro_rules! convert {
+    ($($error:ty),* $(,)?) => { $(
+        impl From<$error> for RecipeError {
+            fn from(error: $error) -> Self {
+                Self::from_error(error)
+            }
+        }
+    )* };
+}
+
+convert! {
+    Fault,
+    std::io::Error,
+    serde_json::Error,
+    toml::de::Error,
+    hearth_data::DataError,
+    Box<hearth_data::StepError>,
+    hearth_data::TransformError,
+    hearth_engine::HostError,
+    hearth_engine::RegisterError,
+    hearth_engine::RunError,
+    hearth_nn::inferers::InferError,
+    hearth_nn::networks::ShapeError,
+    hearth_nn::post::PostError,
+    hearth_nn::weights::WeightsError,
+    hearth_plugin_host::PluginError,
+    hearth_train::RunFolderError,
+    hearth_train::LockError,
+    hearth_train::PrecisionError,
+    hearth_train::TrainerError,
+    hearth_train::checkpoint::CheckpointError,
+}
+
+/// A failure about a key of a recipe.
+pub trait At {
+    /// About the value at a dotted path, at its place.
+    fn error_at(&self, path: &str, message: impl Into<String>) -> RecipeError;
+}
+
+impl At for Document {
+    fn error_at(&self, path: &str, message: impl Into<String>) -> RecipeError {
+        self.fault(path, message).into()
+    }
+}
+
+/// Says what was being done when an error came up.
+pub trait Context<T> {
+    /// `read_nifti(&path).while_doing(|| format!("case {case}"))?`
+    ///
+    /// # Errors
+    /// The same, with what was being done in front.
+    fn while_doing<S: Into<String>>(self, doing: impl FnOnce() -> S) -> Outcome<T>;
+}
+
+impl<T, E: Into<RecipeError>> Context<T> for Result<T, E> {
+    fn while_doing<S: Into<String>>(self, doing: impl FnOnce() -> S) -> Outcome<T> {
+        self.map_err(|error| error.into().context(doing()))
+    }
+}

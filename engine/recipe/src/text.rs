@@ -1,0 +1,56 @@
+//! Numbers as people read them.
+
+/// `1234567` as `1,234,567`.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of bytes for people: `3.2 MiB`.
+pub fn bytes(count: u64) -> String {
+    let mut value = count as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if unit == "B" { format!("{count} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+/// Seconds for people: `0.42 s`, `3 min 05 s`.
+pub fn seconds(seconds: f64) -> String {
+    if seconds < 60.0 {
+        format!("{seconds:.2} s")
+    } else {
+        let whole = seconds.round() as u64;
+        if whole < 3600 {
+            format!("{} min {:02} s", whole / 60, whole % 60)
+        } else {
+            format!("{} h {:02} min", whole / 3600, whole % 3600 / 60)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(thousands(7), "7");
+        assert_eq!(thousands(4_808_917), "4,808,917");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(3_355_443), "3.2 MiB");
+        assert_eq!(seconds(0.421), "0.42 s");
+        assert_eq!(seconds(185.2), "3 min 05 s");
+        assert_eq!(seconds(7260.0), "2 h 01 min");
+    }
+}
