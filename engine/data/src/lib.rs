@@ -15,6 +15,7 @@ pub mod download;
 mod draw;
 mod error;
 mod image;
+pub mod layouts;
 mod loader;
 pub mod nifti;
 pub mod numpy;
@@ -46,10 +47,10 @@ pub use collate::{Batch, Collate, ImageInfo, collate, decollate, pad_collate};
 pub use cucim::cucim_names;
 pub use dataset::{
     CacheDataset, CacheNTransDataset, CacheOptions, CachePool, Column, ColumnKind, CrossValidation, CsvOptions,
-    Dataset, DecathlonDataset, Field, GridPatchDataset, Identity, Item, LmdbDataset, PartitionOptions, PatchDataset,
-    PatchWSIDataset, PersistentDataset, SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions, TransformDataset,
-    WsiOptions, WsiPatch, ZipDataset, cross_validation_list, csv_items, dicom_items, partition_dataset,
-    partition_dataset_classes, partition_ratios, partition_ratios_classes, resample_datalist,
+    Dataset, DecathlonDataset, Field, GridPatchDataset, Identity, Item, LmdbDataset, PartitionOptions, Parts,
+    PatchDataset, PatchWSIDataset, PersistentDataset, SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions,
+    TransformDataset, WsiOptions, WsiPatch, ZipDataset, cross_validation_list, csv_items, dicom_items,
+    partition_dataset, partition_dataset_classes, partition_ratios, partition_ratios_classes, resample_datalist,
     select_cross_validation_folds, split_fraction,
 };
 pub use draw::{Draw, DrawKey};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::TransformError;
 use crate::image::{Image, Meta};
 use crate::stored::{IndexList, StoredImage, StoredIndices};
+use crate::{Parts, TransformError};
 
 /// One value of a sample.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub enum Value {
     Lists(Vec<Arc<[u64]>>),
     /// A file that is not loaded yet.
     Path(PathBuf),
+    /// Several files that are one image, not loaded yet.
+    Parts(Parts),
     /// A number.
     Number(f64),
     /// Several numbers: a label of more than one class, a place on a slide.
@@ -43,6 +45,7 @@ impl Value {
             Value::Indices(_) => "voxel indices",
             Value::Lists(_) => "several lists of indices",
             Value::Path(_) => "a path (not loaded yet)",
+            Value::Parts(_) => "paths of several files (not loaded yet)",
             Value::Number(_) => "a number",
             Value::Numbers(_) => "a list of numbers",
             Value::Text(_) => "a text",

@@ -174,8 +174,8 @@ fn check_items(items: &[Item], pipeline: &Pipeline) -> Result<(), DataError> {
         })
     };
     for item in items {
-        if let Some(key) = keys.iter().find(|k| !item.files.contains_key(*k) && !optional(k)) {
-            let known: Vec<&String> = item.files.keys().collect();
+        if let Some(key) = keys.iter().find(|k| !item.has_file(k) && !optional(k)) {
+            let known: Vec<&String> = item.files.keys().chain(item.parts.keys()).collect();
             return Err(DataError::Option(format!(
                 "case {}: no file for `{key}`, which the pipeline loads; there are files for {known:?}",
                 item.case

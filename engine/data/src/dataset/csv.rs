@@ -92,6 +92,11 @@ pub fn csv_items(tables: &[impl AsRef<Path>], options: &CsvOptions) -> Result<Ve
     table.items(options)
 }
 
+/// The columns of a table.
+pub(crate) fn csv_columns(table: &Path, options: &CsvOptions) -> Result<Vec<String>, DataError> {
+    Ok(Table::read(table, options)?.columns)
+}
+
 /// A table as it stands in the file.
 struct Table {
     path: PathBuf,
@@ -152,7 +157,7 @@ impl Table {
         let delimiter = u8::try_from(options.delimiter)
             .map_err(|_| wrong(format!("the delimiter {:?} is not a plain character", options.delimiter)))?;
         let text = std::fs::read_to_string(path).map_err(io)?;
-        let mut rows = records(&text, delimiter);
+        let mut rows = records(text.trim_start_matches('\u{feff}'), delimiter);
         if let Some(row) = rows.iter().find(|row| row.values.len() != rows[0].values.len()) {
             let (line, count, expected) = (row.line, row.values.len(), rows[0].values.len());
             return Err(wrong(format!("line {line} has {count} values, the lines before have {expected}")));

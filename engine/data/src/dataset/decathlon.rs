@@ -156,7 +156,7 @@ pub(crate) fn case_name(path: &Path) -> String {
 }
 
 /// Cases of one name (files in several folders) get a number.
-pub(super) fn make_unique(items: &mut [Item]) {
+pub(crate) fn make_unique(items: &mut [Item]) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for item in items {
         let count = seen.entry(item.case.clone()).or_default();

@@ -1,6 +1,6 @@
 //! Cross-validation: [`CrossValidation`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -87,7 +87,7 @@ pub fn cross_validation_list(
     let missing: Vec<String> = training
         .iter()
         .chain(validation)
-        .flat_map(|item| item.files.values())
+        .flat_map(Item::all_files)
         .filter(|file| !file.exists())
         .map(|file| file.display().to_string())
         .collect();
@@ -99,6 +99,10 @@ pub fn cross_validation_list(
         for (key, file) in &item.files {
             let file = file.strip_prefix(root).unwrap_or(file);
             table.insert(key.clone(), file.to_string_lossy().into_owned().into());
+        }
+        for (key, parts) in &item.parts {
+            let name = |file: &PathBuf| file.strip_prefix(root).unwrap_or(file).to_string_lossy().into_owned();
+            table.insert(key.clone(), parts.files.iter().map(name).collect());
         }
         for (key, field) in &item.fields {
             let value = match field {

@@ -31,7 +31,7 @@ impl Stamp {
     /// Looks at the files, all those in a folder included.
     pub fn of(item: &Item) -> io::Result<Stamp> {
         let mut out = Vec::new();
-        for path in item.files.values() {
+        for path in item.all_files() {
             list(path, &mut out)?;
             for other in companions(path) {
                 list(&other, &mut out)?;
@@ -59,19 +59,19 @@ impl KeyMaker {
     /// The key of a case whose files have this stamp.
     pub fn key(&self, item: &Item, stamp: &Stamp) -> io::Result<[u8; 32]> {
         let mut hash = self.0.clone();
-        if item.files.is_empty() {
+        if item.files.is_empty() && item.parts.is_empty() {
             // Nothing but its name tells such a case from others.
             put(&mut hash, item.case.as_bytes());
         }
         for (key, path) in &item.files {
             put(&mut hash, key.as_bytes());
-            for path in [path.clone()].into_iter().chain(companions(path)) {
-                let mut files = Vec::new();
-                list(&path, &mut files)?;
-                hash.update(&(files.len() as u64).to_le_bytes());
-                for (file, ..) in files {
-                    self.put_file(&mut hash, &path, &file, stamp)?;
-                }
+            self.put_path(&mut hash, path, stamp)?;
+        }
+        for (key, parts) in &item.parts {
+            put(&mut hash, key.as_bytes());
+            put(&mut hash, format!("{:?}", parts.channels).as_bytes());
+            for path in &parts.files {
+                self.put_path(&mut hash, path, stamp)?;
             }
         }
         for (key, field) in &item.fields {
@@ -85,6 +85,19 @@ impl KeyMaker {
             }
         }
         Ok(*hash.finalize().as_bytes())
+    }
+
+    /// A file, or all files of a folder, with what belongs to them.
+    fn put_path(&self, hash: &mut blake3::Hasher, path: &Path, stamp: &Stamp) -> io::Result<()> {
+        for path in [path.to_owned()].into_iter().chain(companions(path)) {
+            let mut files = Vec::new();
+            list(&path, &mut files)?;
+            hash.update(&(files.len() as u64).to_le_bytes());
+            for (file, ..) in files {
+                self.put_file(hash, &path, &file, stamp)?;
+            }
+        }
+        Ok(())
     }
 
     fn put_file(&self, hash: &mut blake3::Hasher, root: &Path, file: &Path, stamp: &Stamp) -> io::Result<()> {

@@ -24,9 +24,10 @@ use std::path::PathBuf;
 pub use cache::{CacheDataset, CacheOptions};
 pub use cases::TransformDataset;
 pub(crate) use cases::{guarded, no_case};
+pub(crate) use csv::csv_columns;
 pub use csv::{Column, ColumnKind, CsvOptions, csv_items};
 pub use decathlon::{DecathlonDataset, split_fraction};
-pub(crate) use decathlon::{case_name, listed_file, names, read_list};
+pub(crate) use decathlon::{case_name, listed_file, make_unique, names, read_list};
 #[cfg(feature = "download")]
 pub(crate) use dicom::collection;
 pub use dicom::dicom_items;
@@ -57,8 +58,26 @@ pub struct Item {
     pub case: String,
     /// Files by key: `image`, `label`.
     pub files: BTreeMap<String, PathBuf>,
+    /// Images by key that are made of several files, or of some channels of one.
+    pub parts: BTreeMap<String, Parts>,
     /// Numbers and texts by key: the columns of a table, say.
     pub fields: BTreeMap<String, Field>,
+}
+
+/// An image of several files (modalities, frames) or of some channels: the channels of the files one after another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// In the order of the channels.
+    pub files: Vec<PathBuf>,
+    /// Which of all their channels, in this order; all where nothing is said.
+    pub channels: Option<Vec<usize>>,
+}
+
+impl Parts {
+    /// All channels of these files.
+    pub fn new(files: Vec<PathBuf>) -> Self {
+        Self { files, channels: None }
+    }
 }
 
 /// A number, several, or a text.
@@ -85,6 +104,22 @@ impl Item {
         self
     }
 
+    /// Adds an image that is made of several files.
+    pub fn with_parts(mut self, key: impl Into<String>, parts: Parts) -> Self {
+        self.parts.insert(key.into(), parts);
+        self
+    }
+
+    /// Whether there is a file, or several, for a key.
+    pub fn has_file(&self, key: &str) -> bool {
+        self.files.contains_key(key) || self.parts.contains_key(key)
+    }
+
+    /// The files of every key, in the order of the keys.
+    pub fn all_files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.files.values().chain(self.parts.values().flat_map(|parts| &parts.files))
+    }
+
     /// Adds a number, several, or a text.
     pub fn with_field(mut self, key: impl Into<String>, field: Field) -> Self {
         self.fields.insert(key.into(), field);
@@ -102,7 +137,8 @@ impl Item {
             (key, value)
         });
         let files = self.files.iter().map(|(key, path)| (key, Value::Path(path.clone())));
-        files.chain(fields).fold(Sample::new(&self.case), |sample, (key, value)| sample.with(key, value))
+        let parts = self.parts.iter().map(|(key, parts)| (key, Value::Parts(parts.clone())));
+        files.chain(parts).chain(fields).fold(Sample::new(&self.case), |sample, (key, value)| sample.with(key, value))
     }
 }
 

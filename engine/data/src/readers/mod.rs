@@ -32,6 +32,7 @@ mod dicom;
 mod dicom_regions;
 mod nifti;
 mod npy;
+mod parts;
 mod raster;
 mod tiff;
 
@@ -45,6 +46,7 @@ use serde::{Deserialize, Serialize};
 pub use dicom::DicomReader;
 pub use nifti::NiftiReader;
 pub use npy::NumpyReader;
+pub use parts::{check_grids, read_parts};
 pub use raster::RasterReader;
 pub(crate) use tiff::region as slide_region;
 pub use tiff::{TiffReader, WSIReader};

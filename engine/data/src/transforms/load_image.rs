@@ -5,14 +5,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, check_key};
-use crate::readers::{self, ReadOptions, read_image_with};
+use crate::readers::{self, ReadOptions, read_parts};
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Sample, TransformError, Value};
+use crate::{Draw, Fault, Parts, Sample, TransformError, Value};
 
 /// Reads the file of each key to f32, channel first, with the reader that knows it ([`readers`](crate::readers)).
 ///
 /// The last axis of a 4-D file, or the colours of a picture, become the channels, as MONAI's `LoadImage` and
-/// `EnsureChannelFirst` together have it.
+/// `EnsureChannelFirst` together have it. An image of several files (modalities, frames) has their channels one after another;
+/// files on different grids are an error.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadImage {
@@ -125,15 +126,16 @@ impl Transform for LoadImage {
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         let options = self.options(&sample)?;
         for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
-            let path = match sample.get(key).map_err(|e| e.at(key))? {
-                Value::Path(path) => path.clone(),
+            let parts = match sample.get(key).map_err(|e| e.at(key))? {
+                Value::Path(path) => Parts::new(vec![path.clone()]),
+                Value::Parts(parts) => parts.clone(),
                 // An image that is already in memory is taken as loaded.
                 Value::Image(_) => continue,
                 other => {
                     return Err(TransformError::new(format!("`{key}` is {}", other.kind())).expected("a path").at(key));
                 }
             };
-            let image = read_image_with(&path, &options).map_err(|e| TransformError::new(e.to_string()).at(key))?;
+            let image = read_parts(&parts, &options).map_err(|e| TransformError::new(e.to_string()).at(key))?;
             sample.values.insert(key.to_owned(), Value::Image(image));
         }
         Ok(vec![sample])

@@ -1,0 +1,120 @@
+//! Tables: a case in each row.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{CaseList, Layout, Target, Wants, title, with_image, wrong};
+use crate::dataset::{case_name, make_unique};
+use crate::{Column, ColumnKind, CsvOptions, DataError, Field, Item, Parts, csv_items};
+
+/// Stands for an empty value in a column of files.
+const NONE: &str = "\0none";
+
+/// A table with a case in each row (`.csv`, `.tsv`). The column `image`, or those of `[data] images`, name files; so does `label`
+/// where a label map is learned. Other columns are fields of the cases: classes, scores, weights. Relative names begin at the
+/// table's folder.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Csv {
+    /// The column that names a case; otherwise its first file does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub case: Option<String>,
+    /// Where relative names of files begin, in place of the table's folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root: Option<PathBuf>,
+    /// What stands between values: a comma, and a tab where the file ends with `.tsv`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delimiter: Option<char>,
+}
+
+impl Layout for Csv {
+    fn fits(&self, path: &Path) -> bool {
+        path.is_file()
+            && path.extension().is_some_and(|end| ["csv", "tsv"].iter().any(|known| end.eq_ignore_ascii_case(known)))
+    }
+
+    fn read(&self, path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
+        let tab = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"));
+        let images = if wants.images.is_empty() { vec!["image".to_owned()] } else { wants.images.clone() };
+        let label = match &wants.target {
+            Target::Image { name } => Some(name.clone().unwrap_or_else(|| "label".to_owned())),
+            _ => None,
+        };
+        let mut options = CsvOptions {
+            delimiter: self.delimiter.unwrap_or(if tab { '\t' } else { ',' }),
+            case: self.case.clone(),
+            root: self.root.clone(),
+            ..CsvOptions::default()
+        };
+        let columns = crate::dataset::csv_columns(path, &options)?;
+        for column in &images {
+            if !columns.contains(column) {
+                let known: Vec<&str> = columns.iter().map(String::as_str).collect();
+                let what = hearth_registry::unknown("column", column, &known);
+                let advice = "name the columns of the images with data.images";
+                return Err(wrong(path, format!("{what}; {advice}")));
+            }
+        }
+        let as_file = |default: Option<Field>| Column { kind: Some(ColumnKind::File), default, ..Column::default() };
+        for column in &images {
+            options.types.insert(column.clone(), as_file(None));
+        }
+        if let Some(label) = label.as_ref().filter(|label| columns.contains(label)) {
+            // A row without a label is a case to predict.
+            options.types.insert(label.clone(), as_file(Some(Field::Text(NONE.to_owned()))));
+        }
+        if label.as_deref() != Some("label") && columns.iter().any(|column| column == "label") {
+            options.types.entry("label".to_owned()).or_insert(Column {
+                kind: Some(ColumnKind::Text),
+                default: Some(Field::Text(String::new())),
+                ..Column::default()
+            });
+        }
+        if let Target::Fields(names) = &wants.target {
+            for name in names.iter().filter(|name| columns.contains(name)) {
+                options.types.entry(name.clone()).or_default().default = Some(Field::Text(String::new()));
+            }
+        }
+        let found = csv_items(&[path], &options)?;
+        let cases = found.into_iter().map(|item| case(item, &images, label.as_deref(), &columns));
+        let mut cases: Vec<Item> = cases.collect::<Result<_, _>>().map_err(|what| wrong(path, what))?;
+        if self.case.is_none() {
+            for case in &mut cases {
+                if let Some(file) = case.all_files().next() {
+                    case.case = case_name(file);
+                }
+            }
+            make_unique(&mut cases);
+        }
+        let mut list = CaseList { name: title(path), modalities: wants.images.clone(), ..CaseList::default() };
+        list.sort(cases, wants);
+        Ok(list)
+    }
+}
+
+/// The files of a row as `image` and `label`, and numbers that are written as text.
+fn case(mut item: Item, images: &[String], label: Option<&str>, columns: &[String]) -> Result<Item, String> {
+    let files: Vec<PathBuf> = images.iter().filter_map(|column| item.files.remove(column)).collect();
+    let labelled = label.and_then(|label| item.files.remove(label));
+    let labelled = labelled.filter(|file| !file.ends_with(NONE));
+    if let Some(missing) = files.iter().chain(&labelled).find(|file| !file.exists()) {
+        return Err(format!("case {}: {} does not exist", item.case, missing.display()));
+    }
+    for column in columns {
+        let Some(Field::Text(text)) = item.fields.get(column) else { continue };
+        if text.is_empty() {
+            item.fields.remove(column);
+        } else if let Ok(number) = text.parse() {
+            item.fields.insert(column.clone(), Field::Number(number));
+        }
+    }
+    item = with_image(item, "image", Parts::new(files));
+    Ok(match labelled {
+        Some(file) => item.with("label", file),
+        None => item,
+    })
+}
+
+hearth_registry::entry!(dyn Layout => Csv, aliases: &["CSV"], example: "case = \"patient\"");

@@ -1,0 +1,206 @@
+//! How data sets lie on disk: from a folder or a list to its cases.
+//!
+//! Each [`Layout`] knows one way: [`Decathlon`], [`NnUnetRaw`], [`Brats`], [`Bids`], a table ([`Csv`]), a list
+//! ([`JsonList`]), [`Dicom`]. [`read`] chooses by what it finds; a recipe names one with `[data] layout`.
+
+mod bids;
+mod brats;
+mod csv;
+mod decathlon;
+mod dicom;
+mod json_list;
+mod modality;
+mod nnunet_raw;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::Path;
+
+use hearth_registry::{Kind, Registry};
+
+use crate::{DataError, Item, Parts};
+
+pub use bids::Bids;
+pub use brats::Brats;
+pub use csv::Csv;
+pub use decathlon::Decathlon;
+pub use dicom::Dicom;
+pub use json_list::JsonList;
+pub use modality::same_modality;
+pub use nnunet_raw::NnUnetRaw;
+
+/// A way in which data sets lie on disk.
+pub trait Layout: Debug + Send + Sync {
+    /// Whether the folder or file looks like it.
+    fn fits(&self, path: &Path) -> bool;
+
+    /// Its cases.
+    ///
+    /// # Errors
+    /// Where a list is damaged, or a case lacks what is wanted; list and case are named.
+    fn read(&self, path: &Path, wants: &Wants) -> Result<CaseList, DataError>;
+}
+
+impl Kind for dyn Layout {
+    const WORD: &'static str = "layout";
+}
+
+/// What a recipe wants of each case.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wants {
+    /// The modalities that make up `image`, in the order of its channels: columns of a table, keys of a list, suffixes of files,
+    /// names of channels. Empty: all that there are, in the order of the data set.
+    pub images: Vec<String>,
+    /// What is learned.
+    pub target: Target,
+}
+
+/// What a case holds beside its image.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Target {
+    /// An image: a label map, or what is to be reconstructed. It is the case's `label`, whatever the data set calls it.
+    Image {
+        /// Its column, key or suffix where that is not the usual one of the layout.
+        name: Option<String>,
+    },
+    /// Numbers or texts: fields of the case.
+    Fields(Vec<String>),
+    /// Nothing: the image itself is learned.
+    #[default]
+    Nothing,
+}
+
+impl Target {
+    /// The usual label map.
+    pub fn label() -> Self {
+        Target::Image { name: None }
+    }
+}
+
+/// The cases of a data set.
+#[derive(Clone, Debug, Default)]
+pub struct CaseList {
+    /// What it calls itself.
+    pub name: String,
+    /// Names of the label values, where it says them.
+    pub labels: BTreeMap<u32, String>,
+    /// Names of the channels of `image`, where it says them.
+    pub modalities: Vec<String>,
+    /// Cases with what is learned, in the order of the data set.
+    pub labelled: Vec<Item>,
+    /// Of these, those that the data set sets apart for validation, where it does.
+    pub validation: Option<Vec<String>>,
+    /// Cases without it.
+    pub unlabelled: Vec<Item>,
+}
+
+impl CaseList {
+    /// All cases, the labelled ones first.
+    pub fn all(self) -> Vec<Item> {
+        self.labelled.into_iter().chain(self.unlabelled).collect()
+    }
+
+    /// Whether a case has what is wanted goes by its key `label` or its fields.
+    fn sort(&mut self, cases: Vec<Item>, wants: &Wants) {
+        for case in cases {
+            let has = match &wants.target {
+                Target::Image { .. } => case.files.contains_key("label") || case.parts.contains_key("label"),
+                Target::Fields(names) => names.iter().all(|name| case.fields.contains_key(name)),
+                Target::Nothing => true,
+            };
+            if has { self.labelled.push(case) } else { self.unlabelled.push(case) }
+        }
+    }
+}
+
+/// The cases of a data set in whatever layout it has.
+///
+/// Layouts that a user's program registers are asked first.
+///
+/// # Errors
+/// Where nothing fits, or the layout that does cannot be read.
+pub fn read(path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
+    recognize(path)?.read(path, wants)
+}
+
+/// The layout of a data set.
+///
+/// # Errors
+/// Where nothing fits.
+pub fn recognize(path: &Path) -> Result<Box<dyn Layout>, DataError> {
+    if !path.exists() {
+        return Err(wrong(path, "no such file or folder".to_owned()));
+    }
+    let own: [Box<dyn Layout>; 7] = [
+        Box::new(Csv::default()),
+        Box::new(JsonList::default()),
+        Box::new(NnUnetRaw::default()),
+        Box::new(Decathlon::default()),
+        Box::new(Bids::default()),
+        Box::new(Brats::default()),
+        Box::new(Dicom::default()),
+    ];
+    for entry in Registry::<dyn Layout>::new().entries() {
+        let bundled = ["Csv", "JsonList", "NnUnetRaw", "Decathlon", "Bids", "Brats", "Dicom"].contains(&entry.name);
+        // A layout that needs options is there to be named.
+        if !bundled
+            && let Ok(layout) = (entry.build)(&hearth_registry::Node::empty())
+            && layout.fits(path)
+        {
+            return Ok(layout);
+        }
+    }
+    own.into_iter().find(|layout| layout.fits(path)).ok_or_else(|| {
+        let what = if path.is_file() {
+            "this file is no list of cases; give a table (.csv, .tsv), a list (.json), or the folder of a data set"
+        } else {
+            "this folder is no data set that is known here: no dataset.json, no dataset_description.json (BIDS), no folders \
+             of BraTS cases, no DICOM; name its files in a table (.csv) with the columns image and label"
+        };
+        wrong(path, what.to_owned())
+    })
+}
+
+/// An error about a data set.
+pub(crate) fn wrong(path: &Path, what: String) -> DataError {
+    DataError::List { path: path.to_owned(), what }
+}
+
+/// The name of a folder or file for people.
+pub(crate) fn title(path: &Path) -> String {
+    let real = path.canonicalize();
+    let name = real.as_deref().unwrap_or(path).file_stem();
+    name.map_or_else(|| "data".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Which channels of an image are the wanted modalities; nothing where all are, in their order.
+pub(crate) fn channels(known: &[String], wanted: &[String]) -> Result<Option<Vec<usize>>, String> {
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    let find = |name: &String| {
+        known.iter().position(|other| same_modality(other, name)).ok_or_else(|| {
+            let names: Vec<&str> = known.iter().map(String::as_str).collect();
+            format!("data.images: {}", hearth_registry::unknown("modality", name, &names))
+        })
+    };
+    let chosen = wanted.iter().map(find).collect::<Result<Vec<usize>, String>>()?;
+    let all = chosen.len() == known.len() && chosen.iter().enumerate().all(|(a, b)| a == *b);
+    Ok((!all).then_some(chosen))
+}
+
+/// `image` of a case: a file alone where it is one and all of its channels are wanted.
+pub(crate) fn with_image(item: Item, key: &str, parts: Parts) -> Item {
+    match (&parts.files[..], &parts.channels) {
+        ([file], None) => item.with(key, file),
+        _ => item.with_parts(key, parts),
+    }
+}
+
+/// The first few cases of a list, for messages.
+pub(crate) fn some(cases: &[String]) -> String {
+    const SHOWN: usize = 6;
+    let more = cases.len().saturating_sub(SHOWN);
+    let shown = cases[..cases.len() - more].join("\n  ");
+    if more > 0 { format!("{shown}\n  and {more} more") } else { shown }
+}
