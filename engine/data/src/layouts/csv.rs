@@ -65,16 +65,12 @@ impl Layout for Csv {
             // A row without a label is a case to predict.
             options.types.insert(label.clone(), as_file(Some(Field::Text(NONE.to_owned()))));
         }
-        if label.as_deref() != Some("label") && columns.iter().any(|column| column == "label") {
-            options.types.entry("label".to_owned()).or_insert(Column {
-                kind: Some(ColumnKind::Text),
-                default: Some(Field::Text(String::new())),
-                ..Column::default()
-            });
-        }
-        if let Target::Fields(names) = &wants.target {
-            for name in names.iter().filter(|name| columns.contains(name)) {
-                options.types.entry(name.clone()).or_default().default = Some(Field::Text(String::new()));
+        // An empty value is no value; `label` is no file where something else is learned.
+        for column in &columns {
+            let column_type = options.types.entry(column.clone()).or_default();
+            if column_type.kind.is_none() {
+                column_type.default = Some(Field::Text(String::new()));
+                column_type.kind = ["image", "label"].contains(&&**column).then_some(ColumnKind::Text);
             }
         }
         let found = csv_items(&[path], &options)?;
@@ -82,9 +78,8 @@ impl Layout for Csv {
         let mut cases: Vec<Item> = cases.collect::<Result<_, _>>().map_err(|what| wrong(path, what))?;
         if self.case.is_none() {
             for case in &mut cases {
-                if let Some(file) = case.all_files().next() {
-                    case.case = case_name(file);
-                }
+                let named = case.all_files().next().map(|file| case_name(file));
+                case.case = named.unwrap_or_default();
             }
             make_unique(&mut cases);
         }
