@@ -74,42 +74,41 @@ impl Layout for Csv {
             }
         }
         let found = csv_items(&[path], &options)?;
-        let cases = found.into_iter().map(|item| case(item, &images, label.as_deref(), &columns));
+        let cases = found.into_iter().map(|item| self.case(item, &images, label.as_deref(), &columns));
         let mut cases: Vec<Item> = cases.collect::<Result<_, _>>().map_err(|what| wrong(path, what))?;
-        if self.case.is_none() {
-            for case in &mut cases {
-                let named = case.all_files().next().map(|file| case_name(file));
-                case.case = named.unwrap_or_default();
-            }
-            make_unique(&mut cases);
-        }
+        make_unique(&mut cases);
         let mut list = CaseList { name: title(path), modalities: wants.images.clone(), ..CaseList::default() };
         list.sort(cases, wants);
         Ok(list)
     }
 }
 
-/// The files of a row as `image` and `label`, and numbers that are written as text.
-fn case(mut item: Item, images: &[String], label: Option<&str>, columns: &[String]) -> Result<Item, String> {
-    let files: Vec<PathBuf> = images.iter().filter_map(|column| item.files.remove(column)).collect();
-    let labelled = label.and_then(|label| item.files.remove(label));
-    let labelled = labelled.filter(|file| !file.ends_with(NONE));
-    if let Some(missing) = files.iter().chain(&labelled).find(|file| !file.exists()) {
-        return Err(format!("case {}: {} does not exist", item.case, missing.display()));
-    }
-    for column in columns {
-        let Some(Field::Text(text)) = item.fields.get(column) else { continue };
-        if text.is_empty() {
-            item.fields.remove(column);
-        } else if let Ok(number) = text.parse() {
-            item.fields.insert(column.clone(), Field::Number(number));
+impl Csv {
+    /// The files of a row as `image` and `label`, and numbers that are written as text.
+    fn case(&self, mut item: Item, images: &[String], label: Option<&str>, columns: &[String]) -> Result<Item, String> {
+        let files: Vec<PathBuf> = images.iter().filter_map(|column| item.files.remove(column)).collect();
+        if let (None, Some(first)) = (&self.case, files.first()) {
+            item.case = case_name(first);
         }
+        let labelled = label.and_then(|label| item.files.remove(label));
+        let labelled = labelled.filter(|file| !file.ends_with(NONE));
+        if let Some(missing) = files.iter().chain(&labelled).find(|file| !file.exists()) {
+            return Err(format!("case {}: {} does not exist", item.case, missing.display()));
+        }
+        for column in columns {
+            let Some(Field::Text(text)) = item.fields.get(column) else { continue };
+            if text.is_empty() {
+                item.fields.remove(column);
+            } else if let Ok(number) = text.parse() {
+                item.fields.insert(column.clone(), Field::Number(number));
+            }
+        }
+        item = with_image(item, "image", Parts::new(files));
+        Ok(match labelled {
+            Some(file) => item.with("label", file),
+            None => item,
+        })
     }
-    item = with_image(item, "image", Parts::new(files));
-    Ok(match labelled {
-        Some(file) => item.with("label", file),
-        None => item,
-    })
 }
 
 hearth_registry::entry!(dyn Layout => Csv, aliases: &["CSV"], example: "case = \"patient\"");
