@@ -107,6 +107,9 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
     let chosen = Chosen::new(&folder, &trained.plan, &args.data, args.all, &args.cases)?;
     let (cases, recipe) = (chosen.words(), trained.plan.recipe.clone());
     let (checkpoint, augmented) = (trained.checkpoint.clone(), trained.augmentation.is_some());
+    if args.grid == Grid::Original && !recipe.output().is_map() {
+        return Err(Failure::new("--grid original compares label maps on the scanner's grid; this run predicts none"));
+    }
     let values = match args.grid {
         Grid::Network => on_the_networks_grid(trained, chosen.items)?,
         Grid::Original => on_original_grids(&trained, &chosen.items)?,

@@ -99,7 +99,7 @@ pub fn run(args: &Args) -> Outcome {
         }
     })?;
     let suggested = found.steepest_gradient(args.skip_start, args.skip_end);
-    write(&args.out, &plan.recipe.task, &options, &found, suggested)?;
+    write(&args.out, &plan.recipe.title(), &options, &found, suggested)?;
     if found.diverged {
         let last = found.points.last().map_or(options.start_lr, |point| point.lr);
         out!("the loss diverged after {} steps, at learning rate {last:.2e}", found.points.len());

@@ -1,6 +1,7 @@
 //! Recipes: from a TOML file to a trainer, an evaluator and a predictor.
 //!
 //! * [`recipe`]: what a recipe can say, its text with positions, `--set`, the bundled ones.
+//! * [`task`]: what is learned.
 //! * [`run`]: what is made of it. [`Plan`](run::Plan) checks it, [`Session`](run::Session) trains, [`Trained`](run::Trained)
 //!   evaluates and predicts.
 //!
@@ -10,6 +11,7 @@ mod error;
 pub mod notice;
 pub mod recipe;
 pub mod run;
+pub mod task;
 pub mod text;
 
 pub use error::{At, Context, Outcome, RecipeError};

@@ -87,8 +87,16 @@ thread_local! {
 
 impl Fault {
     /// Keeps the fault for [`taken`](Self::taken), which is called with its text.
-    pub(crate) fn hand_over(self) {
+    fn hand_over(self) {
         HANDED.with(|handed| *handed.borrow_mut() = Some(self));
+    }
+
+    /// The fault as an error of serde, for a `Deserialize` of one's own: what reads a recipe gets the fault back whole, with
+    /// its place.
+    pub fn through_serde<E: serde::de::Error>(self) -> E {
+        let text = self.to_string();
+        self.hand_over();
+        E::custom(text)
     }
 
     /// The fault that was handed over, if this is its text.

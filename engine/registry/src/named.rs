@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use serde::de::{Deserializer, Error as _};
+use serde::de::Deserializer;
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
@@ -126,11 +126,7 @@ impl<T: Kind + ?Sized> Serialize for Named<T> {
 impl<'de, T: Kind + ?Sized> Deserialize<'de> for Named<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let node = Node::deserialize(from)?;
-        Self::new(&node).map_err(|fault| {
-            let text = fault.to_string();
-            fault.hand_over();
-            D::Error::custom(text)
-        })
+        Self::new(&node).map_err(Fault::through_serde)
     }
 }
 

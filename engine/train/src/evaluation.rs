@@ -11,6 +11,7 @@ use crate::evaluator::{CaseRow, EvaluatorOptions};
 use crate::feed::{Feed, Placement};
 use crate::inference::infer;
 use crate::loader::Loader;
+use crate::post::Post;
 use crate::step_error::{StepError, name_cases};
 
 /// A metric, the name it is recorded under, and what it gave for each case of the pass.
@@ -18,11 +19,14 @@ pub(crate) struct NamedMetric {
     pub name: String,
     pub metric: Box<dyn Metric>,
     pub rows: Vec<CaseRow>,
+    /// Steps on prediction and label for this metric alone.
+    pub post_pred: Vec<Post>,
+    pub post_label: Vec<Post>,
 }
 
 impl NamedMetric {
     pub fn new(name: &str, metric: Box<dyn Metric>) -> Self {
-        Self { name: name.to_owned(), metric, rows: Vec::new() }
+        Self { name: name.to_owned(), metric, rows: Vec::new(), post_pred: Vec::new(), post_label: Vec::new() }
     }
 }
 
@@ -159,9 +163,14 @@ impl<N: Network> Evaluation<N> {
         if self.metrics.is_empty() {
             return Ok(());
         }
-        let (pred, label) = (self.feed.named("pred")?, self.feed.named("label")?);
-        let spacing = self.feed.spacing();
-        for NamedMetric { name, metric, rows } in &mut self.metrics {
+        let (all_preds, all_labels) = (self.feed.named("pred")?, self.feed.named("label")?);
+        let (spacing, dims) = (self.feed.spacing(), self.spatial_dims());
+        for NamedMetric { name, metric, rows, post_pred, post_label } in &mut self.metrics {
+            let after = |steps: &[Post], x: &Tensor<5>| {
+                let done = steps.iter().try_fold(x.clone(), |x, step| step.apply(x, dims, self.feed.items()));
+                done.map_err(|e| self.feed.part("post-processing for a metric", e))
+            };
+            let (pred, label) = (after(post_pred, &all_preds)?, after(post_label, &all_labels)?);
             // Only what is there for each item can be measured in mm.
             let spacing = if spacing.len() == pred.dims()[0] { &spacing[..] } else { &[] };
             if let Err(e) = metric.update_spaced(&pred, &label, spacing) {

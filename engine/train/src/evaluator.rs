@@ -100,8 +100,21 @@ macro_rules! evaluator_parts {
 
             /// Adds a metric that is in a box already, such as one that a recipe names; with a direction it is the key metric.
             #[must_use]
-            pub fn with_boxed_metric(mut self, name: &str, metric: Box<dyn Metric>, key: Option<Better>) -> Self {
-                let metric = NamedMetric::new(name, metric);
+            pub fn with_boxed_metric(self, name: &str, metric: Box<dyn Metric>, key: Option<Better>) -> Self {
+                self.with_boxed_metric_after(name, metric, key, Vec::new(), Vec::new())
+            }
+
+            /// The same, behind further steps on prediction and label that no other metric sees.
+            #[must_use]
+            pub fn with_boxed_metric_after(
+                mut self,
+                name: &str,
+                metric: Box<dyn Metric>,
+                key: Option<Better>,
+                post_pred: Vec<$crate::Post>,
+                post_label: Vec<$crate::Post>,
+            ) -> Self {
+                let metric = NamedMetric { post_pred, post_label, ..NamedMetric::new(name, metric) };
                 match key {
                     Some(better) => {
                         self.engine.set_key_metric(name, better);

@@ -41,6 +41,18 @@ impl Tensors {
             let tensor = tensor.to_device(&tensors.device);
             tensors.insert(&name, tensor);
         }
+        // A label that is no image: a class, numbers.
+        if !tensors.contains("label") {
+            let rows: Option<Vec<Vec<f64>>> = match (batch.numbers.get(label_key), batch.lists.get(label_key)) {
+                (Some(numbers), _) => Some(numbers.iter().map(|number| vec![*number]).collect()),
+                (None, Some(lists)) => Some(lists.iter().map(|list| list.to_vec()).collect()),
+                (None, None) => None,
+            };
+            if let Some(rows) = rows {
+                let label = column(&rows, &batch.cases, &tensors.device)?;
+                tensors.insert("label", label);
+            }
+        }
         if !tensors.contains("image") {
             return Err(StepError::NoTensor {
                 key: image_key.to_owned(),
@@ -122,6 +134,18 @@ impl Tensors {
         self.insert(output, combined);
         Ok(())
     }
+}
+
+/// A row of numbers for each item as `[B, N, 1, 1, 1]`.
+fn column(rows: &[Vec<f64>], cases: &[String], device: &Device) -> Result<Tensor<5>, StepError> {
+    let count = rows.first().map_or(0, Vec::len);
+    if rows.iter().any(|row| row.len() != count) || count == 0 {
+        let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
+        let what = format!("the label holds {lengths:?} numbers; expected as many for each case, and at least one");
+        return Err(StepError::part("the label", cases, what));
+    }
+    let values: Vec<f32> = rows.iter().flatten().map(|value| *value as f32).collect();
+    Ok(Tensor::from_data(TensorData::new(values, [rows.len(), count, 1, 1, 1]), device))
 }
 
 fn to_f32(tensor: &HostTensor<'_>) -> Option<Vec<f32>> {

@@ -57,6 +57,16 @@ impl Layout for Csv {
                 return Err(wrong(path, format!("{what}; {advice}")));
             }
         }
+        let named: Vec<&String> = match &wants.target {
+            Target::Image { name } => name.iter().collect(),
+            Target::Fields(names) => names.iter().collect(),
+            Target::Nothing => Vec::new(),
+        };
+        if let Some(column) = named.into_iter().find(|column| !columns.contains(column)) {
+            let known: Vec<&str> = columns.iter().map(String::as_str).collect();
+            let what = hearth_registry::unknown("column", column, &known);
+            return Err(wrong(path, format!("{what}; it holds what is to be learned ([task])")));
+        }
         let as_file = |default: Option<Field>| Column { kind: Some(ColumnKind::File), default, ..Column::default() };
         for column in &images {
             options.types.insert(column.clone(), as_file(None));

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::Path;
 
-use hearth_registry::{Kind, Registry};
+use hearth_registry::{Kind, Node, Registry};
 
 use crate::{DataError, Item, Parts};
 
@@ -131,34 +131,34 @@ pub fn recognize(path: &Path) -> Result<Box<dyn Layout>, DataError> {
     if !path.exists() {
         return Err(wrong(path, "no such file or folder".to_owned()));
     }
-    let own: [Box<dyn Layout>; 7] = [
+    if let Some(layout) = recognize_list(path) {
+        return Ok(layout);
+    }
+    // Any folder may hold DICOM: reading it tells.
+    let dicom = Dicom::default();
+    if dicom.fits(path) {
+        return Ok(Box::new(dicom));
+    }
+    let what = "this file is no list of cases; give a table (.csv, .tsv), a list (.json), or the folder of a data set";
+    Err(wrong(path, what.to_owned()))
+}
+
+/// The layout of a data set that says which cases it has, by a list or by the names of its files.
+pub fn recognize_list(path: &Path) -> Option<Box<dyn Layout>> {
+    let bundled: [Box<dyn Layout>; 6] = [
         Box::new(Csv::default()),
         Box::new(JsonList::default()),
         Box::new(NnUnetRaw::default()),
         Box::new(Decathlon::default()),
         Box::new(Bids::default()),
         Box::new(Brats::default()),
-        Box::new(Dicom::default()),
     ];
-    for entry in Registry::<dyn Layout>::new().entries() {
-        let bundled = ["Csv", "JsonList", "NnUnetRaw", "Decathlon", "Bids", "Brats", "Dicom"].contains(&entry.name);
-        // A layout that needs options is there to be named.
-        if !bundled
-            && let Ok(layout) = (entry.build)(&hearth_registry::Node::empty())
-            && layout.fits(path)
-        {
-            return Ok(layout);
-        }
-    }
-    own.into_iter().find(|layout| layout.fits(path)).ok_or_else(|| {
-        let what = if path.is_file() {
-            "this file is no list of cases; give a table (.csv, .tsv), a list (.json), or the folder of a data set"
-        } else {
-            "this folder is no data set that is known here: no dataset.json, no dataset_description.json (BIDS), no folders \
-             of BraTS cases, no DICOM; name its files in a table (.csv) with the columns image and label"
-        };
-        wrong(path, what.to_owned())
-    })
+    // A user's own are asked first; one that needs options is there to be named.
+    let names = ["Csv", "JsonList", "NnUnetRaw", "Decathlon", "Bids", "Brats", "Dicom"];
+    let registry = Registry::<dyn Layout>::new();
+    let own = registry.entries().iter().filter(|entry| !names.contains(&entry.name));
+    let own = own.filter_map(|entry| (entry.build)(&Node::empty()).ok());
+    own.chain(bundled).find(|layout| layout.fits(path))
 }
 
 /// An error about a data set.

@@ -9,6 +9,7 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::task::Task;
 use hearth_registry::{Document, Fault, Node, Value, unknown};
 
 /// What the mean Dice is called.
@@ -48,6 +49,15 @@ impl Default for Metric {
 }
 
 impl Metric {
+    /// Those of a task: the first one is the key. None are the mean Dice.
+    pub(super) fn of(usual: Vec<(&'static str, Node)>) -> Result<Self, Fault> {
+        if usual.is_empty() {
+            return Ok(Self::default());
+        }
+        let read = |(name, node): (&str, Node)| Ok((name.to_owned(), MetricConfig::new(&node)?));
+        Ok(Self::Named { key: None, metrics: usual.into_iter().map(read).collect::<Result<_, Fault>>()? })
+    }
+
     /// All metrics by name, the key metric first.
     pub fn list(&self) -> Vec<(String, MetricConfig)> {
         match self {
@@ -125,16 +135,15 @@ impl Metric {
     }
 
     /// Whether each metric makes sense for so many classes, and the key metric is one that can decide.
-    pub(super) fn check(&self, document: &Document, classes: usize) -> Result<(), Fault> {
-        let Self::Named { key, metrics } = self else { return Ok(()) };
+    pub(super) fn check(&self, document: &Document, task: &dyn Task, classes: usize) -> Result<(), Fault> {
+        let Self::Named { key, metrics } = self else {
+            let dice = &self.list()[0].1;
+            return task.takes(dice).map_err(|what| document.fault("metric", what));
+        };
         for (name, config) in metrics {
             let place = format!("metric.{name}");
             config.check_for(classes).map_err(|error| document.located(&place, error.into()))?;
-            if config.takes_scores() {
-                let message = "a metric of this `name` takes one score per image; validation measures label maps: \
-                               DiceMetric, MeanIoU, HausdorffDistanceMetric, ConfusionMatrixMetric, ...";
-                return Err(document.fault(&format!("{place}.name"), message));
-            }
+            task.takes(config).map_err(|what| document.fault(&format!("{place}.name"), what))?;
         }
         let names: Vec<&str> = metrics.iter().map(|(name, _)| name.as_str()).collect();
         if let Some(key) = key.as_ref().filter(|key| !names.contains(&key.as_str())) {

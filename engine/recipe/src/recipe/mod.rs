@@ -35,7 +35,7 @@ mod tta;
 pub use cache::{Cache, CacheDevice, CacheKind, Rate};
 pub use init::Init;
 pub use metric::Metric;
-pub use output::Output;
+pub use output::{Output, TaskEntry};
 pub use sampler::WeightedSampler;
 pub use schema::{Data, PluginEntry, Post, PrecisionWord, Recipe, Training, Validation};
 pub use tta::Tta;

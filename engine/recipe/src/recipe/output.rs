@@ -1,7 +1,12 @@
 //! What a recipe's predictions are.
 
+use std::sync::Arc;
+
+use hearth_registry::{Fault, Named, Node, Value};
+use serde::{Deserialize, Deserializer, Serialize};
+
 use super::schema::Recipe;
-use hearth_registry::{Node, Value};
+use crate::task::{Regions, Segmentation, Task};
 
 /// What comes out of the chain of `[post] prediction`: the same in validation, `evaluate` and `predict`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,17 +16,96 @@ pub enum Output {
     /// Regions that may overlap, each decided by itself (a sigmoid and a threshold). There is no
     /// background; `labels` names the channels.
     Regions,
+    /// Numbers of the whole image, one for each label.
+    Scores,
+    /// An image.
+    Image,
+}
+
+impl Output {
+    /// Whether it is a map of what is where.
+    pub fn is_map(self) -> bool {
+        matches!(self, Output::Labels | Output::Regions)
+    }
+}
+
+/// `task`: what is learned as a table, or a name for the run alone; then the chain of `[post]` tells whether
+/// classes or regions are segmented.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum TaskEntry {
+    /// A name.
+    Title(String),
+    /// `[task]`.
+    Task(Named<dyn Task>),
+}
+
+impl<'de> Deserialize<'de> for TaskEntry {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let node = Node::deserialize(from)?;
+        match node.as_str() {
+            Some(title) => Ok(Self::Title(title.to_owned())),
+            None => Named::new(&node).map(Self::Task).map_err(Fault::through_serde),
+        }
+    }
 }
 
 impl Recipe {
-    /// What its chain of `[post] prediction` gives. Left out, the largest channel wins.
+    /// What it learns.
+    pub fn learns(&self) -> Arc<dyn Task> {
+        match &self.task {
+            TaskEntry::Task(task) => task.shared(),
+            TaskEntry::Title(_) if self.decides_classes() => Arc::new(Segmentation::default()),
+            TaskEntry::Title(_) => Arc::new(Regions::default()),
+        }
+    }
+
+    /// What its predictions are.
     pub fn output(&self) -> Output {
+        self.learns().output()
+    }
+
+    /// What the run is called.
+    pub fn title(&self) -> String {
+        match (&self.title, &self.task) {
+            (Some(title), _) | (None, TaskEntry::Title(title)) => title.clone(),
+            (None, TaskEntry::Task(task)) => task.name().to_lowercase(),
+        }
+    }
+
+    /// Whether the largest channel wins. It does where `[post] prediction` is left out.
+    fn decides_classes(&self) -> bool {
         let steps = &self.post.prediction;
-        let wins = |step: &Node| match step.get("argmax").map(|argmax| &argmax.value) {
-            Some(Value::Leaf(toml::Value::Boolean(argmax))) => *argmax,
-            Some(_) => true,
-            None => false,
-        };
-        if steps.is_empty() || steps.iter().any(wins) { Output::Labels } else { Output::Regions }
+        steps.is_empty() || steps.iter().any(takes_the_largest)
+    }
+
+    /// What does not go together in `[task]` and `[post]`.
+    pub(super) fn check_task(&self) -> Result<(), Fault> {
+        let (task, steps) = (self.learns(), &self.post.prediction);
+        task.check(self)?;
+        let wins = steps.iter().any(takes_the_largest);
+        if let TaskEntry::Task(named) = &self.task
+            && !steps.is_empty()
+            && task.output().is_map()
+            && wins != (task.output() == Output::Labels)
+        {
+            let what = if wins {
+                "this chain lets the largest channel win (argmax), and regions are decided one by one: leave argmax out"
+            } else {
+                "exclusive classes are decided by an AsDiscrete with argmax = true; for regions that overlap \
+                 take task.name = \"Regions\""
+            };
+            let name = named.name();
+            return Err(Fault::at("post.prediction", format!("task {name}: {what}")));
+        }
+        Ok(())
+    }
+}
+
+fn takes_the_largest(step: &Node) -> bool {
+    match step.get("argmax").map(|argmax| &argmax.value) {
+        Some(Value::Leaf(toml::Value::Boolean(argmax))) => *argmax,
+        Some(_) => true,
+        None => false,
     }
 }

@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hearth_data::layouts::Layout;
 use hearth_data::spatial::{Lazy, LazySampling};
 use hearth_handlers::{ScheduleConfig, constant};
 use hearth_nn::inferers::{InfererConfig, SimpleInferer};
 use hearth_nn::losses::LossConfig;
 use hearth_nn::networks::NetworkConfig;
 use hearth_nn::optim::{GradientClip, OptimizerConfig};
-use hearth_registry::{Document, Fault, Node};
+use hearth_registry::{Document, Fault, Named, Node};
 use serde::{Deserialize, Serialize};
 
 use super::cache::Cache;
 use super::init::Init;
 use super::metric::Metric;
-use super::output::Output;
+use super::output::{Output, TaskEntry};
 use super::sampler::WeightedSampler;
 use super::tta::Tta;
 
@@ -23,9 +24,13 @@ use super::tta::Tta;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// What is segmented; names the run.
-    pub task: String,
-    /// The classes, the background first.
+    /// What the run is called, where `task` does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What is learned: a table `[task]`, or what is segmented in a word.
+    pub task: TaskEntry,
+    /// What the network's channels stand for: classes, the background first; regions; columns of numbers.
+    #[serde(default)]
     pub labels: Vec<String>,
     /// The training chain. `only = "train"` or `"validation"` keeps a transform out of the other chain.
     pub transforms: Vec<Node>,
@@ -71,6 +76,13 @@ pub struct Recipe {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Data {
+    /// How the data set lies on disk; found out where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Named<dyn Layout>>,
+    /// The modalities that make up an image, in the order of its channels: names of channels, suffixes of files, columns of a
+    /// table. Left out, all that there are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<String>,
     /// Which labelled cases validate.
     pub validation: Validation,
     /// What is kept of the cases after the deterministic transforms.
@@ -89,6 +101,8 @@ pub struct Data {
 impl Default for Data {
     fn default() -> Self {
         Self {
+            layout: None,
+            images: Vec::new(),
             validation: Validation::default(),
             cache: Cache::default(),
             workers: 1,
@@ -109,6 +123,8 @@ pub enum Validation {
     Fraction(f64),
     /// A fold of a cross-validation, from 0, and how many there are: the cases are dealt out by the seed.
     Fold([usize; 2]),
+    /// Those that the data set itself sets apart (a list in JSON with `validation`).
+    Listed,
 }
 
 impl Default for Validation {
@@ -217,6 +233,9 @@ impl Recipe {
     pub fn read(document: &Document) -> Result<Self, Fault> {
         Metric::check_keys(document)?;
         let mut recipe: Self = document.read()?;
+        if document.root().get("metric").is_none() {
+            recipe.metric = Metric::of(recipe.learns().metrics())?;
+        }
         recipe.check(document)?;
         recipe.fill_in(document);
         Ok(recipe)
@@ -240,14 +259,12 @@ impl Recipe {
             // The run may be gone on with from another folder.
             *weights = absolute;
         }
-        let classes = self.labels.len() as i64;
+        let (prediction, label) = self.learns().post(self.labels.len());
         if self.post.prediction.is_empty() {
-            let step = Node::named("AsDiscrete").with("argmax", true).with("to_onehot", classes);
-            self.post.prediction.push(step);
+            self.post.prediction = prediction;
         }
-        // Regions come as a channel each, and none of them is background.
-        if self.post.label.is_empty() && self.output() == Output::Labels {
-            self.post.label.push(Node::named("AsDiscrete").with("to_onehot", classes));
+        if self.post.label.is_empty() {
+            self.post.label = label;
         }
         let (output, metric) = (self.output(), document.root().get("metric"));
         let written = metric.and_then(|metric| metric.get("include_background"));
@@ -265,12 +282,7 @@ impl Recipe {
             if holds { Ok(()) } else { Err(document.fault(path, message)) }
         };
         let (data, training) = (&self.data, &self.training);
-        match self.output() {
-            Output::Labels => {
-                demand(self.labels.len() >= 2, "labels", "name at least the background and one class".into())?;
-            }
-            Output::Regions => demand(!self.labels.is_empty(), "labels", "name at least one region".into())?,
-        }
+        self.check_task().map_err(|fault| document.located("", fault))?;
         demand(!self.transforms.is_empty(), "transforms", "a recipe needs at least LoadImage".into())?;
         demand(
             training.epochs >= 1,
@@ -297,6 +309,7 @@ impl Recipe {
                 "data.validation",
                 format!("there is no fold {fold} of {folds}; give [0, 5] to [4, 5] for five"),
             )?,
+            Validation::Listed => {}
             Validation::Fraction(part) => demand(
                 part > 0.0 && part < 1.0,
                 "data.validation",
@@ -309,13 +322,7 @@ impl Recipe {
             "optimizer.lr",
             format!("a learning rate of {lr} cannot train; give a number above 0"),
         )?;
-        let lr = self.optimizer.lr();
-        demand(
-            lr.is_finite() && lr > 0.0,
-            "optimizer.lr",
-            format!("a learning rate of {lr} cannot train; give a number above 0"),
-        )?;
-        self.metric.check(document, self.labels.len())?;
+        self.metric.check(document, &*self.learns(), self.labels.len())?;
         for (index, plugin) in self.plugins.iter().enumerate() {
             let twice = self.plugins[..index].iter().any(|other| other.name == plugin.name);
             demand(!twice, &format!("plugins.{index}.name"), format!("the plugin {:?} is listed twice", plugin.name))?;

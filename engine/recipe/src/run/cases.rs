@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use hearth_data::{
-    CrossValidation, CsvOptions, DecathlonDataset, Item, Sample, csv_items, dicom_items, split_fraction,
-};
+use hearth_data::layouts::{self, CaseList, Target, Wants};
+use hearth_data::readers::check_grids;
+use hearth_data::{CrossValidation, Item, Sample, split_fraction};
 
 use super::Plan;
 use super::plan::maps_labels;
 use crate::error::{Context, Outcome, RecipeError};
 use crate::recipe::{CacheKind, Output, Rate, Recipe, Validation};
 
-/// Labelled cases of a Decathlon folder, or of a folder of DICOM.
+/// The labelled cases of a data set.
 pub struct Cases {
     /// What the data set calls itself.
     pub name: String,
@@ -24,10 +24,10 @@ pub struct Cases {
 impl Cases {
     /// Opens the folder and divides it.
     pub fn open(folder: &Path, recipe: &Recipe) -> Outcome<Self> {
-        let set = Listed::open(folder, recipe)?;
-        let count = set.cases.len();
+        let set = list(folder, recipe)?;
+        let count = set.labelled.len();
         let doing = || format!("--data {}: dividing {count} cases", folder.display());
-        let (training, validation) = set.split(recipe).while_doing(doing)?;
+        let (training, validation) = split(&set, recipe).while_doing(doing)?;
         if training.is_empty() || validation.is_empty() {
             return Err(RecipeError::new(format!(
                 "the data set {:?} has {count} labelled cases; with {:?} none are left to train or to validate: \
@@ -40,7 +40,7 @@ impl Cases {
 
     /// All labelled cases of a folder, however many there are, in the order of its list.
     pub fn all(folder: &Path, recipe: &Recipe) -> Outcome<Vec<Item>> {
-        Ok(Listed::open(folder, recipe)?.cases)
+        Ok(list(folder, recipe)?.labelled)
     }
 
     /// About how many bytes the caches take, in memory or on disk: the first case of each kind tells.
@@ -62,90 +62,98 @@ impl Cases {
     }
 }
 
-/// Labelled cases, as a folder lists them.
-struct Listed {
-    name: String,
-    cases: Vec<Item>,
+/// What a recipe wants of each case.
+pub fn wants(recipe: &Recipe) -> Wants {
+    let target = match recipe.learns().target() {
+        // A task that learns numbers of the recipe's labels names no columns itself.
+        Target::Fields(names) if names.is_empty() => Target::Fields(recipe.labels.clone()),
+        target => target,
+    };
+    Wants { images: recipe.data.images.clone(), target }
 }
 
-impl Listed {
-    fn open(folder: &Path, recipe: &Recipe) -> Outcome<Self> {
-        if !folder.exists() {
-            return Err(RecipeError::new(format!("--data {}: no such folder", folder.display())));
-        }
-        let listed = match folder.extension().map(|end| end.to_ascii_lowercase()) {
-            Some(end) if end == "csv" && folder.is_file() => Self::table(folder),
-            _ if folder.is_file() => {
-                let advice = "give the folder that holds dataset.json, a folder of DICOM, or a table (.csv)";
-                return Err(RecipeError::new(format!("--data {} is a file; {advice}", folder.display())));
-            }
-            _ if folder.join("dataset.json").exists() => Self::decathlon(folder, recipe),
-            _ => Self::dicom(folder),
+/// The cases of a data set, in its own order.
+///
+/// # Errors
+/// Where the data set is damaged, or its labels or channels are not the recipe's.
+pub fn list(path: &Path, recipe: &Recipe) -> Outcome<CaseList> {
+    let doing = || format!("--data {}", path.display());
+    let wants = wants(recipe);
+    let read = match &recipe.data.layout {
+        Some(layout) => layout.read(path, &wants),
+        None => layouts::read(path, &wants),
+    };
+    let mut list = read.while_doing(doing)?;
+    check_labels(&list, recipe)?;
+    if list.labelled.is_empty() {
+        let lacking = match &wants.target {
+            Target::Image { name } => format!("has a {}", name.as_deref().unwrap_or("label")),
+            Target::Fields(names) => format!("has {}", names.join(", ")),
+            Target::Nothing => "can be used".to_owned(),
         };
-        listed.while_doing(|| format!("--data {}", folder.display()))
+        let count = list.unlabelled.len();
+        return Err(RecipeError::new(format!("none of the {count} cases {lacking}")).context(doing()));
     }
+    let (named, channels) = (list.modalities.len(), recipe.network.in_channels());
+    if named > 0 && named != channels {
+        let (name, names) = (&list.name, list.modalities.join(", "));
+        return Err(RecipeError::new(format!(
+            "the data set {name:?} has images of {named} channels ({names}), but the network takes {channels}: choose with \
+             data.images, or change network.in_channels"
+        )));
+    }
+    let task = recipe.learns();
+    let prepare = |item: Item| {
+        let case = item.case.clone();
+        task.prepare(item, &recipe.labels).map_err(|what| RecipeError::new(format!("case {case}: {what}")))
+    };
+    list.labelled = list.labelled.into_iter().map(prepare).collect::<Outcome<_>>().while_doing(doing)?;
+    check_grids(list.labelled.iter().chain(&list.unlabelled))
+        .map_err(|what| RecipeError::new(what).context(doing()))?;
+    Ok(list)
+}
 
-    /// A Decathlon folder; one whose labels the recipe does not know is refused.
-    fn decathlon(folder: &Path, recipe: &Recipe) -> Outcome<Self> {
-        let set = DecathlonDataset::open(folder)?;
-        let highest = set.labels.keys().max().copied().unwrap_or(0) as usize;
-        // A recipe that gives labels other values says itself what is left of them.
-        // Regions have no background among their names.
-        let known = recipe.labels.len() + usize::from(recipe.output() == Output::Regions);
-        if highest >= known && !maps_labels(recipe) {
-            return Err(RecipeError::new(format!(
-                "the data set {:?} has labels up to {highest}, but the recipe {:?} knows {} ({})",
-                set.name,
-                recipe.task,
-                recipe.labels.len(),
-                recipe.labels.join(", ")
-            )));
+/// Refuses a data set whose label maps hold classes that the recipe does not know.
+fn check_labels(list: &CaseList, recipe: &Recipe) -> Outcome {
+    let highest = list.labels.keys().max().copied().unwrap_or(0) as usize;
+    // A recipe that gives labels other values says itself what is left of them.
+    // Regions have no background among their names.
+    let known = recipe.labels.len() + usize::from(recipe.output() == Output::Regions);
+    if recipe.output().is_map() && highest >= known && !maps_labels(recipe) {
+        return Err(RecipeError::new(format!(
+            "the data set {:?} has labels up to {highest}, but the recipe {:?} knows {} ({})",
+            list.name,
+            recipe.title(),
+            recipe.labels.len(),
+            recipe.labels.join(", ")
+        )));
+    }
+    Ok(())
+}
+
+/// Training and validation.
+fn split(list: &CaseList, recipe: &Recipe) -> Outcome<(Vec<Item>, Vec<Item>)> {
+    let (cases, count) = (&list.labelled, list.labelled.len());
+    match recipe.data.validation {
+        Validation::Listed => {
+            let held = list.validation.as_ref().ok_or_else(|| {
+                let what = "the data set sets no cases apart (a list in JSON does, with `validation`)";
+                RecipeError::new(format!("data.validation = \"listed\": {what}"))
+            })?;
+            let (validate, train) = cases.iter().cloned().partition(|item| held.contains(&item.case));
+            Ok((train, validate))
         }
-        Ok(Self { name: set.name, cases: set.training })
-    }
-
-    /// A table with the columns `image` and `label`: a case for each row.
-    fn table(path: &Path) -> Outcome<Self> {
-        let cases = csv_items(&[path], &CsvOptions::default())?;
-        for key in ["image", "label"] {
-            if cases.iter().any(|case| !case.files.contains_key(key)) {
-                return Err(RecipeError::new(format!("the table has no column {key:?}: it takes `image` and `label`")));
-            }
+        Validation::Last(n) if n >= count => {
+            Err(RecipeError::new(format!("{n} cases to validate, but there are only {count} with labels")))
         }
-        let name = path.file_stem().map_or_else(|| "table".to_owned(), |name| name.to_string_lossy().into_owned());
-        Ok(Self { name, cases })
-    }
-
-    /// A folder of DICOM, as a collection of The Cancer Imaging Archive is: what was drawn on the images is the label.
-    fn dicom(folder: &Path) -> Outcome<Self> {
-        let found = dicom_items(folder)
-            .map_err(|error| RecipeError::new(format!("no dataset.json, and no cases of DICOM: {error}")))?;
-        let label = |mut item: Item| {
-            if let Some(drawn) = item.files.remove("seg") {
-                item.files.insert("label".to_owned(), drawn);
-            }
-            item
-        };
-        let name = folder.file_name().map_or_else(|| "DICOM".to_owned(), |name| name.to_string_lossy().into_owned());
-        Ok(Self { name, cases: found.into_iter().map(label).collect() })
-    }
-
-    /// Training and validation.
-    fn split(&self, recipe: &Recipe) -> Outcome<(Vec<Item>, Vec<Item>)> {
-        let count = self.cases.len();
-        match recipe.data.validation {
-            Validation::Last(n) if n >= count => {
-                Err(RecipeError::new(format!("{n} cases to validate, but there are only {count} with labels")))
-            }
-            Validation::Last(n) => {
-                let (train, validate) = self.cases.split_at(count - n);
-                Ok((train.to_vec(), validate.to_vec()))
-            }
-            Validation::Fold([fold, folds]) => {
-                Ok(CrossValidation::new(&self.cases, folds, seed32(recipe.training.seed))?.split(fold)?)
-            }
-            Validation::Fraction(part) => Ok(split_fraction(&self.cases, part, seed32(recipe.training.seed))?),
+        Validation::Last(n) => {
+            let (train, validate) = cases.split_at(count - n);
+            Ok((train.to_vec(), validate.to_vec()))
         }
+        Validation::Fold([fold, folds]) => {
+            Ok(CrossValidation::new(cases, folds, seed32(recipe.training.seed))?.split(fold)?)
+        }
+        Validation::Fraction(part) => Ok(split_fraction(cases, part, seed32(recipe.training.seed))?),
     }
 }
 

@@ -5,6 +5,7 @@ mod chosen;
 mod dataset;
 pub mod folders;
 pub mod handlers;
+pub mod inputs;
 pub mod outputs;
 mod plan;
 pub mod plugins;
@@ -15,7 +16,7 @@ mod start;
 mod summary;
 mod weights;
 
-pub use cases::Cases;
+pub use cases::{Cases, list, wants};
 pub use chosen::{Chosen, Rule};
 pub use plan::Plan;
 pub use segment::Segmented;

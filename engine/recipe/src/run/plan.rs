@@ -93,7 +93,12 @@ impl Plan {
     /// The recipe's test-time augmentation around its inferer.
     pub fn augmentation(&self) -> Outcome<Option<TestTimeAugmentation>> {
         let Recipe { tta, inferer, training, .. } = &self.recipe;
-        Ok(tta.build(&self.document, inferer.shared(), training.seed)?)
+        let augmentation = tta.build(&self.document, inferer.shared(), training.seed)?;
+        if augmentation.is_some() && self.recipe.output() == Output::Scores {
+            let what = "test-time augmentation brings maps back to the image; this task gives numbers: leave [tta] out";
+            return Err(self.document.error_at("tta", what));
+        }
+        Ok(augmentation)
     }
 
     /// What is made of a prediction.
@@ -110,9 +115,9 @@ impl Plan {
     pub fn network(&self, device: &Device) -> Outcome<AnyNetwork> {
         let init = self.recipe.network.init(device, self.recipe.training.seed);
         let network = init.map_err(|error| self.document.located("network", error.into()))?;
-        let ([_, out], classes) = (network.channels(), self.recipe.labels.len());
-        if out != classes {
-            let message = format!("the network gives out_channels = {out}, but there are {classes} labels");
+        let ([_, out], labels) = (network.channels(), self.recipe.labels.len());
+        if self.recipe.learns().channels(labels).is_some_and(|expected| out != expected) {
+            let message = format!("the network gives out_channels = {out}, but there are {labels} labels");
             return Err(self.document.error_at("network.out_channels", message));
         }
         self.check_sizes(&network)?;
@@ -217,9 +222,12 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
     let maps = |name: &String| named(MAPS_LABELS, name);
     let place = names.iter().rposition(maps).map_or(reading, |mapping| (mapping + 1).max(reading));
     let mut table = Node::named("CheckCase").with("channels", recipe.network.in_channels() as i64);
-    // Regions are channels of 0 and 1: what its values may be is not what classes are.
-    if recipe.output() == Output::Labels {
-        table.insert("num_classes", Node::from(recipe.labels.len() as i64));
+    match recipe.output() {
+        Output::Labels => table.insert("num_classes", Node::from(recipe.labels.len() as i64)),
+        // Regions are channels of 0 and 1: what its values may be is not what classes are.
+        Output::Regions => {}
+        // What is learned is no map on the image's grid.
+        Output::Scores | Output::Image => table.insert("keys", Node::from(vec!["image"])),
     }
     tables.insert(place, table);
     places.insert(place, places[place - 1]);

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 
 use burn::tensor::activation::softmax;
 use burn::tensor::{DType, Tensor};
-use hearth_data::{Image, Sample};
+use hearth_data::affine::{IDENTITY, compose};
+use hearth_data::{Affine, Image, Sample};
 use hearth_nn::inferers::InferError;
 use hearth_nn::losses::one_hot;
 use hearth_nn::networks::Network;
@@ -16,9 +17,9 @@ use crate::recipe::Output;
 
 /// What was found in an image, on its own grid.
 pub struct Segmented {
-    /// The class of every voxel, or a channel of 0 and 1 for each region.
+    /// The class of every voxel, a channel of 0 and 1 for each region, or the image that was learned.
     pub image: Image,
-    /// Which of the two.
+    /// Which of them.
     pub output: Output,
     /// Over the augmented images, of the probability of anything but background: the standard deviation at
     /// every voxel, and the volume variation coefficient.
@@ -59,7 +60,7 @@ impl Trained {
         Ok(match (activated, self.plan.recipe.output()) {
             (Some(probabilities), _) => probabilities,
             (None, Output::Labels) => softmax(logits, 1),
-            (None, Output::Regions) => logits,
+            (None, Output::Regions | Output::Scores | Output::Image) => logits,
         })
     }
 
@@ -70,7 +71,7 @@ impl Trained {
         let anything = |logits: Tensor<5>| match (self.probabilities(steps, logits.clone()), self.plan.recipe.output())
         {
             (Ok(x), Output::Labels) => -x.narrow(1, 0, 1) + 1.0,
-            (Ok(x), Output::Regions) => x.max_dim(1),
+            (Ok(x), _) => x.max_dim(1),
             (Err(_), _) => logits.max_dim(1),
         };
         let maps = self.with_network(|net| augmentation.maps(input, &|x| anything(net(x))))?;
@@ -79,30 +80,65 @@ impl Trained {
         Ok(Some((self.plan.prediction.invert(std, image, false)?, vvc)))
     }
 
-    /// Segments a case whose `image` has files.
+    /// The numbers of a case whose `image` has files: a probability of each class, or what a regression gives.
+    ///
+    /// # Errors
+    /// Where the image cannot be read or is not what the network takes.
+    pub fn scores(&self, sample: Sample) -> Outcome<Vec<f32>> {
+        let (steps, case) = (self.plan.post_prediction()?, sample.case.clone());
+        let image = self.network_input(sample)?;
+        let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
+        let data: Tensor<4> = self.with_network(|net| self.inferer.infer(input, net))?.squeeze_dim(0);
+        let scores = Post::finish(&steps, Image { data, ..image }, &case);
+        let scores = scores.map_err(|error| RecipeError::new(error.to_string()))?;
+        let (shape, labels) = (scores.data.dims(), self.plan.recipe.labels.len());
+        if shape != [labels, 1, 1, 1] {
+            let what =
+                format!("the network gives {shape:?} [channel, x, y, z] for an image, expected [{labels}, 1, 1, 1]");
+            return Err(RecipeError::new(format!("{what}: a number for each of `labels`")));
+        }
+        Ok(scores.to_vec())
+    }
+
+    /// The image as the network sees it, on the device.
+    fn network_input(&self, sample: Sample) -> Outcome<Image> {
+        let mut samples = self.plan.prediction.run_deterministic(sample)?;
+        let mut sample = samples.pop().ok_or_else(|| RecipeError::new("the pipeline gave nothing"))?;
+        Ok(sample.take_image("image")?.to_device(&self.plan.device))
+    }
+
+    /// Segments a case whose `image` has files, or makes the image that is learned of it.
     ///
     /// Probabilities are brought back onto the image's own grid one channel after the other, and are decided
     /// there: smoother than moving a label map, without holding all classes at full size.
     pub fn segment(&self, sample: Sample, uncertainty: bool) -> Outcome<Segmented> {
         let steps = self.plan.post_prediction()?;
         let case = sample.case.clone();
-        let mut samples = self.plan.prediction.run_deterministic(sample)?;
-        let mut sample = samples.pop().ok_or_else(|| RecipeError::new("the pipeline gave nothing"))?;
-        let image = sample.take_image("image")?.to_device(&self.plan.device);
+        let image = self.network_input(sample)?;
         let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
         let uncertainty = if uncertainty { self.uncertainty(&steps, &input, &image)? } else { None };
         let logits = self.with_network(|net| self.inferer.infer(input, net))?;
         let likely: Tensor<4> = self.probabilities(&steps, logits)?.squeeze_dim(0);
         let channels = likely.dims()[0];
+        let output = self.plan.recipe.output();
+        let [_, size @ ..] = likely.dims();
         let on_own_grid = |channel: usize| -> Outcome<Image> {
             let one = likely.clone().narrow(0, channel, 1);
+            // A network that gives another size has a grid of its own over the same body.
+            if output == Output::Image && size != image.shape() {
+                return Ok(Image { data: one, affine: stretched(&image, size), meta: image.meta.clone() });
+            }
             let one = Image { data: one, affine: image.affine, meta: image.meta.clone() };
             Ok(self.plan.prediction.invert(one, &image, false)?)
         };
-        let output = self.plan.recipe.output();
         let image = match output {
             Output::Labels => clean(&steps, likeliest(channels, on_own_grid)?)?,
-            Output::Regions => {
+            Output::Scores => {
+                return Err(RecipeError::new(
+                    "this recipe learns numbers of whole images: there is nothing to segment",
+                ));
+            }
+            Output::Regions | Output::Image => {
                 let maps = (0..channels).map(on_own_grid).collect::<Outcome<Vec<Image>>>()?;
                 let mut maps = maps.into_iter();
                 let mut first = maps.next().ok_or_else(|| RecipeError::new("the network has no output"))?;
@@ -114,6 +150,17 @@ impl Trained {
         };
         Ok(Segmented { image, output, uncertainty })
     }
+}
+
+/// The affine of so many voxels over the space of an image.
+fn stretched(image: &Image, size: [usize; 3]) -> Affine {
+    let mut scale = IDENTITY;
+    for (axis, (old, new)) in image.shape().into_iter().zip(size).enumerate() {
+        let factor = old as f64 / new as f64;
+        // Edges stay where they are, so that centres of voxels move.
+        (scale[axis][axis], scale[axis][3]) = (factor, (factor - 1.0) / 2.0);
+    }
+    compose(&image.affine, &scale)
 }
 
 /// The channel with the largest value at each voxel.

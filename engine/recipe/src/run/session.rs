@@ -274,9 +274,10 @@ pub fn evaluator(
     options.post_pred = plan.post_prediction()?;
     options.post_label = plan.post_label()?;
     let evaluator = SupervisedEvaluator::new(options, loader)?;
-    let mut key = plan.recipe.metric.better();
+    let (mut key, task, labels) = (plan.recipe.metric.better(), plan.recipe.learns(), plan.recipe.labels.len());
     plan.recipe.metric.list().into_iter().try_fold(evaluator, |evaluator, (name, config)| {
+        let (pred, label) = task.metric_post(&config, labels);
         // The first one is the key.
-        Ok(evaluator.with_boxed_metric(&name, config.build()?, key.take()))
+        Ok(evaluator.with_boxed_metric_after(&name, config.build()?, key.take(), pred, label))
     })
 }

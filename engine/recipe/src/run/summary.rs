@@ -43,7 +43,7 @@ pub fn write(
         state.metrics.iter().map(|(name, value)| (name.clone(), number(*value))).collect();
     let summary = json!({
         "hearth": env!("CARGO_PKG_VERSION"),
-        "task": plan.recipe.task,
+        "task": plan.recipe.title(),
         "outcome": outcome,
         "why": why,
         "device": device::name(&plan.device),

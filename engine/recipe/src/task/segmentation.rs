@@ -1,0 +1,49 @@
+//! Exclusive classes.
+
+use hearth_data::layouts::Target;
+use hearth_nn::metrics::MetricConfig;
+use hearth_registry::{Fault, Node};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Task, takes_label_maps};
+use crate::recipe::{Output, Recipe};
+
+/// Exclusive classes: a label map of whole numbers, `labels` names them with the background first. The likeliest class wins (`AsDiscrete`
+/// with `argmax`), and predictions are label maps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Segmentation {
+    /// The column, key or suffix of the label map, where it is not the data set's usual one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+}
+
+impl Task for Segmentation {
+    fn output(&self) -> Output {
+        Output::Labels
+    }
+
+    fn target(&self) -> Target {
+        Target::Image { name: self.label.clone() }
+    }
+
+    fn check(&self, recipe: &Recipe) -> Result<(), Fault> {
+        if recipe.labels.len() < 2 {
+            return Err(Fault::at("labels", "name at least the background and one class"));
+        }
+        Ok(())
+    }
+
+    fn post(&self, labels: usize) -> (Vec<Node>, Vec<Node>) {
+        let classes = labels as i64;
+        let decide = Node::named("AsDiscrete").with("argmax", true).with("to_onehot", classes);
+        (vec![decide], vec![Node::named("AsDiscrete").with("to_onehot", classes)])
+    }
+
+    fn takes(&self, metric: &MetricConfig) -> Result<(), String> {
+        takes_label_maps(metric)
+    }
+}
+
+hearth_registry::entry!(dyn Task => Segmentation, example: "");
