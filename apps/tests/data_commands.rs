@@ -189,7 +189,7 @@ fn a_table_of_cases_trains_fold_by_fold() {
     weighted(["1", "-1", "1"]);
     fail(&by_weight("o5", "none", weights), 1, &["-1 is not a weight"]);
     std::fs::write(&table, format!("image,mask\n{rows}")).expect("a table");
-    fail(&into("other", &[]), 1, &["cases.csv", "no column \"label\""]);
+    fail(&into("other", &[]), 1, &["cases.csv", "unknown column \"label\""]);
     std::fs::write(&table, "image,label\nnone.nii.gz,none.nii.gz\nnone.nii.gz,none.nii.gz\nnone.nii.gz,none.nii.gz\n")
         .expect("a table");
     fail(&into("other", &[]), 1, &["none.nii.gz"]);

@@ -6,8 +6,19 @@ use std::path::Path;
 
 use common::{fail, succeed};
 
-const KINDS: [&str; 9] =
-    ["transforms", "networks", "losses", "optimizers", "schedules", "inferers", "post", "metrics", "handlers"];
+const KINDS: [&str; 11] = [
+    "tasks",
+    "layouts",
+    "transforms",
+    "networks",
+    "losses",
+    "optimizers",
+    "schedules",
+    "inferers",
+    "post",
+    "metrics",
+    "handlers",
+];
 
 #[test]
 fn the_pages_are_equal_to_the_code() {
@@ -59,6 +70,8 @@ fn what_is_unknown_is_answered_with_what_was_meant() {
 #[test]
 fn all_kinds_are_known() {
     let words = [
+        "task",
+        "layout",
         "transform",
         "network",
         "loss",

@@ -14,7 +14,7 @@ use crate::terminal::{bold, dim};
 /// Arguments of `hearth reference`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to list: transforms, networks, losses, metrics, optimizers, schedules, inferers, handlers, ...
+    /// What to list: tasks, layouts, transforms, networks, losses, metrics, optimizers, schedules, inferers, handlers, ...
     #[arg(value_name = "KIND")]
     pub kind: Option<String>,
     /// Which one to describe: its parameters, an example, its paper
@@ -30,6 +30,8 @@ pub struct Args {
 
 /// Kinds as people say them, in the order of a recipe.
 const KINDS: &[(&str, &str)] = &[
+    ("tasks", "task"),
+    ("layouts", "layout"),
     ("transforms", "transform"),
     ("networks", "network"),
     ("losses", "loss"),
@@ -167,6 +169,8 @@ fn example(entry: &Described) -> String {
         "loss" => "[loss]",
         "optimizer" => "[optimizer]",
         "schedule" => "[schedule]",
+        "task" => "[task]",
+        "layout" => "[data.layout]",
         _ => "[inferer]",
     };
     format!("{head}\nname = {:?}\n{}", entry.name, entry.example).trim_end().to_owned()

@@ -41,8 +41,8 @@ impl Layout for Bids {
 
     fn read(&self, path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
         let files = self.files(path);
-        let (mut images, mut labels): (BTreeMap<String, Vec<&Named>>, BTreeMap<String, Vec<&Named>>) =
-            Default::default();
+        let mut images = BTreeMap::<String, Vec<&Named>>::new();
+        let mut labels = BTreeMap::<String, Vec<&Named>>::new();
         let label_name = match &wants.target {
             Target::Image { name } => name.as_deref(),
             _ => None,

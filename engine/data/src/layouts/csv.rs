@@ -58,7 +58,7 @@ impl Layout for Csv {
             }
         }
         let named: Vec<&String> = match &wants.target {
-            Target::Image { name } => name.iter().collect(),
+            Target::Image { .. } => label.iter().collect(),
             Target::Fields(names) => names.iter().collect(),
             Target::Nothing => Vec::new(),
         };
