@@ -60,7 +60,7 @@
 //! // The trainer, and what happens when.
 //! let mut options = TrainerOptions::new(&device);
 //! options.max_epochs = 2;
-//! let mut trainer = SupervisedTrainer::new(net, Box::new(loss), &optimizer, options, train_loader)?;
+//! let mut trainer = SupervisedTrainer::builder(net, loss, &optimizer, train_loader).options(options).build()?;
 //! trainer.add_evaluator("validation", evaluator);
 //! trainer.engine_mut().on(Event::IterationCompleted.every(2), |cx| {
 //!     let loss = cx.host.output("loss")?;

@@ -29,5 +29,5 @@ pub fn trainer() -> Result<SupervisedTrainer<UNet>, Box<dyn Error>> {
     let loss = DiceLoss { softmax: true, to_onehot_y: true, ..DiceLoss::default() };
     let mut options = TrainerOptions::new(&device);
     options.max_epochs = 20;
-    Ok(SupervisedTrainer::new(net, Box::new(loss), &OptimizerConfig::adam(), options, Stripes)?)
+    Ok(SupervisedTrainer::builder(net, loss, &OptimizerConfig::adam(), Stripes).options(options).build()?)
 }

@@ -95,6 +95,7 @@ convert! {
     hearth_train::LockError,
     hearth_train::PrecisionError,
     hearth_train::TrainerError,
+    hearth_train::EvaluatorError,
     hearth_train::checkpoint::CheckpointError,
 }
 

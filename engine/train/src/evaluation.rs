@@ -1,13 +1,14 @@
 //! The iteration of an evaluator: the workflow behind [`SupervisedEvaluator`](crate::SupervisedEvaluator) (one network)
 //! and [`EnsembleEvaluator`](crate::EnsembleEvaluator) (several).
 
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use hearth_engine::{BoxError, Combine, Engine, Event, Host, HostError, HostTensor, State, Workflow};
 use hearth_nn::losses::Loss;
 use hearth_nn::metrics::Metric;
 use hearth_nn::networks::Network;
 
-use crate::evaluator::{CaseRow, EvaluatorOptions};
+use crate::evaluator::CaseRow;
+use crate::evaluator_builder::EvaluatorOptions;
 use crate::feed::{Feed, Placement};
 use crate::inference::infer;
 use crate::loader::Loader;
@@ -25,8 +26,8 @@ pub(crate) struct NamedMetric {
 }
 
 impl NamedMetric {
-    pub fn new(name: &str, metric: Box<dyn Metric>) -> Self {
-        Self { name: name.to_owned(), metric, rows: Vec::new(), post_pred: Vec::new(), post_label: Vec::new() }
+    pub fn new(name: String, metric: Box<dyn Metric>) -> Self {
+        Self { name, metric, rows: Vec::new(), post_pred: Vec::new(), post_label: Vec::new() }
     }
 }
 
@@ -49,6 +50,8 @@ pub(crate) struct Evaluation<N> {
     pub pred_keys: Vec<String>,
     pub combine: Option<Combine>,
     pub options: EvaluatorOptions,
+    /// Where it computes, as the networks of this pass and the options say.
+    device: Device,
     /// The key metric is the first one, where there is one.
     pub metrics: Vec<NamedMetric>,
     pub losses: Vec<MeanLoss>,
@@ -61,6 +64,7 @@ impl<N: Network> Evaluation<N> {
             networks: Vec::new(),
             pred_keys,
             combine: None,
+            device: options.device.clone().unwrap_or_default(),
             options,
             metrics: Vec::new(),
             losses: Vec::new(),
@@ -70,9 +74,21 @@ impl<N: Network> Evaluation<N> {
 
     /// Networks in evaluation mode, on the device, read in the options' precision.
     pub fn set_networks(&mut self, networks: impl IntoIterator<Item = N>) {
-        let device = self.options.device.clone().inner();
-        let precision = self.options.precision;
-        self.networks = networks.into_iter().map(|net| precision.apply(net.valid().to_device(&device))).collect();
+        let (given, precision) = (self.options.device.clone(), self.options.precision);
+        let mut used = None;
+        let placed = networks.into_iter().map(|net| {
+            // Members of an ensemble go where its first one is.
+            let device = used.get_or_insert_with(|| given.clone().or_else(|| net.devices().into_iter().next()));
+            let net = net.valid();
+            precision.apply(match device {
+                Some(device) => net.to_device(&device.clone().inner()),
+                None => net,
+            })
+        });
+        self.networks = placed.collect();
+        if let Some(device) = used.flatten() {
+            self.device = device.inner();
+        }
     }
 
     /// What a metric gave for each case of the last pass; of the first one where no name is given.
@@ -210,12 +226,13 @@ impl<N: Network> Workflow for Evaluation<N> {
     }
 
     fn restart(&mut self, state: &State, skip: u64) -> Result<Option<u64>, BoxError> {
+        self.options.precision.check(&self.device)?;
         Ok(self.feed.restart(state, skip))
     }
 
     fn fetch(&mut self, _state: &State) -> Result<bool, BoxError> {
-        let EvaluatorOptions { device, image_key, label_key, .. } = &self.options;
-        let spatial_dims = self.spatial_dims();
+        let EvaluatorOptions { image_key, label_key, .. } = &self.options;
+        let (device, spatial_dims) = (&self.device, self.spatial_dims());
         self.feed.fetch(&Placement { device, spatial_dims, image_key, label_key })
     }
 

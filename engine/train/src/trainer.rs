@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::tensor::{Device, TensorData};
-use hearth_engine::{BoxError, CheckpointRequest, Engine, HostError, RunEnd, RunError, Workflow as _};
+use hearth_engine::{BoxError, CheckpointRequest, Engine, HostError, RegisterError, RunEnd, RunError, Workflow as _};
 use hearth_nn::inferers::{Inferer, SimpleInferer};
 use hearth_nn::losses::Loss;
 use hearth_nn::networks::Network;
@@ -17,6 +17,7 @@ use crate::grad_scaler::GradScaler;
 use crate::loader::Loader;
 use crate::lr_find::{self, RangeError, RangePoint, RangeResult, RangeTest};
 use crate::precision::{Precision, PrecisionError};
+use crate::trainer_builder::TrainerBuilder;
 use crate::trainer_files;
 use crate::training::Training;
 
@@ -102,6 +103,9 @@ pub enum TrainerError {
     /// The device cannot compute in the precision asked for.
     #[error(transparent)]
     Precision(#[from] PrecisionError),
+    /// A handler cannot be added.
+    #[error(transparent)]
+    Handler(#[from] RegisterError),
     /// This version trains in one process.
     #[error("rank {rank} of {world_size}: this version trains in one process, rank 0 of 1")]
     Distributed {
@@ -137,17 +141,28 @@ impl<N> fmt::Debug for SupervisedTrainer<N> {
 }
 
 impl<N: Network> SupervisedTrainer<N> {
-    /// A trainer of this network. The learning rate is the optimizer's until a handler changes it.
-    ///
-    /// # Errors
-    /// When the optimizer's options make no sense, or the device cannot compute in the precision asked for.
-    pub fn new(
+    /// A trainer of this network: `SupervisedTrainer::builder(network, loss, optimizer, loader).max_epochs(100).build()?`. The
+    /// learning rate is the optimizer's until a handler changes it.
+    pub fn builder(
         network: N,
-        loss: Box<dyn Loss>,
-        optimizer: &OptimizerConfig,
-        options: TrainerOptions,
+        loss: impl Loss + 'static,
+        optimizer: impl Into<OptimizerConfig>,
         loader: impl Loader + 'static,
-    ) -> Result<Self, TrainerError> {
+    ) -> TrainerBuilder<N> {
+        let device = network.devices().into_iter().next().unwrap_or_default();
+        TrainerBuilder {
+            network,
+            loss: Box::new(loss),
+            optimizer: optimizer.into(),
+            loader: Box::new(loader),
+            options: TrainerOptions::new(&device),
+            evaluators: Vec::new(),
+            handlers: Vec::new(),
+        }
+    }
+
+    pub(crate) fn from_builder(builder: TrainerBuilder<N>) -> Result<Self, TrainerError> {
+        let TrainerBuilder { network, loss, optimizer, loader, options, evaluators, handlers } = builder;
         let TrainerOptions { rank, world_size, .. } = options;
         if (rank, world_size) != (0, 1) {
             return Err(TrainerError::Distributed { rank, world_size });
@@ -165,18 +180,29 @@ impl<N: Network> SupervisedTrainer<N> {
         let mut engine = Engine::new(options.name.clone());
         let state = engine.state_mut();
         (state.seed, state.rank, state.world_size) = (options.seed, rank, world_size);
-        let work = Training::new(network, loss, (built, optimizer.clone()), options, Box::new(loader));
-        Ok(Self { engine, work })
+        let work = Training::new(network, loss, (built, optimizer), options, loader);
+        let mut trainer = Self { engine, work };
+        for (name, evaluator) in evaluators {
+            trainer.insert_evaluator(name, evaluator);
+        }
+        for handler in handlers {
+            trainer.engine.add_boxed(handler)?;
+        }
+        Ok(trainer)
     }
 
     /// Adds an evaluator that handlers run by this name. Its key metric becomes the trainer's, if that has none yet.
-    pub fn add_evaluator(&mut self, name: &str, evaluator: impl Evaluate<N> + 'static) {
+    pub fn add_evaluator(&mut self, name: impl Into<String>, evaluator: impl Evaluate<N> + 'static) {
+        self.insert_evaluator(name.into(), Box::new(evaluator));
+    }
+
+    fn insert_evaluator(&mut self, name: String, evaluator: Box<dyn Evaluate<N>>) {
         let theirs = evaluator.engine().state();
         if let (None, Some(metric)) = (&self.engine.state().key_metric, &theirs.key_metric) {
             let (metric, better) = (metric.clone(), theirs.better);
             self.engine.set_key_metric(&metric, better);
         }
-        self.work.evaluators.insert(name.to_owned(), Box::new(evaluator));
+        self.work.evaluators.insert(name, evaluator);
     }
 
     /// The evaluator of this name.

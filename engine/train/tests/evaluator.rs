@@ -13,7 +13,7 @@ use hearth_nn::losses::Loss;
 use hearth_nn::metrics::{DiceMetric, MetricConfig};
 use hearth_nn::networks::{Network, UNet};
 use hearth_train::{
-    BatchStream, EnsembleError, EnsembleEvaluator, EvaluatorOptions, Loader, Post, SupervisedEvaluator, mean_ensemble,
+    BatchStream, EnsembleError, EnsembleEvaluator, EvaluatorError, Loader, Post, SupervisedEvaluator, mean_ensemble,
 };
 
 const CASES: Balls = Balls { cases: 3, batch: 1 };
@@ -105,10 +105,8 @@ fn events_come_in_monais_order_and_handlers_see_raw_then_processed() {
 /// A metric without a key metric counts too (MONAI drops it silently), and what a handler puts is what metrics see.
 #[test]
 fn a_prediction_put_by_a_handler_is_the_one_that_counts() {
-    let mut options = EvaluatorOptions::new(&Device::flex());
-    options.post_label = Post::onehot(2);
-    let mut evaluator =
-        SupervisedEvaluator::<UNet>::new(options, CASES).unwrap().with_metric("dice", DiceMetric::default());
+    let evaluator = SupervisedEvaluator::<UNet>::builder(CASES).post_label(Post::onehot(2));
+    let mut evaluator = evaluator.metric("dice", DiceMetric::default()).build().unwrap();
     let perfect = |cx: &mut hearth_engine::Context<'_>| {
         let label = cx.host.tensor("label")?;
         let copy = HostTensor { dtype: label.dtype, shape: label.shape, bytes: label.bytes.into_owned().into() };
@@ -121,15 +119,15 @@ fn a_prediction_put_by_a_handler_is_the_one_that_counts() {
 
 fn ensemble(combine: Option<Combine>) -> (EnsembleEvaluator<UNet>, Vec<UNet>) {
     let nets: Vec<UNet> = (0..3).map(|seed| network(seed, 0.0)).collect();
-    let mut options = EvaluatorOptions::new(&Device::flex());
-    (options.post_pred, options.post_label) = (Post::argmax(2), Post::onehot(2));
-    let metric = DiceMetric { include_background: false, ..DiceMetric::default() };
-    let mut evaluator =
-        EnsembleEvaluator::new(nets.clone(), options, CASES).unwrap().with_key_metric("dice", metric, Better::Higher);
+    let evaluator = SupervisedEvaluator::<UNet>::builder(CASES)
+        .post_pred(Post::argmax(2))
+        .post_label(Post::onehot(2))
+        .key_metric("dice", DiceMetric::default().include_background(false));
+    let mut ensemble = EnsembleEvaluator::builder(nets.clone(), evaluator);
     if let Some(how) = combine {
-        evaluator = evaluator.with_combine(how);
+        ensemble = ensemble.combine(how);
     }
-    (evaluator, nets)
+    (ensemble.build().unwrap(), nets)
 }
 
 #[test]
@@ -168,12 +166,13 @@ fn an_ensemble_that_is_never_combined_says_what_is_missing() {
     let text = ensemble(None).0.run(1).unwrap_err().to_string();
     assert!(text.contains("no `pred`") && text.contains("pred_0, pred_1, pred_2") && text.contains("ball_0"), "{text}");
     let nets = vec![network(0, 0.0), network(1, 0.0)];
-    let options = || EvaluatorOptions::new(&Device::flex());
-    assert!(matches!(EnsembleEvaluator::<UNet>::new(vec![], options(), CASES), Err(EnsembleError::Empty)));
+    let evaluator = || SupervisedEvaluator::<UNet>::builder(CASES);
+    let none = EnsembleEvaluator::<UNet>::builder(vec![], evaluator()).build();
+    assert!(matches!(none, Err(EvaluatorError::Ensemble(EnsembleError::Empty))));
     for (keys, text) in [(vec!["a"], "1 pred_keys for 2"), (vec!["a", "a"], "`a`"), (vec!["a", "pred"], "`pred`")] {
         let keys = keys.into_iter().map(str::to_owned).collect();
-        let ensemble = EnsembleEvaluator::new(nets.clone(), options(), CASES).unwrap();
-        let error = ensemble.with_pred_keys(keys).unwrap_err().to_string();
+        let ensemble = EnsembleEvaluator::builder(nets.clone(), evaluator());
+        let error = ensemble.pred_keys(keys).build().unwrap_err().to_string();
         assert!(error.contains(text), "{error}");
     }
 }
@@ -206,10 +205,8 @@ fn a_batch_that_does_not_fit_is_an_error_that_names_the_case() {
         ("channels", "the forward pass failed on ball_2"),
         ("label shape", "the metric `dice` failed on ball_2"),
     ] {
-        let options = EvaluatorOptions::new(&Device::flex());
-        let evaluator = SupervisedEvaluator::<UNet>::new(options, Odd(odd)).unwrap();
-        let text =
-            evaluator.with_metric("dice", DiceMetric::default()).run(&network(0, 0.0), 1).unwrap_err().to_string();
+        let evaluator = SupervisedEvaluator::<UNet>::builder(Odd(odd)).metric("dice", DiceMetric::default());
+        let text = evaluator.build().unwrap().run(&network(0, 0.0), 1).unwrap_err().to_string();
         assert!(text.contains(expected) && text.contains("ball_2"), "{odd}: {text}");
     }
 }
@@ -218,9 +215,8 @@ fn a_batch_that_does_not_fit_is_an_error_that_names_the_case() {
 fn a_bf16_evaluation_is_close_to_f32() {
     let net = network(5, 0.0);
     let full = evaluator().run(&net, 1).unwrap();
-    let mut options = EvaluatorOptions::new(&Device::flex());
-    options.precision = hearth_train::Precision::Bf16;
-    let mut half = SupervisedEvaluator::<UNet>::new(options, CASES).unwrap().with_loss("val_loss", loss());
+    let half = SupervisedEvaluator::<UNet>::builder(CASES).precision(hearth_train::Precision::Bf16);
+    let mut half = half.loss("val_loss", loss()).build().unwrap();
     let half = half.run(&net, 1).unwrap();
     assert_ne!(half["val_loss"], full["val_loss"]);
     assert!((half["val_loss"] - full["val_loss"]).abs() < 0.02, "{half:?} {full:?}");
@@ -256,17 +252,17 @@ fn metrics_that_a_recipe_names_are_measured_together_in_mm() {
         ("iou", "name = \"MeanIoU\"\nreduction = \"mean_batch\""),
     ];
     let measured = |loader: bool| {
-        let mut options = EvaluatorOptions::new(&Device::flex());
-        (options.post_pred, options.post_label) = (Post::onehot(2), Post::onehot(2));
         let evaluator = if loader {
-            SupervisedEvaluator::<UNet>::new(options, Spaced).unwrap()
+            SupervisedEvaluator::<UNet>::builder(Spaced)
         } else {
-            SupervisedEvaluator::<UNet>::new(options, CASES).unwrap()
+            SupervisedEvaluator::<UNet>::builder(CASES)
         };
-        let mut evaluator = configs.iter().fold(evaluator, |evaluator, (name, text)| {
-            let config: MetricConfig = toml::from_str(text).unwrap();
-            evaluator.with_boxed_metric(name, config.build().unwrap(), (*name == "hd").then_some(Better::Lower))
+        let evaluator = evaluator.post_pred(Post::onehot(2)).post_label(Post::onehot(2));
+        let evaluator = configs.iter().fold(evaluator, |evaluator, (name, text)| {
+            let metric = toml::from_str::<MetricConfig>(text).unwrap().build().unwrap();
+            if *name == "hd" { evaluator.key_metric(*name, metric) } else { evaluator.metric(*name, metric) }
         });
+        let mut evaluator = evaluator.build().unwrap();
         // The prediction is the label, one voxel further along the first axis.
         evaluator
             .engine_mut()

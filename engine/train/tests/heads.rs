@@ -77,7 +77,8 @@ fn step(net: &Value, loss_config: &Value) -> Step {
     let optimizer = OptimizerConfig::sgd(0.0).with("lr", 1.0).unwrap();
     let net = network(net);
     let before = tensors(&net);
-    let mut trainer = SupervisedTrainer::new(net, loss(loss_config), &optimizer, options, OneBatch).unwrap();
+    let mut trainer =
+        SupervisedTrainer::builder(net, loss(loss_config), &optimizer, OneBatch).options(options).build().unwrap();
     let seen = Arc::new(Mutex::new((0.0, Vec::new())));
     let own = seen.clone();
     trainer

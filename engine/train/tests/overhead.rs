@@ -34,7 +34,10 @@ fn the_engines_share_of_a_step() {
     };
     let engine = || {
         let options = TrainerOptions::new(&Device::flex());
-        let mut trainer = SupervisedTrainer::new(network(0, 0.0), loss(), &optimizer, options, data.clone()).unwrap();
+        let mut trainer = SupervisedTrainer::builder(network(0, 0.0), loss(), &optimizer, data.clone())
+            .options(options)
+            .build()
+            .unwrap();
         trainer
             .engine_mut()
             .on(hearth_engine::Event::IterationCompleted, |cx| Ok(cx.host.output("loss").map(|_| ())?))

@@ -17,7 +17,7 @@ fn trainer(precision: Precision, epochs: u64, lr: f64) -> SupervisedTrainer<UNet
     let mut options = TrainerOptions::new(&Device::flex());
     (options.precision, options.max_epochs) = (precision, epochs);
     let optimizer = OptimizerConfig::sgd(0.9).with("lr", lr).unwrap();
-    SupervisedTrainer::new(network(3, 0.0), loss(), &optimizer, options, TRAINING).unwrap()
+    SupervisedTrainer::builder(network(3, 0.0), loss(), &optimizer, TRAINING).options(options).build().unwrap()
 }
 
 /// The losses of a run.

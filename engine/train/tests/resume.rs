@@ -185,7 +185,8 @@ fn a_checkpoint_of_another_network_or_optimizer_is_refused_with_the_list() {
     let device = Device::flex();
     let wide = wide.init(&device, 0).unwrap();
     let options = TrainerOptions::new(&device);
-    let mut wide = SupervisedTrainer::new(wide, common::loss(), sgd, options, common::TRAINING).unwrap();
+    let mut wide =
+        SupervisedTrainer::builder(wide, common::loss(), sgd, common::TRAINING).options(options).build().unwrap();
     let text = wide.resume(dir.path()).unwrap_err().to_string();
     assert!(text.contains("network.safetensors does not fit") && text.contains("model.0"), "{text}");
 }
@@ -230,7 +231,7 @@ fn shuffled(workers: usize, epochs: u64, seed: u64) -> SupervisedTrainer<UNet> {
     let mut options = TrainerOptions::new(&device);
     options.max_epochs = epochs;
     let (net, adam) = (common::network(seed, 0.2), &optimizers()[1]);
-    let mut trainer = SupervisedTrainer::new(net, common::loss(), adam, options, loader).unwrap();
+    let mut trainer = SupervisedTrainer::builder(net, common::loss(), adam, loader).options(options).build().unwrap();
     trainer.add_evaluator("validation", common::evaluator());
     trainer.engine_mut().on(Event::EpochCompleted, |cx| Ok(cx.host.run("validation").map(|_| ())?)).unwrap();
     trainer

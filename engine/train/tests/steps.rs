@@ -70,7 +70,10 @@ fn step_options(epochs: u64, accumulate: u64, clip: Option<GradientClip>) -> Tra
 
 fn run(sizes: &[usize], accumulate: u64, clip: Option<GradientClip>) -> SupervisedTrainer<UNet> {
     let options = step_options(3, accumulate, clip);
-    let mut trainer = SupervisedTrainer::new(network(), loss(), &momentum(), options, Sizes(sizes.to_vec())).unwrap();
+    let mut trainer = SupervisedTrainer::builder(network(), loss(), &momentum(), Sizes(sizes.to_vec()))
+        .options(options)
+        .build()
+        .unwrap();
     trainer.run().unwrap();
     trainer
 }
@@ -110,7 +113,7 @@ fn several_batches_step_as_one_large_batch() {
 fn a_run_resumes_between_the_batches_of_a_step() {
     let made = |epochs| {
         let options = step_options(epochs, 3, None);
-        SupervisedTrainer::new(network(), loss(), &momentum(), options, Sizes(vec![1; 5])).unwrap()
+        SupervisedTrainer::builder(network(), loss(), &momentum(), Sizes(vec![1; 5])).options(options).build().unwrap()
     };
     let mut whole = made(3);
     let losses = log_losses(&mut whole);
@@ -144,7 +147,7 @@ fn a_run_resumes_between_the_batches_of_a_step() {
 #[test]
 fn options_of_a_step_that_make_no_sense_are_errors() {
     let made = |options: TrainerOptions, optimizer: &OptimizerConfig| {
-        SupervisedTrainer::new(network(), loss(), optimizer, options, TRAINING).map(drop)
+        SupervisedTrainer::builder(network(), loss(), optimizer, TRAINING).options(options).build().map(drop)
     };
     let error = made(step_options(1, 0, None), &momentum());
     assert!(matches!(error, Err(TrainerError::Accumulate)));
@@ -170,7 +173,8 @@ fn frozen_parameters_are_the_same_bits_after_a_run_and_a_resume() {
         let patterns = ["model.0.*".to_owned()];
         let (net, frozen) = freeze(common::network(0, 0.0), &patterns).unwrap();
         assert!(frozen.names.iter().any(|name| name.ends_with("running_var")), "{frozen:?}");
-        let mut trainer = SupervisedTrainer::new(net, loss(), &decaying, options(epochs), TRAINING).unwrap();
+        let mut trainer =
+            SupervisedTrainer::builder(net, loss(), &decaying, TRAINING).options(options(epochs)).build().unwrap();
         trainer.add_evaluator("validation", evaluator());
         trainer
     };
@@ -255,6 +259,8 @@ fn a_range_test_stops_where_the_loss_diverges() {
         let error = trainer.find_learning_rate(&wrong, |_| ()).unwrap_err();
         assert!(matches!(&error, RangeError::Option { name: found, .. } if *found == name), "{error}");
     }
-    let none = SupervisedTrainer::new(network(), loss(), &momentum(), step_options(1, 1, None), Sizes(Vec::new()));
+    let none = SupervisedTrainer::builder(network(), loss(), &momentum(), Sizes(Vec::new()))
+        .options(step_options(1, 1, None))
+        .build();
     assert!(matches!(none.unwrap().find_learning_rate(&options, |_| ()), Err(RangeError::NoData)));
 }

@@ -21,6 +21,8 @@ pub use sliding_window::SlidingWindowInferer;
 pub use splitter::{Overlap, SlidingWindowSplitter};
 pub use windows::{dense_patch_slices, scan_interval};
 
+use std::sync::Arc;
+
 use burn::tensor::Tensor;
 use hearth_registry::{Fault, Kind, Named};
 
@@ -88,4 +90,19 @@ pub trait Inferer: Send + Sync {
 
     /// The network's output for the whole batch.
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError>;
+}
+
+/// An inferer that others use too is an inferer.
+impl<I: Inferer + ?Sized> Inferer for Arc<I> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn check(&self) -> Result<(), InferError> {
+        Inferer::check(&**self)
+    }
+
+    fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {
+        (**self).infer(x, net)
+    }
 }

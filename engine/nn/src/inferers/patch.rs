@@ -1,6 +1,7 @@
 //! Patch by patch, averaged where they overlap (`monai.inferers.PatchInferer` with `AvgMerger`).
 
 use burn::tensor::{DType, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,7 @@ use super::{InferError, Inferer, SlidingWindowSplitter};
 /// assert_eq!(y.dims(), [1, 1, 7, 9, 1]);
 /// # Ok::<(), hearth_nn::inferers::InferError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct PatchInferer {
     /// How the image is split.

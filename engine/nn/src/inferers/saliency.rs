@@ -1,6 +1,7 @@
 //! What a classifier looked at (`monai.inferers.SaliencyInferer`).
 
 use burn::tensor::{DType, Tensor, activation};
+use derive_setters::Setters;
 use hearth_kernels::{InterpolateMode, interpolate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,8 +33,9 @@ pub enum CamName {
 /// map.into_data().assert_eq(&(-x + 1.0).into_data(), true);
 /// # Ok::<(), hearth_nn::inferers::InferError>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct SaliencyInferer {
     /// How the features are weighted.
     pub cam_name: CamName,

@@ -1,6 +1,7 @@
 //! A two-dimensional network on the slices of a volume (`monai.inferers.SliceInferer`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,7 @@ use crate::layers::Axes;
 /// assert_eq!(y.dims(), [1, 1, 8, 6, 3]);
 /// # Ok::<(), hearth_nn::inferers::InferError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct SliceInferer {
     /// The axis across which the volume is cut.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::{DType, Tensor, TensorData};
+use derive_setters::Setters;
 use hearth_kernels::add_window;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,22 +20,26 @@ use crate::layers::Axes;
 /// Windows of all items are taken in order, `sw_batch_size` at a time, and a group may span items. The network may give
 /// another spatial size than the window's; the output is scaled likewise. Two-dimensional images (`z = 1`) take options
 /// for two axes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct SlidingWindowInferer {
     /// Window per axis; 0 or less takes the image's length.
+    #[setters(into)]
     pub roi_size: Axes<i64>,
     /// Windows per call of the network.
     #[serde(default = "one")]
     pub sw_batch_size: usize,
     /// Share of a window that the next one covers again, in [0, 1).
     #[serde(default = "quarter")]
+    #[setters(into)]
     pub overlap: Axes<f64>,
     /// How windows are blended.
     #[serde(default)]
     pub mode: BlendMode,
     /// Sigma of the Gaussian, as a share of the window.
     #[serde(default = "eighth")]
+    #[setters(into)]
     pub sigma_scale: Axes<f64>,
     /// How an image smaller than the window is filled up.
     #[serde(default)]

@@ -1,6 +1,7 @@
 //! Splitting an image into patches on a grid (`monai.inferers.SlidingWindowSplitter`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,16 +29,20 @@ pub enum Overlap {
 /// assert_eq!(patches.iter().map(|(_, at)| at[..2].to_vec()).collect::<Vec<_>>()[..4], [[0, 0], [0, 2], [0, 4], [2, 0]]);
 /// # Ok::<(), hearth_nn::inferers::InferError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct SlidingWindowSplitter {
     /// Patch per axis; 0 takes the image's length.
+    #[setters(into)]
     pub patch_size: Axes<usize>,
     /// How much a patch covers of the one before: a whole number of voxels, or a fraction.
     #[serde(default = "none")]
+    #[setters(into)]
     pub overlap: Axes<Overlap>,
     /// Where the first patch starts; before the image where negative.
     #[serde(default = "zero")]
+    #[setters(into)]
     pub offset: Axes<i64>,
     /// How the image is filled up; without it, patches that would not be whole are left out.
     #[serde(default = "constant")]

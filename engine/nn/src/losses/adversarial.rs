@@ -1,6 +1,7 @@
 //! Adversarial loss of patch discriminators (`monai.losses.PatchAdversarialLoss`).
 
 use burn::tensor::{DType, Tensor, activation};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +31,9 @@ pub enum AdversarialCriterion {
 /// assert_eq!(loss.into_scalar::<f32>(), 1.0);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct PatchAdversarialLoss {
     /// How patches are put together, and then scales; the patches of the hinge are averaged whatever it says.
     pub reduction: Reduction,

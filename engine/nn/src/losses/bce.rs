@@ -1,6 +1,7 @@
 //! Binary cross-entropy on logits (`torch.nn.BCEWithLogitsLoss`).
 
 use burn::tensor::{DType, Tensor, activation};
+use derive_setters::Setters;
 use hearth_kernels::cast;
 use hearth_kernels::sigmoid_sums::{Focal, sigmoid_sums};
 use schemars::JsonSchema;
@@ -21,8 +22,9 @@ use super::{ClassWeight, Loss, LossError, Reduction};
 /// assert!((loss.into_scalar::<f32>() - 3.0 * 2.0_f32.ln()).abs() < 1e-6);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct BceWithLogitsLoss {
     /// Multiplies every value: one number, or one per channel.
     pub weight: Option<ClassWeight>,

@@ -1,6 +1,7 @@
 //! Centreline Dice (`monai.losses.SoftclDiceLoss`, `monai.losses.SoftDiceclDiceLoss`).
 
 use burn::tensor::{Tensor, activation};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,8 +22,9 @@ use super::{DiceLoss, Loss, LossError, Reduction};
 /// assert!(loss.into_scalar::<f32>().abs() < 1e-4);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct SoftClDiceLoss {
     /// How often the mask is thinned: at least the largest radius in voxels.
     pub iter_: usize,
@@ -172,8 +174,9 @@ fn skeleton(x: Tensor<5>, iterations: usize) -> Tensor<5> {
 /// assert!(loss.into_scalar::<f32>().abs() < 1e-4);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct SoftDiceClDiceLoss {
     /// How often the mask is thinned.
     pub iter_: usize,

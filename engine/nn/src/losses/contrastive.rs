@@ -1,6 +1,7 @@
 //! Contrastive loss (`monai.losses.ContrastiveLoss`).
 
 use burn::tensor::{DType, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +19,9 @@ use super::{Loss, LossError};
 /// assert!((loss.into_scalar::<f32>() - 7.0_f32.ln()).abs() < 1e-5);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct ContrastiveLoss {
     /// Similarities are divided by this.
     pub temperature: f64,

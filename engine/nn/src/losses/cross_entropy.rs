@@ -1,6 +1,7 @@
 //! Softmax cross-entropy (`torch.nn.CrossEntropyLoss`).
 
 use burn::tensor::{DType, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::softmax_sums::SoftmaxSums;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,10 +15,12 @@ use crate::softmax::log_softmax;
 /// logits' shape.
 ///
 /// With indices the mean is weighted by the labels' class weights, with probabilities it is over voxels, as in PyTorch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct CrossEntropyLoss {
     /// Weight per class.
+    #[setters(into)]
     pub weight: Option<Vec<f64>>,
     /// Voxels of this label do not count; class indices only.
     pub ignore_index: i64,

@@ -1,6 +1,7 @@
 //! A loss of every output of a network (`monai.losses.DeepSupervisionLoss`).
 
 use burn::tensor::{Int, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +31,9 @@ pub enum LevelWeight {
 /// assert_eq!(loss.forward_all(outputs, target)?.into_scalar::<f32>(), 1.5);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct DeepSupervisionLoss {
     /// The loss of one output.
     pub loss: LossConfig,
@@ -40,6 +42,7 @@ pub struct DeepSupervisionLoss {
     pub weight_mode: LevelWeight,
     /// The weights themselves, where there are enough for all outputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[setters(into)]
     pub weights: Option<Vec<f64>>,
 }
 

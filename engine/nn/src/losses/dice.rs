@@ -1,6 +1,7 @@
 //! Dice loss (`monai.losses.DiceLoss`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,8 +24,9 @@ use super::{ClassWeight, Loss, LossError, Reduction};
 /// assert!((loss.into_scalar::<f32>() - 2.0 / 3.0).abs() < 1e-5);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct DiceLoss {
     /// Whether channel 0 counts.
     pub include_background: bool,

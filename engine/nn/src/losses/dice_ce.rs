@@ -1,6 +1,7 @@
 //! Dice plus cross-entropy (`monai.losses.DiceCELoss`).
 
 use burn::tensor::{DType, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::cast;
 use hearth_kernels::softmax_sums::softmax_sums;
 use schemars::JsonSchema;
@@ -17,8 +18,9 @@ use crate::softmax::log_softmax;
 ///
 /// With one channel the second part is binary cross-entropy, with `weight` as weight of positive voxels. The background
 /// is left out of the Dice part alone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct DiceCELoss {
     /// Whether channel 0 counts in the Dice part.
     pub include_background: bool,
@@ -43,6 +45,7 @@ pub struct DiceCELoss {
     /// Sums over the batch before dividing, in the Dice part.
     pub batch: bool,
     /// Weight per class, the background included, for both parts.
+    #[setters(into)]
     pub weight: Option<Vec<f64>>,
     /// Factor of the Dice part.
     pub lambda_dice: f64,

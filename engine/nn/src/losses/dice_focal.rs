@@ -1,6 +1,7 @@
 //! Dice plus focal loss (`monai.losses.DiceFocalLoss`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +21,9 @@ use super::{ClassWeight, DiceLoss, FocalLoss, Loss, LossError, Reduction};
 /// assert!((loss.into_scalar::<f32>() - (1.0 / 3.0 + 0.25 * 2.0_f32.ln())).abs() < 1e-5);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct DiceFocalLoss {
     /// Whether channel 0 counts.
     pub include_background: bool,

@@ -1,6 +1,7 @@
 //! Focal loss (`monai.losses.FocalLoss`).
 
 use burn::tensor::{Tensor, activation};
+use derive_setters::Setters;
 use hearth_kernels::sigmoid_sums::{Focal, SigmoidSums};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,8 +24,9 @@ use crate::softmax::log_softmax;
 /// assert!((loss.into_scalar::<f32>() - 0.25 * 2.0_f32.ln()).abs() < 1e-6);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct FocalLoss {
     /// Whether channel 0 counts.
     pub include_background: bool,

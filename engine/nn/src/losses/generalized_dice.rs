@@ -1,6 +1,7 @@
 //! Generalized Dice loss (`monai.losses.GeneralizedDiceLoss`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,8 +25,9 @@ use crate::class_size::SizeWeight;
 /// assert!((loss.into_scalar::<f32>() - (1.0 - 2.0 * 0.5 / 1.5)).abs() < 1e-3);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct GeneralizedDiceLoss {
     /// Whether channel 0 counts.
     pub include_background: bool,

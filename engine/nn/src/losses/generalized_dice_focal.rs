@@ -1,6 +1,7 @@
 //! Generalized Dice plus focal loss (`monai.losses.GeneralizedDiceFocalLoss`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +23,9 @@ use crate::class_size::SizeWeight;
 /// assert!((loss.into_scalar::<f32>() - 0.25 * 2.0_f32.ln()).abs() < 1e-5);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct GeneralizedDiceFocalLoss {
     /// Whether channel 0 counts.
     pub include_background: bool,

@@ -1,6 +1,7 @@
 //! Hausdorff distance loss by distance transforms (`monai.losses.HausdorffDTLoss`).
 
 use burn::tensor::{DType, Tensor, TensorData};
+use derive_setters::Setters;
 use hearth_kernels::label::{To, distances};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,8 +24,9 @@ use super::{Loss, LossError, Reduction};
 /// assert_eq!(loss.into_scalar::<f32>(), 0.0); // nothing has a border
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct HausdorffDtLoss {
     /// Power of the distances.
     pub alpha: f64,

@@ -229,3 +229,35 @@ pub trait Loss: Send + Sync {
         self.forward_all(inputs, target)
     }
 }
+
+/// A loss in a box, such as one that a recipe names, is a loss.
+impl<L: Loss + ?Sized> Loss for Box<L> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn check(&self) -> Result<(), LossError> {
+        (**self).check()
+    }
+
+    fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        (**self).forward(input, target)
+    }
+
+    fn forward_all(&self, inputs: Vec<Tensor<5>>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+        (**self).forward_all(inputs, target)
+    }
+
+    fn needs(&self) -> &'static [&'static str] {
+        (**self).needs()
+    }
+
+    fn forward_with(
+        &self,
+        inputs: Vec<Tensor<5>>,
+        target: Tensor<5>,
+        needed: Vec<Tensor<5>>,
+    ) -> Result<Tensor<1>, LossError> {
+        (**self).forward_with(inputs, target, needed)
+    }
+}

@@ -1,6 +1,7 @@
 //! Mean squared error (`torch.nn.MSELoss`).
 
 use burn::tensor::{DType, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +18,9 @@ use super::{Loss, LossError, Reduction};
 /// assert_eq!(loss.into_scalar::<f32>(), 9.0);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct MseLoss {
     /// How elements are put together.
     pub reduction: Reduction,

@@ -1,6 +1,7 @@
 //! One less the structural similarity (`monai.losses.SSIMLoss`).
 
 use burn::tensor::{DType, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +21,9 @@ use crate::ssim::{KernelType, Ssim};
 /// assert!(loss.into_scalar::<f32>().abs() < 1e-6);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct SsimLoss {
     /// 2 or 3; two-dimensional images have `z = 1`.
     pub spatial_dims: usize,
@@ -33,9 +35,11 @@ pub struct SsimLoss {
     pub kernel_type: KernelType,
     /// Window per axis.
     #[serde(default = "eleven")]
+    #[setters(into)]
     pub win_size: Axes<usize>,
     /// Sigma of the Gaussian, per axis.
     #[serde(default = "sigma")]
+    #[setters(into)]
     pub kernel_sigma: Axes<f64>,
     /// Stabilizes the ratio of means.
     #[serde(default = "k1")]

@@ -1,6 +1,7 @@
 //! Asymmetric unified focal loss (`monai.losses.AsymmetricUnifiedFocalLoss`).
 
 use burn::tensor::{DType, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,8 +24,9 @@ use crate::ignored::counted;
 /// assert!(loss.into_scalar::<f32>().abs() < 1e-2);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct AsymmetricUnifiedFocalLoss {
     /// Whether the target holds class indices in one channel.
     pub to_onehot_y: bool,

@@ -1,6 +1,7 @@
 //! Generalized Wasserstein Dice loss (`monai.losses.GeneralizedWassersteinDiceLoss`).
 
 use burn::tensor::{DType, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -37,10 +38,12 @@ pub enum WassersteinWeighting {
 /// assert!((loss.into_scalar::<f32>() - 1.0 / 3.0).abs() < 1e-5);
 /// # Ok::<(), hearth_nn::losses::LossError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct GeneralizedWassersteinDiceLoss {
     /// Distance from the class of the row to that of the column.
+    #[setters(into)]
     pub dist_matrix: Vec<Vec<f64>>,
     /// How voxels of a class count.
     #[serde(default)]

@@ -1,6 +1,7 @@
 //! Accuracy (`ignite.metrics.Accuracy`).
 
 use burn::tensor::{DType, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,13 +24,14 @@ use super::{Aggregate, MetricError, Reduced, Rows};
 /// assert_eq!(accuracy.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct Accuracy {
     /// Whether an item has several labels at once.
     pub is_multilabel: bool,
     /// The rows so far: right answers, answers.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 

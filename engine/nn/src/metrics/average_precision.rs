@@ -1,6 +1,7 @@
 //! Average precision (`monai.metrics.AveragePrecisionMetric`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,13 +22,14 @@ use super::{Aggregate, MetricError, Rows};
 /// assert_eq!(precision.aggregate()?.scalar(), 0.5);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct AveragePrecisionMetric {
     /// How classes are put together.
     pub average: Average,
     /// Scores and labels so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 

@@ -1,6 +1,7 @@
 //! The confusion matrix and what is computed from it (`monai.metrics.ConfusionMatrixMetric`, `monai.metrics.FBetaScore`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,8 +24,9 @@ use super::{Aggregate, MetricError, MetricReduction, Reduced, Rows, reduce};
 /// assert_eq!(recall.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct ConfusionMatrixMetric {
     /// Whether class 0 counts.
     pub include_background: bool,
@@ -39,6 +41,7 @@ pub struct ConfusionMatrixMetric {
     pub ignore_index: Option<i64>,
     /// The rows so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 
@@ -218,7 +221,7 @@ impl PerItem for ConfusionMatrixMetric {
 /// assert_eq!(score.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct FBetaScore {
     /// How many times recall counts as precision.
@@ -229,6 +232,7 @@ pub struct FBetaScore {
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 

@@ -1,6 +1,7 @@
 //! Dice score (`monai.metrics.DiceMetric`, `monai.handlers.MeanDice`).
 
 use burn::tensor::{DType, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +23,9 @@ use crate::ignored::counted;
 /// assert_eq!(dice.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct DiceMetric {
     /// Whether class 0 counts.
     pub include_background: bool,
@@ -41,6 +43,7 @@ pub struct DiceMetric {
     pub per_component: bool,
     /// The rows so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 

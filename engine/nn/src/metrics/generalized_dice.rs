@@ -1,6 +1,7 @@
 //! Generalized Dice score (`monai.metrics.GeneralizedDiceScore`).
 
 use burn::tensor::{DType, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,8 +25,9 @@ use crate::ignored::counted;
 /// assert_eq!(dice.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct GeneralizedDiceScore {
     /// Whether class 0 counts.
     pub include_background: bool,
@@ -37,6 +39,7 @@ pub struct GeneralizedDiceScore {
     pub ignore_index: Option<i64>,
     /// The rows so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 

@@ -1,6 +1,7 @@
 //! Hausdorff distance (`monai.metrics.HausdorffDistanceMetric`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +23,9 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 /// assert_eq!(distance.aggregate()?.scalar(), 3.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct HausdorffDistanceMetric {
     /// Whether class 0 counts.
     pub include_background: bool,
@@ -39,6 +41,7 @@ pub struct HausdorffDistanceMetric {
     pub ignore_index: Option<i64>,
     /// The rows so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 

@@ -1,5 +1,6 @@
 //! Free-response receiver operating characteristic of tumours on slides (`monai.apps.pathology.metrics.LesionFROC`).
 
+use derive_setters::Setters;
 use hearth_kernels::label::{LabelError, To, components, distances, fill_holes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,7 +22,7 @@ use super::froc::{EVAL_THRESHOLDS, Froc, compute_fp_tp_probs_nd};
 /// assert_eq!(froc.evaluate(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct LesionFroc {
     /// Half of it is added around every tumour, in micrometres.
@@ -29,9 +30,11 @@ pub struct LesionFroc {
     /// Tumours with a longest diameter below this, in micrometres, are isolated tumour cells.
     pub itc_diameter: f64,
     /// False positives per slide at which the sensitivity is averaged.
+    #[setters(into)]
     pub eval_thresholds: Vec<f64>,
     /// The slides so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub froc: Froc,
 }
 

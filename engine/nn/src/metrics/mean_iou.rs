@@ -1,6 +1,7 @@
 //! Mean intersection over union (`monai.metrics.MeanIoU`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,8 +22,9 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 /// assert_eq!(iou.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct MeanIoU {
     /// Whether class 0 counts.
     pub include_background: bool,
@@ -35,6 +37,7 @@ pub struct MeanIoU {
     pub ignore_index: Option<i64>,
     /// The rows so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 

@@ -166,3 +166,59 @@ pub trait Metric: Send {
     /// Forgets all rows.
     fn reset(&mut self);
 }
+
+/// A metric in a box, such as one that a recipe names, is a metric.
+impl Metric for Box<dyn Metric> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn higher_is_better(&self) -> Option<bool> {
+        (**self).higher_is_better()
+    }
+
+    fn includes_background(&self) -> bool {
+        (**self).includes_background()
+    }
+
+    fn check_for(&self, classes: usize) -> Result<(), MetricError> {
+        (**self).check_for(classes)
+    }
+
+    fn takes_scores(&self) -> bool {
+        (**self).takes_scores()
+    }
+
+    fn update(&mut self, pred: &Tensor<5>, label: &Tensor<5>) -> Result<&[Vec<f32>], MetricError> {
+        (**self).update(pred, label)
+    }
+
+    fn update_spaced(
+        &mut self,
+        pred: &Tensor<5>,
+        label: &Tensor<5>,
+        spacing: &[[f64; 3]],
+    ) -> Result<&[Vec<f32>], MetricError> {
+        (**self).update_spaced(pred, label, spacing)
+    }
+
+    fn merge(&mut self, rows: Vec<Vec<f32>>) -> Result<(), MetricError> {
+        (**self).merge(rows)
+    }
+
+    fn rows(&self) -> &[Vec<f32>] {
+        (**self).rows()
+    }
+
+    fn values_of(&self, row: &[f32]) -> Vec<f32> {
+        (**self).values_of(row)
+    }
+
+    fn aggregate(&self) -> Result<Aggregate, MetricError> {
+        (**self).aggregate()
+    }
+
+    fn reset(&mut self) {
+        (**self).reset()
+    }
+}

@@ -1,6 +1,7 @@
 //! Errors of predicted values, per item (`monai.metrics.regression`).
 
 use burn::tensor::{DType, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -42,13 +43,14 @@ fn column(values: Vec<f32>) -> Vec<Vec<f32>> {
 /// assert_eq!(error.aggregate()?.scalar(), 2.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct MaeMetric {
     /// How rows are put together.
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 
@@ -96,7 +98,7 @@ impl PerItem for MaeMetric {
 /// assert_eq!(error.aggregate()?.scalar(), 100.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct MapeMetric {
     /// Labels count as at least this.
@@ -105,6 +107,7 @@ pub struct MapeMetric {
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 
@@ -160,13 +163,14 @@ impl PerItem for MapeMetric {
 /// assert_eq!(error.aggregate()?.scalar(), 4.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct MseMetric {
     /// How rows are put together.
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 
@@ -214,7 +218,7 @@ impl PerItem for MseMetric {
 /// assert!(error.aggregate()?.scalar().abs() < 1e-5);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct PsnrMetric {
     /// The largest value there can be.
@@ -224,6 +228,7 @@ pub struct PsnrMetric {
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 
@@ -284,13 +289,14 @@ impl PerItem for PsnrMetric {
 /// assert_eq!(error.aggregate()?.scalar(), 2.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct RmseMetric {
     /// How rows are put together.
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 

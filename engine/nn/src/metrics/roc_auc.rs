@@ -1,6 +1,7 @@
 //! Area under the receiver operating characteristic (`monai.metrics.ROCAUCMetric`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,13 +22,14 @@ use super::{Aggregate, MetricError, Rows};
 /// assert_eq!(auc.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct RocAucMetric {
     /// How classes are put together.
     pub average: Average,
     /// Scores and labels so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 

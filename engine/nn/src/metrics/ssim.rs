@@ -1,6 +1,7 @@
 //! Structural similarity (`monai.metrics.SSIMMetric`, `monai.metrics.MultiScaleSSIMMetric`).
 
 use burn::tensor::{DType, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +51,7 @@ fn means(metric: &'static str, map: Tensor<5>) -> Result<Vec<f32>, MetricError> 
 /// assert!((similarity.aggregate()?.scalar() - 1.0).abs() < 1e-6);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct SsimMetric {
     /// 2 or 3; two-dimensional images have `z = 1`.
@@ -63,9 +64,11 @@ pub struct SsimMetric {
     pub kernel_type: KernelType,
     /// Window per axis.
     #[serde(default = "eleven")]
+    #[setters(into)]
     pub win_size: Axes<usize>,
     /// Sigma of the Gaussian, per axis.
     #[serde(default = "sigma")]
+    #[setters(into)]
     pub kernel_sigma: Axes<f64>,
     /// Stabilizes the ratio of means.
     #[serde(default = "k1")]
@@ -78,6 +81,7 @@ pub struct SsimMetric {
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 
@@ -165,7 +169,7 @@ impl PerItem for SsimMetric {
 /// assert!((similarity.aggregate()?.scalar() - 1.0).abs() < 1e-6);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct MultiScaleSsimMetric {
     /// 2 or 3; two-dimensional images have `z = 1`.
@@ -178,9 +182,11 @@ pub struct MultiScaleSsimMetric {
     pub kernel_type: KernelType,
     /// Window per axis.
     #[serde(default = "eleven")]
+    #[setters(into)]
     pub kernel_size: Axes<usize>,
     /// Sigma of the Gaussian, per axis.
     #[serde(default = "sigma")]
+    #[setters(into)]
     pub kernel_sigma: Axes<f64>,
     /// Stabilizes the ratio of means.
     #[serde(default = "k1")]
@@ -190,12 +196,14 @@ pub struct MultiScaleSsimMetric {
     pub k2: f64,
     /// The exponent of each scale, from the full size down.
     #[serde(default = "scales")]
+    #[setters(into)]
     pub weights: Vec<f64>,
     /// How rows are put together.
     #[serde(default)]
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 

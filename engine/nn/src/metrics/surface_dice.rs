@@ -1,6 +1,7 @@
 //! Surface Dice (`monai.metrics.SurfaceDiceMetric`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,10 +24,12 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 /// assert_eq!(dice.aggregate()?.scalar(), 1.0);
 /// # Ok::<(), hearth_nn::metrics::MetricError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct SurfaceDiceMetric {
     /// The tolerance for each class that counts.
+    #[setters(into)]
     pub class_thresholds: Vec<f64>,
     /// Whether class 0 counts.
     #[serde(default)]
@@ -45,6 +48,7 @@ pub struct SurfaceDiceMetric {
     pub ignore_index: Option<i64>,
     /// The rows so far.
     #[serde(skip)]
+    #[setters(skip)]
     pub rows: Rows,
 }
 

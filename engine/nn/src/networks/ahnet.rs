@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::conv3d::ConvShape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,11 +32,12 @@ pub enum AHNetUpsample {
 }
 
 /// How to build an [`AHNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct AHNetConfig {
     /// Residual blocks of the four encoder levels.
     #[serde(default = "layers")]
+    #[setters(into)]
     pub layers: Vec<usize>,
     /// 2 or 3.
     #[serde(default = "three_dims")]

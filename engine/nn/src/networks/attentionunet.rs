@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::activation::{relu, sigmoid};
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::cast;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build an [`AttentionUnet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct AttentionUnetConfig {
     /// 2 or 3.
@@ -27,17 +28,22 @@ pub struct AttentionUnetConfig {
     /// Channels of the output, one per class.
     pub out_channels: usize,
     /// Channels per level, top first; at least two.
+    #[setters(into)]
     pub channels: Vec<usize>,
     /// Strides between levels, one less than `channels`; more are passed over.
+    #[setters(into)]
     pub strides: Vec<Axes>,
     /// Kernel of the convolutions, odd.
     #[serde(default = "three")]
+    #[setters(into)]
     pub kernel_size: Axes,
     /// Kernel of the transposed convolutions, odd.
     #[serde(default = "three")]
+    #[setters(into)]
     pub up_kernel_size: Axes,
     /// Dropout probability.
     #[serde(default)]
+    #[setters(into)]
     pub dropout: DropoutSpec,
 }
 

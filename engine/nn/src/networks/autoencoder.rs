@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +16,9 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build an [`AutoEncoder`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct AutoEncoderConfig {
     /// 2 or 3.
     pub spatial_dims: usize,
@@ -25,41 +27,51 @@ pub struct AutoEncoderConfig {
     /// Channels of the output.
     pub out_channels: usize,
     /// Channels per encoding layer, top first.
+    #[setters(into)]
     pub channels: Vec<usize>,
     /// Stride per encoding layer.
+    #[setters(into)]
     pub strides: Vec<Axes>,
     /// Kernel of the convolutions.
     #[serde(default = "three")]
+    #[setters(into)]
     pub kernel_size: Axes,
     /// Kernel of the transposed convolutions.
     #[serde(default = "three")]
+    #[setters(into)]
     pub up_kernel_size: Axes,
     /// Convolutions per residual unit of the encoder; 0 for plain convolutions. The decoder has one each, if any.
     #[serde(default)]
     pub num_res_units: usize,
     /// Channels of the layers between encoder and decoder.
     #[serde(default)]
+    #[setters(into)]
     pub inter_channels: Option<Vec<usize>>,
     /// Their dilations; null for 1.
     #[serde(default)]
+    #[setters(into)]
     pub inter_dilations: Option<Vec<Axes>>,
     /// Convolutions per residual unit between encoder and decoder; 0 for plain convolutions.
     #[serde(default = "two")]
     pub num_inter_units: usize,
     /// Activation; `""` or null for none.
     #[serde(default = "prelu")]
+    #[setters(into)]
     pub act: Option<LayerSpec>,
     /// Norm; `""` or null for none.
     #[serde(default = "instance")]
+    #[setters(into)]
     pub norm: Option<LayerSpec>,
     /// Dropout probability; null for none.
     #[serde(default)]
+    #[setters(into)]
     pub dropout: Option<DropoutSpec>,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub bias: bool,
     /// Zeros around the input of every convolution; null for as many as keep the size at stride 1.
     #[serde(default)]
+    #[setters(into)]
     pub padding: Option<Axes>,
 }
 

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::cast;
 use hearth_kernels::conv3d::ConvShape;
 use schemars::JsonSchema;
@@ -17,8 +18,9 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`BasicUNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct BasicUNetConfig {
     /// 2 or 3.
     #[serde(default = "three_dims")]
@@ -31,18 +33,22 @@ pub struct BasicUNetConfig {
     pub out_channels: usize,
     /// Six numbers of channels: the five levels, top first, and the last upsampling.
     #[serde(default = "features")]
+    #[setters(into)]
     pub features: Vec<usize>,
     /// Activation; `""` for none.
     #[serde(default = "leaky")]
+    #[setters(into)]
     pub act: Option<LayerSpec>,
     /// Norm; `""` for none.
     #[serde(default = "affine_instance")]
+    #[setters(into)]
     pub norm: Option<LayerSpec>,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub bias: bool,
     /// Dropout probability.
     #[serde(default)]
+    #[setters(into)]
     pub dropout: DropoutSpec,
     /// How levels are brought to the size of the next.
     #[serde(default = "deconv")]

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::conv3d::ConvShape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,8 +14,9 @@ use super::facts::{Facts, by_facts};
 use crate::layers::{AdnOptions, ConfigError, Conv, DropoutSpec, LayerSpec, Scope, UpsampleMode};
 
 /// How to build a [`BasicUNetPlusPlus`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct BasicUNetPlusPlusConfig {
     /// 2 or 3.
     #[serde(default = "three_dims")]
@@ -27,21 +29,25 @@ pub struct BasicUNetPlusPlusConfig {
     pub out_channels: usize,
     /// Six numbers of channels: the five levels, top first, and the last upsampling.
     #[serde(default = "features")]
+    #[setters(into)]
     pub features: Vec<usize>,
     /// Whether the outputs of all four depths are given.
     #[serde(default)]
     pub deep_supervision: bool,
     /// Activation; `""` for none.
     #[serde(default = "leaky")]
+    #[setters(into)]
     pub act: Option<LayerSpec>,
     /// Norm; `""` for none.
     #[serde(default = "affine_instance")]
+    #[setters(into)]
     pub norm: Option<LayerSpec>,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub bias: bool,
     /// Dropout probability.
     #[serde(default)]
+    #[setters(into)]
     pub dropout: DropoutSpec,
     /// How levels are brought to the size of the next.
     #[serde(default = "deconv")]

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,29 +14,37 @@ use super::regressor::{RegressorConfig, Stem};
 use crate::layers::{Axes, ConfigError, DropoutSpec, LayerSpec, Scope, Sequential};
 
 /// How to build a [`Critic`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct CriticConfig {
     /// Channels and size of the image; two sizes for 2-D, three for 3-D.
+    #[setters(into)]
     pub in_shape: Vec<usize>,
     /// Channels per layer.
+    #[setters(into)]
     pub channels: Vec<usize>,
     /// Stride per layer.
+    #[setters(into)]
     pub strides: Vec<Axes>,
     /// Kernel, odd.
     #[serde(default = "three")]
+    #[setters(into)]
     pub kernel_size: Axes,
     /// Convolutions per residual unit; 0 for plain convolutions.
     #[serde(default = "two")]
     pub num_res_units: usize,
     /// Activation; `""` or null for none.
     #[serde(default = "prelu")]
+    #[setters(into)]
     pub act: Option<LayerSpec>,
     /// Norm; `""` or null for none.
     #[serde(default = "instance")]
+    #[setters(into)]
     pub norm: Option<LayerSpec>,
     /// Dropout probability; null for none.
     #[serde(default = "quarter")]
+    #[setters(into)]
     pub dropout: Option<DropoutSpec>,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]

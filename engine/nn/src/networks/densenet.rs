@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::cast;
 use hearth_kernels::conv3d::ConvShape;
 use hearth_kernels::pool3d::PoolShape;
@@ -17,8 +18,9 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`DenseNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct DenseNetConfig {
     /// 2 or 3.
     pub spatial_dims: usize,
@@ -34,15 +36,18 @@ pub struct DenseNetConfig {
     pub growth_rate: usize,
     /// Layers per block; by default those of the name, and 121's for `DenseNet`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[setters(into)]
     pub block_config: Option<Vec<usize>>,
     /// Features within a layer per feature that it adds.
     #[serde(default = "four")]
     pub bn_size: usize,
     /// Activation; `""` for none.
     #[serde(default = "relu")]
+    #[setters(into)]
     pub act: LayerSpec,
     /// Norm; `""` for none.
     #[serde(default = "batch")]
+    #[setters(into)]
     pub norm: LayerSpec,
     /// Dropout after each layer.
     #[serde(default)]

@@ -1,6 +1,7 @@
 //! Real or generated: `monai.networks.nets.Discriminator`, a [`Classifier`] with one output.
 
 use burn::tensor::Device;
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,35 +18,44 @@ use crate::layers::{Axes, ConfigError, DropoutSpec, LayerSpec};
 /// assert_eq!(net.forward(Tensor::zeros([3, 1, 64, 64, 1], &Device::default())).dims(), [3, 1, 1, 1, 1]);
 /// # Ok::<(), hearth_nn::ConfigError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct DiscriminatorConfig {
     /// Channels and size of the image; two sizes for 2-D, three for 3-D.
+    #[setters(into)]
     pub in_shape: Vec<usize>,
     /// Channels per layer.
+    #[setters(into)]
     pub channels: Vec<usize>,
     /// Stride per layer.
+    #[setters(into)]
     pub strides: Vec<Axes>,
     /// Kernel, odd.
     #[serde(default = "three")]
+    #[setters(into)]
     pub kernel_size: Axes,
     /// Convolutions per residual unit; 0 for plain convolutions.
     #[serde(default = "two")]
     pub num_res_units: usize,
     /// Activation; `""` or null for none.
     #[serde(default = "prelu")]
+    #[setters(into)]
     pub act: Option<LayerSpec>,
     /// Norm; `""` or null for none.
     #[serde(default = "instance")]
+    #[setters(into)]
     pub norm: Option<LayerSpec>,
     /// Dropout probability; null for none.
     #[serde(default = "quarter")]
+    #[setters(into)]
     pub dropout: Option<DropoutSpec>,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub bias: bool,
     /// Activation of the output; null for none.
     #[serde(default = "sigmoid")]
+    #[setters(into)]
     pub last_act: Option<LayerSpec>,
 }
 

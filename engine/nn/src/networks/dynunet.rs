@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::{InterpolateMode, cast};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,8 +17,9 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`DynUNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct DynUNetConfig {
     /// 2 or 3.
     pub spatial_dims: usize,
@@ -26,22 +28,29 @@ pub struct DynUNetConfig {
     /// Channels of the output, one per class.
     pub out_channels: usize,
     /// Kernel per level, top first; at least three.
+    #[setters(into)]
     pub kernel_size: Vec<Axes>,
     /// Stride per level, as many as kernels. The first is that of the input block: the output is smaller by it.
+    #[setters(into)]
     pub strides: Vec<Axes>,
     /// Kernel and stride of the transposed convolutions: `strides` without the first.
+    #[setters(into)]
     pub upsample_kernel_size: Vec<Axes>,
     /// Channels per level; null for 32, 64, ... up to 320 in 3-D and 512 in 2-D.
     #[serde(default)]
+    #[setters(into)]
     pub filters: Option<Vec<usize>>,
     /// Dropout probability behind every convolution; null for none.
     #[serde(default)]
+    #[setters(into)]
     pub dropout: Option<DropoutSpec>,
     /// Norm.
     #[serde(default = "affine_instance")]
+    #[setters(into)]
     pub norm_name: Option<LayerSpec>,
     /// Activation.
     #[serde(default = "leaky")]
+    #[setters(into)]
     pub act_name: Option<LayerSpec>,
     /// Whether lower levels have outputs of their own in training.
     #[serde(default)]

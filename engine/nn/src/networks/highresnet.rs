@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::conv3d::ConvShape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,16 +19,20 @@ use crate::named::Named;
 
 /// One entry of `layer_params`. The first and the last two are convolutions (`n_features`, `kernel_size`), those between are
 /// residual blocks (`n_features`, `kernels`, `repeat`), each with twice the dilation of the one before.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields, default)]
+#[setters(strip_option)]
 pub struct HighResLayer {
     /// For the reader.
+    #[setters(into)]
     pub name: Option<String>,
     /// Output channels; the last convolution has the network's.
     pub n_features: Option<usize>,
     /// Kernel of a convolution.
+    #[setters(into)]
     pub kernel_size: Option<Axes>,
     /// Kernels of a residual block.
+    #[setters(into)]
     pub kernels: Option<Vec<Axes>>,
     /// How often the residual block is there.
     pub repeat: Option<usize>,
@@ -45,8 +50,9 @@ pub enum ChannelMatching {
 }
 
 /// How to build a [`HighResNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct HighResNetConfig {
     /// 2 or 3.
     #[serde(default = "three_dims")]
@@ -59,18 +65,22 @@ pub struct HighResNetConfig {
     pub out_channels: usize,
     /// Norm.
     #[serde(default = "affine_batch")]
+    #[setters(into)]
     pub norm_type: Option<LayerSpec>,
     /// Activation.
     #[serde(default = "relu")]
+    #[setters(into)]
     pub acti_type: Option<LayerSpec>,
     /// Dropout probability of the last two convolutions; null for none.
     #[serde(default = "no_dropout")]
+    #[setters(into)]
     pub dropout_prob: Option<DropoutSpec>,
     /// Whether convolutions have a bias.
     #[serde(default)]
     pub bias: bool,
     /// The layers.
     #[serde(default = "layer_params")]
+    #[setters(into)]
     pub layer_params: Vec<HighResLayer>,
     /// What residual blocks do where the number of channels changes.
     #[serde(default)]

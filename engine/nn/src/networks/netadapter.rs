@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::conv3d::ConvShape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,8 +25,9 @@ pub(super) struct HeadOptions {
 }
 
 /// How to build a [`NetAdapter`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct NetAdapterConfig {
     /// The network that is changed.
     #[serde(alias = "resnet_params")]
@@ -44,6 +46,7 @@ pub struct NetAdapterConfig {
     pub use_conv: bool,
     /// The pooling before the last layer; `""` for none, null to keep the network's own.
     #[serde(default = "pool")]
+    #[setters(into)]
     pub pool: Option<LayerSpec>,
     /// Whether the last layer has a bias.
     #[serde(default = "yes")]

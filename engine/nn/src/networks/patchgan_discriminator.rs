@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +16,9 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`PatchDiscriminator`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct PatchDiscriminatorConfig {
     /// 2 or 3.
     pub spatial_dims: usize,
@@ -35,18 +37,22 @@ pub struct PatchDiscriminatorConfig {
     pub kernel_size: usize,
     /// Activation.
     #[serde(default = "leaky")]
+    #[setters(into)]
     pub activation: Option<LayerSpec>,
     /// Norm of the convolutions between the first and the last.
     #[serde(default = "batch")]
+    #[setters(into)]
     pub norm: Option<LayerSpec>,
     /// Whether the convolutions between the first and the last have a bias.
     #[serde(default)]
     pub bias: bool,
     /// Zeros around the input of all convolutions but the last.
     #[serde(default = "one_per_axis")]
+    #[setters(into)]
     pub padding: Axes,
     /// Dropout probability.
     #[serde(default)]
+    #[setters(into)]
     pub dropout: DropoutSpec,
     /// Kernel of the last convolution; null for `kernel_size`.
     #[serde(default)]
@@ -244,8 +250,9 @@ impl Network for PatchDiscriminator {
 }
 
 /// How to build a [`MultiScalePatchDiscriminator`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct MultiScalePatchDiscriminatorConfig {
     /// Number of discriminators.
     pub num_d: usize,
@@ -265,15 +272,18 @@ pub struct MultiScalePatchDiscriminatorConfig {
     pub kernel_size: usize,
     /// Activation.
     #[serde(default = "leaky")]
+    #[setters(into)]
     pub activation: Option<LayerSpec>,
     /// Norm of the convolutions between first and last.
     #[serde(default = "batch")]
+    #[setters(into)]
     pub norm: Option<LayerSpec>,
     /// Whether the convolutions between first and last have a bias.
     #[serde(default)]
     pub bias: bool,
     /// Dropout probability.
     #[serde(default)]
+    #[setters(into)]
     pub dropout: DropoutSpec,
     /// Smallest size of the images; discriminators with too many layers for it are an error.
     #[serde(default = "minimum_size")]

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::conv3d::ConvShape;
 use hearth_kernels::pool3d::PoolShape;
 use schemars::JsonSchema;
@@ -16,17 +17,20 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`ResNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct ResNetConfig {
     /// The block; of the depth where one is named (`resnet18`), and needed otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<ResNetBlockKind>,
     /// Blocks per layer, four numbers; as `block`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[setters(into)]
     pub layers: Option<Vec<usize>>,
     /// Channels per layer, four numbers; as `block`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[setters(into)]
     pub block_inplanes: Option<Vec<usize>>,
     /// 2 or 3.
     #[serde(default = "three")]
@@ -36,9 +40,11 @@ pub struct ResNetConfig {
     pub n_input_channels: usize,
     /// Kernel of the first convolution.
     #[serde(default = "seven")]
+    #[setters(into)]
     pub conv1_t_size: Axes,
     /// Stride of the first convolution.
     #[serde(default = "one")]
+    #[setters(into)]
     pub conv1_t_stride: Axes,
     /// Whether the pooling after the first convolution is left out.
     #[serde(default)]
@@ -60,9 +66,11 @@ pub struct ResNetConfig {
     pub bias_downsample: bool,
     /// The first activation; the blocks have ReLU.
     #[serde(default = "relu")]
+    #[setters(into)]
     pub act: LayerSpec,
     /// The first norm; the blocks have batch norm.
     #[serde(default = "batch")]
+    #[setters(into)]
     pub norm: LayerSpec,
     /// Only false: weights are given as a file.
     #[serde(default)]

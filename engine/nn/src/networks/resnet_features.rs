@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,10 +12,11 @@ use super::{Network, ResNet, ResNetBlockKind, ResNetConfig, ShapeError, Shortcut
 use crate::layers::{Axes, ConfigError};
 
 /// How to build [`ResNetFeatures`]: MONAI's parameters; `pretrained` is false here unless told otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct ResNetFeaturesConfig {
     /// `resnet10`, `resnet18`, `resnet34`, `resnet50`, `resnet101`, `resnet152` or `resnet200`.
+    #[setters(into)]
     pub model_name: String,
     /// Only false: weights are given as a file.
     #[serde(default)]

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +16,9 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`SegResNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct SegResNetConfig {
     /// 2 or 3.
     #[serde(default = "three_dims")]
@@ -35,12 +37,15 @@ pub struct SegResNetConfig {
     pub dropout_prob: Option<f64>,
     /// Activation.
     #[serde(default = "relu")]
+    #[setters(into)]
     pub act: Option<LayerSpec>,
     /// Norm.
     #[serde(default = "group_of_eight")]
+    #[setters(into)]
     pub norm: Option<LayerSpec>,
     /// An older way to ask for a group norm: `"group"`, with `num_groups`.
     #[serde(default)]
+    #[setters(into)]
     pub norm_name: String,
     /// Groups where `norm_name` is given.
     #[serde(default = "eight")]
@@ -50,9 +55,11 @@ pub struct SegResNetConfig {
     pub use_conv_final: bool,
     /// Residual blocks per level down, top first.
     #[serde(default = "blocks_down")]
+    #[setters(into)]
     pub blocks_down: Vec<usize>,
     /// Residual blocks per level up, lowest first; one less than `blocks_down`.
     #[serde(default = "blocks_up")]
+    #[setters(into)]
     pub blocks_up: Vec<usize>,
     /// How levels are brought to the size of the next.
     #[serde(default = "non_trainable")]

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::conv3d::ConvShape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,8 +20,9 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`SegResNetDS`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct SegResNetDSConfig {
     /// 2 or 3.
     #[serde(default = "three_dims")]
@@ -36,15 +38,19 @@ pub struct SegResNetDSConfig {
     pub out_channels: usize,
     /// Activation.
     #[serde(default = "relu")]
+    #[setters(into)]
     pub act: Option<LayerSpec>,
     /// Norm; with parameters unless it says otherwise.
     #[serde(default = "batch")]
+    #[setters(into)]
     pub norm: Option<LayerSpec>,
     /// Residual blocks per level down, top first.
     #[serde(default = "blocks_down")]
+    #[setters(into)]
     pub blocks_down: Vec<usize>,
     /// Residual blocks per level up, lowest first; null for one each.
     #[serde(default)]
+    #[setters(into)]
     pub blocks_up: Option<Vec<usize>>,
     /// How many levels, from the top, have an output in training.
     #[serde(default = "one")]
@@ -54,6 +60,7 @@ pub struct SegResNetDSConfig {
     pub upsample_mode: UpsampleMode,
     /// Size of a voxel: axes with larger voxels are halved later, and until then have kernel 1; null for equal axes.
     #[serde(default)]
+    #[setters(into)]
     pub resolution: Option<Vec<f64>>,
 }
 

@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::activation::softplus;
 use burn::tensor::{DType, Device, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::cast;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,10 +23,12 @@ use crate::layers::{
 const SMALLEST_FILTERS: usize = 16;
 
 /// How to build a [`SegResNetVAE`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct SegResNetVAEConfig {
     /// Size of the images in training, one number per axis.
+    #[setters(into)]
     pub input_image_size: Vec<usize>,
     /// Whether the standard deviations of the latent variables are estimated.
     #[serde(default)]
@@ -53,18 +56,22 @@ pub struct SegResNetVAEConfig {
     pub dropout_prob: Option<f64>,
     /// Activation.
     #[serde(default = "relu")]
+    #[setters(into)]
     pub act: Option<LayerSpec>,
     /// Norm.
     #[serde(default = "group_of_eight")]
+    #[setters(into)]
     pub norm: Option<LayerSpec>,
     /// Whether there is a last convolution to the classes.
     #[serde(default = "yes")]
     pub use_conv_final: bool,
     /// Residual blocks per level down, top first.
     #[serde(default = "blocks_down")]
+    #[setters(into)]
     pub blocks_down: Vec<usize>,
     /// Residual blocks per level up, lowest first; one less than `blocks_down`.
     #[serde(default = "blocks_up")]
+    #[setters(into)]
     pub blocks_up: Vec<usize>,
     /// How levels are brought to the size of the next.
     #[serde(default = "non_trainable")]

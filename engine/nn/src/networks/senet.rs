@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::conv3d::ConvShape;
 use hearth_kernels::pool3d::PoolShape;
 use schemars::JsonSchema;
@@ -17,8 +18,9 @@ use crate::named::Named;
 
 /// How to build a [`SENet`]: MONAI's parameters. Those that are not given are the defaults of the name; the name `SENet`
 /// itself has none for block, layers, groups and reduction.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct SENetConfig {
     /// 2 or 3.
     pub spatial_dims: usize,
@@ -29,6 +31,7 @@ pub struct SENetConfig {
     pub block: Option<SEBlockKind>,
     /// Blocks per layer, four numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[setters(into)]
     pub layers: Option<Vec<usize>>,
     /// Groups of the blocks' second convolution.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,7 @@ use crate::layers::{Axes, ConfigError, Dropout, DropoutClock, Scope, layer_norm}
 use crate::named::Named;
 
 /// How to build a [`SwinTransformer`]: MONAI's parameters and defaults, and whether outputs are normed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct SwinTransformerConfig {
     /// Channels of the image.
@@ -21,12 +22,16 @@ pub struct SwinTransformerConfig {
     /// Features of the first stage.
     pub embed_dim: usize,
     /// Places per axis of a window.
+    #[setters(into)]
     pub window_size: Axes,
     /// Size of a patch.
+    #[setters(into)]
     pub patch_size: Axes,
     /// Blocks per stage, four numbers.
+    #[setters(into)]
     pub depths: Vec<usize>,
     /// Heads per stage, four numbers.
+    #[setters(into)]
     pub num_heads: Vec<usize>,
     /// Hidden features of the perceptrons per feature.
     #[serde(default = "four")]

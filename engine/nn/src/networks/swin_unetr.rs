@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,7 @@ use crate::blocks::{Merging, UnetOutBlock, UnetrBasicBlock, UnetrOptions, UnetrU
 use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
 
 /// How to build a [`SwinUNETR`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct SwinUNETRConfig {
     /// Channels of the image.
@@ -25,12 +26,15 @@ pub struct SwinUNETRConfig {
     pub patch_size: usize,
     /// Blocks per stage, four numbers.
     #[serde(default = "depths")]
+    #[setters(into)]
     pub depths: Vec<usize>,
     /// Heads per stage, four numbers.
     #[serde(default = "num_heads")]
+    #[setters(into)]
     pub num_heads: Vec<usize>,
     /// Places per axis of a window.
     #[serde(default = "seven")]
+    #[setters(into)]
     pub window_size: Axes,
     /// Whether queries, keys and values have a bias.
     #[serde(default = "yes")]
@@ -43,6 +47,7 @@ pub struct SwinUNETRConfig {
     pub feature_size: usize,
     /// Norm of the convolutions; `""` for none.
     #[serde(default = "instance")]
+    #[setters(into)]
     pub norm_name: LayerSpec,
     /// Dropout probability.
     #[serde(default)]

@@ -1,6 +1,7 @@
 //! A ResNet of torchvision with another last layer (`monai.networks.nets.TorchVisionFCModel`).
 
 use burn::tensor::Device;
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,12 +14,14 @@ use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
 ///
 /// With `use_conv` it is the fully convolutional classifier of patches of whole-slide images: trained on patches of
 /// 224, and run on larger ones for a map of scores.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct TorchVisionFCModelConfig {
     /// `resnet18`, `resnet34`, `resnet50`, `resnet101`, `resnet152`, `resnext50_32x4d`, `resnext101_32x8d`,
     /// `resnext101_64x4d`, `wide_resnet50_2` or `wide_resnet101_2`.
     #[serde(default = "resnet18")]
+    #[setters(into)]
     pub model_name: String,
     /// Classes.
     #[serde(default = "one")]
@@ -34,6 +37,7 @@ pub struct TorchVisionFCModelConfig {
     pub use_conv: bool,
     /// The pooling before the last layer; `""` for none, null to keep the network's own.
     #[serde(default = "pool")]
+    #[setters(into)]
     pub pool: Option<LayerSpec>,
     /// Whether the last layer has a bias.
     #[serde(default = "yes")]

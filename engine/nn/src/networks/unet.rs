@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::conv3d::Channels;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,8 +16,9 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`UNet`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct UNetConfig {
     /// 2 or 3.
     pub spatial_dims: usize,
@@ -25,32 +27,40 @@ pub struct UNetConfig {
     /// Channels of the output, one per class.
     pub out_channels: usize,
     /// Channels per level, top first; at least two.
+    #[setters(into)]
     pub channels: Vec<usize>,
     /// Strides between levels, one less than `channels`; more are passed over.
+    #[setters(into)]
     pub strides: Vec<Axes>,
     /// Kernel of the convolutions, odd.
     #[serde(default = "three")]
+    #[setters(into)]
     pub kernel_size: Axes,
     /// Kernel of the transposed convolutions, odd.
     #[serde(default = "three")]
+    #[setters(into)]
     pub up_kernel_size: Axes,
     /// Convolutions per residual unit; 0 for plain convolutions.
     #[serde(default)]
     pub num_res_units: usize,
     /// Activation; `""` or null for none.
     #[serde(default = "prelu")]
+    #[setters(into)]
     pub act: Option<LayerSpec>,
     /// Norm; `""` or null for none.
     #[serde(default = "instance")]
+    #[setters(into)]
     pub norm: Option<LayerSpec>,
     /// Dropout probability.
     #[serde(default)]
+    #[setters(into)]
     pub dropout: DropoutSpec,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub bias: bool,
     /// Order of activation, dropout and norm.
     #[serde(default = "nda")]
+    #[setters(into)]
     pub adn_ordering: String,
 }
 

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,7 @@ use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
 const PATCH: usize = 16;
 
 /// How to build a [`UNETR`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct UNETRConfig {
     /// Channels of the image.
@@ -23,6 +24,7 @@ pub struct UNETRConfig {
     /// Channels of the output, one per class.
     pub out_channels: usize,
     /// Size of the image, every axis a multiple of 16.
+    #[setters(into)]
     pub img_size: Axes,
     /// Channels of the first level.
     #[serde(default = "sixteen")]
@@ -41,6 +43,7 @@ pub struct UNETRConfig {
     pub proj_type: Projection,
     /// Norm of the convolutions; `""` for none.
     #[serde(default = "instance")]
+    #[setters(into)]
     pub norm_name: LayerSpec,
     /// Whether a block follows each doubling of the encoders.
     #[serde(default = "yes")]

@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::activation::{relu, sigmoid};
 use burn::tensor::{DType, Device, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::cast;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,47 +15,58 @@ use super::{Network, regressor::after_convolution};
 use crate::layers::{Axes, ConfigError, DropoutSpec, LayerSpec, Linear, Scope, Sequential};
 
 /// How to build a [`VarAutoEncoder`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct VarAutoEncoderConfig {
     /// 2 or 3.
     pub spatial_dims: usize,
     /// Channels and size of the image.
+    #[setters(into)]
     pub in_shape: Vec<usize>,
     /// Channels of the output.
     pub out_channels: usize,
     /// Number of latent variables.
     pub latent_size: usize,
     /// Channels per encoding layer, top first.
+    #[setters(into)]
     pub channels: Vec<usize>,
     /// Stride per encoding layer.
+    #[setters(into)]
     pub strides: Vec<Axes>,
     /// Kernel of the convolutions, odd.
     #[serde(default = "three")]
+    #[setters(into)]
     pub kernel_size: Axes,
     /// Kernel of the transposed convolutions, odd.
     #[serde(default = "three")]
+    #[setters(into)]
     pub up_kernel_size: Axes,
     /// Convolutions per residual unit of the encoder; 0 for plain convolutions. The decoder has one each, if any.
     #[serde(default)]
     pub num_res_units: usize,
     /// Channels of the layers between encoder and latent variables; the last must be the last of `channels`.
     #[serde(default)]
+    #[setters(into)]
     pub inter_channels: Option<Vec<usize>>,
     /// Their dilations; null for 1.
     #[serde(default)]
+    #[setters(into)]
     pub inter_dilations: Option<Vec<Axes>>,
     /// Convolutions per residual unit of these layers; 0 for plain convolutions.
     #[serde(default = "two")]
     pub num_inter_units: usize,
     /// Activation; `""` or null for none.
     #[serde(default = "prelu")]
+    #[setters(into)]
     pub act: Option<LayerSpec>,
     /// Norm; `""` or null for none.
     #[serde(default = "instance")]
+    #[setters(into)]
     pub norm: Option<LayerSpec>,
     /// Dropout probability; null for none.
     #[serde(default)]
+    #[setters(into)]
     pub dropout: Option<DropoutSpec>,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]

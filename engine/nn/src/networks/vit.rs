@@ -2,6 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,14 +15,17 @@ use crate::layers::{Axes, ConfigError, DropoutClock, LayerNorm, Linear, Scope};
 use crate::named::Named;
 
 /// How to build a [`ViT`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct ViTConfig {
     /// Channels of the image.
     pub in_channels: usize,
     /// Size of the image.
+    #[setters(into)]
     pub img_size: Axes,
     /// Size of a patch.
+    #[setters(into)]
     pub patch_size: Axes,
     /// Features of a token, a multiple of `num_heads`.
     #[serde(default = "hidden")]
@@ -55,6 +59,7 @@ pub struct ViTConfig {
     pub spatial_dims: usize,
     /// `"Tanh"` for class scores in [-1, 1]; anything else for plain ones.
     #[serde(default = "tanh")]
+    #[setters(into)]
     pub post_activation: Option<String>,
     /// Whether queries, keys and values have a bias.
     #[serde(default)]

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use derive_setters::Setters;
 use hearth_kernels::cast;
 use hearth_kernels::conv3d::ConvShape;
 use schemars::JsonSchema;
@@ -18,8 +19,9 @@ use crate::layers::{
 use crate::named::Named;
 
 /// How to build a [`VNet`]: MONAI's parameters and defaults, and two numbers that MONAI fixes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields, default)]
+#[setters(strip_option)]
 pub struct VNetConfig {
     /// 2 or 3.
     pub spatial_dims: usize,
@@ -28,6 +30,7 @@ pub struct VNetConfig {
     /// Channels of the output, one per class.
     pub out_channels: usize,
     /// Activation. The bare name `"prelu"` has a slope per channel.
+    #[setters(into)]
     pub act: LayerSpec,
     /// Dropout probability of the two lowest down levels; null for none.
     pub dropout_prob_down: Option<f64>,

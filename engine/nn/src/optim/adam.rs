@@ -1,6 +1,7 @@
 //! Adam and AdamW (`torch.optim.Adam`, `torch.optim.AdamW`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use hearth_kernels::update::decided::{self, Decision};
 use hearth_kernels::update::{self, AdamStep};
 use schemars::JsonSchema;
@@ -153,7 +154,7 @@ impl Adam {
 }
 
 /// Adam, as `torch.optim.Adam`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdamConfig {
     /// The learning rate; where a schedule starts.
@@ -168,6 +169,7 @@ pub struct AdamConfig {
     pub amsgrad: bool,
     /// Parameters that are treated in another way.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[setters(into)]
     pub groups: Vec<ParameterGroup>,
 }
 
@@ -201,7 +203,7 @@ hearth_registry::entry!(
 );
 
 /// Adam with decoupled weight decay, as `torch.optim.AdamW`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdamWConfig {
     /// The learning rate; where a schedule starts.
@@ -216,6 +218,7 @@ pub struct AdamWConfig {
     pub amsgrad: bool,
     /// Parameters that are treated in another way.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[setters(into)]
     pub groups: Vec<ParameterGroup>,
 }
 

@@ -7,7 +7,7 @@ use hearth_registry::{Fault, Kind, Named};
 use serde::{Deserialize, Serialize};
 
 use super::optimizer::Optimizer;
-use super::{AdamConfig, NovogradConfig, OptimError, ParameterGroup, SgdConfig};
+use super::{AdamConfig, AdamWConfig, NovogradConfig, OptimError, ParameterGroup, RmsPropConfig, SgdConfig};
 
 /// What an optimizer's configuration can do.
 pub trait OptimizerSpec: std::fmt::Debug + Send + Sync {
@@ -97,5 +97,53 @@ impl OptimizerConfig {
     /// For options that make no sense.
     pub fn build(&self) -> Result<Optimizer, OptimError> {
         OptimizerSpec::build(&*self.0)
+    }
+}
+
+/// What an optimizer is called in a recipe is said where it is registered; here its parameters are given that name.
+macro_rules! from_parameters {
+    ($($Config:ty => $name:literal),* $(,)?) => {
+        $(
+            impl From<$Config> for OptimizerConfig {
+                fn from(parameters: $Config) -> Self {
+                    Self::of($name, parameters)
+                }
+            }
+        )*
+    };
+}
+
+from_parameters! {
+    SgdConfig => "SGD",
+    AdamConfig => "Adam",
+    AdamWConfig => "AdamW",
+    NovogradConfig => "Novograd",
+    RmsPropConfig => "RMSprop",
+}
+
+impl From<&OptimizerConfig> for OptimizerConfig {
+    fn from(config: &OptimizerConfig) -> Self {
+        config.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_become_what_a_recipe_of_that_name_is() {
+        let configs: [OptimizerConfig; 5] = [
+            SgdConfig::default().momentum(0.9).into(),
+            AdamConfig::default().into(),
+            AdamWConfig::default().into(),
+            NovogradConfig::default().into(),
+            RmsPropConfig::default().into(),
+        ];
+        for config in configs {
+            let text = toml::to_string(&config).expect("a table");
+            let read: OptimizerConfig = toml::from_str(&text).expect("an optimizer");
+            assert_eq!(read, config);
+        }
     }
 }

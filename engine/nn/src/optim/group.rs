@@ -1,5 +1,6 @@
 //! Parameters that are treated in another way.
 
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +16,12 @@ use crate::glob::glob;
 /// assert!(toml::from_str::<OptimizerConfig>(text)?.build().is_ok());
 /// # Ok::<(), toml::de::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct ParameterGroup {
     /// Which parameters: the name in the state dict (or the path of module fields), in which `*` stands for any characters.
+    #[setters(into)]
     pub params: String,
     /// The learning rate where a schedule starts; it changes as that of the others does.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,7 @@
 //! Novograd (`monai.optimizers.Novograd`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use hearth_kernels::update::{self, NovogradStep};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -85,7 +86,7 @@ impl Novograd {
 }
 
 /// Novograd, as `monai.optimizers.Novograd`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct NovogradConfig {
     /// The learning rate; where a schedule starts.
@@ -102,6 +103,7 @@ pub struct NovogradConfig {
     pub amsgrad: bool,
     /// Parameters that are treated in another way.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[setters(into)]
     pub groups: Vec<ParameterGroup>,
 }
 

@@ -1,6 +1,7 @@
 //! RMSprop (`torch.optim.RMSprop`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use hearth_kernels::update::decided::{self, Decision};
 use hearth_kernels::update::{self, RmsPropStep};
 use schemars::JsonSchema;
@@ -130,7 +131,7 @@ impl RmsProp {
 }
 
 /// RMSprop, as `torch.optim.RMSprop`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct RmsPropConfig {
     /// The learning rate; where a schedule starts.
@@ -147,6 +148,7 @@ pub struct RmsPropConfig {
     pub centered: bool,
     /// Parameters that are treated in another way.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[setters(into)]
     pub groups: Vec<ParameterGroup>,
 }
 

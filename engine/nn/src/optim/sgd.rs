@@ -1,6 +1,7 @@
 //! Stochastic gradient descent (`torch.optim.SGD`).
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use hearth_kernels::update::decided::{self, Decision};
 use hearth_kernels::update::{self, SgdStep};
 use schemars::JsonSchema;
@@ -93,7 +94,7 @@ impl Sgd {
 }
 
 /// Stochastic gradient descent with momentum, as `torch.optim.SGD`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct SgdConfig {
     /// The learning rate; where a schedule starts.
@@ -108,6 +109,7 @@ pub struct SgdConfig {
     pub nesterov: bool,
     /// Parameters that are treated in another way.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[setters(into)]
     pub groups: Vec<ParameterGroup>,
 }
 

@@ -1,6 +1,7 @@
 //! Sigmoid, softmax or another activation (`monai.transforms.Activations`).
 
 use burn::tensor::{DType, Tensor, activation};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +10,9 @@ use crate::losses::OtherActivation;
 use crate::softmax::softmax;
 
 /// Applies one activation, in f32.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct Activations {
     /// Sigmoid of every value.
     pub sigmoid: bool,

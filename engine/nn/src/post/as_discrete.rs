@@ -1,6 +1,7 @@
 //! Argmax, one-hot, threshold and rounding (`monai.transforms.AsDiscrete`).
 
 use burn::tensor::{DType, Tensor};
+use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,8 +17,9 @@ pub enum Rounding {
 }
 
 /// Makes values discrete; the steps are taken in the order of the fields.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct AsDiscrete {
     /// The channel (index along `dim`) with the largest value, as one channel of class indices.
     pub argmax: bool,

@@ -254,7 +254,9 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
     if let Some(sampler) = sampler {
         loader = loader.with_sampler(sampler);
     }
-    let mut trainer = SupervisedTrainer::new(network, loss, &recipe.optimizer, options, loader)
+    let mut trainer = SupervisedTrainer::builder(network, loss, &recipe.optimizer, loader)
+        .options(options)
+        .build()
         .map_err(|error| plan.document.error_at("optimizer", error.to_string()))?;
     let single = LoaderOptions { batch_size: 1, seed, ..LoaderOptions::default() };
     let loader = DataLoader::new(validation, single)?;
@@ -268,16 +270,20 @@ pub fn evaluator(
     loader: DataLoader,
     inferer: Arc<dyn Inferer>,
 ) -> Outcome<SupervisedEvaluator<AnyNetwork>> {
-    let mut options = EvaluatorOptions::new(&plan.device);
-    options.precision = plan.precision;
+    let mut options = EvaluatorOptions::default();
+    (options.device, options.precision) = (Some(plan.device.clone()), plan.precision);
     options.inferer = inferer;
     options.post_pred = plan.post_prediction()?;
     options.post_label = plan.post_label()?;
-    let evaluator = SupervisedEvaluator::new(options, loader)?;
-    let (mut key, task, labels) = (plan.recipe.metric.better(), plan.recipe.learns(), plan.recipe.labels.len());
-    plan.recipe.metric.list().into_iter().try_fold(evaluator, |evaluator, (name, config)| {
+    let mut evaluator = SupervisedEvaluator::<AnyNetwork>::builder(loader).options(options);
+    let (task, labels) = (plan.recipe.learns(), plan.recipe.labels.len());
+    // The first metric is the key.
+    if let Some(better) = plan.recipe.metric.better() {
+        evaluator = evaluator.better(better);
+    }
+    for (name, config) in plan.recipe.metric.list() {
         let (pred, label) = task.metric_post(&config, labels);
-        // The first one is the key.
-        Ok(evaluator.with_boxed_metric_after(&name, config.build()?, key.take(), pred, label))
-    })
+        evaluator = evaluator.metric_after(name, config.build()?, pred, label);
+    }
+    Ok(evaluator.build()?)
 }

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_data::{Batch, DataError};
-use hearth_engine::{Better, Event, Metrics};
+use hearth_engine::{Event, Metrics};
 use hearth_nn::losses::DiceCELoss;
 use hearth_nn::metrics::DiceMetric;
 use hearth_nn::networks::{UNet, UNetConfig};
 use hearth_nn::optim::OptimizerConfig;
 use hearth_nn::weights;
 use hearth_train::{
-    BatchStream, EvaluatorOptions, Loader, Post, SupervisedEvaluator, SupervisedTrainer, TrainerOptions,
+    BatchStream, Loader, Post, SupervisedEvaluator, SupervisedTrainer, TrainerOptions,
 };
 
 /// Axes of a volume.
@@ -98,14 +98,14 @@ pub fn loss() -> Box<DiceCELoss> {
 }
 
 pub fn evaluator() -> SupervisedEvaluator<UNet> {
-    let mut options = EvaluatorOptions::new(&Device::flex());
-    options.post_pred = Post::argmax(2);
-    options.post_label = Post::onehot(2);
     let dice = DiceMetric { include_background: false, ..DiceMetric::default() };
-    SupervisedEvaluator::new(options, Balls { cases: 3, batch: 1 })
+    SupervisedEvaluator::<UNet>::builder(Balls { cases: 3, batch: 1 })
+        .post_pred(Post::argmax(2))
+        .post_label(Post::onehot(2))
+        .key_metric("val_mean_dice", dice)
+        .loss("val_loss", loss())
+        .build()
         .unwrap()
-        .with_key_metric("val_mean_dice", dice, Better::Higher)
-        .with_loss("val_loss", loss())
 }
 
 /// A trainer with validation after each epoch.
@@ -113,7 +113,10 @@ pub fn trainer(seed: u64, dropout: f64, optimizer: &OptimizerConfig, epochs: u64
     let mut options = TrainerOptions::new(&Device::flex());
     options.max_epochs = epochs;
     options.seed = 11;
-    let mut trainer = SupervisedTrainer::new(network(seed, dropout), loss(), optimizer, options, TRAINING).unwrap();
+    let mut trainer = SupervisedTrainer::builder(network(seed, dropout), loss(), optimizer, TRAINING)
+        .options(options)
+        .build()
+        .unwrap();
     trainer.add_evaluator("validation", evaluator());
     trainer
         .engine_mut()

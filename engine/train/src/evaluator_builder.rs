@@ -1,0 +1,300 @@
+//! [`EvaluatorBuilder`]: what an evaluator is made of, part by part.
+
+use std::fmt;
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use hearth_engine::{Better, Combine, Engine};
+use hearth_nn::inferers::{Inferer, SimpleInferer};
+use hearth_nn::losses::Loss;
+use hearth_nn::metrics::Metric;
+use hearth_nn::networks::Network;
+
+use crate::ensemble::{EnsembleError, EnsembleEvaluator};
+use crate::evaluation::{Evaluation, MeanLoss, NamedMetric};
+use crate::evaluator::SupervisedEvaluator;
+use crate::loader::Loader;
+use crate::post::Post;
+use crate::precision::{Precision, PrecisionError};
+
+/// How an evaluator works.
+#[non_exhaustive]
+pub struct EvaluatorOptions {
+    /// The engine's name, `validation`.
+    pub name: String,
+    /// Where it computes; where the network is, if nothing is said.
+    pub device: Option<Device>,
+    /// What weights are read in. A trainer's network brings the trainer's precision along and keeps it.
+    pub precision: Precision,
+    /// How the network is led over an image.
+    pub inferer: Arc<dyn Inferer>,
+    /// The batch's image.
+    pub image_key: String,
+    /// The batch's label.
+    pub label_key: String,
+    /// Steps on each member's prediction before an ensemble is combined.
+    pub post_member: Vec<Post>,
+    /// Steps on the prediction.
+    pub post_pred: Vec<Post>,
+    /// Steps on the label.
+    pub post_label: Vec<Post>,
+}
+
+impl Default for EvaluatorOptions {
+    /// `validation` in fp32 where the network is, the network called once per batch, no post-processing.
+    fn default() -> Self {
+        Self {
+            name: "validation".into(),
+            device: None,
+            precision: Precision::Fp32,
+            inferer: Arc::new(SimpleInferer {}),
+            image_key: "image".into(),
+            label_key: "label".into(),
+            post_member: Vec::new(),
+            post_pred: Vec::new(),
+            post_label: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Debug for EvaluatorOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EvaluatorOptions")
+            .field("name", &self.name)
+            .field("device", &self.device)
+            .field("precision", &self.precision)
+            .field("inferer", &self.inferer.name())
+            .field("post_member", &self.post_member)
+            .field("post_pred", &self.post_pred)
+            .field("post_label", &self.post_label)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why an evaluator cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EvaluatorError {
+    /// The device cannot compute in the precision asked for.
+    #[error(transparent)]
+    Precision(#[from] PrecisionError),
+    /// Which values of the key metric are better depends.
+    #[error("whether a larger `{metric}` is better depends on what it measures: say it with `better`")]
+    Direction {
+        /// The key metric.
+        metric: String,
+    },
+    /// The members of an ensemble do not go together.
+    #[error(transparent)]
+    Ensemble(#[from] EnsembleError),
+}
+
+/// Makes a [`SupervisedEvaluator`] or an [`EnsembleEvaluator`]; begun by their `builder`. What is not set is as
+/// [`EvaluatorOptions::default`] has it.
+#[must_use]
+pub struct EvaluatorBuilder {
+    loader: Box<dyn Loader>,
+    options: EvaluatorOptions,
+    /// The key metric is the first one, where there is one.
+    metrics: Vec<NamedMetric>,
+    has_key: bool,
+    better: Option<Better>,
+    losses: Vec<MeanLoss>,
+}
+
+impl fmt::Debug for EvaluatorBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let metrics: Vec<&String> = self.metrics.iter().map(|metric| &metric.name).collect();
+        f.debug_struct("EvaluatorBuilder")
+            .field("options", &self.options)
+            .field("metrics", &metrics)
+            .finish_non_exhaustive()
+    }
+}
+
+impl EvaluatorBuilder {
+    pub(crate) fn new(loader: impl Loader + 'static) -> Self {
+        Self {
+            loader: Box::new(loader),
+            options: EvaluatorOptions::default(),
+            metrics: Vec::new(),
+            has_key: false,
+            better: None,
+            losses: Vec::new(),
+        }
+    }
+
+    /// All options at once, in place of those set so far.
+    pub fn options(mut self, options: EvaluatorOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Where it computes; where the network is, if nothing is said.
+    pub fn device(mut self, device: &Device) -> Self {
+        self.options.device = Some(device.clone().inner());
+        self
+    }
+
+    /// What weights are read in. A trainer's network brings the trainer's precision along and keeps it.
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.options.precision = precision;
+        self
+    }
+
+    /// How the network is led over an image; called once for all of it where nothing is said.
+    pub fn inferer(mut self, inferer: impl Inferer + 'static) -> Self {
+        self.options.inferer = Arc::new(inferer);
+        self
+    }
+
+    /// The keys of the batch's image and label; `image` and `label` where nothing is said.
+    pub fn keys(mut self, image: impl Into<String>, label: impl Into<String>) -> Self {
+        (self.options.image_key, self.options.label_key) = (image.into(), label.into());
+        self
+    }
+
+    /// Steps on each member's prediction before an ensemble is combined.
+    pub fn post_member(mut self, steps: Vec<Post>) -> Self {
+        self.options.post_member = steps;
+        self
+    }
+
+    /// Steps on the prediction before metrics see it.
+    pub fn post_pred(mut self, steps: Vec<Post>) -> Self {
+        self.options.post_pred = steps;
+        self
+    }
+
+    /// Steps on the label before metrics see it.
+    pub fn post_label(mut self, steps: Vec<Post>) -> Self {
+        self.options.post_label = steps;
+        self
+    }
+
+    /// The metric that decides what is best, the larger or the smaller as it is better ([`Metric::higher_is_better`]). It is recorded
+    /// as `name`; with a reduction that keeps classes apart, `name` is the mean over them and `name_label_1`, ... are the classes.
+    pub fn key_metric(mut self, name: impl Into<String>, metric: impl Metric + 'static) -> Self {
+        self.has_key = true;
+        self.metrics.insert(0, NamedMetric::new(name.into(), Box::new(metric)));
+        self
+    }
+
+    /// Which values of the key metric are better, for one that can say it only when it is known what it measures.
+    pub fn better(mut self, better: Better) -> Self {
+        self.better = Some(better);
+        self
+    }
+
+    /// A further metric.
+    pub fn metric(self, name: impl Into<String>, metric: impl Metric + 'static) -> Self {
+        self.metric_after(name, metric, Vec::new(), Vec::new())
+    }
+
+    /// A further metric behind steps of its own, which no other metric sees: on the prediction, and on the label. The first metric is
+    /// the key where [`better`](Self::better) is said and no other is the key.
+    pub fn metric_after(
+        mut self,
+        name: impl Into<String>,
+        metric: impl Metric + 'static,
+        post_pred: Vec<Post>,
+        post_label: Vec<Post>,
+    ) -> Self {
+        let metric = NamedMetric { post_pred, post_label, ..NamedMetric::new(name.into(), Box::new(metric)) };
+        self.metrics.push(metric);
+        self
+    }
+
+    /// A loss as a metric: the mean over the batches of the loss of the raw prediction.
+    pub fn loss(mut self, name: impl Into<String>, loss: impl Loss + 'static) -> Self {
+        self.losses.push(MeanLoss::new(name.into(), Box::new(loss)));
+        self
+    }
+
+    /// The evaluator of one network.
+    ///
+    /// # Errors
+    /// When the device cannot compute in the precision asked for, and for a key metric of which nobody says what is better.
+    pub fn build<N: Network>(self) -> Result<SupervisedEvaluator<N>, EvaluatorError> {
+        let (engine, work) = self.parts(vec!["pred".to_owned()])?;
+        Ok(SupervisedEvaluator::of(engine, work))
+    }
+
+    /// An engine that knows the key metric, and the work that it drives.
+    pub(crate) fn parts<N: Network>(self, pred_keys: Vec<String>) -> Result<(Engine, Evaluation<N>), EvaluatorError> {
+        if let Some(device) = &self.options.device {
+            self.options.precision.check(device)?;
+        }
+        let mut engine = Engine::new(self.options.name.clone());
+        if let Some(key) = self.metrics.first().filter(|_| self.has_key || self.better.is_some()) {
+            let known = key.metric.higher_is_better().map(|higher| if higher { Better::Higher } else { Better::Lower });
+            let better = self.better.or(known);
+            let better = better.ok_or_else(|| EvaluatorError::Direction { metric: key.name.clone() })?;
+            engine.set_key_metric(&key.name, better);
+        }
+        let mut work = Evaluation::new(self.loader, self.options, pred_keys);
+        (work.metrics, work.losses) = (self.metrics, self.losses);
+        Ok((engine, work))
+    }
+}
+
+/// Makes an [`EnsembleEvaluator`]: the networks and how they become one, and the parts of any evaluator.
+#[must_use]
+pub struct EnsembleBuilder<N> {
+    networks: Vec<N>,
+    evaluator: EvaluatorBuilder,
+    pred_keys: Option<Vec<String>>,
+    combine: Option<Combine>,
+}
+
+impl<N> fmt::Debug for EnsembleBuilder<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnsembleBuilder")
+            .field("networks", &self.networks.len())
+            .field("evaluator", &self.evaluator)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<N: Network> EnsembleBuilder<N> {
+    pub(crate) fn new(networks: Vec<N>, evaluator: EvaluatorBuilder) -> Self {
+        Self { networks, evaluator, pred_keys: None, combine: None }
+    }
+
+    /// Other keys than `pred_0`, `pred_1`, ...
+    pub fn pred_keys(mut self, keys: Vec<String>) -> Self {
+        self.pred_keys = Some(keys);
+        self
+    }
+
+    /// How the members' predictions become one, after `post_member` was applied to each. Where a handler has put a `pred` at
+    /// `forward_completed`, that one is taken.
+    pub fn combine(mut self, how: Combine) -> Self {
+        self.combine = Some(how);
+        self
+    }
+
+    /// The evaluator of the ensemble.
+    ///
+    /// # Errors
+    /// Without a network; when there are not as many keys as networks, or a key is taken; and as [`EvaluatorBuilder::build`].
+    pub fn build(self) -> Result<EnsembleEvaluator<N>, EvaluatorError> {
+        let networks = self.networks;
+        if networks.is_empty() {
+            return Err(EnsembleError::Empty.into());
+        }
+        let keys = self.pred_keys.unwrap_or_else(|| (0..networks.len()).map(|i| format!("pred_{i}")).collect());
+        if keys.len() != networks.len() {
+            return Err(EnsembleError::Keys { keys: keys.len(), networks: networks.len() }.into());
+        }
+        let taken = |(index, key): (usize, &String)| {
+            keys[..index].contains(key) || ["image", "label", "pred"].contains(&key.as_str())
+        };
+        if let Some(index) = (0..keys.len()).find(|index| taken((*index, &keys[*index]))) {
+            return Err(EnsembleError::Key(keys[index].clone()).into());
+        }
+        let (engine, mut work) = self.evaluator.parts(keys)?;
+        work.combine = self.combine;
+        Ok(EnsembleEvaluator::of(engine, networks, work))
+    }
+}
