@@ -138,7 +138,7 @@ fn cached(case: &Case) -> Outcome {
         rate: case.params["cache_rate"].as_f64().unwrap_or(1.0),
         ..CacheOptions::default()
     };
-    let dataset = CacheDataset::new(items, pipeline, 0, 0, options)?;
+    let dataset = CacheDataset::new(items, pipeline, options)?;
     let kept: Vec<usize> = (0..dataset.len()).filter(|i| dataset.is_cached(*i)).collect();
     let mut check = case.check();
     check.equal("cache_num", &answer(case, "cache_num")?, &dataset.cached());
@@ -159,7 +159,7 @@ fn smart(case: &Case) -> Outcome {
         shuffle_seed: seed(case),
         ..SmartCacheOptions::default()
     };
-    let dataset = SmartCacheDataset::new(items, pipeline, 0, 0, options)?;
+    let dataset = SmartCacheDataset::new(items, pipeline, options)?;
     let mut epochs = Vec::new();
     for epoch in 1..=case.call["epochs"].as_u64().unwrap_or(0) {
         dataset.begin_epoch(epoch);

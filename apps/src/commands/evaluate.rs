@@ -135,7 +135,7 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
 fn on_the_networks_grid(trained: Trained, items: Vec<Item>) -> Outcome<Vec<(f64, Vec<CaseRow>)>> {
     let Trained { plan, network, checkpoint, inferer, .. } = trained;
     let recipe = &plan.recipe;
-    let dataset = hearth_data::TransformDataset::new(items, plan.validation.clone(), recipe.training.seed, 0)?;
+    let dataset = hearth_data::TransformDataset::new(items, plan.validation.clone())?;
     let loader = DataLoader::new(Arc::new(dataset), LoaderOptions { batch_size: 1, ..LoaderOptions::default() })?;
     let mut evaluator = evaluator(&plan, loader, inferer)?;
     let values = evaluator.run(&network, 1).while_doing(|| format!("evaluating checkpoint {checkpoint}"))?;

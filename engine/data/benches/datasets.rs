@@ -56,19 +56,18 @@ fn crops(criterion: &mut Criterion) {
             bencher.iter(|| dataset.get(0, epoch.fetch_add(1, Ordering::Relaxed)).expect("a crop"));
         });
     };
-    measure("from the files", &TransformDataset::new(items.clone(), pipeline(), 0, 0).expect("sound"));
-    let kept =
-        PersistentDataset::new(items.clone(), pipeline(), 0, 0, dir.path().join("files"), StoreOptions::default());
+    measure("from the files", &TransformDataset::new(items.clone(), pipeline()).expect("sound"));
+    let kept = PersistentDataset::new(items.clone(), pipeline(), dir.path().join("files"), StoreOptions::default());
     let kept = kept.expect("a folder");
     kept.fill(1, Progress::None).expect("filled");
     measure("PersistentDataset", &kept);
-    let kept = LmdbDataset::new(items.clone(), pipeline(), 0, 0, dir.path().join("db"), StoreOptions::default());
+    let kept = LmdbDataset::new(items.clone(), pipeline(), dir.path().join("db"), StoreOptions::default());
     let kept = kept.expect("opened");
     kept.fill(1, Progress::None).expect("filled");
     measure("LmdbDataset", &kept);
     for storage in [Storage::F32, Storage::Exact, Storage::F16] {
         let options = CacheOptions { storage, ..CacheOptions::default() };
-        let kept = CacheDataset::new(items.clone(), pipeline(), 0, 0, options).expect("it fits");
+        let kept = CacheDataset::new(items.clone(), pipeline(), options).expect("it fits");
         measure(&format!("CacheDataset, {storage:?}"), &kept);
     }
     group.finish();

@@ -47,7 +47,7 @@ pub use collate::{Batch, Collate, ImageInfo, collate, decollate, pad_collate};
 pub use cucim::cucim_names;
 pub use dataset::{
     CacheDataset, CacheNTransDataset, CacheOptions, CachePool, Column, ColumnKind, CrossValidation, CsvOptions,
-    Dataset, DecathlonDataset, Field, GridPatchDataset, Identity, Item, LmdbDataset, PartitionOptions, Parts,
+    Dataset, DecathlonDataset, Field, GridPatchDataset, Identity, Item, Items, LmdbDataset, PartitionOptions, Parts,
     PatchDataset, PatchWSIDataset, PersistentDataset, SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions,
     TransformDataset, WsiOptions, WsiPatch, ZipDataset, cross_validation_list, csv_items, dicom_items,
     partition_dataset, partition_dataset_classes, partition_ratios, partition_ratios_classes, resample_datalist,

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use burn::tensor::Device;
+use derive_setters::Setters;
 
 use crate::collate::{Collate, collate_with};
 use crate::sampler::{Sampler, shuffled};
@@ -11,7 +12,8 @@ use crate::workers::{Pool, Run};
 use crate::{Batch, DataError, Dataset, Sample};
 
 /// How batches are made.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Setters)]
+#[setters(strip_option)]
 pub struct LoaderOptions {
     /// Cases per batch (a case that is cropped several times gives several entries).
     pub batch_size: usize,
@@ -69,14 +71,14 @@ impl DataLoader {
     ///
     /// # Errors
     /// Where the batch size or the number of repeats is 0.
-    pub fn new(dataset: Arc<dyn Dataset>, options: LoaderOptions) -> Result<Self, DataError> {
+    pub fn new(dataset: impl Dataset + 'static, options: LoaderOptions) -> Result<Self, DataError> {
         if options.batch_size == 0 {
             return Err(DataError::Option("batch_size is 0".to_owned()));
         }
         if options.repeats == 0 {
             return Err(DataError::Option("repeats is 0: no batch would ever be given".to_owned()));
         }
-        Ok(DataLoader { dataset, options, sampler: None, pool: Arc::default() })
+        Ok(DataLoader { dataset: Arc::new(dataset), options, sampler: None, pool: Arc::default() })
     }
 
     /// Cases in the order of a sampler; `shuffle` no longer counts.

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use derive_setters::Setters;
 use rayon::prelude::*;
 use serde_json::json;
 
@@ -17,7 +18,7 @@ use crate::{DataError, Draw, DrawKey, Image, Progress, host_device};
 const FIELD: f64 = 352.0;
 
 /// What volumes are made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Setters)]
 #[non_exhaustive]
 pub struct SpleenOptions {
     /// Voxels along the two axes in plane; there are 5/8 as many slices. At least 16.

@@ -16,6 +16,8 @@ pub struct Pipeline {
     steps: Vec<Arc<dyn Transform>>,
     lazy: Lazy,
     lazy_sampling: BTreeMap<String, LazySampling>,
+    seed: u64,
+    rank: u64,
 }
 
 impl Pipeline {
@@ -48,7 +50,24 @@ impl Pipeline {
     /// The same steps without those that draw: for validation and prediction.
     pub fn without_random(&self) -> Self {
         let steps = self.steps.iter().filter(|step| !step.is_random()).cloned().collect();
-        Pipeline { steps, lazy: self.lazy, lazy_sampling: self.lazy_sampling.clone() }
+        Pipeline { steps, lazy_sampling: self.lazy_sampling.clone(), ..*self }
+    }
+
+    /// The seed that data sets draw with, 0 where nothing is said. What a draw gives depends on seed, epoch, case, step and rank alone.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// This process among those training together: each draws on its own. 0 where nothing is said.
+    pub fn rank(mut self, rank: u64) -> Self {
+        self.rank = rank;
+        self
+    }
+
+    /// What draws in an epoch depend on.
+    pub fn draw_key(&self, epoch: u64) -> DrawKey {
+        DrawKey::new(self.seed, epoch, self.rank)
     }
 
     /// The keys that steps name (`keys`, `mask_key`, ...) and that no step before them makes.

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burn::tensor::Device;
+use derive_setters::Setters;
 use hearth_registry::{Document, Fault, Node, Registry, Value};
 
 use crate::pipeline::named;
@@ -19,12 +20,14 @@ use crate::spatial::{Lazy, LazySampling};
 use crate::{Pipeline, Transform, cucim};
 
 /// What a recipe's transforms need from the run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Setters)]
+#[setters(strip_option)]
 pub struct RecipeOptions {
     /// The device that `device = "run"` means in `ToDevice` and `EnsureType`; the CPU where there is none.
     pub device: Option<Device>,
     /// Keep only these keys: a pipeline for training serves for prediction, where there is no `label`.
     /// Per-key lists are shortened alike, and a transform left without keys is dropped.
+    #[setters(into)]
     pub keys: Option<Vec<String>>,
     /// Whether a run of spatial transforms is sampled once.
     pub lazy: Lazy,

@@ -4,14 +4,16 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use derive_setters::Setters;
 use npyz::WriterBuilder;
 
 use crate::nifti::NiftiError;
 use crate::{Image, NiftiOptions, write_nifti};
 
 /// How an image is written.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Setters)]
 #[non_exhaustive]
+#[setters(strip_option)]
 pub struct WriteOptions {
     /// Type and compression of NIfTI files.
     pub nifti: NiftiOptions,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use cases::{KEYS, contents, counting, persistent, phantom, pipeline};
+use cases::{KEYS, contents, counting, persistent, phantom, pipeline, seeded};
 use hearth_data::transforms::*;
 use hearth_data::{
     CacheDataset, CacheNTransDataset, CacheOptions, CachePool, DataError, Dataset, Draw, Fault, Field, Identity, Item,
@@ -20,13 +20,13 @@ use hearth_data::{
 #[test]
 fn no_cache_changes_a_sample() {
     let (dir, items) = phantom(4);
-    let plain = TransformDataset::new(items.clone(), pipeline(), 7, 0).expect("sound");
+    let plain = TransformDataset::new(items.clone(), seeded(pipeline(), 7)).expect("sound");
     let expected = contents(&plain, 1..4);
     assert_ne!(expected[..8], expected[8..16], "epochs differ");
     for storage in [Storage::F32, Storage::Exact] {
         for runtime in [false, true] {
             let options = CacheOptions { storage, runtime, workers: 2, rate: 0.8, ..CacheOptions::default() };
-            let cached = CacheDataset::new(items.clone(), pipeline(), 7, 0, options).expect("it fits");
+            let cached = CacheDataset::new(items.clone(), seeded(pipeline(), 7), options).expect("it fits");
             assert_eq!(contents(&cached, 1..4), expected, "{storage:?} runtime {runtime}");
             assert_eq!(cached.cached(), 3);
         }
@@ -34,17 +34,19 @@ fn no_cache_changes_a_sample() {
         for identity in [Identity::Content, Identity::Stat] {
             let options = StoreOptions { identity, ..options.clone() };
             let folder = dir.path().join("files");
-            let kept = PersistentDataset::new(items.clone(), pipeline(), 7, 0, &folder, options).expect("a folder");
+            let kept =
+                PersistentDataset::new(items.clone(), seeded(pipeline(), 7), &folder, options).expect("a folder");
             assert_eq!(contents(&kept, 1..4), expected, "files, {storage:?}");
         }
-        let kept = LmdbDataset::new(items.clone(), pipeline(), 7, 0, dir.path().join("db"), options).expect("opened");
+        let kept =
+            LmdbDataset::new(items.clone(), seeded(pipeline(), 7), dir.path().join("db"), options).expect("opened");
         assert_eq!(contents(&kept, 1..4), expected, "database, {storage:?}");
     }
     let kept =
-        CacheNTransDataset::new(items.clone(), pipeline(), 7, 0, 2, dir.path().join("n"), StoreOptions::default());
+        CacheNTransDataset::new(items.clone(), seeded(pipeline(), 7), 2, dir.path().join("n"), StoreOptions::default());
     assert_eq!(contents(&kept.expect("a folder"), 1..4), expected, "the first two steps");
     let smart = SmartCacheOptions { rate: 0.5, shuffle: false, replace_rate: 1.0, ..SmartCacheOptions::default() };
-    let smart = SmartCacheDataset::new(items, pipeline(), 7, 0, smart).expect("sound");
+    let smart = SmartCacheDataset::new(items, seeded(pipeline(), 7), smart).expect("sound");
     // Cases 0 and 1 in epoch 1, 2 and 3 in epoch 2, 0 and 1 in epoch 3; two samples each.
     let windows = [&expected[0..4], &expected[12..16], &expected[16..20]].concat();
     assert_eq!(contents(&smart, 1..4), windows, "a moving window");
@@ -55,13 +57,13 @@ fn errors_are_those_without_a_cache() {
     let (dir, mut items) = phantom(2);
     fs::write(&items[0].files["image"], b"not an image").expect("written");
     items[1].files.insert("label".to_owned(), dir.path().join("nowhere.nii"));
-    let plain = TransformDataset::new(items.clone(), pipeline(), 0, 0).expect("sound");
+    let plain = TransformDataset::new(items.clone(), pipeline()).expect("sound");
     let told = |dataset: &dyn Dataset, index| dataset.get(index, 0).expect_err("broken").to_string();
     let kept = persistent(&items, pipeline(), &dir.path().join("cache"));
-    let database = LmdbDataset::new(items.clone(), pipeline(), 0, 0, dir.path().join("db"), StoreOptions::default());
+    let database = LmdbDataset::new(items.clone(), pipeline(), dir.path().join("db"), StoreOptions::default());
     let database = database.expect("opened");
     let options = SmartCacheOptions { rate: 0.5, shuffle: false, ..SmartCacheOptions::default() };
-    let smart = SmartCacheDataset::new(items.clone(), pipeline(), 0, 0, options).expect("sound");
+    let smart = SmartCacheDataset::new(items.clone(), pipeline(), options).expect("sound");
     assert_eq!(told(&smart, 0), told(&plain, 0));
     for index in 0..2 {
         assert_eq!(told(&kept, index), told(&plain, index));
@@ -110,15 +112,16 @@ fn equal_cases_are_kept_once() {
     let (pipeline, count) = counting(164.0);
     let pool = CachePool::new();
     let options = CacheOptions { pool: pool.clone(), workers: 3, ..CacheOptions::default() };
-    let first = CacheDataset::new(items.clone(), pipeline.clone(), 7, 0, options.clone()).expect("it fits");
+    let first = CacheDataset::new(items.clone(), seeded(pipeline.clone(), 7), options.clone()).expect("it fits");
     assert_eq!((count.load(Ordering::SeqCst), first.cached(), pool.len()), (2, 5, 2));
     let alone = CacheOptions { identity: None, ..CacheOptions::default() };
-    let apart = CacheDataset::new(items.clone(), pipeline.clone(), 7, 0, alone).expect("it fits");
+    let apart = CacheDataset::new(items.clone(), seeded(pipeline.clone(), 7), alone).expect("it fits");
     assert!(apart.bytes() > first.bytes() * 2);
     assert_eq!(contents(&first, 0..2), contents(&apart, 0..2));
     // A second data set, the folds of a cross-validation say, makes nothing.
     count.store(0, Ordering::SeqCst);
-    let second = CacheDataset::new(items[1..3].to_vec(), pipeline.clone(), 8, 0, options.clone()).expect("it fits");
+    let second =
+        CacheDataset::new(items[1..3].to_vec(), seeded(pipeline.clone(), 8), options.clone()).expect("it fits");
     assert_eq!((count.load(Ordering::SeqCst), second.cached()), (0, 2));
     drop(first);
     assert_eq!(pool.len(), 2);
@@ -126,27 +129,27 @@ fn equal_cases_are_kept_once() {
     assert!(pool.is_empty(), "dropped with the last that has it");
     // What differs is not shared.
     let field = items[0].clone().with_field("age", Field::Number(3.0));
-    let both = CacheDataset::new(vec![items[0].clone(), field], pipeline, 7, 0, options).expect("it fits");
+    let both = CacheDataset::new(vec![items[0].clone(), field], seeded(pipeline, 7), options).expect("it fits");
     assert_eq!((both.cached(), pool.len()), (2, 2));
 }
 
 #[test]
 fn as_many_as_fit_are_kept_and_the_rest_streamed() {
     let (_dir, items) = phantom(5);
-    let all = CacheDataset::new(items.clone(), pipeline(), 7, 0, CacheOptions::default()).expect("it fits");
+    let all = CacheDataset::new(items.clone(), seeded(pipeline(), 7), CacheOptions::default()).expect("it fits");
     let limit = all.bytes() as u64 / 5 * 3 + 50_000;
     for (runtime, workers) in [(false, 1), (false, 3), (true, 1)] {
         let options = CacheOptions { auto: true, limit: Some(limit), runtime, workers, ..CacheOptions::default() };
-        let some = CacheDataset::new(items.clone(), pipeline(), 7, 0, options).expect("some fit");
+        let some = CacheDataset::new(items.clone(), seeded(pipeline(), 7), options).expect("some fit");
         assert_eq!(contents(&some, 0..2), contents(&all, 0..2));
         assert!((1..5).contains(&some.cached()), "{} cached", some.cached());
         assert!(some.bytes() as u64 <= limit);
     }
     let none = CacheOptions { auto: true, limit: Some(10), ..CacheOptions::default() };
-    let none = CacheDataset::new(items.clone(), pipeline(), 7, 0, none).expect("none fits");
+    let none = CacheDataset::new(items.clone(), seeded(pipeline(), 7), none).expect("none fits");
     assert_eq!((none.cached(), none.bytes()), (0, 0));
     let narrow = CacheOptions { storage: Storage::Exact, ..CacheOptions::default() };
-    let narrow = CacheDataset::new(items, pipeline(), 7, 0, narrow).expect("it fits");
+    let narrow = CacheDataset::new(items, seeded(pipeline(), 7), narrow).expect("it fits");
     assert!(narrow.bytes() * 2 < all.bytes(), "{} of {} bytes", narrow.bytes(), all.bytes());
 }
 
@@ -155,7 +158,7 @@ fn a_runtime_cache_is_filled_by_use() {
     let (_dir, items) = phantom(3);
     let (pipeline, count) = counting(164.0);
     let options = CacheOptions { runtime: true, ..CacheOptions::default() };
-    let dataset = CacheDataset::new(items, pipeline, 7, 0, options).expect("sound");
+    let dataset = CacheDataset::new(items, seeded(pipeline, 7), options).expect("sound");
     assert_eq!((count.load(Ordering::SeqCst), dataset.cached()), (0, 0));
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -193,7 +196,7 @@ fn smart(options: SmartCacheOptions) -> (SmartCacheDataset, Arc<Mutex<Vec<String
     let log = Arc::new(Mutex::default());
     let steps: Vec<Box<dyn Transform>> = vec![Box::new(Log(log.clone()))];
     let items = (1..=5).map(|i| Item::new(i.to_string())).collect();
-    let dataset = SmartCacheDataset::new(items, Arc::new(Pipeline::new(steps).expect("sound")), 0, 0, options);
+    let dataset = SmartCacheDataset::new(items, Arc::new(Pipeline::new(steps).expect("sound")), options);
     (dataset.expect("sound"), log)
 }
 
@@ -225,7 +228,7 @@ fn the_window_moves_as_monais() {
     assert_eq!(epoch_of(&resumed, 2), "2345", "and back");
     assert_eq!(resumed.window(3), [2, 3, 4, 0]);
     assert!(
-        SmartCacheDataset::new(Vec::new(), pipeline(), 0, 0, SmartCacheOptions { replace_rate: 0.0, ..options(true) })
+        SmartCacheDataset::new(Vec::new(), pipeline(), SmartCacheOptions { replace_rate: 0.0, ..options(true) })
             .is_err()
     );
 }
@@ -256,7 +259,9 @@ fn data_sets_side_by_side() {
             Box::new(RandFlip::new(key).prob(0.5)),
             Box::new(RandRotate90::new(key).prob(0.5)),
         ];
-        Arc::new(TransformDataset::new(items, Arc::new(Pipeline::new(steps).expect("sound")), 3, 0).expect("sound"))
+        Arc::new(
+            TransformDataset::new(items, seeded(Arc::new(Pipeline::new(steps).expect("sound")), 3)).expect("sound"),
+        )
     };
     let both = ZipDataset::new(vec![only("image"), only("label")]).expect("the same cases");
     let steps: Vec<Box<dyn Transform>> = vec![
@@ -264,12 +269,12 @@ fn data_sets_side_by_side() {
         Box::new(RandFlip::new(KEYS).prob(0.5)),
         Box::new(RandRotate90::new(KEYS).prob(0.5)),
     ];
-    let together = TransformDataset::new(items.clone(), Arc::new(Pipeline::new(steps).expect("sound")), 3, 0);
+    let together = TransformDataset::new(items.clone(), seeded(Arc::new(Pipeline::new(steps).expect("sound")), 3));
     assert_eq!(contents(&both, 0..3), contents(&together.expect("sound"), 0..3), "image and label draw alike");
     let twice = ZipDataset::new(vec![only("image"), only("image")]).expect("the same cases");
     assert!(twice.get(0, 0).expect_err("one key twice").to_string().contains("`image`"));
     let other: Arc<dyn Dataset> =
-        Arc::new(TransformDataset::new(vec![Item::new("other")], Arc::new(Pipeline::default()), 0, 0).expect("sound"));
+        Arc::new(TransformDataset::new(vec![Item::new("other")], Arc::new(Pipeline::default())).expect("sound"));
     assert!(ZipDataset::new(vec![only("image"), other]).is_err() && ZipDataset::new(Vec::new()).is_err());
 }
 
@@ -278,11 +283,11 @@ fn patches_of_another_data_set() {
     let (_dir, items) = phantom(2);
     let load: Vec<Box<dyn Transform>> = vec![Box::new(LoadImage::new(KEYS))];
     let images: Arc<dyn Dataset> =
-        Arc::new(TransformDataset::new(items, Arc::new(Pipeline::new(load).expect("sound")), 0, 0).expect("sound"));
+        Arc::new(TransformDataset::new(items, Arc::new(Pipeline::new(load).expect("sound"))).expect("sound"));
     let patches = |seed| {
         let cut: Vec<Box<dyn Transform>> =
             vec![Box::new(RandCropByPosNegLabel::new(KEYS, "label", 6).num_samples(3_usize))];
-        PatchDataset::new(images.clone(), Pipeline::new(cut).expect("sound"), seed, 0)
+        PatchDataset::new(images.clone(), Pipeline::new(cut).expect("sound").seed(seed))
     };
     let dataset = patches(1).with_samples_per_image(3);
     assert_eq!(dataset.get(1, 0).expect("patches").len(), 3);
@@ -295,12 +300,12 @@ fn patches_of_another_data_set() {
 #[test]
 fn options_that_make_no_sense_are_refused() {
     let (_dir, items) = phantom(1);
-    let cache = |options| CacheDataset::new(items.clone(), pipeline(), 0, 0, options).map(drop);
+    let cache = |options| CacheDataset::new(items.clone(), pipeline(), options).map(drop);
     let message = |result: Result<(), DataError>| result.expect_err("refused").to_string();
     assert!(message(cache(CacheOptions { rate: 1.5, ..CacheOptions::default() })).contains("1.5"));
-    let n = CacheNTransDataset::new(items.clone(), pipeline(), 0, 0, 7, "unused", StoreOptions::default());
+    let n = CacheNTransDataset::new(items.clone(), pipeline(), 7, "unused", StoreOptions::default());
     assert!(message(n.map(drop)).contains("has 6"));
     assert!(!Path::new("unused").exists());
     let none = SmartCacheOptions { num: Some(0), ..SmartCacheOptions::default() };
-    assert!(message(SmartCacheDataset::new(items.clone(), pipeline(), 0, 0, none).map(drop)).contains("none of 1"));
+    assert!(message(SmartCacheDataset::new(items.clone(), pipeline(), none).map(drop)).contains("none of 1"));
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cases::{KEYS, contents, counting, crop, describe, persistent, phantom, pipeline, steps};
+use cases::{KEYS, contents, counting, crop, describe, persistent, phantom, pipeline, seeded, steps};
 use hearth_data::transforms::*;
 use hearth_data::{
     CacheDataset, CacheOptions, Dataset, DrawKey, Image, Item, LmdbDataset, NiftiOptions, PersistentDataset, Pipeline,
@@ -55,7 +55,7 @@ fn an_entry_is_made_once_and_again_when_something_changed() {
     assert_eq!((counted.load(Ordering::SeqCst), entries(&cache).len()), (1, 3));
     let options = StoreOptions { version: "2".to_owned(), ..StoreOptions::default() };
     let versioned =
-        PersistentDataset::new(items[..1].to_vec(), other.clone(), 7, 0, &cache, options).expect("a folder");
+        PersistentDataset::new(items[..1].to_vec(), seeded(other.clone(), 7), &cache, options).expect("a folder");
     contents(&versioned, 0..1);
     assert_eq!((counted.load(Ordering::SeqCst), entries(&cache).len()), (2, 4));
     assert!(versioned.remove_others().expect("removed") > 0);
@@ -111,12 +111,12 @@ fn a_damaged_entry_is_made_anew() {
 fn a_folder_that_takes_no_file_costs_time_only() {
     let (dir, items) = phantom(1);
     let cache = dir.path().join("cache");
-    let plain = contents(&TransformDataset::new(items.clone(), pipeline(), 7, 0).expect("sound"), 0..2);
+    let plain = contents(&TransformDataset::new(items.clone(), seeded(pipeline(), 7)).expect("sound"), 0..2);
     let dataset = persistent(&items, pipeline(), &cache);
     fs::remove_dir_all(&cache).expect("removed");
     fs::write(&cache, "in the way").expect("written");
     assert_eq!(contents(&dataset, 0..2), plain);
-    let refused = PersistentDataset::new(items, pipeline(), 7, 0, cache.join("below"), StoreOptions::default());
+    let refused = PersistentDataset::new(items, seeded(pipeline(), 7), cache.join("below"), StoreOptions::default());
     assert!(refused.expect_err("no folder").to_string().contains("below"));
 }
 
@@ -148,13 +148,14 @@ fn crop_of_noise(size: i64) -> Arc<Pipeline> {
 fn a_crop_reads_the_chunks_it_touches() {
     let dir = tempfile::tempdir().expect("a folder");
     let items = vec![noise(dir.path(), "a", 160)];
-    let plain = TransformDataset::new(items.clone(), crop_of_noise(64), 7, 0).expect("sound");
+    let plain = TransformDataset::new(items.clone(), seeded(crop_of_noise(64), 7)).expect("sound");
     let cache = dir.path().join("cache");
     persistent(&items, crop_of_noise(64), &cache).fill(1, hearth_data::Progress::None).expect("filled");
     let size = fs::metadata(&entries(&cache)[0]).expect("an entry").len();
     assert!(size > 160 * 160 * 160 * 3, "noise stays about as large as it is");
     let kept = persistent(&items, crop_of_noise(64), &cache);
-    let database = LmdbDataset::new(items, crop_of_noise(64), 7, 0, dir.path().join("db"), StoreOptions::default());
+    let database =
+        LmdbDataset::new(items, seeded(crop_of_noise(64), 7), dir.path().join("db"), StoreOptions::default());
     let database = database.expect("opened");
     database.fill(1, hearth_data::Progress::None).expect("filled");
     let (mut last, mut last_database) = (kept.bytes_read(), database.bytes_read());
@@ -191,7 +192,7 @@ fn the_database_grows_and_is_shared() {
     let large: Vec<Item> = (0..5).map(|i| noise(dir.path(), &format!("large {i}"), 160)).collect();
     let small: Vec<Item> = (0..2).map(|i| noise(dir.path(), &format!("small {i}"), 96)).collect();
     let open = |items: &[Item]| {
-        LmdbDataset::new(items.to_vec(), crop_of_noise(16), 0, 0, dir.path().join("db"), StoreOptions::default())
+        LmdbDataset::new(items.to_vec(), crop_of_noise(16), dir.path().join("db"), StoreOptions::default())
             .expect("opened")
     };
     let (first, second) = (open(&large), open(&small));
@@ -211,7 +212,7 @@ fn the_database_grows_and_is_shared() {
         item.files.values().for_each(|file| assert!(file.exists()));
     }
     assert_eq!(contents(&reopened, 0..1), expected);
-    let plain = TransformDataset::new(large.clone(), crop_of_noise(16), 0, 0).expect("sound");
+    let plain = TransformDataset::new(large.clone(), crop_of_noise(16)).expect("sound");
     assert_eq!(contents(&plain, 0..1), expected);
 }
 
@@ -223,13 +224,13 @@ fn halves_are_near_and_the_same_each_time() {
         steps.truncate(4);
         Arc::new(Pipeline::new(steps).expect("sound"))
     };
-    let plain = TransformDataset::new(items.clone(), steps(), 0, 0).expect("sound").get(0, 0).expect("a sample");
+    let plain = TransformDataset::new(items.clone(), steps()).expect("sound").get(0, 0).expect("a sample");
     let options = StoreOptions { storage: Storage::F16, ..StoreOptions::default() };
-    let open = || PersistentDataset::new(items.clone(), steps(), 0, 0, dir.path().join("c"), options.clone());
+    let open = || PersistentDataset::new(items.clone(), steps(), dir.path().join("c"), options.clone());
     let first = contents(&open().expect("a folder"), 0..1);
     assert_eq!(contents(&open().expect("a folder"), 0..2)[..], [first.clone(), first.clone()].concat());
     let options = CacheOptions { storage: Storage::F16, ..CacheOptions::default() };
-    let cached = CacheDataset::new(items.clone(), steps(), 0, 0, options).expect("it fits");
+    let cached = CacheDataset::new(items.clone(), steps(), options).expect("it fits");
     assert_eq!(contents(&cached, 0..1), first, "in memory as in a file");
     let sample = cached.get(0, 0).expect("a sample").remove(0);
     let (a, b) =

@@ -58,9 +58,10 @@ fn contents(batches: impl Iterator<Item = Result<Batch, DataError>>) -> Vec<(Vec
 #[test]
 fn workers_cache_and_resume_do_not_change_a_batch() {
     let (_dir, items) = phantom(5);
-    let plain: Arc<dyn Dataset> = Arc::new(TransformDataset::new(items.clone(), pipeline(), 7, 0).expect("sound"));
+    let plain: Arc<dyn Dataset> =
+        Arc::new(TransformDataset::new(items.clone(), Pipeline::clone(&pipeline()).seed(7)).expect("sound"));
     let cache = CacheOptions { rate: 0.7, workers: 3, ..CacheOptions::default() };
-    let cached = CacheDataset::new(items, pipeline(), 7, 0, cache).expect("it fits");
+    let cached = CacheDataset::new(items, Pipeline::clone(&pipeline()).seed(7), cache).expect("it fits");
     assert_eq!(cached.cached(), 3);
     assert!(cached.bytes() > 0);
     let cached: Arc<dyn Dataset> = Arc::new(cached);
@@ -158,7 +159,7 @@ fn errors_and_panics_come_in_their_place_and_the_rest_follows() {
 fn a_broken_file_is_named_with_its_case() {
     let (_dir, items) = phantom(3);
     std::fs::write(&items[1].files["image"], b"not a nifti").expect("written");
-    let dataset: Arc<dyn Dataset> = Arc::new(TransformDataset::new(items.clone(), pipeline(), 0, 0).expect("sound"));
+    let dataset: Arc<dyn Dataset> = Arc::new(TransformDataset::new(items.clone(), pipeline()).expect("sound"));
     let loader = DataLoader::new(dataset, LoaderOptions { workers: 2, ..LoaderOptions::default() }).expect("sound");
     let errors: Vec<String> = loader.epoch(0, 0).filter_map(|b| b.err().map(|e| e.to_string())).collect();
     assert_eq!(errors.len(), 1);
@@ -166,7 +167,7 @@ fn a_broken_file_is_named_with_its_case() {
         errors[0].contains(&items[1].case) && errors[0].contains("step 1") && errors[0].contains(".nii"),
         "{errors:?}"
     );
-    let cache = CacheDataset::new(items, pipeline(), 0, 0, CacheOptions { workers: 2, ..CacheOptions::default() });
+    let cache = CacheDataset::new(items, pipeline(), CacheOptions { workers: 2, ..CacheOptions::default() });
     assert!(cache.expect_err("a broken file").to_string().contains("step 1"));
 }
 
@@ -174,14 +175,14 @@ fn a_broken_file_is_named_with_its_case() {
 fn a_cache_that_does_not_fit_is_refused_with_advice() {
     let (_dir, items) = phantom(4);
     let options = CacheOptions { limit: Some(100_000), ..CacheOptions::default() };
-    let error = CacheDataset::new(items, pipeline(), 0, 0, options).expect_err("too large").to_string();
+    let error = CacheDataset::new(items, pipeline(), options).expect_err("too large").to_string();
     assert!(error.contains("4 cases") && error.contains("cache rate"), "{error}");
 }
 
 #[test]
 fn a_case_without_a_file_is_refused() {
     let items = vec![Item::new("a").with("image", "a.nii")];
-    let error = TransformDataset::new(items, pipeline(), 0, 0).expect_err("no label").to_string();
+    let error = TransformDataset::new(items, pipeline()).expect_err("no label").to_string();
     assert!(error.contains("case a") && error.contains("label"), "{error}");
 }
 
@@ -369,7 +370,8 @@ fn a_window_moves_with_the_loader_and_no_worker_changes_it() {
     let (_dir, items) = phantom(5);
     let window = |workers| {
         let options = SmartCacheOptions { num: Some(2), replace_rate: 0.5, ..SmartCacheOptions::default() };
-        let dataset = SmartCacheDataset::new(items.clone(), pipeline(), 7, 0, options).expect("sound");
+        let dataset =
+            SmartCacheDataset::new(items.clone(), Pipeline::clone(&pipeline()).seed(7), options).expect("sound");
         let options = LoaderOptions { workers, batch_size: 1, shuffle: true, ..LoaderOptions::default() };
         let loader = DataLoader::new(Arc::new(dataset), options).expect("sound");
         (1..7).map(|epoch| contents(loader.epoch(epoch, 0))).collect::<Vec<_>>()
@@ -419,7 +421,7 @@ fn smaller_images_are_padded_where_that_is_asked_for() {
 fn memory_stays_flat_over_200_epochs() {
     let (_dir, items) = phantom(8);
     let options = CacheOptions { storage: hearth_data::Storage::Exact, ..CacheOptions::default() };
-    let dataset = CacheDataset::new(items, pipeline(), 7, 0, options).expect("it fits");
+    let dataset = CacheDataset::new(items, Pipeline::clone(&pipeline()).seed(7), options).expect("it fits");
     let loader = ThreadDataLoader::new(Arc::new(dataset), options_of(2)).expect("sound");
     let process = sysinfo::get_current_pid().expect("a process");
     let mut system = sysinfo::System::new();

@@ -65,7 +65,7 @@ fn patches_are_what_lies_there() {
     let (width, height) = slide.dimensions();
     let whole = slide.read_region(0, 0, 0, width, height).expect("the whole").to_chw_f32();
     let patches = vec![patch(&path, 300, 400, &[1.0, 0.0]), patch(&path, 0, 0, &[])];
-    let set = PatchWSIDataset::new(patches, WsiOptions::new(64, 32), scaled(), 0, 0).expect("a data set");
+    let set = PatchWSIDataset::new(patches, WsiOptions::new(64, 32), scaled()).expect("a data set");
     let sample = set.get(0, 1).expect("a patch").remove(0);
     let image = sample.image("image").expect("an image");
     assert_eq!(image.data.dims(), [3, 64, 32, 1]);
@@ -81,7 +81,7 @@ fn patches_are_what_lies_there() {
     assert_eq!(corner[0], 1.0);
     assert!(set.case(0).contains("row 300"));
     let far = vec![patch(&path, height as i64, 0, &[])];
-    let text = PatchWSIDataset::new(far, WsiOptions::new(8, 8), scaled(), 0, 0).expect_err("outside").to_string();
+    let text = PatchWSIDataset::new(far, WsiOptions::new(8, 8), scaled()).expect_err("outside").to_string();
     assert!(text.contains("cmu-1-small-region.svs") && text.contains("rows"), "{text}");
 }
 

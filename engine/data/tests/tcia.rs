@@ -166,7 +166,7 @@ fn a_collection_is_laid_out_by_patient() {
 fn cases_of_a_collection_become_batches() {
     let (server, dir) = (collection(), tempfile::tempdir().expect("a folder"));
     let cases = downloaded(&server, dir.path());
-    let dataset = TransformDataset::new(cases.clone(), pipeline(), 0, 0).expect("sound");
+    let dataset = TransformDataset::new(cases.clone(), pipeline()).expect("sound");
     for index in 0..dataset.len() {
         let sample = dataset.get(index, 0).expect("a sample").remove(0);
         let (image, seg) = (sample.image("image").expect("an image"), sample.image("seg").expect("a label"));
@@ -179,7 +179,7 @@ fn cases_of_a_collection_become_batches() {
         assert!(labels.iter().all(|label| [0.0, 1.0].contains(label)));
     }
     let folder = dir.path().join("cache");
-    let kept = PersistentDataset::new(cases, pipeline(), 0, 0, folder, StoreOptions::default()).expect("a folder");
+    let kept = PersistentDataset::new(cases, pipeline(), folder, StoreOptions::default()).expect("a folder");
     let loader = DataLoader::new(Arc::new(kept), LoaderOptions { batch_size: 3, ..LoaderOptions::default() });
     for epoch in 0..2 {
         let batch = loader.as_ref().expect("a loader").epoch(epoch, 0).next().expect("a batch").expect("sound");

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use derive_setters::Setters;
 use hearth_engine::{BoxError, State};
 use hearth_nn::networks::Network;
 use serde::{Deserialize, Serialize};
@@ -31,7 +32,7 @@ impl fmt::Display for StepMode {
 
 /// A learning rate range test (Smith, <https://arxiv.org/abs/1506.01186>): the rate rises from step to step until the loss
 /// diverges; where the loss falls fastest is a good rate. Names and defaults are MONAI's.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct RangeTest {
     /// The first learning rate.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use hearth_data::{DrawKey, Image, Pipeline, Sample, affine};
 use hearth_nn::inferers::{InferError, Inferer};
 
@@ -63,9 +64,11 @@ pub struct TtaMaps {
 /// same.into_data().assert_eq(&image.into_data(), true);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Setters)]
 pub struct TestTimeAugmentation {
+    #[setters(skip)]
     inner: Arc<dyn Inferer>,
+    #[setters(skip)]
     how: How,
 }
 

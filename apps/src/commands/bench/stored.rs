@@ -1,7 +1,5 @@
 //! A random crop of a case that is kept on disk: what `load` reads in full, a chunked store reads in part.
 
-use std::sync::Arc;
-
 use hearth_data::{Dataset, Item, PersistentDataset, Progress, StoreOptions};
 use serde_json::json;
 
@@ -26,8 +24,7 @@ pub fn run(args: &Args) -> Outcome {
     ))?;
     let folder = tempfile::tempdir().while_doing(|| "cannot make a temporary folder".to_owned())?;
     let case = Item::new(file_name(image)).with("image", image).with("label", label);
-    let kept =
-        PersistentDataset::new(vec![case], Arc::new(chain), args.seed, 0, folder.path(), StoreOptions::default())?;
+    let kept = PersistentDataset::new(vec![case], chain.seed(args.seed), folder.path(), StoreOptions::default())?;
     kept.fill(1, Progress::None)?;
     let mut epoch = 0;
     let times = timed(args.runs * 10, 1, || {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use burn::tensor::Device;
+use derive_setters::Setters;
 use hearth_kernels::host;
 
 use super::cases::{Cases, for_each};
@@ -13,7 +14,8 @@ use super::{Dataset, Item, Storage};
 use crate::{DataError, Pipeline, Progress, Sample};
 
 /// What is cached, and where.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Setters)]
+#[setters(strip_option)]
 pub struct CacheOptions {
     /// Share of the cases that are cached.
     pub rate: f64,
@@ -80,14 +82,8 @@ impl CacheDataset {
     ///
     /// # Errors
     /// Where a case fails, an option makes no sense, or the cache would not fit (the error says what would).
-    pub fn new(
-        items: Vec<Item>,
-        pipeline: Arc<Pipeline>,
-        seed: u64,
-        rank: u64,
-        options: CacheOptions,
-    ) -> Result<Self, DataError> {
-        let cases = Cases::new(items, pipeline, seed, rank)?;
+    pub fn new(items: Vec<Item>, pipeline: impl Into<Arc<Pipeline>>, options: CacheOptions) -> Result<Self, DataError> {
+        let cases = Cases::new(items, pipeline)?;
         cases.warn_if_all_is_random();
         let count = count(cases.len(), options.rate, options.num)?;
         let on_host = options.device.as_ref().is_none_or(host::is_host);

@@ -15,18 +15,17 @@ use crate::{DataError, DrawKey, Pipeline, Running, Sample, Value};
 pub(crate) struct Cases {
     items: Vec<Item>,
     pipeline: Arc<Pipeline>,
-    seed: u64,
-    rank: u64,
     /// Number of steps whose result may be kept.
     split: usize,
 }
 
 impl Cases {
     /// The steps before the first random one may be kept.
-    pub fn new(items: Vec<Item>, pipeline: Arc<Pipeline>, seed: u64, rank: u64) -> Result<Self, DataError> {
+    pub fn new(items: Vec<Item>, pipeline: impl Into<Arc<Pipeline>>) -> Result<Self, DataError> {
+        let pipeline = pipeline.into();
         check_items(&items, &pipeline)?;
         let split = pipeline.split();
-        Ok(Cases { items, pipeline, seed, rank, split })
+        Ok(Cases { items, pipeline, split })
     }
 
     /// Says that a cache has nothing to keep, if so.
@@ -71,7 +70,8 @@ impl Cases {
         let mut out: String = parts.filter(|(i, _)| !later.contains(i)).map(|(_, part)| format!("{part}\n")).collect();
         if self.pipeline.steps()[..self.split].iter().any(|s| s.is_random()) {
             // What is kept of random steps is a draw of this seed.
-            out.push_str(&format!(" seed {} rank {}", self.seed, self.rank));
+            let DrawKey { seed, rank, .. } = self.pipeline.draw_key(0);
+            out.push_str(&format!(" seed {seed} rank {rank}"));
         }
         out
     }
@@ -83,7 +83,7 @@ impl Cases {
         epoch: u64,
         steps: Range<usize>,
     ) -> Result<Vec<Sample>, DataError> {
-        let key = DrawKey::new(self.seed, epoch, self.rank);
+        let key = self.pipeline.draw_key(epoch);
         guarded(&item.case, || {
             let mut samples = self.pipeline.run_steps(samples, key, steps.start, steps.end)?;
             for sample in &mut samples {
@@ -140,8 +140,8 @@ impl TransformDataset {
     ///
     /// # Errors
     /// Where a case lacks a file that the pipeline loads.
-    pub fn new(items: Vec<Item>, pipeline: Arc<Pipeline>, seed: u64, rank: u64) -> Result<Self, DataError> {
-        Ok(TransformDataset(Cases::new(items, pipeline, seed, rank)?))
+    pub fn new(items: Vec<Item>, pipeline: impl Into<Arc<Pipeline>>) -> Result<Self, DataError> {
+        Ok(TransformDataset(Cases::new(items, pipeline)?))
     }
 }
 

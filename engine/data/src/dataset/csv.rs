@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use derive_setters::Setters;
 use serde::{Deserialize, Serialize};
 
 use super::decathlon::{case_name, make_unique};
@@ -39,24 +40,29 @@ pub struct Column {
 }
 
 /// Which rows and columns of a table are read, and how.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Setters)]
 #[serde(deny_unknown_fields, default)]
+#[setters(strip_option)]
 pub struct CsvOptions {
     /// Whether the first line names the columns; without it they are called `0`, `1`, ...
     pub header: bool,
     /// What stands between values.
     pub delimiter: char,
     /// Columns to read; all if not given.
+    #[setters(into)]
     pub columns: Option<Vec<String>>,
     /// Rows to read (from 0, the header not counted), in this order; all if not given.
+    #[setters(into)]
     pub rows: Option<Vec<Range<usize>>>,
     /// How columns are read, by name.
     pub types: BTreeMap<String, Column>,
     /// New values made of several columns of numbers: `location = ["y", "x"]`.
     pub groups: BTreeMap<String, Vec<String>>,
     /// Where relative names of files begin; the table's folder if not given.
+    #[setters(into)]
     pub root: Option<PathBuf>,
     /// The column that names the case; otherwise it is called after its first file, or by its row.
+    #[setters(into)]
     pub case: Option<String>,
 }
 

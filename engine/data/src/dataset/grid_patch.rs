@@ -29,11 +29,11 @@ pub struct GridPatchDataset {
 impl GridPatchDataset {
     /// Patches of `patch_size` voxels (per spatial axis; 0 and axes that are left out: the whole axis) of the images of these keys,
     /// which are divided alike. The image is repeated beyond its end, as by MONAI's default, where a patch reaches there.
-    pub fn new(dataset: Arc<dyn Dataset>, keys: impl Into<Keys>, patch_size: &[usize]) -> Self {
+    pub fn new(dataset: impl Dataset + 'static, keys: impl Into<Keys>, patch_size: &[usize]) -> Self {
         // Of the image's axes; channels are not divided.
         let grid = PatchGrid::new([&[0][..], patch_size].concat());
         let padding = Some((PadMode::Wrap, 0.0));
-        GridPatchDataset { dataset, keys: keys.into(), grid, padding, with_coordinates: true }
+        GridPatchDataset { dataset: Arc::new(dataset), keys: keys.into(), grid, padding, with_coordinates: true }
     }
 
     /// Where the first patch lies: channels, then spatial axes, as in MONAI; what is left out is 0.

@@ -37,15 +37,13 @@ impl LmdbDataset {
     /// Where the database can't be opened, or a case lacks a file that the pipeline loads.
     pub fn new(
         items: Vec<Item>,
-        pipeline: Arc<Pipeline>,
-        seed: u64,
-        rank: u64,
+        pipeline: impl Into<Arc<Pipeline>>,
         dir: impl AsRef<Path>,
         options: StoreOptions,
     ) -> Result<Self, DataError> {
         let dir = dir.as_ref();
         let store = Lmdb::open(dir).map_err(|source| DataError::Io { path: dir.join(FILE), source })?;
-        Ok(LmdbDataset(StoredCases::new(Cases::new(items, pipeline, seed, rank)?, store, options)))
+        Ok(LmdbDataset(StoredCases::new(Cases::new(items, pipeline)?, store, options)))
     }
 
     /// Makes the entries that are missing, on `workers` threads (0: as many as there are cores).

@@ -9,6 +9,7 @@ mod entry;
 mod folds;
 mod grid_patch;
 mod identity;
+mod items;
 mod kept;
 mod lmdb;
 mod partition;
@@ -20,6 +21,7 @@ mod zip;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 pub use cache::{CacheDataset, CacheOptions};
 pub use cases::TransformDataset;
@@ -35,6 +37,7 @@ pub use entry::Storage;
 pub use folds::{CrossValidation, cross_validation_list, select_cross_validation_folds};
 pub use grid_patch::GridPatchDataset;
 pub use identity::Identity;
+pub use items::Items;
 pub use kept::CachePool;
 pub use lmdb::LmdbDataset;
 pub use partition::{
@@ -165,4 +168,23 @@ pub trait Dataset: Send + Sync {
     /// # Errors
     /// Where a file or a step of the pipeline fails, or there is no such index.
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError>;
+}
+
+/// A data set that several own is one.
+impl<D: Dataset + ?Sized> Dataset for Arc<D> {
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    fn case(&self, index: usize) -> &str {
+        (**self).case(index)
+    }
+
+    fn begin_epoch(&self, epoch: u64) {
+        (**self).begin_epoch(epoch)
+    }
+
+    fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
+        (**self).get(index, epoch)
+    }
 }

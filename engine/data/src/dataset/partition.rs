@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::DataError;
 use crate::numpy::{RandomState, shuffled_indices};
+use derive_setters::Setters;
 
 /// How a list is dealt out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
 pub struct PartitionOptions {
     /// Shuffle first.
     pub shuffle: bool,

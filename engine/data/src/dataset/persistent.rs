@@ -33,13 +33,11 @@ impl PersistentDataset {
     /// Where the folder can't be made, or a case lacks a file that the pipeline loads.
     pub fn new(
         items: Vec<Item>,
-        pipeline: Arc<Pipeline>,
-        seed: u64,
-        rank: u64,
+        pipeline: impl Into<Arc<Pipeline>>,
         dir: impl Into<PathBuf>,
         options: StoreOptions,
     ) -> Result<Self, DataError> {
-        Self::of(Cases::new(items, pipeline, seed, rank)?, dir.into(), options)
+        Self::of(Cases::new(items, pipeline)?, dir.into(), options)
     }
 
     fn of(cases: Cases, dir: PathBuf, options: StoreOptions) -> Result<Self, DataError> {
@@ -108,14 +106,12 @@ impl CacheNTransDataset {
     /// Where the pipeline has fewer steps, and as [`PersistentDataset::new`].
     pub fn new(
         items: Vec<Item>,
-        pipeline: Arc<Pipeline>,
-        seed: u64,
-        rank: u64,
+        pipeline: impl Into<Arc<Pipeline>>,
         n: usize,
         dir: impl Into<PathBuf>,
         options: StoreOptions,
     ) -> Result<Self, DataError> {
-        let cases = Cases::new(items, pipeline, seed, rank)?.with_split(n)?;
+        let cases = Cases::new(items, pipeline)?.with_split(n)?;
         Ok(CacheNTransDataset(PersistentDataset::of(cases, dir.into(), options)?))
     }
 }

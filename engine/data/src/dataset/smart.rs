@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use burn::tensor::Device;
+use derive_setters::Setters;
 
 use super::cache::count;
 use super::cases::{Cases, for_each, threads};
@@ -14,7 +15,8 @@ use crate::numpy::shuffled_indices;
 use crate::{DataError, Pipeline, Progress, Sample};
 
 /// How large the window is, and how far it moves.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Setters)]
+#[setters(strip_option)]
 pub struct SmartCacheOptions {
     /// Share of the cached cases that is replaced each epoch, above 0.
     pub replace_rate: f64,
@@ -101,12 +103,10 @@ impl SmartCacheDataset {
     /// Where an option makes no sense, or a case lacks a file that the pipeline loads.
     pub fn new(
         items: Vec<Item>,
-        pipeline: Arc<Pipeline>,
-        seed: u64,
-        rank: u64,
+        pipeline: impl Into<Arc<Pipeline>>,
         options: SmartCacheOptions,
     ) -> Result<Self, DataError> {
-        let cases = Cases::new(items, pipeline, seed, rank)?;
+        let cases = Cases::new(items, pipeline)?;
         cases.warn_if_all_is_random();
         let rate = options.replace_rate;
         if !(rate > 0.0 && rate <= 1.0) {

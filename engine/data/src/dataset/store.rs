@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use burn::tensor::Device;
+use derive_setters::Setters;
 
 use super::cases::{Cases, for_each};
 use super::entry::{Bytes, Counter, Entry, EntryError, MemoryBytes, Storage, encode};
@@ -26,7 +27,8 @@ pub(crate) trait Store: Send + Sync + Debug {
 }
 
 /// How cases are kept on disk.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Setters)]
+#[setters(strip_option)]
 pub struct StoreOptions {
     /// How a source file is known again.
     pub identity: Identity,
@@ -35,6 +37,7 @@ pub struct StoreOptions {
     /// Where images come to when they are read; the CPU if not given.
     pub device: Option<Device>,
     /// Changes the key of every entry: to be raised with transforms of one's own whose parameters don't tell what they do.
+    #[setters(into)]
     pub version: String,
 }
 

@@ -9,7 +9,7 @@ use hearth_slides::{RESOLUTION_TOLERANCE, Resolution, Slide, SlidingOptions, Tis
 use super::Dataset;
 use super::cases::guarded;
 use crate::readers::slide_region;
-use crate::{DataError, DrawKey, Image, Pipeline, Sample, Value, affine, host_device};
+use crate::{DataError, Image, Pipeline, Sample, Value, affine, host_device};
 
 /// A patch to read.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,8 +67,6 @@ pub struct PatchWSIDataset {
     slides: BTreeMap<PathBuf, (Slide, usize)>,
     options: WsiOptions,
     pipeline: Arc<Pipeline>,
-    seed: u64,
-    rank: u64,
 }
 
 impl PatchWSIDataset {
@@ -79,10 +77,9 @@ impl PatchWSIDataset {
     pub fn new(
         patches: Vec<WsiPatch>,
         options: WsiOptions,
-        pipeline: Arc<Pipeline>,
-        seed: u64,
-        rank: u64,
+        pipeline: impl Into<Arc<Pipeline>>,
     ) -> Result<Self, DataError> {
+        let pipeline = pipeline.into();
         if options.patch_size.contains(&0) {
             return Err(DataError::Option(format!("patches of {:?} pixels", options.patch_size)));
         }
@@ -107,7 +104,7 @@ impl PatchWSIDataset {
             format!("{file} row {} column {}", patch.location[0], patch.location[1])
         };
         let names = patches.iter().map(name).collect();
-        Ok(PatchWSIDataset { patches, names, slides, options, pipeline, seed, rank })
+        Ok(PatchWSIDataset { patches, names, slides, options, pipeline })
     }
 
     /// All patches of a window sliding over each slide, as MONAI's `SlidingPatchWSIDataset`: those wholly inside, neighbours
@@ -135,7 +132,7 @@ impl PatchWSIDataset {
                 map_location: None,
             }));
         }
-        PatchWSIDataset::new(patches, options.corners(), pipeline, 0, 0)
+        PatchWSIDataset::new(patches, options.corners(), pipeline)
     }
 
     /// A patch around each pixel of tissue of a mask, as MONAI's `MaskedPatchWSIDataset`: for maps of probabilities.
@@ -162,7 +159,7 @@ impl PatchWSIDataset {
                 map_location: Some([y, x]),
             }));
         }
-        PatchWSIDataset::new(patches, options.corners(), pipeline, 0, 0)
+        PatchWSIDataset::new(patches, options.corners(), pipeline)
     }
 
     /// The patches in order.
@@ -216,7 +213,7 @@ impl Dataset for PatchWSIDataset {
         })?;
         guarded(&self.names[index], || {
             let sample = self.sample(index, patch)?;
-            Ok(self.pipeline.run(sample, DrawKey::new(self.seed, epoch, self.rank))?)
+            Ok(self.pipeline.run(sample, self.pipeline.draw_key(epoch))?)
         })
     }
 }

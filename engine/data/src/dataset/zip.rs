@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Dataset, guarded};
-use crate::{DataError, DrawKey, Pipeline, Sample};
+use crate::{DataError, Pipeline, Sample};
 
 /// Cases of several data sets side by side: case i has the values of case i of each. It is as long as the shortest.
 ///
@@ -80,15 +80,13 @@ impl Dataset for ZipDataset {
 pub struct PatchDataset {
     dataset: Arc<dyn Dataset>,
     patches: Pipeline,
-    seed: u64,
-    rank: u64,
     samples_per_image: Option<usize>,
 }
 
 impl PatchDataset {
     /// The steps are drawn for by seed, epoch and case, and by their place in `patches`.
-    pub fn new(dataset: Arc<dyn Dataset>, patches: Pipeline, seed: u64, rank: u64) -> Self {
-        PatchDataset { dataset, patches, seed, rank, samples_per_image: None }
+    pub fn new(dataset: impl Dataset + 'static, patches: Pipeline) -> Self {
+        PatchDataset { dataset: Arc::new(dataset), patches, samples_per_image: None }
     }
 
     /// Makes it an error when a case gives another number of patches.
@@ -114,7 +112,7 @@ impl Dataset for PatchDataset {
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
         let samples = self.dataset.get(index, epoch)?;
         let case = self.dataset.case(index);
-        let key = DrawKey::new(self.seed, epoch, self.rank);
+        let key = self.patches.draw_key(epoch);
         let patches = guarded(case, || Ok(self.patches.run_steps(samples, key, 0, self.patches.len())?))?;
         match self.samples_per_image {
             Some(n) if n != patches.len() => {

@@ -41,6 +41,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use derive_setters::Setters;
 use serde::{Deserialize, Serialize};
 
 pub use dicom::DicomReader;
@@ -55,27 +56,33 @@ use crate::Image;
 use hearth_registry::nearest;
 
 /// What a reader may be told besides the path. Each reader looks at what concerns it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Setters)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
+#[setters(strip_option)]
 pub struct ReadOptions {
     /// The reader to use, by name; chosen by content where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[setters(into)]
     pub reader: Option<String>,
     /// The array of an NPZ file; its first where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[setters(into)]
     pub npz_key: Option<String>,
     /// The series of a folder with several, by its UID or description.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[setters(into)]
     pub series: Option<String>,
     /// The segments of a DICOM segmentation (SEG) or the regions of a structure set (RTSTRUCT), by name or description: the first becomes
     /// 1, and so on. All, by their numbers in the file, where there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[setters(into)]
     pub segments: Vec<String>,
     /// One channel for each of them, so that those that overlap are whole; otherwise a label map, where the later one has the voxel.
     pub segments_as_channels: bool,
     /// The images that regions were drawn on, a file or folder of DICOM: they come on its grid.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[setters(into)]
     pub reference: Option<PathBuf>,
     /// The level of a whole-slide image.
     pub level: usize,

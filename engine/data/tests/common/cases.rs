@@ -73,7 +73,7 @@ pub fn describe(sample: &Sample) -> String {
 }
 
 pub fn persistent(items: &[Item], pipeline: Arc<Pipeline>, dir: &Path) -> PersistentDataset {
-    PersistentDataset::new(items.to_vec(), pipeline, 7, 0, dir, StoreOptions::default()).expect("a folder")
+    PersistentDataset::new(items.to_vec(), seeded(pipeline, 7), dir, StoreOptions::default()).expect("a folder")
 }
 
 /// A step that does nothing but count, before the random ones.
@@ -105,4 +105,9 @@ pub fn counting(a_max: f64) -> (Arc<Pipeline>, Arc<AtomicUsize>) {
     let mut steps = steps(a_max);
     steps.insert(1, Box::new(Count(count.clone())));
     (Arc::new(Pipeline::new(steps).expect("sound")), count)
+}
+
+/// The same steps, drawing with this seed.
+pub fn seeded(pipeline: Arc<Pipeline>, seed: u64) -> Arc<Pipeline> {
+    Arc::new(Arc::unwrap_or_clone(pipeline).seed(seed))
 }

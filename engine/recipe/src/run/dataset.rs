@@ -24,17 +24,15 @@ pub enum Use {
 
 /// The cases behind a pipeline, and filled.
 pub fn dataset(plan: &Plan, items: Vec<Item>, pipeline: Arc<Pipeline>, what: Use) -> Outcome<Arc<dyn Dataset>> {
-    let (cache, seed) = (&plan.recipe.data.cache, plan.recipe.training.seed);
+    let cache = &plan.recipe.data.cache;
     let device = (cache.device == Some(CacheDevice::Same)).then(|| plan.device.clone());
     let made = match cache.kind {
-        CacheKind::None => TransformDataset::new(items, pipeline, seed, 0).map(arc),
+        CacheKind::None => TransformDataset::new(items, pipeline).map(arc),
         // A window would leave out cases that are to be measured.
         CacheKind::Smart if what == Use::Training => {
-            SmartCacheDataset::new(items, pipeline, seed, 0, smart_options(plan, device)).map(arc)
+            SmartCacheDataset::new(items, pipeline, smart_options(plan, device)).map(arc)
         }
-        CacheKind::Cache | CacheKind::Smart => {
-            CacheDataset::new(items, pipeline, seed, 0, cache_options(plan, device)).map(arc)
-        }
+        CacheKind::Cache | CacheKind::Smart => CacheDataset::new(items, pipeline, cache_options(plan, device)).map(arc),
         CacheKind::Persistent | CacheKind::Lmdb => stored(plan, items, pipeline, device),
     };
     let name = if what == Use::Training { "training" } else { "validation" };
@@ -84,7 +82,7 @@ fn stored(
     pipeline: Arc<Pipeline>,
     device: Option<Device>,
 ) -> Result<Arc<dyn Dataset>, DataError> {
-    let (cache, seed, progress) = (&plan.recipe.data.cache, plan.recipe.training.seed, plan.progress);
+    let (cache, progress) = (&plan.recipe.data.cache, plan.progress);
     let options = StoreOptions {
         identity: cache.identity.unwrap_or_default(),
         storage: cache.storage.unwrap_or_default(),
@@ -95,11 +93,11 @@ fn stored(
     let dir = cache.dir.as_deref().unwrap_or(Path::new("."));
     let workers = (cache.runtime != Some(true)).then_some(cache.workers.unwrap_or(1));
     if cache.kind == CacheKind::Persistent {
-        let dataset = PersistentDataset::new(items, pipeline, seed, 0, dir, options)?;
+        let dataset = PersistentDataset::new(items, pipeline, dir, options)?;
         workers.map_or(Ok(()), |workers| dataset.fill(workers, progress))?;
         return Ok(arc(dataset));
     }
-    let dataset = LmdbDataset::new(items, pipeline, seed, 0, dir, options)?;
+    let dataset = LmdbDataset::new(items, pipeline, dir, options)?;
     workers.map_or(Ok(()), |workers| dataset.fill(workers, progress))?;
     Ok(arc(dataset))
 }

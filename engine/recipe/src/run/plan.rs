@@ -206,7 +206,7 @@ fn pipeline(
         let place = step.parse::<usize>().ok().and_then(|step| places.get(step).copied()).unwrap_or_default();
         Fault { path: rest.to_owned(), ..fault.clone() }.under(&format!("transforms.{place}"))
     })?;
-    Ok((Arc::new(pipeline), places))
+    Ok((Arc::new(pipeline.seed(recipe.training.seed)), places))
 }
 
 /// Puts a `CheckCase` behind the steps that read a case, unless the recipe has one of its own: a label that belongs to

@@ -13,9 +13,7 @@ use hearth_nn::metrics::DiceMetric;
 use hearth_nn::networks::{UNet, UNetConfig};
 use hearth_nn::optim::OptimizerConfig;
 use hearth_nn::weights;
-use hearth_train::{
-    BatchStream, Loader, Post, SupervisedEvaluator, SupervisedTrainer, TrainerOptions,
-};
+use hearth_train::{BatchStream, Loader, Post, SupervisedEvaluator, SupervisedTrainer, TrainerOptions};
 
 /// Axes of a volume.
 pub const SIDE: usize = 8;
