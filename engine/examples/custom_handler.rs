@@ -26,7 +26,8 @@ impl Handler for GoodEnough {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// Runs the example in the present folder.
+pub fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut trainer = toy::trainer()?;
     trainer.engine_mut().add(GoodEnough { loss: 0.4 })?;
     trainer.engine_mut().on(Event::EpochCompleted, |cx| {

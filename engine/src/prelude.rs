@@ -2,23 +2,28 @@
 
 pub use burn::module::Module;
 pub use burn::tensor::{Device, Tensor};
+pub use hearth_data::spatial::{GridMode, GridPadding};
 pub use hearth_data::transforms::*;
 pub use hearth_data::{
-    Affine, Batch, CacheDataset, CacheOptions, DataLoader, Dataset, DecathlonDataset, Image, Item, LoaderOptions,
-    NiftiOptions, Pipeline, Sample, ThreadDataLoader, Transform, TransformDataset, phantom, read_nifti, write_nifti,
+    Affine, Batch, CacheDataset, CacheOptions, DataLoader, Dataset, DecathlonDataset, Draw, Image, Item, Items,
+    LoaderOptions, NiftiOptions, Pipeline, Sample, ThreadDataLoader, Transform, TransformDataset, TransformError,
+    Value, WriteOptions, phantom, read_image, read_nifti, write_image, write_nifti,
 };
 pub use hearth_engine::{
     Better, CheckpointRequest, Combine, Context, Engine, Event, Handler, HandlerError, Host, HostTensor, Level,
     Metrics, OnError, RunEnd, RunError, State, When,
 };
+pub use hearth_handlers::*;
 pub use hearth_nn::inferers::{Inferer, SimpleInferer, SlidingWindowInferer};
-pub use hearth_nn::losses::{BceWithLogitsLoss, CrossEntropyLoss, DiceCELoss, DiceLoss, Loss, LossConfig};
-pub use hearth_nn::metrics::{DiceMetric, Metric, MetricReduction};
+pub use hearth_nn::losses::{BceWithLogitsLoss, CrossEntropyLoss, DiceCELoss, DiceLoss, Loss, LossConfig, LossError};
+pub use hearth_nn::metrics::{DiceMetric, Metric, MetricError, MetricReduction};
 pub use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig, UNet, UNetConfig};
-pub use hearth_nn::optim::OptimizerConfig;
+pub use hearth_nn::optim::{
+    AdamConfig, AdamWConfig, NovogradConfig, OptimizerConfig, OptimizerSpec, ParameterGroup, RmsPropConfig, SgdConfig,
+};
 pub use hearth_nn::post::{Activations, AsDiscrete};
 pub use hearth_nn::weights;
 pub use hearth_train::{
-    EnsembleEvaluator, Evaluate, EvaluatorOptions, Loader, Post, Precision, RunFolder, SupervisedEvaluator,
+    EnsembleEvaluator, Evaluate, EvaluatorOptions, Loader, Post, Precision, Predictor, RunFolder, SupervisedEvaluator,
     SupervisedTrainer, TrainerOptions, device,
 };

@@ -1,5 +1,6 @@
 //! Ends the run when a metric no longer gets better: [`EarlyStop`].
 
+use derive_setters::Setters;
 use hearth_engine::{Better, Context, Event, Handler, HandlerError, Level, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,12 +8,14 @@ use serde::{Deserialize, Serialize};
 use hearth_registry::Fault;
 
 /// Options of [`EarlyStop`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct EarlyStopOptions {
     /// Values without improvement after which the run ends; 1 or more.
     pub patience: u64,
     /// The metric to watch; the key metric where it is not given.
+    #[setters(into)]
     pub metric: Option<String>,
     /// Which way it gets better; as the key metric where it is not given.
     #[schemars(schema_with = "crate::registry::better_words")]

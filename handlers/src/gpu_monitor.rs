@@ -1,5 +1,6 @@
 //! What the GPU does while the run goes on: [`GpuMonitor`].
 
+use derive_setters::Setters;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::Write;
@@ -16,10 +17,11 @@ use serde::{Deserialize, Serialize};
 use hearth_registry::Fault;
 
 /// Options of [`GpuMonitor`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct GpuMonitorOptions {
     /// The CSV file.
+    #[setters(into)]
     pub file: PathBuf,
     /// Seconds between two rows.
     pub every_seconds: f64,

@@ -11,6 +11,7 @@
 //!
 //! | Name | What it does |
 //! |---|---|
+//! | [`Checkpoints`] | checkpoints: the latest, the best, the last |
 //! | [`EarlyStop`] | ends the run when a metric no longer gets better |
 //! | [`GpuMonitor`] | `gpu.csv`: a row per second about the GPU |
 //! | [`LrSchedule`] | the learning rate by a [`ScheduleConfig`] |
@@ -21,6 +22,7 @@
 //! | [`TensorBoardImage`] | pictures of image, label and prediction |
 //! | [`TensorBoardStats`] | curves |
 //! | [`Timing`] | where the time of an iteration goes |
+//! | [`Validation`] | runs an evaluator every so often |
 //!
 //! Handlers are called in the order they are added: first what stops a bad run, then what computes metrics (validation), then
 //! what reads them, then what writes checkpoints. A handler of one's own is a closure or an `impl Handler`:
@@ -39,6 +41,7 @@
 #[macro_use]
 mod registry;
 
+mod checkpoints;
 mod early_stop;
 mod event_file;
 mod gpu_monitor;
@@ -52,7 +55,9 @@ mod stop_on_non_finite;
 mod tensorboard_image;
 mod tensorboard_stats;
 mod timing;
+mod validation;
 
+pub use checkpoints::{Checkpoints, CheckpointsOptions};
 pub use early_stop::{EarlyStop, EarlyStopOptions};
 pub use gpu_monitor::{GpuMonitor, GpuMonitorOptions, GpuProbe, GpuSample};
 pub use lr_schedule::{LrSchedule, LrScheduleOptions, StepBy};
@@ -65,3 +70,4 @@ pub use stop_on_non_finite::{LookAt, StopOnNonFinite, StopOnNonFiniteOptions};
 pub use tensorboard_image::{TensorBoardImage, TensorBoardImageOptions};
 pub use tensorboard_stats::{TensorBoardStats, TensorBoardStatsOptions};
 pub use timing::{Timing, TimingOptions, summary};
+pub use validation::{Validation, ValidationOptions};

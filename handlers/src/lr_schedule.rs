@@ -1,5 +1,6 @@
 //! Sets the learning rate by a schedule: [`LrSchedule`].
 
+use derive_setters::Setters;
 use hearth_engine::{Context, Event, Handler, HandlerError, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,8 +20,9 @@ pub enum StepBy {
 }
 
 /// Options of [`LrSchedule`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct LrScheduleOptions {
     /// How the rate follows from the step.
     pub schedule: ScheduleConfig,

@@ -1,5 +1,6 @@
 //! Metrics in files that other programs read: [`MetricLog`].
 
+use derive_setters::Setters;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,12 +11,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// Options of [`MetricLog`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricLogOptions {
     /// One row per epoch: epoch, iteration, learning rate, each metric. Empty for none.
+    #[setters(into)]
     pub csv: PathBuf,
     /// One JSON object per line: epochs, iterations, the end. Empty for none.
+    #[setters(into)]
     pub jsonl: PathBuf,
     /// A line with the loss every so many iterations; 0 for none. Each waits for the device.
     pub every_iterations: u64,

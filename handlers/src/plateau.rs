@@ -1,5 +1,6 @@
 //! Lowers the learning rate when a metric no longer gets better: [`ReduceLrOnPlateau`].
 
+use derive_setters::Setters;
 use hearth_engine::{Better, Context, Event, Handler, HandlerError, Level, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,10 +19,12 @@ pub enum ThresholdMode {
 }
 
 /// Options of [`ReduceLrOnPlateau`], with torch's names and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
+#[setters(strip_option)]
 pub struct PlateauOptions {
     /// The metric to watch; the key metric where it is not given.
+    #[setters(into)]
     pub metric: Option<String>,
     /// Which way it gets better; as the key metric where it is not given.
     #[schemars(schema_with = "crate::registry::better_words")]

@@ -1,5 +1,6 @@
 //! Where the run is, for whoever watches: [`Progress`].
 
+use derive_setters::Setters;
 use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Options of [`Progress`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProgressOptions {
     /// The loss is shown every so many iterations and at the end of an epoch; 0 never shows it. Each look waits for the device.

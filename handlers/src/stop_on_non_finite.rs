@@ -1,5 +1,6 @@
 //! Stops the run when the loss is not a finite number: [`StopOnNonFinite`].
 
+use derive_setters::Setters;
 use hearth_engine::{Context, Event, Handler, HandlerError, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,10 +19,11 @@ pub enum LookAt {
 }
 
 /// Options of [`StopOnNonFinite`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct StopOnNonFiniteOptions {
     /// The number to look at, as the workflow calls it.
+    #[setters(into)]
     pub output: String,
     /// When to look.
     pub at: LookAt,

@@ -1,5 +1,6 @@
 //! Pictures of image, label and prediction for TensorBoard: [`TensorBoardImage`].
 
+use derive_setters::Setters;
 use std::path::{Path, PathBuf};
 
 use hearth_engine::{Context, Event, Handler, HandlerError, Ranks, When};
@@ -11,20 +12,23 @@ use crate::panel::{Panel, Slice};
 use hearth_registry::Fault;
 
 /// Options of [`TensorBoardImage`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct TensorBoardImageOptions {
     /// Folder of the event files.
+    #[setters(into)]
     pub dir: PathBuf,
     /// A picture every so many epochs; 1 or more.
     pub every: u64,
     /// Which tensors stand side by side. The first is shown in grey, the others as classes in colour.
+    #[setters(into)]
     pub tensors: Vec<String>,
     /// The axis cut across, in its middle: 0 is X, 1 is Y, 2 is Z.
     pub axis: usize,
     /// Which item of the batch.
     pub item: usize,
     /// The picture's name.
+    #[setters(into)]
     pub tag: String,
 }
 

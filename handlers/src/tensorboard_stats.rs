@@ -1,5 +1,6 @@
 //! Curves for TensorBoard: [`TensorBoardStats`].
 
+use derive_setters::Setters;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -10,16 +11,18 @@ use serde::{Deserialize, Serialize};
 use crate::event_file::Curves;
 
 /// Options of [`TensorBoardStats`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct TensorBoardStatsOptions {
     /// Folder of the event files.
+    #[setters(into)]
     pub dir: PathBuf,
     /// The loss and the learning rate every so many iterations; 0 for never. Each look at the loss waits for the device.
     pub every_iterations: u64,
     /// The metrics every so many epochs; 0 for never.
     pub every_epochs: u64,
     /// The loss's name among the curves.
+    #[setters(into)]
     pub loss: String,
 }
 

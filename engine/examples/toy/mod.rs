@@ -26,8 +26,6 @@ impl Loader for Stripes {
 pub fn trainer() -> Result<SupervisedTrainer<UNet>, Box<dyn Error>> {
     let device = device::parse("cpu")?;
     let net = UNetConfig::new(3, 1, 2, &[2, 4], &[2]).init(&device, 0)?;
-    let loss = DiceLoss { softmax: true, to_onehot_y: true, ..DiceLoss::default() };
-    let mut options = TrainerOptions::new(&device);
-    options.max_epochs = 20;
-    Ok(SupervisedTrainer::builder(net, loss, &OptimizerConfig::adam(), Stripes).options(options).build()?)
+    let loss = DiceLoss::default().softmax(true).to_onehot_y(true);
+    Ok(SupervisedTrainer::builder(net, loss, AdamConfig::default(), Stripes).max_epochs(20).build()?)
 }

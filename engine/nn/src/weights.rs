@@ -170,20 +170,21 @@ pub fn to_bytes<N: Network>(net: &N) -> Result<Vec<u8>, WeightsError> {
 }
 
 /// Writes the weights to a file.
-pub fn save<N: Network>(net: &N, path: &Path) -> Result<(), WeightsError> {
-    let bytes = to_bytes(net)?;
+pub fn save<N: Network>(net: &N, path: impl AsRef<Path>) -> Result<(), WeightsError> {
+    let (bytes, path) = (to_bytes(net)?, path.as_ref());
     std::fs::write(path, bytes).map_err(|source| WeightsError::Io { path: path.to_owned(), source })
 }
 
 /// The network with the weights of a file; an error unless every key fits. Gradients are wanted where they were.
-pub fn load<N: Network>(net: N, path: &Path) -> Result<(N, Report), WeightsError> {
+pub fn load<N: Network>(net: N, path: impl AsRef<Path>) -> Result<(N, Report), WeightsError> {
+    let path = path.as_ref();
     let from = path.display().to_string();
     strict(load_file(net, path)?, &from)
 }
 
 /// The network with those weights of a file that fit, and what did not.
-pub fn load_partial<N: Network>(net: N, path: &Path) -> Result<(N, Report), WeightsError> {
-    load_file(net, path)
+pub fn load_partial<N: Network>(net: N, path: impl AsRef<Path>) -> Result<(N, Report), WeightsError> {
+    load_file(net, path.as_ref())
 }
 
 /// The network with those weights of a safetensors file in memory that fit, and what did not.

@@ -43,7 +43,7 @@ evaluator_parts!(EnsembleEvaluator);
 impl<N: Network> EnsembleEvaluator<N> {
     /// An ensemble of these networks over what `evaluator` says: data, inferer, post-processing, metrics. The predictions' keys are
     /// `pred_0`, `pred_1`, ...
-    pub fn builder(networks: Vec<N>, evaluator: EvaluatorBuilder) -> EnsembleBuilder<N> {
+    pub fn builder(networks: Vec<N>, evaluator: EvaluatorBuilder<N>) -> EnsembleBuilder<N> {
         EnsembleBuilder::new(networks, evaluator)
     }
 

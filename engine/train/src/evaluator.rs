@@ -76,7 +76,7 @@ evaluator_parts!(SupervisedEvaluator);
 
 impl<N: Network> SupervisedEvaluator<N> {
     /// An evaluator over this loader: `SupervisedEvaluator::builder(loader).key_metric("mean_dice", metric).build()?`.
-    pub fn builder(loader: impl Loader + 'static) -> EvaluatorBuilder {
+    pub fn builder(loader: impl Loader + 'static) -> EvaluatorBuilder<N> {
         EvaluatorBuilder::new(loader)
     }
 

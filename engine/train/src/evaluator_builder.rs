@@ -1,6 +1,7 @@
 //! [`EvaluatorBuilder`]: what an evaluator is made of, part by part.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use burn::tensor::Device;
@@ -92,7 +93,7 @@ pub enum EvaluatorError {
 /// Makes a [`SupervisedEvaluator`] or an [`EnsembleEvaluator`]; begun by their `builder`. What is not set is as
 /// [`EvaluatorOptions::default`] has it.
 #[must_use]
-pub struct EvaluatorBuilder {
+pub struct EvaluatorBuilder<N> {
     loader: Box<dyn Loader>,
     options: EvaluatorOptions,
     /// The key metric is the first one, where there is one.
@@ -100,9 +101,11 @@ pub struct EvaluatorBuilder {
     has_key: bool,
     better: Option<Better>,
     losses: Vec<MeanLoss>,
+    /// What it evaluates.
+    network: PhantomData<fn(N)>,
 }
 
-impl fmt::Debug for EvaluatorBuilder {
+impl<N> fmt::Debug for EvaluatorBuilder<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let metrics: Vec<&String> = self.metrics.iter().map(|metric| &metric.name).collect();
         f.debug_struct("EvaluatorBuilder")
@@ -112,7 +115,7 @@ impl fmt::Debug for EvaluatorBuilder {
     }
 }
 
-impl EvaluatorBuilder {
+impl<N: Network> EvaluatorBuilder<N> {
     pub(crate) fn new(loader: impl Loader + 'static) -> Self {
         Self {
             loader: Box::new(loader),
@@ -121,6 +124,7 @@ impl EvaluatorBuilder {
             has_key: false,
             better: None,
             losses: Vec::new(),
+            network: PhantomData,
         }
     }
 
@@ -158,6 +162,11 @@ impl EvaluatorBuilder {
     pub fn post_member(mut self, steps: Vec<Post>) -> Self {
         self.options.post_member = steps;
         self
+    }
+
+    /// Steps on prediction and label before metrics see them: `.post(Post::argmax(classes), Post::onehot(classes))`.
+    pub fn post(self, pred: Vec<Post>, label: Vec<Post>) -> Self {
+        self.post_pred(pred).post_label(label)
     }
 
     /// Steps on the prediction before metrics see it.
@@ -215,13 +224,13 @@ impl EvaluatorBuilder {
     ///
     /// # Errors
     /// When the device cannot compute in the precision asked for, and for a key metric of which nobody says what is better.
-    pub fn build<N: Network>(self) -> Result<SupervisedEvaluator<N>, EvaluatorError> {
+    pub fn build(self) -> Result<SupervisedEvaluator<N>, EvaluatorError> {
         let (engine, work) = self.parts(vec!["pred".to_owned()])?;
         Ok(SupervisedEvaluator::of(engine, work))
     }
 
     /// An engine that knows the key metric, and the work that it drives.
-    pub(crate) fn parts<N: Network>(self, pred_keys: Vec<String>) -> Result<(Engine, Evaluation<N>), EvaluatorError> {
+    pub(crate) fn parts(self, pred_keys: Vec<String>) -> Result<(Engine, Evaluation<N>), EvaluatorError> {
         if let Some(device) = &self.options.device {
             self.options.precision.check(device)?;
         }
@@ -242,7 +251,7 @@ impl EvaluatorBuilder {
 #[must_use]
 pub struct EnsembleBuilder<N> {
     networks: Vec<N>,
-    evaluator: EvaluatorBuilder,
+    evaluator: EvaluatorBuilder<N>,
     pred_keys: Option<Vec<String>>,
     combine: Option<Combine>,
 }
@@ -257,7 +266,7 @@ impl<N> fmt::Debug for EnsembleBuilder<N> {
 }
 
 impl<N: Network> EnsembleBuilder<N> {
-    pub(crate) fn new(networks: Vec<N>, evaluator: EvaluatorBuilder) -> Self {
+    pub(crate) fn new(networks: Vec<N>, evaluator: EvaluatorBuilder<N>) -> Self {
         Self { networks, evaluator, pred_keys: None, combine: None }
     }
 

@@ -71,19 +71,24 @@ impl Post {
 
     /// The prediction's usual steps for exclusive classes: the class of the largest logit, one channel for each class.
     pub fn argmax(classes: usize) -> Vec<Post> {
-        vec![Post::AsDiscrete(AsDiscrete { argmax: true, to_onehot: Some(classes), ..AsDiscrete::default() })]
+        vec![Post::AsDiscrete(AsDiscrete::default().argmax(true).to_onehot(classes))]
+    }
+
+    /// The class of the largest logit, in one channel: a label map.
+    pub fn labels() -> Vec<Post> {
+        vec![Post::AsDiscrete(AsDiscrete::default().argmax(true))]
     }
 
     /// The label's usual step: one channel for each class.
     pub fn onehot(classes: usize) -> Vec<Post> {
-        vec![Post::AsDiscrete(AsDiscrete { to_onehot: Some(classes), ..AsDiscrete::default() })]
+        vec![Post::AsDiscrete(AsDiscrete::default().to_onehot(classes))]
     }
 
     /// The prediction's usual steps for one logit: sigmoid, then 1 where it is at least 0.5.
     pub fn sigmoid_threshold() -> Vec<Post> {
         vec![
-            Post::Activations(Activations { sigmoid: true, ..Activations::default() }),
-            Post::AsDiscrete(AsDiscrete { threshold: Some(0.5), ..AsDiscrete::default() }),
+            Post::Activations(Activations::default().sigmoid(true)),
+            Post::AsDiscrete(AsDiscrete::default().threshold(0.5)),
         ]
     }
 

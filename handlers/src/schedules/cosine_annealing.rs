@@ -1,3 +1,4 @@
+use derive_setters::Setters;
 use hearth_registry::{Fault, entry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -5,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Schedule, at_least_one, half_wave, numbers};
 
 /// `eta_min + (base - eta_min) / 2 * (1 + cos(pi * step / T_max))`: rises again after `T_max`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct CosineAnnealingLr {
     /// Steps down to the lowest rate.

@@ -1,3 +1,4 @@
+use derive_setters::Setters;
 use hearth_registry::{Fault, entry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -5,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Schedule, at_least_one, half_wave, numbers};
 
 /// Cosine annealing that starts again after `T_0`, then `T_0 * T_mult`, ... steps.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct CosineAnnealingWarmRestarts {
     /// Steps to the first restart.

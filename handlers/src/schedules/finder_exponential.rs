@@ -1,3 +1,4 @@
+use derive_setters::Setters;
 use hearth_registry::{Fault, entry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +7,7 @@ use super::{Schedule, at_least_two, last, numbers};
 
 /// MONAI's `ExponentialLR` of its learning-rate finder:
 /// `base * (end_lr / base) ^ (step / (num_iter - 1))`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct FinderExponential {
     /// The last rate.

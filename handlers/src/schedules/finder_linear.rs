@@ -1,3 +1,4 @@
+use derive_setters::Setters;
 use hearth_registry::{Fault, entry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -5,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Schedule, at_least_two, last, numbers};
 
 /// MONAI's `LinearLR` of its learning-rate finder: in a line from `base` to `end_lr` at step `num_iter - 1`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct FinderLinear {
     /// The last rate.

@@ -1,3 +1,4 @@
+use derive_setters::Setters;
 use hearth_registry::{Fault, entry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -5,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Schedule, half_wave, numbers, way_down};
 
 /// Up in a line to `base` over `warmup_epochs`, then down as a cosine to `eta_min` at `max_epochs`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct LinearWarmupCosineAnnealingLr {
     /// Steps of the way up.

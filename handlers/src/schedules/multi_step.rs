@@ -1,3 +1,4 @@
+use derive_setters::Setters;
 use hearth_registry::{Fault, entry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -5,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use super::{Schedule, numbers};
 
 /// `base * gamma ^ (milestones reached)`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct MultiStepLr {
     /// The steps at which the rate falls.
+    #[setters(into)]
     pub milestones: Vec<u64>,
     /// What the rate is multiplied with.
     #[serde(default = "gamma")]

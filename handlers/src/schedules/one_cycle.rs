@@ -1,3 +1,4 @@
+use derive_setters::Setters;
 use hearth_registry::{Fault, entry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +7,7 @@ use super::{Schedule, half_wave, last, numbers};
 
 /// Up from `max_lr / div_factor` to `max_lr`, then down far below where it began. The optimizer's own rate
 /// does not matter, and its momentum stays.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct OneCycleLr {
     /// The highest rate.

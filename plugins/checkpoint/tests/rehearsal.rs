@@ -1,11 +1,12 @@
 //! The plugin, played through runs without a host.
 
-use hearth_checkpoint::{Checkpoint, Options};
+use hearth_checkpoint::{Options, handler};
+use hearth_handlers::Checkpoints;
 use hearth_plugin::testkit::{Call, Rehearsal};
 use hearth_plugin::{Better, CheckpointRequest, Event, Handler, Metrics, PluginOptions, Ranks};
 
-fn rehearsal(options: &str) -> Rehearsal<Checkpoint> {
-    Rehearsal::new(Checkpoint::new(Options::from_toml(options).expect("valid options")))
+fn rehearsal(options: &str) -> Rehearsal<Checkpoints> {
+    Rehearsal::new(handler(Options::from_toml(options).expect("valid options")))
 }
 
 fn dice(values: &[f64]) -> Vec<Metrics> {

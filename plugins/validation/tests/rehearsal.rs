@@ -1,12 +1,13 @@
 //! The plugin, played through runs without a host.
 
+use hearth_handlers::Validation;
 use hearth_plugin::testkit::{Call, Rehearsal};
 use hearth_plugin::{Handler, PluginOptions, Ranks};
-use hearth_validation::{Options, Validation};
+use hearth_validation::{Options, handler};
 
 fn rehearsal(options: &str) -> Rehearsal<Validation> {
     let options = Options::from_toml(options).expect("valid options");
-    let mut play = Rehearsal::new(Validation::new(options).expect("a valid interval"));
+    let mut play = Rehearsal::new(handler(options).expect("a valid interval"));
     play.host.engine("validation", &[("dice", 0.5)]);
     play
 }
@@ -37,7 +38,7 @@ fn in_steps_of_epochs_or_iterations() {
 
 #[test]
 fn mistakes_are_told() {
-    let none = Validation::new(Options::from_toml("interval = 0").expect("a number")).expect_err("no interval");
+    let none = handler(Options::from_toml("interval = 0").expect("a number")).expect_err("no interval");
     assert!(none.message().contains("interval"), "{none}");
     let mut other = rehearsal("engine = 'testing'");
     let error = other.epochs(1, 1).expect_err("no such engine");

@@ -327,6 +327,17 @@ impl Recipe {
             let twice = self.plugins[..index].iter().any(|other| other.name == plugin.name);
             demand(!twice, &format!("plugins.{index}.name"), format!("the plugin {:?} is listed twice", plugin.name))?;
         }
+        for (index, handler) in self.handlers.iter().enumerate() {
+            let same = match handler.text("name") {
+                Some("Validation") => "validation",
+                Some("Checkpoints") => "checkpoint",
+                _ => continue,
+            };
+            let twice = self.plugins.iter().any(|plugin| plugin.name == same);
+            let message =
+                format!("the plugin {same:?} does the same; list `[[plugins]]` without it, or leave this out");
+            demand(!twice, &format!("handlers.{index}.name"), message)?;
+        }
         for (index, transform) in self.transforms.iter().enumerate() {
             let path = format!("transforms.{index}");
             let only = transform.get("only").map(|only| only.as_str().unwrap_or(""));

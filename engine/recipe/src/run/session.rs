@@ -213,12 +213,15 @@ fn warn(plan: &Plan, plugins: &[Plugin]) {
              trained; wrap the loss: [loss] name = \"DeepSupervisionLoss\", [loss.loss] name = ..."
         );
     }
-    let loaded = |name: &str| plugins.iter().any(|plugin| plugin.identity().name == name);
+    let loaded = |plugin: &str, handler: &str| {
+        plugins.iter().any(|known| known.identity().name == plugin)
+            || plan.recipe.handlers.iter().any(|entry| entry.text("name") == Some(handler))
+    };
     let training = &plan.recipe.training;
-    if !loaded("checkpoint") {
+    if !loaded("checkpoint", "Checkpoints") {
         warning!("no `checkpoint` plugin is loaded, so the run will keep no checkpoint");
     }
-    if !loaded("validation") {
+    if !loaded("validation", "Validation") {
         warning!("no `validation` plugin is loaded, so the run will not validate");
     } else if training.epochs < training.val_interval {
         let (epochs, interval) = (training.epochs, training.val_interval);

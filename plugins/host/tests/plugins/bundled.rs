@@ -54,9 +54,9 @@ fn validation_stats_and_checkpoints_of_a_run() {
 
     // Linked into this program, side by side: the engine cannot tell.
     let linked: Vec<Box<dyn Handler>> = vec![
-        Box::new(hearth_validation::Validation::new(PluginOptions::from_toml("").expect("valid")).expect("valid")),
+        Box::new(hearth_validation::handler(PluginOptions::from_toml("").expect("valid")).expect("valid")),
         Box::new(hearth_stats::Stats::new(PluginOptions::from_toml("every_iterations = 2").expect("valid"))),
-        Box::new(hearth_checkpoint::Checkpoint::new(PluginOptions::from_toml("keep_last = 2").expect("valid"))),
+        Box::new(hearth_checkpoint::handler(PluginOptions::from_toml("keep_last = 2").expect("valid"))),
     ];
     assert_eq!(train(linked, &[0.5, 0.75, f64::NAN]), expected);
 }
