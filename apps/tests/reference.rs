@@ -6,9 +6,12 @@ use std::path::Path;
 
 use common::{fail, succeed};
 
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 14] = [
     "tasks",
     "layouts",
+    "readers",
+    "caches",
+    "samplers",
     "transforms",
     "networks",
     "losses",
@@ -72,6 +75,9 @@ fn all_kinds_are_known() {
     let words = [
         "task",
         "layout",
+        "reader",
+        "cache",
+        "sampler",
         "transform",
         "network",
         "loss",

@@ -8,7 +8,6 @@ use hearth_train::device;
 
 use crate::error::Outcome;
 use crate::out;
-use crate::recipe::{CacheDevice, CacheKind};
 use crate::run::{Cases, Plan, Start, handlers, plugins};
 use crate::terminal::{bold, bytes, dim, thousands};
 
@@ -42,17 +41,18 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
         Err(failure) => return Err(failure.into()),
     };
     if let Some(sampler) = &plan.recipe.data.sampler {
-        sampler.build(&cases.training, plan.recipe.training.seed, &plan.document)?;
+        let made = sampler.sampler(&cases.training, plan.recipe.training.seed);
+        made.map_err(|fault| plan.document.located("data.sampler", fault))?;
     }
     let (train, validate) = (cases.training.len(), cases.validation.len());
     out!("{}     {}: {train} cases train, {validate} validate", bold("data"), cases.name);
     let predicted = cases.predicted_bytes(plan)?;
     let cache = &plan.recipe.data.cache;
-    let place = match (&cache.dir, cache.device) {
-        _ if cache.kind == CacheKind::None => "nothing is kept".to_owned(),
+    let place = match (cache.dir(), cache.on_device()) {
+        _ if predicted == 0 => "nothing is kept".to_owned(),
         (Some(dir), _) => format!("at most {} in {}", bytes(predicted), dir.display()),
-        (None, Some(CacheDevice::Same)) => format!("about {} on the device", bytes(predicted)),
-        (None, _) => format!("about {} in memory", bytes(predicted)),
+        (None, true) => format!("about {} on the device", bytes(predicted)),
+        (None, false) => format!("about {} in memory", bytes(predicted)),
     };
     out!("{}    {place}", bold("cache"));
     Ok(())

@@ -14,7 +14,7 @@ use crate::terminal::{bold, dim};
 /// Arguments of `hearth reference`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to list: tasks, layouts, transforms, networks, losses, metrics, optimizers, schedules, inferers, handlers, ...
+    /// What to list: tasks, layouts, readers, caches, samplers, transforms, networks, losses, metrics, optimizers, schedules, inferers, handlers, ...
     #[arg(value_name = "KIND")]
     pub kind: Option<String>,
     /// Which one to describe: its parameters, an example, its paper
@@ -32,6 +32,9 @@ pub struct Args {
 const KINDS: &[(&str, &str)] = &[
     ("tasks", "task"),
     ("layouts", "layout"),
+    ("readers", "reader"),
+    ("caches", "cache"),
+    ("samplers", "sampler"),
     ("transforms", "transform"),
     ("networks", "network"),
     ("losses", "loss"),
@@ -160,7 +163,14 @@ fn row(parameter: &Parameter) -> Vec<String> {
 
 /// The lines of a recipe.
 fn example(entry: &Described) -> String {
+    let tag = if entry.kind == "cache" { "kind" } else { "name" };
     let head = match entry.kind {
+        // A reader has no parameters of its own: it is named by what loads.
+        "reader" => {
+            return format!("[[transforms]]\nname = \"LoadImage\"\nkeys = [\"image\"]\nreader = {:?}", entry.name);
+        }
+        "cache" => "[data.cache]",
+        "sampler" => "[data.sampler]",
         "transform" => "[[transforms]]",
         "handler" => "[[handlers]]",
         "metric" => "[metric.NAME]",
@@ -173,7 +183,7 @@ fn example(entry: &Described) -> String {
         "layout" => "[data.layout]",
         _ => "[inferer]",
     };
-    format!("{head}\nname = {:?}\n{}", entry.name, entry.example).trim_end().to_owned()
+    format!("{head}\n{tag} = {:?}\n{}", entry.name, entry.example).trim_end().to_owned()
 }
 
 fn as_json(entry: &Described) -> Value {

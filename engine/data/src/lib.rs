@@ -7,6 +7,7 @@
 //! and a resume change nothing.
 
 pub mod affine;
+pub mod caches;
 mod collate;
 mod cucim;
 mod dataset;
@@ -30,6 +31,7 @@ pub mod readers;
 mod recipe;
 mod sample;
 mod sampler;
+mod sampler_config;
 mod select;
 pub mod spatial;
 mod stored;
@@ -65,6 +67,7 @@ pub use readers::{ReadError, ReadOptions, Reader, read_image, read_image_with};
 pub use recipe::RecipeOptions;
 pub use sample::{Sample, Value};
 pub use sampler::{DistributedSampler, DistributedWeightedRandomSampler, Sampler, WeightedRandomSampler};
+pub use sampler_config::{SamplerConfig, Sequential, Weighted};
 pub use select::Select;
 pub use stored::{BoxSource, IndexList, IndexSource, StoredImage, StoredIndices};
 pub use transform::{Steps, Transform};

@@ -16,6 +16,16 @@ pub trait Sampler: Send + Sync {
     fn order(&self, epoch: u64) -> Vec<usize>;
 }
 
+impl Sampler for Box<dyn Sampler> {
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    fn order(&self, epoch: u64) -> Vec<usize> {
+        (**self).order(epoch)
+    }
+}
+
 /// The order of a shuffled epoch: the same on every rank.
 pub(crate) fn shuffled(cases: usize, seed: u64, epoch: u64) -> Vec<usize> {
     DrawKey::new(seed, epoch, 0).draw("order of cases", 0, 0).permutation(cases)

@@ -162,7 +162,7 @@ fn what_nobody_knows_is_an_error_that_lists_what_is_known() {
     let mut options = ReadOptions::default();
     options.reader = Some("RasterRaeder".to_owned());
     let text = read_image_with(&path, &options).expect_err("no such reader").to_string();
-    assert!(text.contains("did you mean `RasterReader`"), "{text}");
+    assert!(text.contains("did you mean \"RasterReader\""), "{text}");
 }
 
 #[test]

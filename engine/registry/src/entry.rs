@@ -15,6 +15,12 @@ pub trait Kind: 'static {
     /// What one of them is called in messages and on the command line: `transform`.
     const WORD: &'static str;
 
+    /// The key of a table that holds the name.
+    const TAG: &'static str = "name";
+
+    /// The entry that a table without a name means, where that may be.
+    const DEFAULT: Option<&'static str> = None;
+
     /// What parameters mean that many entries of the kind share, for those that do not say it themselves.
     const SHARED: &'static [(&'static str, &'static str)] = &[];
 

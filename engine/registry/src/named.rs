@@ -41,18 +41,18 @@ impl<T: Kind + ?Sized> Named<T> {
     /// When the name is unknown, or its parameters are others.
     pub fn of(name: &str, parameters: &impl Serialize) -> Result<Self, Fault> {
         let table = toml::Value::try_from(parameters).map_err(|error| Fault::new(format!("{name}: {error}")))?;
-        Self::new(&Node::from(table).with("name", name))
+        Self::new(&Node::from(table).with(T::TAG, name))
     }
 
     /// The same for a value that is at hand, whether or not it makes sense: what uses it says so.
     pub fn unchecked(name: &str, parameters: &impl Serialize, value: Arc<T>) -> Self {
         let table = toml::Value::try_from(parameters).unwrap_or_else(|_| toml::Value::Table(toml::Table::new()));
-        Self { node: Node::from(table).with("name", name), built: value }
+        Self { node: Node::from(table).with(T::TAG, name), built: value }
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
-        self.node.text("name").unwrap_or_default()
+        self.node.text(T::TAG).unwrap_or_default()
     }
 
     /// Its table, every default written out.
@@ -66,7 +66,7 @@ impl<T: Kind + ?Sized> Named<T> {
     /// When the example is none; a test of each kind sees to it that it is one.
     pub fn example(entry: &Entry<T>) -> Result<Self, Fault> {
         let table: toml::Table = toml::from_str(entry.example).map_err(|error| Fault::new(error.to_string()))?;
-        Self::new(&Node::from(toml::Value::Table(table)).with("name", entry.name))
+        Self::new(&Node::from(toml::Value::Table(table)).with(T::TAG, entry.name))
     }
 
     /// The same with another value of a parameter.

@@ -44,7 +44,9 @@ impl<T: Kind + ?Sized> Registry<T> {
     /// The entry that a name means.
     pub fn find(&self, name: &str) -> Option<&'static Entry<T>> {
         let exact = |entry: &&&'static Entry<T>| entry.name == name || entry.aliases.contains(&name);
-        let spelt = |entry: &&&'static Entry<T>| T::is_spelt(entry.name, name);
+        let spelt = |entry: &&&'static Entry<T>| {
+            T::is_spelt(entry.name, name) || entry.aliases.iter().any(|alias| T::is_spelt(alias, name))
+        };
         self.entries.iter().find(exact).or_else(|| self.entries.iter().find(spelt)).copied()
     }
 
@@ -56,22 +58,23 @@ impl<T: Kind + ?Sized> Registry<T> {
         if !node.is_table() {
             return Err(Fault::on(
                 node,
-                format!("expected a table with the `name` of a {}, not {}", T::WORD, node.kind()),
+                format!("expected a table with the `{}` of a {}, not {}", T::TAG, T::WORD, node.kind()),
             ));
         }
-        let Some(named) = node.get("name") else {
-            return Err(Fault::on(node, format!("the table has no `name`: it says which {} is meant", T::WORD)));
+        let Some(named) = node.get(T::TAG) else {
+            let missing = || format!("the table has no `{}`: it says which {} is meant", T::TAG, T::WORD);
+            return T::DEFAULT.and_then(|name| self.find(name)).ok_or_else(|| Fault::on(node, missing()));
         };
         let Some(name) = named.as_str() else {
             return Err(
-                Fault::at("name", format!("expected the name of a {}, not {}", T::WORD, named.kind())).within(node)
+                Fault::at(T::TAG, format!("expected the name of a {}, not {}", T::WORD, named.kind())).within(node)
             );
         };
         self.find(name).ok_or_else(|| {
             let names = self.names();
             let near = nearest(name, names.iter().copied());
             let list = if near.is_none() { format!("; known are {}", names.join(", ")) } else { String::new() };
-            Fault::at("name", format!("unknown {} {name:?}{list}", T::WORD)).meaning(near).within(node)
+            Fault::at(T::TAG, format!("unknown {} {name:?}{list}", T::WORD)).meaning(near).within(node)
         })
     }
 
@@ -82,10 +85,31 @@ impl<T: Kind + ?Sized> Registry<T> {
     pub fn build(&self, node: &Node) -> Result<Box<T>, Fault> {
         let entry = self.entry(node)?;
         let mut parameters = node.clone();
-        parameters.remove("name");
+        parameters.remove(T::TAG);
+        if T::DEFAULT.is_some() {
+            self.check_keys(entry, &parameters).map_err(|fault| fault.within(node))?;
+        }
         let built = (entry.build)(&parameters).map_err(|fault| fault.within(node))?;
         built.check().map_err(|fault| fault.within(node))?;
         Ok(built)
+    }
+
+    /// Where a table need not say which entry it means, a key of another entry is more likely a name forgotten than a word misspelt.
+    fn check_keys(&self, entry: &Entry<T>, parameters: &Node) -> Result<(), Fault> {
+        let has = |entry: &Entry<T>, key: &str| {
+            let schema = (entry.schema)();
+            table(schema.as_value())["properties"].get(key).is_some()
+        };
+        for key in parameters.fields().iter().map(|field| field.key.as_str()).filter(|key| !has(entry, key)) {
+            let others = self.entries.iter().filter(|other| has(other, key));
+            let others: Vec<String> = others.map(|other| format!("{:?}", other.name)).collect();
+            if !others.is_empty() {
+                let (tag, name) = (T::TAG, entry.name);
+                let message = format!("{tag} = {name:?} has no use for {key}; it is for {}", others.join(", "));
+                return Err(Fault::at(key, message));
+            }
+        }
+        Ok(())
     }
 
     /// The table with every default written out, as a run records it. The name is the entry's own
@@ -96,7 +120,7 @@ impl<T: Kind + ?Sized> Registry<T> {
     pub fn complete(&self, node: &Node) -> Result<Node, Fault> {
         let entry = self.entry(node)?;
         let mut whole = node.clone();
-        whole.insert("name", Node { origin: node.find("name").origin.clone(), ..Node::from(entry.name) });
+        whole.insert(T::TAG, Node { origin: node.find(T::TAG).origin.clone(), ..Node::from(entry.name) });
         let schema = (entry.schema)();
         for (key, property) in table(schema.as_value())["properties"].as_object().into_iter().flatten() {
             let default = property.get("default").filter(|value| !value.is_null());

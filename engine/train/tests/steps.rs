@@ -70,7 +70,7 @@ fn step_options(epochs: u64, accumulate: u64, clip: Option<GradientClip>) -> Tra
 
 fn run(sizes: &[usize], accumulate: u64, clip: Option<GradientClip>) -> SupervisedTrainer<UNet> {
     let options = step_options(3, accumulate, clip);
-    let mut trainer = SupervisedTrainer::builder(network(), loss(), &momentum(), Sizes(sizes.to_vec()))
+    let mut trainer = SupervisedTrainer::builder(network(), loss(), momentum(), Sizes(sizes.to_vec()))
         .options(options)
         .build()
         .unwrap();
@@ -113,7 +113,7 @@ fn several_batches_step_as_one_large_batch() {
 fn a_run_resumes_between_the_batches_of_a_step() {
     let made = |epochs| {
         let options = step_options(epochs, 3, None);
-        SupervisedTrainer::builder(network(), loss(), &momentum(), Sizes(vec![1; 5])).options(options).build().unwrap()
+        SupervisedTrainer::builder(network(), loss(), momentum(), Sizes(vec![1; 5])).options(options).build().unwrap()
     };
     let mut whole = made(3);
     let losses = log_losses(&mut whole);
@@ -259,7 +259,7 @@ fn a_range_test_stops_where_the_loss_diverges() {
         let error = trainer.find_learning_rate(&wrong, |_| ()).unwrap_err();
         assert!(matches!(&error, RangeError::Option { name: found, .. } if *found == name), "{error}");
     }
-    let none = SupervisedTrainer::builder(network(), loss(), &momentum(), Sizes(Vec::new()))
+    let none = SupervisedTrainer::builder(network(), loss(), momentum(), Sizes(Vec::new()))
         .options(step_options(1, 1, None))
         .build();
     assert!(matches!(none.unwrap().find_learning_rate(&options, |_| ()), Err(RangeError::NoData)));

@@ -132,7 +132,7 @@ fn the_learning_rate_a_handler_sets_is_the_one_that_steps() {
         let mut options = TrainerOptions::new(&Device::flex());
         options.max_epochs = 1;
         let mut trainer =
-            SupervisedTrainer::builder(network(0, 0.0), loss(), &sgd(), TRAINING).options(options).build().unwrap();
+            SupervisedTrainer::builder(network(0, 0.0), loss(), sgd(), TRAINING).options(options).build().unwrap();
         if let Some(lr) = lr {
             on(&mut trainer, Event::Started, move |cx| Ok(cx.host.set_learning_rate(lr)?));
         }
@@ -170,7 +170,7 @@ fn a_loss_of_nan_ends_the_run_and_leaves_the_best_checkpoint_alone() {
     options.max_epochs = 5;
     let broken = Box::new(NanFrom(0.into(), 11));
     let mut trainer =
-        SupervisedTrainer::builder(network(0, 0.0), broken, &sgd(), TRAINING).options(options).build().unwrap();
+        SupervisedTrainer::builder(network(0, 0.0), broken, sgd(), TRAINING).options(options).build().unwrap();
     trainer.add_evaluator("validation", evaluator());
     on(&mut trainer, Event::EpochCompleted, |cx| Ok(cx.host.run("validation").map(|_| ())?));
     let own = dir.path().to_owned();
@@ -235,7 +235,7 @@ fn errors_of_the_loss_name_the_cases() {
     ] {
         let options = TrainerOptions::new(&Device::flex());
         let mut trainer =
-            SupervisedTrainer::builder(network(0, 0.0), Constant, &sgd(), balls).options(options).build().unwrap();
+            SupervisedTrainer::builder(network(0, 0.0), Constant, sgd(), balls).options(options).build().unwrap();
         let text = trainer.run().unwrap_err().to_string();
         assert!(text.contains(expected), "{text}");
     }
@@ -293,7 +293,7 @@ fn first_step(loss: impl Loss + 'static, loader: impl Loader + 'static) -> Resul
     let mut options = TrainerOptions::new(&Device::flex());
     options.max_epochs = 1;
     let mut trainer =
-        SupervisedTrainer::builder(network(3, 0.0), loss, &sgd(), loader).options(options).build().unwrap();
+        SupervisedTrainer::builder(network(3, 0.0), loss, sgd(), loader).options(options).build().unwrap();
     let seen = Arc::new(Mutex::new(None));
     let own = seen.clone();
     on(&mut trainer, Event::LossCompleted, move |cx| {

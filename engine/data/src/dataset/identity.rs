@@ -13,7 +13,7 @@ use super::{Field, Item};
 const REVISION: u32 = 1;
 
 /// How a cache knows a source file again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Identity {
     /// By its content: a copy elsewhere is the same file. It is read once more, before its first use.

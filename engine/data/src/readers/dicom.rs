@@ -18,12 +18,16 @@ const LOOKED_AT: usize = 16;
 /// A structure set (RTSTRUCT) or segmentation (SEG) becomes a label map, or a channel for each region, on the grid of the images it was drawn
 /// on: [`ReadOptions::reference`]. Without these a SEG is a label map of the frames it has, which are often fewer than the slices:
 /// [`ResampleToMatch`](crate::transforms::ResampleToMatch) with zeros outside puts it on the grid of those.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct DicomReader;
 
 impl Reader for DicomReader {
     fn name(&self) -> &'static str {
         "DicomReader"
+    }
+
+    fn precedence(&self) -> u32 {
+        5
     }
 
     fn suffixes(&self) -> &[&str] {
@@ -73,6 +77,8 @@ impl Reader for DicomReader {
         Ok(image)
     }
 }
+
+hearth_registry::entry!(dyn Reader => DicomReader, aliases: &["PydicomReader"], example: "", build: |_| Ok(Box::new(DicomReader)));
 
 /// The one series of that UID or description.
 pub(super) fn named(scan: &Scan, path: &Path, wanted: &str) -> Result<usize, ReadError> {

@@ -53,7 +53,7 @@ pub(crate) use tiff::region as slide_region;
 pub use tiff::{TiffReader, WSIReader};
 
 use crate::Image;
-use hearth_registry::nearest;
+use hearth_registry::{Fault, Kind, Node, Registry, nearest};
 
 /// What a reader may be told besides the path. Each reader looks at what concerns it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Setters)]
@@ -119,6 +119,11 @@ pub trait Reader: Send + Sync {
         false
     }
 
+    /// Who is asked first where several know a file: the one with the larger number. Those that ship have less than 10.
+    fn precedence(&self) -> u32 {
+        10
+    }
+
     /// Reads an image onto the CPU.
     ///
     /// # Errors
@@ -169,32 +174,49 @@ fn why(path: &Path, source: &(dyn std::error::Error + Send + Sync)) -> String {
     text.strip_prefix(&name).map_or_else(|| text.clone(), str::to_owned)
 }
 
+impl Kind for dyn Reader {
+    const WORD: &'static str = "reader";
+
+    fn is_spelt(known: &str, written: &str) -> bool {
+        known.eq_ignore_ascii_case(written)
+    }
+}
+
 type Readers = Vec<Arc<dyn Reader>>;
 
-fn registry() -> &'static RwLock<Readers> {
-    static READERS: OnceLock<RwLock<Readers>> = OnceLock::new();
+/// Those that a program adds while it runs, the newest first.
+fn added() -> &'static RwLock<Readers> {
+    static READERS: RwLock<Readers> = RwLock::new(Vec::new());
+    &READERS
+}
+
+/// Those that are linked in, in the order in which they are asked.
+fn linked() -> &'static Readers {
+    static READERS: OnceLock<Readers> = OnceLock::new();
     READERS.get_or_init(|| {
-        RwLock::new(vec![
-            Arc::new(NumpyReader),
-            Arc::new(RasterReader),
-            Arc::new(TiffReader),
-            Arc::new(WSIReader),
-            Arc::new(DicomReader),
-            Arc::new(NiftiReader),
-        ])
+        let registry = Registry::<dyn Reader>::new();
+        let build = |name: &str| registry.build(&Node::named(name)).ok().map(Arc::from);
+        let mut readers: Readers = registry.names().into_iter().filter_map(build).collect();
+        readers.sort_by_key(|reader| std::cmp::Reverse(reader.precedence()));
+        readers
     })
 }
 
+/// All, in the order in which they are asked.
 fn readers() -> Readers {
-    // The newest first.
-    registry().read().unwrap_or_else(PoisonError::into_inner).iter().rev().cloned().collect()
+    let mut readers = added().read().unwrap_or_else(PoisonError::into_inner).clone();
+    let others = linked().iter().filter(|reader| !readers.iter().any(|other| other.name() == reader.name()));
+    let others: Readers = others.cloned().collect();
+    readers.extend(others);
+    readers
 }
 
-/// Adds a reader; it is asked before those that were there. One of the same name is replaced.
+/// Adds a reader while the program runs; it is asked before those that were there. One of the same name is replaced. A reader that is
+/// registered beside its definition (`entry!(dyn Reader => ...)`) need not be added.
 pub fn register(reader: impl Reader + 'static) {
-    let mut readers = registry().write().unwrap_or_else(PoisonError::into_inner);
+    let mut readers = added().write().unwrap_or_else(PoisonError::into_inner);
     readers.retain(|r| r.name() != reader.name());
-    readers.push(Arc::new(reader));
+    readers.insert(0, Arc::new(reader));
 }
 
 /// Names of all readers, those asked first first.
@@ -219,7 +241,7 @@ pub fn read_image_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<
     let reader = match &options.reader {
         Some(name) => {
             check_regular(path)?;
-            by_name(name).map_err(|e| ReadError::new(path, e))?
+            by_name(name).map_err(|fault| ReadError::new(path, fault.to_string()))?
         }
         None => choose(path)?,
     };
@@ -248,18 +270,14 @@ pub fn choose(path: &Path) -> Result<Arc<dyn Reader>, ReadError> {
     })
 }
 
-/// MONAI's names of readers that do what ours do.
-const ALIASES: [(&str, &str); 3] =
-    [("NibabelReader", "NiftiReader"), ("PILReader", "RasterReader"), ("PydicomReader", "DicomReader")];
-
 /// A reader by its name, case and MONAI's aliases aside.
-pub(crate) fn by_name(name: &str) -> Result<Arc<dyn Reader>, String> {
-    let wanted = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name)).map_or(name, |(_, ours)| ours);
+pub(crate) fn by_name(name: &str) -> Result<Arc<dyn Reader>, Fault> {
+    let wanted = Registry::<dyn Reader>::new().find(name).map_or(name, |entry| entry.name);
     let readers = readers();
     readers.iter().find(|r| r.name().eq_ignore_ascii_case(wanted)).cloned().ok_or_else(|| {
         let names: Vec<&str> = readers.iter().map(|r| r.name()).collect();
-        let meant = nearest(name, names.iter().copied()).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
-        format!("there is no reader `{name}` (there are {}){meant}", names.join(", "))
+        Fault::new(format!("there is no reader {name:?}; known are {}", names.join(", ")))
+            .meaning(nearest(name, names.iter().copied()))
     })
 }
 

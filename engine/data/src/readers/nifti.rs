@@ -4,12 +4,16 @@ use super::{Probe, ReadError, ReadOptions, Reader};
 use crate::{Image, NiftiError};
 
 /// NIfTI-1 and NIfTI-2; see [`crate::nifti`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct NiftiReader;
 
 impl Reader for NiftiReader {
     fn name(&self) -> &'static str {
         "NiftiReader"
+    }
+
+    fn precedence(&self) -> u32 {
+        6
     }
 
     fn suffixes(&self) -> &[&str] {
@@ -33,3 +37,5 @@ impl Reader for NiftiReader {
         })
     }
 }
+
+hearth_registry::entry!(dyn Reader => NiftiReader, aliases: &["NibabelReader"], example: "", build: |_| Ok(Box::new(NiftiReader)));

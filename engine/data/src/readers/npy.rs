@@ -18,12 +18,16 @@ const MAX_HEADER: usize = 10_000;
 ///
 /// Two axes are a 2-D image, three a volume. Of four the last holds the channels, as in NIfTI; for any other order use
 /// `EnsureChannelFirst` with `channel_dim` on an array of up to three axes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct NumpyReader;
 
 impl Reader for NumpyReader {
     fn name(&self) -> &'static str {
         "NumpyReader"
+    }
+
+    fn precedence(&self) -> u32 {
+        1
     }
 
     fn suffixes(&self) -> &[&str] {
@@ -49,6 +53,8 @@ impl Reader for NumpyReader {
         array.map_err(|what| ReadError::new(path, what))?.image(path)
     }
 }
+
+hearth_registry::entry!(dyn Reader => NumpyReader, example: "", build: |_| Ok(Box::new(NumpyReader)));
 
 fn from_npz(file: BufReader<File>, key: Option<&str>) -> Result<Array, String> {
     let mut archive = npyz::zip::ZipArchive::new(file).map_err(|e| format!("not an NPZ file: {e}"))?;

@@ -13,12 +13,16 @@ const MAX_SIDE: u32 = 1 << 17;
 /// PNG, JPEG and BMP, as MONAI's `PILReader`: `[C, W, H, 1]` with the values of the file (0 to 255, or 65535), identity affine.
 ///
 /// Grey has one channel (two with alpha), colour three (four with alpha). A palette is resolved to its colours.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct RasterReader;
 
 impl Reader for RasterReader {
     fn name(&self) -> &'static str {
         "RasterReader"
+    }
+
+    fn precedence(&self) -> u32 {
+        2
     }
 
     fn suffixes(&self) -> &[&str] {
@@ -55,6 +59,8 @@ impl Reader for RasterReader {
         Ok(planar(path, &values, [width, height, channels], options.reverse_indexing, stored))
     }
 }
+
+hearth_registry::entry!(dyn Reader => RasterReader, aliases: &["PILReader"], example: "", build: |_| Ok(Box::new(RasterReader)));
 
 fn widen<T: Copy + Into<f32>>(values: &[T]) -> Vec<f32> {
     values.iter().map(|v| (*v).into()).collect()

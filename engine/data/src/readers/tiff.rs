@@ -16,12 +16,16 @@ fn is_tiff(probe: &Probe<'_>) -> bool {
 }
 
 /// Plain TIFF, as [`RasterReader`](super::RasterReader) gives pictures; pages of one size are the slices of a volume.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct TiffReader;
 
 impl Reader for TiffReader {
     fn name(&self) -> &'static str {
         "TiffReader"
+    }
+
+    fn precedence(&self) -> u32 {
+        3
     }
 
     fn suffixes(&self) -> &[&str] {
@@ -63,14 +67,20 @@ impl Reader for TiffReader {
     }
 }
 
+hearth_registry::entry!(dyn Reader => TiffReader, example: "", build: |_| Ok(Box::new(TiffReader)));
+
 /// One level of a whole-slide image, as MONAI's `WSIReader`: `[3, H, W, 1]`, rows first. Large slides are read patch by patch by
 /// [`PatchWSIDataset`](crate::PatchWSIDataset).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct WSIReader;
 
 impl Reader for WSIReader {
     fn name(&self) -> &'static str {
         "WSIReader"
+    }
+
+    fn precedence(&self) -> u32 {
+        4
     }
 
     fn suffixes(&self) -> &[&str] {
@@ -97,6 +107,8 @@ impl Reader for WSIReader {
         Ok(image)
     }
 }
+
+hearth_registry::entry!(dyn Reader => WSIReader, example: "", build: |_| Ok(Box::new(WSIReader)));
 
 /// A region of a slide as an image, rows first.
 pub(crate) fn region(raster: &Raster) -> Image {

@@ -146,7 +146,7 @@ impl Transform for LoadImage {
             return Err(Fault::at("keys", "names no value"));
         }
         if let Some(name) = &self.reader {
-            readers::by_name(name).map_err(|e| Fault::at("reader", e))?;
+            readers::by_name(name).map_err(|fault| Fault { path: "reader".to_owned(), ..fault })?;
         }
         if let Some(key) = &self.reference_key {
             check_key("reference_key", key, known)?;

@@ -54,7 +54,7 @@ fn compare(python: &str, config: &UNetConfig, folder: &Path) {
     let gradients = Gradients::of(&net, &loss);
     let mut optimizer = OptimizerConfig::sgd(0.0).build().expect("consistent");
     let net = optimizer.step(net, gradients, 0.01).expect("its own gradients").valid();
-    weights::save(&net, &folder.join("ours.safetensors")).expect("a file");
+    weights::save(&net, folder.join("ours.safetensors")).expect("a file");
     let x = draw(shape, 2, &Device::default());
     let bytes: Vec<u8> = values(x.clone()).iter().flat_map(|v| v.to_le_bytes()).collect();
     let view = TensorView::new(Dtype::F32, shape.to_vec(), &bytes).expect("a whole tensor");
@@ -64,7 +64,7 @@ fn compare(python: &str, config: &UNetConfig, folder: &Path) {
     assert!(output.status.success(), "{params}: {}", String::from_utf8_lossy(&output.stderr));
     let theirs = std::fs::read(folder.join("y.safetensors")).expect("predictions");
     assert_close(&values(net.forward(x.clone())), &floats(&theirs, "ours"), 2e-5);
-    let (loaded, report) = weights::load(net, &folder.join("theirs.safetensors")).expect("MONAI's weights");
+    let (loaded, report) = weights::load(net, folder.join("theirs.safetensors")).expect("MONAI's weights");
     assert!(report.is_complete());
     assert_close(&values(loaded.forward(x)), &floats(&theirs, "theirs"), 2e-5);
 }

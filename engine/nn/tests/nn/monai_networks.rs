@@ -80,7 +80,7 @@ fn both_ways(python: &str, config: Value, shape: [usize; 5], folder: &Path) {
     let config: NetworkConfig = serde_json::from_value(config).expect("known options");
     let net = config.init(&Device::default(), 11).expect("a network");
     net.check_input(shape).expect("a fitting input");
-    weights::save(&net, &folder.join("ours.safetensors")).expect("a file");
+    weights::save(&net, folder.join("ours.safetensors")).expect("a file");
     let x = draw(shape, 2, &Device::default());
     let bytes: Vec<u8> = values(x.clone()).iter().flat_map(|v| v.to_le_bytes()).collect();
     let view = TensorView::new(Dtype::F32, shape.to_vec(), &bytes).expect("a whole tensor");
@@ -90,7 +90,7 @@ fn both_ways(python: &str, config: Value, shape: [usize; 5], folder: &Path) {
     assert!(output.status.success(), "{params}: {}", String::from_utf8_lossy(&output.stderr));
     let recorded = std::fs::read(folder.join("y.safetensors")).expect("predictions");
     compare(&net.valid(), x.clone(), &recorded, "ours");
-    let (loaded, report) = weights::load(net, &folder.join("theirs.safetensors")).expect("MONAI's weights");
+    let (loaded, report) = weights::load(net, folder.join("theirs.safetensors")).expect("MONAI's weights");
     assert!(report.is_complete(), "{params}");
     compare(&loaded.valid(), x, &recorded, "theirs");
 }

@@ -23,20 +23,16 @@
 //! values, and the tree into a [`Recipe`]. Every error names the place and, where a word is misspelt, the word meant.
 
 pub mod bundled;
-mod cache;
 mod init;
 pub mod metric;
 mod output;
 pub mod post;
-mod sampler;
 mod schema;
 mod tta;
 
-pub use cache::{Cache, CacheDevice, CacheKind, Rate};
 pub use init::Init;
 pub use metric::Metric;
 pub use output::{Output, TaskEntry};
-pub use sampler::WeightedSampler;
 pub use schema::{Data, PluginEntry, Post, PrecisionWord, Recipe, Training, Validation};
 pub use tta::Tta;
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hearth_data::SamplerConfig;
+use hearth_data::caches::{Cache, MemoryCache};
 use hearth_data::layouts::Layout;
 use hearth_data::spatial::{Lazy, LazySampling};
 use hearth_handlers::{ScheduleConfig, constant};
@@ -13,11 +15,9 @@ use hearth_nn::optim::{GradientClip, OptimizerConfig};
 use hearth_registry::{Document, Fault, Named, Node};
 use serde::{Deserialize, Serialize};
 
-use super::cache::Cache;
 use super::init::Init;
 use super::metric::Metric;
 use super::output::{Output, TaskEntry};
-use super::sampler::WeightedSampler;
 use super::tta::Tta;
 
 /// A whole recipe.
@@ -86,12 +86,12 @@ pub struct Data {
     /// Which labelled cases validate.
     pub validation: Validation,
     /// What is kept of the cases after the deterministic transforms.
-    pub cache: Cache,
+    pub cache: Named<dyn Cache>,
     /// Threads that prepare batches ahead; with 0 the training thread prepares each when it needs it.
     pub workers: usize,
     /// How the training cases of an epoch are drawn; left out, each comes once, in an order of the seed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sampler: Option<WeightedSampler>,
+    pub sampler: Option<Named<dyn SamplerConfig>>,
     /// Whether a run of spatial transforms is sampled once: `off`, `exact` or `on`.
     pub lazy: Lazy,
     /// With `on`: how a key is sampled, whatever its transforms say.
@@ -104,13 +104,18 @@ impl Default for Data {
             layout: None,
             images: Vec::new(),
             validation: Validation::default(),
-            cache: Cache::default(),
+            cache: usual_cache(),
             workers: 1,
             sampler: None,
             lazy: Lazy::default(),
             lazy_sampling: BTreeMap::new(),
         }
     }
+}
+
+/// All cases in this machine's memory.
+fn usual_cache() -> Named<dyn Cache> {
+    Named::unchecked("cache", &MemoryCache::default(), Arc::new(MemoryCache::default()))
 }
 
 /// Which labelled cases validate.
@@ -251,7 +256,6 @@ impl Recipe {
 
     /// What depends on other values and was left out.
     fn fill_in(&mut self, document: &Document) {
-        self.data.cache.fill_in();
         self.metric.fill_in();
         if let Some(weights) = &mut self.init.weights
             && let Ok(absolute) = std::path::absolute(&*weights)
@@ -295,8 +299,13 @@ impl Recipe {
             clip.check().map_err(|error| document.fault("training.clip", error.to_string()))?;
         }
         demand(training.val_interval >= 1, "training.val_interval", "give 1 or more epochs".into())?;
-        data.cache.check(document)?;
-        data.sampler.as_ref().map_or(Ok(()), |sampler| sampler.check(data, document))?;
+        demand(
+            data.sampler.is_none() || !data.cache.moves(),
+            "data.sampler",
+            "the `smart` cache shows other cases in each epoch, which a sampler knows nothing of; choose another \
+             data.cache.kind"
+                .into(),
+        )?;
         demand(
             data.lazy == Lazy::On || data.lazy_sampling.is_empty(),
             "data.lazy_sampling",

@@ -9,7 +9,7 @@ use hearth_data::{CrossValidation, Item, Sample, split_fraction};
 use super::Plan;
 use super::plan::maps_labels;
 use crate::error::{Context, Outcome, RecipeError};
-use crate::recipe::{CacheKind, Output, Rate, Recipe, Validation};
+use crate::recipe::{Output, Recipe, Validation};
 
 /// The labelled cases of a data set.
 pub struct Cases {
@@ -46,13 +46,9 @@ impl Cases {
     /// About how many bytes the caches take, in memory or on disk: the first case of each kind tells.
     pub fn predicted_bytes(&self, plan: &Plan) -> Outcome<u64> {
         let cache = &plan.recipe.data.cache;
-        if cache.kind == CacheKind::None {
-            return Ok(0);
-        }
-        let rate = cache.rate.map_or(1.0, Rate::part);
         let mut total = 0;
         for (items, pipeline) in [(&self.training, &plan.training), (&self.validation, &plan.validation)] {
-            let count = ((items.len() as f64 * rate) as usize).min(cache.num.unwrap_or(usize::MAX));
+            let count = cache.kept(items.len());
             if let Some(first) = items.first().filter(|_| count > 0) {
                 let samples = pipeline.run_deterministic(first.sample())?;
                 total += samples.iter().map(Sample::bytes).sum::<usize>() as u64 * count as u64;

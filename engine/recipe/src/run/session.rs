@@ -238,7 +238,8 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
     notice!("{}: {train} cases train, {validate} validate, on {}", cases.name, device::name(&plan.device));
     let seed = recipe.training.seed;
     let sampler = recipe.data.sampler.as_ref();
-    let sampler = sampler.map(|sampler| sampler.build(&cases.training, seed, &plan.document)).transpose()?;
+    let sampler = sampler.map(|sampler| sampler.sampler(&cases.training, seed)).transpose();
+    let sampler = sampler.map_err(|fault| plan.document.located("data.sampler", fault))?;
     let training = dataset(plan, cases.training, plan.training.clone(), Use::Training)?;
     let validation = dataset(plan, cases.validation, plan.validation.clone(), Use::Validation)?;
     let loader = LoaderOptions {

@@ -42,7 +42,7 @@ const BLOCK: usize = 8192;
 const BLOCKS: usize = 1024;
 
 /// In which type values are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Storage {
     /// f32.

@@ -1,0 +1,98 @@
+//! What is kept of the cases between epochs, as a recipe names it: `[data] cache = { kind = "cache", rate = 0.5 }`.
+
+mod lmdb;
+mod memory;
+mod none;
+mod persistent;
+mod place;
+mod rate;
+mod smart;
+
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use hearth_registry::{Fault, Kind};
+
+pub use lmdb::LmdbCache;
+pub use memory::MemoryCache;
+pub use none::NoCache;
+pub use persistent::PersistentCache;
+pub use place::CachePlace;
+pub use rate::Rate;
+pub use smart::SmartCache;
+
+use crate::{DataError, Dataset, Item, Pipeline, Progress, Storage};
+
+/// How cases are kept after the deterministic transforms.
+pub trait Cache: Debug + Send + Sync {
+    /// The data set of these cases behind these steps, filled.
+    ///
+    /// # Errors
+    /// Where a case fails, the cache does not fit, or its folder cannot be written.
+    fn dataset(&self, cases: Vec<Item>, steps: Arc<Pipeline>, run: &CacheRun) -> Result<Arc<dyn Dataset>, DataError>;
+
+    /// How many of so many cases it keeps at a time.
+    fn kept(&self, cases: usize) -> usize;
+
+    /// The folder that it keeps them in, where it does.
+    fn dir(&self) -> Option<&Path> {
+        None
+    }
+
+    /// Whether it keeps them on the device that trains.
+    fn on_device(&self) -> bool {
+        false
+    }
+
+    /// Whether an epoch has a part of the cases, and the next one another.
+    fn moves(&self) -> bool {
+        false
+    }
+
+    /// Whether the parameters make sense together.
+    ///
+    /// # Errors
+    /// The first that does not.
+    fn check(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// What a cache needs of the run.
+#[derive(Clone, Debug)]
+pub struct CacheRun {
+    /// The device that trains.
+    pub device: Device,
+    /// How filling is shown.
+    pub progress: Progress,
+    /// Whether every case is needed in every epoch, as for validation.
+    pub whole: bool,
+}
+
+impl Kind for dyn Cache {
+    const WORD: &'static str = "cache";
+
+    const TAG: &'static str = "kind";
+
+    const DEFAULT: Option<&'static str> = Some("cache");
+
+    fn check(&self) -> Result<(), Fault> {
+        Cache::check(self)
+    }
+}
+
+/// Values on a device are f32 or f16.
+fn check_storage(storage: Storage, place: CachePlace) -> Result<(), Fault> {
+    if storage == Storage::Exact && place == CachePlace::Same {
+        let message = "exact is for a cache in this machine's memory; with device = \"same\" use f32 or f16";
+        return Err(Fault::at("storage", message));
+    }
+    Ok(())
+}
+
+/// The default of threads that fill a cache.
+fn two() -> usize {
+    2
+}

@@ -1,0 +1,96 @@
+//! A window of the cases in memory: [`SmartCache`].
+
+use std::sync::Arc;
+
+use hearth_registry::{Fault, entry};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Cache, CachePlace, CacheRun, MemoryCache, Rate, check_storage, two};
+use crate::{DataError, Dataset, Item, Pipeline, SmartCacheDataset, SmartCacheOptions, Storage};
+
+/// A window of the cases is kept in memory and moves on each epoch, prepared by threads meanwhile (MONAI's `SmartCacheDataset`). All
+/// cases validate: those are kept as by `cache`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SmartCache {
+    /// Which part of the cases is kept at a time, 0 to 1.
+    pub rate: Rate,
+    /// At most so many cases.
+    pub num: Option<usize>,
+    /// Threads that fill it.
+    pub workers: usize,
+    /// Where images are: `host`, or `same` for the device that trains.
+    pub device: CachePlace,
+    /// In which type values are kept: `f32`, `exact` (the narrowest that loses nothing) or `f16`.
+    pub storage: Storage,
+    /// Share of the cached cases that is replaced each epoch, above 0.
+    pub replace_rate: f64,
+    /// Whether the list is shuffled before the window moves over it.
+    pub shuffle: bool,
+}
+
+impl Default for SmartCache {
+    fn default() -> Self {
+        Self {
+            rate: Rate::default(),
+            num: None,
+            workers: two(),
+            device: CachePlace::Host,
+            storage: Storage::F32,
+            replace_rate: 0.1,
+            shuffle: true,
+        }
+    }
+}
+
+impl Cache for SmartCache {
+    fn dataset(&self, cases: Vec<Item>, steps: Arc<Pipeline>, run: &CacheRun) -> Result<Arc<dyn Dataset>, DataError> {
+        if run.whole {
+            // A window would leave out cases that are to be measured.
+            let Self { rate, num, workers, device, storage, .. } = self.clone();
+            return MemoryCache { rate, num, workers, device, storage, ..MemoryCache::default() }
+                .dataset(cases, steps, run);
+        }
+        let options = SmartCacheOptions {
+            replace_rate: self.replace_rate,
+            rate: self.rate.part(),
+            num: self.num,
+            init_workers: self.workers,
+            replace_workers: self.workers,
+            shuffle: self.shuffle,
+            device: self.device.of(&run.device),
+            storage: self.storage,
+            progress: run.progress,
+            ..SmartCacheOptions::default()
+        };
+        Ok(Arc::new(SmartCacheDataset::new(cases, steps, options)?))
+    }
+
+    fn kept(&self, cases: usize) -> usize {
+        self.rate.kept(cases, self.num)
+    }
+
+    fn on_device(&self) -> bool {
+        self.device == CachePlace::Same
+    }
+
+    fn moves(&self) -> bool {
+        true
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        self.rate.check()?;
+        if self.rate == Rate::Auto {
+            return Err(Fault::at("rate", "a moving window needs a part, 0 to 1, or num"));
+        }
+        let rate = self.replace_rate;
+        if rate.is_nan() || rate <= 0.0 || rate > 1.0 {
+            let message = format!("{rate} is not a part; give more than 0 and at most 1, or kind = \"cache\"");
+            return Err(Fault::at("replace_rate", message));
+        }
+        check_storage(self.storage, self.device)
+    }
+}
+
+entry!(dyn Cache => SmartCache, name: "smart", aliases: &["SmartCacheDataset"], example: "rate = 0.5\nreplace_rate = 0.2");

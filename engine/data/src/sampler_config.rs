@@ -1,0 +1,107 @@
+//! In which order an epoch's cases come, as a recipe names it: `[data] sampler = { weights = "weight" }`.
+
+use std::fmt::Debug;
+
+use hearth_registry::{Fault, Kind, entry};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Field, Item, Sampler, WeightedRandomSampler};
+
+/// How the cases of an epoch are chosen, before the cases are known.
+pub trait SamplerConfig: Debug + Send + Sync {
+    /// The sampler of these cases.
+    ///
+    /// # Errors
+    /// Where a case lacks what is needed.
+    fn sampler(&self, cases: &[Item], seed: u64) -> Result<Box<dyn Sampler>, Fault>;
+
+    /// Whether the parameters make sense.
+    ///
+    /// # Errors
+    /// The first that does not.
+    fn check(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+impl Kind for dyn SamplerConfig {
+    const WORD: &'static str = "sampler";
+
+    const DEFAULT: Option<&'static str> = Some("WeightedRandomSampler");
+
+    fn check(&self) -> Result<(), Fault> {
+        SamplerConfig::check(self)
+    }
+}
+
+/// Cases are drawn by their weights (PyTorch's `WeightedRandomSampler`), rather than each once an epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Weighted {
+    /// What holds the weight of a case: a column of the table, or a key of the entries of `dataset.json`.
+    pub weights: String,
+    /// Cases of an epoch; as many as there are.
+    #[serde(default)]
+    pub num_samples: Option<usize>,
+    /// Whether a case may come several times in an epoch.
+    #[serde(default = "yes")]
+    pub replacement: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl SamplerConfig for Weighted {
+    fn sampler(&self, cases: &[Item], seed: u64) -> Result<Box<dyn Sampler>, Fault> {
+        let weight = |item: &Item| match item.fields.get(&self.weights) {
+            Some(Field::Number(weight)) => Ok(*weight),
+            Some(_) => Err(format!("`{}` of the case {} is not a number", self.weights, item.case)),
+            None => Err(format!(
+                "the case {} has no `{}`: weights are a column of the table, or a key of the entries of dataset.json",
+                item.case, self.weights
+            )),
+        };
+        let weights = cases.iter().map(weight).collect::<Result<Vec<f64>, _>>();
+        let weights = weights.map_err(|what| Fault::at("weights", what))?;
+        let samples = self.num_samples.unwrap_or(cases.len());
+        let sampler = WeightedRandomSampler::new(weights, samples, self.replacement, seed);
+        Ok(Box::new(sampler.map_err(|error| Fault::new(error.to_string()))?))
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        match self.num_samples {
+            Some(0) => Err(Fault::at("num_samples", "an epoch has at least 1 case")),
+            _ => Ok(()),
+        }
+    }
+}
+
+entry!(dyn SamplerConfig => Weighted, name: "WeightedRandomSampler", example: "weights = \"weight\"");
+
+/// Cases come in the order of the data set, the same in each epoch (PyTorch's `SequentialSampler`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sequential {}
+
+impl SamplerConfig for Sequential {
+    fn sampler(&self, cases: &[Item], _: u64) -> Result<Box<dyn Sampler>, Fault> {
+        Ok(Box::new(InOrder(cases.len())))
+    }
+}
+
+/// All of so many cases, in their order.
+struct InOrder(usize);
+
+impl Sampler for InOrder {
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn order(&self, _: u64) -> Vec<usize> {
+        (0..self.0).collect()
+    }
+}
+
+entry!(dyn SamplerConfig => Sequential, name: "SequentialSampler", example: "");
