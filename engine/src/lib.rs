@@ -45,6 +45,7 @@ pub use hearth_nn as nn;
 pub use hearth_recipe as recipe;
 pub use hearth_registry as registry;
 pub use hearth_train as train;
+pub use serde_json;
 
 pub mod prelude;
 

@@ -5,8 +5,8 @@ pub use burn::tensor::{Device, Tensor};
 pub use hearth_data::spatial::{GridMode, GridPadding};
 pub use hearth_data::transforms::*;
 pub use hearth_data::{
-    Affine, Batch, CacheDataset, CacheOptions, DataLoader, Dataset, DecathlonDataset, Draw, Image, Item, Items,
-    LoaderOptions, NiftiOptions, Pipeline, Sample, ThreadDataLoader, Transform, TransformDataset, TransformError,
+    Affine, Batch, CacheDataset, CacheOptions, DataLoader, Dataset, DecathlonDataset, Draw, Fault, Image, Item, Items,
+    Keys, LoaderOptions, NiftiOptions, Pipeline, Sample, ThreadDataLoader, Transform, TransformDataset, TransformError,
     Value, WriteOptions, phantom, read_image, read_nifti, write_image, write_nifti,
 };
 pub use hearth_engine::{
@@ -14,10 +14,11 @@ pub use hearth_engine::{
     Metrics, OnError, RunEnd, RunError, State, When,
 };
 pub use hearth_handlers::*;
+pub use hearth_nn::ConfigError;
 pub use hearth_nn::inferers::{Inferer, SimpleInferer, SlidingWindowInferer};
 pub use hearth_nn::losses::{BceWithLogitsLoss, CrossEntropyLoss, DiceCELoss, DiceLoss, Loss, LossConfig, LossError};
-pub use hearth_nn::metrics::{DiceMetric, Metric, MetricError, MetricReduction};
-pub use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig, UNet, UNetConfig};
+pub use hearth_nn::metrics::{DiceMetric, Metric, MetricError, MetricReduction, PerItem};
+pub use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig, ShapeError, UNet, UNetConfig};
 pub use hearth_nn::optim::{
     AdamConfig, AdamWConfig, NovogradConfig, OptimizerConfig, OptimizerSpec, ParameterGroup, RmsPropConfig, SgdConfig,
 };

@@ -5,17 +5,44 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use hearth_registry::{Fault, Kind};
+use hearth_registry::{Fault, Kind, type_name};
 use serde_json::json;
 
 use crate::{Draw, Sample, TransformError};
 
-/// One step of a pipeline. Parameters have MONAI's names; values live on any device and stay there.
+/// One step of a pipeline. Parameters have MONAI's names; values live on any device and stay there. One function makes one, two where it
+/// draws random numbers.
+///
+/// ```
+/// use hearth_data::{Draw, Image, Pipeline, Sample, Transform, TransformError};
+///
+/// /// Values below a threshold become the threshold.
+/// #[derive(Debug)]
+/// struct Floor {
+///     key: &'static str,
+///     least: f64,
+/// }
+///
+/// impl Transform for Floor {
+///     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+///         sample.update(self.key, |image| Ok(Image { data: image.data.clamp_min(self.least), ..image }))?;
+///         Ok(vec![sample])
+///     }
+/// }
+///
+/// let floor = Floor { key: "image", least: -1000.0 };
+/// assert_eq!(floor.name(), "Floor");
+/// assert!(Pipeline::new(floor).is_ok());
+/// ```
 pub trait Transform: Send + Sync + Debug {
-    /// MONAI's name, without the `d` of its dictionary form.
-    fn name(&self) -> &'static str;
+    /// What it is called in messages and recipes: MONAI's name, without the `d` of its dictionary form. The type's unless the transform says
+    /// otherwise.
+    fn name(&self) -> &'static str {
+        type_name::<Self>()
+    }
 
-    /// Whether it draws random numbers. Caches keep what comes before the first such step.
+    /// Whether it draws random numbers: a transform that looks at its [`Draw`] must say so. Caches keep what comes before the first such
+    /// step, and [`Pipeline::without_random`](crate::Pipeline::without_random) leaves it out.
     fn is_random(&self) -> bool {
         false
     }

@@ -59,6 +59,7 @@ mod overrides;
 mod parameters;
 mod read;
 mod registry;
+mod type_name;
 
 pub use document::Document;
 pub use entry::{Described, Entry, Kind, Registration, build_by_reading, described, kinds};
@@ -69,6 +70,7 @@ pub use node::{Field, Node, Origin, Source, Value};
 pub use parameters::{Parameter, parameters};
 pub use read::read;
 pub use registry::Registry;
+pub use type_name::type_name;
 
 // What `entry!` expands to needs these names in the caller's crate.
 #[doc(hidden)]

@@ -3,10 +3,32 @@
 //! Every transform is built in two ways that mean the same: `Spacing::new(["image"], [1.5, 1.5, 2.0]).mode(GridMode::Nearest)`,
 //! or a recipe table with the same names.
 
-/// Functions that set one parameter each; what they say of it is what the reference says.
+/// Functions that set one parameter each, for a transform of one's own as for ours; what they say of it is what the reference says, if
+/// [`entry!`](hearth_registry::entry) is given `setters: Type::SETTERS`.
+///
+/// ```
+/// #[derive(Default)]
+/// struct Floor {
+///     least: f64,
+///     keys: hearth_data::Keys,
+/// }
+///
+/// hearth_data::setters!(Floor {
+///     /// The least value that stays.
+///     least: f64,
+///     /// What it works on.
+///     keys: hearth_data::Keys,
+/// });
+///
+/// let floor = Floor::default().least(-1000.0).keys("image");
+/// assert_eq!((floor.least, floor.keys.len()), (-1000.0, 1));
+/// assert_eq!(Floor::SETTERS[0], ("least", " The least value that stays.\n"));
+/// ```
+#[macro_export]
 macro_rules! setters {
     ($type:ident { $($(#[doc = $doc:literal])* $field:ident : $value:ty),* $(,)? }) => {
         impl $type {
+            /// Parameters and what is said of them.
             pub(crate) const SETTERS: &'static [(&'static str, &'static str)] =
                 &[$((stringify!($field), concat!($($doc, "\n"),*))),*];
 

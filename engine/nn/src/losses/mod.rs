@@ -186,10 +186,46 @@ impl ClassWeight {
     }
 }
 
-/// A loss of a prediction `[b, c, x, y, z]` and a target.
+impl LossError {
+    /// Anything else that is wrong, in words: `loss` is the loss's name.
+    pub fn new(loss: &'static str, reason: impl Into<String>) -> Self {
+        LossError::Option { key: "", loss, reason: reason.into() }
+    }
+}
+
+/// A loss of a prediction `[b, c, x, y, z]` and a target. Two functions make one.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use hearth_nn::losses::{Loss, LossError};
+///
+/// /// The logarithm of the hyperbolic cosine of the error.
+/// struct LogCosh;
+///
+/// impl Loss for LogCosh {
+///     fn check(&self) -> Result<(), LossError> {
+///         Ok(())
+///     }
+///
+///     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
+///         if input.dims() != target.dims() {
+///             return Err(LossError::new(self.name(), "prediction and target must be of one shape"));
+///         }
+///         Ok((input - target).cosh().log().mean())
+///     }
+/// }
+///
+/// let zeros = Tensor::zeros([1, 1, 2, 2, 2], &Device::default());
+/// assert_eq!(LogCosh.forward(zeros.clone(), zeros.clone())?.into_scalar::<f32>(), 0.0);
+/// let error = LogCosh.forward(zeros.clone(), zeros.repeat_dim(0, 2)).unwrap_err();
+/// assert_eq!(error.to_string(), "LogCosh: prediction and target must be of one shape");
+/// # Ok::<(), LossError>(())
+/// ```
 pub trait Loss: Send + Sync {
-    /// MONAI's name.
-    fn name(&self) -> &'static str;
+    /// What it is called in messages: MONAI's name. The type's unless the loss says otherwise.
+    fn name(&self) -> &'static str {
+        hearth_registry::type_name::<Self>()
+    }
 
     /// Whether the options make sense together.
     ///
@@ -205,11 +241,7 @@ pub trait Loss: Send + Sync {
     fn forward_all(&self, inputs: Vec<Tensor<5>>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         match inputs.into_iter().next() {
             Some(input) => self.forward(input, target),
-            None => Err(LossError::Option {
-                key: "",
-                loss: self.name(),
-                reason: "there is no output to compare".to_owned(),
-            }),
+            None => Err(LossError::new(self.name(), "there is no output to compare")),
         }
     }
 

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::inputs::{count, indicator, read};
-use super::per_item::PerItem;
+use super::per_item::{PerItem, keeps_rows};
 use super::{Aggregate, MetricError, Reduced, Rows};
 
 /// The share of right answers: of items, or of voxels where there are any.
@@ -35,19 +35,17 @@ pub struct Accuracy {
     pub rows: Rows,
 }
 
-impl PerItem for Accuracy {
+impl Accuracy {
     const NAME: &'static str = "Accuracy";
+}
+
+impl PerItem for Accuracy {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(true)
-    }
-
-    fn includes_background(&self) -> bool {
-        true
-    }
-
-    fn check_for(&self, _: usize) -> Result<(), MetricError> {
-        Ok(())
     }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
@@ -75,14 +73,6 @@ impl PerItem for Accuracy {
         Ok(right.into_iter().take(items).map(|right| vec![right, answers]).collect())
     }
 
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
-    }
-
     fn values_of(&self, row: &[f32]) -> Vec<f32> {
         vec![row[0] / row[1]]
     }
@@ -93,6 +83,8 @@ impl PerItem for Accuracy {
         Aggregate { value: number(total(0) / total(1)), not_nans: number(total(1)), labels: Vec::new() }
     }
 }
+
+keeps_rows!(Accuracy);
 
 hearth_registry::entry!(
     dyn crate::metrics::Metric => Accuracy,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::confusion_name::{ConfusionName, ConfusionNames, Counts};
 use super::inputs::{Compared, compared, count, indicator, read};
-use super::per_item::PerItem;
+use super::per_item::{PerItem, keeps_rows};
 use super::{Aggregate, MetricError, MetricReduction, Reduced, Rows, reduce};
 
 /// True and false positives and negatives of binarised predictions, and rates computed from them.
@@ -142,8 +142,14 @@ fn matrix(metric: &'static str, both: Compared) -> Result<Vec<Vec<f32>>, MetricE
     Ok(counts.chunks(4 * classes.max(1)).map(row).collect())
 }
 
-impl PerItem for ConfusionMatrixMetric {
+impl ConfusionMatrixMetric {
     const NAME: &'static str = "ConfusionMatrixMetric";
+}
+
+impl PerItem for ConfusionMatrixMetric {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         let mut names = self.metric_name.iter().map(|name| name.higher_is_better());
@@ -167,14 +173,6 @@ impl PerItem for ConfusionMatrixMetric {
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         matrix(Self::NAME, compared(Self::NAME, (pred, label), self.include_background, self.ignore_index)?)
-    }
-
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
     }
 
     fn values_of(&self, row: &[f32]) -> Vec<f32> {
@@ -251,8 +249,14 @@ impl FBetaScore {
     }
 }
 
-impl PerItem for FBetaScore {
+impl FBetaScore {
     const NAME: &'static str = "FBetaScore";
+}
+
+impl PerItem for FBetaScore {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(true)
@@ -274,14 +278,6 @@ impl PerItem for FBetaScore {
         matrix(Self::NAME, compared(Self::NAME, (pred, label), self.include_background, None)?)
     }
 
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
-    }
-
     fn values_of(&self, row: &[f32]) -> Vec<f32> {
         row.chunks(4).map(|c| self.score([c[0], c[1], c[2], c[3]])).collect()
     }
@@ -290,6 +286,8 @@ impl PerItem for FBetaScore {
         rate(rows, self.reduction, false, usize::from(!self.include_background), &|counts| self.score(counts))
     }
 }
+
+keeps_rows!(ConfusionMatrixMetric, FBetaScore);
 
 hearth_registry::entry!(
     dyn crate::metrics::Metric => ConfusionMatrixMetric,

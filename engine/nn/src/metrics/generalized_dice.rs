@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::inputs::{count, read, same_shape};
-use super::per_item::{PerItem, summary};
+use super::per_item::{PerItem, keeps_rows, summary};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 use crate::class_size::SizeWeight;
 use crate::ignored::counted;
@@ -83,8 +83,14 @@ impl GeneralizedDiceScore {
     }
 }
 
-impl PerItem for GeneralizedDiceScore {
+impl GeneralizedDiceScore {
     const NAME: &'static str = "GeneralizedDiceScore";
+}
+
+impl PerItem for GeneralizedDiceScore {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(true)
@@ -92,10 +98,6 @@ impl PerItem for GeneralizedDiceScore {
 
     fn includes_background(&self) -> bool {
         self.include_background
-    }
-
-    fn check_for(&self, _: usize) -> Result<(), MetricError> {
-        Ok(())
     }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
@@ -124,18 +126,12 @@ impl PerItem for GeneralizedDiceScore {
         Ok((0..items).map(row).collect())
     }
 
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
-    }
-
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
         summary(rows, self.reduction, usize::from(!self.include_background))
     }
 }
+
+keeps_rows!(GeneralizedDiceScore);
 
 hearth_registry::entry!(
     dyn crate::metrics::Metric => GeneralizedDiceScore,

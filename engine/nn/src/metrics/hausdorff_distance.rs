@@ -5,7 +5,7 @@ use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::per_item::{PerItem, summary};
+use super::per_item::{PerItem, keeps_rows, summary};
 use super::surface::{DistanceMetric, Masks, Side, spacing_of};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 
@@ -82,8 +82,14 @@ fn quantile(values: &mut [f32], q: f32) -> f32 {
     if weight < 0.5 { low + weight * (high - low) } else { high - (high - low) * (1.0 - weight) }
 }
 
-impl PerItem for HausdorffDistanceMetric {
+impl HausdorffDistanceMetric {
     const NAME: &'static str = "HausdorffDistanceMetric";
+}
+
+impl PerItem for HausdorffDistanceMetric {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(false)
@@ -124,18 +130,12 @@ impl PerItem for HausdorffDistanceMetric {
         Ok(rows)
     }
 
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
-    }
-
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
         summary(rows, self.reduction, usize::from(!self.include_background))
     }
 }
+
+keeps_rows!(HausdorffDistanceMetric);
 
 hearth_registry::entry!(
     dyn crate::metrics::Metric => HausdorffDistanceMetric,

@@ -6,7 +6,10 @@ use super::MetricError;
 use crate::ignored::counted;
 
 /// An error where the shapes differ.
-pub(crate) fn same_shape(metric: &'static str, pred: &Tensor<5>, label: &Tensor<5>) -> Result<(), MetricError> {
+///
+/// # Errors
+/// [`MetricError::Shape`], with both shapes.
+pub fn same_shape(metric: &'static str, pred: &Tensor<5>, label: &Tensor<5>) -> Result<(), MetricError> {
     let (pred, label) = (pred.dims(), label.dims());
     match pred == label {
         true => Ok(()),
@@ -16,27 +19,30 @@ pub(crate) fn same_shape(metric: &'static str, pred: &Tensor<5>, label: &Tensor<
     }
 }
 
-/// The classes besides the first, if there are any.
-pub(crate) fn foreground(x: Tensor<5>) -> Tensor<5> {
+/// The channels of `[b, c, x, y, z]` besides the first, if there are any.
+pub fn foreground(x: Tensor<5>) -> Tensor<5> {
     match x.dims()[1] {
         0 | 1 => x,
         channels => x.narrow(1, 1, channels - 1),
     }
 }
 
-/// `[b, c, x, y, z]` to `[b, c]`. Axis by axis, so that counts of voxels stay exact in f32.
-pub(crate) fn count(x: Tensor<5>) -> Tensor<2> {
+/// Sums over space: `[b, c, x, y, z]` to `[b, c]`. Axis by axis, so that counts of voxels stay exact in f32.
+pub fn count(x: Tensor<5>) -> Tensor<2> {
     let [b, c, ..] = x.dims();
     x.sum_dim(4).sum_dim(3).sum_dim(2).reshape([b, c])
 }
 
-/// The values, row-major.
-pub(crate) fn read<const D: usize>(metric: &'static str, x: Tensor<D>) -> Result<Vec<f32>, MetricError> {
+/// The values, row-major, read back from the device as f32.
+///
+/// # Errors
+/// [`MetricError::Read`] where the device does not hand them out.
+pub fn read<const D: usize>(metric: &'static str, x: Tensor<D>) -> Result<Vec<f32>, MetricError> {
     x.cast(DType::F32).try_into_vec_as::<f32>().map_err(|e| MetricError::Read { metric, reason: e.to_string() })
 }
 
-/// 1 where a condition holds.
-pub(crate) fn indicator<const D: usize>(x: Tensor<D, burn::tensor::Bool>) -> Tensor<D> {
+/// 1 where a condition holds, 0 elsewhere, f32.
+pub fn indicator<const D: usize>(x: Tensor<D, burn::tensor::Bool>) -> Tensor<D> {
     x.float().cast(DType::F32)
 }
 

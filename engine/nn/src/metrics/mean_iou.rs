@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::inputs::{Compared, compared, count, read};
-use super::per_item::{PerItem, summary};
+use super::per_item::{PerItem, keeps_rows, summary};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 
 /// Intersection over union of binarised predictions, per item and class.
@@ -53,8 +53,14 @@ impl Default for MeanIoU {
     }
 }
 
-impl PerItem for MeanIoU {
+impl MeanIoU {
     const NAME: &'static str = "MeanIoU";
+}
+
+impl PerItem for MeanIoU {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(true)
@@ -62,10 +68,6 @@ impl PerItem for MeanIoU {
 
     fn includes_background(&self) -> bool {
         self.include_background
-    }
-
-    fn check_for(&self, _: usize) -> Result<(), MetricError> {
-        Ok(())
     }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
@@ -87,18 +89,12 @@ impl PerItem for MeanIoU {
         Ok(counts.chunks(3 * classes).map(|item| item.chunks(3).map(score).collect()).collect())
     }
 
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
-    }
-
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
         summary(rows, self.reduction, usize::from(!self.include_background))
     }
 }
+
+keeps_rows!(MeanIoU);
 
 hearth_registry::entry!(
     dyn crate::metrics::Metric => MeanIoU,

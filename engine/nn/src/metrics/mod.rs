@@ -36,8 +36,10 @@ pub use dice::DiceMetric;
 pub use froc::{EVAL_THRESHOLDS, Froc, FrocCurve, ImageHits, compute_fp_tp_probs, compute_fp_tp_probs_nd};
 pub use generalized_dice::GeneralizedDiceScore;
 pub use hausdorff_distance::HausdorffDistanceMetric;
+pub use inputs::{count, foreground, indicator, read, same_shape};
 pub use lesion_froc::{LesionFroc, Tumours};
 pub use mean_iou::MeanIoU;
+pub use per_item::{Gathered, PerItem, summary};
 pub use reduction::{Aggregate, MetricReduction, Reduced, reduce};
 pub use regression::{MaeMetric, MapeMetric, MseMetric, PsnrMetric, RmseMetric};
 pub use roc_auc::RocAucMetric;
@@ -105,13 +107,18 @@ pub enum MetricError {
 }
 
 impl MetricError {
+    /// Anything else that is wrong, in words: `metric` is the metric's name.
+    pub fn new(metric: &'static str, reason: impl Into<String>) -> Self {
+        MetricError::Option { key: "", metric, reason: reason.into() }
+    }
+
     /// What the distance transform or the labelling could not do.
     pub(crate) fn from_label(metric: &'static str, error: LabelError) -> Self {
-        MetricError::Option { key: "", metric, reason: error.to_string() }
+        MetricError::new(metric, error.to_string())
     }
 }
 
-/// A metric over a whole evaluation.
+/// A metric over a whole evaluation, as evaluators use it. A metric of one's own is a [`PerItem`], which [becomes](PerItem::gathered) one.
 pub trait Metric: Send {
     /// MONAI's name.
     fn name(&self) -> &'static str;

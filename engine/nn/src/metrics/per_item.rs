@@ -1,32 +1,71 @@
-//! What metrics have in common that measure each item on its own and keep the rows.
+//! Metrics that measure each item on its own and keep the rows: [`PerItem`], and [`Gathered`] that keeps them.
 
 use burn::tensor::Tensor;
+use hearth_registry::type_name;
 
 use super::{Aggregate, Metric, MetricError, MetricReduction, Rows, reduce};
 
-/// A metric that is a function from one batch to one row per item.
+/// A metric that is a function from a batch to one row of values per item. Two functions make one.
 ///
-/// Everything that is one is a [`Metric`].
-pub(crate) trait PerItem: Send {
-    const NAME: &'static str;
-
-    /// One row per item. `spacing` has one entry for all items or one per item, or none where voxels have side 1.
+/// [`gathered`](Self::gathered) makes it a [`Metric`], which keeps the rows over an evaluation.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use hearth_nn::metrics::{Metric, MetricError, PerItem, count, read, same_shape};
+///
+/// /// By how much the volume is wrong, as a share of the label's.
+/// struct VolumeError;
+///
+/// impl PerItem for VolumeError {
+///     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
+///         same_shape(self.name(), pred, label)?;
+///         let classes = pred.dims()[1];
+///         let (pred, label) = (count(pred.clone()), count(label.clone()));
+///         let rows = read(self.name(), (pred - label.clone()).abs() / label)?;
+///         Ok(rows.chunks(classes).map(<[f32]>::to_vec).collect())
+///     }
+///
+///     fn higher_is_better(&self) -> Option<bool> {
+///         Some(false)
+///     }
+/// }
+///
+/// let mut error = VolumeError.gathered();
+/// let device = Device::default();
+/// error.update(&Tensor::full([2, 1, 4, 4, 4], 3.0, &device), &Tensor::full([2, 1, 4, 4, 4], 2.0, &device))?;
+/// assert_eq!((Metric::name(&error), error.rows().len(), error.aggregate()?.scalar()), ("VolumeError", 2, 0.5));
+/// # Ok::<(), MetricError>(())
+/// ```
+pub trait PerItem: Send {
+    /// One row per item, of the same length in every call: one value per class, or one for all. NaN where there is nothing to
+    /// measure. `pred` and `label` are `[b, c, x, y, z]` and outside of any graph. `spacing` in mm has one entry for all items or one per
+    /// item, or none where voxels have side 1.
+    ///
+    /// # Errors
+    /// Where prediction and label do not fit each other, or the options do not fit them.
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError>;
-
-    /// The rows so far.
-    fn kept(&self) -> &Rows;
-
-    /// The rows so far, to change.
-    fn kept_mut(&mut self) -> &mut Rows;
 
     /// See [`Metric::higher_is_better`].
     fn higher_is_better(&self) -> Option<bool>;
 
-    /// See [`Metric::includes_background`].
-    fn includes_background(&self) -> bool;
+    /// See [`Metric::name`]. The type's name, unless the metric says otherwise.
+    fn name(&self) -> &'static str {
+        type_name::<Self>()
+    }
 
-    /// See [`Metric::check_for`].
-    fn check_for(&self, classes: usize) -> Result<(), MetricError>;
+    /// See [`Metric::includes_background`]. Rows have a value for each channel of the prediction, unless the metric says otherwise.
+    fn includes_background(&self) -> bool {
+        true
+    }
+
+    /// See [`Metric::check_for`]. Any number of classes will do, unless the metric says otherwise.
+    ///
+    /// # Errors
+    /// The first option that makes no sense.
+    fn check_for(&self, classes: usize) -> Result<(), MetricError> {
+        let _ = classes;
+        Ok(())
+    }
 
     /// See [`Metric::takes_scores`].
     fn takes_scores(&self) -> bool {
@@ -38,13 +77,102 @@ pub(crate) trait PerItem: Send {
         row.to_vec()
     }
 
-    /// The result over rows, of which there is at least one.
-    fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate;
+    /// The result over rows, of which there is at least one: [MONAI's mean](MetricReduction::Mean), unless the metric says otherwise.
+    fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
+        summary(rows, MetricReduction::Mean, usize::from(!self.includes_background()))
+    }
+
+    /// The metric with rows to keep: a [`Metric`].
+    fn gathered(self) -> Gathered<Self>
+    where
+        Self: Sized,
+    {
+        Gathered { metric: self, rows: Rows::default() }
+    }
 }
 
-impl<M: PerItem> Metric for M {
+/// Where a metric keeps its rows.
+pub(crate) trait KeepsRows {
+    /// The rows so far.
+    fn kept(&self) -> &Rows;
+
+    /// The rows so far, to change.
+    fn kept_mut(&mut self) -> &mut Rows;
+}
+
+/// [`KeepsRows`] for types with a field `rows`.
+macro_rules! keeps_rows {
+    ($($type:ty),* $(,)?) => { $(
+        impl $crate::metrics::per_item::KeepsRows for $type {
+            fn kept(&self) -> &$crate::metrics::Rows {
+                &self.rows
+            }
+
+            fn kept_mut(&mut self) -> &mut $crate::metrics::Rows {
+                &mut self.rows
+            }
+        }
+    )* };
+}
+
+pub(crate) use keeps_rows;
+
+/// A metric and its rows: what makes a [`PerItem`] of a user's own a [`Metric`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gathered<M> {
+    /// What measures.
+    pub metric: M,
+    /// The rows so far.
+    pub rows: Rows,
+}
+
+impl<M> KeepsRows for Gathered<M> {
+    fn kept(&self) -> &Rows {
+        &self.rows
+    }
+
+    fn kept_mut(&mut self) -> &mut Rows {
+        &mut self.rows
+    }
+}
+
+impl<M: PerItem> PerItem for Gathered<M> {
+    fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
+        self.metric.measure(pred, label, spacing)
+    }
+
+    fn higher_is_better(&self) -> Option<bool> {
+        self.metric.higher_is_better()
+    }
+
     fn name(&self) -> &'static str {
-        M::NAME
+        self.metric.name()
+    }
+
+    fn includes_background(&self) -> bool {
+        self.metric.includes_background()
+    }
+
+    fn check_for(&self, classes: usize) -> Result<(), MetricError> {
+        self.metric.check_for(classes)
+    }
+
+    fn takes_scores(&self) -> bool {
+        self.metric.takes_scores()
+    }
+
+    fn values_of(&self, row: &[f32]) -> Vec<f32> {
+        self.metric.values_of(row)
+    }
+
+    fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
+        self.metric.summarize(rows)
+    }
+}
+
+impl<M: PerItem + KeepsRows> Metric for M {
+    fn name(&self) -> &'static str {
+        PerItem::name(self)
     }
 
     fn higher_is_better(&self) -> Option<bool> {
@@ -76,12 +204,14 @@ impl<M: PerItem> Metric for M {
         let (pred, label) = (pred.clone().without_autodiff(), label.clone().without_autodiff());
         let rows = self.measure(&pred, &label, spacing)?;
         let first = self.kept().len();
-        self.kept_mut().extend(M::NAME, rows)?;
+        let name = PerItem::name(self);
+        self.kept_mut().extend(name, rows)?;
         Ok(&self.kept()[first..])
     }
 
     fn merge(&mut self, rows: Vec<Vec<f32>>) -> Result<(), MetricError> {
-        self.kept_mut().extend(M::NAME, rows)
+        let name = PerItem::name(self);
+        self.kept_mut().extend(name, rows)
     }
 
     fn rows(&self) -> &[Vec<f32>] {
@@ -94,7 +224,7 @@ impl<M: PerItem> Metric for M {
 
     fn aggregate(&self) -> Result<Aggregate, MetricError> {
         match self.kept().is_empty() {
-            true => Err(MetricError::Empty { metric: M::NAME }),
+            true => Err(MetricError::Empty { metric: PerItem::name(self) }),
             false => Ok(self.summarize(self.kept())),
         }
     }
@@ -104,8 +234,9 @@ impl<M: PerItem> Metric for M {
     }
 }
 
-/// The result of a reduction, with names for values that stand for a class; `first` is the first class that counts.
-pub(crate) fn summary(rows: &[Vec<f32>], reduction: MetricReduction, first: usize) -> Aggregate {
+/// The result of a reduction, with names for values that stand for a class; `first` is the first class that counts: 1 where
+/// rows leave out the background.
+pub fn summary(rows: &[Vec<f32>], reduction: MetricReduction, first: usize) -> Aggregate {
     let (value, not_nans) = reduce(rows, reduction);
     let labels = match reduction {
         MetricReduction::MeanBatch | MetricReduction::SumBatch => {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::inputs::{read, same_shape};
-use super::per_item::{PerItem, summary};
+use super::per_item::{PerItem, keeps_rows, summary};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 
 /// The mean over everything but the items.
@@ -54,31 +54,21 @@ pub struct MaeMetric {
     pub rows: Rows,
 }
 
-impl PerItem for MaeMetric {
+impl MaeMetric {
     const NAME: &'static str = "MAEMetric";
+}
+
+impl PerItem for MaeMetric {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(false)
     }
 
-    fn includes_background(&self) -> bool {
-        true
-    }
-
-    fn check_for(&self, _: usize) -> Result<(), MetricError> {
-        Ok(())
-    }
-
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         Ok(column(means(Self::NAME, difference(Self::NAME, pred, label)?.abs())?))
-    }
-
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
     }
 
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
@@ -117,33 +107,23 @@ impl Default for MapeMetric {
     }
 }
 
-impl PerItem for MapeMetric {
+impl MapeMetric {
     const NAME: &'static str = "MAPEMetric";
+}
+
+impl PerItem for MapeMetric {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(false)
-    }
-
-    fn includes_background(&self) -> bool {
-        true
-    }
-
-    fn check_for(&self, _: usize) -> Result<(), MetricError> {
-        Ok(())
     }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         let off = difference(Self::NAME, pred, label)?.abs();
         let whole = label.clone().cast(DType::F32).abs().clamp_min(self.epsilon);
         Ok(column(means(Self::NAME, off / whole * 100.0)?))
-    }
-
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
     }
 
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
@@ -174,31 +154,21 @@ pub struct MseMetric {
     pub rows: Rows,
 }
 
-impl PerItem for MseMetric {
+impl MseMetric {
     const NAME: &'static str = "MSEMetric";
+}
+
+impl PerItem for MseMetric {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(false)
     }
 
-    fn includes_background(&self) -> bool {
-        true
-    }
-
-    fn check_for(&self, _: usize) -> Result<(), MetricError> {
-        Ok(())
-    }
-
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         Ok(column(squares(Self::NAME, pred, label)?))
-    }
-
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
     }
 
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
@@ -239,19 +209,17 @@ impl PsnrMetric {
     }
 }
 
-impl PerItem for PsnrMetric {
+impl PsnrMetric {
     const NAME: &'static str = "PSNRMetric";
+}
+
+impl PerItem for PsnrMetric {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(true)
-    }
-
-    fn includes_background(&self) -> bool {
-        true
-    }
-
-    fn check_for(&self, _: usize) -> Result<(), MetricError> {
-        Ok(())
     }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
@@ -262,14 +230,6 @@ impl PerItem for PsnrMetric {
         let peak = (20.0 * self.max_val.log10()) as f32;
         let ratios = squares(Self::NAME, pred, label)?.into_iter().map(|square| peak - 10.0 * square.log10());
         Ok(column(ratios.collect()))
-    }
-
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
     }
 
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
@@ -300,37 +260,29 @@ pub struct RmseMetric {
     pub rows: Rows,
 }
 
-impl PerItem for RmseMetric {
+impl RmseMetric {
     const NAME: &'static str = "RMSEMetric";
+}
+
+impl PerItem for RmseMetric {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(false)
-    }
-
-    fn includes_background(&self) -> bool {
-        true
-    }
-
-    fn check_for(&self, _: usize) -> Result<(), MetricError> {
-        Ok(())
     }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         Ok(column(squares(Self::NAME, pred, label)?.into_iter().map(f32::sqrt).collect()))
     }
 
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
-    }
-
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
         summary(rows, self.reduction, 0)
     }
 }
+
+keeps_rows!(MaeMetric, MapeMetric, MseMetric, PsnrMetric, RmseMetric);
 
 hearth_registry::entry!(
     dyn crate::metrics::Metric => MaeMetric,

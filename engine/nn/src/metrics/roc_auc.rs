@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::curve::{self, Average, Scored, ranked};
-use super::per_item::PerItem;
+use super::per_item::{PerItem, keeps_rows};
 use super::{Aggregate, MetricError, Rows};
 
 /// Area under the receiver operating characteristic, over all items.
@@ -44,35 +44,25 @@ fn area(scored: Vec<Scored>) -> f64 {
     pairs / (below * positives)
 }
 
-impl PerItem for RocAucMetric {
+impl RocAucMetric {
     const NAME: &'static str = "ROCAUCMetric";
+}
+
+impl PerItem for RocAucMetric {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(true)
-    }
-
-    fn includes_background(&self) -> bool {
-        true
     }
 
     fn takes_scores(&self) -> bool {
         true
     }
 
-    fn check_for(&self, _: usize) -> Result<(), MetricError> {
-        Ok(())
-    }
-
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
         curve::rows(Self::NAME, pred, label)
-    }
-
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
     }
 
     /// One item has no area.
@@ -84,6 +74,8 @@ impl PerItem for RocAucMetric {
         curve::aggregate(rows, self.average, area)
     }
 }
+
+keeps_rows!(RocAucMetric);
 
 hearth_registry::entry!(
     dyn crate::metrics::Metric => RocAucMetric,

@@ -7,8 +7,11 @@ use super::MetricError;
 pub struct Rows(Vec<Vec<f32>>);
 
 impl Rows {
-    /// Adds rows at the end, or none of them if one does not fit.
-    pub(crate) fn extend(&mut self, metric: &'static str, rows: Vec<Vec<f32>>) -> Result<(), MetricError> {
+    /// Adds rows at the end, or none of them if one does not fit. `metric` is its name, for the error.
+    ///
+    /// # Errors
+    /// [`MetricError::Row`] for a row of another length than those before.
+    pub fn extend(&mut self, metric: &'static str, rows: Vec<Vec<f32>>) -> Result<(), MetricError> {
         let expected = self.0.first().or(rows.first()).map_or(0, Vec::len);
         if let Some(row) = rows.iter().find(|row| row.len() != expected) {
             return Err(MetricError::Row { metric, got: row.len(), expected });
@@ -17,7 +20,8 @@ impl Rows {
         Ok(())
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Forgets all rows.
+    pub fn clear(&mut self) {
         self.0.clear();
     }
 }

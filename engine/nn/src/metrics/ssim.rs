@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::inputs::{read, same_shape};
-use super::per_item::{PerItem, summary};
+use super::per_item::{PerItem, keeps_rows, summary};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 use crate::layers::Axes;
 use crate::ssim::{KernelType, Ssim};
@@ -118,15 +118,17 @@ impl SsimMetric {
     }
 }
 
-impl PerItem for SsimMetric {
+impl SsimMetric {
     const NAME: &'static str = "SSIMMetric";
+}
+
+impl PerItem for SsimMetric {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(true)
-    }
-
-    fn includes_background(&self) -> bool {
-        true
     }
 
     fn check_for(&self, _: usize) -> Result<(), MetricError> {
@@ -140,14 +142,6 @@ impl PerItem for SsimMetric {
         ssim.check_shape(pred.dims()).map_err(option)?;
         let (map, _) = ssim.maps(pred.clone().cast(DType::F32), label.clone().cast(DType::F32));
         Ok(means(Self::NAME, map)?.into_iter().map(|value| vec![value]).collect())
-    }
-
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
     }
 
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
@@ -283,15 +277,17 @@ fn halved(mut x: Tensor<5>, spatial_dims: usize) -> Tensor<5> {
     x
 }
 
-impl PerItem for MultiScaleSsimMetric {
+impl MultiScaleSsimMetric {
     const NAME: &'static str = "MultiScaleSSIMMetric";
+}
+
+impl PerItem for MultiScaleSsimMetric {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(true)
-    }
-
-    fn includes_background(&self) -> bool {
-        true
     }
 
     fn check_for(&self, _: usize) -> Result<(), MetricError> {
@@ -323,18 +319,12 @@ impl PerItem for MultiScaleSsimMetric {
         Ok(products.into_iter().map(|value| vec![value]).collect())
     }
 
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
-    }
-
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
         summary(rows, self.reduction, 0)
     }
 }
+
+keeps_rows!(SsimMetric, MultiScaleSsimMetric);
 
 hearth_registry::entry!(
     dyn crate::metrics::Metric => MultiScaleSsimMetric,

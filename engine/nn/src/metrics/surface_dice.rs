@@ -5,7 +5,7 @@ use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::per_item::{PerItem, summary};
+use super::per_item::{PerItem, keeps_rows, summary};
 use super::surface::{DistanceMetric, Masks, Side, Surfaces, spacing_of};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 
@@ -110,8 +110,14 @@ impl SurfaceDiceMetric {
     }
 }
 
-impl PerItem for SurfaceDiceMetric {
+impl SurfaceDiceMetric {
     const NAME: &'static str = "SurfaceDiceMetric";
+}
+
+impl PerItem for SurfaceDiceMetric {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(true)
@@ -142,18 +148,12 @@ impl PerItem for SurfaceDiceMetric {
         Ok(rows)
     }
 
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
-    }
-
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
         summary(rows, self.reduction, usize::from(!self.include_background))
     }
 }
+
+keeps_rows!(SurfaceDiceMetric);
 
 hearth_registry::entry!(
     dyn crate::metrics::Metric => SurfaceDiceMetric,

@@ -5,7 +5,7 @@ use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::per_item::{PerItem, summary};
+use super::per_item::{PerItem, keeps_rows, summary};
 use super::surface::{DistanceMetric, Masks, Side, spacing_of};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 
@@ -43,8 +43,14 @@ pub struct SurfaceDistanceMetric {
     pub rows: Rows,
 }
 
-impl PerItem for SurfaceDistanceMetric {
+impl SurfaceDistanceMetric {
     const NAME: &'static str = "SurfaceDistanceMetric";
+}
+
+impl PerItem for SurfaceDistanceMetric {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(false)
@@ -52,10 +58,6 @@ impl PerItem for SurfaceDistanceMetric {
 
     fn includes_background(&self) -> bool {
         self.include_background
-    }
-
-    fn check_for(&self, _: usize) -> Result<(), MetricError> {
-        Ok(())
     }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
@@ -80,18 +82,12 @@ impl PerItem for SurfaceDistanceMetric {
         Ok(rows)
     }
 
-    fn kept(&self) -> &Rows {
-        &self.rows
-    }
-
-    fn kept_mut(&mut self) -> &mut Rows {
-        &mut self.rows
-    }
-
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
         summary(rows, self.reduction, usize::from(!self.include_background))
     }
 }
+
+keeps_rows!(SurfaceDistanceMetric);
 
 hearth_registry::entry!(
     dyn crate::metrics::Metric => SurfaceDistanceMetric,

@@ -34,3 +34,19 @@ pub(super) fn known_channels<N: Network>(net: &N, shape: [usize; 5]) -> Result<(
     }
     Ok(())
 }
+
+/// What [`Network::check_input`] asks of every network, and that each axis in use is divisible by `number`: for a
+/// network that halves its input three times, 8.
+///
+/// # Errors
+/// The first that does not hold, with the size to pad or crop to.
+pub fn check_divisible<N: Network>(net: &N, shape: [usize; 5], number: usize) -> Result<(), ShapeError> {
+    known_channels(net, shape)?;
+    let axes = &shape[2..2 + net.spatial_dims().min(3)];
+    if axes.iter().all(|length| length % number.max(1) == 0) {
+        return Ok(());
+    }
+    let fits: Vec<usize> = axes.iter().map(|length| length.next_multiple_of(number)).collect();
+    let reason = format!("every axis must be divisible by {number}; pad or crop to {fits:?}");
+    Err(ShapeError { network: net.name(), shape, reason })
+}

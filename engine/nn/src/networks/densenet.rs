@@ -202,10 +202,6 @@ pub struct DenseNet {
 }
 
 impl Network for DenseNet {
-    fn name(&self) -> &'static str {
-        "DenseNet"
-    }
-
     fn spatial_dims(&self) -> usize {
         self.spatial_dims
     }

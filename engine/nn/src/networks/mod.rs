@@ -48,6 +48,7 @@ pub use attentionunet::{AttentionUnet, AttentionUnetConfig};
 pub use autoencoder::{AutoEncoder, AutoEncoderConfig};
 pub use basic_unet::{BasicUNet, BasicUNetConfig};
 pub use basic_unetplusplus::{BasicUNetPlusPlus, BasicUNetPlusPlusConfig};
+pub use check::check_divisible;
 pub use classifier::{Classifier, ClassifierConfig};
 pub use critic::{Critic, CriticConfig};
 pub use densenet::{DenseNet, DenseNetConfig};

@@ -2,6 +2,9 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
+use hearth_registry::type_name;
+
+use super::check::known_channels;
 
 /// An input a network cannot take.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -16,10 +19,43 @@ pub struct ShapeError {
 }
 
 /// A network from `[b, in, x, y, z]` to `[b, out, x', y', z']`.
+///
+/// Three functions make one; all others have a meaning that holds for any network, and are there for what a network has beyond that: outputs
+/// for deep supervision, a loss of its own, sizes that it does not take, names of weights that differ from its fields'.
+///
+/// ```
+/// use burn::module::Module;
+/// use burn::tensor::{Device, Tensor};
+/// use hearth_nn::layers::{Convolution, ConvolutionOptions, Scope};
+/// use hearth_nn::networks::Network;
+///
+/// #[derive(Module, Debug)]
+/// struct Edges {
+///     conv: Convolution,
+/// }
+///
+/// impl Network for Edges {
+///     fn spatial_dims(&self) -> usize {
+///         3
+///     }
+///
+///     fn channels(&self) -> [usize; 2] {
+///         [1, 2]
+///     }
+///
+///     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+///         self.conv.forward(x)
+///     }
+/// }
+///
+/// let scope = Scope::new(&Device::default(), 0);
+/// let net = Edges { conv: Convolution::new(&scope, &ConvolutionOptions::new([1, 2], [3; 3]))? };
+/// assert_eq!(net.name(), "Edges");
+/// assert_eq!(net.forward(Tensor::zeros([1, 1, 4, 4, 4], &Device::default())).dims(), [1, 2, 4, 4, 4]);
+/// assert!(net.check_input([1, 3, 4, 4, 4]).is_err_and(|error| error.to_string().contains("1 input channels")));
+/// # Ok::<(), hearth_nn::ConfigError>(())
+/// ```
 pub trait Network: Module + Sync + 'static {
-    /// MONAI's name.
-    fn name(&self) -> &'static str;
-
     /// 2 or 3. A 2-D network takes `z = 1`, and its exported kernels have no third axis.
     fn spatial_dims(&self) -> usize;
 
@@ -28,6 +64,18 @@ pub trait Network: Module + Sync + 'static {
 
     /// The output; the main one if there are several.
     fn forward(&self, x: Tensor<5>) -> Tensor<5>;
+
+    /// What it is called in messages: MONAI's name. The type's unless the network says otherwise.
+    fn name(&self) -> &'static str {
+        type_name::<Self>()
+    }
+
+    /// Says why an input of this shape would not do. Unless the network knows more, its channels must be those that it was built for, a 2-D
+    /// network takes a third axis of 1, and no axis is empty. A network that halves its input says so here, with
+    /// [`check_divisible`](super::check_divisible), so that a crop of 30 is an error before the first step and not inside of it.
+    fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
+        known_channels(self, shape)
+    }
 
     /// All outputs, in MONAI's order; with deep supervision the main one is the first, unless the network says otherwise.
     fn forward_all(&self, x: Tensor<5>) -> Vec<Tensor<5>> {
@@ -43,9 +91,6 @@ pub trait Network: Module + Sync + 'static {
     fn forward_with_loss(&self, x: Tensor<5>) -> (Vec<Tensor<5>>, Option<Tensor<1>>) {
         (self.forward_all(x), None)
     }
-
-    /// Says why an input of this shape would not do.
-    fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError>;
 
     /// The state-dict key of the parameter at this path of module fields; `None` leaves it out.
     fn torch_name(&self, path: &str) -> Option<String> {

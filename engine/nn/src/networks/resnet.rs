@@ -335,10 +335,6 @@ fn through(x: Tensor<5>, layer: &Named<ResNetBlock>) -> Tensor<5> {
 }
 
 impl Network for ResNet {
-    fn name(&self) -> &'static str {
-        "ResNet"
-    }
-
     fn spatial_dims(&self) -> usize {
         self.spatial_dims
     }

@@ -90,10 +90,6 @@ pub struct ResNetFeatures {
 }
 
 impl Network for ResNetFeatures {
-    fn name(&self) -> &'static str {
-        "ResNetFeatures"
-    }
-
     fn spatial_dims(&self) -> usize {
         self.resnet.spatial_dims()
     }

@@ -268,10 +268,6 @@ pub struct SENet {
 }
 
 impl Network for SENet {
-    fn name(&self) -> &'static str {
-        "SENet"
-    }
-
     fn spatial_dims(&self) -> usize {
         self.spatial_dims
     }

@@ -6,9 +6,9 @@ use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::check::{known_channels, spatial};
+use super::Network;
+use super::check::spatial;
 use super::swin_stage::{Stage, StageOptions};
-use super::{Network, ShapeError};
 use crate::blocks::{Merging, PatchEmbed, UnetrBasicBlock, UnetrOptions};
 use crate::layers::{Axes, ConfigError, Dropout, DropoutClock, Scope, layer_norm};
 use crate::named::Named;
@@ -245,10 +245,6 @@ impl SwinTransformer {
 }
 
 impl Network for SwinTransformer {
-    fn name(&self) -> &'static str {
-        "SwinTransformer"
-    }
-
     fn spatial_dims(&self) -> usize {
         self.spatial_dims
     }
@@ -277,10 +273,6 @@ impl Network for SwinTransformer {
             outputs.push(self.output(&x));
         }
         outputs
-    }
-
-    fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
-        known_channels(self, shape)
     }
 
     fn set_draw(&self, seed: u64, step: u64) {

@@ -6,7 +6,7 @@ use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::check::known_channels;
+use super::check::check_divisible;
 use super::swin_transformer::{SwinTransformer, SwinTransformerConfig, four, three, yes};
 use super::unetr::instance;
 use super::{Network, ShapeError};
@@ -218,10 +218,6 @@ pub struct SwinUNETR {
 }
 
 impl Network for SwinUNETR {
-    fn name(&self) -> &'static str {
-        "SwinUNETR"
-    }
-
     fn spatial_dims(&self) -> usize {
         self.swin.spatial_dims()
     }
@@ -241,14 +237,7 @@ impl Network for SwinUNETR {
     }
 
     fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
-        known_channels(self, shape)?;
-        let axes = &shape[2..2 + self.spatial_dims()];
-        if axes.iter().any(|n| n % 32 != 0) {
-            let fits: Vec<usize> = axes.iter().map(|n| n.next_multiple_of(32)).collect();
-            let reason = format!("every axis must be divisible by 32; pad or crop to {fits:?}");
-            return Err(ShapeError { network: "SwinUNETR", shape, reason });
-        }
-        Ok(())
+        check_divisible(self, shape, 32)
     }
 
     fn torch_name(&self, path: &str) -> Option<String> {

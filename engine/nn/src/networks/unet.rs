@@ -164,10 +164,6 @@ pub struct UNet {
 }
 
 impl Network for UNet {
-    fn name(&self) -> &'static str {
-        "UNet"
-    }
-
     fn spatial_dims(&self) -> usize {
         self.spatial_dims
     }

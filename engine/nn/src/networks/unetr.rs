@@ -187,10 +187,6 @@ impl UNETR {
 }
 
 impl Network for UNETR {
-    fn name(&self) -> &'static str {
-        "UNETR"
-    }
-
     fn spatial_dims(&self) -> usize {
         self.vit.spatial_dims()
     }

@@ -256,10 +256,6 @@ impl ViT {
 }
 
 impl Network for ViT {
-    fn name(&self) -> &'static str {
-        "ViT"
-    }
-
     fn spatial_dims(&self) -> usize {
         self.spatial_dims
     }

@@ -133,10 +133,6 @@ struct Halver {
 }
 
 impl Network for Halver {
-    fn name(&self) -> &'static str {
-        "Halver"
-    }
-
     fn spatial_dims(&self) -> usize {
         3
     }
@@ -147,10 +143,6 @@ impl Network for Halver {
 
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         x * self.scale.val().reshape([1, 1, 1, 1, 1])
-    }
-
-    fn check_input(&self, _: [usize; 5]) -> Result<(), ShapeError> {
-        Ok(())
     }
 }
 

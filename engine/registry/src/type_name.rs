@@ -1,0 +1,15 @@
+//! The name that a type has in its own file.
+
+/// The type's name without its path and its parameters: what a transform, a loss, a metric or a network is called unless it says otherwise.
+///
+/// ```
+/// struct Halver;
+/// struct Both<A>(A);
+/// assert_eq!(hearth_registry::type_name::<Halver>(), "Halver");
+/// assert_eq!(hearth_registry::type_name::<Both<Option<Halver>>>(), "Both");
+/// ```
+pub fn type_name<T: ?Sized>() -> &'static str {
+    let full = std::any::type_name::<T>();
+    let plain = full.split('<').next().unwrap_or(full);
+    plain.rsplit("::").next().unwrap_or(plain)
+}
