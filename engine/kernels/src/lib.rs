@@ -12,6 +12,7 @@
 //! - [`mod@interpolate`]: resizing by nearest, linear, cubic or area, and any other separable weights.
 //! - [`label`]: connected components, distance transforms and binary morphology of masks.
 //! - [`rectify`], [`rectified_sum`]: ReLU and leaky ReLU, alone and of a sum.
+//! - [`recompute`]: a block's inner values computed again in the backward pass instead of kept.
 //! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation behind `Spacing` and `Affine`.
 //! - [`mod@separable`]: weighted sums along one axis after the other, which those two come to where they can.
 //! - [`mod@sigmoid_sums`]: what Dice, focal and binary cross-entropy losses need of a sigmoid, forward and backward.
@@ -63,6 +64,7 @@ pub mod pool3d;
 mod precision;
 #[cfg(feature = "cpu")]
 mod product;
+mod recompute;
 mod rectify;
 pub mod resample;
 pub mod separable;
@@ -83,6 +85,7 @@ pub use cast::cast;
 pub use gelu::gelu;
 pub use interpolate::{InterpolateMode, interpolate};
 pub use layer_norm::layer_norm;
+pub use recompute::recompute;
 pub use rectify::{rectified_sum, rectify};
 pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, resample_part, sample_grid};
 pub use separable::{AxisTaps, separable};

@@ -28,6 +28,22 @@ impl DropoutClock {
         self.0[2].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Seed, step and pass as they are now.
+    pub(crate) fn now(&self) -> [u64; 3] {
+        self.0.each_ref().map(|part| part.load(Ordering::Relaxed))
+    }
+
+    /// Does something as if it were then, and comes back.
+    pub(crate) fn back_at<R>(&self, then: [u64; 3], run: impl FnOnce() -> R) -> R {
+        let now = self.now();
+        let set =
+            |time: [u64; 3]| self.0.iter().zip(time).for_each(|(part, value)| part.store(value, Ordering::Relaxed));
+        set(then);
+        let result = run();
+        set(now);
+        result
+    }
+
     /// Draws of N(0, 1) of this step and pass, on the device of `like`.
     pub(crate) fn normal(&self, layer: &str, shape: [usize; 2], like: &Device) -> Tensor<2> {
         let key = self.key().with_text("normal").with_text(layer);

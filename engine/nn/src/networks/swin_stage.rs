@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
+use hearth_kernels::recompute;
 
 use crate::blocks::{Merging, PatchMerging, SwinTransformerBlock, SwinTransformerOptions, shifted_regions};
 use crate::layers::{ConfigError, DropoutClock, Scope};
@@ -21,6 +22,8 @@ pub(super) struct StageOptions {
     pub drop: f64,
     pub attn_drop: f64,
     pub merging: Merging,
+    /// Whether the inner values of blocks are computed again in the backward pass.
+    pub use_checkpoint: bool,
     pub clock: DropoutClock,
 }
 
@@ -31,6 +34,10 @@ pub(super) struct Stage {
     downsample: PatchMerging,
     #[module(skip)]
     window_size: [usize; 3],
+    #[module(skip)]
+    use_checkpoint: bool,
+    #[module(skip)]
+    clock: DropoutClock,
 }
 
 impl Stage {
@@ -60,6 +67,8 @@ impl Stage {
             blocks: Named::new(blocks),
             downsample: PatchMerging::new(&scope.enter("downsample"), spatial_dims, dim, options.merging),
             window_size,
+            use_checkpoint: options.use_checkpoint,
+            clock: options.clock.clone(),
         })
     }
 
@@ -68,8 +77,17 @@ impl Stage {
         let [_, _, nx, ny, nz] = x.dims();
         let regions = shifted_regions([nx, ny, nz], self.window_size, half(self.window_size), &x.device().inner());
         let x = x.permute([0, 2, 3, 4, 1]);
-        let x = self.blocks.iter().fold(x, |x, block| block.forward(x, &regions));
+        let x = self.blocks.iter().fold(x, |x, block| self.through(block, x, &regions));
         self.downsample.forward(x).permute([0, 4, 1, 2, 3])
+    }
+
+    fn through(&self, block: &SwinTransformerBlock, x: Tensor<5>, regions: &Tensor<2>) -> Tensor<5> {
+        if !self.use_checkpoint {
+            return block.forward(x, regions);
+        }
+        // The second time must draw what the first one drew, though further passes may lie between.
+        let (clock, then, regions) = (self.clock.clone(), self.clock.now(), regions.clone());
+        recompute(block, x, move |block, x| clock.back_at(then, || block.forward(x, &regions)))
     }
 }
 

@@ -51,7 +51,8 @@ pub struct SwinTransformerConfig {
     /// Whether patches are normed.
     #[serde(default)]
     pub patch_norm: bool,
-    /// Without effect on the results: whether MONAI keeps fewer values for the backward pass.
+    /// Without effect on the results: whether the backward pass computes the inner values of attention blocks again
+    /// instead of keeping them, for less memory and more time (docs/training.md has figures).
     #[serde(default)]
     pub use_checkpoint: bool,
     /// 2 or 3.
@@ -158,6 +159,7 @@ impl SwinTransformerConfig {
                 drop: self.drop_rate,
                 attn_drop: self.attn_drop_rate,
                 merging: self.downsample,
+                use_checkpoint: self.use_checkpoint,
                 clock: clock.clone(),
             };
             let stage = Stage::new(&scope.enter(&format!("layers{}", index + 1)).enter("0"), &options)?;

@@ -64,7 +64,8 @@ pub struct SwinUNETRConfig {
     /// Whether patches are normed.
     #[serde(default)]
     pub patch_norm: bool,
-    /// Without effect on the results: whether MONAI keeps fewer values for the backward pass.
+    /// Without effect on the results: whether the backward pass computes the inner values of attention blocks again
+    /// instead of keeping them, for less memory and more time (docs/training.md has figures).
     #[serde(default)]
     pub use_checkpoint: bool,
     /// 2 or 3.

@@ -1,5 +1,6 @@
 //! The crate as its users see it, against closed forms, finite differences, recorded values and MONAI itself.
 
+mod checkpointing;
 mod classification;
 mod conv_networks;
 mod cost;

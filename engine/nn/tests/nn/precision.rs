@@ -11,7 +11,7 @@ use crate::{draw, labels, values};
 
 /// Kernels in low precision, everything else as it is.
 #[derive(Module, Debug)]
-struct Low {
+pub struct Low {
     #[module(skip)]
     dtype: DType,
 }
@@ -24,7 +24,7 @@ impl Reparameterization for Low {
     }
 }
 
-struct Kernels(DType);
+pub struct Kernels(pub DType);
 
 impl Reparameterizer for Kernels {
     type Reparam = Low;

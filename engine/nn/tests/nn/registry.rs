@@ -7,7 +7,7 @@ use hearth_nn::inferers::{Inferer, InfererConfig};
 use hearth_nn::layers::ConfigError;
 use hearth_nn::losses::{Loss, LossConfig};
 use hearth_nn::metrics::{Metric, MetricConfig};
-use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig, NetworkSpec, ShapeError, UNetConfig};
+use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig, NetworkSpec, UNetConfig};
 use hearth_nn::optim::{Gradients, OptimizerSpec};
 use hearth_registry::{Described, Document, Named, Registry, entry};
 
