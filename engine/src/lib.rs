@@ -51,3 +51,8 @@ pub mod prelude;
 
 /// What a program that uses the library returns: any error of Hearth, or of its own.
 pub type Result<T = ()> = std::result::Result<T, engine::BoxError>;
+
+/// The pages of `docs/` about the library: their code is run by the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/own.md")]
+mod pages {}
