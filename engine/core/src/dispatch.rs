@@ -7,7 +7,7 @@ use crate::engine::{Engine, Entry};
 use crate::error::HostError;
 use crate::event::{Counter, Event};
 use crate::handler::{Context, OnError};
-use crate::host::{CheckpointRequest, Combine, Host, HostTensor, Level};
+use crate::host::{CheckpointRequest, Combine, Host, HostTensor, LayerStatistics, LayerValues, Level, NamesOf};
 use crate::run_error::{RunError, RunErrorKind};
 use crate::state::{Metrics, Scalar, State};
 use crate::workflow::Workflow;
@@ -82,6 +82,10 @@ impl Host for Intercept<'_> {
         self.metrics.push((name.to_owned(), value));
     }
 
+    fn names(&self, of: NamesOf) -> Vec<String> {
+        self.workflow.names(of)
+    }
+
     fn output(&mut self, name: &str) -> Result<f64, HostError> {
         self.workflow.output(name)
     }
@@ -90,12 +94,24 @@ impl Host for Intercept<'_> {
         self.workflow.cases()
     }
 
+    fn numbers(&mut self, name: &str) -> Result<Vec<Vec<f64>>, HostError> {
+        self.workflow.numbers(name)
+    }
+
+    fn texts(&mut self, name: &str) -> Result<Vec<String>, HostError> {
+        self.workflow.texts(name)
+    }
+
     fn learning_rate(&self) -> Option<f64> {
         self.workflow.learning_rate()
     }
 
     fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), HostError> {
         self.workflow.set_learning_rate(learning_rate)
+    }
+
+    fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError> {
+        self.workflow.layer_statistics(of)
     }
 
     fn run(&mut self, engine: &str) -> Result<Metrics, HostError> {
@@ -138,7 +154,6 @@ impl Host for Intercept<'_> {
 
     fn scalar(&mut self, tag: &str, value: f64) {
         self.scalars.push((tag.to_owned(), value));
-        self.workflow.scalar(tag, value);
     }
 }
 

@@ -37,7 +37,9 @@
 //! # A whole workflow
 //!
 //! ```
-//! use hearth_engine::{BoxError, Engine, Event, Host, HostError, RunEnd, State, Workflow};
+//! use hearth_engine::{
+//!     BoxError, Engine, Event, Host, HostError, Level, RunEnd, State, Workflow, not_offered, trace,
+//! };
 //!
 //! /// Finds the mean of some numbers by gradient descent.
 //! struct Descent { data: Vec<f64>, next: usize, mean: f64, rate: f64, loss: f64 }
@@ -46,6 +48,11 @@
 //!     fn output(&mut self, _: &str) -> Result<f64, HostError> { Ok(self.loss) }
 //!     fn learning_rate(&self) -> Option<f64> { Some(self.rate) }
 //!     fn set_learning_rate(&mut self, rate: f64) -> Result<(), HostError> { self.rate = rate; Ok(()) }
+//!     fn log(&mut self, level: Level, message: &str) { trace(level, message); }
+//!     // What the engine carries out itself, and what this trainer has no answer to.
+//!     not_offered! {
+//!         requests, names, cases, numbers, texts, layer_statistics, run, tensor, put_tensor, combine
+//!     }
 //! }
 //!
 //! impl Workflow for Descent {
@@ -119,6 +126,7 @@ mod error;
 mod event;
 mod handler;
 mod host;
+mod not_offered;
 mod run;
 mod run_error;
 mod saves;
@@ -131,7 +139,9 @@ pub use engine::{Engine, HandlerId, HandlerTimes, Remover};
 pub use error::{HandlerError, HostError};
 pub use event::{Counter, Event};
 pub use handler::{Context, Handler, OnError, Ranks};
-pub use host::{CheckpointRequest, Combine, DType, Host, HostTensor, Level};
+pub use host::{
+    CheckpointRequest, Combine, DType, Host, HostTensor, LayerStatistics, LayerValues, Level, NamesOf, trace,
+};
 pub use run_error::{RegisterError, RunEnd, RunError, RunErrorKind};
 pub use state::{Better, Metrics, Pass, Scalar, State};
 pub use when::{Accept, Filter, When, WhenError};

@@ -7,7 +7,9 @@ mod mock;
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 
-use hearth_engine::{Better, Engine, Event, HandlerId, OnError, Ranks, RunEnd, RunErrorKind, Workflow};
+use hearth_engine::{
+    Better, Engine, Event, HandlerId, Level, OnError, Ranks, RunEnd, RunErrorKind, Workflow, not_offered, trace,
+};
 use mock::{Counting, Mock, save};
 
 #[test]
@@ -50,7 +52,15 @@ fn removed_before_and_while_running() {
 #[test]
 fn a_workflow_may_change_handlers_within_an_iteration() {
     struct Changing(Mock, Option<HandlerId>);
-    impl hearth_engine::Host for Changing {}
+    impl hearth_engine::Host for Changing {
+        fn log(&mut self, level: Level, message: &str) {
+            trace(level, message);
+        }
+        not_offered! {
+            requests, names, output, cases, numbers, texts, learning_rate, set_learning_rate, layer_statistics, run,
+            tensor, put_tensor, combine
+        }
+    }
     impl Workflow for Changing {
         fn restart(&mut self, s: &hearth_engine::State, skip: u64) -> Result<Option<u64>, hearth_engine::BoxError> {
             self.0.restart(s, skip)
@@ -292,7 +302,15 @@ fn metrics_reach_the_next_handler_and_the_best_is_kept() {
 #[test]
 fn events_of_a_users_own() {
     struct Sampling(Mock);
-    impl hearth_engine::Host for Sampling {}
+    impl hearth_engine::Host for Sampling {
+        fn log(&mut self, level: Level, message: &str) {
+            trace(level, message);
+        }
+        not_offered! {
+            requests, names, output, cases, numbers, texts, learning_rate, set_learning_rate, layer_statistics, run,
+            tensor, put_tensor, combine
+        }
+    }
     impl Workflow for Sampling {
         fn restart(&mut self, s: &hearth_engine::State, skip: u64) -> Result<Option<u64>, hearth_engine::BoxError> {
             self.0.restart(s, skip)

@@ -2,7 +2,10 @@
 //! and [`EnsembleEvaluator`](crate::EnsembleEvaluator) (several).
 
 use burn::tensor::{Device, Tensor};
-use hearth_engine::{BoxError, Combine, Engine, Event, Host, HostError, HostTensor, State, Workflow};
+use hearth_engine::{
+    BoxError, Combine, Engine, Event, Host, HostError, HostTensor, LayerStatistics, LayerValues, Level, NamesOf, State,
+    Workflow, not_offered, trace,
+};
 use hearth_nn::losses::Loss;
 use hearth_nn::metrics::Metric;
 use hearth_nn::networks::Network;
@@ -11,6 +14,7 @@ use crate::evaluator::CaseRow;
 use crate::evaluator_builder::EvaluatorOptions;
 use crate::feed::{Feed, Placement};
 use crate::inference::infer;
+use crate::layer_statistics;
 use crate::loader::Loader;
 use crate::post::Post;
 use crate::step_error::{StepError, name_cases};
@@ -20,6 +24,8 @@ pub(crate) struct NamedMetric {
     pub name: String,
     pub metric: Box<dyn Metric>,
     pub rows: Vec<CaseRow>,
+    /// How many of them came before the present batch.
+    pub before: usize,
     /// Steps on prediction and label for this metric alone.
     pub post_pred: Vec<Post>,
     pub post_label: Vec<Post>,
@@ -27,7 +33,7 @@ pub(crate) struct NamedMetric {
 
 impl NamedMetric {
     pub fn new(name: String, metric: Box<dyn Metric>) -> Self {
-        Self { name, metric, rows: Vec::new(), post_pred: Vec::new(), post_label: Vec::new() }
+        Self { name, metric, rows: Vec::new(), before: 0, post_pred: Vec::new(), post_label: Vec::new() }
     }
 }
 
@@ -36,12 +42,14 @@ pub(crate) struct MeanLoss {
     pub name: String,
     pub loss: Box<dyn Loss>,
     sum: Option<Tensor<1>>,
+    /// That of the present batch.
+    last: Option<Tensor<1>>,
     batches: u64,
 }
 
 impl MeanLoss {
     pub fn new(name: String, loss: Box<dyn Loss>) -> Self {
-        Self { name, loss, sum: None, batches: 0 }
+        Self { name, loss, sum: None, last: None, batches: 0 }
     }
 }
 
@@ -146,6 +154,7 @@ impl<N: Network> Evaluation<N> {
             let needed = mean.loss.needs().iter().map(|key| self.feed.named(key)).collect::<Result<Vec<_>, _>>()?;
             let value = mean.loss.forward_with(vec![pred.clone()], label.clone(), needed);
             let value = value.map_err(|e| StepError::part("the validation loss", self.feed.cases(), e))?.mean();
+            mean.last = Some(value.clone());
             mean.sum = Some(match mean.sum.take() {
                 Some(sum) => sum + value,
                 None => value,
@@ -181,7 +190,7 @@ impl<N: Network> Evaluation<N> {
         }
         let (all_preds, all_labels) = (self.feed.named("pred")?, self.feed.named("label")?);
         let (spacing, dims) = (self.feed.spacing(), self.spatial_dims());
-        for NamedMetric { name, metric, rows, post_pred, post_label } in &mut self.metrics {
+        for NamedMetric { name, metric, rows, post_pred, post_label, .. } in &mut self.metrics {
             let after = |steps: &[Post], x: &Tensor<5>| {
                 let done = steps.iter().try_fold(x.clone(), |x, step| step.apply(x, dims, self.feed.items()));
                 done.map_err(|e| self.feed.part("post-processing for a metric", e))
@@ -203,8 +212,71 @@ impl<N: Network> Evaluation<N> {
 }
 
 impl<N: Network> Host for Evaluation<N> {
+    fn names(&self, of: NamesOf) -> Vec<String> {
+        let mut names = match of {
+            NamesOf::Outputs => {
+                self.losses.iter().filter(|loss| loss.last.is_some()).map(|loss| loss.name.clone()).collect()
+            }
+            NamesOf::Tensors => self.feed.tensor_names(),
+            NamesOf::Numbers => {
+                let measured = self.metrics.iter().filter(|metric| metric.rows.len() > metric.before);
+                measured.map(|metric| metric.name.clone()).chain(self.feed.facts().number_names()).collect()
+            }
+            NamesOf::Texts => self.feed.facts().text_names(),
+            NamesOf::Engines => Vec::new(),
+        };
+        names.sort();
+        names
+    }
+
+    /// The losses of the present batch.
+    fn output(&mut self, name: &str) -> Result<f64, HostError> {
+        let known = || match self.names(NamesOf::Outputs) {
+            names if names.is_empty() => "none".to_owned(),
+            names => names.join(", "),
+        };
+        let loss = self.losses.iter().find(|loss| loss.name == name).and_then(|loss| loss.last.clone());
+        let loss = loss.ok_or_else(|| HostError::new(format!("no output `{name}`; there are: {}", known())))?;
+        let value: f32 = loss
+            .try_into_scalar()
+            .map_err(|e| HostError::new(format!("the loss `{name}` cannot be read back from the device: {e}")))?;
+        Ok(f64::from(value))
+    }
+
     fn cases(&self) -> Vec<String> {
         self.feed.cases().to_vec()
+    }
+
+    /// What a metric gave for the cases of the present batch, once it is measured, beside what the batch says of them.
+    fn numbers(&mut self, name: &str) -> Result<Vec<Vec<f64>>, HostError> {
+        let metric = self.metrics.iter().find(|metric| metric.name == name);
+        match metric.map(|metric| &metric.rows[metric.before..]) {
+            Some(rows) if !rows.is_empty() => {
+                let values = |row: &CaseRow| row.values.iter().map(|value| f64::from(*value)).collect();
+                Ok(rows.iter().map(values).collect())
+            }
+            _ => self.feed.facts().numbers(name),
+        }
+    }
+
+    fn texts(&mut self, name: &str) -> Result<Vec<String>, HostError> {
+        self.feed.facts().texts(name)
+    }
+
+    /// Of the weights. Layers of an ensemble's members begin with the member's key: `pred_0.conv.weight`.
+    fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError> {
+        if of == LayerValues::Gradients {
+            return Err(HostError::new("an evaluator computes no gradients"));
+        }
+        let mut all = Vec::new();
+        for (network, key) in self.networks.iter().zip(&self.pred_keys) {
+            let layers = layer_statistics::of_weights(network)?;
+            all.extend(layers.into_iter().map(|layer| match self.networks.len() {
+                1 => layer,
+                _ => LayerStatistics { name: format!("{key}.{}", layer.name), ..layer },
+            }));
+        }
+        if all.is_empty() { Err(HostError::new("there is no network outside a pass")) } else { Ok(all) }
     }
 
     fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError> {
@@ -218,6 +290,12 @@ impl<N: Network> Host for Evaluation<N> {
     fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
         self.feed.combine(inputs, how, output)
     }
+
+    fn log(&mut self, level: Level, message: &str) {
+        trace(level, message);
+    }
+
+    not_offered!(requests, learning_rate, set_learning_rate, run);
 }
 
 impl<N: Network> Workflow for Evaluation<N> {
@@ -231,6 +309,8 @@ impl<N: Network> Workflow for Evaluation<N> {
     }
 
     fn fetch(&mut self, _state: &State) -> Result<bool, BoxError> {
+        self.metrics.iter_mut().for_each(|metric| metric.before = metric.rows.len());
+        self.losses.iter_mut().for_each(|loss| loss.last = None);
         let EvaluatorOptions { image_key, label_key, .. } = &self.options;
         let (device, spatial_dims) = (&self.device, self.spatial_dims());
         self.feed.fetch(&Placement { device, spatial_dims, image_key, label_key })
@@ -247,12 +327,13 @@ impl<N: Network> Workflow for Evaluation<N> {
     }
 
     fn epoch_started(&mut self, _state: &mut State) -> Result<(), BoxError> {
-        for NamedMetric { metric, rows, .. } in &mut self.metrics {
+        for NamedMetric { metric, rows, before, .. } in &mut self.metrics {
             metric.reset();
             rows.clear();
+            *before = 0;
         }
         for mean in &mut self.losses {
-            (mean.sum, mean.batches) = (None, 0);
+            (mean.sum, mean.last, mean.batches) = (None, None, 0);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use burn::tensor::{Device, Tensor};
 use hearth_data::affine::{self, IDENTITY};
 use hearth_engine::{BoxError, Combine, HostError, HostTensor, State};
 
+use crate::facts::Facts;
 use crate::loader::{BatchStream, Loader};
 use crate::post::Item;
 use crate::step_error::{StepError, name_cases};
@@ -24,6 +25,7 @@ pub(crate) struct Feed {
     cases: Vec<String>,
     /// The same cases with the geometry of their images, for post-processing.
     items: Vec<Item>,
+    facts: Facts,
 }
 
 /// A pass in progress; see [`Feed::hold`].
@@ -32,11 +34,12 @@ pub(crate) struct Held {
     tensors: Option<Tensors>,
     cases: Vec<String>,
     items: Vec<Item>,
+    facts: Facts,
 }
 
 impl Feed {
     pub fn new(loader: Box<dyn Loader>) -> Self {
-        Self { loader, batches: None, tensors: None, cases: Vec::new(), items: Vec::new() }
+        Self { loader, batches: None, tensors: None, cases: Vec::new(), items: Vec::new(), facts: Facts::default() }
     }
 
     pub fn epoch_length(&self) -> Option<u64> {
@@ -52,7 +55,7 @@ impl Feed {
     /// Takes the next batch; `false` at the end of the pass.
     pub fn fetch(&mut self, placement: &Placement<'_>) -> Result<bool, BoxError> {
         // The last batch's tensors go before the next one's come.
-        self.tensors = None;
+        (self.tensors, self.facts) = (None, Facts::default());
         self.cases.clear();
         let Some(batch) = self.batches.as_mut().and_then(Iterator::next) else {
             self.batches = None;
@@ -67,8 +70,8 @@ impl Feed {
         let item =
             |(index, case): (usize, &String)| Item { case: case.clone(), affine: affine(index).unwrap_or(IDENTITY) };
         self.items = batch.cases.iter().enumerate().map(item).collect();
-        let (tensors, cases) = Tensors::of_batch(batch, device, *spatial_dims, image_key, label_key)?;
-        (self.tensors, self.cases) = (Some(tensors), cases);
+        let (tensors, cases, facts) = Tensors::of_batch(batch, device, *spatial_dims, image_key, label_key)?;
+        (self.tensors, self.cases, self.facts) = (Some(tensors), cases, facts);
         Ok(true)
     }
 
@@ -79,17 +82,19 @@ impl Feed {
             tensors: self.tensors.take(),
             cases: std::mem::take(&mut self.cases),
             items: std::mem::take(&mut self.items),
+            facts: std::mem::take(&mut self.facts),
         }
     }
 
     /// Goes on with a pass that was held.
     pub fn put_back(&mut self, held: Held) {
-        (self.batches, self.tensors, self.cases, self.items) = (held.batches, held.tensors, held.cases, held.items);
+        let Held { batches, tensors, cases, items, facts } = held;
+        (self.batches, self.tensors, self.cases, self.items, self.facts) = (batches, tensors, cases, items, facts);
     }
 
     /// Ends the pass.
     pub fn stop(&mut self) {
-        (self.tensors, self.batches) = (None, None);
+        (self.tensors, self.batches, self.facts) = (None, None, Facts::default());
     }
 
     /// The cases of the present batch.
@@ -100,6 +105,16 @@ impl Feed {
     /// The present batch's cases and their geometry.
     pub fn items(&self) -> &[Item] {
         &self.items
+    }
+
+    /// What the present batch says of its cases.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The names of the present batch's tensors.
+    pub fn tensor_names(&self) -> Vec<String> {
+        self.tensors.as_ref().map(Tensors::list).unwrap_or_default()
     }
 
     /// The voxels of each case of the present batch, in mm.

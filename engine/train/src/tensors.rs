@@ -7,6 +7,7 @@ use hearth_data::Batch;
 use hearth_engine::{Combine, DType, HostError, HostTensor};
 
 use crate::combine::{mean_ensemble, vote_ensemble};
+use crate::facts::Facts;
 use crate::step_error::{StepError, name_cases};
 
 /// `image`, `label`, `pred`, ... on the device, `[B, C, X, Y, Z]` each.
@@ -23,23 +24,25 @@ impl Tensors {
         Self { by_name: BTreeMap::new(), device: device.clone().inner(), flat: spatial_dims == 2 }
     }
 
-    /// A batch's tensors on the device, and its cases. What the batch calls `image_key` is called `image` from now on.
+    /// A batch's tensors on the device, its cases and what it says of them. What the batch calls `image_key` is called
+    /// `image` from now on.
     pub fn of_batch(
-        batch: Batch,
+        mut batch: Batch,
         device: &Device,
         spatial_dims: usize,
         image_key: &str,
         label_key: &str,
-    ) -> Result<(Self, Vec<String>), StepError> {
+    ) -> Result<(Self, Vec<String>, Facts), StepError> {
         let mut tensors = Self::new(device, spatial_dims);
+        let name = |key: &str| match key {
+            key if key == image_key => "image".to_owned(),
+            key if key == label_key => "label".to_owned(),
+            other => other.to_owned(),
+        };
+        let facts = Facts::take(&mut batch, name);
         for (key, tensor) in batch.tensors {
-            let name = match key {
-                key if key == image_key => "image".to_owned(),
-                key if key == label_key => "label".to_owned(),
-                other => other,
-            };
             let tensor = tensor.to_device(&tensors.device);
-            tensors.insert(&name, tensor);
+            tensors.insert(&name(&key), tensor);
         }
         // A label that is no image: a class, numbers.
         if !tensors.contains("label") {
@@ -60,15 +63,17 @@ impl Tensors {
                 known: tensors.names(),
             });
         }
-        Ok((tensors, batch.cases))
+        Ok((tensors, batch.cases, facts))
+    }
+
+    /// The names.
+    pub fn list(&self) -> Vec<String> {
+        self.by_name.keys().cloned().collect()
     }
 
     /// The names, for messages.
     pub fn names(&self) -> String {
-        match self.by_name.len() {
-            0 => "nothing".to_owned(),
-            _ => self.by_name.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
-        }
+        if self.by_name.is_empty() { "nothing".to_owned() } else { self.list().join(", ") }
     }
 
     pub fn get(&self, name: &str) -> Option<&Tensor<5>> {

@@ -8,14 +8,15 @@ use crate::evaluate::Evaluate;
 use crate::feed::{Feed, Placement};
 use crate::grad_scaler::{DeviceScaler, GradScaler};
 use crate::inference::{Outputs, infer_all};
+use crate::layer_statistics;
 use crate::loader::Loader;
 use crate::step_error::{StepError, name_cases};
 use crate::trainer::TrainerOptions;
 use crate::trainer_files;
 use burn::tensor::Tensor;
 use hearth_engine::{
-    BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, Metrics, Snapshot, State,
-    Workflow, Written,
+    BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, LayerStatistics, LayerValues,
+    Level, Metrics, NamesOf, Snapshot, State, Workflow, Written, not_offered, trace,
 };
 use hearth_nn::losses::{Loss, LossError};
 use hearth_nn::networks::Network;
@@ -36,6 +37,8 @@ pub(crate) struct Training<N> {
     pub pending: Option<(Gradients, u64)>,
     pub feed: Feed,
     writer: CheckpointWriter,
+    /// The gradients of the present batch, while `backward_completed` is handled.
+    gradients: Option<Gradients>,
     /// The loss of the present iteration, on the device.
     loss_tensor: Option<Tensor<1>>,
     /// The same, read back because somebody asked.
@@ -66,6 +69,7 @@ impl<N: Network> Training<N> {
             pending: None,
             feed: Feed::new(loader),
             writer: CheckpointWriter::default(),
+            gradients: None,
             loss_tensor: None,
             loss_value: None,
             epoch: 0,
@@ -177,8 +181,40 @@ impl<N: Network> Host for Training<N> {
         }
     }
 
+    fn names(&self, of: NamesOf) -> Vec<String> {
+        match of {
+            NamesOf::Outputs => {
+                let known = [("loss", self.loss_tensor.is_some()), ("scale", self.scaler.is_some())];
+                known.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned()).collect()
+            }
+            NamesOf::Tensors => self.feed.tensor_names(),
+            NamesOf::Numbers => self.feed.facts().number_names(),
+            NamesOf::Texts => self.feed.facts().text_names(),
+            NamesOf::Engines => self.evaluators.keys().cloned().collect(),
+        }
+    }
+
     fn cases(&self) -> Vec<String> {
         self.feed.cases().to_vec()
+    }
+
+    fn numbers(&mut self, name: &str) -> Result<Vec<Vec<f64>>, HostError> {
+        self.feed.facts().numbers(name)
+    }
+
+    fn texts(&mut self, name: &str) -> Result<Vec<String>, HostError> {
+        self.feed.facts().texts(name)
+    }
+
+    fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError> {
+        let network = self.network().map_err(|e| HostError::from_error(&e))?;
+        match (of, &self.gradients) {
+            (LayerValues::Weights, _) => layer_statistics::of_weights(network),
+            (LayerValues::Gradients, Some(gradients)) => layer_statistics::of_gradients(network, gradients),
+            (LayerValues::Gradients, None) => {
+                Err(HostError::new("there are no gradients now; ask for them at backward_completed"))
+            }
+        }
     }
 
     fn learning_rate(&self) -> Option<f64> {
@@ -223,6 +259,12 @@ impl<N: Network> Host for Training<N> {
     fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
         self.feed.combine(inputs, how, output)
     }
+
+    fn log(&mut self, level: Level, message: &str) {
+        trace(level, message);
+    }
+
+    not_offered!(requests);
 }
 
 impl<N: Network> Workflow for Training<N> {
@@ -237,7 +279,7 @@ impl<N: Network> Workflow for Training<N> {
 
     fn fetch(&mut self, state: &State) -> Result<bool, BoxError> {
         self.epoch = state.epoch;
-        (self.loss_tensor, self.loss_value) = (None, None);
+        (self.loss_tensor, self.loss_value, self.gradients) = (None, None, None);
         let spatial_dims = self.network()?.spatial_dims();
         let TrainerOptions { device, image_key, label_key, .. } = &self.options;
         self.feed.fetch(&Placement { device, spatial_dims, image_key, label_key })
@@ -248,16 +290,22 @@ impl<N: Network> Workflow for Training<N> {
         if let Some(pred) = outputs.all.first() {
             self.feed.insert("pred", pred.clone())?;
         }
+        for (index, output) in outputs.all.iter().enumerate().filter(|_| outputs.all.len() > 1) {
+            self.feed.insert(&format!("output_{index}"), output.clone())?;
+        }
         engine.fire(Event::ForwardCompleted, self)?;
 
         let loss = self.compare(outputs)?;
         self.loss_tensor = Some(loss.clone().without_autodiff());
         engine.fire(Event::LossCompleted, self)?;
 
-        let gradients = self.backward(&loss)?;
+        self.gradients = Some(self.backward(&loss)?);
         engine.fire(Event::BackwardCompleted, self)?;
 
-        self.gather(gradients)?;
+        // A second hold on them would make the optimizer copy what it can change in place.
+        if let Some(gradients) = self.gradients.take() {
+            self.gather(gradients)?;
+        }
         engine.fire(Event::ModelCompleted, self)?;
         Ok(())
     }

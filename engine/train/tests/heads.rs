@@ -9,7 +9,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use common::draw;
 use hearth_data::{Batch, DataError};
-use hearth_engine::Event;
+use hearth_engine::{Event, NamesOf};
 use hearth_nn::losses::{Loss, LossConfig};
 use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig};
 use hearth_nn::optim::OptimizerConfig;
@@ -69,6 +69,8 @@ struct Step {
     changed: Vec<String>,
     loss: f64,
     pred: Vec<f32>,
+    /// The other outputs that handlers saw, and their shapes.
+    outputs: Vec<(String, Vec<usize>)>,
 }
 
 fn step(net: &Value, loss_config: &Value) -> Step {
@@ -79,20 +81,31 @@ fn step(net: &Value, loss_config: &Value) -> Step {
     let before = tensors(&net);
     let mut trainer =
         SupervisedTrainer::builder(net, loss(loss_config), &optimizer, OneBatch).options(options).build().unwrap();
-    let seen = Arc::new(Mutex::new((0.0, Vec::new())));
+    let seen = Arc::new(Mutex::new((0.0, Vec::new(), Vec::new())));
     let own = seen.clone();
     trainer
         .engine_mut()
         .on(Event::LossCompleted, move |cx| {
-            *own.lock().unwrap() = (cx.host.output("loss")?, cx.host.tensor("pred")?.to_f32()?);
+            let names = cx.host.names(NamesOf::Tensors).into_iter().filter(|name| name.starts_with("output_"));
+            let mut outputs = Vec::new();
+            for name in names {
+                let output = cx.host.tensor(&name)?;
+                assert_eq!(output.to_f32()?.len(), output.len());
+                outputs.push((name.clone(), output.shape));
+            }
+            let pred = cx.host.tensor("pred")?.to_f32()?;
+            if !outputs.is_empty() {
+                assert_eq!(cx.host.tensor("output_0")?.to_f32()?, pred);
+            }
+            *own.lock().unwrap() = (cx.host.output("loss")?, pred, outputs);
             Ok(())
         })
         .unwrap();
     trainer.run().unwrap();
     let after = tensors(trainer.network().unwrap());
     let changed = before.into_iter().filter(|(name, bytes)| after[name] != *bytes).map(|(name, _)| name).collect();
-    let (loss, pred) = std::mem::take(&mut *seen.lock().unwrap());
-    Step { changed, loss, pred }
+    let (loss, pred, outputs) = std::mem::take(&mut *seen.lock().unwrap());
+    Step { changed, loss, pred, outputs }
 }
 
 fn values(x: Tensor<5>) -> Vec<f32> {
@@ -182,4 +195,16 @@ fn the_loss_of_an_autoencoder_is_added_and_trained() {
     assert!((step.loss - f64::from(alone + added)).abs() < 1e-4, "{} {alone} {added}", step.loss);
     // Where it is not trained there is nothing to add.
     assert!(own.valid().forward_with_loss(volume(1, false)).1.is_none());
+}
+
+#[test]
+fn handlers_see_every_output() {
+    let shapes = |step: Step| step.outputs.into_iter().map(|(name, shape)| format!("{name} {shape:?}")).collect();
+    let found: Vec<Vec<String>> =
+        [dynunet(), segresnet_ds(), plusplus()].into_iter().map(|net| shapes(step(&net, &supervised("exp")))).collect();
+    let whole = |index: usize| format!("output_{index} [1, 2, 16, 16, 16]");
+    let part = |index: usize, side: usize| format!("output_{index} [1, 2, {side}, {side}, {side}]");
+    assert_eq!(found[0], [whole(0), whole(1), whole(2)], "MONAI brings DynUNet's heads to the size of its output");
+    assert_eq!(found[1], [whole(0), part(1, 8), part(2, 4)]);
+    assert_eq!(found[2], (0..4).map(whole).collect::<Vec<_>>());
 }

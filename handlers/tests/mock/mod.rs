@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use hearth_engine::{
-    BoxError, CheckpointRequest, Engine, Event, Host, HostError, HostTensor, Level, Snapshot, State, Workflow, Written,
+    BoxError, CheckpointRequest, Engine, Event, Host, HostError, HostTensor, LayerStatistics, LayerValues, Level,
+    Snapshot, State, Workflow, Written, not_offered,
 };
 
 pub struct Trainer {
@@ -24,6 +25,8 @@ pub struct Trainer {
     pub logged: Arc<Mutex<Vec<String>>>,
     pub saved: Arc<Mutex<Vec<(String, Snapshot)>>>,
     pub looks: u64,
+    /// Statistics of the layers in an iteration.
+    pub layers: fn(LayerValues, u64) -> Option<Vec<LayerStatistics>>,
 }
 
 impl Trainer {
@@ -40,6 +43,7 @@ impl Trainer {
             logged: Arc::default(),
             saved: Arc::default(),
             looks: 0,
+            layers: |_, _| None,
         }
     }
 
@@ -71,6 +75,10 @@ impl Host for Trainer {
     fn log(&mut self, _: Level, message: &str) {
         self.logged.lock().unwrap().push(message.to_owned());
     }
+    fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError> {
+        (self.layers)(of, self.iteration).ok_or_else(|| HostError::not_offered("layer_statistics"))
+    }
+    not_offered! { requests, names, numbers, texts, run, put_tensor, combine }
 }
 
 impl Workflow for Trainer {

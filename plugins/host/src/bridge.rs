@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use abi_stable::std_types::{RCowSlice, ROption, RResult, RSlice, RStr, RString, RVec};
 use hearth_engine::{CheckpointRequest, Host, HostError, HostTensor};
 use hearth_plugin::__private as view;
-use hearth_plugin::abi::{AbiCombine, AbiHost, AbiMetric, AbiTensor};
+use hearth_plugin::abi::{AbiCombine, AbiHost, AbiLayer, AbiMetric, AbiTensor};
 
 /// Passes calls on. A panic of the host must not unwind through the plugin: it waits here until the plugin has returned.
 pub struct Bridge<'h> {
@@ -131,5 +131,22 @@ impl AbiHost for Bridge<'_> {
 
     fn scalar(&mut self, tag: RStr<'_>, value: f64) {
         self.tell(|host| host.scalar(tag.as_str(), value));
+    }
+
+    fn names(&self, of: u8) -> RVec<RString> {
+        let names = self.look(|host| view::name_kind(of).map(|kind| host.names(kind)).unwrap_or_default());
+        names.into_iter().map(RString::from).collect()
+    }
+
+    fn numbers(&mut self, name: RStr<'_>) -> RResult<RVec<RVec<f64>>, RString> {
+        self.ask(|host| host.numbers(name.as_str()).map(|lists| lists.into_iter().map(RVec::from).collect()))
+    }
+
+    fn texts(&mut self, name: RStr<'_>) -> RResult<RVec<RString>, RString> {
+        self.ask(|host| host.texts(name.as_str()).map(|texts| texts.into_iter().map(RString::from).collect()))
+    }
+
+    fn layer_statistics(&mut self, of: u8) -> RResult<RVec<AbiLayer>, RString> {
+        self.ask(|host| host.layer_statistics(view::layer_values(of)?).map(view::send_layers))
     }
 }

@@ -104,6 +104,28 @@ pub enum AbiCombine<'a> {
     Vote { num_classes: ROption<usize> },
 }
 
+/// What the values of one layer look like.
+#[repr(C)]
+#[derive(Clone, StableAbi)]
+pub struct AbiLayer {
+    pub name: RString,
+    pub count: u64,
+    pub mean: f64,
+    pub std: f64,
+    pub min: f64,
+    pub max: f64,
+    pub non_finite: u64,
+}
+
+/// What is wrong with an option: the dotted key, the words, the word that was probably meant.
+#[repr(C)]
+#[derive(Clone, StableAbi)]
+pub struct AbiFault {
+    pub path: RString,
+    pub message: RString,
+    pub suggestion: ROption<RString>,
+}
+
 /// One event with its filter. Filters that are numbers are evaluated by the host; a function stays in the plugin.
 #[repr(C)]
 #[derive(StableAbi)]
@@ -161,8 +183,14 @@ pub trait AbiHost {
     fn save_checkpoint(&mut self, dir: RStr<'_>, tag: RStr<'_>, keep_last: ROption<usize>) -> RResult<(), RString>;
     fn load_checkpoint(&mut self, dir: RStr<'_>) -> RResult<(), RString>;
     fn log(&mut self, level: u8, message: RStr<'_>);
-    #[sabi(last_prefix_field)]
     fn scalar(&mut self, tag: RStr<'_>, value: f64);
+    /// `of` is the number of the engine's `NamesOf`.
+    fn names(&self, of: u8) -> RVec<RString>;
+    fn numbers(&mut self, name: RStr<'_>) -> RResult<RVec<RVec<f64>>, RString>;
+    fn texts(&mut self, name: RStr<'_>) -> RResult<RVec<RString>, RString>;
+    /// `of` is the number of the engine's `LayerValues`.
+    #[sabi(last_prefix_field)]
+    fn layer_statistics(&mut self, of: u8) -> RResult<RVec<AbiLayer>, RString>;
 }
 
 /// A handler, as the host sees it: the methods of the engine's `Handler`. A panic in any of them is an `RErr`.
@@ -195,7 +223,7 @@ pub struct PluginRoot {
     pub options: extern "C" fn() -> RResult<RVec<AbiOption>, RString>,
     /// Makes a handler from options in TOML text.
     #[sabi(last_prefix_field)]
-    pub create: extern "C" fn(RStr<'_>) -> RResult<AbiHandlerBox, RString>,
+    pub create: extern "C" fn(RStr<'_>) -> RResult<AbiHandlerBox, AbiFault>,
 }
 
 impl RootModule for PluginRoot_Ref {

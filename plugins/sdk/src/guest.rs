@@ -7,8 +7,8 @@ use abi_stable::erased_types::TD_Opaque;
 use abi_stable::sabi_types::RMut;
 use abi_stable::std_types::{RCowSlice, ROption, RResult, RSlice, RStr, RString, RVec};
 use hearth_engine::{
-    Accept, CheckpointRequest, Combine, Context, Event, Filter, Handler, Host, HostError, HostTensor, Level, Metrics,
-    State,
+    Accept, CheckpointRequest, Combine, Context, Event, Filter, Handler, Host, HostError, HostTensor, LayerStatistics,
+    LayerValues, Level, Metrics, NamesOf, State,
 };
 
 use crate::abi::{
@@ -155,6 +155,22 @@ impl Host for RemoteHost<'_, '_> {
 
     fn cases(&self) -> Vec<String> {
         self.host.cases().into_iter().map(RString::into_string).collect()
+    }
+
+    fn names(&self, of: NamesOf) -> Vec<String> {
+        self.host.names(of as u8).into_iter().map(RString::into_string).collect()
+    }
+
+    fn numbers(&mut self, name: &str) -> Result<Vec<Vec<f64>>, HostError> {
+        answer(self.host.numbers(name.into())).map(|lists| lists.into_iter().map(RVec::into_vec).collect())
+    }
+
+    fn texts(&mut self, name: &str) -> Result<Vec<String>, HostError> {
+        answer(self.host.texts(name.into())).map(|texts| texts.into_iter().map(RString::into_string).collect())
+    }
+
+    fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError> {
+        answer(self.host.layer_statistics(of as u8)).map(view::receive_layers)
     }
 
     fn learning_rate(&self) -> Option<f64> {

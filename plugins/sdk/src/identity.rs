@@ -5,7 +5,8 @@
 use std::mem::{align_of, offset_of, size_of};
 
 use crate::abi::{
-    AbiAlternative, AbiCombine, AbiMetric, AbiNumber, AbiObserved, AbiOption, AbiScalar, AbiState, AbiTensor, AbiText,
+    AbiAlternative, AbiCombine, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved, AbiOption, AbiScalar, AbiState,
+    AbiTensor, AbiText,
 };
 
 /// The first bytes of a record.
@@ -14,8 +15,9 @@ pub const MAGIC: [u8; 16] = *b"hearth-plugin-id";
 /// The way a plugin is opened: which symbols there are and what they hold. Stage 1 of loading.
 pub const LOADER_VERSION: u32 = 1;
 
-/// Raised when the meaning of something in [`abi`](crate::abi) changes and its layout does not.
-pub const ABI_VERSION: u64 = 1;
+/// Raised when the meaning of something in [`abi`](crate::abi) changes and its layout does not, and when the host learns a
+/// method. 2: the batch's numbers and texts, names, statistics of layers, faults of options with their keys.
+pub const ABI_VERSION: u64 = 2;
 
 /// The symbol that holds [`LOADER_VERSION`], without the crate's name.
 pub const LOADER_SYMBOL: &str = "hearth_plugin_loader__";
@@ -135,6 +137,10 @@ pub const ABI_HASH: u64 = {
         layout(size_of::<AbiAlternative>(), align_of::<AbiAlternative>()),
         offset_of!(AbiAlternative, accept) as u64,
         layout(size_of::<AbiOption>(), align_of::<AbiOption>()),
+        layout(size_of::<AbiLayer>(), align_of::<AbiLayer>()),
+        offset_of!(AbiLayer, non_finite) as u64,
+        layout(size_of::<AbiFault>(), align_of::<AbiFault>()),
+        offset_of!(AbiFault, suggestion) as u64,
     ];
     // FNV-1a over the bytes.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

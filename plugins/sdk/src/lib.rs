@@ -76,7 +76,8 @@ mod view;
 
 pub use hearth_engine::{
     Accept, Better, CheckpointRequest, Combine, Context, Counter, DType, Event, Filter, Handler, HandlerError, Host,
-    HostError, HostTensor, Level, Metrics, OnError, Pass, Ranks, Scalar, State, When, WhenError,
+    HostError, HostTensor, LayerStatistics, LayerValues, Level, Metrics, NamesOf, OnError, Pass, Ranks, Scalar, State,
+    When, WhenError,
 };
 pub use options::{NoOptions, OptionInfo, OptionsError, PluginOptions};
 pub use toml;

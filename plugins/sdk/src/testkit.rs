@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use hearth_engine::{
-    CheckpointRequest, Combine, Context, Counter, Event, Handler, HandlerError, Host, HostError, HostTensor, Level,
-    Metrics, Ranks, State, When,
+    CheckpointRequest, Combine, Context, Counter, Event, Handler, HandlerError, Host, HostError, HostTensor,
+    LayerStatistics, LayerValues, Level, Metrics, NamesOf, Ranks, State, When,
 };
 
 /// What a handler asked of a [`FakeHost`].
@@ -18,6 +18,9 @@ pub enum Call {
     Interrupt(String),
     SetMetric(String, f64),
     Output(String),
+    Numbers(String),
+    Texts(String),
+    LayerStatistics(LayerValues),
     SetLearningRate(f64),
     Run(String),
     Tensor(String),
@@ -53,6 +56,14 @@ pub struct FakeHost {
     pub engines: BTreeMap<String, Metrics>,
     /// What `cases` answers.
     pub cases: Vec<String>,
+    /// What `numbers` answers: a list for each case.
+    pub numbers: BTreeMap<String, Vec<Vec<f64>>>,
+    /// What `texts` answers: one for each case.
+    pub texts: BTreeMap<String, Vec<String>>,
+    /// What `layer_statistics` answers of weights; there are none where this is empty.
+    pub weights: Vec<LayerStatistics>,
+    /// What it answers of gradients.
+    pub gradients: Vec<LayerStatistics>,
     /// What `learning_rate` answers; `set_learning_rate` changes it, and fails where there is none.
     pub learning_rate: Option<f64>,
     /// Methods that fail, by name: `save_checkpoint`.
@@ -125,6 +136,38 @@ impl Host for FakeHost {
 
     fn cases(&self) -> Vec<String> {
         self.cases.clone()
+    }
+
+    fn names(&self, of: NamesOf) -> Vec<String> {
+        match of {
+            NamesOf::Outputs => self.outputs.keys().cloned().collect(),
+            NamesOf::Tensors => self.tensors.keys().cloned().collect(),
+            NamesOf::Numbers => self.numbers.keys().cloned().collect(),
+            NamesOf::Texts => self.texts.keys().cloned().collect(),
+            NamesOf::Engines => self.engines.keys().cloned().collect(),
+        }
+    }
+
+    fn numbers(&mut self, name: &str) -> Result<Vec<Vec<f64>>, HostError> {
+        self.note("numbers", Call::Numbers(name.to_owned()))?;
+        self.numbers.get(name).cloned().ok_or_else(|| HostError::not_offered(&format!("numbers {name}")))
+    }
+
+    fn texts(&mut self, name: &str) -> Result<Vec<String>, HostError> {
+        self.note("texts", Call::Texts(name.to_owned()))?;
+        self.texts.get(name).cloned().ok_or_else(|| HostError::not_offered(&format!("texts {name}")))
+    }
+
+    fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError> {
+        self.note("layer_statistics", Call::LayerStatistics(of))?;
+        let layers = match of {
+            LayerValues::Weights => &self.weights,
+            LayerValues::Gradients => &self.gradients,
+        };
+        if layers.is_empty() {
+            return Err(HostError::not_offered(&format!("layer_statistics {of:?}")));
+        }
+        Ok(layers.clone())
     }
 
     fn learning_rate(&self) -> Option<f64> {

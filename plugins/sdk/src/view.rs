@@ -1,9 +1,11 @@
 //! From the engine's types to those that cross, and back.
 
 use abi_stable::std_types::{RCowSlice, ROption, RSlice, RStr, RString, RVec};
-use hearth_engine::{Better, Combine, DType, HostError, HostTensor, Level, Metrics, Scalar, State};
+use hearth_engine::{
+    Better, Combine, DType, HostError, HostTensor, LayerStatistics, LayerValues, Level, Metrics, NamesOf, Scalar, State,
+};
 
-use crate::abi::{AbiCombine, AbiMetric, AbiNumber, AbiObserved, AbiScalar, AbiState, AbiTensor, AbiText};
+use crate::abi::{AbiCombine, AbiLayer, AbiMetric, AbiNumber, AbiObserved, AbiScalar, AbiState, AbiTensor, AbiText};
 
 /// The parts of a state that have names, collected so that they can be lent: those that differ from what was sent last.
 #[derive(Default)]
@@ -187,6 +189,46 @@ pub fn receive_combine(how: &AbiCombine<'_>) -> Combine {
         AbiCombine::Mean { weights } => Combine::Mean { weights: weights.map(|list| list.as_slice().to_vec()).into() },
         AbiCombine::Vote { num_classes } => Combine::Vote { num_classes: (*num_classes).into() },
     }
+}
+
+/// The statistics of layers as they cross.
+pub fn send_layers(layers: Vec<LayerStatistics>) -> RVec<AbiLayer> {
+    let send = |LayerStatistics { name, count, mean, std, min, max, non_finite }: LayerStatistics| AbiLayer {
+        name: name.into(),
+        count,
+        mean,
+        std,
+        min,
+        max,
+        non_finite,
+    };
+    layers.into_iter().map(send).collect()
+}
+
+/// The statistics of layers that crossed.
+pub fn receive_layers(layers: RVec<AbiLayer>) -> Vec<LayerStatistics> {
+    let receive = |AbiLayer { name, count, mean, std, min, max, non_finite }: AbiLayer| LayerStatistics {
+        name: name.into_string(),
+        count,
+        mean,
+        std,
+        min,
+        max,
+        non_finite,
+    };
+    layers.into_iter().map(receive).collect()
+}
+
+/// Which values of layers this number means.
+pub fn layer_values(number: u8) -> Result<LayerValues, HostError> {
+    let known = [LayerValues::Weights, LayerValues::Gradients].into_iter().find(|known| *known as u8 == number);
+    known.ok_or_else(|| HostError::new(format!("values of layers of kind {number} are not known here")))
+}
+
+/// Which kind of names this number means.
+pub fn name_kind(number: u8) -> Option<NamesOf> {
+    let kinds = [NamesOf::Outputs, NamesOf::Tensors, NamesOf::Numbers, NamesOf::Texts, NamesOf::Engines];
+    kinds.into_iter().find(|known| *known as u8 == number)
 }
 
 /// The level of this number; an unknown one is a warning.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use hearth_engine::{
     BoxError, CheckpointRequest, Context, Engine, Event, Handler, HandlerError, Host, HostError, Metrics, OnError,
-    Ranks, Snapshot, State, When, Workflow, Written,
+    Ranks, Snapshot, State, When, Workflow, Written, not_offered,
 };
 
 /// The events within an iteration of a trainer.
@@ -75,6 +75,7 @@ impl Host for Mock {
     fn log(&mut self, _: hearth_engine::Level, message: &str) {
         self.logged.push(message.to_owned());
     }
+    not_offered! { requests, names, cases, numbers, texts, layer_statistics, tensor, put_tensor, combine }
 }
 
 impl Workflow for Mock {

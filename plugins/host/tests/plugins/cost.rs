@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use hearth_engine::{Context, Event, Handler, HandlerError, Host, State, When};
+use hearth_engine::{Context, Event, Handler, HandlerError, Host, Level, State, When, not_offered, trace};
 use hearth_plugin_host::load;
 
 use crate::{fixture, table};
@@ -24,7 +24,15 @@ impl Handler for Idle {
 }
 
 struct NoHost;
-impl Host for NoHost {}
+impl Host for NoHost {
+    fn log(&mut self, level: Level, message: &str) {
+        trace(level, message);
+    }
+    not_offered! {
+        requests, names, output, cases, numbers, texts, learning_rate, set_learning_rate, layer_statistics, run, tensor,
+        put_tensor, combine
+    }
+}
 
 fn nanoseconds(handler: &mut dyn Handler, mut change: impl FnMut(&mut State, u64)) -> f64 {
     let mut state = State::new("trainer");

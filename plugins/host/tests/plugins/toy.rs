@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hearth_engine::{
-    BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, Level, Metrics, Snapshot, State,
-    Workflow, Written,
+    BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, LayerStatistics, LayerValues,
+    Level, Metrics, NamesOf, Snapshot, State, Workflow, Written, not_offered,
 };
 
 /// An evaluator: another engine, with its own handlers.
@@ -98,9 +98,39 @@ impl Host for Toy {
         self.note(format!("{level:?}: {message}"));
     }
 
-    fn scalar(&mut self, tag: &str, value: f64) {
-        self.note(format!("scalar {tag} {value}"));
+    fn names(&self, of: NamesOf) -> Vec<String> {
+        vec![format!("{of:?}"), "é".to_owned()]
     }
+
+    fn numbers(&mut self, name: &str) -> Result<Vec<Vec<f64>>, HostError> {
+        match name {
+            "age" => Ok(vec![vec![61.5], vec![]]),
+            "empty" => Ok(Vec::new()),
+            _ => Err(HostError::not_offered(name)),
+        }
+    }
+
+    fn texts(&mut self, name: &str) -> Result<Vec<String>, HostError> {
+        if name == "site" { Ok(vec!["Köln".into(), String::new()]) } else { Err(HostError::not_offered(name)) }
+    }
+
+    fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError> {
+        if of == LayerValues::Gradients {
+            return Err(HostError::new("there are no gradients now"));
+        }
+        let conv = LayerStatistics {
+            name: "conv.weight".into(),
+            count: 27,
+            mean: 0.25,
+            std: 0.5,
+            min: -1.0,
+            max: 1.5,
+            non_finite: 2,
+        };
+        Ok(vec![conv.clone(), LayerStatistics { name: "conv.bias".into(), mean: f64::NAN, ..conv }])
+    }
+
+    not_offered!(requests);
 }
 
 impl Workflow for Toy {

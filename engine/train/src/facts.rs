@@ -1,0 +1,93 @@
+//! What a batch says of its cases beside tensors: numbers and texts, as handlers may ask for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hearth_data::{Batch, ImageInfo, affine};
+use hearth_engine::HostError;
+
+/// Numbers and texts of the present batch. What is about an image is called `image.spacing`: its key, a dot, what.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    numbers: BTreeMap<String, Vec<f64>>,
+    lists: BTreeMap<String, Vec<Arc<[f64]>>>,
+    texts: BTreeMap<String, Vec<String>>,
+    /// By the names that the images' tensors have.
+    images: Vec<BTreeMap<String, ImageInfo>>,
+}
+
+/// The numbers that every image brings.
+const OF_IMAGES: [(&str, fn(&ImageInfo) -> Vec<f64>); 4] = [
+    ("affine", |info| info.affine.iter().flatten().copied().collect()),
+    ("original_affine", |info| info.meta.original_affine.iter().flatten().copied().collect()),
+    ("original_shape", |info| info.meta.original_shape.iter().map(|length| *length as f64).collect()),
+    ("spacing", |info| affine::spacing(&info.affine).to_vec()),
+];
+
+/// The texts that every image brings.
+const WORDS_OF_IMAGES: [(&str, fn(&ImageInfo) -> String); 2] = [
+    ("path", |info| info.meta.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()),
+    ("stored_type", |info| info.meta.stored_type.clone()),
+];
+
+impl Facts {
+    /// Takes them out of a batch whose keys the tensors rename with `name`.
+    pub fn take(batch: &mut Batch, name: impl Fn(&str) -> String) -> Self {
+        let renamed = |images: BTreeMap<String, ImageInfo>| {
+            images.into_iter().map(|(key, info)| (name(&key), info)).collect::<BTreeMap<_, _>>()
+        };
+        Self {
+            numbers: batch.numbers.clone(),
+            lists: batch.lists.clone(),
+            texts: std::mem::take(&mut batch.texts),
+            images: std::mem::take(&mut batch.images).into_iter().map(renamed).collect(),
+        }
+    }
+
+    /// Numbers of each case.
+    pub fn numbers(&self, name: &str) -> Result<Vec<Vec<f64>>, HostError> {
+        if let Some(numbers) = self.numbers.get(name) {
+            return Ok(numbers.iter().map(|number| vec![*number]).collect());
+        }
+        if let Some(lists) = self.lists.get(name) {
+            return Ok(lists.iter().map(|list| list.to_vec()).collect());
+        }
+        self.of_images(name, &OF_IMAGES).ok_or_else(|| unknown("numbers", name, &self.number_names()))
+    }
+
+    /// A text of each case.
+    pub fn texts(&self, name: &str) -> Result<Vec<String>, HostError> {
+        let found = self.texts.get(name).cloned().or_else(|| self.of_images(name, &WORDS_OF_IMAGES));
+        found.ok_or_else(|| unknown("texts", name, &self.text_names()))
+    }
+
+    /// What [`numbers`](Self::numbers) knows.
+    pub fn number_names(&self) -> Vec<String> {
+        let plain = self.numbers.keys().chain(self.lists.keys()).cloned();
+        plain.chain(self.image_names(&OF_IMAGES)).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// What [`texts`](Self::texts) knows.
+    pub fn text_names(&self) -> Vec<String> {
+        let names = self.texts.keys().cloned().chain(self.image_names(&WORDS_OF_IMAGES));
+        names.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    fn of_images<T>(&self, name: &str, known: &[(&str, fn(&ImageInfo) -> T)]) -> Option<Vec<T>> {
+        let (key, what) = name.rsplit_once('.')?;
+        let (_, of) = known.iter().find(|(word, _)| *word == what)?;
+        // A batch without cases knows of no image.
+        let all = self.images.iter().map(|images| images.get(key).map(of)).collect::<Option<Vec<T>>>()?;
+        (!all.is_empty()).then_some(all)
+    }
+
+    fn image_names<T>(&self, known: &[(&str, fn(&ImageInfo) -> T)]) -> Vec<String> {
+        let keys = self.images.first().into_iter().flat_map(BTreeMap::keys);
+        keys.flat_map(|key| known.iter().map(move |(word, _)| format!("{key}.{word}"))).collect()
+    }
+}
+
+fn unknown(what: &str, name: &str, known: &[String]) -> HostError {
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    HostError::new(format!("the batch has no {what} `{name}`; there are: {known}"))
+}
