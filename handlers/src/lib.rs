@@ -14,6 +14,7 @@
 //! | [`Checkpoints`] | checkpoints: the latest, the best, the last |
 //! | [`EarlyStop`] | ends the run when a metric no longer gets better |
 //! | [`GpuMonitor`] | `gpu.csv`: a row per second about the GPU |
+//! | [`LayerStatisticsLog`] | weights and gradients of each layer |
 //! | [`LrSchedule`] | the learning rate by a [`ScheduleConfig`] |
 //! | [`MetricLog`] | `metrics.csv` and `log.jsonl` |
 //! | [`Progress`] | a bar with the time left, or a line per epoch |
@@ -45,6 +46,7 @@ mod checkpoints;
 mod early_stop;
 mod event_file;
 mod gpu_monitor;
+mod layer_statistics;
 mod lr_schedule;
 mod metric_log;
 mod panel;
@@ -54,12 +56,14 @@ mod schedules;
 mod stop_on_non_finite;
 mod tensorboard_image;
 mod tensorboard_stats;
+mod text_file;
 mod timing;
 mod validation;
 
 pub use checkpoints::{Checkpoints, CheckpointsOptions};
 pub use early_stop::{EarlyStop, EarlyStopOptions};
 pub use gpu_monitor::{GpuMonitor, GpuMonitorOptions, GpuProbe, GpuSample};
+pub use layer_statistics::{LayerStatisticsLog, LayerStatisticsOptions};
 pub use lr_schedule::{LrSchedule, LrScheduleOptions, StepBy};
 pub use metric_log::{MetricLog, MetricLogOptions};
 pub use plateau::{PlateauOptions, ReduceLrOnPlateau, ThresholdMode};

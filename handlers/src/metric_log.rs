@@ -1,14 +1,14 @@
 //! Metrics in files that other programs read: [`MetricLog`].
 
 use derive_setters::Setters;
-use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use hearth_engine::{Context, Event, Handler, HandlerError, Level, Ranks, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+
+use crate::text_file::{append, csv_line, read, replace, whole_lines};
 
 /// Options of [`MetricLog`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
@@ -219,13 +219,6 @@ fn number(value: f64) -> Value {
     if value.is_finite() { json!(value) } else { json!(value.to_string()) }
 }
 
-fn csv_line(cells: &[String]) -> String {
-    let quoted = cells.iter().map(|cell| {
-        if cell.contains([',', '"', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.clone() }
-    });
-    quoted.collect::<Vec<_>>().join(",") + "\n"
-}
-
 /// The cells of a header line.
 fn split_csv(line: &str) -> Vec<String> {
     let (mut cells, mut cell, mut quoted) = (Vec::new(), String::new(), false);
@@ -242,45 +235,6 @@ fn split_csv(line: &str) -> Vec<String> {
     cells
 }
 
-/// The lines that end in a line feed: one that does not was cut off.
-fn whole_lines(text: &str) -> impl Iterator<Item = &str> {
-    text.rfind('\n').map_or("", |end| &text[..end]).lines().filter(|line| !line.is_empty())
-}
-
-fn fault(path: &Path, error: &io::Error) -> HandlerError {
-    let advice = if error.kind() == io::ErrorKind::StorageFull { "; free some space and resume the run" } else { "" };
-    HandlerError::new(format!("{} cannot be written: {error}{advice}", path.display()))
-}
-
-fn read(path: &Path) -> Result<String, HandlerError> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(HandlerError::new(format!("{} cannot be read: {error}", path.display()))),
-    }
-}
-
-/// Writes a whole file beside the old one and puts it in its place.
-fn replace(path: &Path, text: &str) -> Result<(), HandlerError> {
-    let write = || {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".tmp");
-        let temporary = path.with_file_name(name);
-        fs::write(&temporary, text)?;
-        fs::rename(&temporary, path)
-    };
-    write().map_err(|error| fault(path, &error))
-}
-
-/// Writes a whole line at once.
-fn append(path: &Path, line: &str) -> Result<(), HandlerError> {
-    let write = || fs::OpenOptions::new().create(true).append(true).open(path)?.write_all(line.as_bytes());
-    write().map_err(|error| fault(path, &error))
-}
-
 handler_entry!(MetricLogOptions => "MetricLog", paper: "", about: "Writes `metrics.csv` and `log.jsonl`, complete after each epoch.", example: "every_iterations = 10", |options, run| Ok(MetricLog::new(options, run)));
 
 #[cfg(test)]
@@ -291,22 +245,5 @@ mod tests {
     fn cells_survive_commas_and_quotes() {
         let cells = ["a", "b,c", "d\"e\"", ""].map(String::from).to_vec();
         assert_eq!(split_csv(csv_line(&cells).trim_end()), cells);
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_full_disk_is_a_clear_error() {
-        let error = append("/dev/full".as_ref(), "1,2\n").unwrap_err().to_string();
-        assert!(
-            error.starts_with("/dev/full cannot be written: ")
-                && error.ends_with("; free some space and resume the run"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_cut_off_line_is_passed_over() {
-        assert_eq!(whole_lines("a\nb\n\nc").collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(whole_lines("cut").count(), 0);
     }
 }

@@ -16,14 +16,16 @@ pub struct ValidationOptions {
     pub epoch_level: bool,
     /// Validate before the first epoch as well.
     pub exec_at_start: bool,
-    /// The evaluator to run.
+    /// The evaluator to run, by the name that the trainer has it under.
+    // In a table of handlers `engine` says whose events one listens to.
+    #[serde(alias = "engine")]
     #[setters(into)]
-    pub engine: String,
+    pub evaluator: String,
 }
 
 impl Default for ValidationOptions {
     fn default() -> Self {
-        Self { interval: 1, epoch_level: true, exec_at_start: false, engine: "validation".into() }
+        Self { interval: 1, epoch_level: true, exec_at_start: false, evaluator: "validation".into() }
     }
 }
 
@@ -67,7 +69,7 @@ impl Handler for Validation {
     }
 
     fn handle(&mut self, _event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        cx.host.run(&self.options.engine)?;
+        cx.host.run(&self.options.evaluator)?;
         Ok(())
     }
 }

@@ -205,6 +205,10 @@ fn options_that_make_no_sense() {
         ("TensorBoardImage", json!({"every": 0}), "`every` is 0"),
         ("TensorBoardImage", json!({"tensors": []}), "`tensors` is empty"),
         ("MetricLog", json!({"every_iterations": "often"}), "often"),
+        ("Validation", json!({"interval": 0}), "`interval` is 0"),
+        ("LayerStatistics", json!({"every": 0}), "`every` is 0"),
+        ("LayerStatistics", json!({"weights": false, "gradients": false}), "neither `weights` nor `gradients`"),
+        ("LayerStatistics", json!({"csv": "", "tensorboard": ""}), "neither `csv` nor `tensorboard`"),
     ] {
         let error = build(name, options, "".as_ref()).err().unwrap().to_string();
         assert!(error.contains(says), "{name}: {error}");

@@ -1,7 +1,7 @@
 //! The plugin `ensemble`: when all networks of an ensemble evaluator have predicted, it makes one prediction of theirs, as
 //! MONAI's `MeanEnsemble` and `VoteEnsemble` do. The work is done on the device.
 
-use hearth_plugin::{Combine, Context, Event, Handler, HandlerError, When, export_plugin, options};
+use hearth_plugin::{Combine, Context, Event, Fault, Handler, HandlerError, When, export_plugin, nearest, options};
 
 options! {
     /// Options of the plugin.
@@ -32,32 +32,34 @@ impl Ensemble {
     ///
     /// # Errors
     /// When there is no prediction, the method is unknown, or an option does not go with it.
-    pub fn new(options: Options) -> Result<Self, HandlerError> {
+    pub fn new(options: Options) -> Result<Self, Fault> {
         let Options { pred_keys: inputs, method, weights, num_classes, output } = options;
-        let wrong = |what: String| Err(HandlerError::new(what));
         if inputs.is_empty() {
-            return wrong("`pred_keys` is empty; name the predictions, as in [\"pred_0\", \"pred_1\"]".to_owned());
+            let what = "`pred_keys` is empty; name the predictions, as in [\"pred_0\", \"pred_1\"]";
+            return Err(Fault::at("pred_keys", what));
         }
         let how = match (method.as_str(), &weights, num_classes) {
             ("mean", None, None) => Combine::Mean { weights: None },
             ("mean", Some(list), None) => {
                 if list.len() != inputs.len() {
-                    return wrong(format!(
-                        "{} `weights` for {} `pred_keys`; give one for each",
-                        list.len(),
-                        inputs.len()
-                    ));
+                    let (weights, keys) = (list.len(), inputs.len());
+                    let what = format!("{weights} `weights` for {keys} `pred_keys`; give one for each");
+                    return Err(Fault::at("weights", what));
                 }
                 if list.iter().any(|weight| !weight.is_finite()) || list.iter().sum::<f64>() == 0.0 {
-                    return wrong(format!("`weights` {list:?} must be finite, and must not sum to 0"));
+                    let what = format!("`weights` {list:?} must be finite, and must not sum to 0");
+                    return Err(Fault::at("weights", what));
                 }
                 Combine::Mean { weights }
             }
-            ("mean", _, Some(_)) => return wrong("`num_classes` is for method = \"vote\"".to_owned()),
-            ("vote", None, Some(0 | 1)) => return wrong("`num_classes` must be 2 or more".to_owned()),
+            ("mean", _, Some(_)) => return Err(Fault::at("num_classes", "`num_classes` is for method = \"vote\"")),
+            ("vote", None, Some(0 | 1)) => return Err(Fault::at("num_classes", "`num_classes` must be 2 or more")),
             ("vote", None, _) => Combine::Vote { num_classes },
-            ("vote", Some(_), _) => return wrong("`weights` are for method = \"mean\"".to_owned()),
-            (other, ..) => return wrong(format!("unknown method `{other}`; use \"mean\" or \"vote\"")),
+            ("vote", Some(_), _) => return Err(Fault::at("weights", "`weights` are for method = \"mean\"")),
+            (other, ..) => {
+                let what = format!("unknown method `{other}`; use \"mean\" or \"vote\"");
+                return Err(Fault::at("method", what).meaning(nearest(other, ["mean", "vote"])));
+            }
         };
         Ok(Self { inputs, how, output })
     }

@@ -6,7 +6,7 @@ use hearth_plugin::{Combine, PluginOptions};
 
 fn ensemble(options: &str) -> Result<Ensemble, String> {
     let options = Options::from_toml(options).map_err(|error| error.to_string())?;
-    Ensemble::new(options).map_err(|error| error.message().to_owned())
+    Ensemble::new(options).map_err(|fault| fault.text())
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use hearth_registry::Fault;
+
 use crate::file::Identity;
 
 /// Why a plugin was not found, not loaded, or gave no handler.
@@ -54,7 +56,15 @@ pub enum PluginError {
         /// What the system says.
         why: String,
     },
-    /// The plugin was asked for something and failed: options that are not valid, a constructor's error, a panic.
+    /// An option is not valid, or the plugin refuses what it was told.
+    #[error("plugin `{name}`: {fault}")]
+    Options {
+        /// Which plugin.
+        name: String,
+        /// Which option, what is wrong with it and what was probably meant.
+        fault: Box<Fault>,
+    },
+    /// The plugin was asked for something and failed.
     #[error("plugin `{name}`: {why}")]
     Plugin {
         /// Which plugin.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use abi_stable::library::{AbiHeaderRef, LibraryError};
 use abi_stable::std_types::{RStr, RString};
 use hearth_engine::Handler;
+use hearth_plugin::__private::receive_fault;
 use hearth_plugin::OptionInfo;
 use hearth_plugin::abi::PluginRoot_Ref;
 use hearth_plugin::identity::{self, IDENTITY_SYMBOL, LOADER_SYMBOL, LOADER_VERSION, ROOT_SYMBOL};
@@ -135,12 +136,16 @@ impl Plugin {
     /// Makes a handler from the recipe's table of options.
     ///
     /// # Errors
-    /// When an option is unknown, missing or of another type (the text lists the valid ones), or the plugin refuses them.
+    /// When an option is unknown, missing or of another type, or the plugin refuses it: [`PluginError::Options`] has its
+    /// key. A panic is one without a key.
     pub fn handler(&self, options: toml::Table) -> Result<Box<dyn Handler>, PluginError> {
         let error = |why: String| PluginError::Plugin { name: self.identity.name.clone(), why };
         let text = toml::to_string(&options).map_err(|e| error(format!("its options cannot be passed on: {e}")))?;
         let made = self.root.create()(RStr::from_str(&text));
-        let raw = made.into_result().map_err(|words| error(words.into_string()))?;
+        let raw = made.into_result().map_err(|fault| PluginError::Options {
+            name: self.identity.name.clone(),
+            fault: Box::new(receive_fault(fault)),
+        })?;
         Ok(Box::new(Loaded::new(raw).map_err(error)?))
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use hearth_plugin::__private::nearest;
+use hearth_registry::nearest;
 use serde::Serialize;
 
 use crate::error::PluginError;

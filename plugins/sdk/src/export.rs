@@ -1,18 +1,22 @@
 //! Turning a handler into a plugin: [`export_plugin!`](crate::export_plugin!) and what it writes.
 
+use std::any::Any;
+
 use abi_stable::library::{CheckTypeLayout, LibHeader, RootModuleResult};
 use abi_stable::prefix_type::WithMetadata;
 use abi_stable::std_types::{RResult, RStr, RString, RVec};
 use hearth_engine::{Handler, HandlerError};
+use hearth_registry::Fault;
 
-use crate::abi::{AbiHandlerBox, AbiOption, PluginRoot, PluginRoot_Ref};
+use crate::abi::{AbiFault, AbiHandlerBox, AbiOption, PluginRoot, PluginRoot_Ref};
 use crate::guard::guard;
 use crate::guest::send_handler;
 use crate::options::{OptionInfo, PluginOptions};
+use crate::view;
 
 /// Makes this crate a plugin: its name, the type of its options, and the function that makes the handler from them.
 ///
-/// The function returns a handler, or a `Result` of one. The version and the description come from `Cargo.toml`. Call
+/// The function returns a handler, or a `Result` of one; an error that is a [`Fault`] names the option. The version and the description come from `Cargo.toml`. Call
 /// it once, at the root of a crate whose `crate-type` is `["cdylib", "rlib"]`. Several plugin crates can be linked into
 /// one program as well: the symbols end in the crate's name.
 ///
@@ -40,7 +44,7 @@ macro_rules! export_plugin {
 
                 fn create(
                     options: &str,
-                ) -> ::core::result::Result<::std::boxed::Box<dyn $crate::Handler>, $crate::HandlerError> {
+                ) -> ::core::result::Result<::std::boxed::Box<dyn $crate::Handler>, $crate::Fault> {
                     $crate::__private::build::<$Options, _, _>(options, $new)
                 }
             }
@@ -68,13 +72,13 @@ pub trait Plugin: 'static {
     /// Lists the options.
     fn options() -> Vec<OptionInfo>;
     /// Makes a handler from options in TOML text.
-    fn create(options: &str) -> Result<Box<dyn Handler>, HandlerError>;
+    fn create(options: &str) -> Result<Box<dyn Handler>, Fault>;
 }
 
 /// What the function given to `export_plugin!` may return. The marker tells the two cases apart.
 pub trait IntoHandler<Marker> {
     /// The handler, or why there is none.
-    fn into_handler(self) -> Result<Box<dyn Handler>, HandlerError>;
+    fn into_handler(self) -> Result<Box<dyn Handler>, Fault>;
 }
 
 /// Marks a function that always succeeds.
@@ -83,22 +87,30 @@ pub struct Always;
 pub struct Perhaps;
 
 impl<H: Handler + 'static> IntoHandler<Always> for H {
-    fn into_handler(self) -> Result<Box<dyn Handler>, HandlerError> {
+    fn into_handler(self) -> Result<Box<dyn Handler>, Fault> {
         Ok(Box::new(self))
     }
 }
 
-impl<H: Handler + 'static, E: Into<HandlerError>> IntoHandler<Perhaps> for Result<H, E> {
-    fn into_handler(self) -> Result<Box<dyn Handler>, HandlerError> {
-        self.map(|handler| Box::new(handler) as Box<dyn Handler>).map_err(Into::into)
+impl<H: Handler + 'static, E: Into<HandlerError> + 'static> IntoHandler<Perhaps> for Result<H, E> {
+    fn into_handler(self) -> Result<Box<dyn Handler>, Fault> {
+        self.map(|handler| Box::new(handler) as Box<dyn Handler>).map_err(fault_of)
     }
+}
+
+/// An error of a constructor: a fault keeps its key.
+fn fault_of<E: Into<HandlerError> + 'static>(error: E) -> Fault {
+    let mut slot = Some(error);
+    let keyed = (&mut slot as &mut dyn Any).downcast_mut::<Option<Fault>>().and_then(Option::take);
+    let plain = || slot.map(|error| Fault::new(error.into().message()));
+    keyed.or_else(plain).unwrap_or_else(|| Fault::new("no reason is given"))
 }
 
 /// Reads the options and makes the handler.
 pub fn build<O: PluginOptions, R: IntoHandler<M>, M>(
     options: &str,
     new: impl FnOnce(O) -> R,
-) -> Result<Box<dyn Handler>, HandlerError> {
+) -> Result<Box<dyn Handler>, Fault> {
     new(O::from_toml(options)?).into_handler()
 }
 
@@ -138,10 +150,30 @@ extern "C" fn options<P: Plugin>() -> RResult<RVec<AbiOption>, RString> {
     list.map_err(RString::from).into()
 }
 
-extern "C" fn create<P: Plugin>(options: RStr<'_>) -> RResult<AbiHandlerBox, RString> {
+extern "C" fn create<P: Plugin>(options: RStr<'_>) -> RResult<AbiHandlerBox, AbiFault> {
     match guard(|| P::create(options.as_str())) {
         Ok(Ok(handler)) => RResult::ROk(send_handler(handler)),
-        Ok(Err(error)) => RResult::RErr(error.message().into()),
-        Err(panic) => RResult::RErr(panic.into()),
+        Ok(Err(fault)) => RResult::RErr(view::send_fault(fault)),
+        Err(panic) => RResult::RErr(view::send_fault(Fault::new(panic))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_keeps_its_key_and_other_errors_their_words() {
+        let keyed = Fault::at("epochs", "`epochs` is 0").meaning(Some("1"));
+        assert_eq!(fault_of(keyed.clone()), keyed);
+        assert_eq!(fault_of(HandlerError::new("no luck")), Fault::new("no luck"));
+        assert_eq!(fault_of(std::io::Error::other("the disk is full")), Fault::new("the disk is full"));
+    }
+
+    #[test]
+    fn a_fault_arrives_as_it_was_sent() {
+        for fault in [Fault::at("a.1.b", "wrong").meaning(Some("right")), Fault::new("wrong")] {
+            assert_eq!(view::receive_fault(view::send_fault(fault.clone())), fault);
+        }
     }
 }

@@ -56,6 +56,8 @@
 //! the plugin.
 //!
 //! A **panic** is caught here, and becomes an error of that handler; what the error does is up to [`Handler::on_error`].
+//! An option that is wrong is a [`Fault`] that names its key; so may be what the constructor returns
+//! (`Fault::at("epochs", "`epochs` is 0; give 1 or more")`). A recipe's reader is shown the line.
 //! **Tensors** are views of host memory, valid until the next call of the host: `cx.host.tensor("image")?`.
 //! [`Event::custom`] works as everywhere.
 //!
@@ -79,7 +81,8 @@ pub use hearth_engine::{
     HostError, HostTensor, LayerStatistics, LayerValues, Level, Metrics, NamesOf, OnError, Pass, Ranks, Scalar, State,
     When, WhenError,
 };
-pub use options::{NoOptions, OptionInfo, OptionsError, PluginOptions};
+pub use hearth_registry::{Fault, nearest};
+pub use options::{Described, NoOptions, OptionInfo, PluginOptions};
 pub use toml;
 
 /// For the macros of this crate and for hosts; not part of what a plugin's author uses.
@@ -87,7 +90,7 @@ pub use toml;
 pub mod __private {
     pub use crate::export::{Always, IntoHandler, Perhaps, Plugin, build, header};
     pub use crate::guard::message_of;
-    pub use crate::options::{Given, describe, nearest};
+    pub use crate::options::{Given, describe};
     pub use crate::view::*;
     pub use abi_stable::library::LibHeader;
 }

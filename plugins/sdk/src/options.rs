@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use hearth_registry::schemars::JsonSchema;
+use hearth_registry::{Fault, Node, Origin, Parameter, nearest};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -33,36 +35,23 @@ impl fmt::Display for OptionInfo {
     }
 }
 
-/// An option that is unknown, missing or of another type. Its text lists the valid ones.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OptionsError(String);
-
-impl OptionsError {
-    /// An error of these words.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self(message.into())
-    }
-}
-
-impl fmt::Display for OptionsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for OptionsError {}
-
 /// A struct that is filled from a table of the recipe. [`options!`](crate::options!) writes the implementation.
 pub trait PluginOptions: Sized {
     /// Every option, in the order of the fields.
     fn list() -> Vec<OptionInfo>;
 
-    /// The options from a table; fails for a key that is unknown, missing or of another type.
-    fn from_table(table: Table) -> Result<Self, OptionsError>;
+    /// The options from a table.
+    ///
+    /// # Errors
+    /// A key that is unknown, missing or of another type: the fault says which.
+    fn from_table(table: Table) -> Result<Self, Fault>;
 
     /// The options from TOML text, as in a recipe: `Options::from_toml("every = 2")`.
-    fn from_toml(text: &str) -> Result<Self, OptionsError> {
-        let table = text.parse::<Table>().map_err(|e| OptionsError::new(format!("the options are not TOML: {e}")))?;
+    ///
+    /// # Errors
+    /// When the text is no TOML, and as [`from_table`](Self::from_table).
+    fn from_toml(text: &str) -> Result<Self, Fault> {
+        let table = text.parse::<Table>().map_err(|e| Fault::new(format!("the options are not TOML: {e}")))?;
         Self::from_table(table)
     }
 }
@@ -89,8 +78,9 @@ pub trait PluginOptions: Sized {
 ///
 /// let options = Options::from_toml("metrics = ['dice']").unwrap();
 /// assert_eq!((options.every, options.floor), (1, None));
-/// let error = Options::from_toml("metrics = ['dice']\nevry = 2").unwrap_err().to_string();
-/// assert!(error.starts_with("unknown option `evry`, did you mean `every`?"), "{error}");
+/// let fault = Options::from_toml("metrics = ['dice']\nevry = 2").unwrap_err();
+/// assert_eq!(fault.path, "evry");
+/// assert_eq!(fault.text(), "unknown option `evry`, did you mean \"every\"?");
 /// ```
 #[macro_export]
 macro_rules! options {
@@ -116,7 +106,7 @@ macro_rules! options {
                 )),*]
             }
 
-            fn from_table(table: $crate::toml::Table) -> ::core::result::Result<Self, $crate::OptionsError> {
+            fn from_table(table: $crate::toml::Table) -> ::core::result::Result<Self, $crate::Fault> {
                 #[allow(unused_mut, unused_variables)]
                 let mut given = $crate::__private::Given::new(table, <Self as $crate::PluginOptions>::list())?;
                 ::core::result::Result::Ok(Self {
@@ -177,38 +167,61 @@ fn kind_of(ty: &str) -> String {
     .to_owned()
 }
 
+/// Options of a type that `serde` reads and `schemars` describes, such as those of a handler that is linked in elsewhere:
+/// `export_plugin!("validation", Described<ValidationOptions>, |options| ValidationHandler::new(options.0))`.
+#[derive(Clone, Debug)]
+pub struct Described<T>(pub T);
+
+impl<T: DeserializeOwned + JsonSchema> PluginOptions for Described<T> {
+    fn list() -> Vec<OptionInfo> {
+        let known = hearth_registry::parameters(&hearth_registry::schemars::schema_for!(T), &[]);
+        let option = |Parameter { name, kind, default, required, doc }: Parameter| OptionInfo {
+            name,
+            kind,
+            default,
+            required,
+            help: doc.replace('\n', " "),
+        };
+        known.into_iter().map(option).collect()
+    }
+
+    fn from_table(table: Table) -> Result<Self, Fault> {
+        hearth_registry::read(&node(Value::Table(table))).map(Self)
+    }
+}
+
+/// A value of a table whose place nobody knows.
+fn node(value: Value) -> Node {
+    Node::from_toml(value, &Origin::Unknown)
+}
+
 /// A table that options are taken from, once its keys are known to be valid.
 pub struct Given {
     table: Table,
-    list: Vec<OptionInfo>,
 }
 
 impl Given {
     /// Fails for a key that no option has, and for a required option without a key.
-    pub fn new(table: Table, list: Vec<OptionInfo>) -> Result<Self, OptionsError> {
-        if let Some(unknown) = table.keys().find(|key| list.iter().all(|option| option.name != **key)) {
-            let meant = nearest(unknown, list.iter().map(|option| option.name.as_str()))
-                .map_or_else(String::new, |name| format!(", did you mean `{name}`?"));
-            return Err(OptionsError::new(format!("unknown option `{unknown}`{meant}{}", valid(&list))));
+    pub fn new(table: Table, list: Vec<OptionInfo>) -> Result<Self, Fault> {
+        let names = || list.iter().map(|option| option.name.as_str());
+        if let Some(unknown) = table.keys().find(|key| names().all(|name| name != **key)) {
+            let near = nearest(unknown, names());
+            let valid = if near.is_none() { valid(&list) } else { String::new() };
+            return Err(Fault::at(unknown, format!("unknown option `{unknown}`{valid}")).meaning(near));
         }
         if let Some(missing) = list.iter().find(|option| option.required && !table.contains_key(&option.name)) {
-            return Err(OptionsError::new(format!("option `{}` is missing{}", missing.name, valid(&list))));
+            let message = format!("option `{}` is missing{}", missing.name, valid(&list));
+            return Err(Fault::at(&missing.name, message));
         }
-        Ok(Self { table, list })
+        Ok(Self { table })
     }
 
     /// The value of an option, its default where it is not given; fails for a value of another type.
-    pub fn take<T: DeserializeOwned>(&mut self, name: &str, default: Option<T>) -> Result<T, OptionsError> {
-        let Some(value) = self.table.remove(name) else {
-            return default
-                .ok_or_else(|| OptionsError::new(format!("option `{name}` is missing{}", valid(&self.list))));
-        };
-        let shown = value.to_string();
-        value.try_into::<T>().map_err(|error| {
-            let kind = self.list.iter().find(|option| option.name == name).map_or("", |option| option.kind.as_str());
-            let reason = error.to_string();
-            OptionsError::new(format!("option `{name}` = {shown}: {}; it takes: {kind}", reason.trim()))
-        })
+    pub fn take<T: DeserializeOwned>(&mut self, name: &str, default: Option<T>) -> Result<T, Fault> {
+        match self.table.remove(name) {
+            Some(value) => hearth_registry::read(&node(value)).map_err(|fault| fault.under(name)),
+            None => default.ok_or_else(|| Fault::at(name, format!("option `{name}` is missing"))),
+        }
     }
 }
 
@@ -217,17 +230,8 @@ fn valid(list: &[OptionInfo]) -> String {
     if list.is_empty() {
         return "; this plugin has no options".to_owned();
     }
-    let lines = list.iter().map(|option| format!("\n  {option}")).collect::<String>();
-    format!("; valid options:{lines}")
-}
-
-/// The name that somebody who wrote `given` may have meant.
-pub fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    names
-        .map(|name| (strsim::damerau_levenshtein(given, name), name))
-        .filter(|(distance, name)| *distance <= (name.len().max(given.len()) / 3).max(1))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
+    let names = list.iter().map(|option| option.name.as_str()).collect::<Vec<_>>();
+    format!("; valid options: {}", names.join(", "))
 }
 
 #[cfg(test)]
@@ -274,20 +278,49 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_says_what_is_valid() {
-        let unknown = Sample::from_toml("metrics = []\nmetricks = []").expect_err("unknown key").to_string();
-        assert!(unknown.starts_with("unknown option `metricks`, did you mean `metrics`?; valid options:"), "{unknown}");
-        assert!(unknown.contains("every = 1") && unknown.contains("metrics (required)"), "{unknown}");
-        let far = Sample::from_toml("metrics = []\nxyz = 1").expect_err("unknown key").to_string();
-        assert!(far.starts_with("unknown option `xyz`; valid options:"), "{far}");
-        let missing = Sample::from_toml("").expect_err("missing key").to_string();
-        assert!(missing.starts_with("option `metrics` is missing; valid options:"), "{missing}");
-        let kind = Sample::from_toml("metrics = []\nevery = 'often'").expect_err("wrong type").to_string();
-        assert!(kind.contains("option `every` = \"often\"") && kind.contains("it takes: integer"), "{kind}");
-        let negative = Sample::from_toml("metrics = []\nevery = -1").expect_err("out of range").to_string();
-        assert!(negative.contains("option `every` = -1"), "{negative}");
-        let none = NoOptions::from_toml("a = 1").expect_err("no options").to_string();
-        assert_eq!(none, "unknown option `a`; this plugin has no options");
+    fn each_mistake_has_its_key_and_says_what_is_valid() {
+        let fault = |options: &str| Sample::from_toml(options).expect_err("a mistake");
+        let unknown = fault("metrics = []\nmetricks = []");
+        assert_eq!((unknown.path.as_str(), unknown.suggestion.as_deref()), ("metricks", Some("metrics")), "{unknown}");
+        assert_eq!(unknown.text(), "unknown option `metricks`, did you mean \"metrics\"?");
+        let far = fault("metrics = []\nxyz = 1");
+        assert_eq!(far.text(), "unknown option `xyz`; valid options: every, metrics, floor, how");
+        let missing = fault("");
+        assert_eq!(missing.path, "metrics");
+        assert!(missing.text().starts_with("option `metrics` is missing; valid options:"), "{missing}");
+        let kind = fault("metrics = []\nevery = 'often'");
+        assert_eq!(kind.to_string(), "every: expected a whole number, 0 or more, not the text \"often\"");
+        assert_eq!(fault("metrics = []\nevery = -1").path, "every");
+        assert_eq!(fault("metrics = ['dice', 3]").path, "metrics.1", "the very value is meant");
+        let none = NoOptions::from_toml("a = 1").expect_err("no options");
+        assert_eq!(none.text(), "unknown option `a`; this plugin has no options");
         assert!(Sample::from_toml("= 3").is_err());
+    }
+
+    /// As a handler elsewhere has them.
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(crate = "serde", default, deny_unknown_fields)]
+    #[schemars(crate = "hearth_registry::schemars")]
+    struct Elsewhere {
+        /// Every so many
+        /// epochs.
+        every: u64,
+    }
+
+    impl Default for Elsewhere {
+        fn default() -> Self {
+            Self { every: 3 }
+        }
+    }
+
+    #[test]
+    fn options_of_a_type_that_describes_itself() {
+        let list = Described::<Elsewhere>::list();
+        let [OptionInfo { name, kind, default, required, help }] = &list[..] else { panic!("{list:?}") };
+        assert_eq!((name.as_str(), kind.as_str(), help.as_str()), ("every", "whole number", "Every so many epochs."));
+        assert_eq!((default.as_deref(), *required), (Some("3"), false));
+        assert_eq!(Described::<Elsewhere>::from_toml("").expect("a default").0.every, 3);
+        let fault = Described::<Elsewhere>::from_toml("evry = 1").expect_err("unknown");
+        assert_eq!((fault.path.as_str(), fault.suggestion.as_deref()), ("evry", Some("every")), "{fault}");
     }
 }

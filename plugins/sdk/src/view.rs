@@ -5,7 +5,11 @@ use hearth_engine::{
     Better, Combine, DType, HostError, HostTensor, LayerStatistics, LayerValues, Level, Metrics, NamesOf, Scalar, State,
 };
 
-use crate::abi::{AbiCombine, AbiLayer, AbiMetric, AbiNumber, AbiObserved, AbiScalar, AbiState, AbiTensor, AbiText};
+use hearth_registry::Fault;
+
+use crate::abi::{
+    AbiCombine, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved, AbiScalar, AbiState, AbiTensor, AbiText,
+};
 
 /// The parts of a state that have names, collected so that they can be lent: those that differ from what was sent last.
 #[derive(Default)]
@@ -217,6 +221,18 @@ pub fn receive_layers(layers: RVec<AbiLayer>) -> Vec<LayerStatistics> {
         non_finite,
     };
     layers.into_iter().map(receive).collect()
+}
+
+/// A fault of an option as it crosses; where it was written is known on the other side.
+pub fn send_fault(fault: Fault) -> AbiFault {
+    let Fault { path, message, suggestion, .. } = fault;
+    AbiFault { path: path.into(), message: message.into(), suggestion: suggestion.map(RString::from).into() }
+}
+
+/// A fault that crossed.
+pub fn receive_fault(fault: AbiFault) -> Fault {
+    let suggestion: Option<RString> = fault.suggestion.into();
+    Fault::at(fault.path, fault.message).meaning(suggestion)
 }
 
 /// Which values of layers this number means.

@@ -1,30 +1,17 @@
 //! The plugin `validation`: the library's handler [`Validation`] behind the doors of a plugin.
 
 use hearth_handlers::{Validation, ValidationOptions};
-use hearth_plugin::{HandlerError, export_plugin, options};
+use hearth_plugin::{Described, Fault, export_plugin};
 
-options! {
-    /// Options of the plugin.
-    pub struct Options {
-        /// Validate every so many epochs or iterations.
-        interval: u64 = 1,
-        /// Count epochs; otherwise iterations.
-        epoch_level: bool = true,
-        /// Validate before the first epoch as well.
-        exec_at_start: bool = false,
-        /// The engine to run.
-        engine: String = "validation".into(),
-    }
-}
+/// Options of the plugin: the handler's.
+pub type Options = Described<ValidationOptions>;
 
 /// The handler with these options.
 ///
 /// # Errors
 /// When `interval` is 0.
-pub fn handler(options: Options) -> Result<Validation, HandlerError> {
-    let Options { interval, epoch_level, exec_at_start, engine } = options;
-    Validation::new(ValidationOptions { interval, epoch_level, exec_at_start, engine })
-        .map_err(|fault| HandlerError::new(fault.message))
+pub fn handler(options: Options) -> Result<Validation, Fault> {
+    Validation::new(options.0)
 }
 
 export_plugin!("validation", Options, handler);

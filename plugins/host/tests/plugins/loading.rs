@@ -6,7 +6,7 @@ use std::process::Command;
 
 use hearth_engine::Ranks;
 use hearth_plugin::identity::{ABI_HASH, Identity, MAGIC, RUSTC, SDK_VERSION, TARGET};
-use hearth_plugin_host::{Info, PluginError, check_for_parent, check_here, check_in_child, inspect, load};
+use hearth_plugin_host::{Info, Plugin, PluginError, check_for_parent, check_here, check_in_child, inspect, load};
 
 use crate::{bundled, fixture, table};
 
@@ -46,18 +46,36 @@ fn the_five_say_what_they_do() {
 
 #[test]
 fn options_that_are_wrong_are_told_with_the_valid_ones() {
-    let plugin = load(&bundled("checkpoint")).expect("a bundled plugin");
-    let error = plugin.handler(table("keep_lst = 2")).map(drop).expect_err("unknown").to_string();
-    assert!(error.starts_with("plugin `checkpoint`: unknown option `keep_lst`, did you mean `keep_last`?"), "{error}");
-    assert!(error.contains("every_epochs = 1"), "{error}");
-    let error = plugin.handler(table("keep_last = 'all'")).map(drop).expect_err("a word").to_string();
-    assert!(error.contains("option `keep_last` = \"all\"") && error.contains("integer"), "{error}");
+    let fault = |plugin: &Plugin, options: &str| match plugin.handler(table(options)).map(drop) {
+        Err(PluginError::Options { fault, .. }) => *fault,
+        other => panic!("{options}: {other:?}"),
+    };
+    let checkpoint = load(&bundled("checkpoint")).expect("a bundled plugin");
+    let unknown = fault(&checkpoint, "keep_lst = 2");
+    assert_eq!((unknown.path.as_str(), unknown.suggestion.as_deref()), ("keep_lst", Some("keep_last")));
+    let kind = fault(&checkpoint, "keep_last = 'all'");
+    assert_eq!(kind.to_string(), "keep_last: expected a whole number, 0 or more, not the text \"all\"");
     let good = load(&fixture("good")).expect("a good plugin");
-    let error = good.handler(table("")).map(drop).expect_err("missing").to_string();
-    assert!(error.contains("option `word` is missing") && error.contains("word (required)"), "{error}");
+    let missing = fault(&good, "");
+    assert_eq!(missing.path, "word");
+    assert_eq!(missing.text(), "option `word` is missing; valid options: word, tensor, numbers");
+    assert_eq!(fault(&good, "word = ''\nnumbers = [1, 'two']").path, "numbers.1");
+    let unknown = fault(&good, "wrd = ''");
+    assert_eq!(
+        (unknown.path.as_str(), unknown.text().as_str()),
+        ("wrd", "unknown option `wrd`, did you mean \"word\"?")
+    );
     let validation = load(&bundled("validation")).expect("a bundled plugin");
     let error = validation.handler(table("interval = 0")).map(drop).expect_err("zero").to_string();
-    assert_eq!(error, "plugin `validation`: `interval` is 0; give 1 or more");
+    assert_eq!(error, "plugin `validation`: interval: `interval` is 0; give 1 or more");
+    // A constructor's error without a key, and a panic.
+    let troubles = load(&fixture("troubles")).expect("it loads well");
+    for (options, words) in
+        [("place = 'create'", "trouble at create"), ("place = 'create'\npanic = true", "panicked at")]
+    {
+        let fault = fault(&troubles, options);
+        assert!(fault.path.is_empty() && fault.message.contains(words), "{fault}");
+    }
 }
 
 /// The four lines of a plugin that was built for another Hearth.

@@ -58,7 +58,7 @@ fn a_plugin_that_gives_no_handler_says_why() {
         ("place = 'create'", "plugin `troubles`: trouble at create"),
         ("place = 'create'\npanic = true", "plugin `troubles`: panicked at "),
         ("place = 'subscriptions'\npanic = true", "plugin `troubles`: panicked at "),
-        ("on_error = 'explode'", "option `on_error` = \"explode\""),
+        ("on_error = 'explode'", "on_error: unknown word \"explode\"; known are stop, disable, log"),
     ] {
         let text = plugin.handler(table(options)).map(drop).expect_err("no handler").to_string();
         assert!(text.contains(words), "{options}: {text}");

@@ -1,0 +1,76 @@
+//! Text files that grow by whole lines, and from which a resumed run drops what it runs again.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use hearth_engine::HandlerError;
+
+/// Cells as a line of CSV.
+pub(crate) fn csv_line(cells: &[String]) -> String {
+    let quoted = cells.iter().map(|cell| {
+        if cell.contains([',', '"', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.clone() }
+    });
+    quoted.collect::<Vec<_>>().join(",") + "\n"
+}
+
+/// The lines that end in a line feed: one that does not was cut off.
+pub(crate) fn whole_lines(text: &str) -> impl Iterator<Item = &str> {
+    text.rfind('\n').map_or("", |end| &text[..end]).lines().filter(|line| !line.is_empty())
+}
+
+fn fault(path: &Path, error: &io::Error) -> HandlerError {
+    let advice = if error.kind() == io::ErrorKind::StorageFull { "; free some space and resume the run" } else { "" };
+    HandlerError::new(format!("{} cannot be written: {error}{advice}", path.display()))
+}
+
+pub(crate) fn read(path: &Path) -> Result<String, HandlerError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(HandlerError::new(format!("{} cannot be read: {error}", path.display()))),
+    }
+}
+
+/// Writes a whole file beside the old one and puts it in its place.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), HandlerError> {
+    let write = || {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".tmp");
+        let temporary = path.with_file_name(name);
+        fs::write(&temporary, text)?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(|error| fault(path, &error))
+}
+
+/// Writes a whole line at once.
+pub(crate) fn append(path: &Path, line: &str) -> Result<(), HandlerError> {
+    let write = || fs::OpenOptions::new().create(true).append(true).open(path)?.write_all(line.as_bytes());
+    write().map_err(|error| fault(path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_a_clear_error() {
+        let error = append("/dev/full".as_ref(), "1,2\n").unwrap_err().to_string();
+        assert!(
+            error.starts_with("/dev/full cannot be written: ")
+                && error.ends_with("; free some space and resume the run"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_cut_off_line_is_passed_over() {
+        assert_eq!(whole_lines("a\nb\n\nc").collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(whole_lines("cut").count(), 0);
+    }
+}
