@@ -4,7 +4,7 @@
 //! `cargo run --release -p hearth --example gan`
 
 use burn::tensor::Distribution;
-use hearth::engine::{BoxError, HostError, Workflow};
+use hearth::engine::{BoxError, HostError, Level, Workflow, not_offered, trace};
 use hearth::nn::losses::{AdversarialCriterion, PatchAdversarialLoss};
 use hearth::nn::networks::{Classifier, DiscriminatorConfig, Generator, GeneratorConfig};
 use hearth::nn::optim::{Gradients, Optimizer};
@@ -31,6 +31,15 @@ impl<G: Network, D: Network> Host for Gan<G, D> {
             "d_loss" => Ok(self.losses[1]),
             _ => Err(HostError::new("there are g_loss and d_loss")),
         }
+    }
+
+    fn log(&mut self, level: Level, message: &str) {
+        trace(level, message);
+    }
+
+    not_offered! {
+        requests, names, cases, numbers, texts, learning_rate, set_learning_rate, layer_statistics, run, tensor,
+        put_tensor, combine
     }
 }
 

@@ -9,11 +9,10 @@ use std::sync::{Arc, Mutex};
 use common::{Balls, SIDE, TRAINING, evaluator, loss, network};
 use hearth_data::{ImageInfo, Meta};
 use hearth_engine::{Event, LayerStatistics, LayerValues, NamesOf};
+use hearth_nn::networks::UNet;
 use hearth_nn::optim::OptimizerConfig;
 use hearth_nn::weights;
-use hearth_train::{
-    BatchStream, EnsembleEvaluator, EvaluatorOptions, Loader, SupervisedEvaluator, SupervisedTrainer, TrainerOptions,
-};
+use hearth_train::{BatchStream, EnsembleEvaluator, Loader, SupervisedEvaluator, SupervisedTrainer};
 use safetensors::SafeTensors;
 
 /// Balls with an age, a site, a place on a slide and a file.
@@ -51,10 +50,9 @@ type Lines = Arc<Mutex<Vec<String>>>;
 
 #[test]
 fn a_batch_tells_its_numbers_and_texts() {
-    let mut options = TrainerOptions::new(&burn::tensor::Device::flex());
-    options.max_epochs = 1;
     let optimizer = OptimizerConfig::sgd(0.0).with("lr", 0.1).unwrap();
-    let mut trainer = SupervisedTrainer::new(network(0, 0.0), loss(), &optimizer, options, Told(TRAINING)).unwrap();
+    let mut trainer =
+        SupervisedTrainer::builder(network(0, 0.0), loss(), &optimizer, Told(TRAINING)).max_epochs(1).build().unwrap();
     trainer.add_evaluator("validation", evaluator());
     let lines = Lines::default();
     let own = lines.clone();
@@ -150,14 +148,12 @@ fn assert_near(found: &LayerStatistics, expected: &LayerStatistics) {
 
 #[test]
 fn statistics_of_weights_are_those_of_the_file_and_gradients_are_what_a_step_takes_away() {
-    let mut options = TrainerOptions::new(&burn::tensor::Device::flex());
-    options.max_epochs = 1;
     let start = network(3, 0.0);
     let before = plain(&weights::to_bytes(&start).unwrap());
     // One step of plain gradient descent with a rate of 1: the gradient is the difference.
     let optimizer = OptimizerConfig::sgd(0.0).with("lr", 1.0).unwrap();
     let one = Balls { cases: 2, batch: 2 };
-    let mut trainer = SupervisedTrainer::new(start, loss(), &optimizer, options, one).unwrap();
+    let mut trainer = SupervisedTrainer::builder(start, loss(), &optimizer, one).max_epochs(1).build().unwrap();
     let seen: Arc<Mutex<BTreeMap<&str, Vec<LayerStatistics>>>> = Arc::default();
     let own = seen.clone();
     trainer
@@ -192,9 +188,8 @@ fn statistics_of_weights_are_those_of_the_file_and_gradients_are_what_a_step_tak
 #[test]
 fn an_evaluator_tells_what_it_measured_of_the_batch() {
     let net = network(5, 0.0);
-    let options = EvaluatorOptions::new(&burn::tensor::Device::flex());
-    let raw = SupervisedEvaluator::new(options, Told(Balls { cases: 2, batch: 1 })).unwrap();
-    for mut evaluator in [evaluator(), raw.with_loss("val_loss", loss())] {
+    let raw = SupervisedEvaluator::<UNet>::builder(Told(Balls { cases: 2, batch: 1 })).loss("val_loss", loss());
+    for mut evaluator in [evaluator(), raw.build().unwrap()] {
         let lines = Lines::default();
         let own = lines.clone();
         let engine = evaluator.engine_mut();
@@ -243,10 +238,11 @@ fn an_evaluator_tells_what_it_measured_of_the_batch() {
 fn members_of_an_ensemble_are_told_apart() {
     let networks = vec![network(1, 0.0), network(2, 0.0)];
     let single = plain(&weights::to_bytes(&networks[1]).unwrap());
-    let options = EvaluatorOptions::new(&burn::tensor::Device::flex());
     let combine = hearth_engine::Combine::Mean { weights: None };
-    let mut ensemble =
-        EnsembleEvaluator::new(networks, options, Balls { cases: 1, batch: 1 }).unwrap().with_combine(combine);
+    let mut ensemble = EnsembleEvaluator::builder(networks, SupervisedEvaluator::builder(Balls { cases: 1, batch: 1 }))
+        .combine(combine)
+        .build()
+        .unwrap();
     let layers: Arc<Mutex<Vec<LayerStatistics>>> = Arc::default();
     let own = layers.clone();
     ensemble
