@@ -31,6 +31,13 @@ impl HandlerSpec {
 impl Kind for HandlerSpec {
     const WORD: &'static str = "handler";
 
+    const COMMON: &'static [[&'static str; 4]] = &[[
+        "engine",
+        "\"train\" or \"validation\"",
+        "\"train\"",
+        "Whose events it listens to: the trainer's, or the evaluator's in each validation and in `hearth evaluate`. What it writes in a validation goes into the folder `validation` of the run's.",
+    ]];
+
     fn check(&self) -> Result<(), Fault> {
         self.make(Path::new("")).map(drop)
     }

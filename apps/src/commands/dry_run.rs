@@ -8,16 +8,15 @@ use hearth_train::device;
 
 use crate::error::Outcome;
 use crate::out;
-use crate::run::{Cases, Plan, Start, handlers, plugins};
+use crate::run::plugins::{self, Attached};
+use crate::run::{Cases, Plan, Start, handlers};
 use crate::terminal::{bold, bytes, dim, thousands};
 
 /// Prints the resolved recipe, the pipelines, the network, the cache, the device and the plugins.
 pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     let network = plan.starting_network(Start::Init)?;
     let plugins = plugins::load(plan, given)?;
-    plugins::handlers(plan, &plugins, Path::new(""))?;
-    handlers::before(plan)?;
-    handlers::listed(plan, Path::new(""))?;
+    handlers::check(plan, &plugins)?;
 
     out!("{}", plan.recipe.to_toml()?.trim_end());
     out!("{}", dim("# end of recipe"));
@@ -28,7 +27,7 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     out!("{}  {parameters} parameters, read in {}", bold("network"), plan.precision);
     out!("{}   {} ({})", bold("device"), plan.recipe.training.device, device::name(&plan.device));
     out!("{}", bold("plugins"));
-    for plugin in &plugins {
+    for Attached { plugin, .. } in &plugins {
         out!("  {} {}  {}", plugin.identity().name, plugin.identity().version, plugin.path().display());
     }
     let cases = match Cases::open(data, &plan.recipe) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 use hearth_data::{DataLoader, Item, LoaderOptions};
 use hearth_nn::losses::one_hot;
-use hearth_train::{CaseRow, Post};
+use hearth_train::{CaseRow, Post, RunFolder};
 use serde_json::{Map, Value, json};
 
 use crate::commands::tta::TtaWord;
@@ -14,7 +14,7 @@ use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::recipe::Output;
 use crate::recipe::metric::MEAN_DICE;
-use crate::run::{Chosen, Trained, evaluator};
+use crate::run::{Chosen, Trained, evaluator, handlers, plugins};
 use crate::terminal::bold;
 use crate::{note, out};
 
@@ -111,7 +111,7 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
         return Err(Failure::new("--grid original compares label maps on the scanner's grid; this run predicts none"));
     }
     let values = match args.grid {
-        Grid::Network => on_the_networks_grid(trained, chosen.items)?,
+        Grid::Network => on_the_networks_grid(trained, chosen.items, &folder)?,
         Grid::Original => on_original_grids(&trained, &chosen.items)?,
     };
     let metrics = recipe.metric.list().into_iter().zip(values).map(|((name, config), (value, rows))| {
@@ -131,14 +131,20 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
     Ok(Evaluated { metrics: metrics.collect(), checkpoint, augmentation, cases, grid: args.grid })
 }
 
-/// The value of each metric and its rows, as in validation.
-fn on_the_networks_grid(trained: Trained, items: Vec<Item>) -> Outcome<Vec<(f64, Vec<CaseRow>)>> {
+/// The folder within the run's that handlers write to which listen to the evaluator.
+const FOLDER: &str = "evaluation";
+
+/// The value of each metric and its rows, as in validation; handlers with `engine = "validation"` listen.
+fn on_the_networks_grid(trained: Trained, items: Vec<Item>, folder: &RunFolder) -> Outcome<Vec<(f64, Vec<CaseRow>)>> {
     let Trained { plan, network, checkpoint, inferer, .. } = trained;
     let recipe = &plan.recipe;
     let dataset = hearth_data::TransformDataset::new(items, plan.validation.clone())?;
     let loader = DataLoader::new(Arc::new(dataset), LoaderOptions { batch_size: 1, ..LoaderOptions::default() })?;
     let mut evaluator = evaluator(&plan, loader, inferer)?;
+    let plugins = plugins::load_for_evaluation(&plan)?;
+    handlers::attach(&plan, &plugins, &folder.root().join(FOLDER), evaluator.engine_mut())?;
     let values = evaluator.run(&network, 1).while_doing(|| format!("evaluating checkpoint {checkpoint}"))?;
+    handlers::failures(evaluator.engine()).iter().for_each(|failure| note!("{failure}"));
     let of = |(name, _): (String, _)| {
         let rows = evaluator.rows_of(&name).unwrap_or_default().to_vec();
         (values.get(&name).copied().unwrap_or(f64::NAN), rows)

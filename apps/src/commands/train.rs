@@ -8,7 +8,7 @@ use crate::folders;
 use crate::interrupt;
 use crate::note;
 use crate::recipe::{Document, bundled};
-use crate::run::{Finished, HandlerFailure, Session, check_resume};
+use crate::run::{Finished, Session, check_resume};
 use crate::terminal::{self, seconds};
 use hearth_engine::RunEnd;
 
@@ -97,10 +97,7 @@ pub(super) fn finish(session: &mut Session) -> Outcome {
     if let RunEnd::Terminated(why) = end {
         note!("ended early: {why}");
     }
-    for HandlerFailure { name, errors, disabled, first } in failures {
-        let fate = if disabled { "was not called again" } else { "went on" };
-        note!("the handler {name} failed {errors} times and {fate}; first in {first}");
-    }
+    failures.iter().for_each(|failure| note!("{failure}"));
     let best = best.map_or(String::new(), |(name, value, epoch)| format!("best {name} {value:.4} at epoch {epoch}, "));
     if tuning.kernels > 0 {
         let (kernels, time) = (tuning.kernels, seconds(tuning.seconds));

@@ -24,6 +24,10 @@ pub trait Kind: 'static {
     /// What parameters mean that many entries of the kind share, for those that do not say it themselves.
     const SHARED: &'static [(&'static str, &'static str)] = &[];
 
+    /// Keys that every table of the kind may have beside the entry's own, because a recipe reads them itself: the key, its
+    /// type in words, its default as TOML and what it means. The reference lists them with the parameters.
+    const COMMON: &'static [[&'static str; 4]] = &[];
+
     /// Whether a name in a recipe means the entry that calls itself `known`. Where other programs have
     /// further spellings for all names of a kind, they are understood here.
     fn is_spelt(known: &str, written: &str) -> bool {
@@ -107,6 +111,7 @@ impl<T: Kind + ?Sized> Entry<T> {
             "" => schema.get("description").and_then(|doc| doc.as_str()).unwrap_or_default().to_owned(),
             about => about.to_owned(),
         };
+        let own = parameters(&schema, &[self.setters, T::SHARED].concat()).into_iter();
         let closed = table(schema.as_value())["additionalProperties"] == false;
         Described {
             closed,
@@ -116,7 +121,7 @@ impl<T: Kind + ?Sized> Entry<T> {
             doc,
             paper: self.paper,
             example: self.example,
-            parameters: parameters(&schema, &[self.setters, T::SHARED].concat()),
+            parameters: own.chain(T::COMMON.iter().map(Parameter::common)).collect(),
             schema,
         }
     }

@@ -18,6 +18,14 @@ pub struct Parameter {
     pub doc: String,
 }
 
+impl Parameter {
+    /// A key that a recipe reads itself.
+    pub(crate) fn common([name, kind, default, doc]: &[&str; 4]) -> Self {
+        let [name, kind, default, doc] = [name, kind, default, doc].map(|text| (*text).to_owned());
+        Self { name, kind, default: Some(default), required: false, doc }
+    }
+}
+
 /// The parameters of a schema, in the order of the fields; `setters` documents those whose field does not.
 pub fn parameters(schema: &Schema, setters: &[(&str, &str)]) -> Vec<Parameter> {
     let root = schema.as_value();

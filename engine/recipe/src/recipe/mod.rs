@@ -15,8 +15,8 @@
 //! [init]                                     # weights, freeze
 //! [metric.dice]                              # name = "DiceMetric", ...
 //! [tta]                                      # flips, transforms
-//! [[plugins]]                                # name, options, path
-//! [[handlers]]                               # name and its options
+//! [[plugins]]                                # name, engine, options, path
+//! [[handlers]]                               # name, engine and its options
 //! ```
 //!
 //! A recipe is read in two steps: the text into a tree that remembers positions ([`Document`]), where `--set` changes
@@ -24,6 +24,7 @@
 
 pub mod bundled;
 mod init;
+mod listens;
 pub mod metric;
 mod output;
 pub mod post;
@@ -31,6 +32,7 @@ mod schema;
 mod tta;
 
 pub use init::Init;
+pub use listens::Listens;
 pub use metric::Metric;
 pub use output::{Output, TaskEntry};
 pub use schema::{Data, PluginEntry, Post, PrecisionWord, Recipe, Training, Validation};

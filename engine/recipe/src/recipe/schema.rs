@@ -16,6 +16,7 @@ use hearth_registry::{Document, Fault, Named, Node};
 use serde::{Deserialize, Serialize};
 
 use super::init::Init;
+use super::listens::Listens;
 use super::metric::Metric;
 use super::output::{Output, TaskEntry};
 use super::tta::Tta;
@@ -213,6 +214,9 @@ pub struct Post {
 pub struct PluginEntry {
     /// Its name.
     pub name: String,
+    /// Whose events it listens to.
+    #[serde(default, skip_serializing_if = "Listens::is_train")]
+    pub engine: Listens,
     /// Its library, or the folder that holds it; otherwise it is searched for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<std::path::PathBuf>,
@@ -225,7 +229,7 @@ impl PluginEntry {
     /// What a run has unless its recipe says otherwise.
     fn usual() -> Vec<Self> {
         ["validation", "stats", "checkpoint"]
-            .map(|name| Self { name: name.into(), path: None, options: toml::Table::new() })
+            .map(|name| Self { name: name.into(), engine: Listens::Train, path: None, options: toml::Table::new() })
             .to_vec()
     }
 }
@@ -332,21 +336,7 @@ impl Recipe {
             format!("a learning rate of {lr} cannot train; give a number above 0"),
         )?;
         self.metric.check(document, &*self.learns(), self.labels.len())?;
-        for (index, plugin) in self.plugins.iter().enumerate() {
-            let twice = self.plugins[..index].iter().any(|other| other.name == plugin.name);
-            demand(!twice, &format!("plugins.{index}.name"), format!("the plugin {:?} is listed twice", plugin.name))?;
-        }
-        for (index, handler) in self.handlers.iter().enumerate() {
-            let same = match handler.text("name") {
-                Some("Validation") => "validation",
-                Some("Checkpoints") => "checkpoint",
-                _ => continue,
-            };
-            let twice = self.plugins.iter().any(|plugin| plugin.name == same);
-            let message =
-                format!("the plugin {same:?} does the same; list `[[plugins]]` without it, or leave this out");
-            demand(!twice, &format!("handlers.{index}.name"), message)?;
-        }
+        self.check_handlers(document)?;
         for (index, transform) in self.transforms.iter().enumerate() {
             let path = format!("transforms.{index}");
             let only = transform.get("only").map(|only| only.as_str().unwrap_or(""));
@@ -355,6 +345,44 @@ impl Recipe {
                 &format!("{path}.only"),
                 "expected \"train\" or \"validation\"".into(),
             )?;
+        }
+        Ok(())
+    }
+
+    /// Plugins and handlers that cannot be where they are listed.
+    fn check_handlers(&self, document: &Document) -> Result<(), Fault> {
+        let of_trainers = |engine: Listens, at: &str, name: &str| match engine {
+            Listens::Train => Ok(()),
+            Listens::Validation => {
+                Err(document.fault(&format!("{at}.engine"), format!("{name:?} asks for what a trainer alone can do")))
+            }
+        };
+        for (index, plugin) in self.plugins.iter().enumerate() {
+            let at = format!("plugins.{index}");
+            let same = |other: &PluginEntry| (&other.name, other.engine) == (&plugin.name, plugin.engine);
+            if self.plugins[..index].iter().any(same) {
+                return Err(
+                    document.fault(&format!("{at}.name"), format!("the plugin {:?} is listed twice", plugin.name))
+                );
+            }
+            if ["validation", "checkpoint"].contains(&plugin.name.as_str()) {
+                of_trainers(plugin.engine, &at, &plugin.name)?;
+            }
+        }
+        for (index, handler) in self.handlers.iter().enumerate() {
+            let at = format!("handlers.{index}");
+            let engine = Listens::of(handler).map_err(|fault| document.located(&at, fault))?;
+            let same = match handler.text("name") {
+                Some("Validation") => "validation",
+                Some("Checkpoints") => "checkpoint",
+                _ => continue,
+            };
+            of_trainers(engine, &at, handler.text("name").unwrap_or_default())?;
+            if self.plugins.iter().any(|plugin| plugin.name == same) {
+                let message =
+                    format!("the plugin {same:?} does the same; list `[[plugins]]` without it, or leave this out");
+                return Err(document.fault(&format!("{at}.name"), message));
+            }
         }
         Ok(())
     }

@@ -1,13 +1,16 @@
 //! The handlers of a run: those that every run has, and those that its recipe lists.
 
+use std::fmt;
 use std::path::Path;
 
-use hearth_engine::Handler;
+use hearth_engine::{Engine, Handler, HandlerTimes};
 use hearth_handlers::{HandlerSpec, LrSchedule, LrScheduleOptions, StopOnNonFinite, StopOnNonFiniteOptions};
 use hearth_registry::{Node, Registry};
 
 use super::Plan;
+use super::plugins::{self, Attached};
 use crate::error::Outcome;
+use crate::recipe::Listens;
 
 /// On a card a look at the loss waits for the card, so it is looked at less often.
 const LOOK_EVERY: u64 = 16;
@@ -27,22 +30,85 @@ pub fn before(plan: &Plan) -> Outcome<Vec<Box<dyn Handler>>> {
 
 /// Called after the plugins, which have validated by then: the recipe's own, and those that write the run's files.
 pub fn after(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
-    let mut handlers = listed(plan, run)?;
+    let mut handlers = listed(plan, run, Listens::Train)?;
     for name in ["MetricLog", "TensorBoardStats", "Progress"] {
-        if !plan.recipe.handlers.iter().any(|entry| entry.text("name") == Some(name)) {
+        let is_listed = |entry: &Node| entry.text("name") == Some(name) && Listens::of(entry) == Ok(Listens::Train);
+        if !plan.recipe.handlers.iter().any(is_listed) {
             handlers.push(Registry::<HandlerSpec>::new().build(&Node::named(name))?.make(run)?);
         }
     }
     Ok(handlers)
 }
 
-/// The handlers that the recipe lists, in its order.
-pub fn listed(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
+/// The handlers of one engine that the recipe lists, in its order.
+pub fn listed(plan: &Plan, run: &Path, engine: Listens) -> Outcome<Vec<Box<dyn Handler>>> {
     let registry = Registry::<HandlerSpec>::new();
-    let build = |(index, entry): (usize, &Node)| {
-        let place = format!("handlers.{index}");
-        let built = registry.build(entry).and_then(|spec| spec.make(run));
-        Ok(built.map_err(|fault| plan.document.located(&place, fault))?)
+    let mut handlers = Vec::new();
+    for (index, entry) in plan.recipe.handlers.iter().enumerate() {
+        let build = || match Listens::of(entry)? {
+            listens if listens == engine => {
+                registry.build(&Listens::taken_from(entry)).and_then(|spec| spec.make(run)).map(Some)
+            }
+            _ => Ok(None),
+        };
+        let built = build().map_err(|fault| plan.document.located(&format!("handlers.{index}"), fault))?;
+        handlers.extend(built);
+    }
+    Ok(handlers)
+}
+
+/// Builds every handler and plugin's handler once, so that what is wrong with one is known before the work begins.
+pub fn check(plan: &Plan, plugins: &[Attached]) -> Outcome {
+    before(plan)?;
+    for engine in [Listens::Train, Listens::Validation] {
+        plugins::handlers(plan, plugins, Path::new(""), engine)?;
+        listed(plan, Path::new(""), engine)?;
+    }
+    Ok(())
+}
+
+/// Adds the plugins and handlers with `engine = "validation"` to an evaluator. What they write goes into `folder`.
+pub fn attach(plan: &Plan, plugins: &[Attached], folder: &Path, evaluator: &mut Engine) -> Outcome {
+    let plugins = plugins::handlers(plan, plugins, folder, Listens::Validation)?;
+    for handler in plugins.into_iter().chain(listed(plan, folder, Listens::Validation)?) {
+        evaluator.add_boxed(handler)?;
+    }
+    Ok(())
+}
+
+/// A handler that failed in a run that went on.
+#[derive(Clone, Debug)]
+pub struct HandlerFailure {
+    /// The engine whose events it listened to: `trainer`, `validation`.
+    pub engine: String,
+    /// Its name.
+    pub name: String,
+    /// How often it failed.
+    pub errors: u64,
+    /// Whether it was no longer called.
+    pub disabled: bool,
+    /// The first failure: event, counters, words.
+    pub first: String,
+}
+
+impl fmt::Display for HandlerFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { engine, name, errors, disabled, first } = self;
+        let times = if *errors == 1 { "once".to_owned() } else { format!("{errors} times") };
+        let fate = if *disabled { "was not called again" } else { "went on" };
+        write!(f, "the handler {name} of the {engine} failed {times} and {fate}; first in {first}")
+    }
+}
+
+/// The handlers of an engine that failed so far.
+pub fn failures(engine: &Engine) -> Vec<HandlerFailure> {
+    let failed = engine.handler_times().into_iter().filter(|handler| handler.errors > 0);
+    let failure = |handler: HandlerTimes| HandlerFailure {
+        engine: engine.state().engine.clone(),
+        name: handler.name,
+        errors: handler.errors,
+        disabled: handler.disabled,
+        first: handler.first_error.unwrap_or_default(),
     };
-    plan.recipe.handlers.iter().enumerate().map(build).collect()
+    failed.map(failure).collect()
 }

@@ -18,8 +18,9 @@ mod weights;
 
 pub use cases::{Cases, list, wants};
 pub use chosen::{Chosen, Rule};
+pub use handlers::HandlerFailure;
 pub use plan::Plan;
 pub use segment::Segmented;
-pub use session::{Finished, HandlerFailure, Session, check_resume, evaluator, trainer};
+pub use session::{Finished, Session, check_resume, evaluator, trainer};
 pub use start::Start;
 pub use weights::{Trained, checkpoint_file};

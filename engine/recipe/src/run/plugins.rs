@@ -7,16 +7,54 @@ use hearth_plugin_host::{Plugin, PluginError, Search};
 
 use super::Plan;
 use crate::error::{At, Outcome, RecipeError};
+use crate::recipe::{Fault, Listens};
+
+/// A loaded plugin and where the recipe lists it; nowhere, when somebody named it on the command line alone.
+#[derive(Debug)]
+pub struct Attached {
+    /// The plugin.
+    pub plugin: Plugin,
+    entry: Option<usize>,
+}
+
+impl Attached {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.plugin.identity().name
+    }
+
+    /// Whose events it listens to.
+    fn listens(&self, plan: &Plan) -> Listens {
+        self.entry.map(|index| plan.recipe.plugins[index].engine).unwrap_or_default()
+    }
+}
 
 /// Finds and loads every plugin that the recipe lists, in its order. `given` are the `--plugin` paths.
-pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Plugin>> {
+pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Attached>> {
     if let Some(missing) = given.iter().find(|path| !path.exists()) {
         return Err(RecipeError::new(format!("--plugin {}: there is no such file or folder", missing.display())));
     }
+    let mut loaded = load_where(plan, given, |_| true)?;
+    // A library that somebody names on the command line is wanted, whether or not the recipe lists it.
+    for path in given.iter().filter(|path| path.is_file()) {
+        let plugin = hearth_plugin_host::load(path)?;
+        if !loaded.iter().any(|known| known.name() == plugin.identity().name) {
+            loaded.push(Attached { plugin, entry: None });
+        }
+    }
+    Ok(loaded)
+}
+
+/// The same of those that listen to the evaluator.
+pub fn load_for_evaluation(plan: &Plan) -> Outcome<Vec<Attached>> {
+    load_where(plan, &[], |engine| engine == Listens::Validation)
+}
+
+fn load_where(plan: &Plan, given: &[PathBuf], wanted: impl Fn(Listens) -> bool) -> Outcome<Vec<Attached>> {
     let named: Vec<PathBuf> = plan.recipe.plugins.iter().filter_map(|plugin| plugin.path.clone()).collect();
     let search = Search::standard(given, &named);
     let mut loaded = Vec::with_capacity(plan.recipe.plugins.len());
-    for (index, entry) in plan.recipe.plugins.iter().enumerate() {
+    for (index, entry) in plan.recipe.plugins.iter().enumerate().filter(|(_, entry)| wanted(entry.engine)) {
         let plugin = search.load(&entry.name).map_err(|error| {
             let path = match &error {
                 PluginError::NotFound { .. } => format!("plugins.{index}.name"),
@@ -24,39 +62,38 @@ pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Plugin>> {
             };
             plan.document.error_at(&path, error.to_string())
         })?;
-        loaded.push(plugin);
-    }
-    // A library that somebody names on the command line is wanted, whether or not the recipe lists it.
-    for path in given.iter().filter(|path| path.is_file()) {
-        let plugin = hearth_plugin_host::load(path)?;
-        if !loaded.iter().any(|known| known.identity().name == plugin.identity().name) {
-            loaded.push(plugin);
-        }
+        loaded.push(Attached { plugin, entry: Some(index) });
     }
     Ok(loaded)
 }
 
-/// The plugins' handlers, each told its options from the recipe. Checkpoints go into the run's folder.
-pub fn handlers(plan: &Plan, plugins: &[Plugin], run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
-    plugins
-        .iter()
-        .map(|plugin| {
-            let name = &plugin.identity().name;
-            let listed = plan.recipe.plugins.iter().position(|entry| entry.name == *name);
-            let mut options = listed.map(|index| plan.recipe.plugins[index].options.clone()).unwrap_or_default();
-            if name == "checkpoint" {
-                let dir = options.get("dir").and_then(toml::Value::as_str).unwrap_or("checkpoints");
-                if dir.is_empty() || !Path::new(dir).components().all(|part| matches!(part, Component::Normal(_))) {
-                    let message = format!("checkpoints stay in the run's folder, so `dir` cannot be {dir:?}");
-                    return Err(plan.document.error_at("plugins", message));
-                }
-                let dir = run.join(dir).display().to_string();
-                options.insert("dir".into(), dir.into());
+/// The handlers of the plugins that listen to one engine, each told its options from the recipe. Checkpoints go into the run's
+/// folder.
+pub fn handlers(plan: &Plan, plugins: &[Attached], run: &Path, engine: Listens) -> Outcome<Vec<Box<dyn Handler>>> {
+    let mine = plugins.iter().filter(|attached| attached.listens(plan) == engine);
+    mine.map(|attached| {
+        let place = attached.entry.map(|index| format!("plugins.{index}.options"));
+        let located = |fault: Fault| match &place {
+            Some(place) => RecipeError::from(plan.document.located(place, fault)),
+            None => RecipeError::from(fault),
+        };
+        let listed = attached.entry.map(|index| plan.recipe.plugins[index].options.clone());
+        let mut options = listed.unwrap_or_default();
+        if attached.name() == "checkpoint" {
+            let dir = options.get("dir").and_then(toml::Value::as_str).unwrap_or("checkpoints");
+            if dir.is_empty() || !Path::new(dir).components().all(|part| matches!(part, Component::Normal(_))) {
+                let message = format!("checkpoints stay in the run's folder, so `dir` cannot be {dir:?}");
+                return Err(located(Fault::at("dir", message)));
             }
-            plugin.handler(options).map_err(|error| match listed {
-                Some(index) => plan.document.error_at(&format!("plugins.{index}.options"), error.to_string()),
-                None => RecipeError::from(error),
-            })
+            let dir = run.join(dir).display().to_string();
+            options.insert("dir".into(), dir.into());
+        }
+        attached.plugin.handler(options).map_err(|error| match error {
+            PluginError::Options { name, fault } => {
+                located(Fault { message: format!("plugin `{name}`: {}", fault.message), ..*fault })
+            }
+            other => located(Fault::new(other.to_string())),
         })
-        .collect()
+    })
+    .collect()
 }

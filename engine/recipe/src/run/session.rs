@@ -6,25 +6,30 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use hearth_data::{DataLoader, LoaderOptions};
-use hearth_engine::RunEnd;
+use hearth_engine::{Engine, RunEnd};
 use hearth_kernels::{Tuning, TuningClock};
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
-use hearth_plugin_host::Plugin;
 use hearth_train::{
     EvaluatorOptions, RunFolder, RunLock, SupervisedEvaluator, SupervisedTrainer, TrainerOptions, checkpoint, device,
 };
 
 use super::dataset::{Use, dataset};
+use super::handlers::HandlerFailure;
+use super::plugins::Attached;
 use super::record::Record;
 use super::{Cases, Plan, Start, folders, handlers, plugins, summary};
 use crate::error::{At, Context, Outcome, RecipeError};
 use crate::notice::{notice, warning};
+use crate::recipe::Listens;
+
+/// The evaluator's name, and its handlers' folder within the run's.
+const VALIDATION: &str = "validation";
 
 /// A trainer with its data, before and while it runs.
 pub struct Session {
     plan: Plan,
-    plugins: Vec<Plugin>,
+    plugins: Vec<Attached>,
     trainer: SupervisedTrainer<AnyNetwork>,
     folder: Option<RunFolder>,
     /// Held while the run writes.
@@ -50,9 +55,7 @@ impl Session {
         let (started, tuning) = (Instant::now(), TuningClock::start());
         // What can be wrong in the recipe is found out before the work begins.
         let plugins = plugins::load(&plan, given)?;
-        plugins::handlers(&plan, &plugins, Path::new(""))?;
-        handlers::before(&plan)?;
-        handlers::listed(&plan, Path::new(""))?;
+        handlers::check(&plan, &plugins)?;
         warn(&plan, &plugins);
         let trainer = trainer(&plan, data, from)?;
         Ok(Self { plan, plugins, trainer, folder: None, lock: None, data: data.to_owned(), started, tuning })
@@ -93,10 +96,13 @@ impl Session {
     fn add_handlers(&mut self, folder: &RunFolder) -> Outcome {
         let root = folder.root();
         let before = handlers::before(&self.plan)?;
-        let plugins = plugins::handlers(&self.plan, &self.plugins, root)?;
+        let plugins = plugins::handlers(&self.plan, &self.plugins, root, Listens::Train)?;
         let after = handlers::after(&self.plan, root)?;
         for handler in before.into_iter().chain(plugins).chain(after) {
             self.trainer.engine_mut().add_boxed(handler)?;
+        }
+        if let Some(evaluator) = self.trainer.evaluator_mut(VALIDATION) {
+            handlers::attach(&self.plan, &self.plugins, &root.join(VALIDATION), evaluator.engine_mut())?;
         }
         Ok(())
     }
@@ -124,7 +130,8 @@ impl Session {
             let what = "was removed or emptied while the run wrote to it: what it held before is lost";
             return Err(RecipeError::new(format!("{root} {what}")));
         }
-        summary::write(&folder, &self.plan, self.trainer.engine(), end.as_ref(), seconds, tuning)?;
+        let engines = (self.trainer.engine(), self.validation());
+        summary::write(&folder, &self.plan, engines, end.as_ref(), seconds, tuning)?;
         let end = end.while_doing(|| format!("the run in {} failed", folder.root().display()))?;
         if matches!(end, RunEnd::Interrupted(_)) {
             self.save_if_needed(&folder)?;
@@ -135,15 +142,15 @@ impl Session {
             (Some(name), Some(value), Some(epoch)) => Some((name, value, epoch)),
             _ => None,
         };
-        let times = engine.handler_times();
-        let failures = times.into_iter().filter(|handler| handler.errors > 0).map(|handler| HandlerFailure {
-            name: handler.name,
-            errors: handler.errors,
-            disabled: handler.disabled,
-            first: handler.first_error.unwrap_or_default(),
-        });
-        let (epoch, failures) = (state.epoch, failures.collect());
+        let mut failures = handlers::failures(engine);
+        failures.extend(self.validation().into_iter().flat_map(handlers::failures));
+        let epoch = state.epoch;
         Ok(Finished { end, epoch, best, seconds, tuning, failures, folder, data: self.data.clone() })
+    }
+
+    /// The evaluator's engine.
+    fn validation(&self) -> Option<&Engine> {
+        self.trainer.evaluator(VALIDATION).map(|evaluator| evaluator.engine())
     }
 
     /// A run without the checkpoint plugin loses nothing either when it is interrupted.
@@ -177,18 +184,6 @@ pub struct Finished {
     pub data: PathBuf,
 }
 
-/// A handler that failed in a run that went on.
-pub struct HandlerFailure {
-    /// Its name.
-    pub name: String,
-    /// How often it failed.
-    pub errors: u64,
-    /// Whether it was no longer called.
-    pub disabled: bool,
-    /// The first failure: event, counters, words.
-    pub first: String,
-}
-
 /// Fails where a run cannot be gone on with as the plan says, before any of the work.
 pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
     Record::new(plan, data)?.check(folder)?;
@@ -206,7 +201,7 @@ pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
 }
 
 /// Says what will be missing at the end, while there is time.
-fn warn(plan: &Plan, plugins: &[Plugin]) {
+fn warn(plan: &Plan, plugins: &[Attached]) {
     if plan.recipe.network.has_deep_supervision() && plan.recipe.loss.name() != "DeepSupervisionLoss" {
         warning!(
             "the network has heads for deep supervision, but the loss looks at its main output alone, so they are not \
@@ -214,7 +209,7 @@ fn warn(plan: &Plan, plugins: &[Plugin]) {
         );
     }
     let loaded = |plugin: &str, handler: &str| {
-        plugins.iter().any(|known| known.identity().name == plugin)
+        plugins.iter().any(|known| known.name() == plugin)
             || plan.recipe.handlers.iter().any(|entry| entry.text("name") == Some(handler))
     };
     let training = &plan.recipe.training;
@@ -264,7 +259,7 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
         .map_err(|error| plan.document.error_at("optimizer", error.to_string()))?;
     let single = LoaderOptions { batch_size: 1, seed, ..LoaderOptions::default() };
     let loader = DataLoader::new(validation, single)?;
-    trainer.add_evaluator("validation", evaluator(plan, loader, recipe.inferer.shared())?);
+    trainer.add_evaluator(VALIDATION, evaluator(plan, loader, recipe.inferer.shared())?);
     Ok(trainer)
 }
 

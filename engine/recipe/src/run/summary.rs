@@ -1,6 +1,6 @@
 //! `summary.json`: what came out, and where the time went.
 
-use hearth_engine::{Engine, RunEnd, RunError};
+use hearth_engine::{Engine, HandlerTimes, RunEnd, RunError};
 use hearth_kernels::Tuning;
 use hearth_train::{RunFolder, device};
 use serde_json::{Map, Value, json};
@@ -9,11 +9,11 @@ use super::Plan;
 use super::folders;
 use crate::error::Outcome;
 
-/// Writes the summary of a run that has ended in whatever way.
+/// Writes the summary of a run that has ended in whatever way: of its trainer and its evaluator.
 pub fn write(
     folder: &RunFolder,
     plan: &Plan,
-    engine: &Engine,
+    (engine, validation): (&Engine, Option<&Engine>),
     end: Result<&RunEnd, &RunError>,
     seconds: f64,
     tuning: Tuning,
@@ -26,19 +26,7 @@ pub fn write(
         Ok(_) => ("ended", None),
         Err(error) => ("failed", Some(error.to_string())),
     };
-    let handlers: Vec<Value> = engine
-        .handler_times()
-        .iter()
-        .map(|times| {
-            let mut one = json!({ "name": times.name, "calls": times.calls, "seconds": times.seconds });
-            if times.errors > 0 {
-                one["errors"] = json!(times.errors);
-                one["first_error"] = json!(times.first_error);
-                one["disabled"] = json!(times.disabled);
-            }
-            one
-        })
-        .collect();
+    let handlers: Vec<Value> = [Some(engine), validation].into_iter().flatten().flat_map(handlers).collect();
     let metrics: Map<String, Value> =
         state.metrics.iter().map(|(name, value)| (name.clone(), number(*value))).collect();
     let summary = json!({
@@ -64,6 +52,19 @@ pub fn write(
     });
     let text = serde_json::to_string_pretty(&summary)? + "\n";
     folders::replace(&folder.summary(), &text)
+}
+
+/// The handlers of an engine: what they cost, and how they failed.
+fn handlers(engine: &Engine) -> Vec<Value> {
+    let one = |times: HandlerTimes| {
+        let HandlerTimes { name, calls, seconds, errors, first_error, disabled } = times;
+        let mut one = json!({ "engine": engine.state().engine, "name": name, "calls": calls, "seconds": seconds });
+        if errors > 0 {
+            (one["errors"], one["first_error"], one["disabled"]) = (json!(errors), json!(first_error), json!(disabled));
+        }
+        one
+    };
+    engine.handler_times().into_iter().map(one).collect()
 }
 
 /// JSON has no word for infinite and not-a-number values, such as a distance to what is not there: they become text.

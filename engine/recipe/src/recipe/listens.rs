@@ -1,0 +1,51 @@
+//! Whose events a handler or a plugin of the recipe listens to: `engine = "validation"`.
+
+use hearth_registry::{Fault, Node, read};
+use serde::{Deserialize, Serialize};
+
+/// Whose events a handler or a plugin listens to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Listens {
+    /// The trainer's.
+    #[default]
+    Train,
+    /// The evaluator's: in each validation of a training, and in `hearth evaluate`.
+    Validation,
+}
+
+/// The key.
+const KEY: &str = "engine";
+
+impl Listens {
+    /// What the table of a handler says; the trainer's where it says nothing.
+    ///
+    /// # Errors
+    /// When it names another engine.
+    pub fn of(handler: &Node) -> Result<Self, Fault> {
+        match handler.get(KEY) {
+            Some(word) => read(word).map_err(|fault: Fault| fault.under(KEY)),
+            None => Ok(Self::Train),
+        }
+    }
+
+    /// The table without it: what is left are the handler's own options.
+    pub fn taken_from(handler: &Node) -> Node {
+        let mut own = handler.clone();
+        own.remove(KEY);
+        own
+    }
+
+    /// Whether it is the default.
+    pub fn is_train(&self) -> bool {
+        *self == Self::Train
+    }
+
+    /// The word in a recipe.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Validation => "validation",
+        }
+    }
+}
