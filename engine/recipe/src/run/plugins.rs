@@ -73,9 +73,13 @@ pub fn handlers(plan: &Plan, plugins: &[Attached], run: &Path, engine: Listens) 
     let mine = plugins.iter().filter(|attached| attached.listens(plan) == engine);
     mine.map(|attached| {
         let place = attached.entry.map(|index| format!("plugins.{index}.options"));
-        let located = |fault: Fault| match &place {
-            Some(place) => RecipeError::from(plan.document.located(place, fault)),
-            None => RecipeError::from(fault),
+        let located = |fault: Fault| {
+            let Some(place) = &place else { return RecipeError::from(fault) };
+            // What is no option is wrong as a key; an option is wrong in its value.
+            let known =
+                attached.plugin.options().iter().any(|option| fault.path.split('.').next() == Some(&option.name));
+            let (root, fault) = (plan.document.root(), fault.under(place));
+            RecipeError::from(if known { fault.within(root) } else { fault.at_key_within(root) })
         };
         let listed = attached.entry.map(|index| plan.recipe.plugins[index].options.clone());
         let mut options = listed.unwrap_or_default();
