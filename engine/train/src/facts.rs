@@ -16,8 +16,11 @@ pub(crate) struct Facts {
     images: Vec<BTreeMap<String, ImageInfo>>,
 }
 
+/// The name of something about an image, and how it is read.
+type Known<T> = (&'static str, fn(&ImageInfo) -> T);
+
 /// The numbers that every image brings.
-const OF_IMAGES: [(&str, fn(&ImageInfo) -> Vec<f64>); 4] = [
+const OF_IMAGES: [Known<Vec<f64>>; 4] = [
     ("affine", |info| info.affine.iter().flatten().copied().collect()),
     ("original_affine", |info| info.meta.original_affine.iter().flatten().copied().collect()),
     ("original_shape", |info| info.meta.original_shape.iter().map(|length| *length as f64).collect()),
@@ -25,7 +28,7 @@ const OF_IMAGES: [(&str, fn(&ImageInfo) -> Vec<f64>); 4] = [
 ];
 
 /// The texts that every image brings.
-const WORDS_OF_IMAGES: [(&str, fn(&ImageInfo) -> String); 2] = [
+const WORDS_OF_IMAGES: [Known<String>; 2] = [
     ("path", |info| info.meta.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()),
     ("stored_type", |info| info.meta.stored_type.clone()),
 ];
@@ -73,7 +76,7 @@ impl Facts {
         names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    fn of_images<T>(&self, name: &str, known: &[(&str, fn(&ImageInfo) -> T)]) -> Option<Vec<T>> {
+    fn of_images<T>(&self, name: &str, known: &[Known<T>]) -> Option<Vec<T>> {
         let (key, what) = name.rsplit_once('.')?;
         let (_, of) = known.iter().find(|(word, _)| *word == what)?;
         // A batch without cases knows of no image.
@@ -81,7 +84,7 @@ impl Facts {
         (!all.is_empty()).then_some(all)
     }
 
-    fn image_names<T>(&self, known: &[(&str, fn(&ImageInfo) -> T)]) -> Vec<String> {
+    fn image_names<T>(&self, known: &[Known<T>]) -> Vec<String> {
         let keys = self.images.first().into_iter().flat_map(BTreeMap::keys);
         keys.flat_map(|key| known.iter().map(move |(word, _)| format!("{key}.{word}"))).collect()
     }

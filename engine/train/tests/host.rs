@@ -214,7 +214,8 @@ fn an_evaluator_tells_what_it_measured_of_the_batch() {
         engine
             .on(Event::IterationCompleted, move |cx| {
                 let measured = cx.host.numbers("val_mean_dice").into_iter().flatten().flatten();
-                Ok(own.lock().unwrap().extend(measured))
+                own.lock().unwrap().extend(measured);
+                Ok(())
             })
             .unwrap();
         evaluator.run(&net, 1).unwrap();
