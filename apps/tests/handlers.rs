@@ -179,7 +179,7 @@ fn mistakes_in_handlers_and_plugins_are_pointed_at() {
         (
             "[[plugins]]\nname = \"ensemble\"\noptions = { pred_keys = [\"a\", 3] }\n".to_owned(),
             at(3, 31),
-            "expected a text, not the number 3",
+            "expected a text, not 3",
         ),
         (
             "[[plugins]]\nname = \"ensemble\"\noptions = { pred_keys = [\"a\"], method = \"vot\" }\n".to_owned(),
@@ -192,7 +192,7 @@ fn mistakes_in_handlers_and_plugins_are_pointed_at() {
             "\"valdation\", did you mean \"validation\"?",
         ),
         (handler("engine = \"trian\""), at(3, 10), "\"trian\", did you mean \"train\"?"),
-        (handler("engine = 3"), at(3, 10), "not the number 3"),
+        (handler("engine = 3"), at(3, 10), "not a number"),
         (handler("engine = \"validation\"\npatience = 0"), at(4, 12), "`patience` is 0"),
         (
             "[[handlers]]\nname = \"Checkpoints\"\nengine = \"validation\"\n".to_owned(),
