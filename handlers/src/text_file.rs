@@ -38,11 +38,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), HandlerError> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".tmp");
-        let temporary = path.with_file_name(name);
-        fs::write(&temporary, text)?;
-        fs::rename(&temporary, path)
+        hearth_files::replace(path, text)
     };
     write().map_err(|error| fault(path, &error))
 }

@@ -149,5 +149,5 @@ fn summarize(path: &Path, found: &Evaluated, dice: f64, total: f64) -> Outcome {
         "seconds": total,
     });
     let text = serde_json::to_string_pretty(&summary)? + "\n";
-    std::fs::write(path, text).while_doing(|| format!("cannot write {}", path.display()))
+    Ok(folders::replace(path, text)?)
 }

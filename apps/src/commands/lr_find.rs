@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use hearth_train::{RangePoint, RangeResult, RangeTest, StepMode};
 use serde_json::json;
 
-use crate::error::{Context, Failure, Outcome};
+use crate::error::{Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
 use crate::picture::{Axis, Plot};
@@ -135,7 +135,7 @@ fn write(out: &Path, task: &str, options: &RangeTest, found: &RangeResult, sugge
     let csv: String = std::iter::once("learning_rate,loss,raw_loss\n".to_owned()).chain(rows).collect();
     let text = |name: &str, text: String| {
         let path = out.join(name);
-        std::fs::write(&path, text).while_doing(|| format!("cannot write {}", path.display()))
+        Ok(folders::replace(&path, text)?)
     };
     text("lr-find.csv", csv)?;
     let whole =

@@ -75,7 +75,7 @@ pub fn spleen(dir: impl AsRef<Path>, cases: usize, options: &SpleenOptions) -> R
         "test": [],
     });
     let path = dir.join("dataset.json");
-    std::fs::write(&path, format!("{list:#}\n")).map_err(|source| DataError::Io { path, source })
+    hearth_files::replace(&path, format!("{list:#}\n")).map_err(|source| DataError::Io { path, source })
 }
 
 /// Image (HU) and label of one case.

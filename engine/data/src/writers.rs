@@ -1,7 +1,7 @@
 //! Writing an image in the format that the file's name asks for: NIfTI, PNG, NPY.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use derive_setters::Setters;
@@ -86,22 +86,9 @@ pub fn write_image(path: impl AsRef<Path>, image: &Image, options: &WriteOptions
     }
 }
 
-/// Writes to a temporary name beside the file and renames it.
+/// Writes a whole file, or none.
 fn whole(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<(), WriteError> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let done = File::create(&part).map(BufWriter::new).and_then(|mut file| {
-        write(&mut file)?;
-        file.flush()?;
-        file.get_ref().sync_all()?;
-        std::fs::rename(&part, path)
-    });
-    done.map_err(|source| {
-        // What was begun is of no use; the error that is told is that of the writing.
-        let _ = std::fs::remove_file(&part);
-        WriteError::Io { path: path.to_owned(), source }
-    })
+    hearth_files::replace_with(path, write).map_err(|source| WriteError::Io { path: path.to_owned(), source })
 }
 
 fn picture(image: &Image, scale: Option<f32>) -> Result<image::DynamicImage, String> {

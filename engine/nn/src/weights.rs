@@ -172,7 +172,7 @@ pub fn to_bytes<N: Network>(net: &N) -> Result<Vec<u8>, WeightsError> {
 /// Writes the weights to a file.
 pub fn save<N: Network>(net: &N, path: impl AsRef<Path>) -> Result<(), WeightsError> {
     let (bytes, path) = (to_bytes(net)?, path.as_ref());
-    std::fs::write(path, bytes).map_err(|source| WeightsError::Io { path: path.to_owned(), source })
+    hearth_files::replace(path, bytes).map_err(|source| WeightsError::Io { path: path.to_owned(), source })
 }
 
 /// The network with the weights of a file; an error unless every key fits. Gradients are wanted where they were.

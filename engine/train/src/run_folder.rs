@@ -54,7 +54,7 @@ impl RunFolder {
             return Err(RunFolderError::NotEmpty { path: root.to_owned() });
         }
         std::fs::create_dir_all(folder.checkpoints()).map_err(fail("make", &folder.checkpoints()))?;
-        std::fs::write(folder.recipe(), recipe).map_err(fail("write", &folder.recipe()))?;
+        hearth_files::replace(&folder.recipe(), recipe).map_err(fail("write", &folder.recipe()))?;
         Ok(folder)
     }
 

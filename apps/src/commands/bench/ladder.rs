@@ -228,9 +228,7 @@ fn write(out: &Path, recipe: &str, rows: &[Row]) -> Outcome {
     });
     let head = "row,prepare_seconds,epoch_seconds,target_seconds,epochs,best_dice\n".to_owned();
     let path = out.join("ladder.csv");
-    std::fs::write(&path, std::iter::once(head).chain(csv).collect::<String>())
-        .while_doing(|| format!("cannot write {}", path.display()))?;
-    Ok(())
+    Ok(folders::replace(&path, std::iter::once(head).chain(csv).collect::<String>())?)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::partition::{PartitionOptions, partition_dataset};
-use super::persistent::write_whole;
 use super::{Field, Item};
 use crate::DataError;
 
@@ -117,7 +116,7 @@ pub fn cross_validation_list(
     let list = |items: &[Item]| items.iter().map(table).collect::<Value>();
     let text = serde_json::to_string_pretty(&json!({ "training": list(training), "validation": list(validation) }))
         .map_err(|e| wrong(e.to_string()))?;
-    write_whole(path, text.as_bytes()).map_err(|source| DataError::Io { path: path.to_owned(), source })
+    hearth_files::replace(path, text).map_err(|source| DataError::Io { path: path.to_owned(), source })
 }
 
 #[cfg(test)]

@@ -45,7 +45,6 @@ pub use partition::{
     resample_datalist,
 };
 #[cfg(feature = "download")]
-pub(crate) use persistent::write_whole;
 pub use persistent::{CacheNTransDataset, PersistentDataset};
 pub use smart::{SmartCacheDataset, SmartCacheOptions};
 pub use store::StoreOptions;

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::cases::Cases;
@@ -160,26 +160,10 @@ impl Store for Folder {
     }
 
     fn put(&self, key: &[u8; 32], bytes: &[u8]) -> io::Result<()> {
-        write_whole(&self.path(key), bytes)
+        hearth_files::replace(&self.path(key), bytes)
     }
 
     fn name(&self, key: &[u8; 32]) -> String {
         self.path(key).display().to_string()
     }
-}
-
-/// Writes a file under a name of its own in the same folder, brings it to the disk and gives it its name: whoever opens that
-/// sees all of it or none.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(dir)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    flush_folder(dir)
-}
-
-/// A rename is on the disk when its folder is; only Unix lets one say so.
-pub(crate) fn flush_folder(dir: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
 }

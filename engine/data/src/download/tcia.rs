@@ -110,7 +110,7 @@ fn read_index(dir: &Path) -> BTreeMap<String, String> {
 fn write_index(dir: &Path, places: &BTreeMap<String, String>) -> Result<(), DownloadError> {
     let path = dir.join(INDEX);
     let text = serde_json::to_vec_pretty(places).map_err(std::io::Error::from).map_err(DownloadError::io(&path))?;
-    crate::dataset::write_whole(&path, &text).map_err(DownloadError::io(&path))
+    hearth_files::replace(&path, &text).map_err(DownloadError::io(&path))
 }
 
 struct Service<'a> {

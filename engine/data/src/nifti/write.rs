@@ -1,6 +1,5 @@
 //! Writing a file.
 
-use std::io::Write;
 use std::path::Path;
 
 use super::{DataType, Header, NiftiError, voxels};
@@ -78,7 +77,7 @@ pub fn write_nifti(path: impl AsRef<Path>, image: &Image, options: NiftiOptions)
         packed.truncate(n);
         bytes = packed;
     }
-    write_whole(path, &bytes).map_err(|source| NiftiError::Io { path: path.to_owned(), source })
+    hearth_files::replace(path, &bytes).map_err(|source| NiftiError::Io { path: path.to_owned(), source })
 }
 
 fn header(image: &Image, options: &NiftiOptions) -> Header {
@@ -108,21 +107,4 @@ fn header(image: &Image, options: &NiftiOptions) -> Header {
     (header.scl_slope, header.scl_inter) = options.scaling.unwrap_or((1.0, 0.0));
     header.set_affine(&image.affine, code);
     header
-}
-
-fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
-    let result = std::fs::File::create(&partial).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    match result.and_then(|()| std::fs::rename(&partial, path)) {
-        Ok(()) => Ok(()),
-        Err(error) => {
-            // The half-written file is of no use to anyone; that it could not be removed changes nothing.
-            let _ = std::fs::remove_file(&partial);
-            Err(error)
-        }
-    }
 }

@@ -1,8 +1,6 @@
-//! Run folders that exist, and files that are replaced as a whole.
+//! Run folders that exist, and the files in them.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hearth_train::RunFolder;
 
@@ -20,24 +18,7 @@ pub fn open_run(folder: &Path) -> Outcome<RunFolder> {
     Ok(RunFolder::open(folder)?)
 }
 
-/// Replaces a file as a whole: it is written beside, brought to the disk, and renamed. Nothing is left of one that could not be written.
+/// Replaces a file as a whole. Nothing is left of one that could not be written.
 pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Outcome {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".tmp");
-    let beside = PathBuf::from(beside);
-    let write = || {
-        let mut file = File::create(&beside)?;
-        file.write_all(content.as_ref())?;
-        file.sync_all()?;
-        std::fs::rename(&beside, path)?;
-        // The name is on the disk once its folder is.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()
-    };
-    let written = write();
-    if written.is_err() {
-        // Best effort: there may be nothing to remove.
-        let _ = std::fs::remove_file(&beside);
-    }
-    written.while_doing(|| format!("cannot write {}", path.display()))
+    hearth_files::replace(path, content).while_doing(|| format!("cannot write {}", path.display()))
 }

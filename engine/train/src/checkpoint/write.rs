@@ -1,7 +1,7 @@
 //! Writes a checkpoint: temporary name, flush, rename, flush.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::manifest::{Header, Manifest};
@@ -57,7 +57,7 @@ pub(super) fn write_gated(
         gate(Step::Rename).map_err(|e| ("renaming it into place".to_owned(), e))?;
         fs::rename(&temporary, &place).map_err(|e| ("renaming it into place".to_owned(), e))?;
         gate(Step::FlushParent)
-            .and_then(|()| flush_folder(dir))
+            .and_then(|()| hearth_files::flush_folder(dir))
             .map_err(|e| (format!("flushing {}", dir.display()), e))?;
         Ok(place)
     });
@@ -81,27 +81,16 @@ fn fill(folder: &Path, manifest: &Manifest, files: &Files, gate: Gate<'_>) -> Re
             fs::create_dir_all(parent).map_err(writing)?;
             inner.insert(parent.to_owned());
         }
-        write_flushed(&path, bytes).map_err(writing)?;
+        hearth_files::create(&path, bytes).map_err(writing)?;
     }
     let writing = |e| (format!("writing {MANIFEST}"), e);
     gate(Step::WriteManifest).map_err(writing)?;
     let json = manifest.to_json().map_err(|e| writing(e.into()))?;
-    write_flushed(&folder.join(MANIFEST), json.as_bytes()).map_err(writing)?;
+    hearth_files::create(&folder.join(MANIFEST), json.as_bytes()).map_err(writing)?;
     let flushing = |e| ("flushing its folder".to_owned(), e);
     gate(Step::FlushFolder).map_err(flushing)?;
-    inner.iter().try_for_each(|inner| flush_folder(inner)).map_err(flushing)?;
-    flush_folder(folder).map_err(flushing)
-}
-
-fn write_flushed(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
-}
-
-/// Makes a rename or a new file in the folder last. Only Unix can; elsewhere the system sees to it.
-fn flush_folder(folder: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+    inner.iter().try_for_each(|inner| hearth_files::flush_folder(inner)).map_err(flushing)?;
+    hearth_files::flush_folder(folder).map_err(flushing)
 }
 
 /// A folder name that is not taken: saving one moment twice must not touch the first before the second is whole.

@@ -1,0 +1,136 @@
+//! Files that are replaced as a whole. Content goes to a temporary name in the same folder, is flushed to the disk and renamed,
+//! and the folder is flushed after it: whoever opens the file sees the old content or all of the new, also after a crash.
+//!
+//! ```
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("summary.json");
+//! hearth_files::replace(&path, "{}")?;
+//! assert_eq!(std::fs::read_to_string(&path)?, "{}");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use tempfile::Builder;
+
+/// Replaces a file, or makes it.
+///
+/// # Errors
+///
+/// What the system says of the folder or the disk; the old file is then as it was, and nothing is left beside it.
+pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
+    replace_with(path, |file| file.write_all(content.as_ref()))
+}
+
+/// As [`replace`], for content that is made while it is written.
+///
+/// # Errors
+///
+/// Those of [`replace`] and of `write`.
+pub fn replace_with(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
+    // A device or a pipe is written to; to rename a file onto it would put a plain file in its place.
+    if path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        let mut file = BufWriter::new(File::options().write(true).open(path)?);
+        write(&mut file)?;
+        return file.flush();
+    }
+    let folder = folder_of(path);
+    let mut builder = Builder::new();
+    builder.prefix(".writing-");
+    // As any other new file: the crate's own choice keeps a file from everyone but its owner.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let (file, place) = builder.tempfile_in(folder)?.into_parts();
+    let mut file = BufWriter::new(file);
+    write(&mut file)?;
+    file.flush()?;
+    file.get_ref().sync_all()?;
+    place.persist(path)?;
+    flush_folder(folder)
+}
+
+/// Writes a file that must not be there yet, and flushes it. Its folder is the caller's to flush, once for all its files.
+///
+/// # Errors
+///
+/// What the system says of the folder or the disk, or that the file is there.
+pub fn create(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// Makes the names in a folder last: a new file's, a renamed one's. Only Unix lets a program ask for it.
+///
+/// # Errors
+///
+/// What the system says of the folder.
+pub fn flush_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+/// The folder that a file lies in: that of a bare name is the present one.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file_and_nothing_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept.txt");
+        replace(&path, "old").unwrap();
+        let failed = replace_with(&path, |file| {
+            file.write_all(b"ne")?;
+            file.flush()?;
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        });
+        assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(names(folder.path()), ["kept.txt"]);
+        replace(&path, "new").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+        // A folder is not replaced by a file.
+        assert!(replace(folder.path(), "x").is_err());
+        assert!(create(&path, b"again").is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists));
+    }
+
+    #[test]
+    fn writers_of_one_name_do_not_mix() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shared");
+        std::thread::scope(|scope| {
+            for letter in b'a'..b'i' {
+                let path = &path;
+                scope.spawn(move || (0..20).for_each(|_| replace(path, vec![letter; 10_000]).unwrap()));
+            }
+        });
+        let content = std::fs::read(&path).unwrap();
+        assert!(content.len() == 10_000 && content.iter().all(|letter| *letter == content[0]));
+        assert_eq!(names(folder.path()), ["shared"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn others_may_read_it_and_devices_stay_devices() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let [ours, plain] = ["ours", "plain"].map(|name| folder.path().join(name));
+        replace(&ours, "x").unwrap();
+        std::fs::write(&plain, "x").unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode(&ours), mode(&plain));
+        replace(Path::new("/dev/null"), "x").unwrap();
+        assert!(!Path::new("/dev/null").metadata().unwrap().is_file());
+    }
+}
