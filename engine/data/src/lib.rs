@@ -75,14 +75,7 @@ pub use writers::{WriteError, WriteOptions, write_image};
 
 use burn::tensor::Device;
 
-/// Where files are loaded to: the CPU. Without the feature `cpu`, the default device.
+/// Where files are loaded to: the CPU.
 pub fn host_device() -> Device {
-    #[cfg(feature = "cpu")]
-    {
-        Device::flex()
-    }
-    #[cfg(not(feature = "cpu"))]
-    {
-        Device::default()
-    }
+    Device::flex()
 }

@@ -13,7 +13,6 @@ pub fn add_window(
     (windows, row): (&Tensor<5>, usize),
     weights: Option<&Tensor<5>>,
 ) -> Tensor<5> {
-    #[cfg(feature = "cpu")]
     let canvas = match cpu::add_window(canvas, (item, start), (windows, row), weights) {
         Ok(canvas) => return canvas,
         Err(canvas) => canvas,
@@ -30,7 +29,6 @@ pub fn add_window(
     canvas.slice_assign(place, sum)
 }
 
-#[cfg(feature = "cpu")]
 mod cpu {
     use burn::backend::{Flex, tensor::FloatTensor};
     use burn::tensor::Tensor;
@@ -107,7 +105,7 @@ mod cpu {
     }
 }
 
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests {
     use burn::tensor::{Device, Distribution, Tensor};
 

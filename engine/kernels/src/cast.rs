@@ -10,19 +10,15 @@ pub fn cast<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
     if x.dtype() == dtype {
         return x;
     }
-    #[cfg(feature = "cpu")]
-    {
-        let ours = |dtype: DType| matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
-        if ours(x.dtype()) && ours(dtype) && !x.dims().contains(&0) && crate::flex::is_cpu(&x) {
-            return ops::cast(x, dtype);
-        }
+    let ours = |dtype: DType| matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    if ours(x.dtype()) && ours(dtype) && !x.dims().contains(&0) && crate::flex::is_cpu(&x) {
+        return ops::cast(x, dtype);
     }
     x.cast(dtype)
 }
 
 /// The type of a tensor of half precision on the CPU, where our kernels take f32.
 pub(crate) fn half_on_cpu<const D: usize>(x: &Tensor<D>) -> Option<DType> {
-    #[cfg(feature = "cpu")]
     if matches!(x.dtype(), DType::F16 | DType::BF16) && crate::flex::is_cpu(x) {
         return Some(x.dtype());
     }
@@ -31,7 +27,6 @@ pub(crate) fn half_on_cpu<const D: usize>(x: &Tensor<D>) -> Option<DType> {
 }
 
 /// Conversions of CPU tensors.
-#[cfg(feature = "cpu")]
 pub(crate) mod convert {
     use std::borrow::Cow;
     use std::mem::MaybeUninit;
@@ -129,7 +124,6 @@ pub(crate) mod convert {
     }
 }
 
-#[cfg(feature = "cpu")]
 mod ops {
     use burn::backend::autodiff::Autodiff;
     use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -189,7 +183,7 @@ mod ops {
     }
 }
 
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests {
     use burn::tensor::{DType, Device, Tensor, TensorData};
 

@@ -47,7 +47,7 @@ impl Key {
     }
 
     /// The key as a number.
-    #[cfg(all(feature = "cube", not(feature = "fused")))]
+    #[cfg(gpu_kernels)]
     pub(crate) fn number(self) -> u64 {
         self.0
     }

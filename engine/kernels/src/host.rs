@@ -5,16 +5,12 @@
 
 use burn::tensor::{Device, Tensor};
 
-#[cfg(feature = "cpu")]
 use burn::backend::{DispatchDevice, Flex, tensor::FloatTensor};
-#[cfg(feature = "cpu")]
 use burn::tensor::{DType, TensorData};
 
-#[cfg(feature = "cpu")]
 use crate::copy;
 
 /// What a tensor of f32 shows of its buffer.
-#[cfg(feature = "cpu")]
 fn view(tensor: &FloatTensor<Flex>) -> copy::View<'_> {
     let layout = tensor.layout();
     copy::View::new(tensor.storage::<f32>(), layout.shape(), layout.strides(), layout.start_offset())
@@ -22,50 +18,21 @@ fn view(tensor: &FloatTensor<Flex>) -> copy::View<'_> {
 
 /// Whether the device is the CPU, so that [`read`] and [`change`] work on its tensors.
 pub fn is_host(device: &Device) -> bool {
-    #[cfg(feature = "cpu")]
-    {
-        matches!(device.as_dispatch(), DispatchDevice::Flex(_))
-    }
-    #[cfg(not(feature = "cpu"))]
-    {
-        let _ = device;
-        false
-    }
-}
-
-/// The CPU where it is compiled in, else `device`: where a number belongs that only the host looks at, so that looking makes no GPU wait.
-pub fn beside(device: &Device) -> Device {
-    #[cfg(feature = "cpu")]
-    {
-        let _ = device;
-        Device::flex()
-    }
-    #[cfg(not(feature = "cpu"))]
-    {
-        device.clone()
-    }
+    matches!(device.as_dispatch(), DispatchDevice::Flex(_))
 }
 
 /// Calls `look` with the values in row-major order, without a copy where the tensor is contiguous.
 ///
 /// `None` where the tensor is on another device or not f32.
 pub fn read<const D: usize, R>(tensor: &Tensor<D>, look: impl FnOnce(&[f32]) -> R) -> Option<R> {
-    #[cfg(feature = "cpu")]
-    {
-        if !is_host(&tensor.device()) {
-            return None;
-        }
-        let flex = tensor.clone().try_into_primitive::<Flex>().ok()?;
-        if let Some(values) = flex.as_slice::<f32>() {
-            return Some(look(values));
-        }
-        (flex.dtype() == DType::F32).then(|| look(&copy::pack(&[view(&flex)])))
+    if !is_host(&tensor.device()) {
+        return None;
     }
-    #[cfg(not(feature = "cpu"))]
-    {
-        let _ = (tensor, look);
-        None
+    let flex = tensor.clone().try_into_primitive::<Flex>().ok()?;
+    if let Some(values) = flex.as_slice::<f32>() {
+        return Some(look(values));
     }
+    (flex.dtype() == DType::F32).then(|| look(&copy::pack(&[view(&flex)])))
 }
 
 /// Changes the values in place, in row-major order; a shared buffer is copied first.
@@ -74,49 +41,33 @@ pub fn read<const D: usize, R>(tensor: &Tensor<D>, look: impl FnOnce(&[f32]) -> 
 /// Gives the tensor back where it is on another device or not f32.
 #[expect(clippy::result_large_err, reason = "either way it is the tensor that is handed on")]
 pub fn change<const D: usize>(tensor: Tensor<D>, edit: impl FnOnce(&mut [f32])) -> Result<Tensor<D>, Tensor<D>> {
-    #[cfg(feature = "cpu")]
-    {
-        if !is_host(&tensor.device()) || tensor.dtype() != burn::tensor::DType::F32 {
-            return Err(tensor);
-        }
-        let keep = tensor.clone();
-        let Ok(mut flex) = tensor.try_into_primitive::<Flex>() else { return Err(keep) };
-        let whole = flex.is_contiguous()
-            && flex.layout().start_offset() == 0
-            && flex.bytes().len() == flex.layout().num_elements() * size_of::<f32>();
-        drop(keep);
-        if !whole {
-            let values = copy::pack(&[view(&flex)]);
-            flex = FloatTensor::<Flex>::from_data(TensorData::new(values, flex.layout().shape().clone()));
-        }
-        edit(flex.storage_mut::<f32>());
-        Ok(Tensor::from_primitive::<Flex>(flex))
+    if !is_host(&tensor.device()) || tensor.dtype() != burn::tensor::DType::F32 {
+        return Err(tensor);
     }
-    #[cfg(not(feature = "cpu"))]
-    {
-        let _ = edit;
-        Err(tensor)
+    let keep = tensor.clone();
+    let Ok(mut flex) = tensor.try_into_primitive::<Flex>() else { return Err(keep) };
+    let whole = flex.is_contiguous()
+        && flex.layout().start_offset() == 0
+        && flex.bytes().len() == flex.layout().num_elements() * size_of::<f32>();
+    drop(keep);
+    if !whole {
+        let values = copy::pack(&[view(&flex)]);
+        flex = FloatTensor::<Flex>::from_data(TensorData::new(values, flex.layout().shape().clone()));
     }
+    edit(flex.storage_mut::<f32>());
+    Ok(Tensor::from_primitive::<Flex>(flex))
 }
 
 /// The values of several tensors one after another, each in row-major order, copied once whatever their layout.
 ///
 /// `None` where one of them is on another device or not f32.
 pub fn concat<const D: usize>(tensors: &[Tensor<D>]) -> Option<Vec<f32>> {
-    #[cfg(feature = "cpu")]
-    {
-        let flex = |tensor: &Tensor<D>| {
-            let flex = is_host(&tensor.device()).then(|| tensor.clone().try_into_primitive::<Flex>().ok()).flatten()?;
-            (flex.dtype() == DType::F32).then_some(flex)
-        };
-        let all: Vec<FloatTensor<Flex>> = tensors.iter().map(flex).collect::<Option<_>>()?;
-        Some(copy::pack(&all.iter().map(view).collect::<Vec<_>>()))
-    }
-    #[cfg(not(feature = "cpu"))]
-    {
-        let _ = tensors;
-        None
-    }
+    let flex = |tensor: &Tensor<D>| {
+        let flex = is_host(&tensor.device()).then(|| tensor.clone().try_into_primitive::<Flex>().ok()).flatten()?;
+        (flex.dtype() == DType::F32).then_some(flex)
+    };
+    let all: Vec<FloatTensor<Flex>> = tensors.iter().map(flex).collect::<Option<_>>()?;
+    Some(copy::pack(&all.iter().map(view).collect::<Vec<_>>()))
 }
 
 /// A tensor that owns exactly its own values: a view of a larger buffer is copied out, so that the buffer can be freed.
@@ -124,7 +75,7 @@ pub fn compact<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     change(tensor, |_| ()).unwrap_or_else(|same| same)
 }
 
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -35,23 +35,19 @@ pub mod attention;
 mod blend;
 mod cast;
 pub mod conv3d;
-#[cfg(feature = "cpu")]
 mod copy;
 pub mod counter_rng;
 pub mod dropout;
 pub mod filter;
-#[cfg(feature = "cpu")]
 mod flex;
 mod gelu;
-#[cfg(all(feature = "cube", not(feature = "fused")))]
+#[cfg(gpu_kernels)]
 mod gpu;
 pub mod host;
 pub mod interpolate;
 pub mod label;
-#[cfg(feature = "cpu")]
 mod lanes;
 mod layer_norm;
-#[cfg(feature = "cpu")]
 mod layout;
 pub mod linear;
 pub mod math;
@@ -60,22 +56,19 @@ pub mod normalize;
 pub mod philox;
 mod place;
 pub mod pool3d;
-#[cfg(feature = "cpu")]
 mod precision;
-#[cfg(feature = "cpu")]
 mod product;
 mod recompute;
 mod rectify;
 pub mod resample;
 pub mod separable;
-#[cfg(feature = "cpu")]
 mod shared;
 pub mod sigmoid_sums;
 mod simd;
 pub mod softmax_sums;
 mod switch;
 mod threads;
-#[cfg(all(feature = "cube", not(feature = "fused")))]
+#[cfg(gpu_kernels)]
 mod totals;
 mod tuning;
 pub mod update;

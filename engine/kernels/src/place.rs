@@ -20,9 +20,8 @@ pub(crate) fn of<const D: usize>(x: &Tensor<D>) -> Option<Place> {
         return None;
     }
     match x.device().without_autodiff().as_dispatch() {
-        #[cfg(feature = "cpu")]
         DispatchDevice::Flex(_) => Some(Place::Cpu),
-        #[cfg(all(feature = "cube", not(feature = "fused")))]
+        #[cfg(gpu_kernels)]
         DispatchDevice::Cube(_) => Some(Place::Gpu),
         #[allow(unreachable_patterns)]
         _ => None,

@@ -44,8 +44,8 @@ impl fmt::Debug for Replay {
 /// A block in the graph. Its parameters may be any number, and an operation of Burn's graph has a fixed number of parents: each parameter is tied
 /// to a thread of single values, the last of which is the block's second parent.
 #[backend_extension(
-    Flex: cfg(feature = "cpu"),
-    Cube: cfg(all(feature = "cube", not(feature = "fused"))),
+    Flex,
+    Cube: cfg(gpu_kernels),
     Autodiff,
 )]
 pub trait RecomputeOps: Backend {
@@ -83,9 +83,8 @@ macro_rules! without_graph {
 }
 
 without_graph!(
-    #[cfg(feature = "cpu")]
     burn::backend::Flex,
-    #[cfg(all(feature = "cube", not(feature = "fused")))]
+    #[cfg(gpu_kernels)]
     burn_cubecl::CubeBackend
 );
 

@@ -32,7 +32,6 @@ fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// Asks for values that are read soon; places beyond the end do no harm.
-#[cfg(feature = "cpu")]
 #[inline(always)]
 pub(crate) fn prefetch(values: &[f32], first: usize, count: usize) {
     #[cfg(target_arch = "x86_64")]

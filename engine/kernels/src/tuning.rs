@@ -23,7 +23,7 @@ pub struct Tuning {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct TuningClock {
-    #[cfg_attr(not(all(feature = "cube", feature = "tuned")), expect(dead_code, reason = "nothing is tuned"))]
+    #[cfg_attr(not(tuned_gpu), expect(dead_code, reason = "nothing is tuned"))]
     since: SystemTime,
 }
 
@@ -35,11 +35,11 @@ impl TuningClock {
 
     /// What has been tuned since the start.
     pub fn spent(&self) -> Tuning {
-        #[cfg(all(feature = "cube", feature = "tuned"))]
+        #[cfg(tuned_gpu)]
         {
             records::since(self.since)
         }
-        #[cfg(not(all(feature = "cube", feature = "tuned")))]
+        #[cfg(not(tuned_gpu))]
         {
             Tuning::default()
         }
@@ -47,7 +47,7 @@ impl TuningClock {
 }
 
 /// CubeCL writes down how each choice was made, beside the choice.
-#[cfg(all(feature = "cube", feature = "tuned"))]
+#[cfg(tuned_gpu)]
 mod records {
     use std::time::{Duration, SystemTime};
 
@@ -85,7 +85,7 @@ mod records {
 }
 
 /// How long at least one of these spans lasts.
-#[cfg(any(test, all(feature = "cube", feature = "tuned")))]
+#[cfg(any(test, tuned_gpu))]
 fn together(mut spans: Vec<[f64; 2]>) -> f64 {
     spans.sort_by(|a, b| a[0].total_cmp(&b[0]));
     let (mut sum, mut end) = (0.0, f64::NEG_INFINITY);

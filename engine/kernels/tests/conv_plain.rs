@@ -1,5 +1,4 @@
 //! Convolutions and their gradients by Burn's operations, on the CPU and on a GPU, against the CPU's kernels.
-#![cfg(feature = "cpu")]
 
 use std::sync::Mutex;
 

@@ -1,7 +1,7 @@
 //! What networks need beside convolutions, on software Vulkan against the CPU, whose kernels have tests of their own: values and gradients, odd
 //! sizes, views, half precision.
 
-#![cfg(all(feature = "cpu", feature = "vulkan"))]
+#![cfg(feature = "vulkan")]
 
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
 use hearth_kernels::counter_rng::Key;

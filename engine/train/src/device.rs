@@ -36,7 +36,6 @@ const RUNTIMES: [Runtime; 6] = [
 /// This is the only place in Hearth that names vendors.
 fn devices_of(word: &str) -> Option<Vec<Device>> {
     let found = match word {
-        #[cfg(feature = "cpu")]
         "cpu" => Device::enumerate(DeviceType::Flex),
         #[cfg(feature = "cuda")]
         "cuda" => Device::enumerate(DeviceType::Cuda),
@@ -245,7 +244,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg(feature = "cpu")]
     fn cpu_and_auto_are_there() {
         assert!(parse("cpu").is_ok());
         assert!(parse(" cpu:0 ").is_ok());
@@ -259,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(feature = "cpu", not(feature = "cuda")))]
+    #[cfg(not(feature = "cuda"))]
     fn a_missing_feature_is_named_with_what_is_available() {
         let text = parse("cuda:1").unwrap_err().to_string();
         assert!(
@@ -269,7 +267,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "cpu")]
     fn an_index_beyond_the_devices_is_an_error() {
         let text = parse("cpu:7").unwrap_err().to_string();
         assert!(text.contains("finds 1 device"), "{text}");

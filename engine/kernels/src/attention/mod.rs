@@ -5,11 +5,9 @@
 //! and once more backward, as in Dao et al., <https://arxiv.org/abs/2205.14135>: the scores of all pairs, which are most of a
 //! transformer's memory, are never stored.
 
-#[cfg(feature = "cpu")]
 mod cpu;
-#[cfg(feature = "cpu")]
 mod ops;
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests;
 
 use burn::tensor::{DType, Tensor};
@@ -37,7 +35,6 @@ pub fn attention(
     bias: Option<&Tensor<3>>,
     regions: Option<&Tensor<2>>,
 ) -> Result<Tensor<3>, Tensor<3>> {
-    #[cfg(feature = "cpu")]
     if ops::on_cpu(&qkv, bias, regions) {
         return Ok(ops::attention(qkv, heads, scale, bias, regions));
     }

@@ -89,7 +89,6 @@ impl Then {
 /// # Panics
 /// As [`conv3d`].
 pub fn conv3d_then(x: Channels, weight: Tensor<5>, bias: Option<Tensor<1>>, shape: ConvShape, then: Then) -> Tensor<5> {
-    #[cfg(feature = "cpu")]
     if let Some(y) = cpu::forward(&x, &weight, bias.as_ref(), &shape, &then) {
         return y;
     }
@@ -108,7 +107,6 @@ pub fn conv_transpose3d_then(
     output_padding: [usize; 3],
     then: Then,
 ) -> Tensor<5> {
-    #[cfg(feature = "cpu")]
     if let Some(y) = cpu::transposed(&x, &weight, bias.as_ref(), &shape, output_padding, &then) {
         return y;
     }
@@ -116,7 +114,6 @@ pub fn conv_transpose3d_then(
 }
 
 /// The one pass. Everything that does not fit is `None`, and comes to an end, or to its error, part by part.
-#[cfg(feature = "cpu")]
 mod cpu {
     use burn::backend::{Flex, tensor::FloatTensor};
     use burn::tensor::Tensor;

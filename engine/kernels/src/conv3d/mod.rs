@@ -11,27 +11,18 @@
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
 
-#[cfg(feature = "cpu")]
 mod blocked;
-#[cfg(feature = "cpu")]
 mod cpu;
-#[cfg(feature = "cpu")]
 mod few_positions;
-#[cfg(feature = "cpu")]
 mod geometry;
-#[cfg(feature = "cpu")]
 mod groups;
 mod inference;
-#[cfg(feature = "cpu")]
 mod ops;
-#[cfg(feature = "cpu")]
 mod pairs;
 mod reaching;
-#[cfg(feature = "cpu")]
 mod stored;
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests;
-#[cfg(feature = "cpu")]
 mod winograd;
 
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
@@ -63,7 +54,6 @@ impl Default for ConvShape {
 /// # Panics
 /// Where the shapes do not fit each other, as Burn's own convolution does.
 pub fn conv3d(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, shape: ConvShape) -> Tensor<5> {
-    #[cfg(feature = "cpu")]
     if let Some(geometry) = geometry::of_convolution(&x, &weight, &shape) {
         return ops::convolution(x, weight, bias, geometry);
     }
@@ -83,7 +73,6 @@ pub fn conv_transpose3d(
     shape: ConvShape,
     output_padding: [usize; 3],
 ) -> Tensor<5> {
-    #[cfg(feature = "cpu")]
     if let Some(geometry) = geometry::of_transposed(&x, &weight, &shape, output_padding) {
         return ops::transposed(x, weight, bias, geometry);
     }
@@ -101,18 +90,9 @@ pub fn conv_transpose3d(
 /// The gradient of [`conv3d`] with respect to its weight (`torch.nn.grad.conv3d_weight`): `x` is `[B, I, X, Y, Z]`, `dy`
 /// `[B, O, X', Y', Z']`; gives `[O, I / groups, kx, ky, kz]`. `None` where only Burn's own convolution, in a graph, has it.
 pub fn conv3d_weight(x: Tensor<5>, dy: Tensor<5>, kernel: [usize; 3], shape: ConvShape) -> Option<Tensor<5>> {
-    #[cfg(feature = "cpu")]
-    {
-        let channels = x.dims()[1].checked_div(shape.groups)?;
-        let like = [dy.dims()[1], channels, kernel[0], kernel[1], kernel[2]];
-        let like = Tensor::zeros(like, (&x.device(), x.dtype()));
-        let geometry = geometry::of_convolution(&x, &like, &shape)?;
-        (dy.dims()[2..] == geometry.output && dy.dims()[0] == x.dims()[0])
-            .then(|| ops::weight_gradient(x, dy, geometry))
-    }
-    #[cfg(not(feature = "cpu"))]
-    {
-        let _ = (x, dy, kernel, shape);
-        None
-    }
+    let channels = x.dims()[1].checked_div(shape.groups)?;
+    let like = [dy.dims()[1], channels, kernel[0], kernel[1], kernel[2]];
+    let like = Tensor::zeros(like, (&x.device(), x.dtype()));
+    let geometry = geometry::of_convolution(&x, &like, &shape)?;
+    (dy.dims()[2..] == geometry.output && dy.dims()[0] == x.dims()[0]).then(|| ops::weight_gradient(x, dy, geometry))
 }

@@ -1,12 +1,11 @@
 //! Dropout (Srivastava et al., JMLR 15, 2014) whose mask is a function of a key: the same on every device and in the backward pass, and
 //! never in memory.
 
-#[cfg(feature = "cpu")]
 mod cpu;
-#[cfg(all(feature = "cube", not(feature = "fused")))]
+#[cfg(gpu_kernels)]
 mod cube;
 mod ops;
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests;
 
 use burn::tensor::{Tensor, TensorData};

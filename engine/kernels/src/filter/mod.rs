@@ -4,7 +4,6 @@
 //! gives those of a Gaussian, as its `gaussian_1d` does. On the CPU a plane is filtered along all axes while it is in the cache, in
 //! threads over planes; elsewhere the same sums are made of shifted tensors. [`median`] is no sum, but is asked for beside them.
 
-#[cfg(feature = "cpu")]
 mod cpu;
 mod gaussian;
 mod median;
@@ -122,7 +121,6 @@ pub fn separable(image: Tensor<4>, taps: [&[f32]; 3], edge: Edge) -> Result<Tens
     if dims.contains(&0) || taps.iter().all(|t| t.is_empty()) {
         return Ok(image);
     }
-    #[cfg(feature = "cpu")]
     if let Some(filtered) = cpu::separable(&image, taps, edge) {
         return Ok(filtered);
     }

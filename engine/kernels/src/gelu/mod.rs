@@ -1,11 +1,10 @@
 //! GELU, forward and backward in one pass each (Hendrycks and Gimpel, <https://arxiv.org/abs/1606.08415>).
 
-#[cfg(feature = "cpu")]
 mod cpu;
-#[cfg(all(feature = "cube", not(feature = "fused")))]
+#[cfg(gpu_kernels)]
 mod cube;
 mod ops;
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests;
 
 use burn::tensor::Tensor;

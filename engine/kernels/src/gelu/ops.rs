@@ -9,8 +9,8 @@ use burn::tensor::Tensor;
 
 /// The activation and its gradient.
 #[backend_extension(
-    Flex: cfg(feature = "cpu"),
-    Cube: cfg(all(feature = "cube", not(feature = "fused"))),
+    Flex,
+    Cube: cfg(gpu_kernels),
     Autodiff,
 )]
 pub trait GeluOps: Backend {

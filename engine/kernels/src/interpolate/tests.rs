@@ -87,7 +87,6 @@ fn written_out(image: &[f32], shape: [usize; 4], size: [usize; 3], mode: Interpo
     data
 }
 
-#[cfg(feature = "cpu")]
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
@@ -112,7 +111,6 @@ proptest! {
     }
 }
 
-#[cfg(feature = "cpu")]
 #[test]
 fn views_are_resized_as_they_look() {
     let image = volume([2, 5, 4, 6], &Device::flex());
@@ -122,14 +120,12 @@ fn views_are_resized_as_they_look() {
     assert_eq!(resize(view), resize(copy));
 }
 
-#[cfg(feature = "cpu")]
 #[test]
 fn nothing_gives_zeros() {
     let empty = Tensor::<4>::zeros([1, 0, 2, 2], &Device::flex());
     assert_eq!(values(interpolate(empty, [2, 1, 1], InterpolateMode::Area, false)), [0.0, 0.0]);
 }
 
-#[cfg(feature = "cpu")]
 #[test]
 #[should_panic(expected = "reads beyond")]
 fn a_table_beyond_the_image_is_refused() {

@@ -1,11 +1,10 @@
 //! Layer norm, forward and backward in one pass each (Ba et al., <https://arxiv.org/abs/1607.06450>).
 
-#[cfg(feature = "cpu")]
 mod cpu;
-#[cfg(all(feature = "cube", not(feature = "fused")))]
+#[cfg(gpu_kernels)]
 mod cube;
 mod ops;
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests;
 
 use burn::tensor::{Tensor, module};

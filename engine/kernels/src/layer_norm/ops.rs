@@ -11,8 +11,8 @@ use crate::place;
 
 /// The norm and its gradients.
 #[backend_extension(
-    Flex: cfg(feature = "cpu"),
-    Cube: cfg(all(feature = "cube", not(feature = "fused"))),
+    Flex,
+    Cube: cfg(gpu_kernels),
     Autodiff,
 )]
 pub trait LayerNormOps: Backend {

@@ -5,13 +5,12 @@
 //! Wu and He, <https://arxiv.org/abs/1803.08494>; instance norm: Ulyanov et al., <https://arxiv.org/abs/1607.08022>).
 //! Nothing but `x` is kept for the backward pass, and statistics are f32. f16 and bf16 are read and written as they are. Where there is no kernel, ordinary tensor operations give the same result.
 
-#[cfg(feature = "cpu")]
 mod cpu;
-#[cfg(all(feature = "cube", not(feature = "fused")))]
+#[cfg(gpu_kernels)]
 mod cube;
 mod ops;
 mod shape;
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests;
 
 use burn::tensor::{DType, Tensor, activation, module};

@@ -5,22 +5,21 @@ use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::Checkpoi
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::{AutodiffBackend, Backend, Dispatch, backend_extension, tensor::FloatTensor};
-#[cfg(all(feature = "cube", not(feature = "fused")))]
+#[cfg(gpu_kernels)]
 use burn::tensor::DType;
 use burn::tensor::Tensor;
 
 use super::shape::Shape;
 use super::{Normalized, Over, Slope};
-#[cfg(all(feature = "cube", not(feature = "fused")))]
+#[cfg(gpu_kernels)]
 use crate::gpu;
-#[cfg(feature = "cpu")]
 use crate::host;
 use crate::place::{self, Place};
 
 /// Normalization with an activation, and its gradients; weights, biases, slopes and statistics are f32.
 #[backend_extension(
-    Flex: cfg(feature = "cpu"),
-    Cube: cfg(all(feature = "cube", not(feature = "fused"))),
+    Flex,
+    Cube: cfg(gpu_kernels),
     Autodiff,
 )]
 pub trait NormalizeOps: Backend {
@@ -163,7 +162,6 @@ pub fn scale(x: Tensor<5>, scale: &Tensor<1>, offset: &Tensor<1>, slope: &Slope)
         return Err(x);
     }
     match place::of(&x) {
-        #[cfg(feature = "cpu")]
         Some(Place::Cpu) => {
             let small = |values: &Tensor<1>| host::read(values, <[f32]>::to_vec);
             let slope = match slope {
@@ -173,7 +171,7 @@ pub fn scale(x: Tensor<5>, scale: &Tensor<1>, offset: &Tensor<1>, slope: &Slope)
             let (Some(scale), Some(offset), Some(slope)) = (small(scale), small(offset), slope) else { return Err(x) };
             host::change(x, |values| super::cpu::scale(values, &scale, &offset, &slope, dx * dy * dz))
         }
-        #[cfg(all(feature = "cube", not(feature = "fused")))]
+        #[cfg(gpu_kernels)]
         Some(Place::Gpu) => {
             let slope = match slope {
                 Slope::Fixed(slope) => Tensor::full([1], *slope, (&x.device(), DType::F32)),

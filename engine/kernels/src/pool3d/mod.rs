@@ -5,13 +5,12 @@
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
 
-#[cfg(feature = "cpu")]
 mod cpu;
-#[cfg(all(feature = "cube", not(feature = "fused")))]
+#[cfg(gpu_kernels)]
 mod cube;
 mod fallback;
 mod ops;
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests;
 mod windows;
 

@@ -12,8 +12,8 @@ use crate::place::{self, Place};
 
 /// Maximum and average over the windows of a table, and their gradients; the first two axes are batch and channel.
 #[backend_extension(
-    Flex: cfg(feature = "cpu"),
-    Cube: cfg(all(feature = "cube", not(feature = "fused"))),
+    Flex,
+    Cube: cfg(gpu_kernels),
     Autodiff,
 )]
 pub trait PoolOps: Backend {

@@ -1,11 +1,10 @@
 //! ReLU and leaky ReLU, alone and of a sum, forward and backward in one pass each, keeping nothing but the output.
 
-#[cfg(feature = "cpu")]
 mod cpu;
-#[cfg(all(feature = "cube", not(feature = "fused")))]
+#[cfg(gpu_kernels)]
 mod cube;
 mod ops;
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests;
 
 use burn::tensor::{Tensor, activation};

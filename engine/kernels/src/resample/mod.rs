@@ -10,7 +10,6 @@ mod ops;
 mod spline;
 mod taps;
 
-#[cfg(feature = "cpu")]
 mod cpu;
 #[cfg(feature = "cube")]
 mod cube;

@@ -7,7 +7,7 @@ use super::{Sampling, Target};
 
 /// Backends with a resampling kernel. Images are f32, `[C, X, Y, Z]`, no axis empty; of splines they are the coefficients.
 #[backend_extension(
-    Flex: cfg(feature = "cpu"),
+    Flex,
     Cube: cfg(feature = "cube"),
     Fusion: cfg(feature = "fused"),
 )]

@@ -320,7 +320,7 @@ impl Filter {
     }
 }
 
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use burn::tensor::Device;

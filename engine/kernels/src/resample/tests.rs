@@ -116,7 +116,6 @@ fn check(device: &Device, tolerance: f32, matrix: &Matrix, shape: [usize; 4], si
     close(&name("coordinates"), &got, &expected, tolerance * 20.0);
 }
 
-#[cfg(feature = "cpu")]
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -164,13 +163,11 @@ fn others_agree(device: &Device, tolerance: f32) {
     }
 }
 
-#[cfg(feature = "cpu")]
 #[test]
 fn scipy_and_pytorch_agree() {
     others_agree(&Device::flex(), 1e-4);
 }
 
-#[cfg(feature = "cpu")]
 #[test]
 fn the_identity_changes_nothing_even_in_a_view() {
     let image = volume([2, 5, 4, 6], &Device::flex());
@@ -183,7 +180,6 @@ fn the_identity_changes_nothing_even_in_a_view() {
     }
 }
 
-#[cfg(feature = "cpu")]
 #[test]
 fn nothing_gives_zeros() {
     let empty = Tensor::<4>::zeros([1, 0, 2, 2], &Device::flex());

@@ -1,6 +1,5 @@
 //! Weighted sums along one axis after the other: what resizing and every change of spacing come to.
 
-#[cfg(feature = "cpu")]
 mod cpu;
 #[cfg(feature = "cube")]
 pub(crate) mod cube;

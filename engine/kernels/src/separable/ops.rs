@@ -11,7 +11,7 @@ use super::AxisTaps;
 
 /// Backends with a kernel. `image` is f32, `[C, X, Y, Z]`, no axis empty; the tables read within it.
 #[backend_extension(
-    Flex: cfg(feature = "cpu"),
+    Flex,
     Cube: cfg(feature = "cube"),
     Fusion: cfg(feature = "fused"),
     Autodiff,
@@ -58,7 +58,6 @@ pub(crate) fn has_kernel(image: &Tensor<4>) -> bool {
         return false;
     }
     match image.device().without_autodiff().as_dispatch() {
-        #[cfg(feature = "cpu")]
         DispatchDevice::Flex(_) => true,
         #[cfg(feature = "cube")]
         DispatchDevice::Cube(_) => true,

@@ -5,13 +5,12 @@
 //! focal loss (Lin et al., <https://arxiv.org/abs/1708.02002>) are functions of a few sums by item and channel. Nothing of the logits' size is kept in
 //! between.
 
-#[cfg(feature = "cpu")]
 mod cpu;
-#[cfg(all(feature = "cube", not(feature = "fused")))]
+#[cfg(gpu_kernels)]
 mod cube;
 mod ops;
 mod shape;
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests;
 
 use burn::tensor::Tensor;

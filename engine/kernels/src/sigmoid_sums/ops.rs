@@ -13,8 +13,8 @@ use crate::place::{self, Place};
 
 /// The sums and their gradients.
 #[backend_extension(
-    Flex: cfg(feature = "cpu"),
-    Cube: cfg(all(feature = "cube", not(feature = "fused"))),
+    Flex,
+    Cube: cfg(gpu_kernels),
     Autodiff,
 )]
 pub trait SigmoidSumsOps: Backend {

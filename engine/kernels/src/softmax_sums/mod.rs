@@ -5,13 +5,12 @@
 //! few sums by item and class. The logits are read once for the value and once for the gradient, and nothing of their size
 //! is kept in between.
 
-#[cfg(feature = "cpu")]
 mod cpu;
-#[cfg(all(feature = "cube", not(feature = "fused")))]
+#[cfg(gpu_kernels)]
 mod cube;
 mod ops;
 mod shape;
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests;
 
 use burn::tensor::Tensor;

@@ -34,9 +34,9 @@ pub fn sgd(
     first: f32,
     decision: Decision,
 ) -> (Tensor<1>, Tensor<1>, Tensor<1>) {
-    #[cfg(all(feature = "cube", not(feature = "fused")))]
+    #[cfg(gpu_kernels)]
     return cube::sgd(p, g, direction, step, first, decision);
-    #[cfg(not(all(feature = "cube", not(feature = "fused"))))]
+    #[cfg(not(gpu_kernels))]
     none((p, g, direction, step, first, decision))
 }
 
@@ -54,9 +54,9 @@ pub fn adam(
     logarithms: [f32; 2],
     decision: Decision,
 ) -> (Tensor<1>, [Tensor<1>; 2], Option<Tensor<1>>, Tensor<1>) {
-    #[cfg(all(feature = "cube", not(feature = "fused")))]
+    #[cfg(gpu_kernels)]
     return cube::adam(p, g, state, largest, step, logarithms, decision);
-    #[cfg(not(all(feature = "cube", not(feature = "fused"))))]
+    #[cfg(not(gpu_kernels))]
     none((p, g, state, largest, step, logarithms, decision))
 }
 
@@ -73,18 +73,18 @@ pub fn rms_prop(
     step: RmsPropStep,
     decision: Decision,
 ) -> (Tensor<1>, Tensor<1>, Option<Tensor<1>>, Option<Tensor<1>>, Tensor<1>) {
-    #[cfg(all(feature = "cube", not(feature = "fused")))]
+    #[cfg(gpu_kernels)]
     return cube::rms_prop(p, g, square, mean, direction, step, decision);
-    #[cfg(not(all(feature = "cube", not(feature = "fused"))))]
+    #[cfg(not(gpu_kernels))]
     none((p, g, square, mean, direction, step, decision))
 }
 
-#[cfg(not(all(feature = "cube", not(feature = "fused"))))]
+#[cfg(not(gpu_kernels))]
 fn none<T, R>(_: T) -> R {
     panic!("there is no kernel for this parameter; see `has_kernel`")
 }
 
-#[cfg(all(feature = "cube", not(feature = "fused")))]
+#[cfg(gpu_kernels)]
 mod cube {
     use burn::tensor::DType;
     use burn_cubecl::tensor::CubeTensor;

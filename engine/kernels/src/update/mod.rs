@@ -3,12 +3,11 @@
 //! Operation by operation each step walks the memory of the parameter five to fifteen times and takes as many new buffers; for networks of tens of
 //! millions of parameters on small patches that is a good part of the time.
 
-#[cfg(feature = "cpu")]
 mod cpu;
-#[cfg(all(feature = "cube", not(feature = "fused")))]
+#[cfg(gpu_kernels)]
 mod cube;
 pub mod decided;
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests;
 
 use burn::tensor::Tensor;
@@ -93,9 +92,8 @@ pub fn has_host_kernel<'a>(mut tensors: impl Iterator<Item = &'a Tensor<1>>) -> 
 macro_rules! by_place {
     ($p:expr, $name:ident, $($given:expr),+) => {
         match place::of(&$p) {
-            #[cfg(feature = "cpu")]
             Some(Place::Cpu) => cpu::$name($p, $($given),+),
-            #[cfg(all(feature = "cube", not(feature = "fused")))]
+            #[cfg(gpu_kernels)]
             Some(Place::Gpu) => cube::$name($p, $($given),+),
             _ => panic!("there is no kernel for this parameter; see `has_kernel`"),
         }
@@ -131,7 +129,6 @@ pub fn adam(
 /// Where a tensor is on another device, or they differ in length.
 pub fn novograd(p: Tensor<1>, g: &Tensor<1>, direction: Tensor<1>, step: NovogradStep) -> (Tensor<1>, Tensor<1>) {
     match place::of(&p) {
-        #[cfg(feature = "cpu")]
         Some(Place::Cpu) => cpu::novograd(p, g, direction, step),
         _ => panic!("there is no kernel for this parameter; see `has_host_kernel`"),
     }
@@ -159,7 +156,6 @@ pub fn rms_prop(
 /// Where the tensor is on another device.
 pub fn square_sum(g: &Tensor<1>) -> f32 {
     match place::of(g) {
-        #[cfg(feature = "cpu")]
         Some(Place::Cpu) => cpu::square_sum(g),
         _ => panic!("there is no kernel for this gradient; see `has_host_kernel`"),
     }
