@@ -1,18 +1,19 @@
-//! The steps on GPUs: one kernel for each parameter, in place.
+//! The steps on GPUs: one kernel for each parameter, in place. With a [`Decision`] the device decides whether a step is taken.
 
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
+use super::decided::Decision;
 use super::{AdamStep, RmsPropStep, SgdStep};
 use crate::gpu::{each, empty, ordered, own, primitive};
 
 /// A parameter, its gradient or its state; within kernels a tensor is CubeCL's.
-pub(super) type Values = burn::tensor::Tensor<1>;
+type Values = burn::tensor::Tensor<1>;
 
 /// The tensors to write to, and the gradient.
-pub(super) fn given<const N: usize>(tensors: [Values; N], g: &Values) -> ([CubeTensor; N], CubeTensor) {
+fn given<const N: usize>(tensors: [Values; N], g: &Values) -> ([CubeTensor; N], CubeTensor) {
     let [g] = ordered([primitive(g.clone())]);
     let tensors = tensors.map(|tensor| own(primitive(tensor)));
     let len = g.meta.num_elements();
@@ -20,50 +21,110 @@ pub(super) fn given<const N: usize>(tensors: [Values; N], g: &Values) -> ([CubeT
     (tensors, g)
 }
 
-pub(super) fn back(tensor: CubeTensor) -> Values {
+fn back(tensor: CubeTensor) -> Values {
     Values::from_primitive::<CubeBackend>(tensor)
 }
 
+/// What a kernel reads and writes of a decision. Without one it touches none of it.
+struct Gate {
+    taken: CubeTensor,
+    before: CubeTensor,
+    /// How many steps have been left out after this one.
+    after: CubeTensor,
+    /// Which step of the parameter it is.
+    count: f32,
+    decided: bool,
+}
+
+impl Gate {
+    fn new(decision: Option<Decision>, g: &CubeTensor) -> Self {
+        let after = empty(g, [1], DType::F32);
+        let Some(decision) = decision else {
+            return Self { taken: g.clone(), before: g.clone(), after, count: 0.0, decided: false };
+        };
+        let [taken, before] = ordered([decision.taken, decision.left_out].map(primitive));
+        Self { taken, before, after, count: decision.step as f32, decided: true }
+    }
+}
+
 pub(super) fn sgd(p: Values, g: &Values, direction: Values, step: SgdStep) -> (Values, Values) {
+    let (p, direction, _) = sgd_where(p, g, direction, step, None);
+    (p, direction)
+}
+
+pub(super) fn sgd_where(
+    p: Values,
+    g: &Values,
+    direction: Values,
+    step: SgdStep,
+    decided: Option<(f32, Decision)>,
+) -> (Values, Values, Values) {
     let ([p, direction], g) = given([p, direction], g);
-    let (count, dim) = each(&g.client, g.meta.num_elements());
+    let (first, decision) = decided.unzip();
+    let gate = Gate::new(decision, &g);
+    let (cubes, dim) = each(&g.client, g.meta.num_elements());
     sgd_kernel::launch(
         &g.client.clone(),
-        count,
+        cubes,
         dim,
         p.clone().into_tensor_arg(),
         direction.clone().into_tensor_arg(),
         g.into_tensor_arg(),
+        gate.taken.into_tensor_arg(),
+        gate.before.into_tensor_arg(),
+        gate.after.clone().into_tensor_arg(),
         step.lr,
         step.weight_decay,
         step.momentum,
         step.share,
+        first.unwrap_or(step.share),
+        gate.count,
         step.nesterov,
+        gate.decided,
     );
-    (back(p), back(direction))
+    (back(p), back(direction), back(gate.after))
 }
 
 pub(super) fn adam(
     p: Values,
     g: &Values,
-    [mean, square]: [Values; 2],
+    state: [Values; 2],
     largest: Option<Values>,
     step: AdamStep,
 ) -> (Values, [Values; 2], Option<Values>) {
+    let (p, state, largest, _) = adam_where(p, g, state, largest, step, None);
+    (p, state, largest)
+}
+
+pub(super) fn adam_where(
+    p: Values,
+    g: &Values,
+    [mean, square]: [Values; 2],
+    largest: Option<Values>,
+    step: AdamStep,
+    decided: Option<([f32; 2], Decision)>,
+) -> (Values, [Values; 2], Option<Values>, Values) {
     let ([p, mean, square], g) = given([p, mean, square], g);
     let largest = largest.map(|largest| own(primitive(largest)));
     let spare = largest.clone().unwrap_or_else(|| empty(&g, [1], DType::F32));
-    let (count, dim) = each(&g.client, g.meta.num_elements());
+    let (logarithms, decision) = decided.unzip();
+    // Of a decay of 0 too.
+    let logarithms = logarithms.unwrap_or_default().map(|logarithm| logarithm.max(-1e30));
+    let gate = Gate::new(decision, &g);
+    let (cubes, dim) = each(&g.client, g.meta.num_elements());
     let [[_, new], [keep, other]] = step.betas;
     adam_kernel::launch(
         &g.client.clone(),
-        count,
+        cubes,
         dim,
         p.clone().into_tensor_arg(),
         mean.clone().into_tensor_arg(),
         square.clone().into_tensor_arg(),
         spare.into_tensor_arg(),
         g.into_tensor_arg(),
+        gate.taken.into_tensor_arg(),
+        gate.before.into_tensor_arg(),
+        gate.after.clone().into_tensor_arg(),
         step.lr,
         step.shrink,
         step.weight_decay,
@@ -72,9 +133,13 @@ pub(super) fn adam(
         other,
         step.correction,
         step.eps,
+        logarithms[0],
+        logarithms[1],
+        gate.count,
         largest.is_some(),
+        gate.decided,
     );
-    (back(p), [back(mean), back(square)], largest.map(back))
+    (back(p), [back(mean), back(square)], largest.map(back), back(gate.after))
 }
 
 pub(super) fn rms_prop(
@@ -85,20 +150,37 @@ pub(super) fn rms_prop(
     direction: Option<Values>,
     step: RmsPropStep,
 ) -> (Values, Values, Option<Values>, Option<Values>) {
+    let (p, square, mean, direction, _) = rms_prop_where(p, g, square, mean, direction, step, None);
+    (p, square, mean, direction)
+}
+
+pub(super) fn rms_prop_where(
+    p: Values,
+    g: &Values,
+    square: Values,
+    mean: Option<Values>,
+    direction: Option<Values>,
+    step: RmsPropStep,
+    decision: Option<Decision>,
+) -> (Values, Values, Option<Values>, Option<Values>, Values) {
     let ([p, square], g) = given([p, square], g);
     let [mean, direction] = [mean, direction].map(|state| state.map(|state| own(primitive(state))));
     let [spare_mean, spare_direction] =
         [&mean, &direction].map(|state| state.clone().unwrap_or_else(|| empty(&g, [1], DType::F32)));
-    let (count, dim) = each(&g.client, g.meta.num_elements());
+    let gate = Gate::new(decision, &g);
+    let (cubes, dim) = each(&g.client, g.meta.num_elements());
     rms_prop_kernel::launch(
         &g.client.clone(),
-        count,
+        cubes,
         dim,
         p.clone().into_tensor_arg(),
         square.clone().into_tensor_arg(),
         spare_mean.into_tensor_arg(),
         spare_direction.into_tensor_arg(),
         g.into_tensor_arg(),
+        gate.taken.into_tensor_arg(),
+        gate.before.into_tensor_arg(),
+        gate.after.clone().into_tensor_arg(),
         step.lr,
         step.weight_decay,
         step.alpha[0],
@@ -107,8 +189,30 @@ pub(super) fn rms_prop(
         step.momentum,
         mean.is_some(),
         direction.is_some(),
+        gate.decided,
     );
-    (back(p), back(square), mean.map(back), direction.map(back))
+    (back(p), back(square), mean.map(back), direction.map(back), back(gate.after))
+}
+
+/// Leaves a step out where the device says so, and counts it.
+#[cube]
+fn decide(taken: &Tensor<f32>, before: &Tensor<f32>, after: &mut Tensor<f32>) {
+    let takes = taken[0] != 0.0f32;
+    if ABSOLUTE_POS == 0 {
+        after[0] = before[0] + select(takes, 0.0f32, 1.0f32);
+    }
+    if !takes {
+        terminate!();
+    }
+}
+
+/// `1 - beta^count`, with its digits where it is small.
+#[cube]
+fn corrected(logarithm: f32, count: f32) -> f32 {
+    let y = logarithm * count;
+    let series = 1.0f32 + y * 0.2f32 * (1.0f32 + y / 6.0f32 * (1.0f32 + y / 7.0f32));
+    let series = 1.0f32 + y * 0.5f32 * (1.0f32 + y / 3.0f32 * (1.0f32 + y * 0.25f32 * series));
+    select(y > -0.5f32, -y * series, 1.0f32 - y.exp())
 }
 
 /// The gradient with the parameter's decay. Without one the parameter has no part in it, be it infinite.
@@ -123,33 +227,28 @@ fn sgd_kernel(
     p: &mut Tensor<f32>,
     direction: &mut Tensor<f32>,
     g: &Tensor<f32>,
+    taken: &Tensor<f32>,
+    before: &Tensor<f32>,
+    after: &mut Tensor<f32>,
     lr: f32,
     weight_decay: f32,
     momentum: f32,
     share: f32,
+    first: f32,
+    count: f32,
     #[comptime] nesterov: bool,
+    #[comptime] decided: bool,
 ) {
     let at = ABSOLUTE_POS;
     if at >= g.len() {
         terminate!();
     }
-    sgd_at(at, p, direction, g, lr, weight_decay, momentum, share, nesterov);
-}
-
-/// The step of one value.
-#[cube]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn sgd_at(
-    at: usize,
-    p: &mut Tensor<f32>,
-    direction: &mut Tensor<f32>,
-    g: &Tensor<f32>,
-    lr: f32,
-    weight_decay: f32,
-    momentum: f32,
-    share: f32,
-    #[comptime] nesterov: bool,
-) {
+    let share = if comptime!(decided) {
+        decide(taken, before, after);
+        select(before[0] == count - 1.0f32, first, share)
+    } else {
+        share
+    };
     let value = p[at];
     let g = decayed(g[at], value, weight_decay);
     let moved = direction[at] * momentum + g * share;
@@ -166,6 +265,9 @@ fn adam_kernel(
     square: &mut Tensor<f32>,
     largest: &mut Tensor<f32>,
     g: &Tensor<f32>,
+    taken: &Tensor<f32>,
+    before: &Tensor<f32>,
+    after: &mut Tensor<f32>,
     lr: f32,
     shrink: f32,
     weight_decay: f32,
@@ -174,35 +276,24 @@ fn adam_kernel(
     other: f32,
     correction: f32,
     eps: f32,
+    log_first: f32,
+    log_second: f32,
+    count: f32,
     #[comptime] amsgrad: bool,
+    #[comptime] decided: bool,
 ) {
     let at = ABSOLUTE_POS;
     if at >= g.len() {
         terminate!();
     }
-    adam_at(at, p, mean, square, largest, g, lr, shrink, weight_decay, new, keep, other, correction, eps, amsgrad);
-}
-
-/// The step of one value.
-#[cube]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn adam_at(
-    at: usize,
-    p: &mut Tensor<f32>,
-    mean: &mut Tensor<f32>,
-    square: &mut Tensor<f32>,
-    largest: &mut Tensor<f32>,
-    g: &Tensor<f32>,
-    lr: f32,
-    shrink: f32,
-    weight_decay: f32,
-    new: f32,
-    keep: f32,
-    other: f32,
-    correction: f32,
-    eps: f32,
-    #[comptime] amsgrad: bool,
-) {
+    let lr = if comptime!(decided) {
+        decide(taken, before, after);
+        lr / corrected(log_first, count - before[0])
+    } else {
+        lr
+    };
+    let correction =
+        if comptime!(decided) { correction * corrected(log_second, count - before[0]).sqrt() } else { correction };
     let value = p[at] * shrink;
     let g = decayed(g[at], value, weight_decay);
     let first = mean[at] + (g - mean[at]) * new;
@@ -228,6 +319,9 @@ fn rms_prop_kernel(
     mean: &mut Tensor<f32>,
     direction: &mut Tensor<f32>,
     g: &Tensor<f32>,
+    taken: &Tensor<f32>,
+    before: &Tensor<f32>,
+    after: &mut Tensor<f32>,
     lr: f32,
     weight_decay: f32,
     keep: f32,
@@ -236,33 +330,15 @@ fn rms_prop_kernel(
     momentum: f32,
     #[comptime] centered: bool,
     #[comptime] moving: bool,
+    #[comptime] decided: bool,
 ) {
     let at = ABSOLUTE_POS;
     if at >= g.len() {
         terminate!();
     }
-    rms_prop_at(at, p, square, mean, direction, g, lr, weight_decay, keep, new, eps, momentum, centered, moving);
-}
-
-/// The step of one value.
-#[cube]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn rms_prop_at(
-    at: usize,
-    p: &mut Tensor<f32>,
-    square: &mut Tensor<f32>,
-    mean: &mut Tensor<f32>,
-    direction: &mut Tensor<f32>,
-    g: &Tensor<f32>,
-    lr: f32,
-    weight_decay: f32,
-    keep: f32,
-    new: f32,
-    eps: f32,
-    momentum: f32,
-    #[comptime] centered: bool,
-    #[comptime] moving: bool,
-) {
+    if comptime!(decided) {
+        decide(taken, before, after);
+    }
     let value = p[at];
     let g = decayed(g[at], value, weight_decay);
     let second = square[at] * keep + g * g * new;
