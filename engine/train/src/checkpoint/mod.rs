@@ -20,11 +20,15 @@
 //! **Limits.** It guards against crashes, full disks and bit rot, not against somebody who forges a checkpoint with
 //! fitting sums; but nothing in a checkpoint is ever executed. Two processes must not write into one folder of checkpoints.
 
+pub(crate) mod background;
 mod error;
 mod manifest;
 mod name;
 mod prune;
 mod read;
+pub(crate) mod snapshot_files;
+mod tensor_file;
+pub(crate) mod trainer_files;
 mod write;
 
 pub use error::{CheckpointError, Damage};

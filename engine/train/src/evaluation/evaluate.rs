@@ -2,7 +2,7 @@
 
 use hearth_engine::{Engine, Metrics, RunError};
 
-use crate::evaluator::CaseRow;
+use crate::evaluation::evaluator::CaseRow;
 
 /// An evaluator that a trainer runs on its present weights.
 pub trait Evaluate<N>: Send {

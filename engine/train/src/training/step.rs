@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::checkpoint_writer::CheckpointWriter;
-use crate::evaluate::Evaluate;
-use crate::feed::{Feed, Placement};
-use crate::grad_scaler::{DeviceScaler, GradScaler};
-use crate::inference::{Outputs, infer_all};
-use crate::layer_statistics;
-use crate::loader::Loader;
-use crate::step_error::{StepError, name_cases};
-use crate::trainer::TrainerOptions;
-use crate::trainer_files;
+use crate::batch::feed::{Feed, Placement};
+use crate::batch::loader::Loader;
+use crate::batch::step_error::{StepError, name_cases};
+use crate::checkpoint::background::CheckpointWriter;
+use crate::checkpoint::trainer_files;
+use crate::evaluation::evaluate::Evaluate;
+use crate::evaluation::inference::{Outputs, infer_all};
+use crate::training::grad_scaler::{DeviceScaler, GradScaler};
+use crate::training::layer_statistics;
+use crate::training::trainer::TrainerOptions;
 use burn::tensor::Tensor;
 use hearth_engine::{
     BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, LayerStatistics, LayerValues,

@@ -6,9 +6,9 @@ use burn::tensor::{Device, Tensor, TensorData};
 use hearth_data::Batch;
 use hearth_engine::{Combine, DType, HostError, HostTensor};
 
-use crate::combine::{mean_ensemble, vote_ensemble};
-use crate::facts::Facts;
-use crate::step_error::{StepError, name_cases};
+use crate::batch::facts::Facts;
+use crate::batch::step_error::{StepError, name_cases};
+use crate::evaluation::combine::{mean_ensemble, vote_ensemble};
 
 /// `image`, `label`, `pred`, ... on the device, `[B, C, X, Y, Z]` each.
 #[derive(Debug)]

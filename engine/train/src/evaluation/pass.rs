@@ -10,14 +10,14 @@ use hearth_nn::losses::Loss;
 use hearth_nn::metrics::Metric;
 use hearth_nn::networks::Network;
 
-use crate::evaluator::CaseRow;
-use crate::evaluator_builder::EvaluatorOptions;
-use crate::feed::{Feed, Placement};
-use crate::inference::infer;
-use crate::layer_statistics;
-use crate::loader::Loader;
-use crate::post::Post;
-use crate::step_error::{StepError, name_cases};
+use crate::batch::feed::{Feed, Placement};
+use crate::batch::loader::Loader;
+use crate::batch::step_error::{StepError, name_cases};
+use crate::evaluation::builder::EvaluatorOptions;
+use crate::evaluation::evaluator::CaseRow;
+use crate::evaluation::inference::infer;
+use crate::evaluation::post::Post;
+use crate::training::layer_statistics;
 
 /// A metric, the name it is recorded under, and what it gave for each case of the pass.
 pub(crate) struct NamedMetric {

@@ -4,10 +4,10 @@ use hearth_engine::{Engine, Metrics, RunEnd, RunError};
 use hearth_nn::networks::Network;
 use serde::Serialize;
 
-use crate::evaluate::Evaluate;
-use crate::evaluation::Evaluation;
-use crate::evaluator_builder::EvaluatorBuilder;
-use crate::loader::Loader;
+use crate::batch::loader::Loader;
+use crate::evaluation::builder::EvaluatorBuilder;
+use crate::evaluation::evaluate::Evaluate;
+use crate::evaluation::pass::Evaluation;
 
 /// A metric's values for one case.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -3,9 +3,9 @@
 use hearth_engine::{Engine, Metrics, RunEnd, RunError};
 use hearth_nn::networks::Network;
 
-use crate::evaluation::Evaluation;
-use crate::evaluator::{CaseRow, evaluator_parts};
-use crate::evaluator_builder::{EnsembleBuilder, EvaluatorBuilder};
+use crate::evaluation::builder::{EnsembleBuilder, EvaluatorBuilder};
+use crate::evaluation::evaluator::{CaseRow, evaluator_parts};
+use crate::evaluation::pass::Evaluation;
 
 /// Why an ensemble cannot be.
 #[derive(Debug, thiserror::Error)]

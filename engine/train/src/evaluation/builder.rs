@@ -11,12 +11,12 @@ use hearth_nn::losses::Loss;
 use hearth_nn::metrics::Metric;
 use hearth_nn::networks::Network;
 
-use crate::ensemble::{EnsembleError, EnsembleEvaluator};
-use crate::evaluation::{Evaluation, MeanLoss, NamedMetric};
-use crate::evaluator::SupervisedEvaluator;
-use crate::loader::Loader;
-use crate::post::Post;
-use crate::precision::{Precision, PrecisionError};
+use crate::batch::loader::Loader;
+use crate::evaluation::ensemble::{EnsembleError, EnsembleEvaluator};
+use crate::evaluation::evaluator::SupervisedEvaluator;
+use crate::evaluation::pass::{Evaluation, MeanLoss, NamedMetric};
+use crate::evaluation::post::Post;
+use crate::training::precision::{Precision, PrecisionError};
 
 /// How an evaluator works.
 #[non_exhaustive]

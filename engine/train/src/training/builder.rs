@@ -8,10 +8,10 @@ use hearth_nn::networks::Network;
 use hearth_nn::optim::{GradientClip, OptimizerConfig};
 use std::sync::Arc;
 
-use crate::evaluate::Evaluate;
-use crate::loader::Loader;
-use crate::precision::Precision;
-use crate::trainer::{SupervisedTrainer, TrainerError, TrainerOptions};
+use crate::batch::loader::Loader;
+use crate::evaluation::evaluate::Evaluate;
+use crate::training::precision::Precision;
+use crate::training::trainer::{SupervisedTrainer, TrainerError, TrainerOptions};
 
 /// Makes a [`SupervisedTrainer`]; begun by [`SupervisedTrainer::builder`]. What is not set is as [`TrainerOptions::new`] has it.
 #[must_use]

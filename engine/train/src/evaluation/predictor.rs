@@ -8,9 +8,9 @@ use hearth_engine::BoxError;
 use hearth_nn::inferers::{Inferer, SimpleInferer};
 use hearth_nn::networks::Network;
 
-use crate::inference::infer;
-use crate::post::Post;
-use crate::precision::Precision;
+use crate::evaluation::inference::infer;
+use crate::evaluation::post::Post;
+use crate::training::precision::Precision;
 
 /// Reads images as a network was trained on them, leads the network over them, and brings what it gives back onto each image's own grid.
 ///

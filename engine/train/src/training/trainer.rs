@@ -12,14 +12,14 @@ use hearth_nn::losses::Loss;
 use hearth_nn::networks::Network;
 use hearth_nn::optim::{GradientClip, OptimError, OptimizerConfig};
 
-use crate::evaluate::Evaluate;
-use crate::grad_scaler::GradScaler;
-use crate::loader::Loader;
-use crate::lr_find::{self, RangeError, RangePoint, RangeResult, RangeTest};
-use crate::precision::{Precision, PrecisionError};
-use crate::trainer_builder::TrainerBuilder;
-use crate::trainer_files;
-use crate::training::Training;
+use crate::batch::loader::Loader;
+use crate::checkpoint::trainer_files;
+use crate::evaluation::evaluate::Evaluate;
+use crate::training::builder::TrainerBuilder;
+use crate::training::grad_scaler::GradScaler;
+use crate::training::lr_find::{self, RangeError, RangePoint, RangeResult, RangeTest};
+use crate::training::precision::{Precision, PrecisionError};
+use crate::training::step::Training;
 
 /// How a trainer works.
 #[derive(Clone)]

@@ -11,11 +11,11 @@ use hearth_nn::optim::{Gradients, OptimizerConfig};
 use hearth_nn::weights;
 use serde::{Deserialize, Serialize};
 
+use super::{snapshot_files, tensor_file};
+use crate::checkpoint::background::Job;
 use crate::checkpoint::{self, Checkpoint, CheckpointError, Files, Header};
-use crate::checkpoint_writer::Job;
-use crate::grad_scaler::{DeviceScaler, GradScaler};
-use crate::training::Training;
-use crate::{snapshot_files, tensor_file};
+use crate::training::grad_scaler::{DeviceScaler, GradScaler};
+use crate::training::step::Training;
 
 const NETWORK: &str = "network.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";

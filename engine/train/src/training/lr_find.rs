@@ -7,8 +7,8 @@ use hearth_engine::{BoxError, State};
 use hearth_nn::networks::Network;
 use serde::{Deserialize, Serialize};
 
-use crate::feed::Placement;
-use crate::training::Training;
+use crate::batch::feed::Placement;
+use crate::training::step::Training;
 
 /// How the learning rate rises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,11 +4,11 @@ use burn::tensor::{Device, Tensor};
 use hearth_data::affine::{self, IDENTITY};
 use hearth_engine::{BoxError, Combine, HostError, HostTensor, State};
 
-use crate::facts::Facts;
-use crate::loader::{BatchStream, Loader};
-use crate::post::Item;
-use crate::step_error::{StepError, name_cases};
-use crate::tensors::Tensors;
+use crate::batch::facts::Facts;
+use crate::batch::loader::{BatchStream, Loader};
+use crate::batch::step_error::{StepError, name_cases};
+use crate::batch::tensors::Tensors;
+use crate::evaluation::post::Item;
 
 /// Where the tensors of a batch go and what they are called in it.
 pub(crate) struct Placement<'a> {

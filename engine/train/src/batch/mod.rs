@@ -1,0 +1,7 @@
+//! Batches: where they come from, and the tensors, numbers and texts of the present one.
+
+pub(crate) mod facts;
+pub(crate) mod feed;
+pub(crate) mod loader;
+pub(crate) mod step_error;
+pub(crate) mod tensors;
