@@ -13,6 +13,8 @@ mod custom_loop;
 mod gan;
 #[path = "../examples/inference.rs"]
 mod inference;
+#[path = "../examples/own_parts.rs"]
+mod own_parts;
 #[path = "../examples/reconstruction.rs"]
 mod reconstruction;
 #[path = "../examples/regions.rs"]
@@ -48,6 +50,9 @@ fn every_example_runs() {
     assert_eq!((labels.shape(), labels.affine), (original.shape(), original.affine));
     assert!(labels.to_vec().iter().all(|class| [0.0, 1.0].contains(class)));
 
+    // The loss begins at 0.99; only the example's own handler ends the run.
+    let end = own_parts::main().expect("trained");
+    assert!(matches!(&end, hearth::prelude::RunEnd::Terminated(why) if why == "good enough"), "{end:?}");
     regions::main().expect("trained");
     classification::main().expect("trained");
     regression::main().expect("trained");
@@ -59,7 +64,11 @@ fn every_example_runs() {
 
 #[test]
 fn the_shortest_ones_are_short() {
-    for (source, most) in [(include_str!("../examples/train.rs"), 32), (include_str!("../examples/inference.rs"), 15)] {
+    for (source, most) in [
+        (include_str!("../examples/train.rs"), 32),
+        (include_str!("../examples/inference.rs"), 15),
+        (include_str!("../examples/own_parts.rs"), 100),
+    ] {
         assert!(lines(source) <= most, "{} lines, not {most}:\n{source}", lines(source));
     }
 }

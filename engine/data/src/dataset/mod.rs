@@ -44,7 +44,6 @@ pub use partition::{
     PartitionOptions, partition_dataset, partition_dataset_classes, partition_ratios, partition_ratios_classes,
     resample_datalist,
 };
-#[cfg(feature = "download")]
 pub use persistent::{CacheNTransDataset, PersistentDataset};
 pub use smart::{SmartCacheDataset, SmartCacheOptions};
 pub use store::StoreOptions;
