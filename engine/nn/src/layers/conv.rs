@@ -33,6 +33,10 @@ impl Conv {
         }
     }
 
+    pub(super) fn of(weight: Param<Tensor<5>>, bias: Option<Param<Tensor<1>>>, shape: ConvShape) -> Self {
+        Conv { weight, bias, shape }
+    }
+
     /// The output's size; `None` for an input smaller than the kernel.
     pub fn output(&self, input: [usize; 3]) -> Option<[usize; 3]> {
         let [_, _, kx, ky, kz] = self.weight.lazy_shape().dims();
@@ -99,6 +103,15 @@ impl ConvTranspose {
             shape,
             output_padding,
         }
+    }
+
+    pub(super) fn of(
+        weight: Param<Tensor<5>>,
+        bias: Option<Param<Tensor<1>>>,
+        shape: ConvShape,
+        output_padding: [usize; 3],
+    ) -> Self {
+        ConvTranspose { weight, bias, shape, output_padding }
     }
 
     /// The output's size.

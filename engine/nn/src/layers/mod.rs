@@ -11,6 +11,7 @@ mod convolution;
 mod drop_path;
 mod dropout;
 mod dropout_spec;
+mod from_burn;
 mod init;
 mod layer_norm;
 mod linear;
