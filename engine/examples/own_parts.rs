@@ -94,8 +94,8 @@ impl Handler for GoodEnough {
     }
 }
 
-/// Runs the example in the present folder.
-pub fn main() -> hearth::Result<RunEnd> {
+/// Trains in the present folder.
+pub fn train() -> hearth::Result<RunEnd> {
     let (train, validate) = DecathlonDataset::open("Task09_Spleen")?.split_last(1)?;
     let load = LoadImage::new(["image", "label"]);
     let scale = ScaleIntensityRange::new("image", -57.0, 164.0).b_min(0.0).b_max(1.0);
@@ -114,4 +114,9 @@ pub fn main() -> hearth::Result<RunEnd> {
         .handler(GoodEnough(0.9))
         .build()?
         .run()?)
+}
+
+fn main() -> hearth::Result<()> {
+    println!("{:?}", train()?);
+    Ok(())
 }

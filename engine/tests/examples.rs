@@ -51,7 +51,7 @@ fn every_example_runs() {
     assert!(labels.to_vec().iter().all(|class| [0.0, 1.0].contains(class)));
 
     // The loss begins at 0.99; only the example's own handler ends the run.
-    let end = own_parts::main().expect("trained");
+    let end = own_parts::train().expect("trained");
     assert!(matches!(&end, hearth::prelude::RunEnd::Terminated(why) if why == "good enough"), "{end:?}");
     regions::main().expect("trained");
     classification::main().expect("trained");
