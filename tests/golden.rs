@@ -1,4 +1,5 @@
-//! Replays every golden case under a folder (`tests/golden`, or `HEARTH_GOLDEN`), by family and operation.
+//! Replays every golden case under a folder (`tests/golden`, or `HEARTH_GOLDEN`), by family and
+//! operation.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -30,8 +31,8 @@ fn replay_case(case: &Case) -> Outcome {
     }
 }
 
-/// Operations and options that the project does not have, and why: family, operation, a word of the case's parameters (empty for all).
-/// A case that is neither here nor replayed fails.
+/// Operations and options that the project does not have, and why: family, operation, a word of the
+/// case's parameters (empty for all). A case that is neither here nor replayed fails.
 const UNSUPPORTED: &[(&str, &str, &str)] = &[];
 
 fn expected_unsupported(case: &Case) -> bool {
@@ -90,7 +91,8 @@ fn every_case_of_a_supported_operation_passes() {
         let (passed, failed, unsupported) = (tally.passed, tally.failed.len(), tally.unsupported.len());
         report.push_str(&format!("golden {family} passed {passed} failed {failed} unsupported {unsupported}\n"));
     }
-    // Written to the handle, which the test runner does not capture: the lines are shown for a passing run too.
+    // Written to the handle, which the test runner does not capture: the lines are shown for a
+    // passing run too.
     std::io::stdout().write_all(report.as_bytes()).expect("standard output");
     assert_eq!(failures, 0, "cases of supported operations failed; see the lines above");
 }

@@ -34,7 +34,8 @@ enum Command {
     Demo(demo::Args),
     /// Train a network as a recipe says
     Train(train::Args),
-    /// Find a learning rate: train with rising rates until the loss diverges, keep nothing but the curve
+    /// Find a learning rate: train with rising rates until the loss diverges, keep nothing but the
+    /// curve
     LrFind(lr_find::Args),
     /// Measure a run's network on labelled cases
     Evaluate(evaluate::Args),
@@ -79,8 +80,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints what the library reports: notices of a run, warnings always, more where it is asked for (`-v`, or the variable
-/// `RUST_LOG`).
+/// Prints what the library reports: notices of a run, warnings always, more where it is asked for
+/// (`-v`, or the variable `RUST_LOG`).
 fn listen(verbose: u8) {
     let level = match verbose {
         0 => "warn",

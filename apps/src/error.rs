@@ -8,8 +8,8 @@ const MAX_LINES: usize = 12;
 
 /// An error on its way to the user: what failed, why, and the exit code.
 ///
-/// Any error converts into it with `?`; [`Context::while_doing`] says what was being done. It does not implement
-/// `Error` itself, because nothing handles it but [`Failure::print`].
+/// Any error converts into it with `?`; [`Context::while_doing`] says what was being done. It does
+/// not implement `Error` itself, because nothing handles it but [`Failure::print`].
 pub struct Failure {
     /// The message first, then its causes, outermost first.
     chain: Vec<String>,

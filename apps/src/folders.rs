@@ -7,7 +7,8 @@ use crate::error::{Context, Failure, Outcome};
 use crate::interrupt;
 pub use hearth_recipe::run::folders::{open_run, replace};
 
-/// Fails where a new run, data set or the like cannot be: a file is in the way, or something is there already.
+/// Fails where a new run, data set or the like cannot be: a file is in the way, or something is
+/// there already.
 pub fn check_free(folder: &Path) -> Outcome {
     if folder.is_file() {
         return Err(Failure::new(format!("--out {} is a file; give a folder", folder.display())));
@@ -28,8 +29,8 @@ pub fn check_free(folder: &Path) -> Outcome {
     Err(Failure::new(format!("{} is not empty: {advice}", folder.display())))
 }
 
-/// Fails for a path that cannot be handed on as text, which is what plugins, recipes and JSON take: another name
-/// would be written to in its place.
+/// Fails for a path that cannot be handed on as text, which is what plugins, recipes and JSON take:
+/// another name would be written to in its place.
 pub fn check_path(folder: &Path) -> Outcome {
     match folder.to_str() {
         Some(_) => Ok(()),
@@ -43,8 +44,8 @@ pub fn check_path(folder: &Path) -> Outcome {
     }
 }
 
-/// A folder that is made and can be written before the long work for it begins. Dropped, it is removed again if nothing
-/// came into it.
+/// A folder that is made and can be written before the long work for it begins. Dropped, it is
+/// removed again if nothing came into it.
 #[derive(Debug)]
 pub struct Reserved(());
 

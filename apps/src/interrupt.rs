@@ -1,4 +1,5 @@
-//! Ctrl-C: while a run is being prepared it ends the program, while it runs the first one asks it to stop after its step.
+//! Ctrl-C: while a run is being prepared it ends the program, while it runs the first one asks it
+//! to stop after its step.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,12 +63,14 @@ pub fn over() {
     *lock(&STAGE) = Stage::Ending;
 }
 
-/// Notes the folder of the work and those made for it, outermost first, to remove them when nothing came into them.
+/// Notes the folder of the work and those made for it, outermost first, to remove them when nothing
+/// came into them.
 pub fn made(root: PathBuf, folders: Vec<PathBuf>) {
     *lock(&MADE) = Some((root, folders));
 }
 
-/// Removes the noted folders as far as they are empty. Returns the folder of the work if something is in it.
+/// Removes the noted folders as far as they are empty. Returns the folder of the work if something
+/// is in it.
 pub fn remove_empty() -> Option<PathBuf> {
     let (root, folders) = lock(&MADE).take()?;
     for folder in folders.iter().rev() {

@@ -1,5 +1,5 @@
-//! Documentation comments of the code as text for people who write recipes: examples in Rust and links to items are for
-//! the library's own pages.
+//! Documentation comments of the code as text for people who write recipes: examples in Rust and
+//! links to items are for the library's own pages.
 
 /// The text without its examples in Rust, and with names in place of links to items.
 pub fn prose(doc: &str) -> String {

@@ -9,8 +9,8 @@ pub enum Lean {
     Right,
 }
 
-/// Lines of a table: each column as wide as its widest entry, two blanks between columns. A last column that leans left is not
-/// padded.
+/// Lines of a table: each column as wide as its widest entry, two blanks between columns. A last
+/// column that leans left is not padded.
 pub fn lines(columns: &[(&str, Lean)], rows: &[Vec<String>]) -> Vec<String> {
     let head: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
     let all: Vec<&Vec<String>> = std::iter::once(&head).chain(rows).collect();

@@ -1,4 +1,5 @@
-//! Lines on standard output and notes on standard error, with colour only where somebody looks at it.
+//! Lines on standard output and notes on standard error, with colour only where somebody looks at
+//! it.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -13,7 +14,8 @@ use crate::run::Plan;
 
 pub use hearth_recipe::text::{bytes, seconds, thousands};
 
-/// Prints a line of results to standard output. A reader that went away (`| head`) ends the program quietly.
+/// Prints a line of results to standard output. A reader that went away (`| head`) ends the program
+/// quietly.
 #[macro_export]
 macro_rules! out {
     ($($arg:tt)*) => { $crate::terminal::line(format_args!($($arg)*)) };
@@ -40,7 +42,8 @@ pub fn note_line(text: Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Standard error for a library that writes its own lines; those that cannot be written are dropped.
+/// Standard error for a library that writes its own lines; those that cannot be written are
+/// dropped.
 pub fn stderr() -> impl Write {
     struct Deaf;
     impl Write for Deaf {

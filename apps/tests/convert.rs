@@ -1,4 +1,5 @@
-//! `hearth convert`: files that PyTorch wrote (see `engine/nn/tests/pytorch`), compared with networks, and written as safetensors.
+//! `hearth convert`: files that PyTorch wrote (see `engine/nn/tests/pytorch`), compared with
+//! networks, and written as safetensors.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Handlers and plugins on the trainer and on the evaluator, what they leave behind, and how mistakes in them are told.
+//! Handlers and plugins on the trainer and on the evaluator, what they leave behind, and how
+//! mistakes in them are told.
 
 mod common;
 

@@ -150,7 +150,8 @@ fn what_cannot_be_measured_is_told_and_the_rest_is_measured() {
 /// What `monai.metrics` 1.6.1 says of the same files.
 const MONAI: &str = include_str!("monai_metrics.json");
 
-/// A label moved by some voxels (around the ends), every seventh voxel of its last class lost: a prediction to measure.
+/// A label moved by some voxels (around the ends), every seventh voxel of its last class lost: a
+/// prediction to measure.
 fn moved(source: &Path, out: &Path, by: [i64; 3]) {
     let label = hearth_data::read_image(source).expect("a label");
     let ([nx, ny, nz], values) = (label.shape(), label.to_vec());

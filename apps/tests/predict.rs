@@ -97,7 +97,8 @@ fn nothing_of_somebody_else_is_replaced() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let (run_folder, data) = trained(dir.path());
     let image_path = volumes(&data.join("imagesTr"))[0].clone();
-    // Patient B's own file has the name that patient A's result would have had, and the one that it has.
+    // Patient B's own file has the name that patient A's result would have had, and the one that it
+    // has.
     let other = dir.path().join("patB");
     std::fs::create_dir_all(&other).expect("a folder");
     let theirs = [other.join(image_path.file_name().expect("a name")), result(&other, &image_path)];

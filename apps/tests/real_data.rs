@@ -1,4 +1,5 @@
-//! The bundled recipes on real volumes. These tests are ignored unless asked for; they read the folder `HEARTH_REAL_DATA`.
+//! The bundled recipes on real volumes. These tests are ignored unless asked for; they read the
+//! folder `HEARTH_REAL_DATA`.
 
 mod common;
 
@@ -66,7 +67,8 @@ fn hippocampus_reaches_its_dice_and_holds_it_on_other_cases() {
     let dice = mean_dice(&out, &source, &[]);
     assert!(dice >= 0.78, "mean Dice {dice}");
 
-    // Two cases that neither trained nor chose the checkpoint: the first two, by a run that does not see them.
+    // Two cases that neither trained nor chose the checkpoint: the first two, by a run that does
+    // not see them.
     let (rest, unseen) = (dir.path().join("rest"), dir.path().join("unseen"));
     decathlon(&rest, list["labels"].clone(), &pairs[2..]);
     decathlon(&unseen, list["labels"].clone(), &pairs[..2]);
@@ -85,7 +87,8 @@ fn spleen_learns_a_real_ct_and_predicts_onto_its_grid() {
     let pair = |name: &str| (source.join(format!("{name}_ct.nii.gz")), source.join(format!("{name}_spleen.nii.gz")));
     let data = dir.path().join("data");
     decathlon(&data, json!({ "0": "background", "1": "spleen" }), &[pair("case_a"), pair("case_a_crop")]);
-    // The recipe's own network is for a GPU and 32 cases; one case on two cores takes a smaller one.
+    // The recipe's own network is for a GPU and 32 cases; one case on two cores takes a smaller
+    // one.
     let (out, labels) = (dir.path().join("run"), dir.path().join("labels"));
     let sets = [
         "data.validation.last=1",
@@ -114,7 +117,8 @@ fn spleen_learns_a_real_ct_and_predicts_onto_its_grid() {
     let (truth, predicted) = (values(&truth), values(&predicted));
     let both = truth.iter().zip(&predicted).filter(|(t, p)| **t == 1.0 && **p == 1.0).count() as f64;
     let each = truth.iter().chain(&predicted).filter(|v| **v == 1.0).count() as f64;
-    // 120 steps on four patches of one case: far from done, and far from chance, which is about 0.01.
+    // 120 steps on four patches of one case: far from done, and far from chance, which is about
+    // 0.01.
     assert!(2.0 * both / each >= 0.3, "Dice {}", 2.0 * both / each);
 }
 
@@ -138,7 +142,8 @@ fn a_folder_of_dicom_trains_and_predicts_onto_the_scanner_s_grid() {
     fs::write(&recipe, format!("{}{steps}\n{}", &TINY[..from], &TINY[to..])).expect("written");
     let (recipe, data, out) = (text(&recipe), text(&source), dir.path().join("run"));
     succeed(&["train", &recipe, "--data", &data, "--out", &text(&out), "--epochs", "40", "--device", "cpu"]);
-    // All three, two of which it trained on: far from done, and far from chance, which is about 0.01.
+    // All three, two of which it trained on: far from done, and far from chance, which is about
+    // 0.01.
     let dice = mean_dice(&out, &source, &["--all", "--checkpoint", "latest"]);
     assert!(dice >= 0.1, "mean Dice {dice}");
     // On the scanners' grids, against structure sets drawn on them.

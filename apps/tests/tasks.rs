@@ -1,4 +1,5 @@
-//! What a recipe can learn, through the program: classes, numbers, images, regions; images of several files.
+//! What a recipe can learn, through the program: classes, numbers, images, regions; images of
+//! several files.
 
 mod common;
 
@@ -26,7 +27,8 @@ fn write(path: &Path, size: [usize; 3], value: impl FnMut(usize) -> f32) {
     write_nifti(path, &image, NiftiOptions::default()).expect("written");
 }
 
-/// Volumes of noise with a cube whose brightness differs: a table with class names, class numbers, two findings and the brightness.
+/// Volumes of noise with a cube whose brightness differs: a table with class names, class numbers,
+/// two findings and the brightness.
 fn bright_cubes(folder: &Path, cases: usize) -> std::path::PathBuf {
     let mut draw = Draw(7);
     let mut table = "image,kind,number,bright,left,level\n".to_owned();

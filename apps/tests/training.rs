@@ -1,5 +1,6 @@
-//! What a recipe may ask of a training beyond the plain: several metrics, a start from other weights, frozen layers, heads, groups,
-//! a learning rate that is searched for, augmentation of what is predicted.
+//! What a recipe may ask of a training beyond the plain: several metrics, a start from other
+//! weights, frozen layers, heads, groups, a learning rate that is searched for, augmentation of
+//! what is predicted.
 
 mod common;
 
@@ -316,7 +317,8 @@ fn a_learning_rate_is_found_and_nothing_else_is_left() {
 #[test]
 fn predictions_are_augmented_where_that_is_asked_for() {
     let bench = Bench::new(3);
-    // With the background, so that every voxel that another augmentation gives another class changes the figure.
+    // With the background, so that every voxel that another augmentation gives another class
+    // changes the figure.
     let background = "\n[metric]\ninclude_background = true\n";
     let recipe = bench.recipe("tiny.toml", &[], background);
     // Weights as they were drawn take either class anywhere.

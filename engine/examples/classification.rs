@@ -1,5 +1,5 @@
-//! Classes of whole images: here, whether a scan shows much of the organ. A class is a field of a case: a column where cases come from
-//! a table (`csv_items`), and made up from the labels here.
+//! Classes of whole images: here, whether a scan shows much of the organ. A class is a field of a
+//! case: a column where cases come from a table (`csv_items`), and made up from the labels here.
 //!
 //! `cargo run --release -p hearth --example classification`
 

@@ -1,4 +1,5 @@
-//! A handler of one's own: as a struct, and as a closure. `cargo run --release -p hearth --example custom_handler`
+//! A handler of one's own: as a struct, and as a closure.
+//! `cargo run --release -p hearth --example custom_handler`
 
 mod toy;
 

@@ -1,4 +1,5 @@
-//! A training loop of one's own, without an engine: networks, losses, optimizers and loaders are plain values.
+//! A training loop of one's own, without an engine: networks, losses, optimizers and loaders are
+//! plain values.
 //!
 //! `cargo run --release -p hearth --example custom_loop`
 

@@ -1,5 +1,6 @@
-//! Two networks that compete: a step of one's own under the engine. A generator makes slices from noise, a discriminator tells them
-//! from real ones; counters, events and handlers are those of any run.
+//! Two networks that compete: a step of one's own under the engine. A generator makes slices from
+//! noise, a discriminator tells them from real ones; counters, events and handlers are those of any
+//! run.
 //!
 //! `cargo run --release -p hearth --example gan`
 

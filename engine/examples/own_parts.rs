@@ -1,5 +1,6 @@
-//! A network, a loss, a transform, a metric and a handler of one's own, trained and validated together. Each is one trait with at
-//! most three functions. `hearth data phantom spleen -o Task09_Spleen && cargo run --release -p hearth --example own_parts`
+//! A network, a loss, a transform, a metric and a handler of one's own, trained and validated
+//! together. Each is one trait with at most three functions. `hearth data phantom spleen -o
+//! Task09_Spleen && cargo run --release -p hearth --example own_parts`
 
 use hearth::nn::layers::{Convolution, ConvolutionOptions, Scope};
 use hearth::nn::metrics::{count, read, same_shape};

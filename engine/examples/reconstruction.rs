@@ -1,4 +1,5 @@
-//! From image to image: noise is added to each crop, of which `CopyItems` has kept a copy, and the network learns to take it away.
+//! From image to image: noise is added to each crop, of which `CopyItems` has kept a copy, and the
+//! network learns to take it away.
 //!
 //! `cargo run --release -p hearth --example reconstruction`
 

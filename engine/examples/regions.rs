@@ -1,5 +1,6 @@
-//! Overlapping regions, each with a sigmoid of its own: tumour core, whole tumour and enhancing tumour, as BraTS counts them. On
-//! made-up volumes whose one label is 1, the third region is empty.
+//! Overlapping regions, each with a sigmoid of its own: tumour core, whole tumour and enhancing
+//! tumour, as BraTS counts them. On made-up volumes whose one label is 1, the third region is
+//! empty.
 //!
 //! `cargo run --release -p hearth --example regions`
 

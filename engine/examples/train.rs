@@ -1,5 +1,6 @@
-//! A UNet, trained, validated and checkpointed on a folder in the layout of the Medical Segmentation Decathlon. Small numbers, so
-//! that it ends in seconds on made-up data; crops of 96, channels from 16 to 256 and hundreds of epochs are for real ones.
+//! A UNet, trained, validated and checkpointed on a folder in the layout of the Medical
+//! Segmentation Decathlon. Small numbers, so that it ends in seconds on made-up data; crops of 96,
+//! channels from 16 to 256 and hundreds of epochs are for real ones.
 //!
 //! `hearth data phantom spleen -o Task09_Spleen && cargo run --release -p hearth --example train`
 

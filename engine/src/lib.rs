@@ -1,7 +1,9 @@
-//! **Hearth** trains, evaluates and runs medical-imaging networks on any GPU that [Burn](burn) runs on.
+//! **Hearth** trains, evaluates and runs medical-imaging networks on any GPU that [Burn](burn) runs
+//! on.
 //!
-//! An [`Engine`](engine::Engine) walks through a run and says what happens; handlers listen. A trainer owns network, loss,
-//! optimizer and data, and does one step when the engine says so. This crate is the door to all of it:
+//! An [`Engine`](engine::Engine) walks through a run and says what happens; handlers listen. A
+//! trainer owns network, loss, optimizer and data, and does one step when the engine says so. This
+//! crate is the door to all of it:
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -15,8 +17,8 @@
 //!
 //! # A whole training run
 //!
-//! This is `examples/train.rs`. Beside it stand one for each kind of task, for parts of one's own, for a loop of one's own, for
-//! inference alone, and for two networks that compete.
+//! This is `examples/train.rs`. Beside it stand one for each kind of task, for parts of one's own,
+//! for a loop of one's own, for inference alone, and for two networks that compete.
 //!
 //! ```no_run
 #![doc = include_str!("../examples/train.rs")]

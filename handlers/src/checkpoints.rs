@@ -43,11 +43,11 @@ impl Default for CheckpointsOptions {
     }
 }
 
-/// Asks for checkpoints every so many epochs or iterations, of the best key metric, when the run is interrupted, and at its end. The
-/// trainer writes them.
+/// Asks for checkpoints every so many epochs or iterations, of the best key metric, when the run is
+/// interrupted, and at its end. The trainer writes them.
 ///
-/// Add it after [`Validation`](crate::Validation): it takes the best metric as it finds it at the end of an epoch. A key metric that
-/// is not a finite number never makes a best checkpoint.
+/// Add it after [`Validation`](crate::Validation): it takes the best metric as it finds it at the
+/// end of an epoch. A key metric that is not a finite number never makes a best checkpoint.
 ///
 /// ```
 /// use hearth_handlers::{Checkpoints, CheckpointsOptions};
@@ -120,7 +120,8 @@ impl Handler for Checkpoints {
             Event::Completed if self.options.on_completed => self.ask(cx, "final", Some(1))?,
             _ => {}
         }
-        // At the end of the run the weights are those of the last epoch: a best one that a later handler found is kept too.
+        // At the end of the run the weights are those of the last epoch: a best one that a later
+        // handler found is kept too.
         if matches!(event, Event::EpochCompleted | Event::Completed) && self.is_new_best(cx.state) {
             self.ask(cx, "best", Some(1))?;
             self.best_saved = cx.state.best_epoch;

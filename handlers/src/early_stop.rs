@@ -22,7 +22,8 @@ pub struct EarlyStopOptions {
     pub better: Option<Better>,
     /// What a value must be better by to count as an improvement.
     pub min_delta: f64,
-    /// Whether improvements smaller than `min_delta` add up: the value compared with then stays the last real improvement.
+    /// Whether improvements smaller than `min_delta` add up: the value compared with then stays the
+    /// last real improvement.
     pub cumulative_delta: bool,
 }
 
@@ -38,10 +39,11 @@ struct Memory {
     best: Option<f64>,
 }
 
-/// Terminates the run when a metric has not got better for `patience` of its values, as ignite's `EarlyStopping` does.
+/// Terminates the run when a metric has not got better for `patience` of its values, as ignite's
+/// `EarlyStopping` does.
 ///
-/// Epochs in which the metric was not computed do not count. A value that is not a number is no improvement (ignite takes it
-/// for one). Add it after the handler that validates.
+/// Epochs in which the metric was not computed do not count. A value that is not a number is no
+/// improvement (ignite takes it for one). Add it after the handler that validates.
 #[derive(Clone, Debug)]
 pub struct EarlyStop {
     options: EarlyStopOptions,

@@ -1,7 +1,8 @@
 //! TensorBoard's event files: [`EventFile`].
 //!
-//! Records and messages come from `tensorboard-rs` and its generated types. Its `SummaryWriter` is not used: it panics on
-//! a full disk, overwrites the file of a second writer of the same second, and stores images that are not square askew.
+//! Records and messages come from `tensorboard-rs` and its generated types. Its `SummaryWriter` is
+//! not used: it panics on a full disk, overwrites the file of a second writer of the same second,
+//! and stores images that are not square askew.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -17,7 +18,8 @@ use tensorboard_proto::event::Event;
 use tensorboard_proto::summary::{Summary, Summary_Image, Summary_Value};
 use tensorboard_rs::record_writer::RecordWriter;
 
-/// A place in an event file. It goes into checkpoints, so that a resumed run cuts off what was written after it.
+/// A place in an event file. It goes into checkpoints, so that a resumed run cuts off what was
+/// written after it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
     file: String,
@@ -41,7 +43,8 @@ impl std::fmt::Debug for RecordWriterDebug {
     }
 }
 
-/// The files open in this process, by folder: TensorBoard reads one file of a folder at a time, so handlers share one.
+/// The files open in this process, by folder: TensorBoard reads one file of a folder at a time, so
+/// handlers share one.
 static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<Mutex<EventFile>>>>> = LazyLock::new(Mutex::default);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -58,7 +61,8 @@ impl EventFile {
                     file.set_len(mark.length)?;
                     return Self::around(path, file);
                 }
-                // The file is gone or shorter than it was: what is left of it stays, and a new one is begun.
+                // The file is gone or shorter than it was: what is left of it stays, and a new one
+                // is begun.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -104,7 +108,8 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// A handler's hold on the event file of a folder. Opened when first written to, closed when the last hold is dropped.
+/// A handler's hold on the event file of a folder. Opened when first written to, closed when the
+/// last hold is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Curves {
     dir: PathBuf,

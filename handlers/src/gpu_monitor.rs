@@ -58,8 +58,9 @@ struct Recorder {
 /// What the columns of the file are.
 const HEADER: &str = "time,gpu_utilisation_percent,memory_used_bytes,memory_total_bytes,memory_used_ratio\n";
 
-/// Writes a row about one GPU every second, from a thread of its own, from `Started` to the end of the run. Time is in
-/// seconds since 1970. Where there is no NVIDIA driver it says so in one line and does nothing.
+/// Writes a row about one GPU every second, from a thread of its own, from `Started` to the end of
+/// the run. Time is in seconds since 1970. Where there is no NVIDIA driver it says so in one line
+/// and does nothing.
 pub struct GpuMonitor {
     path: PathBuf,
     every: Duration,
@@ -84,7 +85,8 @@ impl GpuMonitor {
         Self::with_probe(options, run, move || nvml_probe(device))
     }
 
-    /// A monitor that looks with a probe of one's own (another vendor's GPU); `connect` is called when a run starts.
+    /// A monitor that looks with a probe of one's own (another vendor's GPU); `connect` is called
+    /// when a run starts.
     ///
     /// # Errors
     /// As [`GpuMonitor::new`].
@@ -193,7 +195,8 @@ impl Handler for GpuMonitor {
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         match event {
             Event::Started => self.start(cx),
-            // A run that goes on after an interrupt has no `Started`; the monitor comes back with the next epoch.
+            // A run that goes on after an interrupt has no `Started`; the monitor comes back with
+            // the next epoch.
             Event::EpochStarted if self.interrupted => self.start(cx),
             Event::EpochStarted => Ok(()),
             Event::Interrupt => {

@@ -17,7 +17,8 @@ use crate::text_file::{append, csv_line, read, replace, whole_lines};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct LayerStatisticsOptions {
-    /// Every so many iterations; 1 or more. Each look passes over all weights and waits for the device.
+    /// Every so many iterations; 1 or more. Each look passes over all weights and waits for the
+    /// device.
     pub every: u64,
     /// Look at the weights, after the step.
     pub weights: bool,
@@ -38,11 +39,12 @@ impl Default for LayerStatisticsOptions {
     }
 }
 
-/// Writes mean, standard deviation, minimum, maximum and the number of values that are not finite, for the weights and the
-/// gradients of each layer: gradients that vanish or explode show up there, with the layer's name.
+/// Writes mean, standard deviation, minimum, maximum and the number of values that are not finite,
+/// for the weights and the gradients of each layer: gradients that vanish or explode show up there,
+/// with the layer's name.
 ///
-/// Layers whose values are not finite are named in a warning, each once. A resumed run goes on in the same files; rows of
-/// iterations that are run again are dropped first.
+/// Layers whose values are not finite are named in a warning, each once. A resumed run goes on in
+/// the same files; rows of iterations that are run again are dropped first.
 ///
 /// ```
 /// use hearth_handlers::{LayerStatisticsLog, LayerStatisticsOptions};

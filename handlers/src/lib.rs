@@ -1,5 +1,5 @@
-//! The built-in handlers of Hearth, one file each. None of them knows a tensor library: they ask the
-//! [`Host`](hearth_engine::Host).
+//! The built-in handlers of Hearth, one file each. None of them knows a tensor library: they ask
+//! the [`Host`](hearth_engine::Host).
 //!
 //! A recipe names them, and [`build`] makes them:
 //!
@@ -25,8 +25,9 @@
 //! | [`Timing`] | where the time of an iteration goes |
 //! | [`Validation`] | runs an evaluator every so often |
 //!
-//! Handlers are called in the order they are added: first what stops a bad run, then what computes metrics (validation), then
-//! what reads them, then what writes checkpoints. A handler of one's own is a closure or an `impl Handler`:
+//! Handlers are called in the order they are added: first what stops a bad run, then what computes
+//! metrics (validation), then what reads them, then what writes checkpoints. A handler of one's own
+//! is a closure or an `impl Handler`:
 //!
 //! ```
 //! use hearth_engine::{Engine, Event};

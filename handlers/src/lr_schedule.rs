@@ -38,10 +38,11 @@ impl Default for LrScheduleOptions {
     }
 }
 
-/// Sets the learning rate at the start of each epoch or iteration, as a function of how many came before it.
+/// Sets the learning rate at the start of each epoch or iteration, as a function of how many came
+/// before it.
 ///
-/// The first epoch trains with step 0 of the schedule, which may be a rate of 0. The base rate goes into checkpoints: the
-/// optimizer of a resumed run already has a rate the schedule made.
+/// The first epoch trains with step 0 of the schedule, which may be a rate of 0. The base rate goes
+/// into checkpoints: the optimizer of a resumed run already has a rate the schedule made.
 #[derive(Clone, Debug)]
 pub struct LrSchedule {
     options: LrScheduleOptions,
@@ -69,7 +70,8 @@ impl Handler for LrSchedule {
     }
 
     fn subscriptions(&self) -> Vec<When> {
-        // Iterations too where epochs are the steps: an epoch taken up in its middle has no `EpochStarted`.
+        // Iterations too where epochs are the steps: an epoch taken up in its middle has no
+        // `EpochStarted`.
         vec![Event::EpochStarted | Event::IterationStarted]
     }
 

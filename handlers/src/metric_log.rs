@@ -22,7 +22,8 @@ pub struct MetricLogOptions {
     pub jsonl: PathBuf,
     /// A line with the loss every so many iterations; 0 for none. Each waits for the device.
     pub every_iterations: u64,
-    /// Whether epoch lines say how many seconds the epoch took. Without, two equal runs write equal files.
+    /// Whether epoch lines say how many seconds the epoch took. Without, two equal runs write equal
+    /// files.
     pub seconds: bool,
 }
 
@@ -34,9 +35,9 @@ impl Default for MetricLogOptions {
 
 /// Writes `metrics.csv` and `log.jsonl`, complete after each epoch.
 ///
-/// A resumed run goes on in the same files. Rows of epochs and iterations that are run again are dropped first, and so is a
-/// last line that was cut off; no row stands twice. A run from the start empties the files. Add it after the handlers that
-/// compute metrics.
+/// A resumed run goes on in the same files. Rows of epochs and iterations that are run again are
+/// dropped first, and so is a last line that was cut off; no row stands twice. A run from the start
+/// empties the files. Add it after the handlers that compute metrics.
 #[derive(Clone, Debug)]
 pub struct MetricLog {
     options: MetricLogOptions,
@@ -54,7 +55,8 @@ impl MetricLog {
         Self { csv: place(&options.csv), jsonl: place(&options.jsonl), options, columns: None, trimmed: false }
     }
 
-    /// Drops what is run again from here: iteration `iteration` of epoch `epoch` is the next to be complete.
+    /// Drops what is run again from here: iteration `iteration` of epoch `epoch` is the next to be
+    /// complete.
     fn trim(&mut self, epoch: u64, iteration: u64, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         if std::mem::replace(&mut self.trimmed, true) {
             return Ok(());
@@ -107,7 +109,8 @@ impl MetricLog {
         let fresh: Vec<&String> = state.metrics.keys().filter(|name| state.fresh(name).is_some()).collect();
         columns.extend(fresh.into_iter().filter(|name| !known.contains(name)).cloned());
         if columns != *known {
-            // A metric that was not there before gets a column; the rows before it stay short of it.
+            // A metric that was not there before gets a column; the rows before it stay short of
+            // it.
             let text = read(path)?;
             let wider = csv_line(&columns);
             let rows = text.split_once('\n').map_or("", |(_, rows)| rows);
@@ -186,7 +189,8 @@ impl Handler for MetricLog {
                 self.write_entry(entry)
             }
             Event::Completed | Event::ExceptionRaised => {
-                // A run that failed before its first iteration may not know yet what it resumes: nothing is dropped.
+                // A run that failed before its first iteration may not know yet what it resumes:
+                // nothing is dropped.
                 if event == Event::Completed {
                     self.trim(state.epoch + 1, state.iteration + 1, cx)?;
                 }

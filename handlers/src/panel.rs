@@ -23,7 +23,8 @@ const COLOURS: [[u8; 3]; 9] = [
 ];
 
 impl Slice {
-    /// The middle slice of `[B, C, X, Y, Z]` across an axis, or all of `[B, C, X, Y]`. X goes to the right, Y (or Z) up.
+    /// The middle slice of `[B, C, X, Y, Z]` across an axis, or all of `[B, C, X, Y]`. X goes to
+    /// the right, Y (or Z) up.
     pub fn middle(tensor: &HostTensor<'_>, item: usize, axis: usize) -> Result<Self, String> {
         let (items, channels, size) = match tensor.shape[..] {
             [b, c, x, y] => (b, c, [x, y, 1]),
@@ -60,8 +61,8 @@ impl Slice {
         plane.iter().map(|v| [(((v - low) / range).clamp(0.0, 1.0) * 255.0).round() as u8; 3]).collect()
     }
 
-    /// Class by class in colour: the number itself of one channel, the largest of several. Grey where one channel does not
-    /// hold class numbers (a probability, a reconstruction).
+    /// Class by class in colour: the number itself of one channel, the largest of several. Grey
+    /// where one channel does not hold class numbers (a probability, a reconstruction).
     fn classes(&self) -> Vec<[u8; 3]> {
         let classes: Vec<usize> = match &self.channels[..] {
             [plane] if plane.iter().any(|v| v.fract() != 0.0 || *v < 0.0 || !v.is_finite()) => return self.grey(),

@@ -69,8 +69,9 @@ struct Memory {
     cooldown: u64,
 }
 
-/// torch's `ReduceLROnPlateau`: multiplies the learning rate when a metric has not got better for `patience` epochs.
-/// Epochs in which the metric was not computed do not count. Add it after the handler that validates.
+/// torch's `ReduceLROnPlateau`: multiplies the learning rate when a metric has not got better for
+/// `patience` epochs. Epochs in which the metric was not computed do not count. Add it after the
+/// handler that validates.
 #[derive(Clone, Debug)]
 pub struct ReduceLrOnPlateau {
     options: PlateauOptions,

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProgressOptions {
-    /// The loss is shown every so many iterations and at the end of an epoch; 0 never shows it. Each look waits for the device.
+    /// The loss is shown every so many iterations and at the end of an epoch; 0 never shows it.
+    /// Each look waits for the device.
     pub every: u64,
 }
 
@@ -31,7 +32,8 @@ enum Output {
     Lines(Box<dyn Write + Send>),
 }
 
-/// A bar with the time left on a terminal, and a line per epoch everywhere. Writes to standard error.
+/// A bar with the time left on a terminal, and a line per epoch everywhere. Writes to standard
+/// error.
 pub struct Progress {
     options: ProgressOptions,
     output: Output,
@@ -101,7 +103,8 @@ impl Progress {
         line
     }
 
-    /// Prints a line. A closed terminal is no reason to end anything, so a line that cannot be written is dropped.
+    /// Prints a line. A closed terminal is no reason to end anything, so a line that cannot be
+    /// written is dropped.
     fn say(&mut self, line: &str) {
         match &mut self.output {
             Output::Bar(bar) => {

@@ -13,13 +13,14 @@ pub struct HandlerSpec(Box<Make>);
 type Make = dyn Fn(&Path) -> Result<Box<dyn Handler>, Fault> + Send + Sync;
 
 impl HandlerSpec {
-    /// A handler that `make` builds for a run's folder. An empty path asks whether the options make sense:
-    /// nothing is written before the run starts.
+    /// A handler that `make` builds for a run's folder. An empty path asks whether the options make
+    /// sense: nothing is written before the run starts.
     pub fn new<H: Handler + 'static>(make: impl Fn(&Path) -> Result<H, Fault> + Send + Sync + 'static) -> Self {
         Self(Box::new(move |run| make(run).map(|handler| Box::new(handler) as Box<dyn Handler>)))
     }
 
-    /// The handler. Files it writes go to `run`, the folder of the run, unless their path is absolute.
+    /// The handler. Files it writes go to `run`, the folder of the run, unless their path is
+    /// absolute.
     ///
     /// # Errors
     /// For options that make no sense.
@@ -65,8 +66,8 @@ macro_rules! handler_entry {
     };
 }
 
-/// Builds a handler from its name and the table of its options (everything in the recipe's table but `name`).
-/// Files it writes go to `run`, the folder of the run, unless their path is absolute.
+/// Builds a handler from its name and the table of its options (everything in the recipe's table
+/// but `name`). Files it writes go to `run`, the folder of the run, unless their path is absolute.
 ///
 /// ```
 /// use hearth_handlers::build;

@@ -37,8 +37,8 @@ impl Default for StopOnNonFiniteOptions {
     }
 }
 
-/// Stops the run with an error when the loss is infinite or not a number; the error names the iteration, the cases and the
-/// learning rate. No checkpoint is written of the event it stops at.
+/// Stops the run with an error when the loss is infinite or not a number; the error names the
+/// iteration, the cases and the learning rate. No checkpoint is written of the event it stops at.
 #[derive(Clone, Debug)]
 pub struct StopOnNonFinite(StopOnNonFiniteOptions);
 

@@ -20,7 +20,8 @@ pub struct TensorBoardImageOptions {
     pub dir: PathBuf,
     /// A picture every so many epochs; 1 or more.
     pub every: u64,
-    /// Which tensors stand side by side. The first is shown in grey, the others as classes in colour.
+    /// Which tensors stand side by side. The first is shown in grey, the others as classes in
+    /// colour.
     #[setters(into)]
     pub tensors: Vec<String>,
     /// The axis cut across, in its middle: 0 is X, 1 is Y, 2 is Z.
@@ -45,8 +46,9 @@ impl Default for TensorBoardImageOptions {
     }
 }
 
-/// Writes a picture every few epochs: the middle slice of the epoch's first batch. Added to a validation's engine it shows
-/// the same case each time. Tensors the workflow does not have (a label, when predicting) are left out.
+/// Writes a picture every few epochs: the middle slice of the epoch's first batch. Added to a
+/// validation's engine it shows the same case each time. Tensors the workflow does not have (a
+/// label, when predicting) are left out.
 #[derive(Debug)]
 pub struct TensorBoardImage {
     options: TensorBoardImageOptions,

@@ -17,7 +17,8 @@ pub struct TensorBoardStatsOptions {
     /// Folder of the event files.
     #[setters(into)]
     pub dir: PathBuf,
-    /// The loss and the learning rate every so many iterations; 0 for never. Each look at the loss waits for the device.
+    /// The loss and the learning rate every so many iterations; 0 for never. Each look at the loss
+    /// waits for the device.
     pub every_iterations: u64,
     /// The metrics every so many epochs; 0 for never.
     pub every_epochs: u64,
@@ -32,9 +33,9 @@ impl Default for TensorBoardStatsOptions {
     }
 }
 
-/// Writes the metrics of each epoch (step: the epoch), and the loss, the learning rate and whatever handlers hand to
-/// `Host::scalar` (step: the iteration). A resumed run goes on in the same file, from where its checkpoint was written.
-/// Add it after the handlers that compute metrics.
+/// Writes the metrics of each epoch (step: the epoch), and the loss, the learning rate and whatever
+/// handlers hand to `Host::scalar` (step: the iteration). A resumed run goes on in the same file,
+/// from where its checkpoint was written. Add it after the handlers that compute metrics.
 #[derive(Debug)]
 pub struct TensorBoardStats {
     options: TensorBoardStatsOptions,

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct TimingOptions {}
 
-/// Measures the time between each two events of an iteration and logs a table when the run is over: how much of it is
-/// fetching data, the forward pass, the backward pass. On a device that works on its own the time shows where the host
-/// waits, which is where a result is first needed.
+/// Measures the time between each two events of an iteration and logs a table when the run is over:
+/// how much of it is fetching data, the forward pass, the backward pass. On a device that works on
+/// its own the time shows where the host waits, which is where a result is first needed.
 #[derive(Clone, Debug, Default)]
 pub struct Timing {
     last: Option<(Event, Instant)>,
@@ -82,7 +82,8 @@ impl Handler for Timing {
     }
 }
 
-/// The times of an engine's events and handlers as two tables, for the summary of a run. Rows that took no call are left out.
+/// The times of an engine's events and handlers as two tables, for the summary of a run. Rows that
+/// took no call are left out.
 pub fn summary(engine: &Engine) -> String {
     let counts = engine.event_counts();
     let events: Vec<_> = engine

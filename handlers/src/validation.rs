@@ -29,7 +29,8 @@ impl Default for ValidationOptions {
     }
 }
 
-/// Runs an evaluator, as MONAI's `ValidationHandler` does; the engine records the metrics that come back.
+/// Runs an evaluator, as MONAI's `ValidationHandler` does; the engine records the metrics that come
+/// back.
 ///
 /// ```
 /// use hearth_handlers::{Validation, ValidationOptions};

@@ -234,7 +234,8 @@ fn times_of_a_run() {
     let cells: Vec<&str> = first.split_whitespace().rev().take(3).collect();
     assert_eq!(cells[2], "8");
     assert!(cells[0].parse::<f64>().unwrap() >= 3.0, "{table}");
-    // From the last event of an iteration to the first of the next, but not over the end of an epoch: 2 x 3.
+    // From the last event of an iteration to the first of the next, but not over the end of an
+    // epoch: 2 x 3.
     assert!(
         table
             .lines()

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 fn trainer() -> Trainer {
     let mut trainer = Trainer::new(4);
-    // A metric with a comma in its name, one that is computed in every second epoch only, one that is no number once.
+    // A metric with a comma in its name, one that is computed in every second epoch only, one that
+    // is no number once.
     trainer.metrics = |e| {
         let mut list = vec![("loss", if e == 3 { f64::NAN } else { 1.0 / e as f64 })];
         if e % 2 == 0 {

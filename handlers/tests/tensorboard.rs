@@ -1,5 +1,5 @@
-//! Event files: their framing by a reader of our own, their content by TensorBoard's (`HEARTH_PYTHON` names a Python that
-//! has it).
+//! Event files: their framing by a reader of our own, their content by TensorBoard's
+//! (`HEARTH_PYTHON` names a Python that has it).
 
 mod mock;
 
@@ -66,8 +66,8 @@ fn scalars(folder: &Path) -> Vec<(String, i64, f32)> {
         .collect()
 }
 
-/// What TensorBoard itself reads: `{"scalars": {tag: [[step, value], ..]}, "images": {tag: [[step, width, height], ..]}}`.
-/// `None`, and a line that says so, where there is no TensorBoard.
+/// What TensorBoard itself reads: `{"scalars": {tag: [[step, value], ..]}, "images": {tag: [[step,
+/// width, height], ..]}}`. `None`, and a line that says so, where there is no TensorBoard.
 fn by_tensorboard(folder: &Path) -> Option<Value> {
     const SCRIPT: &str = r#"
 import json, sys
@@ -154,7 +154,8 @@ fn a_resumed_run_goes_on_in_the_same_file_and_repeats_nothing() {
     drop(second);
     assert_eq!(scalars(&run.path().join("tensorboard")), wanted);
 
-    // A file that was taken away, and a checkpoint that names a file elsewhere: a new file, nothing else is touched.
+    // A file that was taken away, and a checkpoint that names a file elsewhere: a new file, nothing
+    // else is touched.
     let other = tempfile::tempdir().unwrap();
     let stranger = other.path().join("stranger");
     fs::write(&stranger, "not yours").unwrap();
@@ -185,7 +186,8 @@ fn a_cut_off_record_of_a_crash_is_gone_after_the_resume() {
     records(&file);
 }
 
-/// A volume `[2, 1, 6, 4, 5]` whose value says where it is, its label, and a prediction of three channels.
+/// A volume `[2, 1, 6, 4, 5]` whose value says where it is, its label, and a prediction of three
+/// channels.
 fn with_volume() -> Trainer {
     let mut trainer = trainer();
     let shape = vec![2, 1, 6, 4, 5];
@@ -234,7 +236,8 @@ fn pictures() {
     assert_eq!((value.get_image().get_width() as usize, value.get_image().get_height() as usize), (width, height));
     assert_eq!((width, height), (3 * 6 + 2 * 2, 4));
     let at = |x: usize, row: usize| pixels[row * width + x];
-    // The slice z = 2 of item 0 from black at x 0, y 0 (bottom left) to white at x 5, y 3 (top right).
+    // The slice z = 2 of item 0 from black at x 0, y 0 (bottom left) to white at x 5, y 3 (top
+    // right).
     assert_eq!((at(0, 3), at(5, 0)), ([0; 3], [255; 3]));
     let grey = |x: usize, y: usize| ((x * 40 + y * 5) as f32 / 215.0 * 255.0).round() as u8;
     assert_eq!((at(2, 2), at(4, 0)), ([grey(2, 1); 3], [grey(4, 3); 3]));

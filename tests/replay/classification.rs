@@ -1,4 +1,5 @@
-//! Classification networks, transformers and their blocks: evaluation, training, gradients, and the statistics after one training step.
+//! Classification networks, transformers and their blocks: evaluation, training, gradients, and the
+//! statistics after one training step.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +35,8 @@ pub fn replay(case: &Case) -> Outcome {
     check(case, net, &device)
 }
 
-/// The case's operation and parameters as a recipe names them. Arguments of the call are options here.
+/// The case's operation and parameters as a recipe names them. Arguments of the call are options
+/// here.
 fn config(case: &Case) -> Result<NetworkConfig, Miss> {
     let mut params = case.params.as_object().cloned().unwrap_or_default();
     params.extend(case.call.as_object().cloned().unwrap_or_default());

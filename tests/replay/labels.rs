@@ -31,7 +31,8 @@ pub fn replay(case: &Case) -> Outcome {
     check.outcome()
 }
 
-/// The transform, its parameters checked; arguments of the call take the place of the constructor's.
+/// The transform, its parameters checked; arguments of the call take the place of the
+/// constructor's.
 fn transform<T: Transform + DeserializeOwned>(case: &Case) -> Result<T, Miss> {
     let mut params = case.params.clone();
     for (name, value) in case.call.as_object().into_iter().flatten() {

@@ -113,7 +113,8 @@ fn close(check: &mut Check<'_>, name: &str, reduced: &Reduced) {
     check.close_f32(name, &reduced.shape, &reduced.values);
 }
 
-/// MONAI's spacing: a number, one per axis, or either of them for each item. The third axis of an image of two is 1.
+/// MONAI's spacing: a number, one per axis, or either of them for each item. The third axis of an
+/// image of two is 1.
 fn spacing(given: &Value, items: usize, axes: usize) -> Result<Vec<[f64; 3]>, Miss> {
     let unsupported = || Miss::unsupported(format!("spacing {given}"));
     let one = |value: &Value| -> Result<[f64; 3], Miss> {

@@ -125,8 +125,8 @@ fn shape_like(expected: Option<&Array>, dims: [usize; 5]) -> Vec<usize> {
     if dims.iter().skip(rank).all(|n| *n == 1) { dims.into_iter().take(rank).collect() } else { dims.to_vec() }
 }
 
-/// Compares outputs with `<name>`, or `<name>0`, `<name>1`, ... where the case has those; several with one recorded tensor
-/// where they are stacked behind the batch axis.
+/// Compares outputs with `<name>`, or `<name>0`, `<name>1`, ... where the case has those; several
+/// with one recorded tensor where they are stacked behind the batch axis.
 fn compare(case: &Case, check: &mut Check<'_>, name: &str, outputs: &[Tensor<5>]) {
     let (single, first) = (case.find(name), format!("{name}0"));
     if single.is_none() && case.find(&first).is_some() {
@@ -169,7 +169,8 @@ fn counts(key: &str) -> bool {
     key.ends_with("num_batches_tracked")
 }
 
-/// Runs the network with the case's weights and compares all that is recorded; `train` is its pass in training.
+/// Runs the network with the case's weights and compares all that is recorded; `train` is its pass
+/// in training.
 fn run<N: Network>(case: &Case, net: N, device: &Device, train: impl Fn(&N, Tensor<5>) -> Vec<Tensor<5>>) -> Outcome {
     let mut check = case.check();
     let stored = state_dict::stored(case)?;
@@ -225,7 +226,8 @@ fn run<N: Network>(case: &Case, net: N, device: &Device, train: impl Fn(&N, Tens
         // A parameter that is not used has no gradient here, and one of zeros there.
         let norm = |key: &str| gradients.get(key).map_or(0.0, |g| g.iter().map(|v| v * v).sum::<f64>().sqrt());
         let norms: Vec<f64> = keys.iter().filter_map(Value::as_str).map(norm).collect();
-        // What cancels (a bias before a norm) is left with the rounding of what it is the sum of, and that depends on the order.
+        // What cancels (a bias before a norm) is left with the rounding of what it is the sum of,
+        // and that depends on the order.
         let largest = norms.iter().fold(0.0_f64, |largest, norm| largest.max(*norm));
         let (atol, rtol) = (case.tolerance("l2_atol").max(5e-6 * largest), case.tolerance("l2_rtol"));
         check.close_at("out.grad_l2", &[norms.len()], &norms, atol, rtol, 0);

@@ -84,7 +84,8 @@ fn resample(case: &Case) -> Outcome {
     finish(case, transform.sample(input(case)?, grid.data, 0)?, |_, _| ())
 }
 
-/// The eager result, what is lazy only where that is the same, and what MONAI's lazy evaluation gives.
+/// The eager result, what is lazy only where that is the same, and what MONAI's lazy evaluation
+/// gives.
 fn compose(case: &Case) -> Outcome {
     case.only_params(&["transforms"])?;
     only_call(case, &[])?;

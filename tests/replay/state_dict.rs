@@ -1,5 +1,5 @@
-//! A case's weights: stored, shared between keys, or, where they are too large to store, a formula of key and index as the cases' README
-//! gives it.
+//! A case's weights: stored, shared between keys, or, where they are too large to store, a formula
+//! of key and index as the cases' README gives it.
 
 use std::collections::BTreeMap;
 

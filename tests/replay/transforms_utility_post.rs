@@ -34,7 +34,8 @@ fn channel_first(case: &Case) -> Outcome {
         _ => None,
     };
     if array.shape.len() == 4 {
-        // An image has three axes of space: a reader takes one for channels, the fourth if nothing else is known.
+        // An image has three axes of space: a reader takes one for channels, the fourth if nothing
+        // else is known.
         let axis = raw.meta.original_channel_dim.unwrap_or(-1);
         let channels = axis.rem_euclid(4) as isize;
         let [x, y, z] = [0, 1, 2].map(|axis| axis + isize::from(axis >= channels));

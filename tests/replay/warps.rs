@@ -1,4 +1,5 @@
-//! Spatial transforms that sample anew: affine transforms, rotations, zooms, resizing, deformations.
+//! Spatial transforms that sample anew: affine transforms, rotations, zooms, resizing,
+//! deformations.
 
 use hearth::data::spatial::AffineParameters;
 use hearth::data::transforms::{
@@ -26,7 +27,8 @@ pub fn replay(case: &Case) -> Option<Outcome> {
     })
 }
 
-/// The parameters without those that say where and in which type MONAI computes, and what it returns.
+/// The parameters without those that say where and in which type MONAI computes, and what it
+/// returns.
 fn parameters(case: &Case) -> Value {
     let mut params = case.params.clone();
     if let Some(params) = params.as_object_mut() {

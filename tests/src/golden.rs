@@ -1,6 +1,7 @@
 //! Golden cases: inputs and outputs of MONAI, one safetensors file each, replayed by operation.
 //!
-//! A replay function takes a [`Case`] and returns an [`Outcome`]; `?` works on everything it asks of the case.
+//! A replay function takes a [`Case`] and returns an [`Outcome`]; `?` works on everything it asks
+//! of the case.
 //!
 //! ```
 //! use hearth_tests::golden::{Case, Miss, Outcome};
@@ -204,8 +205,9 @@ pub struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Compares with the recorded tensor at the case's `atol` and `rtol` (an affine at `affine_atol`), allowing
-    /// `max_mismatch` voxels and `max_abs_steps` grey levels where the case does.
+    /// Compares with the recorded tensor at the case's `atol` and `rtol` (an affine at
+    /// `affine_atol`), allowing `max_mismatch` voxels and `max_abs_steps` grey levels where the
+    /// case does.
     pub fn close(&mut self, name: &str, shape: &[usize], values: &[f64]) {
         let (mut atol, mut rtol) = (self.case.tolerance("atol"), self.case.tolerance("rtol"));
         if matches!(name, "out.affine" | "out.matrix" | "out.inverse_affine") {

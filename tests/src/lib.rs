@@ -1,2 +1,3 @@
-//! What the tests of the whole project share: the golden case reader, and the comparison at a case's own tolerance.
+//! What the tests of the whole project share: the golden case reader, and the comparison at a
+//! case's own tolerance.
 pub mod golden;

@@ -1,4 +1,5 @@
-//! `hearth convert`: weights of PyTorch and MONAI to safetensors, and a run's weights to a file that PyTorch loads.
+//! `hearth convert`: weights of PyTorch and MONAI to safetensors, and a run's weights to a file
+//! that PyTorch loads.
 
 use std::path::PathBuf;
 
@@ -16,16 +17,19 @@ use crate::{note, out};
 /// Arguments of `hearth convert`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A .pt or .pth file, a MONAI bundle (zip or folder), a .safetensors file, or the folder of a run
+    /// A .pt or .pth file, a MONAI bundle (zip or folder), a .safetensors file, or the folder of a
+    /// run
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The safetensors file that is written
     #[arg(value_name = "OUT")]
     output: PathBuf,
-    /// The dictionary within the file that holds the weights, as in state_dict or model.state_dict; found by itself otherwise
+    /// The dictionary within the file that holds the weights, as in state_dict or model.state_dict;
+    /// found by itself otherwise
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// Renames keys: a regular expression and what takes its place, $1 for its first group; may be given several times
+    /// Renames keys: a regular expression and what takes its place, $1 for its first group; may be
+    /// given several times
     #[arg(long = "map", value_name = "FROM=TO")]
     maps: Vec<String>,
     /// Compares the keys with those of this network (`hearth models list`)
@@ -34,7 +38,8 @@ pub struct Args {
     /// Compares the keys with those of a recipe's network
     #[arg(long, value_name = "RECIPE")]
     recipe: Option<String>,
-    /// A parameter of the network, as in out_channels=3; with --network, beside its example's, or with --recipe
+    /// A parameter of the network, as in out_channels=3; with --network, beside its example's, or
+    /// with --recipe
     #[arg(long = "config", value_name = "KEY=VALUE")]
     changes: Vec<String>,
     /// Writes what fits the network although keys are missing, unexpected or of another shape
@@ -145,7 +150,8 @@ impl Args {
         })
     }
 
-    /// What the network makes of the weights, where one is given: its own file, and how they agreed.
+    /// What the network makes of the weights, where one is given: its own file, and how they
+    /// agreed.
     fn compare(&self, weights: &Weights) -> Outcome<Option<(Vec<u8>, Report)>> {
         let chosen = match (&self.network, &self.recipe) {
             (Some(name), _) => Chosen::by_name(name, &self.changes)?,
@@ -173,7 +179,8 @@ fn told(rules: &[Rule], changed: &[usize]) {
     }
 }
 
-/// What stands in front of a key of the file where the network has the rest: most often a module the network was part of.
+/// What stands in front of a key of the file where the network has the rest: most often a module
+/// the network was part of.
 fn common_prefix(report: &Report) -> Option<String> {
     let first = report.missing.first()?;
     let prefix = report.unexpected.iter().find_map(|key| key.strip_suffix(first.as_str()))?;

@@ -24,13 +24,15 @@ pub struct Args {
     /// The folder of a run
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The data set: a folder with a dataset.json, a table (.csv) of images and labels, or a folder of DICOM
+    /// The data set: a folder with a dataset.json, a table (.csv) of images and labels, or a folder
+    /// of DICOM
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// Which checkpoint: best, latest, or the name of a folder in RUN/checkpoints
     #[arg(long, default_value = "best")]
     pub checkpoint: String,
-    /// Evaluate every labelled case. Without it: the cases that the run validated on, and every labelled case of other data
+    /// Evaluate every labelled case. Without it: the cases that the run validated on, and every
+    /// labelled case of other data
     #[arg(long)]
     pub all: bool,
     /// Evaluate these cases alone, by name
@@ -134,7 +136,8 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
 /// The folder within the run's that handlers write to which listen to the evaluator.
 const FOLDER: &str = "evaluation";
 
-/// The value of each metric and its rows, as in validation; handlers with `engine = "validation"` listen.
+/// The value of each metric and its rows, as in validation; handlers with `engine = "validation"`
+/// listen.
 fn on_the_networks_grid(trained: Trained, items: Vec<Item>, folder: &RunFolder) -> Outcome<Vec<(f64, Vec<CaseRow>)>> {
     let Trained { plan, network, checkpoint, inferer, .. } = trained;
     let recipe = &plan.recipe;
@@ -152,7 +155,8 @@ fn on_the_networks_grid(trained: Trained, items: Vec<Item>, folder: &RunFolder) 
     Ok(recipe.metric.list().into_iter().map(of).collect())
 }
 
-/// The same of what `predict` writes: each prediction on the grid of its image, against the label as its file has it.
+/// The same of what `predict` writes: each prediction on the grid of its image, against the label
+/// as its file has it.
 fn on_original_grids(trained: &Trained, items: &[Item]) -> Outcome<Vec<(f64, Vec<CaseRow>)>> {
     let recipe = &trained.plan.recipe;
     let (post, list) = (trained.plan.post_label()?, recipe.metric.list());

@@ -102,8 +102,8 @@ pub fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// The SDK beside the sources this program was built from, where they are still there: a plugin built against it fits this
-/// program in any case.
+/// The SDK beside the sources this program was built from, where they are still there: a plugin
+/// built against it fits this program in any case.
 fn sdk_of_the_checkout() -> Option<PathBuf> {
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.join("plugins/sdk");
     sdk.join("Cargo.toml").is_file().then_some(sdk)

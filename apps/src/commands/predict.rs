@@ -22,11 +22,12 @@ pub struct Args {
     /// The folder of a run
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The images: files that a reader knows, folders of DICOM slices, folders of images, or what --data of `train` takes: data
-    /// sets, a case's folder of modalities, tables, lists
+    /// The images: files that a reader knows, folders of DICOM slices, folders of images, or what
+    /// --data of `train` takes: data sets, a case's folder of modalities, tables, lists
     #[arg(short = 'i', long = "image", value_name = "PATH", required = true, num_args = 1..)]
     pub images: Vec<PathBuf>,
-    /// Where the results go: NAME_seg.nii.gz with labels or a channel for each region, NAME_pred.nii.gz with an image, scores.csv
+    /// Where the results go: NAME_seg.nii.gz with labels or a channel for each region,
+    /// NAME_pred.nii.gz with an image, scores.csv
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: PathBuf,
     /// Which checkpoint: best, latest, or the name of a folder in RUN/checkpoints
@@ -38,7 +39,8 @@ pub struct Args {
     /// Test-time augmentation, in place of the recipe's
     #[arg(long, value_name = "HOW")]
     pub tta: Option<TtaWord>,
-    /// Write NAME_std.nii.gz too: how much the probability of anything but background differs between the augmented images
+    /// Write NAME_std.nii.gz too: how much the probability of anything but background differs
+    /// between the augmented images
     #[arg(long)]
     pub uncertainty: bool,
     /// Replace results that an earlier `hearth predict` wrote and nobody has changed since
@@ -171,7 +173,8 @@ fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome<Option<
     Ok(None)
 }
 
-/// The scores of all images: a row for each, a column for each label, and the likeliest class where one wins.
+/// The scores of all images: a row for each, a column for each label, and the likeliest class where
+/// one wins.
 fn table(recipe: &Recipe, rows: &[(String, Vec<f32>)]) -> String {
     let quoted = |text: &str| match text.contains([',', '"', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),

@@ -34,7 +34,8 @@ pub struct Args {
     pub overwrite: bool,
 }
 
-/// Runs the chain that validation sees, or prediction where there is no label, and writes what comes out.
+/// Runs the chain that validation sees, or prediction where there is no label, and writes what
+/// comes out.
 pub fn run(args: &Args) -> Outcome {
     let mut outputs = Outputs::new("preprocess", args.overwrite);
     let target = |key: &str| args.out.join(format!("{key}.nii.gz"));

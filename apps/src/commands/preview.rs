@@ -115,8 +115,8 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// The deterministic part once, then what the random part makes of it, draw by draw. All are drawn with the first one's
-    /// window, so that a change of intensity shows.
+    /// The deterministic part once, then what the random part makes of it, draw by draw. All are
+    /// drawn with the first one's window, so that a change of intensity shows.
     fn samples(&self) -> Outcome<Vec<Panel>> {
         let pipeline = self.pipeline(self.tables.len())?;
         let before = pipeline.run_deterministic(self.sample())?;

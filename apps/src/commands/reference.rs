@@ -14,7 +14,8 @@ use crate::terminal::{bold, dim};
 /// Arguments of `hearth reference`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to list: tasks, layouts, readers, caches, samplers, transforms, networks, losses, metrics, optimizers, schedules, inferers, handlers, ...
+    /// What to list: tasks, layouts, readers, caches, samplers, transforms, networks, losses,
+    /// metrics, optimizers, schedules, inferers, handlers, ...
     #[arg(value_name = "KIND")]
     pub kind: Option<String>,
     /// Which one to describe: its parameters, an example, its paper

@@ -18,7 +18,8 @@ pub struct Args {
     /// A bundled recipe (`hearth recipes list`) or a TOML file; with --resume it may be left out
     #[arg(value_name = "RECIPE", required_unless_present = "resume")]
     pub recipe: Option<String>,
-    /// The data set: a folder with a dataset.json, a table (.csv) of images and labels, or a folder of DICOM
+    /// The data set: a folder with a dataset.json, a table (.csv) of images and labels, or a folder
+    /// of DICOM
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// The run's folder; it is made, and must be empty unless --resume is given
@@ -42,13 +43,16 @@ pub struct Args {
     /// Start from these weights: a safetensors file, a checkpoint's folder or a run's folder
     #[arg(long, value_name = "FILE")]
     pub init: Option<PathBuf>,
-    /// Leave out weights of --init that have another shape than the network's, such as a head for other classes
+    /// Leave out weights of --init that have another shape than the network's, such as a head for
+    /// other classes
     #[arg(long)]
     pub init_skip_mismatched: bool,
-    /// Parameters that stay as they are, by name; * stands for any characters. May be given several times
+    /// Parameters that stay as they are, by name; * stands for any characters. May be given several
+    /// times
     #[arg(long, value_name = "PATTERN")]
     pub freeze: Vec<String>,
-    /// Changes one value of the recipe, as in optimizer.lr=0.01 or transforms.CropForeground.margin=5
+    /// Changes one value of the recipe, as in optimizer.lr=0.01 or
+    /// transforms.CropForeground.margin=5
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
     /// Go on from the newest whole checkpoint of RUN, with RUN's own recipe

@@ -53,7 +53,8 @@ impl Canvas {
         }
     }
 
-    /// Writes a text, its letters `7 * scale` pixels high; returns where the next letter would start.
+    /// Writes a text, its letters `7 * scale` pixels high; returns where the next letter would
+    /// start.
     pub fn text(&mut self, x: usize, y: usize, scale: usize, colour: Rgb, text: &str) -> usize {
         let mut left = x;
         for letter in text.chars() {

@@ -1,4 +1,5 @@
-//! One slice as it is drawn: pixels, and outlines of the label (solid) and of the prediction (dashed).
+//! One slice as it is drawn: pixels, and outlines of the label (solid) and of the prediction
+//! (dashed).
 
 use super::canvas::{Canvas, Rgb};
 use super::colours::FAINT;
@@ -7,8 +8,8 @@ const LABEL: Rgb = [60, 220, 90];
 const PREDICTION: Rgb = [255, 90, 200];
 const HALO: Rgb = [0, 0, 0];
 
-/// A slice: for volumes, rows from anterior to posterior and columns from the patient's right to left, as radiologists look
-/// at it; pictures as they are stored.
+/// A slice: for volumes, rows from anterior to posterior and columns from the patient's right to
+/// left, as radiologists look at it; pictures as they are stored.
 pub struct Panel {
     /// Columns.
     pub width: usize,
@@ -42,8 +43,8 @@ pub struct Volume<'a> {
     pub prediction: &'a [u8],
     /// What is drawn black and white.
     pub window: (f32, f32),
-    /// Which side of the patient the first axis ends at: `R` where it is oriented RAS. None of a flat picture, which is drawn as
-    /// it is stored.
+    /// Which side of the patient the first axis ends at: `R` where it is oriented RAS. None of a
+    /// flat picture, which is drawn as it is stored.
     pub side: Option<char>,
 }
 

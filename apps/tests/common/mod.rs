@@ -1,4 +1,5 @@
-//! What the tests of the command line share: the program, tiny data sets, a recipe that trains in seconds.
+//! What the tests of the command line share: the program, tiny data sets, a recipe that trains in
+//! seconds.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ pub fn succeed<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs a command that must fail with this exit code and these words, in at most a dozen lines and without a panic.
+/// Runs a command that must fail with this exit code and these words, in at most a dozen lines and
+/// without a panic.
 pub fn fail<S: AsRef<std::ffi::OsStr>>(arguments: &[S], code: i32, words: &[&str]) -> String {
     let output = run(arguments);
     let text = errors(&output);
@@ -112,7 +114,8 @@ pub fn plugins_are_built() -> bool {
     let folder = Path::new(env!("CARGO_BIN_EXE_hearth")).parent().expect("the program lies in a folder");
     let found = ["checkpoint", "validation", "stats"].iter().all(|name| {
         let file = format!("{}hearth_{name}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-        // As the program looks for them; on a fresh machine `cargo test` leaves them in the second place.
+        // As the program looks for them; on a fresh machine `cargo test` leaves them in the second
+        // place.
         [folder.join(&file), folder.join("deps").join(&file)].iter().any(|file| file.is_file())
     });
     assert!(

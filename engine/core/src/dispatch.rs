@@ -1,4 +1,5 @@
-//! Calling the handlers of one event, and taking down what they ask for; checkpoints are carried out in `saves`.
+//! Calling the handlers of one event, and taking down what they ask for; checkpoints are carried
+//! out in `saves`.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -44,7 +45,8 @@ impl Tally {
     }
 }
 
-/// The host a handler sees: what concerns the run is noted for the engine, the rest goes to the workflow.
+/// The host a handler sees: what concerns the run is noted for the engine, the rest goes to the
+/// workflow.
 struct Intercept<'a> {
     workflow: &'a mut dyn Workflow,
     requests: &'a mut Requests,
@@ -158,19 +160,21 @@ impl Host for Intercept<'_> {
 }
 
 impl Engine {
-    /// Fires an event: calls its handlers in the order of registration, then writes the checkpoints they asked for.
-    /// Workflows call it for the events within an iteration and for events of their own; a request to terminate or to
-    /// interrupt made there takes effect when the iteration is complete.
+    /// Fires an event: calls its handlers in the order of registration, then writes the checkpoints
+    /// they asked for. Workflows call it for the events within an iteration and for events of their
+    /// own; a request to terminate or to interrupt made there takes effect when the iteration is
+    /// complete.
     ///
     /// # Errors
-    /// When the event is custom and not registered, or a handler whose policy is [`OnError::Stop`] returns an error;
-    /// the handlers after it are not called.
+    /// When the event is custom and not registered, or a handler whose policy is [`OnError::Stop`]
+    /// returns an error; the handlers after it are not called.
     pub fn fire(&mut self, event: Event, workflow: &mut dyn Workflow) -> Result<(), RunError> {
         if event.is_custom() && !self.registered.contains_key(&event) {
             return Err(self.error(RunErrorKind::UnknownEvent(event)));
         }
         self.dispatch(event, workflow, false)?;
-        // Within `iterate` the workflow has its network in its hands: a checkpoint waits for the iteration's end.
+        // Within `iterate` the workflow has its network in its hands: a checkpoint waits for the
+        // iteration's end.
         if !self.progress.iterating {
             self.carry_out(event, workflow, false)?;
         }

@@ -35,13 +35,14 @@ pub struct HandlerTimes {
     pub disabled: bool,
 }
 
-/// Removes handlers from where the engine itself cannot be reached: another handler, another thread.
-/// See [`Engine::remover`].
+/// Removes handlers from where the engine itself cannot be reached: another handler, another
+/// thread. See [`Engine::remover`].
 #[derive(Clone, Debug)]
 pub struct Remover(Arc<Mutex<Vec<HandlerId>>>);
 
 impl Remover {
-    /// Takes a handler out before the next handler is called. A number that is gone already is passed over.
+    /// Takes a handler out before the next handler is called. A number that is gone already is
+    /// passed over.
     pub fn remove(&self, id: HandlerId) {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(id);
     }
@@ -63,7 +64,8 @@ pub(crate) struct Entry {
     pub first_error: Option<String>,
 }
 
-/// Walks through a run and says what happens; handlers listen. See the [crate's documentation](crate).
+/// Walks through a run and says what happens; handlers listen. See the [crate's
+/// documentation](crate).
 pub struct Engine {
     pub(crate) state: State,
     pub(crate) entries: Vec<Entry>,
@@ -150,8 +152,8 @@ impl Engine {
     /// Adds a handler that is in a box already.
     ///
     /// # Errors
-    /// When a filter contradicts itself, compares with a counter the event does not have, or an event is custom and not
-    /// registered.
+    /// When a filter contradicts itself, compares with a counter the event does not have, or an
+    /// event is custom and not registered.
     pub fn add_boxed(&mut self, handler: Box<dyn Handler>) -> Result<HandlerId, RegisterError> {
         let name = handler.name().to_owned();
         let refuse = |what: String| RegisterError(format!("handler `{name}` cannot be added: {what}"));
@@ -195,7 +197,8 @@ impl Engine {
         self.entries.iter_mut().find(|entry| entry.id == id)?.handler.take()
     }
 
-    /// What removes handlers while the engine runs, from a handler (itself for one) or another thread.
+    /// What removes handlers while the engine runs, from a handler (itself for one) or another
+    /// thread.
     ///
     /// ```
     /// use hearth_engine::{Engine, Event};
@@ -217,11 +220,12 @@ impl Engine {
         }
     }
 
-    /// Makes an event of one's own known, counted by `counter` for filters. With the name of a built-in event that has no
-    /// counter (`forward_completed`) it is given this one.
+    /// Makes an event of one's own known, counted by `counter` for filters. With the name of a
+    /// built-in event that has no counter (`forward_completed`) it is given this one.
     ///
     /// # Errors
-    /// When the name is empty, another name has the same number, or the event is counted otherwise already.
+    /// When the name is empty, another name has the same number, or the event is counted otherwise
+    /// already.
     pub fn register_event(&mut self, name: &str, counter: Option<Counter>) -> Result<Event, RegisterError> {
         if name.trim().is_empty() {
             return Err(RegisterError("an event needs a name".to_owned()));
@@ -263,7 +267,8 @@ impl Engine {
         self.state.better = better;
     }
 
-    /// A flag that another thread (Ctrl-C) may raise: the run interrupts when the present iteration is complete.
+    /// A flag that another thread (Ctrl-C) may raise: the run interrupts when the present iteration
+    /// is complete.
     pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
         self.interrupt_flag.clone()
     }

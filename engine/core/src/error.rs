@@ -1,4 +1,5 @@
-//! The errors that cross the contract: plain text, because they may come from a library built by somebody else.
+//! The errors that cross the contract: plain text, because they may come from a library built by
+//! somebody else.
 
 use std::fmt;
 

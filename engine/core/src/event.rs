@@ -11,9 +11,10 @@ use crate::when::When;
 
 /// Something that happens in a run.
 ///
-/// An event is a number, so that a plugin built against an older Hearth can be handed an event it has never heard of
-/// and pass it by. The associated constants are the events of ignite and of MONAI's iteration events; names of your own
-/// come from [`Event::custom`] and must be registered with the engine before they can fire.
+/// An event is a number, so that a plugin built against an older Hearth can be handed an event it
+/// has never heard of and pass it by. The associated constants are the events of ignite and of
+/// MONAI's iteration events; names of your own come from [`Event::custom`] and must be registered
+/// with the engine before they can fire.
 ///
 /// ```
 /// use hearth_engine::Event;
@@ -112,8 +113,8 @@ events! {
 static CUSTOM_NAMES: LazyLock<RwLock<BTreeMap<u32, String>>> = LazyLock::new(Default::default);
 
 impl Event {
-    /// An event of your own. The number is a hash of the name, so that a plugin and its host agree on it without
-    /// sharing a table. Register it with `Engine::register_event` before it fires.
+    /// An event of your own. The number is a hash of the name, so that a plugin and its host agree
+    /// on it without sharing a table. Register it with `Engine::register_event` before it fires.
     pub fn custom(name: &str) -> Event {
         // FNV-1a: tiny, stable, and a clash between two names is refused at registration.
         let hash = name.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));

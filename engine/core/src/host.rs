@@ -48,7 +48,8 @@ impl DType {
     }
 }
 
-/// A tensor in host memory, row-major, native byte order: a view that is valid for the call it was asked for in.
+/// A tensor in host memory, row-major, native byte order: a view that is valid for the call it was
+/// asked for in.
 #[derive(Clone, Debug)]
 pub struct HostTensor<'a> {
     /// Element type.
@@ -92,12 +93,14 @@ impl<'a> HostTensor<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Combine {
-    /// MONAI's `MeanEnsemble`: mean over the inputs of `x * w / mean(w)`; no weights means equal ones.
+    /// MONAI's `MeanEnsemble`: mean over the inputs of `x * w / mean(w)`; no weights means equal
+    /// ones.
     Mean {
         /// One weight for each input.
         weights: Option<Vec<f64>>,
     },
-    /// MONAI's `VoteEnsemble`: with classes, one-hot the class maps, average, argmax; without, round the mean.
+    /// MONAI's `VoteEnsemble`: with classes, one-hot the class maps, average, argmax; without,
+    /// round the mean.
     Vote {
         /// Number of classes of the single-channel class maps.
         num_classes: Option<usize>,
@@ -111,14 +114,16 @@ pub enum Combine {
 pub enum LayerValues {
     /// The parameters and running statistics.
     Weights = 0,
-    /// The gradients of the parameters, of the present batch alone: without the factor of a loss scaler, before they are
-    /// added up over batches and clipped. There are some at `backward_completed`, and at no other event.
+    /// The gradients of the parameters, of the present batch alone: without the factor of a loss
+    /// scaler, before they are added up over batches and clipped. There are some at
+    /// `backward_completed`, and at no other event.
     Gradients = 1,
 }
 
 /// What the values of one layer look like.
 ///
-/// `mean`, `std`, `min` and `max` are those of the finite values, and not a number where none is finite.
+/// `mean`, `std`, `min` and `max` are those of the finite values, and not a number where none is
+/// finite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayerStatistics {
     /// The name that the layer has in the network's state dict.
@@ -159,7 +164,8 @@ pub enum NamesOf {
 pub struct CheckpointRequest {
     /// The folder of checkpoints.
     pub dir: PathBuf,
-    /// What the checkpoint is: `epoch`, `best`, `interrupted`, `final`, or a word of the handler's own.
+    /// What the checkpoint is: `epoch`, `best`, `interrupted`, `final`, or a word of the handler's
+    /// own.
     pub tag: String,
     /// Of the checkpoints with this tag, the newest so many stay; `None` keeps all.
     pub keep_last: Option<usize>,
@@ -167,10 +173,11 @@ pub struct CheckpointRequest {
 
 /// What a handler may ask of whoever runs the engine.
 ///
-/// No method has a default: a host says of each what it does. [`not_offered!`](crate::not_offered) writes, by name, those that
-/// it has no answer to.
+/// No method has a default: a host says of each what it does. [`not_offered!`](crate::not_offered)
+/// writes, by name, those that it has no answer to.
 pub trait Host {
-    /// Ends the run once the present event's handlers have returned (within an iteration: once it is complete).
+    /// Ends the run once the present event's handlers have returned (within an iteration: once it
+    /// is complete).
     fn terminate(&mut self, why: &str);
 
     /// Ends the epoch once the present event's handlers have returned.
@@ -182,7 +189,8 @@ pub trait Host {
     /// Records a metric in the state; the handlers after this one see it.
     fn set_metric(&mut self, name: &str, value: f64);
 
-    /// The names that there are at present: a host that knows some lists them in the order of the alphabet.
+    /// The names that there are at present: a host that knows some lists them in the order of the
+    /// alphabet.
     fn names(&self, of: NamesOf) -> Vec<String>;
 
     /// A number of the present iteration, read back from the device because somebody asked: `loss`.
@@ -191,12 +199,13 @@ pub trait Host {
     /// The cases of the present batch, by name.
     fn cases(&self) -> Vec<String>;
 
-    /// Numbers that belong to the cases of the present batch, one list for each case: a value of the data set's table (`age`),
-    /// voxel sizes in mm (`image.spacing`), a metric of an evaluator once it is measured.
+    /// Numbers that belong to the cases of the present batch, one list for each case: a value of
+    /// the data set's table (`age`), voxel sizes in mm (`image.spacing`), a metric of an evaluator
+    /// once it is measured.
     fn numbers(&mut self, name: &str) -> Result<Vec<Vec<f64>>, HostError>;
 
-    /// Texts that belong to the cases of the present batch, one for each case: a column of the data set's table (`site`), the
-    /// file of an image (`image.path`).
+    /// Texts that belong to the cases of the present batch, one for each case: a column of the data
+    /// set's table (`site`), the file of an image (`image.path`).
     fn texts(&mut self, name: &str) -> Result<Vec<String>, HostError>;
 
     /// The optimizer's learning rate, where there is one.
@@ -205,16 +214,18 @@ pub trait Host {
     /// Sets the learning rate from the next step on.
     fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), HostError>;
 
-    /// What the values of each layer of the network look like, in the network's order: one pass over all of them on the
-    /// device, and one wait for it.
+    /// What the values of each layer of the network look like, in the network's order: one pass
+    /// over all of them on the device, and one wait for it.
     fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError>;
 
-    /// Runs another engine of the same program, `validation` for one, and returns its metrics. The engine that calls
-    /// the handler records them in its own state too, as `set_metric` does: the handlers after this one see them.
+    /// Runs another engine of the same program, `validation` for one, and returns its metrics. The
+    /// engine that calls the handler records them in its own state too, as `set_metric` does: the
+    /// handlers after this one see them.
     fn run(&mut self, engine: &str) -> Result<Metrics, HostError>;
 
-    /// A tensor of the present iteration in host memory: `image`, `label`, `pred`, ... A network of several outputs has
-    /// them as `output_0`, which is `pred`, `output_1`, ...; an ensemble's members are `pred_0`, `pred_1`, ...
+    /// A tensor of the present iteration in host memory: `image`, `label`, `pred`, ... A network of
+    /// several outputs has them as `output_0`, which is `pred`, `output_1`, ...; an ensemble's
+    /// members are `pred_0`, `pred_1`, ...
     fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError>;
 
     /// Replaces or adds a tensor of the present iteration.
@@ -223,23 +234,25 @@ pub trait Host {
     /// Makes one tensor of several, on the device.
     fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError>;
 
-    /// Asks for a checkpoint. It is written when all handlers of the present event have run, so that it holds what
-    /// each of them has seen (inside an iteration: when that is complete); an error in writing is an error of the
-    /// handler that asked.
+    /// Asks for a checkpoint. It is written when all handlers of the present event have run, so
+    /// that it holds what each of them has seen (inside an iteration: when that is complete); an
+    /// error in writing is an error of the handler that asked.
     fn save_checkpoint(&mut self, request: CheckpointRequest) -> Result<(), HostError>;
 
-    /// Asks to go on from the newest whole checkpoint in `dir`. Possible in `Started` only; it is read when all handlers
-    /// of that event have run.
+    /// Asks to go on from the newest whole checkpoint in `dir`. Possible in `Started` only; it is
+    /// read when all handlers of that event have run.
     fn load_checkpoint(&mut self, dir: &Path) -> Result<(), HostError>;
 
     /// Says something to whoever watches; [`trace`] is what most hosts do.
     fn log(&mut self, level: Level, message: &str);
 
-    /// Hands a number to whoever draws curves. The engine keeps the newest of each tag in `State::scalars`.
+    /// Hands a number to whoever draws curves. The engine keeps the newest of each tag in
+    /// `State::scalars`.
     fn scalar(&mut self, tag: &str, value: f64);
 }
 
-/// Hands a message to the `tracing` subscriber of the program: what a host's `log` does that has nobody else to tell.
+/// Hands a message to the `tracing` subscriber of the program: what a host's `log` does that has
+/// nobody else to tell.
 pub fn trace(level: Level, message: &str) {
     match level {
         Level::Debug => tracing::debug!("{message}"),

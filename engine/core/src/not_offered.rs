@@ -1,11 +1,13 @@
 //! [`not_offered!`](crate::not_offered): the methods of a host that it has no answer to, by name.
 
-/// Writes the methods of [`Host`](crate::Host) that a host has no answer to, by their names, within its `impl`.
+/// Writes the methods of [`Host`](crate::Host) that a host has no answer to, by their names, within
+/// its `impl`.
 ///
-/// One that can fail answers [`HostError::not_offered`](crate::HostError::not_offered); `learning_rate`, `cases` and `names` answer that there is none; a
-/// request is logged as a warning. A [`Workflow`](crate::Workflow) is never asked for what the [`Engine`](crate::Engine) itself
-/// carries out: the word `requests` stands for `terminate`, `terminate_epoch`, `interrupt`, `set_metric`, `save_checkpoint`,
-/// `load_checkpoint` and `scalar`.
+/// One that can fail answers [`HostError::not_offered`](crate::HostError::not_offered);
+/// `learning_rate`, `cases` and `names` answer that there is none; a request is logged as a
+/// warning. A [`Workflow`](crate::Workflow) is never asked for what the [`Engine`](crate::Engine)
+/// itself carries out: the word `requests` stands for `terminate`, `terminate_epoch`, `interrupt`,
+/// `set_metric`, `save_checkpoint`, `load_checkpoint` and `scalar`.
 ///
 /// ```
 /// use hearth_engine::{Host, HostError, Level, not_offered, trace};

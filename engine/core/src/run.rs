@@ -1,4 +1,5 @@
-//! The walk through a run, one step at a time, so that it can be left and taken up again between any two events.
+//! The walk through a run, one step at a time, so that it can be left and taken up again between
+//! any two events.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -116,18 +117,21 @@ impl Engine {
     /// Runs until `max_epochs`, or goes on where an interrupt or a restored snapshot left it.
     ///
     /// - A run that was interrupted goes on with the very next thing; nothing is fired twice.
-    /// - A state restored from a snapshot fires `Started` (handlers open their files there), but not `EpochStarted` for an
-    ///   epoch in progress: handlers and workflow have what they noted at its start in their own saved state.
+    /// - A state restored from a snapshot fires `Started` (handlers open their files there), but
+    ///   not `EpochStarted` for an epoch in progress: handlers and workflow have what they noted at
+    ///   its start in their own saved state.
     /// - A run that was terminated goes on with the next epoch, on fresh data.
     /// - A run that failed goes on like a restored one, with the iteration that failed.
-    /// - A run that finished goes on when `max_epochs` is larger now, and starts from epoch 0 when it is the same. A
-    ///   *restored* finished run has nothing left to do then: `Started` and `Completed` are fired.
+    /// - A run that finished goes on when `max_epochs` is larger now, and starts from epoch 0 when
+    ///   it is the same. A *restored* finished run has nothing left to do then: `Started` and
+    ///   `Completed` are fired.
     ///
     /// An epoch length of 0 is a warning, and nothing is run.
     ///
     /// # Errors
-    /// Whatever the workflow or a handler with [`OnError::Stop`](crate::OnError::Stop) fails with, after
-    /// `ExceptionRaised` was fired once; `max_epochs` of 0 or below the epochs run already, without any event.
+    /// Whatever the workflow or a handler with [`OnError::Stop`](crate::OnError::Stop) fails with,
+    /// after `ExceptionRaised` was fired once; `max_epochs` of 0 or below the epochs run already,
+    /// without any event.
     pub fn run(&mut self, workflow: &mut dyn Workflow, max_epochs: u64) -> Result<RunEnd, RunError> {
         if max_epochs == 0 || max_epochs < self.state.epoch {
             return Err(self.error(RunErrorKind::MaxEpochs { asked: max_epochs }));
@@ -142,8 +146,8 @@ impl Engine {
         self.go(workflow)
     }
 
-    /// Runs exactly one epoch, numbered `epoch` (an evaluator): counters start anew, `Started` sees `epoch - 1`.
-    /// Asked for the epoch it was interrupted in, it goes on there.
+    /// Runs exactly one epoch, numbered `epoch` (an evaluator): counters start anew, `Started` sees
+    /// `epoch - 1`. Asked for the epoch it was interrupted in, it goes on there.
     ///
     /// # Errors
     /// As [`Engine::run`].
@@ -213,7 +217,8 @@ impl Engine {
                 tracing::debug!("{text}");
                 self.state.exception = Some(text);
                 self.progress.iterating = false;
-                // What was asked for before the error is not done: a checkpoint would keep a broken state.
+                // What was asked for before the error is not done: a checkpoint would keep a broken
+                // state.
                 self.requests = Requests::default();
                 self.fire_exception(workflow);
                 if let Err(error) = self.settle(workflow, 0, true, true) {
@@ -273,7 +278,8 @@ impl Engine {
         }
     }
 
-    /// Takes one step. Returns the event it fired, after which requests are looked at, and the next step if there is one.
+    /// Takes one step. Returns the event it fired, after which requests are looked at, and the next
+    /// step if there is one.
     fn take(&mut self, step: Step, workflow: &mut dyn Workflow) -> Result<(Option<Event>, Option<Step>), RunError> {
         match step {
             Step::Start => {

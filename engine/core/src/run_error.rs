@@ -14,7 +14,8 @@ pub enum RunEnd {
     Completed,
     /// Somebody asked to end it; the reason they gave.
     Terminated(String),
-    /// Somebody asked to pause; the reason they gave. The next `run` goes on where this one stopped.
+    /// Somebody asked to pause; the reason they gave. The next `run` goes on where this one
+    /// stopped.
     Interrupted(String),
 }
 
@@ -106,7 +107,8 @@ impl fmt::Display for RunError {
 impl std::error::Error for RunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            // The text above already tells the whole chain; the source is for programs that look at types.
+            // The text above already tells the whole chain; the source is for programs that look at
+            // types.
             RunErrorKind::Workflow { source, .. } => Some(source.as_ref()),
             _ => None,
         }

@@ -1,4 +1,5 @@
-//! Carrying out what handlers asked for: checkpoints are read, begun, and looked after until they are written.
+//! Carrying out what handlers asked for: checkpoints are read, begun, and looked after until they
+//! are written.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -27,7 +28,8 @@ struct Begun {
 pub(crate) struct Saves(VecDeque<Begun>);
 
 impl Engine {
-    /// Reads and begins to write the checkpoints that were asked for. An error is one of the handler that asked.
+    /// Reads and begins to write the checkpoints that were asked for. An error is one of the
+    /// handler that asked.
     pub(crate) fn carry_out(
         &mut self,
         event: Event,
@@ -63,7 +65,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes note of checkpoints that are written; with `wait`, until no more than `left` are in the making.
+    /// Takes note of checkpoints that are written; with `wait`, until no more than `left` are in
+    /// the making.
     pub(crate) fn settle(
         &mut self,
         workflow: &mut dyn Workflow,

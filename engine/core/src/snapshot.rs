@@ -6,7 +6,8 @@ use crate::state::State;
 use crate::workflow::Snapshot;
 
 impl Engine {
-    /// The engine's part of a checkpoint: the state as of the last complete iteration, and what each handler saves.
+    /// The engine's part of a checkpoint: the state as of the last complete iteration, and what
+    /// each handler saves.
     pub fn snapshot(&self) -> Snapshot {
         let mut state = self.state.clone();
         // An iteration that has started is done again by whoever resumes.
@@ -19,12 +20,12 @@ impl Engine {
         Snapshot { state, handlers }
     }
 
-    /// Takes a snapshot back; the next [`Engine::run`] goes on from it. What belongs to this process stays: name, rank,
-    /// world size, `max_epochs`, and the key metric where one is named.
+    /// Takes a snapshot back; the next [`Engine::run`] goes on from it. What belongs to this
+    /// process stays: name, rank, world size, `max_epochs`, and the key metric where one is named.
     ///
     /// # Errors
-    /// When the snapshot's counters contradict each other, or a handler refuses its part. The state is unchanged then,
-    /// but handlers asked before may have changed.
+    /// When the snapshot's counters contradict each other, or a handler refuses its part. The state
+    /// is unchanged then, but handlers asked before may have changed.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), RunError> {
         if let Some(fault) = fault(&snapshot.state) {
             return Err(self.error(RunErrorKind::Snapshot(fault)));

@@ -18,13 +18,14 @@ pub enum Better {
     Lower,
 }
 
-/// Where the run is in the data. An epoch usually is one pass; where its length was set by hand, a pass may end in the
-/// middle of an epoch or go on into the next.
+/// Where the run is in the data. An epoch usually is one pass; where its length was set by hand, a
+/// pass may end in the middle of an epoch or go on into the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Pass {
-    /// Passes begun so far, from 1. Random draws of the data are keyed by it; it equals the epoch where an epoch is a pass.
+    /// Passes begun so far, from 1. Random draws of the data are keyed by it; it equals the epoch
+    /// where an epoch is a pass.
     pub number: u64,
     /// Batches of this pass whose iteration is complete.
     pub taken: u64,
@@ -58,7 +59,8 @@ pub struct State {
     pub epoch_length: Option<u64>,
     /// Iterations of the present epoch that are complete. A resumed run goes on from here.
     pub epoch_iteration: u64,
-    /// Whether nothing of the present epoch is left to run: it is completed, or was abandoned by `terminate`.
+    /// Whether nothing of the present epoch is left to run: it is completed, or was abandoned by
+    /// `terminate`.
     pub epoch_done: bool,
     /// Where the run is in the data.
     pub pass: Pass,
@@ -100,8 +102,8 @@ impl State {
         Self { engine: engine.into(), world_size: 1, ..Self::default() }
     }
 
-    /// Records a metric. Where it is the key metric and better than ever, the best value and its epoch follow.
-    /// A value that is not a number is recorded but never the best.
+    /// Records a metric. Where it is the key metric and better than ever, the best value and its
+    /// epoch follow. A value that is not a number is recorded but never the best.
     pub fn observe(&mut self, name: &str, value: f64) {
         self.metrics.insert(name.to_owned(), value);
         self.observed.insert(name.to_owned(), self.epoch);
@@ -119,7 +121,8 @@ impl State {
         }
     }
 
-    /// The metric's value, where it was set in the present epoch (validation may run every few epochs only).
+    /// The metric's value, where it was set in the present epoch (validation may run every few
+    /// epochs only).
     pub fn fresh(&self, name: &str) -> Option<f64> {
         self.metrics.get(name).copied().filter(|_| self.observed.get(name) == Some(&self.epoch))
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::event::Event;
 use crate::state::State;
 
-/// A function that decides whether a handler is called: it is given the state and the event's counter (0 for an event
-/// that has none).
+/// A function that decides whether a handler is called: it is given the state and the event's
+/// counter (0 for an event that has none).
 pub type Accept = Arc<dyn Fn(&State, u64) -> bool + Send + Sync>;
 
 /// One or more events, each with a filter. Made from an [`Event`]:
@@ -25,7 +25,8 @@ pub struct When {
     alternatives: Vec<(Event, Filter)>,
 }
 
-/// Which occurrences of one event count. `once`, a function, and the group `every`/`before`/`after` exclude each other.
+/// Which occurrences of one event count. `once`, a function, and the group `every`/`before`/`after`
+/// exclude each other.
 #[derive(Clone, Default)]
 pub struct Filter {
     /// Every n-th occurrence.
@@ -53,9 +54,10 @@ impl fmt::Display for WhenError {
 impl std::error::Error for WhenError {}
 
 impl Filter {
-    /// Whether the event's counter passes. A filter with both `every` and a bound counts from the bound, as ignite does:
-    /// `every 2, before 6` passes 1, 3, 5 and `every 2, after 1` passes 2, 4, 6. Without `after` the lower bound is 0, so
-    /// that `before` alone does not pass 0 (`Started` of a new run), while `every` alone does.
+    /// Whether the event's counter passes. A filter with both `every` and a bound counts from the
+    /// bound, as ignite does: `every 2, before 6` passes 1, 3, 5 and `every 2, after 1` passes 2,
+    /// 4, 6. Without `after` the lower bound is 0, so that `before` alone does not pass 0
+    /// (`Started` of a new run), while `every` alone does.
     pub fn passes(&self, state: &State, counter: u64) -> bool {
         if let Some(accept) = &self.accept {
             return accept(state, counter);

@@ -16,15 +16,16 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// A trainer or evaluator: it owns the network and the data, and does one iteration when told to.
 /// The engine owns the order of events.
 pub trait Workflow: Host {
-    /// Iterations of an epoch, where they are known before the first pass is begun, so that the handlers of `Started`
-    /// see them. Not needed: the length `restart` returns is used otherwise.
+    /// Iterations of an epoch, where they are known before the first pass is begun, so that the
+    /// handlers of `Started` see them. Not needed: the length `restart` returns is used otherwise.
     fn epoch_length(&self) -> Option<u64> {
         None
     }
 
-    /// Starts pass `state.pass.number` over the data (the same as `state.epoch` where an epoch is a pass), leaving out
-    /// its first `skip` batches: a run that is resumed in mid-epoch. `epoch_started` is not called then.
-    /// Returns how many batches a whole pass has, skipped ones counted, where that is known.
+    /// Starts pass `state.pass.number` over the data (the same as `state.epoch` where an epoch is a
+    /// pass), leaving out its first `skip` batches: a run that is resumed in mid-epoch.
+    /// `epoch_started` is not called then. Returns how many batches a whole pass has, skipped ones
+    /// counted, where that is known.
     fn restart(&mut self, state: &State, skip: u64) -> Result<Option<u64>, BoxError>;
 
     /// Fetches the next batch; `false` when the pass is over.
@@ -34,30 +35,32 @@ pub trait Workflow: Host {
     /// `engine.fire(Event::ForwardCompleted, self)?`.
     fn iterate(&mut self, engine: &mut Engine) -> Result<(), BoxError>;
 
-    /// Called at the start of an epoch, before the handlers of `EpochStarted` (metrics are reset here).
+    /// Called at the start of an epoch, before the handlers of `EpochStarted` (metrics are reset
+    /// here).
     fn epoch_started(&mut self, state: &mut State) -> Result<(), BoxError> {
         let _ = state;
         Ok(())
     }
 
-    /// Called at the end of an epoch, before the handlers of `EpochCompleted` (metrics are computed here and
-    /// recorded with `State::observe`).
+    /// Called at the end of an epoch, before the handlers of `EpochCompleted` (metrics are computed
+    /// here and recorded with `State::observe`).
     fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
         let _ = state;
         Ok(())
     }
 
-    /// Writes a checkpoint that holds this snapshot and what the workflow is now. It may go on writing while the run does
-    /// ([`Written::Begun`]).
+    /// Writes a checkpoint that holds this snapshot and what the workflow is now. It may go on
+    /// writing while the run does ([`Written::Begun`]).
     fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<Written, HostError> {
         let _ = (request, snapshot);
         Err(HostError::not_offered("save_checkpoint"))
     }
 
-    /// The folder of the oldest begun checkpoint that was not told of yet, or why it could not be written; `None` while it is
-    /// being written, unless it is to `wait`.
+    /// The folder of the oldest begun checkpoint that was not told of yet, or why it could not be
+    /// written; `None` while it is being written, unless it is to `wait`.
     ///
-    /// The engine asks after events while one is begun, and waits for all of them before it reads one and before a run ends.
+    /// The engine asks after events while one is begun, and waits for all of them before it reads
+    /// one and before a run ends.
     fn checkpoint_written(&mut self, wait: bool) -> Option<Result<PathBuf, HostError>> {
         let _ = wait;
         None
@@ -75,7 +78,8 @@ pub trait Workflow: Host {
 pub enum Written {
     /// It is on disk, in this folder.
     Done(PathBuf),
-    /// It holds what it will, and is being written: [`Workflow::checkpoint_written`] tells how that ends.
+    /// It holds what it will, and is being written: [`Workflow::checkpoint_written`] tells how that
+    /// ends.
     Begun,
 }
 

@@ -126,8 +126,8 @@ fn an_error_stops_disables_or_is_logged() {
     }
 }
 
-/// ignite swallows an exception when a handler listens, and calls handlers twice when one raises again. Here: every
-/// handler once, whatever the others do, and the run fails.
+/// ignite swallows an exception when a handler listens, and calls handlers twice when one raises
+/// again. Here: every handler once, whatever the others do, and the run fails.
 #[test]
 fn exceptions_are_told_to_every_handler_once_and_never_swallowed() {
     let mut engine = Engine::new("trainer");
@@ -151,7 +151,8 @@ fn exceptions_are_told_to_every_handler_once_and_never_swallowed() {
     assert_eq!(error.source().unwrap().to_string(), "out of memory");
     assert_eq!(*texts.lock().unwrap(), vec![error.to_string(); 3]);
     assert_eq!(*trace.lock().unwrap(), ["epoch_completed 1 3", "exception_raised 2 5"]);
-    // The checkpoint of the exception holds the last complete iteration. The run goes on with the one that failed.
+    // The checkpoint of the exception holds the last complete iteration. The run goes on with the
+    // one that failed.
     let shelf = workflow.shelf.lock().unwrap().clone();
     assert!(shelf["last words"].contains("\"iteration\":4"), "{shelf:?}");
     assert_eq!(engine.state().iteration, 4);
@@ -193,7 +194,8 @@ fn a_checkpoint_that_cannot_be_written_is_an_error_of_who_asked() {
     assert!(text.contains("nowhere holds no checkpoint"), "{text}");
 }
 
-/// What is written while the run goes on: no more than two, told of late, and all on disk when the run ends.
+/// What is written while the run goes on: no more than two, told of late, and all on disk when the
+/// run ends.
 #[test]
 fn checkpoints_that_are_written_in_the_background() {
     let mut engine = Engine::new("trainer");
@@ -232,7 +234,8 @@ fn checkpoints_that_are_written_in_the_background() {
     assert!(hearth_engine::Workflow::checkpoint_written(&mut workflow, true).is_none());
 }
 
-/// A checkpoint holds what every handler of the event has seen, and is written once the iteration is complete.
+/// A checkpoint holds what every handler of the event has seen, and is written once the iteration
+/// is complete.
 #[test]
 fn checkpoints_are_written_after_the_handlers_of_the_event() {
     let mut engine = Engine::new("trainer");
@@ -346,7 +349,8 @@ fn events_of_a_users_own() {
 
 #[test]
 fn data_that_gives_nothing() {
-    // A length of 0 that is known: a warning and no event but those that could not be known to be idle.
+    // A length of 0 that is known: a warning and no event but those that could not be known to be
+    // idle.
     let mut engine = Engine::new("trainer");
     engine.state_mut().epoch_length = Some(0);
     let trace = mock::listen(&mut engine, Event::BUILT_IN.iter().copied());

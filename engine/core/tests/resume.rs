@@ -7,7 +7,8 @@ mod mock;
 use hearth_engine::{Better, Engine, Event, RunEnd, RunErrorKind, Snapshot, When};
 use mock::{Counting, Mock, save};
 
-/// A trainer with two handlers of the same name that have a state, and one that checkpoints at `when`.
+/// A trainer with two handlers of the same name that have a state, and one that checkpoints at
+/// `when`.
 fn trainer(save_at: Option<When>) -> Engine {
     let mut engine = Engine::new("trainer");
     engine.set_key_metric("score", Better::Higher);

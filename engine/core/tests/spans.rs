@@ -1,4 +1,5 @@
-//! What a profiler sees: a span for the run, each epoch, each iteration and each call of a handler, nested and balanced.
+//! What a profiler sees: a span for the run, each epoch, each iteration and each call of a handler,
+//! nested and balanced.
 
 mod mock;
 

@@ -1,6 +1,8 @@
-//! A random 64^3 crop of a case, by where the case is kept, and what a loader costs by itself: `cargo bench -p hearth-data --bench datasets`.
+//! A random 64^3 crop of a case, by where the case is kept, and what a loader costs by itself:
+//! `cargo bench -p hearth-data --bench datasets`.
 //!
-//! The case is a phantom of 256 x 256 x 160 voxels, or a CT and its label of your own: `HEARTH_BENCH_CT`, `HEARTH_BENCH_LABEL`.
+//! The case is a phantom of 256 x 256 x 160 voxels, or a CT and its label of your own:
+//! `HEARTH_BENCH_CT`, `HEARTH_BENCH_LABEL`.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The commonest intensity transforms on 96^3 and 256^3 voxels of one channel: `cargo bench -p hearth-data --bench intensity`.
+//! The commonest intensity transforms on 96^3 and 256^3 voxels of one channel:
+//! `cargo bench -p hearth-data --bench intensity`.
 
 use std::hint::black_box;
 

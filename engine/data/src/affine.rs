@@ -1,4 +1,5 @@
-//! Voxel-to-world matrices: 4x4, f64, world in millimetres towards Right, Anterior, Superior (RAS+).
+//! Voxel-to-world matrices: 4x4, f64, world in millimetres towards Right, Anterior, Superior
+//! (RAS+).
 
 /// Voxel index `(i, j, k, 1)` to world position in mm, RAS+.
 pub type Affine = [[f64; 4]; 4];
@@ -11,7 +12,8 @@ pub fn compose(a: &Affine, b: &Affine) -> Affine {
     std::array::from_fn(|r| std::array::from_fn(|c| (0..4).map(|k| a[r][k] * b[k][c]).sum()))
 }
 
-/// The inverse by Gauss-Jordan elimination with row pivoting; `None` where the matrix is singular or not finite.
+/// The inverse by Gauss-Jordan elimination with row pivoting; `None` where the matrix is singular
+/// or not finite.
 pub fn inverse(a: &Affine) -> Option<Affine> {
     let mut left = *a;
     let mut right = IDENTITY;
@@ -54,7 +56,8 @@ pub fn translation(offset: [f64; 3]) -> Affine {
     matrix
 }
 
-/// Distance between neighbouring voxels per axis, in mm; 1 where a column is all zero (as MONAI has it).
+/// Distance between neighbouring voxels per axis, in mm; 1 where a column is all zero (as MONAI has
+/// it).
 pub fn spacing(a: &Affine) -> [f64; 3] {
     std::array::from_fn(|c| {
         let norm = (0..3).map(|r| a[r][c] * a[r][c]).sum::<f64>().sqrt();

@@ -16,7 +16,8 @@ pub enum Collate {
     /// Images of one key must have one size.
     #[default]
     List,
-    /// Smaller images are padded to the largest of their key along each axis, and remember it: undoing takes it off again.
+    /// Smaller images are padded to the largest of their key along each axis, and remember it:
+    /// undoing takes it off again.
     Pad {
         /// On which sides.
         method: PadMethod,
@@ -85,7 +86,8 @@ impl Batch {
         self
     }
 
-    /// One entry of any tensor that goes with this batch (a prediction, say) as an image, with the geometry of `like`.
+    /// One entry of any tensor that goes with this batch (a prediction, say) as an image, with the
+    /// geometry of `like`.
     ///
     /// # Errors
     /// Where there is no such entry or key.
@@ -110,7 +112,8 @@ pub(crate) fn collate_with(samples: Vec<Sample>, how: &Collate) -> Result<Batch,
     }
 }
 
-/// Pads the images of each key to the largest size among them, then stacks (MONAI's `pad_list_data_collate`).
+/// Pads the images of each key to the largest size among them, then stacks (MONAI's
+/// `pad_list_data_collate`).
 ///
 /// # Errors
 /// Where keys or numbers of channels differ, or a mode can't pad so far.

@@ -1,7 +1,8 @@
-//! Names of cuCIM: a recipe written with those of `cucim.core.operations` means the transforms here, which run on any device.
+//! Names of cuCIM: a recipe written with those of `cucim.core.operations` means the transforms
+//! here, which run on any device.
 //!
-//! Parameters keep cuCIM's names, too, and are turned into those of the transform. cuCIM counts the channel axis: its axis 1 is the
-//! first spatial one.
+//! Parameters keep cuCIM's names, too, and are turned into those of the transform. cuCIM counts the
+//! channel axis: its axis 1 is the first spatial one.
 
 use hearth_registry::{Fault, Node, Value};
 

@@ -1,8 +1,8 @@
 //! Random numbers that depend on what they are for, and on nothing else.
 //!
-//! Every draw is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) of a counter, under a
-//! key made of seed, epoch, case, transform and rank. So the number of workers, the kind of cache and a resume do not
-//! change a batch.
+//! Every draw is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011)
+//! of a counter, under a key made of seed, epoch, case, transform and rank. So the number of
+//! workers, the kind of cache and a resume do not change a batch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,8 +25,8 @@ impl DrawKey {
         DrawKey { seed, epoch, rank }
     }
 
-    /// The draws of one transform (by its place in the pipeline) for one case, and one part of it where an earlier
-    /// transform cut it into several.
+    /// The draws of one transform (by its place in the pipeline) for one case, and one part of it
+    /// where an earlier transform cut it into several.
     pub fn draw(&self, case: &str, transform: usize, part: usize) -> Draw {
         let mut hash = blake3::Hasher::new();
         for number in [self.seed, self.epoch, self.rank, transform as u64, part as u64] {
@@ -41,7 +41,8 @@ impl DrawKey {
     }
 }
 
-/// A sequence of random numbers. [`Draw::at`] gives any element; the other functions take the next one.
+/// A sequence of random numbers. [`Draw::at`] gives any element; the other functions take the next
+/// one.
 #[derive(Debug)]
 pub struct Draw {
     key: [u32; 2],
@@ -87,20 +88,22 @@ impl Draw {
         order
     }
 
-    /// A sequence of its own for part `n` of the work: the draws of one key, of one hole, of one channel.
+    /// A sequence of its own for part `n` of the work: the draws of one key, of one hole, of one
+    /// channel.
     pub fn part(&self, n: u64) -> Draw {
         let [a, b, stream, _] = philox([n as u32, (n >> 32) as u32, self.stream, 2], self.key);
         Draw { key: [a, b], stream, next: AtomicU64::new(0) }
     }
 
-    /// Replaces each value by a number drawn uniformly from `low` to `high`, as [`add_normal`](Self::add_normal) adds: the same
-    /// whatever the number of threads, and no part of the sequence.
+    /// Replaces each value by a number drawn uniformly from `low` to `high`, as
+    /// [`add_normal`](Self::add_normal) adds: the same whatever the number of threads, and no part
+    /// of the sequence.
     pub fn fill_uniform(&self, values: &mut [f32], low: f32, high: f32) {
         self.run(3).fill_uniform(values, low, high);
     }
 
-    /// Adds normal noise to each value: the same numbers whatever the number of threads, and each time it is called.
-    /// They are no part of the sequence that the other functions draw from.
+    /// Adds normal noise to each value: the same numbers whatever the number of threads, and each
+    /// time it is called. They are no part of the sequence that the other functions draw from.
     pub fn add_normal(&self, values: &mut [f32], mean: f32, std: f32) {
         self.run(1).add_normal(values, mean, std);
     }

@@ -69,7 +69,8 @@ pub struct ValueState {
     pub spacing: Option<[f64; 3]>,
 }
 
-/// A step of a pipeline failed: case, file, step, shape, spacing, what was expected; at most 12 lines.
+/// A step of a pipeline failed: case, file, step, shape, spacing, what was expected; at most 12
+/// lines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepError {
     /// Name of the case.

@@ -169,7 +169,8 @@ impl Image {
         self.data.dims()[0]
     }
 
-    /// `[X, Y, Z]`. Within a lazy run of a pipeline it is that of the result, which is not sampled yet.
+    /// `[X, Y, Z]`. Within a lazy run of a pipeline it is that of the result, which is not sampled
+    /// yet.
     pub fn shape(&self) -> [usize; 3] {
         let [_, x, y, z] = self.data.dims();
         self.meta.lazy.shape().unwrap_or([x, y, z])
@@ -210,7 +211,8 @@ impl Image {
         self
     }
 
-    /// Takes back the last spatial operation. `nearest` forces nearest interpolation, whatever was used forward.
+    /// Takes back the last spatial operation. `nearest` forces nearest interpolation, whatever was
+    /// used forward.
     ///
     /// # Errors
     /// Where an affine can't be inverted, or the image no longer has the shape that operation left.

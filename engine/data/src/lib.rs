@@ -1,10 +1,12 @@
-//! Medical images from file to batch: readers and writers, transforms, data sets, loaders, phantoms.
+//! Medical images from file to batch: readers and writers, transforms, data sets, loaders,
+//! phantoms.
 //!
-//! An [`Image`] is a tensor and where it lies in the world. A [`Pipeline`] of [`transforms`] turns the files of an [`Item`] into
-//! samples; a [`Dataset`] caches what does not change from epoch to epoch; a [`DataLoader`] makes batches ahead of time.
+//! An [`Image`] is a tensor and where it lies in the world. A [`Pipeline`] of [`transforms`] turns
+//! the files of an [`Item`] into samples; a [`Dataset`] caches what does not change from epoch to
+//! epoch; a [`DataLoader`] makes batches ahead of time.
 //!
-//! Every random draw depends on seed, epoch, case, transform and rank only ([`DrawKey`]), so that the number of threads, the cache
-//! and a resume change nothing.
+//! Every random draw depends on seed, epoch, case, transform and rank only ([`DrawKey`]), so that
+//! the number of threads, the cache and a resume change nothing.
 
 pub mod affine;
 pub mod caches;

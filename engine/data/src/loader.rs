@@ -27,7 +27,8 @@ pub struct LoaderOptions {
     pub seed: u64,
     /// Leave out a last batch that is not full.
     pub drop_last: bool,
-    /// Times that each batch is given, one after the other: for data that are slower than the training.
+    /// Times that each batch is given, one after the other: for data that are slower than the
+    /// training.
     pub repeats: usize,
     /// Where batches are moved to, on the thread that makes them.
     pub device: Option<Device>,
@@ -51,7 +52,8 @@ impl Default for LoaderOptions {
     }
 }
 
-/// Batches of a data set. The order depends on seed and epoch only: neither the number of threads nor their timing changes a batch.
+/// Batches of a data set. The order depends on seed and epoch only: neither the number of threads
+/// nor their timing changes a batch.
 #[derive(Clone)]
 pub struct DataLoader {
     dataset: Arc<dyn Dataset>,
@@ -109,10 +111,11 @@ impl DataLoader {
         &self.dataset
     }
 
-    /// The batches of an epoch, without the first `skip` (which are not made): what a resumed run still has to do.
+    /// The batches of an epoch, without the first `skip` (which are not made): what a resumed run
+    /// still has to do.
     ///
-    /// After an error the iterator goes on with the next batch. Dropping it in mid-epoch waits for what is being made, and for no
-    /// more.
+    /// After an error the iterator goes on with the next batch. Dropping it in mid-epoch waits for
+    /// what is being made, and for no more.
     pub fn epoch(&self, epoch: u64, skip: u64) -> Batches {
         let repeats = self.options.repeats;
         let skip = usize::try_from(skip).unwrap_or(usize::MAX).min(self.len());
@@ -156,7 +159,8 @@ impl DataLoader {
         let work = move |indices: &[usize], stopped: &dyn Fn() -> bool| {
             let span = tracing::debug_span!("batch", epoch, first = indices.first());
             let _entered = span.enter();
-            // A data set of somebody else's may panic, and so may collation on a device that is gone.
+            // A data set of somebody else's may panic, and so may collation on a device that is
+            // gone.
             catch_unwind(AssertUnwindSafe(|| make(indices, stopped))).unwrap_or_else(|_| {
                 let cases: Vec<&str> = indices.iter().map(|i| dataset.case(*i)).collect();
                 Err(DataError::Panic { case: cases.join(", "), what: "making the batch panicked".to_owned() })
@@ -229,8 +233,8 @@ impl Iterator for Batches {
     }
 }
 
-/// A [`DataLoader`] with at least one thread, so that the next batch is made, and moved to the device, while the current one is used
-/// (MONAI's name; `buffer` is its `buffer_size`).
+/// A [`DataLoader`] with at least one thread, so that the next batch is made, and moved to the
+/// device, while the current one is used (MONAI's name; `buffer` is its `buffer_size`).
 #[derive(Clone, Debug)]
 pub struct ThreadDataLoader(DataLoader);
 
@@ -259,7 +263,8 @@ impl std::ops::Deref for ThreadDataLoader {
     }
 }
 
-/// Batches of so many samples, however many a case gives: patches flow over from one case to the next.
+/// Batches of so many samples, however many a case gives: patches flow over from one case to the
+/// next.
 #[derive(Clone, Debug)]
 pub struct PatchLoader {
     loader: DataLoader,
@@ -267,7 +272,8 @@ pub struct PatchLoader {
 }
 
 impl PatchLoader {
-    /// Batches of `options.batch_size` samples (not cases) of this data set. `repeats` does not count.
+    /// Batches of `options.batch_size` samples (not cases) of this data set. `repeats` does not
+    /// count.
     ///
     /// # Errors
     /// Where the batch size is 0.
@@ -279,8 +285,8 @@ impl PatchLoader {
         Ok(PatchLoader { loader: DataLoader::new(dataset, LoaderOptions { batch_size: 1, ..options })?, batch_size })
     }
 
-    /// The batches of an epoch without the first `skip`, whose samples are made all the same: how many a case gives is not known
-    /// before.
+    /// The batches of an epoch without the first `skip`, whose samples are made all the same: how
+    /// many a case gives is not known before.
     pub fn epoch(&self, epoch: u64, skip: u64) -> impl Iterator<Item = Result<Batch, DataError>> + Send + use<> {
         let (size, options) = (self.batch_size, self.loader.options.clone());
         let mut run = self.loader.samples(epoch);

@@ -1,9 +1,10 @@
-//! Which way the axes of an image run: orientation codes such as `RAS`, as nibabel and MONAI find and change them.
+//! Which way the axes of an image run: orientation codes such as `RAS`, as nibabel and MONAI find
+//! and change them.
 
 use crate::affine::{Affine, IDENTITY};
 
-/// One voxel axis: the world axis (0 left-right, 1 posterior-anterior, 2 inferior-superior) that it runs along, and
-/// whether it runs against it. `None` for an axis without direction.
+/// One voxel axis: the world axis (0 left-right, 1 posterior-anterior, 2 inferior-superior) that it
+/// runs along, and whether it runs against it. `None` for an axis without direction.
 pub type AxisDirection = Option<(usize, bool)>;
 
 /// Labels of (beginning, end) of each world axis.
@@ -14,8 +15,9 @@ pub const RAS_LABELS: Labels = [('L', 'R'), ('P', 'A'), ('I', 'S')];
 /// The labels of LPS+ space.
 pub const LPS_LABELS: Labels = [('R', 'L'), ('A', 'P'), ('I', 'S')];
 
-/// The nearest world axis of each of the first `n` voxel axes: the closest rotation is found by a singular value
-/// decomposition, then the voxel axes choose in order of how clearly they point (nibabel's `io_orientation`).
+/// The nearest world axis of each of the first `n` voxel axes: the closest rotation is found by a
+/// singular value decomposition, then the voxel axes choose in order of how clearly they point
+/// (nibabel's `io_orientation`).
 pub fn directions(affine: &Affine, n: usize) -> [AxisDirection; 3] {
     let mut columns = [[0.0_f64; 3]; 3];
     for (c, column) in columns.iter_mut().enumerate().take(n) {
@@ -51,8 +53,8 @@ pub fn directions(affine: &Affine, n: usize) -> [AxisDirection; 3] {
     found
 }
 
-/// `U * V^T` of the singular value decomposition, without the directions whose singular value is zero. Columns in,
-/// columns out.
+/// `U * V^T` of the singular value decomposition, without the directions whose singular value is
+/// zero. Columns in, columns out.
 pub(crate) fn closest_rotation(columns: [[f64; 3]; 3], n: usize) -> [[f64; 3]; 3] {
     // One-sided Jacobi: rotate pairs of columns until all are orthogonal; then A * V = U * S.
     let mut a = columns;
@@ -111,7 +113,8 @@ pub fn parse_codes(code: &str, labels: &Labels) -> Option<Vec<(usize, bool)>> {
     Some(found)
 }
 
-/// A permutation and flips of voxel axes: output axis `a` is input axis `source[a]`, reversed where `flip[a]`.
+/// A permutation and flips of voxel axes: output axis `a` is input axis `source[a]`, reversed where
+/// `flip[a]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Reorder {
     /// Input axis of each output axis.
@@ -124,7 +127,8 @@ impl Reorder {
     /// Nothing moves.
     pub const NONE: Reorder = Reorder { source: [0, 1, 2], flip: [false; 3] };
 
-    /// What turns axes that run as `from` into axes that run as `to`. `None` where they don't cover the same axes.
+    /// What turns axes that run as `from` into axes that run as `to`. `None` where they don't cover
+    /// the same axes.
     pub fn between(from: &[AxisDirection; 3], to: &[(usize, bool)]) -> Option<Reorder> {
         let mut out = Reorder::NONE;
         for (axis, (world, reversed)) in to.iter().enumerate() {

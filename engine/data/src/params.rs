@@ -1,4 +1,5 @@
-//! Parameters that MONAI lets one write in several ways: one value or one per key, one value or one per axis.
+//! Parameters that MONAI lets one write in several ways: one value or one per key, one value or one
+//! per axis.
 
 use std::collections::BTreeSet;
 
@@ -165,7 +166,8 @@ impl From<&[&str]> for Keys {
     }
 }
 
-/// A size per axis as MONAI reads it: one number for all axes; an entry that is not positive means the image's own size.
+/// A size per axis as MONAI reads it: one number for all axes; an entry that is not positive means
+/// the image's own size.
 pub(crate) fn resolve_size(
     size: &OneOrMany<i64>,
     shape: [usize; 3],
@@ -191,7 +193,8 @@ impl Keys {
     }
 }
 
-/// A parameter for each of `n` axes: one value for all, or exactly one per axis. Axes that don't count get `rest`.
+/// A parameter for each of `n` axes: one value for all, or exactly one per axis. Axes that don't
+/// count get `rest`.
 pub(crate) fn per_axis<T: Copy>(
     name: &str,
     values: &OneOrMany<T>,

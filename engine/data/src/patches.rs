@@ -58,7 +58,8 @@ impl Default for Overlap {
 /// How an array is divided. Axes are those of the array, channels included where it has some.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PatchGrid {
-    /// Voxels of a patch per axis; 0 and axes that are left out: the whole axis. Never more than the array has.
+    /// Voxels of a patch per axis; 0 and axes that are left out: the whole axis. Never more than
+    /// the array has.
     pub patch_size: Vec<usize>,
     /// Where the first patch lies; axes that are left out: 0.
     pub start_pos: Vec<i64>,
@@ -145,7 +146,8 @@ impl Positions {
 /// Where the patches of an array of `image_size` begin (MONAI's `iter_patch_position`).
 ///
 /// # Errors
-/// Where an overlap leaves no step, the grid has more patches than can be counted, or, without padding, it starts before the array.
+/// Where an overlap leaves no step, the grid has more patches than can be counted, or, without
+/// padding, it starts before the array.
 pub fn iter_patch_position(image_size: &[usize], grid: &PatchGrid) -> Result<Positions, TransformError> {
     if let Some(entries) = grid.overlap.entries().filter(|entries| *entries != image_size.len()) {
         return Err(TransformError::new(format!("`overlap` has {entries} entries"))
@@ -176,7 +178,8 @@ pub fn iter_patch_position(image_size: &[usize], grid: &PatchGrid) -> Result<Pos
     }
 }
 
-/// The voxels of each patch per axis (MONAI's `iter_patch_slices`; there `padded` is true by default).
+/// The voxels of each patch per axis (MONAI's `iter_patch_slices`; there `padded` is true by
+/// default).
 ///
 /// # Errors
 /// As [`iter_patch_position`].
@@ -196,9 +199,11 @@ fn slices(position: &[i64], patch: &[usize]) -> Vec<Range<i64>> {
 /// One patch of an image.
 #[derive(Clone, Debug)]
 pub struct Patch {
-    /// Its values and geometry; undoing its last operation puts it back into the image, with zeros around it.
+    /// Its values and geometry; undoing its last operation puts it back into the image, with zeros
+    /// around it.
     pub image: Image,
-    /// Its voxels along the channels and each spatial axis. With padding they may lie outside the image.
+    /// Its voxels along the channels and each spatial axis. With padding they may lie outside the
+    /// image.
     pub coords: Vec<Range<i64>>,
 }
 
@@ -212,14 +217,16 @@ pub struct Patches {
     /// Which axes are divided; the others are not padded.
     divided: Vec<bool>,
     padding: Option<(PadMode, f32)>,
-    /// How far the values begin before the image: voxels that were added at once, for modes that look at all of the image.
+    /// How far the values begin before the image: voxels that were added at once, for modes that
+    /// look at all of the image.
     margin: [usize; 3],
 }
 
 /// Divides an image into patches (MONAI's `iter_patch`). Axes of the grid are channels, then space.
 ///
-/// With a `padding` (mode and constant) the grid goes on to the image's end, and what a patch has beyond it is padded as the whole
-/// image would be; `grid.padded` is set accordingly. Along the channels nothing is padded.
+/// With a `padding` (mode and constant) the grid goes on to the image's end, and what a patch has
+/// beyond it is padded as the whole image would be; `grid.padded` is set accordingly. Along the
+/// channels nothing is padded.
 ///
 /// # Errors
 /// As [`iter_patch_position`]; where a patch would start more than its size before the image.
@@ -383,7 +390,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any patch, asked for alone, is what padding the whole image and cutting gives; undone, it is the image inside.
+        /// Any patch, asked for alone, is what padding the whole image and cutting gives; undone,
+        /// it is the image inside.
         #[test]
         fn a_patch_is_a_part_of_the_padded_image(
             shape in [1usize..6, 1usize..6, 1usize..6],

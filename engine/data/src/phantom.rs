@@ -1,8 +1,9 @@
 //! Made-up CT volumes to try things on: abdomens with a spleen, as a Decathlon folder.
 //!
-//! The spleen has the intensity of liver, kidneys and bowel around it, and its own shape, size and place in every case, so that a
-//! threshold does not find it. Anatomy is described in millimetres of the world: spacing, tilt and axis directions of the grid vary
-//! from case to case and don't move it.
+//! The spleen has the intensity of liver, kidneys and bowel around it, and its own shape, size and
+//! place in every case, so that a threshold does not find it. Anatomy is described in millimetres
+//! of the world: spacing, tilt and axis directions of the grid vary from case to case and don't
+//! move it.
 
 use std::path::Path;
 
@@ -35,7 +36,8 @@ impl Default for SpleenOptions {
     }
 }
 
-/// Writes `imagesTr`, `labelsTr` and `dataset.json` with `cases` volumes (labels: 0 background, 1 spleen).
+/// Writes `imagesTr`, `labelsTr` and `dataset.json` with `cases` volumes (labels: 0 background, 1
+/// spleen).
 ///
 /// # Errors
 /// Where the size is too small or the file system says no.

@@ -53,7 +53,8 @@ impl Pipeline {
         Pipeline { steps, lazy_sampling: self.lazy_sampling.clone(), ..*self }
     }
 
-    /// The seed that data sets draw with, 0 where nothing is said. What a draw gives depends on seed, epoch, case, step and rank alone.
+    /// The seed that data sets draw with, 0 where nothing is said. What a draw gives depends on
+    /// seed, epoch, case, step and rank alone.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -140,7 +141,8 @@ impl Pipeline {
             .collect()
     }
 
-    /// Names and parameters of all steps, and [`Lazy::On`] where it is, which changes what they give.
+    /// Names and parameters of all steps, and [`Lazy::On`] where it is, which changes what they
+    /// give.
     pub fn describe(&self) -> serde_json::Value {
         let lazy = (self.lazy == Lazy::On).then(|| json!({ "lazy": self.lazy, "lazy_sampling": self.lazy_sampling }));
         self.steps.iter().map(|s| s.describe()).chain(lazy).collect()
@@ -227,8 +229,9 @@ impl Pipeline {
         })
     }
 
-    /// Brings a prediction back onto the grid that `like` was loaded with: everything spatial that was done to `like` is undone on
-    /// `prediction`, whose voxels correspond to those of `like` (channels may differ). `nearest` for label maps.
+    /// Brings a prediction back onto the grid that `like` was loaded with: everything spatial that
+    /// was done to `like` is undone on `prediction`, whose voxels correspond to those of `like`
+    /// (channels may differ). `nearest` for label maps.
     ///
     /// # Errors
     /// Where the prediction has another shape than `like`.

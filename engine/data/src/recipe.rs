@@ -23,10 +23,11 @@ use crate::{Pipeline, Transform, cucim};
 #[derive(Clone, Debug, Default, Setters)]
 #[setters(strip_option)]
 pub struct RecipeOptions {
-    /// The device that `device = "run"` means in `ToDevice` and `EnsureType`; the CPU where there is none.
+    /// The device that `device = "run"` means in `ToDevice` and `EnsureType`; the CPU where there
+    /// is none.
     pub device: Option<Device>,
-    /// Keep only these keys: a pipeline for training serves for prediction, where there is no `label`.
-    /// Per-key lists are shortened alike, and a transform left without keys is dropped.
+    /// Keep only these keys: a pipeline for training serves for prediction, where there is no
+    /// `label`. Per-key lists are shortened alike, and a transform left without keys is dropped.
     #[setters(into)]
     pub keys: Option<Vec<String>>,
     /// Whether a run of spatial transforms is sampled once.
@@ -35,8 +36,8 @@ pub struct RecipeOptions {
     pub lazy_sampling: BTreeMap<String, LazySampling>,
 }
 
-/// Builds the transform that a table names: MONAI's name, with or without the `d` of its dictionary form,
-/// or cuCIM's.
+/// Builds the transform that a table names: MONAI's name, with or without the `d` of its dictionary
+/// form, or cuCIM's.
 ///
 /// # Errors
 /// An unknown name, and a parameter that is unknown, missing or of another type.
@@ -71,7 +72,8 @@ impl Pipeline {
     /// Builds and checks a pipeline from the tables of a recipe.
     ///
     /// # Errors
-    /// The first table that can't be used; the fault's path is its place and the parameter: `2.pixdim`.
+    /// The first table that can't be used; the fault's path is its place and the parameter:
+    /// `2.pixdim`.
     pub fn from_nodes(tables: &[Node]) -> Result<Pipeline, Fault> {
         Self::from_nodes_with(tables, &RecipeOptions::default())
     }

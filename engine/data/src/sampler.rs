@@ -2,7 +2,8 @@
 
 use crate::{DataError, DrawKey};
 
-/// The order of an epoch, a function of the epoch alone: a resumed run sees the cases it would have seen.
+/// The order of an epoch, a function of the epoch alone: a resumed run sees the cases it would have
+/// seen.
 pub trait Sampler: Send + Sync {
     /// Number of cases in an epoch.
     fn len(&self) -> usize;
@@ -31,8 +32,8 @@ pub(crate) fn shuffled(cases: usize, seed: u64, epoch: u64) -> Vec<usize> {
     DrawKey::new(seed, epoch, 0).draw("order of cases", 0, 0).permutation(cases)
 }
 
-/// One rank's share of the cases; each epoch is shuffled as a whole before it is dealt out (PyTorch's and MONAI's
-/// `DistributedSampler`). The permutation is of this library, not PyTorch's.
+/// One rank's share of the cases; each epoch is shuffled as a whole before it is dealt out
+/// (PyTorch's and MONAI's `DistributedSampler`). The permutation is of this library, not PyTorch's.
 #[derive(Clone, Debug)]
 pub struct DistributedSampler {
     cases: usize,
@@ -45,7 +46,8 @@ pub struct DistributedSampler {
 }
 
 impl DistributedSampler {
-    /// The share of `rank` of `ranks`, shuffled, every rank with as many (the first cases come twice where they must).
+    /// The share of `rank` of `ranks`, shuffled, every rank with as many (the first cases come
+    /// twice where they must).
     ///
     /// # Errors
     /// Where there is no such rank, or no case.
@@ -127,7 +129,8 @@ impl WeightedRandomSampler {
     /// `samples` cases an epoch, with replacement or without. Weights need not add up to 1.
     ///
     /// # Errors
-    /// Where a weight is negative or not finite, all are 0, or there are too few cases to draw from.
+    /// Where a weight is negative or not finite, all are 0, or there are too few cases to draw
+    /// from.
     pub fn new(weights: Vec<f64>, samples: usize, replacement: bool, seed: u64) -> Result<Self, DataError> {
         check_weights(&weights)?;
         let possible = weights.iter().filter(|w| **w > 0.0).count();
@@ -161,7 +164,8 @@ impl Sampler for WeightedRandomSampler {
         if self.replacement {
             return with_replacement(&self.weights, self.samples, &draw);
         }
-        // Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006): the largest u^(1/w) are a sample.
+        // Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006): the largest
+        // u^(1/w) are a sample.
         let mut keys: Vec<(f64, usize)> = self
             .weights
             .iter()
@@ -193,7 +197,8 @@ fn with_replacement(weights: &[f64], samples: usize, draw: &crate::Draw) -> Vec<
         .collect()
 }
 
-/// Draws by weight from one rank's share of the cases, with replacement (MONAI's `DistributedWeightedRandomSampler`).
+/// Draws by weight from one rank's share of the cases, with replacement (MONAI's
+/// `DistributedWeightedRandomSampler`).
 #[derive(Clone, Debug)]
 pub struct DistributedWeightedRandomSampler {
     share: DistributedSampler,
@@ -202,7 +207,8 @@ pub struct DistributedWeightedRandomSampler {
 }
 
 impl DistributedWeightedRandomSampler {
-    /// From the share that `share` gives in each epoch; as many as it has. `weights` has one entry for each of all cases.
+    /// From the share that `share` gives in each epoch; as many as it has. `weights` has one entry
+    /// for each of all cases.
     ///
     /// # Errors
     /// Where a weight is negative or not finite, all are 0, or there is another number of them.

@@ -1,4 +1,5 @@
-//! In which order an epoch's cases come, as a recipe names it: `[data] sampler = { weights = "weight" }`.
+//! In which order an epoch's cases come, as a recipe names it:
+//! `[data] sampler = { weights = "weight" }`.
 
 use std::fmt::Debug;
 
@@ -35,11 +36,13 @@ impl Kind for dyn SamplerConfig {
     }
 }
 
-/// Cases are drawn by their weights (PyTorch's `WeightedRandomSampler`), rather than each once an epoch.
+/// Cases are drawn by their weights (PyTorch's `WeightedRandomSampler`), rather than each once an
+/// epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Weighted {
-    /// What holds the weight of a case: a column of the table, or a key of the entries of `dataset.json`.
+    /// What holds the weight of a case: a column of the table, or a key of the entries of
+    /// `dataset.json`.
     pub weights: String,
     /// Cases of an epoch; as many as there are.
     #[serde(default)]

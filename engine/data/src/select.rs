@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// Which voxels are foreground: MONAI's `select_fn`, as a comparison with a number.
 ///
-/// A recipe writes `"> 0"`, `">= 0.5"`, `"< -100"`, `"<= 3"`, `"== 2"` or `"!= 0"`; a number alone means above it. The number is rounded
-/// to f32 before it is compared, as PyTorch does.
+/// A recipe writes `"> 0"`, `">= 0.5"`, `"< -100"`, `"<= 3"`, `"== 2"` or `"!= 0"`; a number alone
+/// means above it. The number is rounded to f32 before it is compared, as PyTorch does.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Written", into = "String")]
 pub struct Select {

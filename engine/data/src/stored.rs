@@ -1,8 +1,8 @@
-//! Values that are read when they are asked for: an image in a cache's file of which a crop needs a part only, or one that lies
-//! in memory in a narrower type than f32.
+//! Values that are read when they are asked for: an image in a cache's file of which a crop needs a
+//! part only, or one that lies in memory in a narrower type than f32.
 //!
-//! A pipeline hands them to a step as they are where the step says that it [reads boxes](crate::Transform::reads_boxes); for
-//! every other step they are read in full first.
+//! A pipeline hands them to a step as they are where the step says that it [reads
+//! boxes](crate::Transform::reads_boxes); for every other step they are read in full first.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crate::{Affine, TransformError, affine};
 
 /// Where the values of a [`StoredImage`] are.
 pub trait BoxSource: Send + Sync + Debug {
-    /// The values from `start` (included) to `end` (not included), as f32 `[C, X, Y, Z]`. The box lies within the image.
+    /// The values from `start` (included) to `end` (not included), as f32 `[C, X, Y, Z]`. The box
+    /// lies within the image.
     ///
     /// # Errors
     /// Where they can't be read any more.
@@ -68,7 +69,8 @@ impl StoredImage {
         Ok(Image { data, affine: self.affine, meta: self.meta.clone() })
     }
 
-    /// A part of it: what [`crop`](crate::spatial::crop) of the whole image gives, read without the rest.
+    /// A part of it: what [`crop`](crate::spatial::crop) of the whole image gives, read without the
+    /// rest.
     ///
     /// # Errors
     /// Where the box does not lie within the image, or its values can't be read any more.

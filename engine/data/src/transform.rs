@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::{Draw, Sample, TransformError};
 
-/// One step of a pipeline. Parameters have MONAI's names; values live on any device and stay there. One function makes one, two where it
-/// draws random numbers.
+/// One step of a pipeline. Parameters have MONAI's names; values live on any device and stay there.
+/// One function makes one, two where it draws random numbers.
 ///
 /// ```
 /// use hearth_data::{Draw, Image, Pipeline, Sample, Transform, TransformError};
@@ -35,33 +35,37 @@ use crate::{Draw, Sample, TransformError};
 /// assert!(Pipeline::new(floor).is_ok());
 /// ```
 pub trait Transform: Send + Sync + Debug {
-    /// What it is called in messages and recipes: MONAI's name, without the `d` of its dictionary form. The type's unless the transform says
-    /// otherwise.
+    /// What it is called in messages and recipes: MONAI's name, without the `d` of its dictionary
+    /// form. The type's unless the transform says otherwise.
     fn name(&self) -> &'static str {
         type_name::<Self>()
     }
 
-    /// Whether it draws random numbers: a transform that looks at its [`Draw`] must say so. Caches keep what comes before the first such
-    /// step, and [`Pipeline::without_random`](crate::Pipeline::without_random) leaves it out.
+    /// Whether it draws random numbers: a transform that looks at its [`Draw`] must say so. Caches
+    /// keep what comes before the first such step, and
+    /// [`Pipeline::without_random`](crate::Pipeline::without_random) leaves it out.
     fn is_random(&self) -> bool {
         false
     }
 
-    /// Whether it works on images through the functions of [`spatial`](crate::spatial), [`Image::shape`](crate::Image::shape) and
-    /// [`Image::affine`](crate::Image) alone, never through their values. A run of such steps may be composed and sampled once.
+    /// Whether it works on images through the functions of [`spatial`](crate::spatial),
+    /// [`Image::shape`](crate::Image::shape) and [`Image::affine`](crate::Image) alone, never
+    /// through their values. A run of such steps may be composed and sampled once.
     fn is_lazy(&self) -> bool {
         false
     }
 
-    /// Whether a [lazy](Transform::is_lazy) step looks at values before it works on images that way: the steps before it are done first,
-    /// its own part may wait for those behind it.
+    /// Whether a [lazy](Transform::is_lazy) step looks at values before it works on images that
+    /// way: the steps before it are done first, its own part may wait for those behind it.
     fn requires_current_data(&self) -> bool {
         false
     }
 
-    /// Whether it takes the value of this key as it is while it is still [stored](crate::StoredImage): it asks for its shape
-    /// ([`Sample::shape`], [`Sample::meta`]), cuts boxes ([`Sample::crop`]) or draws from a list ([`Sample::index_list`]), and
-    /// nothing else. Keys that it does not touch count too. Every other value is read in full before the step.
+    /// Whether it takes the value of this key as it is while it is still
+    /// [stored](crate::StoredImage): it asks for its shape ([`Sample::shape`], [`Sample::meta`]),
+    /// cuts boxes ([`Sample::crop`]) or draws from a list ([`Sample::index_list`]), and nothing
+    /// else. Keys that it does not touch count too. Every other value is read in full before the
+    /// step.
     fn reads_boxes(&self, key: &str) -> bool {
         let _ = key;
         false
@@ -73,8 +77,8 @@ pub trait Transform: Send + Sync + Debug {
     /// Where the sample does not have what the transform needs.
     fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError>;
 
-    /// Looks at the parameters before the first case: `known` are the keys that exist at this step, and the transform adds
-    /// those that it makes.
+    /// Looks at the parameters before the first case: `known` are the keys that exist at this step,
+    /// and the transform adds those that it makes.
     ///
     /// # Errors
     /// Where a parameter makes no sense or a key does not exist.
@@ -83,8 +87,8 @@ pub trait Transform: Send + Sync + Debug {
         Ok(())
     }
 
-    /// Name and parameters, as in a recipe; what a dry run prints and a cache key is made of. A transform
-    /// that does not say has its fields as `Debug` prints them.
+    /// Name and parameters, as in a recipe; what a dry run prints and a cache key is made of. A
+    /// transform that does not say has its fields as `Debug` prints them.
     fn describe(&self) -> serde_json::Value {
         json!({ "name": self.name(), "fields": format!("{self:?}") })
     }
@@ -109,13 +113,15 @@ impl Kind for dyn Transform {
         ("roi_size", "Size in voxels, one or per axis; -1 keeps that of the image."),
     ];
 
-    /// MONAI's dictionary transforms are named with a `d` at the end, cuCIM's functions in small letters.
+    /// MONAI's dictionary transforms are named with a `d` at the end, cuCIM's functions in small
+    /// letters.
     fn is_spelt(known: &str, written: &str) -> bool {
         written.strip_suffix('d') == Some(known) || known.to_lowercase() == written.replace('_', "")
     }
 }
 
-/// Transforms in order, as [`Pipeline::new`](crate::Pipeline::new) takes them: a tuple, a list, or one.
+/// Transforms in order, as [`Pipeline::new`](crate::Pipeline::new) takes them: a tuple, a list, or
+/// one.
 pub trait Steps {
     /// The transforms.
     fn into_steps(self) -> Vec<Arc<dyn Transform>>;

@@ -60,7 +60,8 @@ impl Shared {
         }
     }
 
-    /// Something may be claimed now. Whoever is about to wait has the lock, so that it is not missed.
+    /// Something may be claimed now. Whoever is about to wait has the lock, so that it is not
+    /// missed.
     fn tell(&self) {
         drop(self.lock());
         self.changed.notify_all();
@@ -117,7 +118,8 @@ impl<T> Work<T> {
         self.state.lock().unwrap_or_else(|p| p.into_inner())
     }
 
-    /// Waits for a change. A thread of the kernels' pool helps with the kernels that the workers call.
+    /// Waits for a change. A thread of the kernels' pool helps with the kernels that the workers
+    /// call.
     fn wait<'a>(&'a self, state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
         /// How often such a thread looks whether there is something to help with.
         const LOOK: Duration = Duration::from_micros(100);
@@ -162,7 +164,8 @@ impl<T: Send> Task for Work<T> {
     }
 }
 
-/// Pieces of work, made in any order and given in that of the plan. Without a pool each is made when it is asked for.
+/// Pieces of work, made in any order and given in that of the plan. Without a pool each is made
+/// when it is asked for.
 pub(crate) struct Run<T> {
     work: Arc<Work<T>>,
     pool: Option<Arc<Pool>>,
@@ -170,8 +173,8 @@ pub(crate) struct Run<T> {
 }
 
 impl<T: Send + 'static> Run<T> {
-    /// `make` gets a piece of the plan, and a function that says whether nobody waits for it any more. At most `buffer` pieces are
-    /// ready or in the making.
+    /// `make` gets a piece of the plan, and a function that says whether nobody waits for it any
+    /// more. At most `buffer` pieces are ready or in the making.
     pub fn new(
         plan: Vec<Vec<usize>>,
         make: impl Fn(&[usize], &dyn Fn() -> bool) -> Result<T, DataError> + Send + Sync + 'static,

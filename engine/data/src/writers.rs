@@ -56,13 +56,16 @@ pub enum WriteError {
 /// How names of written files may end.
 pub const SUFFIXES: [&str; 4] = [".nii", ".nii.gz", ".png", ".npy"];
 
-/// Writes an image; the name's end says how. The file appears under its name only when it is complete.
+/// Writes an image; the name's end says how. The file appears under its name only when it is
+/// complete.
 ///
-/// NIfTI as [`write_nifti`]. PNG: a 2-D image with 1 to 4 channels, its first axis the width, 8 bits where all values fit, else 16; they
-/// must be whole numbers from 0 to 65535 after scaling (rounded). NPY: f32, `[C, X, Y, Z]` (without `Z` where the image is 2-D).
+/// NIfTI as [`write_nifti`]. PNG: a 2-D image with 1 to 4 channels, its first axis the width, 8
+/// bits where all values fit, else 16; they must be whole numbers from 0 to 65535 after scaling
+/// (rounded). NPY: f32, `[C, X, Y, Z]` (without `Z` where the image is 2-D).
 ///
 /// # Errors
-/// Where the name ends in something else, the format can't hold the image, or the file system says no.
+/// Where the name ends in something else, the format can't hold the image, or the file system says
+/// no.
 pub fn write_image(path: impl AsRef<Path>, image: &Image, options: &WriteOptions) -> Result<(), WriteError> {
     let path = path.as_ref();
     let name = path.to_string_lossy().to_lowercase();

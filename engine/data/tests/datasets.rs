@@ -1,4 +1,5 @@
-//! Data sets and caches in memory: whatever keeps a case gives the samples that no cache gives, and no more is kept than fits.
+//! Data sets and caches in memory: whatever keeps a case gives the samples that no cache gives, and
+//! no more is kept than fits.
 
 #[path = "common/cases.rs"]
 mod cases;
@@ -217,7 +218,8 @@ fn the_window_moves_as_monais() {
         let (dataset, log) = smart(options(shuffle));
         let epochs: Vec<String> = (1..=6).map(|epoch| epoch_of(&dataset, epoch)).collect();
         assert_eq!(epochs, expected);
-        // The window of four and the one case that comes next are all there are: each is made once, and none is dropped.
+        // The window of four and the one case that comes next are all there are: each is made once,
+        // and none is dropped.
         let made = log.lock().expect("no panic").len();
         assert_eq!(made, 5);
         assert!(dataset.cached() <= 5);

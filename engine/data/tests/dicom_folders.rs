@@ -24,7 +24,8 @@ fn load(path: &Path, how: impl FnOnce(LoadImage) -> LoadImage) -> Result<Image, 
     Ok(out[0].image("image").expect("an image").clone())
 }
 
-/// What goes wrong; it must name the case and all of `parts`, and take no more lines than a screen has.
+/// What goes wrong; it must name the case and all of `parts`, and take no more lines than a screen
+/// has.
 fn fails(path: &Path, how: impl FnOnce(LoadImage) -> LoadImage, parts: &[&str]) {
     let text = load(path, how).expect_err("an error");
     for part in ["case 7", "LoadImage"].iter().chain(parts) {

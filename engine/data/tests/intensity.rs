@@ -1,5 +1,5 @@
-//! Intensity transforms: every one on the CPU and by tensor operations, in two and three dimensions; random ones by their draws;
-//! bad parameters.
+//! Intensity transforms: every one on the CPU and by tensor operations, in two and three
+//! dimensions; random ones by their draws; bad parameters.
 
 use hearth_data::transforms::*;
 use hearth_data::{Draw, DrawKey, Image, Pipeline, Sample, Transform, Value, affine, host_device};
@@ -91,7 +91,8 @@ fn values(sample: &Sample, key: &str) -> Vec<f32> {
     sample.image(key).expect("an image").to_vec()
 }
 
-/// The same sample where nothing is a loop over memory: tensors that record gradients are no business of the CPU's loops.
+/// The same sample where nothing is a loop over memory: tensors that record gradients are no
+/// business of the CPU's loops.
 fn elsewhere(mut sample: Sample) -> Sample {
     for value in sample.values.values_mut() {
         if let Value::Image(image) = value {
@@ -213,8 +214,9 @@ fn shuffling_keeps_every_value() {
     assert_eq!(sorted(&before), sorted(&after));
 }
 
-/// The first moments of the Rician distribution (Gudbjartsson and Patz, 1995): from 0, mean `s * sqrt(pi / 2)` and mean square `2 s^2`;
-/// from a value that is large, that value and deviation `s`.
+/// The first moments of the Rician distribution (Gudbjartsson and Patz, 1995): from 0, mean
+/// `s * sqrt(pi / 2)` and mean square `2 s^2`; from a value that is large, that value and deviation
+/// `s`.
 #[test]
 fn rician_noise_has_its_moments() {
     for (value, std) in [(0.0_f32, 2.0), (100.0, 2.0)] {

@@ -180,7 +180,8 @@ fn on_composes_interpolations() {
     assert_eq!(there_and_back(Lazy::On, other), there_and_back(Lazy::Off, other));
 }
 
-/// MONAI's lazy evaluation asks no step how it samples: padding becomes part of the matrix, and what lies outside is the edge.
+/// MONAI's lazy evaluation asks no step how it samples: padding becomes part of the matrix, and
+/// what lies outside is the edge.
 #[test]
 fn a_sampling_for_all_steps_takes_padding_along() {
     let pipeline = |instead: Option<LazySampling>| {
@@ -215,7 +216,8 @@ fn an_error_says_the_shape_that_is_to_come() {
     assert!(error.contains("step 2 of 2") && error.contains("14 x 15 x 21"), "{error}");
 }
 
-/// MONAI's lazy evaluation takes `Resize` and `Zoom` for their affines; one sampling there and back is the image again, whatever the modes.
+/// MONAI's lazy evaluation takes `Resize` and `Zoom` for their affines; one sampling there and back
+/// is the image again, whatever the modes.
 #[test]
 fn resize_and_zoom_are_affines_where_a_sampling_is_given() {
     let steps: Vec<Box<dyn Transform>> = vec![

@@ -1,4 +1,5 @@
-//! What is written reads back: by our reader, by the `nifti` crate, and by nibabel where Python is at hand. Damaged files are errors.
+//! What is written reads back: by our reader, by the `nifti` crate, and by nibabel where Python is
+//! at hand. Damaged files are errors.
 
 mod common;
 
@@ -241,7 +242,8 @@ fn damage_anywhere_in_a_gzip_file_is_an_error() {
     }
     let behind = |bytes: &[u8]| [&whole[..], bytes].concat();
     assert!(error_of("more.nii.gz", &behind(b"junk")).contains("4 bytes behind its end"));
-    // A second member that the image does not need is looked at all the same, even where the lengths look right.
+    // A second member that the image does not need is looked at all the same, even where the
+    // lengths look right.
     let mut other = good.clone();
     other.reverse();
     let mut second = gzip(&other);

@@ -1,4 +1,5 @@
-//! Pipelines: recipes, checks before the first case, errors with case and step, inversion, determinism.
+//! Pipelines: recipes, checks before the first case, errors with case and step, inversion,
+//! determinism.
 
 use std::collections::BTreeMap;
 
@@ -310,7 +311,8 @@ proptest! {
         let sample = Sample::new("x").with_image("image", input.clone());
         let out = Pipeline::new(steps).expect("sound").run(sample, DrawKey::new(1, epoch, 0)).expect("it runs");
         let mut image = out[0].image("image").expect("an image").clone();
-        // Every voxel keeps its place: the corner's world position is that of the padded input's corner.
+        // Every voxel keeps its place: the corner's world position is that of the padded input's
+        // corner.
         while !image.meta.applied.is_empty() {
             image = image.undo_last(false).expect("it inverts");
         }
@@ -318,7 +320,8 @@ proptest! {
         prop_assert!(affine::distance(&image.affine, &input.affine) < 1e-9);
     }
 
-    /// A linear ramp in world coordinates is reproduced by linear resampling wherever the source covers it.
+    /// A linear ramp in world coordinates is reproduced by linear resampling wherever the source
+    /// covers it.
     #[test]
     fn resampling_keeps_a_ramp_in_place(pixdim in prop::array::uniform3(0.6f64..3.0), gradient in prop::array::uniform3(-1.0f64..1.0)) {
         let grid = tilted();

@@ -1,4 +1,5 @@
-//! What must hold whatever the parameters: the way back, the place in the world, lazy runs, workers.
+//! What must hold whatever the parameters: the way back, the place in the world, lazy runs,
+//! workers.
 
 use std::sync::Arc;
 
@@ -202,7 +203,8 @@ fn counting(shape: [usize; 3]) -> Image {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// A voxel that was moved is where its landmark is, and goes back to where it came from; what was cut off comes back as zeros.
+    /// A voxel that was moved is where its landmark is, and goes back to where it came from; what
+    /// was cut off comes back as zeros.
     #[test]
     fn voxels_that_move_keep_their_place_in_the_world(
         which in 0..MOVES, n in numbers(), shape in prop::array::uniform3(4usize..8), seed in any::<u64>(),
@@ -227,7 +229,8 @@ proptest! {
     }
 }
 
-/// Three channels that say where in the world a voxel is, which linear interpolation reproduces, and one that is smooth.
+/// Three channels that say where in the world a voxel is, which linear interpolation reproduces,
+/// and one that is smooth.
 fn located(shape: [usize; 3]) -> Image {
     let matrix = oblique();
     let channel = |c: usize| {
@@ -255,7 +258,8 @@ fn around(place: [f64; 3]) -> impl Iterator<Item = [f64; 3]> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(250))]
 
-    /// Sampled anew, each voxel holds what lay at its place in the world; sampled back, what was there before.
+    /// Sampled anew, each voxel holds what lay at its place in the world; sampled back, what was
+    /// there before.
     #[test]
     fn resampling_keeps_places_and_finds_the_way_back(
         which in 0..RESAMPLINGS, n in numbers(), shape in prop::array::uniform3(8usize..13), seed in any::<u64>(),
@@ -290,7 +294,8 @@ proptest! {
             let sources = around(place).all(|corner| {
                 is_inside(corner, new_shape) && is_inside(affine::apply(&backward, corner), shape)
             });
-            // Linear values come back as they were, smooth ones but for what two interpolations take.
+            // Linear values come back as they were, smooth ones but for what two interpolations
+            // take.
             for (c, slack) in [(0, 4e-3), (1, 4e-3), (2, 4e-3), (3, 0.05)].into_iter().filter(|_| sources) {
                 let (a, b) = (before[c * count + i], after[c * count + i]);
                 prop_assert!((a - b).abs() < slack, "channel {} at {:?}: {} came back as {}", c, at, a, b);

@@ -1,4 +1,5 @@
-//! What `quality` finds: in data sets made with one thing wrong each, and in real files, whose values are known.
+//! What `quality` finds: in data sets made with one thing wrong each, and in real files, whose
+//! values are known.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Readers against files that other programs' formats fix: written by the `image` crate, by hand, or by numpy.
+//! Readers against files that other programs' formats fix: written by the `image` crate, by hand,
+//! or by numpy.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Real files against what nibabel says about them (`expected.json`). Ignored: the files are not part of the project.
+//! Real files against what nibabel says about them (`expected.json`). Ignored: the files are not
+//! part of the project.
 
 mod common;
 
@@ -233,7 +234,8 @@ fn folders_of_dicom_are_read_as_the_volume_they_hold() {
     drawn.sort_unstable();
     expected.sort_unstable();
     assert_eq!(drawn, expected);
-    // Two series in one folder can't be told apart by the folder: the images are looked at alone, and it is said why.
+    // Two series in one folder can't be told apart by the folder: the images are looked at alone,
+    // and it is said why.
     let mixed = tempfile::tempdir().expect("a folder");
     for folder in ["ct_rtstruct_2slice", "ct_tiny_4slice"] {
         for file in std::fs::read_dir(real_data().join("dicom").join(folder)).expect("a folder").flatten() {

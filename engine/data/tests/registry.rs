@@ -1,5 +1,5 @@
-//! Every transform that a recipe can name: its example builds, runs and says the same when it is read
-//! again, and the reference describes each parameter.
+//! Every transform that a recipe can name: its example builds, runs and says the same when it is
+//! read again, and the reference describes each parameter.
 
 use hearth_data::transforms::LoadImage;
 use hearth_data::{DrawKey, Image, Pipeline, Sample, Transform, Value, affine, host_device, write_image};

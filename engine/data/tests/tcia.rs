@@ -1,4 +1,5 @@
-//! A collection of The Cancer Imaging Archive: from the answers of a service in this process to batches.
+//! A collection of The Cancer Imaging Archive: from the answers of a service in this process to
+//! batches.
 
 #[path = "common/dicom.rs"]
 mod dicom;
@@ -80,7 +81,8 @@ fn of_series(uid: &str) -> &'static str {
     format!("{GET}{uid}").leak()
 }
 
-/// Three segmentations: one names its series, one only images, and one has the place that another has.
+/// Three segmentations: one names its series, one only images, and one has the place that another
+/// has.
 fn collection() -> Server {
     let direct = of_lung_2(tumour(2, 1));
     let image = Object::item().text(tags::REFERENCED_SOP_INSTANCE_UID, VR::UI, "5.5.5");
@@ -173,7 +175,8 @@ fn cases_of_a_collection_become_batches() {
         assert_eq!((image.shape(), seg.shape()), ([3, 2, 5], [3, 2, 5]));
         assert_eq!((image.affine, seg.meta.stored_type.as_str()), (seg.affine, "uint8"));
         let (values, labels) = (image.to_vec(), seg.to_vec());
-        // Pixel 1 of the second slice and pixel 5 of the fourth, whatever the number of the segment.
+        // Pixel 1 of the second slice and pixel 5 of the fourth, whatever the number of the
+        // segment.
         let marked: Vec<f32> = values.iter().zip(&labels).filter(|(_, l)| **l != 0.0).map(|(v, _)| *v).collect();
         assert_eq!(marked, [201.0, 405.0], "{}", sample.case);
         assert!(labels.iter().all(|label| [0.0, 1.0].contains(label)));

@@ -31,7 +31,8 @@ fn slope(shape: [usize; 3], matrix: hearth_data::Affine) -> Image {
     Image::from_values(values, [1, shape[0], shape[1], shape[2]], matrix, &host_device()).with_spatial_dims(dims)
 }
 
-/// How many voxels hold the height of where the affine says they are. Those read from outside the image don't.
+/// How many voxels hold the height of where the affine says they are. Those read from outside the
+/// image don't.
 fn follows(image: &Image) -> usize {
     let values = image.to_vec();
     assert!(values.iter().all(|v| v.is_finite()));
@@ -235,7 +236,8 @@ fn probabilities_are_kept() {
                 apply(&*transform, before.clone(), *case).image("image").expect("an image").to_vec() != values
             })
             .count();
-        // Five deviations of a binomial draw about 90; some draws change nothing (a resolution of 1).
+        // Five deviations of a binomial draw about 90; some draws change nothing (a resolution of
+        // 1).
         assert!((40..=130).contains(&changed), "{}: {changed} of 300", transform.name());
     }
     for transform in random(0.0, true) {
@@ -266,7 +268,8 @@ fn what_was_drawn_is_undone() {
     }
 }
 
-/// Where nothing is drawn, another size still cuts or pads about the centre, and the affine follows.
+/// Where nothing is drawn, another size still cuts or pads about the centre, and the affine
+/// follows.
 #[test]
 fn another_size_is_about_the_centre() {
     let before = slope([8, 8, 8], affine::IDENTITY);

@@ -1,5 +1,6 @@
-//! Files that are replaced as a whole. Content goes to a temporary name in the same folder, is flushed to the disk and renamed,
-//! and the folder is flushed after it: whoever opens the file sees the old content or all of the new, also after a crash.
+//! Files that are replaced as a whole. Content goes to a temporary name in the same folder, is
+//! flushed to the disk and renamed, and the folder is flushed after it: whoever opens the file sees
+//! the old content or all of the new, also after a crash.
 //!
 //! ```
 //! let folder = tempfile::tempdir()?;
@@ -19,7 +20,8 @@ use tempfile::Builder;
 ///
 /// # Errors
 ///
-/// What the system says of the folder or the disk; the old file is then as it was, and nothing is left beside it.
+/// What the system says of the folder or the disk; the old file is then as it was, and nothing is
+/// left beside it.
 pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     replace_with(path, |file| file.write_all(content.as_ref()))
 }
@@ -30,7 +32,8 @@ pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
 ///
 /// Those of [`replace`] and of `write`.
 pub fn replace_with(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
-    // A device or a pipe is written to; to rename a file onto it would put a plain file in its place.
+    // A device or a pipe is written to; to rename a file onto it would put a plain file in its
+    // place.
     if path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         let mut file = BufWriter::new(File::options().write(true).open(path)?);
         write(&mut file)?;
@@ -51,7 +54,8 @@ pub fn replace_with(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io:
     flush_folder(folder)
 }
 
-/// Writes a file that must not be there yet, and flushes it. Its folder is the caller's to flush, once for all its files.
+/// Writes a file that must not be there yet, and flushes it. Its folder is the caller's to flush,
+/// once for all its files.
 ///
 /// # Errors
 ///
@@ -62,7 +66,8 @@ pub fn create(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Makes the names in a folder last: a new file's, a renamed one's. Only Unix lets a program ask for it.
+/// Makes the names in a folder last: a new file's, a renamed one's. Only Unix lets a program ask
+/// for it.
 ///
 /// # Errors
 ///

@@ -1,5 +1,6 @@
-//! Every distinct convolution of MONAI's UNet (channels 16 to 256, two residual units) at a batch of 4 x 96^3, and of
-//! narrower and wider ones: forward, input gradient and weight gradient, in floating-point operations per second.
+//! Every distinct convolution of MONAI's UNet (channels 16 to 256, two residual units) at a batch
+//! of 4 x 96^3, and of narrower and wider ones: forward, input gradient and weight gradient, in
+//! floating-point operations per second.
 //!
 //! ```text
 //! cargo bench -p hearth-kernels --bench conv3d

@@ -1,4 +1,5 @@
-//! Resizing a volume by every mode, up and down: `cargo bench -p hearth-kernels -p build-once --bench interpolate`.
+//! Resizing a volume by every mode, up and down:
+//! `cargo bench -p hearth-kernels -p build-once --bench interpolate`.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

@@ -1,5 +1,6 @@
-//! What stands around the convolutions of a network: norms with their activations, sums of residual blocks, dropout, pooling, the sums of Dice and
-//! cross-entropy; forward and backward, in values of the input per second.
+//! What stands around the convolutions of a network: norms with their activations, sums of residual
+//! blocks, dropout, pooling, the sums of Dice and cross-entropy; forward and backward, in values of
+//! the input per second.
 //!
 //! ```text
 //! cargo bench -p hearth-kernels --bench layers

@@ -4,7 +4,8 @@
 //! cargo bench -p hearth-kernels --bench resample -- Linear
 //! ```
 //!
-//! Sizes that would not fit into memory are left out. The time per voxel should not grow with the size.
+//! Sizes that would not fit into memory are left out. The time per voxel should not grow with the
+//! size.
 
 use std::hint::black_box;
 

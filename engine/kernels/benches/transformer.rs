@@ -1,5 +1,5 @@
-//! What the transformer blocks of SwinUNETR (feature size 48, a batch of 64^3) and UNETR (96^3) spend their time in, forward and
-//! backward.
+//! What the transformer blocks of SwinUNETR (feature size 48, a batch of 64^3) and UNETR (96^3)
+//! spend their time in, forward and backward.
 //!
 //! ```text
 //! cargo bench -p hearth-kernels --bench transformer
@@ -33,7 +33,8 @@ fn attentions(c: &mut Criterion) {
             let bias = biased.then(|| learnt([heads, places, places]));
             (learnt([windows, places, 3 * heads * depth]), bias, random([windows, places, heads * depth]))
         };
-        // Scores and the sums they weigh; backward two of each kind, one of them once more, and the weights again.
+        // Scores and the sums they weigh; backward two of each kind, one of them once more, and the
+        // weights again.
         let product = 2 * windows * heads * places * places * depth;
         let mut group =
             c.benchmark_group(format!("attention of {windows} x {places} places, {heads} heads of {depth}"));
@@ -72,7 +73,8 @@ fn rows(c: &mut Criterion) {
     group.finish();
 }
 
-/// Rows, inputs and outputs: a ViT of 64^3 (patches of 16), UNETR's of 96^3, SwinUNETR's first and last stage.
+/// Rows, inputs and outputs: a ViT of 64^3 (patches of 16), UNETR's of 96^3, SwinUNETR's first and
+/// last stage.
 const MATRICES: [[usize; 3]; 4] = [[65, 768, 3072], [216, 768, 3072], [32768, 48, 144], [64, 1536, 384]];
 
 fn matrices(c: &mut Criterion) {

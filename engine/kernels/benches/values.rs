@@ -1,4 +1,5 @@
-//! What walks over many values once: steps of optimizers, random numbers, smoothing; in values per second.
+//! What walks over many values once: steps of optimizers, random numbers, smoothing; in values per
+//! second.
 //!
 //! ```text
 //! cargo bench -p hearth-kernels --bench values

@@ -1,6 +1,8 @@
-//! GFLOP/s of forward, input gradient and weight gradient for the convolutions of a UNet, ours beside Burn's.
+//! GFLOP/s of forward, input gradient and weight gradient for the convolutions of a UNet, ours
+//! beside Burn's.
 //!
-//! `cargo build --release -p hearth-kernels -p build-once --examples && target/release/examples/convolution_speed`
+//! `cargo build --release -p hearth-kernels -p build-once --examples &&
+//! target/release/examples/convolution_speed`
 use std::time::Instant;
 
 use burn::tensor::ops::ConvOptions;

@@ -1,9 +1,11 @@
-//! Overlapping windows put together in one volume: what sliding-window inference does with its outputs.
+//! Overlapping windows put together in one volume: what sliding-window inference does with its
+//! outputs.
 
 use burn::tensor::Tensor;
 
-/// Adds one item of `windows` (`[B, C, x, y, z]`) to the box of `canvas` (`[N, C, X, Y, Z]`) that begins at `start` in item `item`, times
-/// `weights` (`[1, 1, x, y, z]`) where there are some. On the CPU in place and in one pass, by all threads; elsewhere by Burn's operations.
+/// Adds one item of `windows` (`[B, C, x, y, z]`) to the box of `canvas` (`[N, C, X, Y, Z]`) that
+/// begins at `start` in item `item`, times `weights` (`[1, 1, x, y, z]`) where there are some. On
+/// the CPU in place and in one pass, by all threads; elsewhere by Burn's operations.
 ///
 /// # Panics
 /// Where the window does not lie within the canvas, as Burn's own slices do.

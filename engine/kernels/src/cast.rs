@@ -2,10 +2,11 @@
 
 use burn::tensor::{DType, Tensor};
 
-/// The values of `x` in another floating-point type; itself where it has that type. Rounds to the nearest value, to even between two.
+/// The values of `x` in another floating-point type; itself where it has that type. Rounds to the
+/// nearest value, to even between two.
 ///
-/// On the CPU f32, f16 and bf16 are converted into each other by all threads; Burn's own conversion, which other devices and types take,
-/// goes value by value there.
+/// On the CPU f32, f16 and bf16 are converted into each other by all threads; Burn's own
+/// conversion, which other devices and types take, goes value by value there.
 pub fn cast<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
     if x.dtype() == dtype {
         return x;
@@ -189,7 +190,8 @@ mod tests {
 
     use super::cast;
 
-    /// Numbers of every size, signs, zeros, subnormals, what is between two halves, and what is no number.
+    /// Numbers of every size, signs, zeros, subnormals, what is between two halves, and what is no
+    /// number.
     fn odd() -> Vec<f32> {
         let mut values: Vec<f32> =
             (0..1_u32 << 16).map(|high| f32::from_bits(high << 16 | (high * 40_503) & 0xffff)).collect();

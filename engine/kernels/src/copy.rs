@@ -1,6 +1,8 @@
-//! Copying on the CPU at the speed of the memory: strided views (crops, flips, transpositions) into row-major order.
+//! Copying on the CPU at the speed of the memory: strided views (crops, flips, transpositions) into
+//! row-major order.
 //!
-//! Rows that lie together are copied in one go, transposed axes tile by tile, and large copies by several threads.
+//! Rows that lie together are copied in one go, transposed axes tile by tile, and large copies by
+//! several threads.
 
 use std::mem::MaybeUninit;
 
@@ -71,7 +73,8 @@ impl<'a> View<'a> {
             Some((last, outer)) => (outer, last),
             None => return,
         };
-        // Where a stride is 1 the values lie together; if not along the last axis, exchange that axis and the last tile by tile.
+        // Where a stride is 1 the values lie together; if not along the last axis, exchange that
+        // axis and the last tile by tile.
         let together = outer.iter().position(|(_, stride)| stride.abs() == 1).filter(|_| stride.abs() != 1);
         let Some(other) = together else {
             let rows = out.chunks_exact_mut(length);
@@ -160,8 +163,8 @@ pub(crate) fn pack(views: &[View<'_>]) -> Vec<f32> {
     } else {
         pieces.into_iter().for_each(|(piece, part)| part.write(piece));
     }
-    // SAFETY: `total` places have been reserved; the pieces follow each other and cover them, and `View::write` writes every place of
-    // its piece.
+    // SAFETY: `total` places have been reserved; the pieces follow each other and cover them, and
+    // `View::write` writes every place of its piece.
     unsafe { out.set_len(total) };
     out
 }

@@ -1,9 +1,10 @@
 //! Counter-based random numbers: a draw is a pure function of a key and an index.
 //!
-//! No generator state exists, so nothing is lost in a checkpoint and nothing depends on the number of threads or on the
-//! order of the draws. A key is folded from everything a draw shall depend on (seed, epoch, case name, ...); the draw at
-//! an index is SplitMix64's output function applied to `key + (index + 1) * gamma` (Steele, Lea and Flood, "Fast
-//! splittable pseudorandom number generators", 2014).
+//! No generator state exists, so nothing is lost in a checkpoint and nothing depends on the number
+//! of threads or on the order of the draws. A key is folded from everything a draw shall depend on
+//! (seed, epoch, case name, ...); the draw at an index is SplitMix64's output function applied to
+//! `key + (index + 1) * gamma` (Steele, Lea and Flood, "Fast splittable pseudorandom number
+//! generators", 2014).
 //!
 //! ```
 //! use hearth_kernels::counter_rng::Key;

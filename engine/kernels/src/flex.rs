@@ -15,7 +15,8 @@ pub(crate) fn has_floats<const D: usize>(x: &Tensor<D>) -> bool {
     x.dtype() == DType::F32 && !x.dims().contains(&0) && is_cpu(x)
 }
 
-/// Calls `f` with the values of the tensors in row-major order; a view is copied first, by all threads.
+/// Calls `f` with the values of the tensors in row-major order; a view is copied first, by all
+/// threads.
 pub(crate) fn with<const N: usize, R>(tensors: [FloatTensor<Flex>; N], f: impl FnOnce([&[f32]; N]) -> R) -> R {
     let packed = tensors.map(|t| if t.as_slice::<f32>().is_some() { t } else { layout::packed(t).to_contiguous() });
     f(std::array::from_fn(|i| packed[i].as_slice::<f32>().unwrap_or_default()))

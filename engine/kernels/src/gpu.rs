@@ -1,4 +1,5 @@
-//! What kernels on GPUs share: values in row-major order, how many units work, sums over a workgroup.
+//! What kernels on GPUs share: values in row-major order, how many units work, sums over a
+//! workgroup.
 
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn::tensor::{DType, Tensor};
@@ -16,7 +17,8 @@ pub(crate) const UNITS: usize = 1 << LEVELS;
 /// How often the units of a workgroup are halved until one is left.
 const LEVELS: usize = 8;
 
-/// What Burn's GPU backend makes of a tensor that [`place::of`](crate::place::of) says is on a GPU, outside a graph.
+/// What Burn's GPU backend makes of a tensor that [`place::of`](crate::place::of) says is on a GPU,
+/// outside a graph.
 pub(crate) fn primitive<const D: usize>(tensor: Tensor<D>) -> CubeTensor {
     match tensor.try_into_primitive::<CubeBackend>() {
         Ok(tensor) => tensor,
@@ -24,7 +26,8 @@ pub(crate) fn primitive<const D: usize>(tensor: Tensor<D>) -> CubeTensor {
     }
 }
 
-/// The tensor itself where nobody else holds it, in order; else a copy to write to, whose rows may have been padded.
+/// The tensor itself where nobody else holds it, in order; else a copy to write to, whose rows may
+/// have been padded.
 pub(crate) fn own(tensor: CubeTensor) -> CubeTensor {
     let tensor = into_contiguous(tensor);
     if tensor.can_mut() { tensor } else { into_contiguous(tensor.copy()) }
@@ -35,7 +38,8 @@ pub(crate) fn ordered<const N: usize>(tensors: [CubeTensor; N]) -> [CubeTensor; 
     tensors.map(into_contiguous)
 }
 
-/// A tensor beside another one, in row-major order without gaps: rows of what Burn allocates by itself are padded on CUDA and ROCm.
+/// A tensor beside another one, in row-major order without gaps: rows of what Burn allocates by
+/// itself are padded on CUDA and ROCm.
 pub(crate) fn empty(beside: &CubeTensor, shape: impl Into<Vec<usize>>, dtype: DType) -> CubeTensor {
     empty_device_contiguous_dtype(beside.client.clone(), beside.device.clone(), shape.into().into(), dtype)
 }

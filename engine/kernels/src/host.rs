@@ -1,7 +1,8 @@
 //! Direct access to the values of a CPU tensor.
 //!
-//! A chain of tensor operations walks the memory once per operation. On the CPU one loop over a slice is several times
-//! faster, so transforms try these first and use tensor operations on any other device.
+//! A chain of tensor operations walks the memory once per operation. On the CPU one loop over a
+//! slice is several times faster, so transforms try these first and use tensor operations on any
+//! other device.
 
 use burn::tensor::{Device, Tensor};
 
@@ -58,7 +59,8 @@ pub fn change<const D: usize>(tensor: Tensor<D>, edit: impl FnOnce(&mut [f32])) 
     Ok(Tensor::from_primitive::<Flex>(flex))
 }
 
-/// The values of several tensors one after another, each in row-major order, copied once whatever their layout.
+/// The values of several tensors one after another, each in row-major order, copied once whatever
+/// their layout.
 ///
 /// `None` where one of them is on another device or not f32.
 pub fn concat<const D: usize>(tensors: &[Tensor<D>]) -> Option<Vec<f32>> {
@@ -70,7 +72,8 @@ pub fn concat<const D: usize>(tensors: &[Tensor<D>]) -> Option<Vec<f32>> {
     Some(copy::pack(&all.iter().map(view).collect::<Vec<_>>()))
 }
 
-/// A tensor that owns exactly its own values: a view of a larger buffer is copied out, so that the buffer can be freed.
+/// A tensor that owns exactly its own values: a view of a larger buffer is copied out, so that the
+/// buffer can be freed.
 pub fn compact<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     change(tensor, |_| ()).unwrap_or_else(|same| same)
 }

@@ -1,15 +1,16 @@
-//! Sixteen f32 at a time: one interface to AVX-512, AVX2, NEON and portable Rust, so that a kernel is written once.
+//! Sixteen f32 at a time: one interface to AVX-512, AVX2, NEON and portable Rust, so that a kernel
+//! is written once.
 //!
-//! A kernel is a function generic over [`Lanes`], marked `#[inline(always)]`, and compiled once more inside a
-//! `#[target_feature]` function for each kind.
+//! A kernel is a function generic over [`Lanes`], marked `#[inline(always)]`, and compiled once
+//! more inside a `#[target_feature]` function for each kind.
 
 /// Sixteen f32. The widest kind that the processor has is chosen at run time.
 pub(crate) trait Lanes: Copy {
     /// Sixteen zeros.
     ///
     /// # Safety
-    /// As for all functions here: the processor must have the instructions of this kind, and pointers must be valid for
-    /// what is said.
+    /// As for all functions here: the processor must have the instructions of this kind, and
+    /// pointers must be valid for what is said.
     unsafe fn zero() -> Self;
     /// Sixteen times the value behind the pointer.
     unsafe fn splat(from: *const f32) -> Self;
@@ -27,8 +28,8 @@ pub(crate) trait Lanes: Copy {
     unsafe fn add(self, other: Self) -> Self;
     /// `self - other`.
     unsafe fn sub(self, other: Self) -> Self;
-    /// Exchanges rows and columns of sixteen times sixteen values: reads rows at the distance `from_step`, writes columns at
-    /// the distance `to_step`.
+    /// Exchanges rows and columns of sixteen times sixteen values: reads rows at the distance
+    /// `from_step`, writes columns at the distance `to_step`.
     unsafe fn transpose(from: *const f32, from_step: usize, to: *mut f32, to_step: usize);
 }
 
@@ -215,12 +216,13 @@ mod x86 {
         }
     }
 
-    /// One register of AVX-512, which holds f32 or words of two bf16 each: `fma` takes words for factors and adds two products to
-    /// each f32.
+    /// One register of AVX-512, which holds f32 or words of two bf16 each: `fma` takes words for
+    /// factors and adds two products to each f32.
     #[derive(Clone, Copy)]
     pub(crate) struct Avx512Bf16(Avx512);
 
-    // SAFETY (all blocks): the caller grants AVX-512F, AVX-512-BF16 and the ranges named at the trait.
+    // SAFETY (all blocks): the caller grants AVX-512F, AVX-512-BF16 and the ranges named at the
+    // trait.
     impl Lanes for Avx512Bf16 {
         #[inline(always)]
         unsafe fn zero() -> Self {
@@ -362,7 +364,8 @@ mod x86 {
         unsafe fn transpose(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
             for quarter in 0..4 {
                 let (row, column) = (quarter / 2 * 8, quarter % 2 * 8);
-                // SAFETY: as above; a quarter of the square. Pairs of rows, then fours, then halves of registers.
+                // SAFETY: as above; a quarter of the square. Pairs of rows, then fours, then halves
+                // of registers.
                 unsafe {
                     let (from, to) = (from.add(row * from_step + column), to.add(column * to_step + row));
                     let rows: [__m256; 8] = std::array::from_fn(|i| _mm256_loadu_ps(from.add(i * from_step)));
@@ -403,7 +406,8 @@ mod arm {
     #[derive(Clone, Copy)]
     pub(crate) struct Neon([float32x4_t; 4]);
 
-    // SAFETY (all blocks): every aarch64 processor has NEON; the caller grants the ranges named at the trait.
+    // SAFETY (all blocks): every aarch64 processor has NEON; the caller grants the ranges named at
+    // the trait.
     impl Lanes for Neon {
         #[inline(always)]
         unsafe fn zero() -> Self {

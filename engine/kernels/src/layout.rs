@@ -7,7 +7,8 @@ use rayon::prelude::*;
 /// Side of the squares that are turned at once: both sides' cache lines are used whole.
 const SIDE: usize = 16;
 
-/// The tensor with its values next to each other in row-major order; itself where they are already, or are not f32.
+/// The tensor with its values next to each other in row-major order; itself where they are already,
+/// or are not f32.
 pub(crate) fn packed(tensor: FloatTensor<Flex>) -> FloatTensor<Flex> {
     let layout = tensor.layout();
     if layout.num_elements() == 0 || layout.contiguous_offsets().is_some() || tensor.dtype() != f32_type() {

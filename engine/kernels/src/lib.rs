@@ -9,16 +9,22 @@
 //! - [`mod@filter`]: separable filters, Gaussian taps.
 //! - [`gelu`] and [`layer_norm`]: what transformers need beside attention.
 //! - [`host`]: look at or change the values of a CPU tensor in place, without a copy.
-//! - [`mod@interpolate`]: resizing by nearest, linear, cubic or area, and any other separable weights.
+//! - [`mod@interpolate`]: resizing by nearest, linear, cubic or area, and any other separable
+//!   weights.
 //! - [`label`]: connected components, distance transforms and binary morphology of masks.
 //! - [`rectify`], [`rectified_sum`]: ReLU and leaky ReLU, alone and of a sum.
 //! - [`recompute`]: a block's inner values computed again in the backward pass instead of kept.
-//! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation behind `Spacing` and `Affine`.
-//! - [`mod@separable`]: weighted sums along one axis after the other, which those two come to where they can.
-//! - [`mod@sigmoid_sums`]: what Dice, focal and binary cross-entropy losses need of a sigmoid, forward and backward.
-//! - [`mod@softmax_sums`]: what Dice losses and cross-entropy need of a prediction, forward and backward.
+//! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation
+//!   behind `Spacing` and `Affine`.
+//! - [`mod@separable`]: weighted sums along one axis after the other, which those two come to where
+//!   they can.
+//! - [`mod@sigmoid_sums`]: what Dice, focal and binary cross-entropy losses need of a sigmoid,
+//!   forward and backward.
+//! - [`mod@softmax_sums`]: what Dice losses and cross-entropy need of a prediction, forward and
+//!   backward.
 //! - [`philox`]: long runs of uniform and normal random numbers.
-//! - [`mod@normalize`]: batch, group and instance norm with the activation behind them, forward and backward.
+//! - [`mod@normalize`]: batch, group and instance norm with the activation behind them, forward and
+//!   backward.
 //! - [`mod@pool3d`]: maximum and average pooling, fixed or adaptive, forward and backward.
 //! - [`mod@linear`]: a matrix for the last axis, forward and backward.
 //! - [`memory`]: an allocator that keeps large blocks for their next use.
@@ -28,8 +34,8 @@
 //! - [`use_kernels`]: turns the kernels of networks off, to compare.
 //! - [`math`]: powers and exponentials of many values at once.
 //!
-//! Each operation runs where its tensor lives. Where a backend has no kernel here, the same result is computed with
-//! ordinary tensor operations.
+//! Each operation runs where its tensor lives. Where a backend has no kernel here, the same result
+//! is computed with ordinary tensor operations.
 
 pub mod attention;
 mod blend;

@@ -1,9 +1,11 @@
 //! Powers and exponentials of many f32 values at once, on the CPU.
 //!
-//! The functions of the standard library take one value at a time. These are plain arithmetic, so that the compiler makes vectors of
-//! them; with AVX2 and FMA they are about ten times faster. Errors are a few units in the last place.
+//! The functions of the standard library take one value at a time. These are plain arithmetic, so
+//! that the compiler makes vectors of them; with AVX2 and FMA they are about ten times faster.
+//! Errors are a few units in the last place.
 
-/// Calls one of three copies of a loop: compiled for AVX-512 or for AVX2, with FMA, where the processor has them, else for any.
+/// Calls one of three copies of a loop: compiled for AVX-512 or for AVX2, with FMA, where the
+/// processor has them, else for any.
 macro_rules! for_this_processor {
     ($name:ident, [$widest:ident, $wide:ident], $loop:ident, ($($argument:ident : $type:ty),*) -> $result:ty) => {
         #[cfg(target_arch = "x86_64")]
@@ -35,7 +37,8 @@ macro_rules! for_this_processor {
     };
 }
 
-/// Replaces each value by its exponential. Below -87 the result is about 1e-38 and not 0; above 88 it is about 2e38 and not infinite.
+/// Replaces each value by its exponential. Below -87 the result is about 1e-38 and not 0; above 88
+/// it is about 2e38 and not infinite.
 pub fn exp(values: &mut [f32]) {
     exp_here(values);
 }
@@ -49,9 +52,10 @@ fn exp_loop<const FUSED: bool>(values: &mut [f32]) {
     }
 }
 
-/// Replaces each value by the exponential of what it is more than `less`, the largest of them, and returns the sum of these.
-/// Exponentials below 2e-22 are 0, which no sum of them tells from what they are: products with them would be subnormal numbers,
-/// each of which takes a processor a hundred times as long as another.
+/// Replaces each value by the exponential of what it is more than `less`, the largest of them, and
+/// returns the sum of these. Exponentials below 2e-22 are 0, which no sum of them tells from what
+/// they are: products with them would be subnormal numbers, each of which takes a processor a
+/// hundred times as long as another.
 pub(crate) fn exp_less(values: &mut [f32], less: f32) -> f32 {
     exp_less_here(values, less)
 }
@@ -94,7 +98,8 @@ pub(crate) fn exp_of<const FUSED: bool>(v: f32) -> f32 {
     if v.is_nan() { v } else { result }
 }
 
-/// Replaces each value by its power. Values must not be negative nor subnormal (0 and NaN stay what they are), the exponent must be positive.
+/// Replaces each value by its power. Values must not be negative nor subnormal (0 and NaN stay what
+/// they are), the exponent must be positive.
 pub fn power(values: &mut [f32], exponent: f32) {
     power_here(values, exponent);
 }
@@ -111,7 +116,8 @@ fn power_loop<const FUSED: bool>(values: &mut [f32], exponent: f32) {
     }
 }
 
-/// Binary logarithm of a positive normal number: exponent, and `2 atanh((m - 1) / (m + 1))` of a mantissa m around 1.
+/// Binary logarithm of a positive normal number: exponent, and `2 atanh((m - 1) / (m + 1))` of a
+/// mantissa m around 1.
 #[inline(always)]
 pub(crate) fn log2<const FUSED: bool>(x: f32) -> f32 {
     /// Bits of sqrt(1/2), where the mantissas begin.
@@ -126,7 +132,8 @@ pub(crate) fn log2<const FUSED: bool>(x: f32) -> f32 {
     fma::<FUSED>(sum, s * (2.0 * std::f32::consts::LOG2_E), exponent as f32)
 }
 
-/// `log(1 + x)` for `0..=1`, to a few units in the last place of the result: `2 atanh(x / (2 + x))`.
+/// `log(1 + x)` for `0..=1`, to a few units in the last place of the result:
+/// `2 atanh(x / (2 + x))`.
 #[inline(always)]
 pub(crate) fn log_1p<const FUSED: bool>(x: f32) -> f32 {
     let s = x / (2.0 + x);
@@ -142,7 +149,8 @@ fn exp_near_zero<const FUSED: bool>(x: f32) -> f32 {
     series.iter().fold(0.0, |sum, c| fma::<FUSED>(sum, x, *c))
 }
 
-/// The nearest whole number, and the bits it has after this shift, whose lowest ones are the number.
+/// The nearest whole number, and the bits it has after this shift, whose lowest ones are the
+/// number.
 #[inline(always)]
 fn nearest(x: f32) -> (f32, u32) {
     /// Numbers of this size have no room for a fraction.

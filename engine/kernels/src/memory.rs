@@ -2,16 +2,20 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// The system's allocator for small blocks; large ones are kept when they are freed, and given out again.
+/// The system's allocator for small blocks; large ones are kept when they are freed, and given out
+/// again.
 ///
-/// Volumes and activations are megabytes each, live for milliseconds, and come back in the same sizes. The system takes the memory of such a
-/// block away when it is freed and clears every page of the next one at its first use, which costs more than many an operation on
-/// it. (PyTorch keeps the memory of GPUs for the same reason.) Blocks lie on huge pages where the system has them to give.
+/// Volumes and activations are megabytes each, live for milliseconds, and come back in the same
+/// sizes. The system takes the memory of such a block away when it is freed and clears every page
+/// of the next one at its first use, which costs more than many an operation on it. (PyTorch keeps
+/// the memory of GPUs for the same reason.) Blocks lie on huge pages where the system has them to
+/// give.
 ///
-/// Blocks of a few hundred kilobytes are the system's, which is told to keep them too (glibc maps and clears each anew otherwise).
+/// Blocks of a few hundred kilobytes are the system's, which is told to keep them too (glibc maps
+/// and clears each anew otherwise).
 ///
-/// The memory held in large blocks, used or not, is never more than [`slack`] above the most that was in use at one time. Only Linux has it;
-/// elsewhere this is the system's allocator.
+/// The memory held in large blocks, used or not, is never more than [`slack`] above the most that
+/// was in use at one time. Only Linux has it; elsewhere this is the system's allocator.
 ///
 /// ```
 /// #[global_allocator]
@@ -26,8 +30,8 @@ pub struct KeepLarge {
     kept: std::sync::Mutex<kept::Kept>,
 }
 
-/// Memory that may be held above the most that was in use, in bytes: half of it, 256 MiB at least and 1 GiB at most. With less, what comes and goes in
-/// many sizes is not found again.
+/// Memory that may be held above the most that was in use, in bytes: half of it, 256 MiB at least
+/// and 1 GiB at most. With less, what comes and goes in many sizes is not found again.
 pub fn slack(most: usize) -> usize {
     (most / 2).clamp(256 << 20, 1 << 30)
 }
@@ -42,7 +46,8 @@ impl KeepLarge {
     }
 }
 
-// SAFETY: a block is the system allocator's or, by size and alignment alone, one of `kept`, where each is given out once at a time.
+// SAFETY: a block is the system allocator's or, by size and alignment alone, one of `kept`, where
+// each is given out once at a time.
 unsafe impl GlobalAlloc for KeepLarge {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         #[cfg(target_os = "linux")]
@@ -89,7 +94,8 @@ unsafe impl GlobalAlloc for KeepLarge {
                 return block;
             }
             if from.is_some() || to.is_some() {
-                // SAFETY: the new block does not overlap the old one, and both hold the copied bytes; the old one came from `alloc`.
+                // SAFETY: the new block does not overlap the old one, and both hold the copied
+                // bytes; the old one came from `alloc`.
                 unsafe {
                     let target = self.alloc(new);
                     if !target.is_null() {
@@ -107,7 +113,8 @@ unsafe impl GlobalAlloc for KeepLarge {
 
 /// What the system's allocator does with blocks that are not large.
 mod small {
-    /// Once per process: glibc does not map a block by itself that could lie in its heap, and gives the heap's end back when there is much of it.
+    /// Once per process: glibc does not map a block by itself that could lie in its heap, and gives
+    /// the heap's end back when there is much of it.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     pub fn prepare() {
         use std::sync::atomic::{AtomicBool, Ordering};
@@ -115,7 +122,8 @@ mod small {
         if DONE.load(Ordering::Relaxed) || DONE.swap(true, Ordering::Relaxed) {
             return;
         }
-        // SAFETY: sets two thresholds of the allocator, under its own lock; a value that is refused changes nothing.
+        // SAFETY: sets two thresholds of the allocator, under its own lock; a value that is refused
+        // changes nothing.
         unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
             libc::mallopt(libc::M_TRIM_THRESHOLD, 64 << 20);
@@ -185,7 +193,8 @@ mod kept {
         }
     }
 
-    /// The size of the block for a layout, if it is a large one: rounded up by a quarter at most, above 2 MiB by an eighth or to a huge page.
+    /// The size of the block for a layout, if it is a large one: rounded up by a quarter at most,
+    /// above 2 MiB by an eighth or to a huge page.
     pub fn size(layout: Layout) -> Option<usize> {
         if layout.size() < LARGE || layout.align() > PAGE {
             return None;
@@ -248,7 +257,8 @@ mod kept {
             return std::ptr::null_mut();
         }
         let before = start.cast::<u8>().align_offset(PAGE);
-        // SAFETY: `before` is less than `PAGE`, so that block and remainder lie in the mapping. Advice that is not taken does no harm.
+        // SAFETY: `before` is less than `PAGE`, so that block and remainder lie in the mapping.
+        // Advice that is not taken does no harm.
         unsafe {
             let block = start.cast::<u8>().add(before);
             if before > 0 {
@@ -333,7 +343,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
-        /// Blocks that are in use at the same time keep what was written to them, through changes of their size.
+        /// Blocks that are in use at the same time keep what was written to them, through changes
+        /// of their size.
         #[test]
         fn blocks_keep_their_contents(sizes in prop::collection::vec((1usize..9_000_000, 1usize..9_000_000), 1..12)) {
             let keeper = KeepLarge::new();

@@ -1,7 +1,8 @@
-//! Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), and long runs of uniform and
-//! normal numbers made of it.
+//! Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), and long
+//! runs of uniform and normal numbers made of it.
 //!
-//! A number depends on key, stream and its place only: the number of threads and the processor's width change nothing.
+//! A number depends on key, stream and its place only: the number of threads and the processor's
+//! width change nothing.
 
 use rayon::prelude::*;
 
@@ -107,7 +108,8 @@ fn normal_pairs(a: [u32; LANES], b: [u32; LANES]) -> [[f32; LANES]; 2] {
         // (0, 1], so that the logarithm is finite.
         let u = ((a[i] >> 1) as i32 as f32 + 1.0) * (1.0 / 2_147_483_648.0);
         let radius = (log2::<false>(u) * (-2.0 * std::f32::consts::LN_2)).sqrt();
-        // The upper two bits choose a quarter of the circle, the others an angle of at most 45 degrees to its middle.
+        // The upper two bits choose a quarter of the circle, the others an angle of at most 45
+        // degrees to its middle.
         let quarter = b[i] >> 30;
         let angle = ((b[i] & 0x3fff_ffff) as i32 - 0x2000_0000) as f32 * (std::f32::consts::TAU / 4_294_967_296.0);
         let (sin, cos) = sin_cos_near_zero(angle);
@@ -122,7 +124,8 @@ fn normal_pairs(a: [u32; LANES], b: [u32; LANES]) -> [[f32; LANES]; 2] {
     out
 }
 
-/// Sine and cosine for -pi/4..pi/4: the first terms of their series, exact to the last place or two.
+/// Sine and cosine for -pi/4..pi/4: the first terms of their series, exact to the last place or
+/// two.
 #[inline(always)]
 fn sin_cos_near_zero(x: f32) -> (f32, f32) {
     let x2 = x * x;

@@ -13,8 +13,8 @@ pub(crate) enum Place {
     Gpu,
 }
 
-/// Where the tensor lives, within a graph or not; `None` where kernels are not wanted or there are none. Under Burn's fusion networks are
-/// left to it.
+/// Where the tensor lives, within a graph or not; `None` where kernels are not wanted or there are
+/// none. Under Burn's fusion networks are left to it.
 pub(crate) fn of<const D: usize>(x: &Tensor<D>) -> Option<Place> {
     if !crate::uses_kernels() {
         return None;

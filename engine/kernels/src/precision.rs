@@ -1,5 +1,5 @@
-//! Loops over f32 that read and write values of any precision: f16 and bf16 are converted piece by piece in the first-level cache, f32 is used where it
-//! lies.
+//! Loops over f32 that read and write values of any precision: f16 and bf16 are converted piece by
+//! piece in the first-level cache, f32 is used where it lies.
 
 use std::mem::MaybeUninit;
 
@@ -195,7 +195,8 @@ pub(crate) fn read<S: Precision, const N: usize>(lists: [&[S]; N], run: usize, m
     }
 }
 
-/// Writes all places with `f`, which gets the place of the first value, where to write, and the values of the lists that belong there.
+/// Writes all places with `f`, which gets the place of the first value, where to write, and the
+/// values of the lists that belong there.
 #[inline(always)]
 pub(crate) fn write<S: Precision, const N: usize>(
     places: &mut [MaybeUninit<S>],
@@ -215,7 +216,8 @@ pub(crate) fn write<S: Precision, const N: usize>(
     });
 }
 
-/// A list as long as the others, of which `f` writes all places, by all threads, in tasks of `task` values; as in [`write`].
+/// A list as long as the others, of which `f` writes all places, by all threads, in tasks of `task`
+/// values; as in [`write`].
 pub(crate) fn each<S: Precision, const N: usize>(
     lists: [&[S]; N],
     task: usize,

@@ -1,4 +1,5 @@
-//! Products of small matrices, eight rows and up to three registers of columns at a time, and their transposition.
+//! Products of small matrices, eight rows and up to three registers of columns at a time, and their
+//! transposition.
 
 use std::sync::LazyLock;
 
@@ -26,7 +27,8 @@ pub struct Size {
     pub columns: usize,
 }
 
-/// Sets `out` to `left` times `right`, or adds it. The rows of `right` and `out` are `columns` apart.
+/// Sets `out` to `left` times `right`, or adds it. The rows of `right` and `out` are `columns`
+/// apart.
 pub fn product(left: Left<'_>, right: &[f32], out: &mut [f32], size: Size, add: bool) {
     let Size { rows, depth, columns } = size;
     if rows == 0 || depth == 0 || columns == 0 {
@@ -46,13 +48,15 @@ pub fn product(left: Left<'_>, right: &[f32], out: &mut [f32], size: Size, add: 
 /// The ranges are those that [`product`] checks.
 type Product = unsafe fn(*const f32, [usize; 2], *const f32, *mut f32, Size, bool);
 
-/// Exchanges rows and columns: `columns` (up to [`WIDTH`]) of `rows` rows, `from_step` apart, become rows of the target, `to_step` apart.
+/// Exchanges rows and columns: `columns` (up to [`WIDTH`]) of `rows` rows, `from_step` apart,
+/// become rows of the target, `to_step` apart.
 pub fn transpose(from: &[f32], from_step: usize, to: &mut [f32], to_step: usize, [rows, columns]: [usize; 2]) {
     for first in (0..rows).step_by(WIDTH) {
         let (from, to) = (&from[first * from_step..], &mut to[first..]);
         let inside = from.len() >= (WIDTH - 1) * from_step + WIDTH && to.len() >= (WIDTH - 1) * to_step + WIDTH;
         if rows - first >= WIDTH && columns == WIDTH && inside {
-            // SAFETY: both squares lie within their slices, and the processor has what `SQUARE` was chosen by.
+            // SAFETY: both squares lie within their slices, and the processor has what `SQUARE` was
+            // chosen by.
             unsafe { SQUARE(from.as_ptr(), from_step, to.as_mut_ptr(), to_step) };
             continue;
         }
@@ -143,7 +147,8 @@ unsafe fn all<L: Lanes, const MOST: usize>(
         let registers = ((size.columns - column) / WIDTH).min(MOST);
         let mut row = 0;
         while row < size.rows {
-            // Where there is one register of columns, more rows: a value of the right factor is used by all of them.
+            // Where there is one register of columns, more rows: a value of the right factor is
+            // used by all of them.
             let twice = registers == 1 && MOST == 3 && size.rows - row >= 2 * ROWS;
             // SAFETY: within the ranges that were checked.
             unsafe {

@@ -1,8 +1,10 @@
-//! Gradient checkpointing: a block's inner values are computed again in the backward pass instead of being kept from the forward pass
-//! (Chen et al. 2016, <https://arxiv.org/abs/1604.06174>).
+//! Gradient checkpointing: a block's inner values are computed again in the backward pass instead
+//! of being kept from the forward pass (Chen et al. 2016, <https://arxiv.org/abs/1604.06174>).
 //!
-//! Burn's own strategy (`Device::gradient_checkpointing`) computes again what is cheap, one operation at a time; values that a convolution, a product of
-//! matrices or one of our kernels needs are kept. Here a whole block is one operation of the graph: its input is kept, and nothing within.
+//! Burn's own strategy (`Device::gradient_checkpointing`) computes again what is cheap, one
+//! operation at a time; values that a convolution, a product of matrices or one of our kernels
+//! needs are kept. Here a whole block is one operation of the graph: its input is kept, and nothing
+//! within.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,8 +43,9 @@ impl fmt::Debug for Replay {
     }
 }
 
-/// A block in the graph. Its parameters may be any number, and an operation of Burn's graph has a fixed number of parents: each parameter is tied
-/// to a thread of single values, the last of which is the block's second parent.
+/// A block in the graph. Its parameters may be any number, and an operation of Burn's graph has a
+/// fixed number of parents: each parameter is tied to a thread of single values, the last of which
+/// is the block's second parent.
 #[backend_extension(
     Flex,
     Cube: cfg(gpu_kernels),
@@ -52,7 +55,8 @@ pub trait RecomputeOps: Backend {
     /// The thread, with one more parameter tied to it.
     fn tie(thread: FloatTensor<Self>, parameter: FloatTensor<Self>, slot: Slot) -> FloatTensor<Self>;
 
-    /// The output, which is known, as what the block makes of its input and the parameters on the thread.
+    /// The output, which is known, as what the block makes of its input and the parameters on the
+    /// thread.
     fn place(
         x: FloatTensor<Self>,
         thread: FloatTensor<Self>,
@@ -168,11 +172,13 @@ where
     }
 }
 
-/// `forward(block, x)`, of which the graph keeps `x` and the output alone: the backward pass runs `forward` a second time. Values and
-/// gradients are those of `forward` itself. It takes the time of one more forward pass of the block.
+/// `forward(block, x)`, of which the graph keeps `x` and the output alone: the backward pass runs
+/// `forward` a second time. Values and gradients are those of `forward` itself. It takes the time
+/// of one more forward pass of the block.
 ///
-/// `forward` must do the same both times: random numbers are drawn by keys, and a norm with running statistics would count
-/// its batch twice. Outside of a graph, and on devices without kernels of ours, it is `forward` and no more.
+/// `forward` must do the same both times: random numbers are drawn by keys, and a norm with running
+/// statistics would count its batch twice. Outside of a graph, and on devices without kernels of
+/// ours, it is `forward` and no more.
 ///
 /// ```
 /// use burn::module::{Module, Param};
@@ -204,7 +210,8 @@ pub fn recompute<M: Module + Sync + 'static>(
     let mut ties = Ties { thread: Tensor::<1>::zeros([1], &x.device()).into_dispatch(), slots: Vec::new() };
     block.visit(&mut ties);
     let Ties { thread, slots } = ties;
-    // What the backward pass keeps must not hold on to the graph. (Burn's `detach` would give each parameter a graph of its own.)
+    // What the backward pass keeps must not hold on to the graph. (Burn's `detach` would give each
+    // parameter a graph of its own.)
     let block = block.clone().map(&mut Detach);
     let input = x.clone().set_require_grad(false);
     let output = forward(&block, input.clone()).into_dispatch();

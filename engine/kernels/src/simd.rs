@@ -2,8 +2,8 @@
 
 /// Runs a loop, compiled with AVX-512 or AVX2 where the processor has it.
 ///
-/// The loop's functions must be `#[inline(always)]` to be compiled again. Nothing is fused or reordered: the result is the
-/// same on every processor.
+/// The loop's functions must be `#[inline(always)]` to be compiled again. Nothing is fused or
+/// reordered: the result is the same on every processor.
 #[inline]
 pub(crate) fn widest<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
@@ -44,7 +44,8 @@ pub(crate) fn prefetch(values: &[f32], first: usize, count: usize) {
     let _ = (values, first, count);
 }
 
-/// Sums that run side by side, so that a loop fills registers. A constant, so that a sum is the same on every processor.
+/// Sums that run side by side, so that a loop fills registers. A constant, so that a sum is the
+/// same on every processor.
 pub(crate) const LANES: usize = 16;
 
 /// The sum of `of` over two rows of one length.

@@ -2,13 +2,14 @@
 
 use rayon::{ThreadPoolBuildError, ThreadPoolBuilder};
 
-/// Makes the calling thread one of the threads that kernels work on (rayon's global pool), of which there are `threads` then; 0 for as many as
-/// there are cores, or as `RAYON_NUM_THREADS` says.
+/// Makes the calling thread one of the threads that kernels work on (rayon's global pool), of which
+/// there are `threads` then; 0 for as many as there are cores, or as `RAYON_NUM_THREADS` says.
 ///
-/// Without it every kernel that this thread calls is handed to another one, and both sleep and wake for it: at a thousand small kernels in a
-/// step of a deep network, or of one on small patches, a quarter of the time. For the thread that trains or infers, once, before the
-/// first kernel. While it waits for batches of a loader it helps to make them. A pool of one thread is left to itself: somebody must work
-/// while this one sleeps.
+/// Without it every kernel that this thread calls is handed to another one, and both sleep and wake
+/// for it: at a thousand small kernels in a step of a deep network, or of one on small patches, a
+/// quarter of the time. For the thread that trains or infers, once, before the first kernel. While
+/// it waits for batches of a loader it helps to make them. A pool of one thread is left to itself:
+/// somebody must work while this one sleeps.
 ///
 /// # Errors
 /// Where the pool is there already.

@@ -13,9 +13,9 @@ pub struct Tuning {
 
 /// Looks at the tuning of this process from a point in time on.
 ///
-/// Burn compiles and times several kernels for each product and convolution of a shape that it has not met on this model of card (feature
-/// `tuned`), within the first step that needs one. The clock tells this time from that of the work. On the CPU, and without the
-/// feature, nothing is tuned.
+/// Burn compiles and times several kernels for each product and convolution of a shape that it has
+/// not met on this model of card (feature `tuned`), within the first step that needs one. The clock
+/// tells this time from that of the work. On the CPU, and without the feature, nothing is tuned.
 ///
 /// ```
 /// let clock = hearth_kernels::TuningClock::start();

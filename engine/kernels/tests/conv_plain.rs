@@ -1,4 +1,5 @@
-//! Convolutions and their gradients by Burn's operations, on the CPU and on a GPU, against the CPU's kernels.
+//! Convolutions and their gradients by Burn's operations, on the CPU and on a GPU, against the
+//! CPU's kernels.
 
 use std::sync::Mutex;
 

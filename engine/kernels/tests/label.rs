@@ -1,5 +1,6 @@
-//! Labelling against scipy and scikit-image: recorded small cases (`label_scipy.json`, written by `label_scipy.py`), and, where
-//! `HEARTH_PYTHON` names a Python that has both, larger ones of the day.
+//! Labelling against scipy and scikit-image: recorded small cases (`label_scipy.json`, written by
+//! `label_scipy.py`), and, where `HEARTH_PYTHON` names a Python that has both, larger ones of the
+//! day.
 
 use std::path::Path;
 use std::process::Command;

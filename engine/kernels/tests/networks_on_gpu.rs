@@ -1,5 +1,5 @@
-//! What networks need beside convolutions, on software Vulkan against the CPU, whose kernels have tests of their own: values and gradients, odd
-//! sizes, views, half precision.
+//! What networks need beside convolutions, on software Vulkan against the CPU, whose kernels have
+//! tests of their own: values and gradients, odd sizes, views, half precision.
 
 #![cfg(feature = "vulkan")]
 
@@ -345,7 +345,8 @@ fn steps_of_optimizers_on_vulkan() {
     }
 }
 
-/// Steps of which the device decides are those that are taken, one after the other, on the CPU; the gradient of one that is left out may be anything.
+/// Steps of which the device decides are those that are taken, one after the other, on the CPU; the
+/// gradient of one that is left out may be anything.
 #[test]
 #[ignore = "needs a Vulkan driver"]
 fn steps_that_the_device_decides_about_on_vulkan() {

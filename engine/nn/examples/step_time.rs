@@ -1,5 +1,5 @@
-//! Seconds per training step (forward, loss, backward, SGD) of two U-Nets on the default device, and how long each kind
-//! of layer takes on its own.
+//! Seconds per training step (forward, loss, backward, SGD) of two U-Nets on the default device,
+//! and how long each kind of layer takes on its own.
 //!
 //! ```text
 //! cargo run --release -p hearth-nn --example step_time

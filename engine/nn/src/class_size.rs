@@ -27,8 +27,8 @@ impl SizeWeight {
         }
     }
 
-    /// Weights for sizes `[rows, classes]`. An empty class weighs as much as the heaviest other one of its row; 0 where all
-    /// are empty.
+    /// Weights for sizes `[rows, classes]`. An empty class weighs as much as the heaviest other one
+    /// of its row; 0 where all are empty.
     pub(crate) fn of(self, sizes: Tensor<2>) -> Tensor<2> {
         let weights = match self {
             SizeWeight::Uniform => return sizes.ones_like(),

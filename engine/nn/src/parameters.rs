@@ -18,7 +18,8 @@ pub struct ParameterName {
     pub names: Vec<String>,
     /// How many values it has.
     pub values: usize,
-    /// Whether it is trained: not frozen, and no running statistic. Known of networks on an autodiff device.
+    /// Whether it is trained: not frozen, and no running statistic. Known of networks on an
+    /// autodiff device.
     pub trains: bool,
 }
 
@@ -92,7 +93,8 @@ pub enum FreezeError {
 /// What was frozen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frozen {
-    /// The names of the parameters and running statistics that stay as they are, in the network's order.
+    /// The names of the parameters and running statistics that stay as they are, in the network's
+    /// order.
     pub names: Vec<String>,
     /// How many values they have.
     pub values: usize,
@@ -137,14 +139,16 @@ impl ModuleMapper for Freeze {
     }
 }
 
-/// Freezes the parameters whose names (keys of the state dict, or paths of module fields) fit one of the patterns; `*` stands for
-/// any characters.
+/// Freezes the parameters whose names (keys of the state dict, or paths of module fields) fit one
+/// of the patterns; `*` stands for any characters.
 ///
-/// A frozen parameter gets no gradient, so the optimizer passes over it: no step, no weight decay, no momentum. A batch norm of
-/// which anything is frozen (scale, offset or a running statistic) uses its running statistics in training too, and they stay
-/// put: MONAI and PyTorch would go on moving them unless the layer is put into evaluation mode. Dropout is left as it is.
+/// A frozen parameter gets no gradient, so the optimizer passes over it: no step, no weight decay,
+/// no momentum. A batch norm of which anything is frozen (scale, offset or a running statistic)
+/// uses its running statistics in training too, and they stay put: MONAI and PyTorch would go on
+/// moving them unless the layer is put into evaluation mode. Dropout is left as it is.
 ///
-/// The network must be on an autodiff device. It stays frozen through `valid`, `train` and loading of weights.
+/// The network must be on an autodiff device. It stays frozen through `valid`, `train` and loading
+/// of weights.
 ///
 /// # Errors
 /// For a pattern that fits no parameter, and where nothing would be left to train.

@@ -1,8 +1,9 @@
 //! Weights in and out: safetensors with the keys, shapes and types of MONAI's state dicts.
 //!
-//! What is written here loads in MONAI by `load_state_dict(load_file(path), strict=True)`, and a MONAI state dict saved
-//! with `safetensors.torch.save_file` loads here. The third axis of a 2-D network's kernels is dropped in the file.
-//! Weights are stored as f32, counters as i64; f16, bf16 and f64 are read too.
+//! What is written here loads in MONAI by `load_state_dict(load_file(path), strict=True)`, and a
+//! MONAI state dict saved with `safetensors.torch.save_file` loads here. The third axis of a 2-D
+//! network's kernels is dropped in the file. Weights are stored as f32, counters as i64; f16, bf16
+//! and f64 are read too.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,7 +113,8 @@ impl View for &Stored {
     }
 }
 
-/// The shape a state dict has for a parameter: kernels of a 2-D network have no third axis, counters no axis at all.
+/// The shape a state dict has for a parameter: kernels of a 2-D network have no third axis,
+/// counters no axis at all.
 fn torch_shape<const D: usize>(shape: [usize; D], spatial_dims: usize, counter: bool) -> Vec<usize> {
     match (D, spatial_dims, counter) {
         (5, 2, _) => shape[..4].to_vec(),
@@ -161,7 +163,8 @@ impl<N: Network> ModuleVisitor for Export<'_, N> {
     }
 }
 
-/// The weights as a safetensors file in memory; the keys are sorted, so equal weights give equal bytes.
+/// The weights as a safetensors file in memory; the keys are sorted, so equal weights give equal
+/// bytes.
 pub fn to_bytes<N: Network>(net: &N) -> Result<Vec<u8>, WeightsError> {
     let mut export = Export { net, path: PathStack::default(), tensors: BTreeMap::new() };
     net.visit(&mut export);
@@ -175,7 +178,8 @@ pub fn save<N: Network>(net: &N, path: impl AsRef<Path>) -> Result<(), WeightsEr
     hearth_files::replace(path, bytes).map_err(|source| WeightsError::Io { path: path.to_owned(), source })
 }
 
-/// The network with the weights of a file; an error unless every key fits. Gradients are wanted where they were.
+/// The network with the weights of a file; an error unless every key fits. Gradients are wanted
+/// where they were.
 pub fn load<N: Network>(net: N, path: impl AsRef<Path>) -> Result<(N, Report), WeightsError> {
     let path = path.as_ref();
     let from = path.display().to_string();
@@ -235,8 +239,8 @@ fn floats(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
 }
 
 impl Import<'_> {
-    /// The bytes under the current path, if the file has them in this shape. One of several keys is enough: files without
-    /// shared tensors hold each once.
+    /// The bytes under the current path, if the file has them in this shape. One of several keys is
+    /// enough: files without shared tensors hold each once.
     fn find(&mut self, shape: &[usize], optional: bool) -> Option<(String, Dtype, &[u8])> {
         let names = (self.names)(&self.path.path());
         self.seen.extend(names.iter().cloned());

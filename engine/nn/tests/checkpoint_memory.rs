@@ -1,4 +1,5 @@
-//! How much memory `use_checkpoint` saves in a training step. A file of its own, as it counts every byte of its process.
+//! How much memory `use_checkpoint` saves in a training step. A file of its own, as it counts every
+//! byte of its process.
 
 use std::time::Instant;
 

@@ -1,5 +1,6 @@
-//! The golden cases of this crate's networks, losses, metrics, optimizers, inferers and post-processing, without waiting for the rest of
-//! the project: the same replay functions as `tests/golden.rs` of the whole.
+//! The golden cases of this crate's networks, losses, metrics, optimizers, inferers and
+//! post-processing, without waiting for the rest of the project: the same replay functions as
+//! `tests/golden.rs` of the whole.
 
 // The replay files name the crates they use from outside; here this file stands for them.
 extern crate self as hearth;
@@ -46,8 +47,8 @@ fn root() -> std::path::PathBuf {
         .map_or_else(|| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden"), Into::into)
 }
 
-/// The same on a GPU, which software Vulkan stands for where there is none. Each case in a process of its own: a driver that
-/// crashes takes one case with it, and is told.
+/// The same on a GPU, which software Vulkan stands for where there is none. Each case in a process
+/// of its own: a driver that crashes takes one case with it, and is told.
 #[cfg(feature = "vulkan")]
 #[test]
 #[ignore = "needs a Vulkan driver"]
@@ -89,7 +90,8 @@ fn networks_and_losses_on_vulkan() {
     assert!(failed.is_empty(), "{} failed:\n  {}", failed.len(), failed.join("\n  "));
 }
 
-/// The same by Burn's own operations, which GPUs run: what the CPU has kernels for must not depend on them.
+/// The same by Burn's own operations, which GPUs run: what the CPU has kernels for must not depend
+/// on them.
 #[test]
 fn cases_of_this_crate_without_kernels() {
     let program = std::env::current_exe().expect("this program");

@@ -1,5 +1,5 @@
-//! The golden cases of networks, without waiting for the rest of the project: the same replay function as `tests/golden.rs`
-//! of the whole.
+//! The golden cases of networks, without waiting for the rest of the project: the same replay
+//! function as `tests/golden.rs` of the whole.
 
 // The replay files name the crates they use from outside; here this file stands for them.
 extern crate self as hearth;

@@ -1,4 +1,5 @@
-//! A training step on a GPU waits for nothing: whatever is read back from the device is counted by the spans that Burn traces.
+//! A training step on a GPU waits for nothing: whatever is read back from the device is counted by
+//! the spans that Burn traces.
 #![cfg(all(feature = "vulkan", feature = "trace"))]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,8 @@ use tracing::{Event, Metadata, Subscriber};
 
 static READS: AtomicU64 = AtomicU64::new(0);
 
-/// Counts tensors that are read back: every kind of them goes through one of Burn's `..._into_data`.
+/// Counts tensors that are read back: every kind of them goes through one of Burn's
+/// `..._into_data`.
 struct Count;
 
 impl Subscriber for Count {
@@ -43,7 +45,8 @@ fn a_training_step_reads_nothing_back_on_vulkan() {
     tracing::subscriber::set_global_default(Count).expect("no other subscriber");
     let plain = Device::vulkan(DeviceKind::DefaultDevice);
     let device = plain.clone().autodiff();
-    // Batch norm counts its calls, PReLU learns, and Novograd keeps a norm: each of them has read back in its time.
+    // Batch norm counts its calls, PReLU learns, and Novograd keeps a norm: each of them has read
+    // back in its time.
     let config: NetworkConfig = read(json!({"name": "UNet", "spatial_dims": 3, "in_channels": 1, "out_channels": 2,
         "channels": [4, 8], "strides": [2], "num_res_units": 2, "norm": "batch", "dropout": 0.1}));
     let loss = read::<LossConfig>(json!({"name": "DiceCELoss", "to_onehot_y": true, "softmax": true}));

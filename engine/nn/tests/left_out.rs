@@ -1,4 +1,5 @@
-//! Steps of optimizers that the device leaves out, as the gradient scaler of half precision has it do.
+//! Steps of optimizers that the device leaves out, as the gradient scaler of half precision has it
+//! do.
 
 use std::collections::BTreeMap;
 

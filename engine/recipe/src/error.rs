@@ -7,8 +7,8 @@ use hearth_registry::{Document, Fault};
 
 /// Work that a recipe asks for and that could not be done: a sentence, and its cause.
 ///
-/// Errors of the other crates convert into it with `?`; [`Context::while_doing`] says what was being
-/// done when they came up.
+/// Errors of the other crates convert into it with `?`; [`Context::while_doing`] says what was
+/// being done when they came up.
 #[derive(Debug)]
 pub struct RecipeError {
     message: String,

@@ -2,8 +2,8 @@
 //!
 //! * [`recipe`]: what a recipe can say, its text with positions, `--set`, the bundled ones.
 //! * [`task`]: what is learned.
-//! * [`run`]: what is made of it. [`Plan`](run::Plan) checks it, [`Session`](run::Session) trains, [`Trained`](run::Trained)
-//!   evaluates and predicts.
+//! * [`run`]: what is made of it. [`Plan`](run::Plan) checks it, [`Session`](run::Session) trains,
+//!   [`Trained`](run::Trained) evaluates and predicts.
 //!
 //! Nothing here prints. What is to be said is an error ([`RecipeError`]) or a notice ([`notice`]).
 

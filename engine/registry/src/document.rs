@@ -74,8 +74,8 @@ impl Document {
         &self.source.name
     }
 
-    /// Applies one `--set key=value`. The key is dotted; within a list of tables an element is named by
-    /// its position (from 0) or by its `name`: `transforms.Spacing.pixdim=[1,1,1]`,
+    /// Applies one `--set key=value`. The key is dotted; within a list of tables an element is
+    /// named by its position (from 0) or by its `name`: `transforms.Spacing.pixdim=[1,1,1]`,
     /// `plugins.checkpoint.keep_last=2`. A new key may be added to a table; whether it is known is
     /// decided when the recipe is read.
     ///
@@ -89,7 +89,8 @@ impl Document {
         }
     }
 
-    /// Applies an assignment of another option of the command line to the table at `table`: `--config`.
+    /// Applies an assignment of another option of the command line to the table at `table`:
+    /// `--config`.
     ///
     /// # Errors
     /// As [`set`](Self::set).

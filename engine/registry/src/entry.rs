@@ -21,15 +21,17 @@ pub trait Kind: 'static {
     /// The entry that a table without a name means, where that may be.
     const DEFAULT: Option<&'static str> = None;
 
-    /// What parameters mean that many entries of the kind share, for those that do not say it themselves.
+    /// What parameters mean that many entries of the kind share, for those that do not say it
+    /// themselves.
     const SHARED: &'static [(&'static str, &'static str)] = &[];
 
-    /// Keys that every table of the kind may have beside the entry's own, because a recipe reads them itself: the key, its
-    /// type in words, its default as TOML and what it means. The reference lists them with the parameters.
+    /// Keys that every table of the kind may have beside the entry's own, because a recipe reads
+    /// them itself: the key, its type in words, its default as TOML and what it means. The
+    /// reference lists them with the parameters.
     const COMMON: &'static [[&'static str; 4]] = &[];
 
-    /// Whether a name in a recipe means the entry that calls itself `known`. Where other programs have
-    /// further spellings for all names of a kind, they are understood here.
+    /// Whether a name in a recipe means the entry that calls itself `known`. Where other programs
+    /// have further spellings for all names of a kind, they are understood here.
     fn is_spelt(known: &str, written: &str) -> bool {
         known == written
     }
@@ -142,8 +144,8 @@ pub fn kinds() -> Vec<&'static str> {
     words
 }
 
-/// Builds a type whose fields are its parameters: what [`entry!`](crate::entry) does unless it is given
-/// another function.
+/// Builds a type whose fields are its parameters: what [`entry!`](crate::entry) does unless it is
+/// given another function.
 ///
 /// # Errors
 /// A parameter that is unknown, missing or of another type.
@@ -156,7 +158,8 @@ pub fn build_by_reading<C: DeserializeOwned>(node: &Node) -> Result<C, Fault> {
 /// `entry!(dyn Transform => Spacing, example: "keys = [\"image\"]\npixdim = [1, 1, 1]");`
 ///
 /// In this order, all but the first and `example` may be left out: `name` (the type's), `aliases`,
-/// `about` (what it is, where it is not the type's documentation), `paper`, `example`, `setters` (documentation of parameters, where it is not on the fields), `build`
+/// `about` (what it is, where it is not the type's documentation), `paper`, `example`, `setters`
+/// (documentation of parameters, where it is not on the fields), `build`
 /// (`fn(&Node) -> Result<Box<dyn Kind>, Fault>`; reading the type from its table).
 ///
 /// The type implements `serde::Deserialize` and `schemars::JsonSchema`; its doc comment is what the

@@ -8,11 +8,12 @@ use crate::node::{Node, Origin};
 
 /// Why a recipe cannot be used: which key, what is wrong, what was probably meant.
 ///
-/// It prints as `recipe.toml:12:6: message` with the line below, or with the words of the command line
-/// in place of file and line.
+/// It prints as `recipe.toml:12:6: message` with the line below, or with the words of the command
+/// line in place of file and line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The dotted key, from the value that was being read: `groups.0.lr`. Empty for that value itself.
+    /// The dotted key, from the value that was being read: `groups.0.lr`. Empty for that value
+    /// itself.
     pub path: String,
     /// What is wrong with it, and what is expected.
     pub message: String,
@@ -54,8 +55,9 @@ impl Fault {
         self
     }
 
-    /// Finds the place in the tree that the path starts from, unless it is known already. The value of
-    /// the key is pointed at; the deepest part of the path that was written, where the key was not.
+    /// Finds the place in the tree that the path starts from, unless it is known already. The value
+    /// of the key is pointed at; the deepest part of the path that was written, where the key was
+    /// not.
     pub fn within(mut self, node: &Node) -> Self {
         if self.origin.is_unknown() {
             self.origin = node.find(&self.path).origin.clone();
@@ -91,8 +93,8 @@ impl Fault {
         HANDED.with(|handed| *handed.borrow_mut() = Some(self));
     }
 
-    /// The fault as an error of serde, for a `Deserialize` of one's own: what reads a recipe gets the fault back whole, with
-    /// its place.
+    /// The fault as an error of serde, for a `Deserialize` of one's own: what reads a recipe gets
+    /// the fault back whole, with its place.
     pub fn through_serde<E: serde::de::Error>(self) -> E {
         let text = self.to_string();
         self.hand_over();

@@ -15,9 +15,9 @@ use crate::registry::Registry;
 
 /// The table of a named thing, every default written out, and the thing itself.
 ///
-/// It is read from a recipe like any other value (`name = "DiceLoss"` and its parameters) and written as
-/// it was read, and is what it names: it derefs to it. What works on something of its own, as a metric
-/// that gathers rows, is built anew each time ([`build`](Self::build)).
+/// It is read from a recipe like any other value (`name = "DiceLoss"` and its parameters) and
+/// written as it was read, and is what it names: it derefs to it. What works on something of its
+/// own, as a metric that gathers rows, is built anew each time ([`build`](Self::build)).
 pub struct Named<T: Kind + ?Sized> {
     node: Node,
     built: Arc<T>,

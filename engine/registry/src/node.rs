@@ -42,7 +42,8 @@ impl Origin {
     }
 }
 
-/// A value and where it was written. Two nodes are equal when their values are, tables in any order.
+/// A value and where it was written. Two nodes are equal when their values are, tables in any
+/// order.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Where.
@@ -358,7 +359,8 @@ impl<'de> de::DeserializeSeed<'de> for PlainSeed {
     }
 }
 
-/// Read by [`read`](crate::read), a node keeps its origins; read by any other deserializer it has none.
+/// Read by [`read`](crate::read), a node keeps its origins; read by any other deserializer it has
+/// none.
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Any;
@@ -381,7 +383,8 @@ impl<'de> Deserialize<'de> for Node {
     }
 }
 
-/// A parameter that is itself a named thing: the transform within a `Range`, the loss within another.
+/// A parameter that is itself a named thing: the transform within a `Range`, the loss within
+/// another.
 impl schemars::JsonSchema for Node {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Table".into()

@@ -10,7 +10,8 @@ pub struct Parameter {
     pub name: String,
     /// Its type in words: `number`, `list of number`, `"bilinear" or "nearest"`.
     pub kind: String,
-    /// Its default as TOML would write it; nothing where the parameter must be given or may be left out.
+    /// Its default as TOML would write it; nothing where the parameter must be given or may be left
+    /// out.
     pub default: Option<String>,
     /// Whether it must be given.
     pub required: bool,
@@ -26,7 +27,8 @@ impl Parameter {
     }
 }
 
-/// The parameters of a schema, in the order of the fields; `setters` documents those whose field does not.
+/// The parameters of a schema, in the order of the fields; `setters` documents those whose field
+/// does not.
 pub fn parameters(schema: &Schema, setters: &[(&str, &str)]) -> Vec<Parameter> {
     let root = schema.as_value();
     let table = table(root);

@@ -94,7 +94,8 @@ impl<T: Kind + ?Sized> Registry<T> {
         Ok(built)
     }
 
-    /// Where a table need not say which entry it means, a key of another entry is more likely a name forgotten than a word misspelt.
+    /// Where a table need not say which entry it means, a key of another entry is more likely a
+    /// name forgotten than a word misspelt.
     fn check_keys(&self, entry: &Entry<T>, parameters: &Node) -> Result<(), Fault> {
         let has = |entry: &Entry<T>, key: &str| {
             let schema = (entry.schema)();

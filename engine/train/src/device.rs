@@ -1,7 +1,7 @@
 //! Which hardware a run uses: the words of `--device`, and the one function that knows vendors.
 //!
-//! A word is a runtime and, after a colon, the index of a device: `cpu`, `cuda:1`, `vulkan`, `rocm:0`, `metal`, `wgpu`.
-//! `auto` takes the best that this build and this machine have.
+//! A word is a runtime and, after a colon, the index of a device: `cpu`, `cuda:1`, `vulkan`,
+//! `rocm:0`, `metal`, `wgpu`. `auto` takes the best that this build and this machine have.
 //!
 //! ```
 //! let device = hearth_train::device::parse("cpu")?;
@@ -182,7 +182,8 @@ fn auto(asked: &str) -> Result<Device, DeviceError> {
     Err(DeviceError::Unknown { word: asked.into(), available: available() })
 }
 
-/// Every runtime this version of Hearth knows, with its devices on this machine: what `hearth devices` prints.
+/// Every runtime this version of Hearth knows, with its devices on this machine: what
+/// `hearth devices` prints.
 pub fn list() -> Vec<DeviceInfo> {
     let mut lines = Vec::new();
     for runtime in &RUNTIMES {

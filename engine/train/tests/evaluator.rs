@@ -1,4 +1,5 @@
-//! Evaluators: order of events, post-processing, metrics, rows, ensembles, errors that name the cases.
+//! Evaluators: order of events, post-processing, metrics, rows, ensembles, errors that name the
+//! cases.
 
 mod common;
 
@@ -102,7 +103,8 @@ fn events_come_in_monais_order_and_handlers_see_raw_then_processed() {
     assert_eq!(seen[6], ("model_completed".into(), 2, true, "ball_0".into()));
 }
 
-/// A metric without a key metric counts too (MONAI drops it silently), and what a handler puts is what metrics see.
+/// A metric without a key metric counts too (MONAI drops it silently), and what a handler puts is
+/// what metrics see.
 #[test]
 fn a_prediction_put_by_a_handler_is_the_one_that_counts() {
     let evaluator = SupervisedEvaluator::<UNet>::builder(CASES).post_label(Post::onehot(2));
@@ -242,7 +244,8 @@ impl Loader for Spaced {
     }
 }
 
-/// Several metrics at once, the distances among them in mm, and a key metric of which less is better.
+/// Several metrics at once, the distances among them in mm, and a key metric of which less is
+/// better.
 #[test]
 fn metrics_that_a_recipe_names_are_measured_together_in_mm() {
     let configs = [

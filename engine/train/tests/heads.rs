@@ -1,4 +1,5 @@
-//! Networks with several outputs or a loss of their own: all of it is trained, and the right output is the prediction.
+//! Networks with several outputs or a loss of their own: all of it is trained, and the right output
+//! is the prediction.
 
 mod common;
 

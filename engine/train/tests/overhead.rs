@@ -1,4 +1,5 @@
-//! What the engine costs: the trainer's loop beside a plain one on the same work. Printed; run with `--nocapture`.
+//! What the engine costs: the trainer's loop beside a plain one on the same work. Printed; run with
+//! `--nocapture`.
 
 mod common;
 

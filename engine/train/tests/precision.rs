@@ -92,7 +92,8 @@ fn every_family_of_networks_goes_forward_and_backward_in_bf16() {
         let example = config.example_input();
         let [batch, channels, ..] = example;
         let small = [batch, channels, 32, 32, 32];
-        // Those that normalize the batch when one place is left have nothing to normalize in a small image.
+        // Those that normalize the batch when one place is left have nothing to normalize in a
+        // small image.
         let whole = ["DenseNet121", "SEResNet50", "SEResNext50"].contains(&entry.name) || example[4] == 1;
         let input = if whole || net.check_input(small).is_err() { example } else { small };
         let x = Tensor::<5>::random(input, Distribution::Uniform(0.0, 1.0), &device);

@@ -133,7 +133,8 @@ fn a_handler_may_resume_at_started() {
     assert_eq!(fingerprint(&second), expected);
 }
 
-/// The newest checkpoint is cut short, as by a crash: the run goes on from the one before, and ends the same.
+/// The newest checkpoint is cut short, as by a crash: the run goes on from the one before, and ends
+/// the same.
 #[test]
 fn a_damaged_newest_checkpoint_costs_an_epoch_and_nothing_else() {
     let optimizer = &optimizers()[1];

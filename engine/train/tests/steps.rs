@@ -1,4 +1,5 @@
-//! What makes a step: several batches, clipped gradients, frozen parameters, groups; and the range test that leaves no trace.
+//! What makes a step: several batches, clipped gradients, frozen parameters, groups; and the range
+//! test that leaves no trace.
 
 mod common;
 
@@ -223,7 +224,8 @@ fn a_range_test_leaves_no_trace() {
     assert_eq!(fingerprint(&tested), fingerprint(&plain));
 }
 
-/// Learning rates as MONAI's `ExponentialLR` and `LinearLR` step, losses smoothed as its finder does.
+/// Learning rates as MONAI's `ExponentialLR` and `LinearLR` step, losses smoothed as its finder
+/// does.
 #[test]
 fn the_rates_rise_and_the_losses_are_smoothed() {
     let mut trainer = trainer(0, 0.0, &momentum(), 1);

@@ -49,7 +49,8 @@ fn events_come_in_monais_order_with_validation_nested_in_the_epochs_end() {
         let before = (epoch - 1) * 4;
         expected.push(("epoch_started".into(), epoch, before));
         for i in before..before + 4 {
-            // The pass of the epoch before was used up to its last batch; asking for one more starts the next.
+            // The pass of the epoch before was used up to its last batch; asking for one more
+            // starts the next.
             let ask = [("get_batch_started", i), ("get_batch_completed", i), ("iteration_started", i + 1)];
             let step =
                 ["forward_completed", "loss_completed", "backward_completed", "model_completed", "iteration_completed"];
@@ -125,7 +126,8 @@ fn handlers_may_read_and_replace_tensors_and_set_the_learning_rate() {
     assert_eq!((scalars.len(), scalars["lr"].value, scalars["lr"].iteration), (1, 0.0, 2));
 }
 
-/// With a learning rate of 0 from the start, a run changes nothing but running statistics: the host's setting is obeyed.
+/// With a learning rate of 0 from the start, a run changes nothing but running statistics: the
+/// host's setting is obeyed.
 #[test]
 fn the_learning_rate_a_handler_sets_is_the_one_that_steps() {
     let run = |lr: Option<f64>| {
@@ -162,7 +164,8 @@ impl Loss for NanFrom {
     }
 }
 
-/// The handler every recipe has: a loss that is not finite ends the run before the step that would spoil the weights.
+/// The handler every recipe has: a loss that is not finite ends the run before the step that would
+/// spoil the weights.
 #[test]
 fn a_loss_of_nan_ends_the_run_and_leaves_the_best_checkpoint_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -311,7 +314,8 @@ fn first_step(loss: impl Loss + 'static, loader: impl Loader + 'static) -> Resul
 
 #[test]
 fn a_masked_loss_sees_the_mask_of_the_batch() {
-    // As in MONAI the mask makes labels 0 before they are one-hot: the background would count outside.
+    // As in MONAI the mask makes labels 0 before they are one-hot: the background would count
+    // outside.
     let dice = || DiceLoss { softmax: true, to_onehot_y: true, include_background: false, ..DiceLoss::default() };
     let (plain, after_plain) = first_step(dice(), Masked(None)).unwrap();
     // Everywhere within the mask it is the Dice loss.

@@ -1,4 +1,5 @@
-//! Test-time augmentation: what was done is undone to the bit, and what is put together is what MONAI puts together.
+//! Test-time augmentation: what was done is undone to the bit, and what is put together is what
+//! MONAI puts together.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -46,14 +47,16 @@ fn flips_are_undone_to_the_bit() {
     assert_eq!(TestTimeAugmentation::flips(simple(), &[0, 1, 2]).unwrap().num_examples([1, 1, 4, 4, 1]), 4);
 }
 
-/// A network that weighs each place: over all flips, each voxel gets the mean of the weights of its mirror images.
+/// A network that weighs each place: over all flips, each voxel gets the mean of the weights of its
+/// mirror images.
 #[test]
 fn the_mean_over_flips_is_that_of_the_mirror_images() {
     let shape = [1, 1, 2, 4, 2];
     let weights = image(shape);
     let flips = TestTimeAugmentation::flips(simple(), &[0, 1, 2]).unwrap();
     let mean = flips.infer(Tensor::ones(shape, &Device::flex()), &|x| x * weights.clone()).unwrap();
-    // The weight is linear in each axis, so the mean over a place and its mirror images is that of all.
+    // The weight is linear in each axis, so the mean over a place and its mirror images is that of
+    // all.
     let expected = (shape.iter().product::<usize>() as f32 - 1.0) / 2.0;
     assert!(values(mean).iter().all(|value| (value - expected).abs() < 1e-5));
     // One axis: only that one is evened out.
@@ -109,7 +112,8 @@ fn random_transforms_are_drawn_anew_each_time_and_undone() {
     assert_eq!(inputs.into_inner(), first);
 }
 
-/// Resampling inside: a constant stays one away from the border, so the way there and back is the right one.
+/// Resampling inside: a constant stays one away from the border, so the way there and back is the
+/// right one.
 #[test]
 fn resampled_images_come_back_onto_their_grid() {
     let steps = "{ name = \"RandZoom\", keys = [\"image\"], prob = 1.0, min_zoom = 0.8, max_zoom = 1.2 }";

@@ -1,5 +1,6 @@
-//! Learning-rate schedules in closed form: [`ScheduleConfig`], one file each. No state, so a resumed run
-//! cannot disagree with itself. Names, parameters and values are those of torch and MONAI.
+//! Learning-rate schedules in closed form: [`ScheduleConfig`], one file each. No state, so a
+//! resumed run cannot disagree with itself. Names, parameters and values are those of torch and
+//! MONAI.
 
 mod constant;
 mod cosine_annealing;
@@ -52,7 +53,8 @@ pub trait Schedule: std::fmt::Debug + Send + Sync {
     /// Whether the parameters make sense.
     ///
     /// # Errors
-    /// For a length of 0, a rate or factor that is negative or not a number, a way up as long as the whole.
+    /// For a length of 0, a rate or factor that is negative or not a number, a way up as long as
+    /// the whole.
     fn check(&self) -> Result<(), Fault>;
 }
 

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Schedule, half_wave, last, numbers};
 
-/// Up from `max_lr / div_factor` to `max_lr`, then down far below where it began. The optimizer's own rate
-/// does not matter, and its momentum stays.
+/// Up from `max_lr / div_factor` to `max_lr`, then down far below where it began. The optimizer's
+/// own rate does not matter, and its momentum stays.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct OneCycleLr {

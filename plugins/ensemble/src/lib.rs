@@ -1,5 +1,6 @@
-//! The plugin `ensemble`: when all networks of an ensemble evaluator have predicted, it makes one prediction of theirs, as
-//! MONAI's `MeanEnsemble` and `VoteEnsemble` do. The work is done on the device.
+//! The plugin `ensemble`: when all networks of an ensemble evaluator have predicted, it makes one
+//! prediction of theirs, as MONAI's `MeanEnsemble` and `VoteEnsemble` do. The work is done on the
+//! device.
 
 use hearth_plugin::{Combine, Context, Event, Fault, Handler, HandlerError, When, export_plugin, nearest, options};
 
@@ -12,7 +13,8 @@ options! {
         method: String = "mean".into(),
         /// For `mean`: one weight for each prediction; they need not sum to 1.
         weights: Option<Vec<f64>> = None,
-        /// For `vote`: how many classes single-channel class maps have; without it the mean is rounded.
+        /// For `vote`: how many classes single-channel class maps have; without it the mean is
+        /// rounded.
         num_classes: Option<usize> = None,
         /// The prediction that is made.
         output: String = "pred".into(),

@@ -10,7 +10,8 @@ use hearth_engine::{CheckpointRequest, Host, HostError, HostTensor};
 use hearth_plugin::__private as view;
 use hearth_plugin::abi::{AbiCombine, AbiHost, AbiLayer, AbiMetric, AbiTensor};
 
-/// Passes calls on. A panic of the host must not unwind through the plugin: it waits here until the plugin has returned.
+/// Passes calls on. A panic of the host must not unwind through the plugin: it waits here until the
+/// plugin has returned.
 pub struct Bridge<'h> {
     host: &'h mut dyn Host,
     panic: RefCell<Option<Box<dyn Any + Send>>>,
@@ -100,7 +101,8 @@ impl AbiHost for Bridge<'_> {
     fn put_tensor(&mut self, name: RStr<'_>, tensor: AbiTensor<'_>) -> RResult<(), RString> {
         self.ask(|host| {
             let shape = tensor.shape.into_vec();
-            // Elements that the plugin owns are its memory: they are lent to the host, which copies them to where it wants.
+            // Elements that the plugin owns are its memory: they are lent to the host, which copies
+            // them to where it wants.
             let bytes = match &tensor.bytes {
                 RCowSlice::Borrowed(bytes) => bytes.as_slice(),
                 RCowSlice::Owned(bytes) => bytes.as_slice(),

@@ -1,4 +1,5 @@
-//! Trying a plugin in a process of its own, so that a library that crashes while it is loaded is a report.
+//! Trying a plugin in a process of its own, so that a library that crashes while it is loaded is a
+//! report.
 
 use std::io::Read;
 use std::path::Path;
@@ -24,7 +25,8 @@ pub fn check_here(path: &Path) -> Report {
     }
 }
 
-/// [`check_here`] for the child that [`check_in_child`] starts: prints the report as the line that the parent looks for.
+/// [`check_here`] for the child that [`check_in_child`] starts: prints the report as the line that
+/// the parent looks for.
 pub fn check_for_parent(path: &Path) {
     let report = check_here(path);
     match serde_json::to_string(&report) {
@@ -33,8 +35,8 @@ pub fn check_for_parent(path: &Path) {
     }
 }
 
-/// Runs a command that calls [`check_for_parent`] for this plugin, usually this very program with a hidden argument, and
-/// returns its report; where it crashed or hung instead, a report of that.
+/// Runs a command that calls [`check_for_parent`] for this plugin, usually this very program with a
+/// hidden argument, and returns its report; where it crashed or hung instead, a report of that.
 pub fn check_in_child(command: &mut Command, path: &Path) -> Report {
     let failed = |problem: String| Report { path: path.to_owned(), ok: false, info: None, problem: Some(problem) };
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();

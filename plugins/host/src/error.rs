@@ -74,7 +74,8 @@ pub enum PluginError {
     },
 }
 
-/// A plugin that was built for another Hearth. Its text is four lines, and ends in the command that rebuilds it.
+/// A plugin that was built for another Hearth. Its text is four lines, and ends in the command that
+/// rebuilds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// The file.

@@ -41,7 +41,8 @@ pub struct Identity {
     pub unwinds: bool,
 }
 
-/// `checkpoint 0.1.0 (SDK 0.1.0, ABI 0123456789abcdef, rustc 1.95.0 (...), x86_64-unknown-linux-gnu)`
+/// `checkpoint 0.1.0 (SDK 0.1.0, ABI 0123456789abcdef, rustc 1.95.0 (...),
+/// x86_64-unknown-linux-gnu)`
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} ({}, {}, {})", self.name, self.version, self.built_with(), self.rustc, self.target)
@@ -122,7 +123,8 @@ impl Identity {
     }
 }
 
-/// The part of a version within which abi_stable takes types for the same: `0.1` of `0.1.7`, `2` of `2.3.4`.
+/// The part of a version within which abi_stable takes types for the same: `0.1` of `0.1.7`, `2` of
+/// `2.3.4`.
 fn line(version: &str) -> &str {
     let parts = if version.starts_with("0.") { 2 } else { 1 };
     version.match_indices('.').nth(parts - 1).map_or(version, |(end, _)| &version[..end])
@@ -131,8 +133,8 @@ fn line(version: &str) -> &str {
 /// Reads the identity from a plugin's file. Nothing of the plugin runs.
 ///
 /// # Errors
-/// When there is no such file, it is not a whole library of this system, or it is no plugin. A plugin built for another
-/// Hearth has an identity all the same: see [`Identity::obstacle`].
+/// When there is no such file, it is not a whole library of this system, or it is no plugin. A
+/// plugin built for another Hearth has an identity all the same: see [`Identity::obstacle`].
 pub fn inspect(path: &Path) -> Result<Identity, PluginError> {
     let file_error = |source| PluginError::File { path: path.to_owned(), source };
     let not_a_library = |why: String| PluginError::NotALibrary { path: path.to_owned(), why };
@@ -147,7 +149,8 @@ pub fn inspect(path: &Path) -> Result<Identity, PluginError> {
     File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes)).map_err(file_error)?;
     check_library(&bytes).map_err(not_a_library)?;
 
-    // The record is aligned in memory, and segments keep their place within a page: it is aligned in the file.
+    // The record is aligned in memory, and segments keep their place within a page: it is aligned
+    // in the file.
     let mut found = bytes
         .chunks_exact(MAGIC.len())
         .enumerate()
@@ -155,7 +158,8 @@ pub fn inspect(path: &Path) -> Result<Identity, PluginError> {
         .filter_map(|(index, _)| bytes.get(index * MAGIC.len()..)?.first_chunk::<RECORD>())
         .filter_map(Identity::parse)
         .collect::<Vec<_>>();
-    // A plugin that is built on another one carries that one's record as well; its own is named as its file.
+    // A plugin that is built on another one carries that one's record as well; its own is named as
+    // its file.
     if found.len() > 1 {
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         let own = stem.strip_prefix(std::env::consts::DLL_PREFIX).unwrap_or(stem);
@@ -168,8 +172,8 @@ pub fn inspect(path: &Path) -> Result<Identity, PluginError> {
     found.pop().ok_or_else(|| PluginError::NotAPlugin { path: path.to_owned() })
 }
 
-/// Says why bytes are not a whole library. The loader of the system maps a file without looking whether all of it is
-/// there, and a missing part would end the process.
+/// Says why bytes are not a whole library. The loader of the system maps a file without looking
+/// whether all of it is there, and a missing part would end the process.
 fn check_library(bytes: &[u8]) -> Result<(), String> {
     let starts = |magic: &[u8]| bytes.starts_with(magic);
     if starts(b"\x7fELF") {
@@ -184,7 +188,8 @@ fn check_library(bytes: &[u8]) -> Result<(), String> {
     Err(if bytes.is_empty() { "it is empty".to_owned() } else { format!("it starts with the bytes {head}") })
 }
 
-/// Checks that every loaded segment and the table of sections of a 64-bit ELF file lie within the file.
+/// Checks that every loaded segment and the table of sections of a 64-bit ELF file lie within the
+/// file.
 fn check_elf(bytes: &[u8]) -> Result<(), String> {
     let cut = || format!("it is cut off at {} bytes", bytes.len());
     if bytes.get(4) != Some(&2) || bytes.get(5) != Some(&1) {
@@ -222,7 +227,8 @@ mod tests {
     #[test]
     fn the_record_is_read_where_it_was_written() {
         let record = identity::Identity::new("early-stop", "1.2.3", "Stops.", "early_stop", true);
-        // SAFETY: the record has no padding and no pointers: 592 bytes of numbers and text, as its size asserts.
+        // SAFETY: the record has no padding and no pointers: 592 bytes of numbers and text, as its
+        // size asserts.
         let bytes: [u8; RECORD] = unsafe { std::mem::transmute(record) };
         let read = Identity::parse(&bytes).expect("a record");
         assert_eq!(

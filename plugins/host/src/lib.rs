@@ -1,5 +1,5 @@
-//! Finds, checks and loads plugins, and turns each into a [`Handler`](hearth_engine::Handler) that the engine cannot tell
-//! from one that is linked in.
+//! Finds, checks and loads plugins, and turns each into a [`Handler`](hearth_engine::Handler) that
+//! the engine cannot tell from one that is linked in.
 //!
 //! ```no_run
 //! use hearth_plugin_host::{Search, SdkSource, inspect, scaffold};
@@ -17,19 +17,21 @@
 //!
 //! # Loading, in stages
 //!
-//! 0. The file is read, not run: is it a whole library ([`inspect`]), whose identity is in it, was it built for this host? A
-//!    mismatch is four lines that end in the command that rebuilds it.
+//! 0. The file is read, not run: is it a whole library ([`inspect`]), whose identity is in it, was
+//!    it built for this host? A mismatch is four lines that end in the command that rebuilds it.
 //! 1. The library is opened, and a C symbol says how its loader works.
 //! 2. A second one holds the identity again, as the loaded code has it.
 //! 3. `abi_stable` compares the layout of every type that crosses.
 //!
-//! Nothing is ever unloaded, and nothing falls back to a linked copy: a plugin that is not found is an error.
+//! Nothing is ever unloaded, and nothing falls back to a linked copy: a plugin that is not found is
+//! an error.
 //!
 //! # What an event costs
 //!
-//! Filters that are numbers are plain data on this side, so an event nobody asked for costs nothing. A call sends the
-//! numbers of the state, and its named parts (metrics, times, curves) only when they changed since the last call.
-//! Tensors cross only when they are asked for, as views of host memory.
+//! Filters that are numbers are plain data on this side, so an event nobody asked for costs
+//! nothing. A call sends the numbers of the state, and its named parts (metrics, times, curves)
+//! only when they changed since the last call. Tensors cross only when they are asked for, as views
+//! of host memory.
 
 mod bridge;
 mod check;

@@ -38,9 +38,10 @@ impl fmt::Debug for Plugin {
 
 /// Loads a plugin from its file.
 ///
-/// A file that is damaged, no plugin, or built for another Hearth is refused before any of its code runs. Then the
-/// library is opened, its loader version and identity are read through its symbols, and `abi_stable` compares the layout of
-/// every type that crosses. The library is never unloaded. A library whose initialisers crash takes the process with it:
+/// A file that is damaged, no plugin, or built for another Hearth is refused before any of its code
+/// runs. Then the library is opened, its loader version and identity are read through its symbols,
+/// and `abi_stable` compares the layout of every type that crosses. The library is never unloaded.
+/// A library whose initialisers crash takes the process with it:
 /// [`check_in_child`](crate::check_in_child) tries that in another one.
 ///
 /// # Errors
@@ -53,15 +54,16 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
     let open_error = |why: String| PluginError::Open { name: identity.name.clone(), path: path.to_owned(), why };
     // A bare file name would be searched for by the system, not taken from the working folder.
     let full = path.canonicalize().map_err(|source| PluginError::File { path: path.to_owned(), source })?;
-    // SAFETY: opening a library runs its initialisers. The user chose this file, and it says of itself that it is a
-    // plugin for this host. It is never closed, so nothing that it hands out can dangle.
+    // SAFETY: opening a library runs its initialisers. The user chose this file, and it says of
+    // itself that it is a plugin for this host. It is never closed, so nothing that it hands out
+    // can dangle.
     let library: &'static Library = unsafe { open(&full) }
         .map(|library| Box::leak(Box::new(library)) as _)
         .map_err(|e| open_error(e.to_string()))?;
 
     let symbol = |prefix: &str| format!("{prefix}{}", identity.module);
-    // SAFETY: `export_plugin!` makes the symbols of these names of these types: the identity in the file, which was
-    // checked above, is made by the same macro.
+    // SAFETY: `export_plugin!` makes the symbols of these names of these types: the identity in the
+    // file, which was checked above, is made by the same macro.
     let (loader, record) = unsafe {
         let loader = library.get::<*const u32>(symbol(LOADER_SYMBOL)).map_err(|e| open_error(e.to_string()))?;
         let loader = **loader;
@@ -74,8 +76,8 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
     if (record.loader, record.abi_hash) != (loader, identity.abi_hash) {
         return Err(open_error("the identity in its memory is not the one in its file".to_owned()));
     }
-    // SAFETY: the symbol is a static `LibHeader`; abi_stable reads such a symbol as a reference to its header, whose first
-    // bytes it checks before it trusts the rest.
+    // SAFETY: the symbol is a static `LibHeader`; abi_stable reads such a symbol as a reference to
+    // its header, whose first bytes it checks before it trusts the rest.
     let header = unsafe { library.get::<AbiHeaderRef>(symbol(ROOT_SYMBOL)).map(|header| *header) };
     let root = header
         .map_err(|e| open_error(e.to_string()))?
@@ -102,7 +104,8 @@ fn layout_error(identity: &Identity, path: &Path, error: &LibraryError) -> Plugi
     identity.mismatch(path, "the layout of its interface differs from this host's".to_owned())
 }
 
-/// Opens a library with all its symbols resolved now, so that a missing one is an error and not a crash later.
+/// Opens a library with all its symbols resolved now, so that a missing one is an error and not a
+/// crash later.
 #[cfg(unix)]
 unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
     use libloading::os::unix::{Library as Unix, RTLD_LOCAL, RTLD_NOW};
@@ -136,8 +139,8 @@ impl Plugin {
     /// Makes a handler from the recipe's table of options.
     ///
     /// # Errors
-    /// When an option is unknown, missing or of another type, or the plugin refuses it: [`PluginError::Options`] has its
-    /// key. A panic is one without a key.
+    /// When an option is unknown, missing or of another type, or the plugin refuses it:
+    /// [`PluginError::Options`] has its key. A panic is one without a key.
     pub fn handler(&self, options: toml::Table) -> Result<Box<dyn Handler>, PluginError> {
         let error = |why: String| PluginError::Plugin { name: self.identity.name.clone(), why };
         let text = toml::to_string(&options).map_err(|e| error(format!("its options cannot be passed on: {e}")))?;

@@ -30,7 +30,8 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Takes a handler over, and asks it for what does not change. Fails with the message of a panic.
+    /// Takes a handler over, and asks it for what does not change. Fails with the message of a
+    /// panic.
     pub fn new(raw: AbiHandlerBox) -> Result<Self, String> {
         let name = raw.name().into_result().map_err(RString::into_string)?.into_string();
         let pending = Pending::default();
@@ -102,7 +103,8 @@ fn receive_when(when: AbiWhen, pending: &Pending) -> Option<When> {
 
 fn receive_alternative(alternative: AbiAlternative, pending: &Pending) -> When {
     let event = Event::from_id(alternative.event);
-    // A name said once is known to all messages. A plugin that knows only the number sends a made-up name.
+    // A name said once is known to all messages. A plugin that knows only the number sends a
+    // made-up name.
     let name = alternative.custom_name.as_str();
     if event.is_custom() && !name.starts_with("event_0x") && !name.is_empty() {
         Event::custom(name);
@@ -112,7 +114,8 @@ fn receive_alternative(alternative: AbiAlternative, pending: &Pending) -> When {
             let pending = pending.clone();
             let accept = move |state: &State, counter: u64| {
                 let answer = accept.accept(&view::Named::changed(state, None).lend(state), counter);
-                // A filter has no way to fail. It passes, so that the handler is called and returns the error.
+                // A filter has no way to fail. It passes, so that the handler is called and returns
+                // the error.
                 answer.into_result().unwrap_or_else(|words| {
                     put_off(&pending, &format!("its filter {words}"));
                     true

@@ -101,10 +101,12 @@ const RESERVED: &[&str] = &[
     "while",
 ];
 
-/// Writes the crate of a plugin called `name` into the folder `dir`, which is made. Returns the files, in order.
+/// Writes the crate of a plugin called `name` into the folder `dir`, which is made. Returns the
+/// files, in order.
 ///
 /// # Errors
-/// When the name does not do for a crate, the folder holds something already, or a file cannot be written.
+/// When the name does not do for a crate, the folder holds something already, or a file cannot be
+/// written.
 pub fn scaffold(dir: &Path, name: &str, sdk: &SdkSource) -> Result<Vec<PathBuf>, ScaffoldError> {
     let bad_name = |why| Err(ScaffoldError::Name { name: name.to_owned(), why });
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || name.ends_with('-') || name.contains("--") {

@@ -70,8 +70,8 @@ impl Search {
         Self::default()
     }
 
-    /// The order of every program: what was given (`--plugin`), `HEARTH_PLUGIN_PATH`, what the recipe names, the user's
-    /// data folder, and beside the program.
+    /// The order of every program: what was given (`--plugin`), `HEARTH_PLUGIN_PATH`, what the
+    /// recipe names, the user's data folder, and beside the program.
     pub fn standard(given: &[PathBuf], recipe: &[PathBuf]) -> Self {
         let variable = env::var_os("HEARTH_PLUGIN_PATH");
         let program = env::current_exe().ok();
@@ -92,7 +92,8 @@ impl Search {
         search.extend(Origin::Recipe, recipe.iter().cloned());
         search.extend(Origin::User, user);
         if let Some(folder) = program.and_then(Path::parent) {
-            // In cargo's folder for builds, `deps` has what was built last; the copy above it may be of an older build.
+            // In cargo's folder for builds, `deps` has what was built last; the copy above it may
+            // be of an older build.
             let deps = Some(folder.join("deps")).filter(|deps| deps.is_dir());
             search.extend(Origin::Beside, deps.into_iter().chain([folder.to_owned()]));
         }
@@ -117,8 +118,9 @@ impl Search {
     /// The file of the first plugin of this name. Nothing of it runs.
     ///
     /// # Errors
-    /// When there is none: the text lists where it was looked for and what is there. When a library that is named as the
-    /// plugin would be cannot be read, that is the error: nothing further down takes its place unnoticed.
+    /// When there is none: the text lists where it was looked for and what is there. When a library
+    /// that is named as the plugin would be cannot be read, that is the error: nothing further down
+    /// takes its place unnoticed.
     pub fn find(&self, name: &str) -> Result<PathBuf, PluginError> {
         for place in &self.places {
             let mut files = libraries(place);
@@ -127,7 +129,8 @@ impl Search {
                 match inspect(&file) {
                     Ok(identity) if identity.name == name => return Ok(file),
                     Ok(_) => {}
-                    // The folder of a program may hold libraries of all kinds; of the others every error counts.
+                    // The folder of a program may hold libraries of all kinds; of the others every
+                    // error counts.
                     Err(PluginError::NotAPlugin { .. }) if place.origin != Origin::Given => {}
                     Err(error) if place.origin == Origin::Given || named(&file, name) => return Err(error),
                     Err(_) => {}
@@ -149,7 +152,8 @@ impl Search {
         load(&self.find(name)?)
     }
 
-    /// Every library in every place: who it is or why it cannot be loaded, and what hides it. Nothing of them runs.
+    /// Every library in every place: who it is or why it cannot be loaded, and what hides it.
+    /// Nothing of them runs.
     pub fn list(&self) -> List {
         let mut entries: Vec<Entry> = Vec::new();
         for place in &self.places {
@@ -176,7 +180,8 @@ impl Search {
     }
 }
 
-/// Whether a file is named as the library of this plugin would be: `libNAME.so`, `libhearth_NAME.so`.
+/// Whether a file is named as the library of this plugin would be: `libNAME.so`,
+/// `libhearth_NAME.so`.
 fn named(file: &Path, plugin: &str) -> bool {
     let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let stem = stem.strip_prefix(env::consts::DLL_PREFIX).unwrap_or(stem);
@@ -184,7 +189,8 @@ fn named(file: &Path, plugin: &str) -> bool {
     stem == plugin || stem.strip_prefix("hearth_") == Some(&plugin)
 }
 
-/// The libraries of a place: itself, or those in the folder, by name. A given file is one whatever its name.
+/// The libraries of a place: itself, or those in the folder, by name. A given file is one whatever
+/// its name.
 fn libraries(place: &Place) -> Vec<PathBuf> {
     if !place.path.is_dir() {
         let named = place.origin == Origin::Given || place.path.exists();
@@ -200,7 +206,8 @@ fn libraries(place: &Place) -> Vec<PathBuf> {
     files
 }
 
-/// Whether a file is named as a library of this system. Names that end in a hash are cargo's own: its procedural macros.
+/// Whether a file is named as a library of this system. Names that end in a hash are cargo's own:
+/// its procedural macros.
 fn is_library_name(name: &str) -> bool {
     let Some(stem) = name.strip_prefix(env::consts::DLL_PREFIX).and_then(|n| n.strip_suffix(env::consts::DLL_SUFFIX))
     else {

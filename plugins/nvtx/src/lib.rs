@@ -1,4 +1,5 @@
-//! The plugin `nvtx`: marks the parts of a run for NVIDIA's profilers. Without a profiler it does nothing measurable.
+//! The plugin `nvtx`: marks the parts of a run for NVIDIA's profilers. Without a profiler it does
+//! nothing measurable.
 //!
 //! ```text
 //! Engine
@@ -8,9 +9,9 @@
 //!       Forward, Loss, Backward, Model    (an evaluator: Forward, Model)
 //! ```
 //!
-//! The ranges are nested and balanced also when a run is terminated, interrupted or fails: whatever is open is closed
-//! with the range around it, and a run that goes on in mid-epoch opens what it needs again. They belong to the thread that
-//! runs the engine.
+//! The ranges are nested and balanced also when a run is terminated, interrupted or fails: whatever
+//! is open is closed with the range around it, and a run that goes on in mid-epoch opens what it
+//! needs again. They belong to the thread that runs the engine.
 
 mod ranges;
 
@@ -86,7 +87,8 @@ impl<S: Sink> Nvtx<S> {
         self.kinds.contains(&kind)
     }
 
-    /// Opens a range, and those around it that are not open: a run that goes on in mid-epoch does not start them again.
+    /// Opens a range, and those around it that are not open: a run that goes on in mid-epoch does
+    /// not start them again.
     fn enter(&mut self, kind: Kind, range: Range) {
         let around = [(Kind::Engine, Range::Engine), (Kind::Epoch, Range::Epoch)];
         for (outer_kind, outer) in around.into_iter().filter(|(_, outer)| outer.level() < range.level()) {

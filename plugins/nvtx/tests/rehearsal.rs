@@ -1,4 +1,5 @@
-//! The ranges of runs that end in every way, without a profiler. How a profiler sees them is tested with the host.
+//! The ranges of runs that end in every way, without a profiler. How a profiler sees them is tested
+//! with the host.
 
 use std::sync::{Arc, Mutex};
 

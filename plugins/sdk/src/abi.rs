@@ -1,7 +1,9 @@
-//! What crosses between a plugin and its host, for whoever writes a **host**. A plugin's author needs nothing of it.
+//! What crosses between a plugin and its host, for whoever writes a **host**. A plugin's author
+//! needs nothing of it.
 //!
-//! Every type here is `repr(C)` and layout-checked by `abi_stable`, so that a plugin and its host may be built by
-//! different compilers. A change of any of them changes [`ABI_HASH`](crate::identity::ABI_HASH) or must raise
+//! Every type here is `repr(C)` and layout-checked by `abi_stable`, so that a plugin and its host
+//! may be built by different compilers. A change of any of them changes
+//! [`ABI_HASH`](crate::identity::ABI_HASH) or must raise
 //! [`ABI_VERSION`](crate::identity::ABI_VERSION).
 
 // The code that `sabi_trait` writes around these traits cannot carry documentation.
@@ -47,8 +49,8 @@ pub struct AbiScalar<'a> {
     pub iteration: u64,
 }
 
-/// What every event brings: the numbers of the state. `text` and `scalars` are there when they changed since the last
-/// call.
+/// What every event brings: the numbers of the state. `text` and `scalars` are there when they
+/// changed since the last call.
 #[repr(C)]
 #[derive(Clone, Copy, StableAbi)]
 pub struct AbiState<'a> {
@@ -86,7 +88,8 @@ pub struct AbiText<'a> {
     pub times: RSlice<'a, AbiNumber<'a>>,
 }
 
-/// A tensor in host memory: borrowed where the host lends it, owned where it was read from a device.
+/// A tensor in host memory: borrowed where the host lends it, owned where it was read from a
+/// device.
 #[repr(C)]
 #[derive(Clone, StableAbi)]
 pub struct AbiTensor<'a> {
@@ -126,7 +129,8 @@ pub struct AbiFault {
     pub suggestion: ROption<RString>,
 }
 
-/// One event with its filter. Filters that are numbers are evaluated by the host; a function stays in the plugin.
+/// One event with its filter. Filters that are numbers are evaluated by the host; a function stays
+/// in the plugin.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct AbiAlternative {
@@ -193,7 +197,8 @@ pub trait AbiHost {
     fn layer_statistics(&mut self, of: u8) -> RResult<RVec<AbiLayer>, RString>;
 }
 
-/// A handler, as the host sees it: the methods of the engine's `Handler`. A panic in any of them is an `RErr`.
+/// A handler, as the host sees it: the methods of the engine's `Handler`. A panic in any of them is
+/// an `RErr`.
 #[sabi_trait]
 pub trait AbiHandler: Send {
     fn name(&self) -> RResult<RString, RString>;

@@ -14,11 +14,13 @@ use crate::guest::send_handler;
 use crate::options::{OptionInfo, PluginOptions};
 use crate::view;
 
-/// Makes this crate a plugin: its name, the type of its options, and the function that makes the handler from them.
+/// Makes this crate a plugin: its name, the type of its options, and the function that makes the
+/// handler from them.
 ///
-/// The function returns a handler, or a `Result` of one; an error that is a [`Fault`] names the option. The version and the description come from `Cargo.toml`. Call
-/// it once, at the root of a crate whose `crate-type` is `["cdylib", "rlib"]`. Several plugin crates can be linked into
-/// one program as well: the symbols end in the crate's name.
+/// The function returns a handler, or a `Result` of one; an error that is a [`Fault`] names the
+/// option. The version and the description come from `Cargo.toml`. Call it once, at the root of a
+/// crate whose `crate-type` is `["cdylib", "rlib"]`. Several plugin crates can be linked into one
+/// program as well: the symbols end in the crate's name.
 ///
 /// ```
 /// # use hearth_plugin::{Context, Event, Handler, HandlerError, NoOptions, When};
@@ -116,7 +118,8 @@ pub fn build<O: PluginOptions, R: IntoHandler<M>, M>(
 
 /// The root module of a plugin, for `abi_stable` to check.
 pub const fn header<P: Plugin>() -> LibHeader {
-    // SAFETY: `root::<P>` returns a `PluginRoot_Ref` made by `root_module`, whose type is the one named here.
+    // SAFETY: `root::<P>` returns a `PluginRoot_Ref` made by `root_module`, whose type is the one
+    // named here.
     unsafe { LibHeader::from_constructor::<PluginRoot_Ref>(root::<P>, CheckTypeLayout::Yes) }
 }
 

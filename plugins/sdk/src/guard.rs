@@ -13,7 +13,8 @@ thread_local! {
 
 /// Calls `f`; a panic in it comes back as its message and place.
 ///
-/// The handler's state may be half-changed after a panic. It is not called again unless its own `on_error` says `Log`.
+/// The handler's state may be half-changed after a panic. It is not called again unless its own
+/// `on_error` says `Log`.
 pub fn guard<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     // A library has a copy of the standard library of its own, and so a panic hook of its own.

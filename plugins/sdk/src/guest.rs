@@ -30,7 +30,8 @@ struct Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // SAFETY: the handler is not used again: this is the only place that takes it, and `self` is going away.
+        // SAFETY: the handler is not used again: this is the only place that takes it, and `self`
+        // is going away.
         let handler = unsafe { ManuallyDrop::take(&mut self.handler) };
         if let Err(panic) = guard(|| drop(handler)) {
             eprintln!("a handler of a plugin {panic} while it was dropped");

@@ -1,6 +1,6 @@
-//! Who a plugin is, in a record that never changes its form. A host reads it from the file, before anything of the
-//! plugin runs; the name of its symbol ends in the plugin's own crate name, so that several plugins can be linked
-//! into one program.
+//! Who a plugin is, in a record that never changes its form. A host reads it from the file, before
+//! anything of the plugin runs; the name of its symbol ends in the plugin's own crate name, so that
+//! several plugins can be linked into one program.
 
 use std::mem::{align_of, offset_of, size_of};
 
@@ -15,8 +15,9 @@ pub const MAGIC: [u8; 16] = *b"hearth-plugin-id";
 /// The way a plugin is opened: which symbols there are and what they hold. Stage 1 of loading.
 pub const LOADER_VERSION: u32 = 1;
 
-/// Raised when the meaning of something in [`abi`](crate::abi) changes and its layout does not, and when the host learns a
-/// method. 2: the batch's numbers and texts, names, statistics of layers, faults of options with their keys.
+/// Raised when the meaning of something in [`abi`](crate::abi) changes and its layout does not, and
+/// when the host learns a method. 2: the batch's numbers and texts, names, statistics of layers,
+/// faults of options with their keys.
 pub const ABI_VERSION: u64 = 2;
 
 /// The symbol that holds [`LOADER_VERSION`], without the crate's name.
@@ -36,7 +37,8 @@ pub const TARGET: &str = env!("HEARTH_PLUGIN_TARGET");
 /// Set when a panic unwinds. A plugin whose panics end the process is refused.
 pub const UNWINDS: u32 = 1;
 
-/// The record: bytes and numbers only, nothing to follow. Its form is frozen; what it lacks goes into a new record.
+/// The record: bytes and numbers only, nothing to follow. Its form is frozen; what it lacks goes
+/// into a new record.
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
 pub struct Identity {

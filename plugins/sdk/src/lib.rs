@@ -44,28 +44,30 @@
 //! # }
 //! ```
 //!
-//! `Cargo.toml` names `hearth-plugin` and says `crate-type = ["cdylib", "rlib"]`; `cargo build --release` makes the
-//! library, and `hearth plugin check PATH` tries it. `hearth plugin new NAME` writes all of it. Nothing of Burn is built.
+//! `Cargo.toml` names `hearth-plugin` and says `crate-type = ["cdylib", "rlib"]`;
+//! `cargo build --release` makes the library, and `hearth plugin check PATH` tries it.
+//! `hearth plugin new NAME` writes all of it. Nothing of Burn is built.
 //!
 //! # What happens to it
 //!
-//! A host reads the plugin's [identity] from the file, before any of its code runs, and refuses one that was built for
-//! another Hearth, in four lines. Then it loads the library, and never unloads it. A handler of a plugin is the same to the engine as
-//! one that is linked in: it is called for what it subscribed to, in the order of registration. Filters that are
-//! numbers are evaluated by the host, so an iteration nobody asked for costs nothing; a filter function is called in
-//! the plugin.
+//! A host reads the plugin's [identity] from the file, before any of its code runs, and refuses one
+//! that was built for another Hearth, in four lines. Then it loads the library, and never unloads
+//! it. A handler of a plugin is the same to the engine as one that is linked in: it is called for
+//! what it subscribed to, in the order of registration. Filters that are numbers are evaluated by
+//! the host, so an iteration nobody asked for costs nothing; a filter function is called in the
+//! plugin.
 //!
-//! A **panic** is caught here, and becomes an error of that handler; what the error does is up to [`Handler::on_error`].
-//! An option that is wrong is a [`Fault`] that names its key; so may be what the constructor returns
-//! (`Fault::at("epochs", "`epochs` is 0; give 1 or more")`). A recipe's reader is shown the line.
-//! **Tensors** are views of host memory, valid until the next call of the host: `cx.host.tensor("image")?`.
-//! [`Event::custom`] works as everywhere.
+//! A **panic** is caught here, and becomes an error of that handler; what the error does is up to
+//! [`Handler::on_error`]. An option that is wrong is a [`Fault`] that names its key; so may be what
+//! the constructor returns (`Fault::at("epochs", "`epochs` is 0; give 1 or more")`). A recipe's
+//! reader is shown the line. **Tensors** are views of host memory, valid until the next call of the
+//! host: `cx.host.tensor("image")?`. [`Event::custom`] works as everywhere.
 //!
 //! # Limits
 //!
-//! A plugin that is built with `panic = "abort"` is refused. A crash in C code of a plugin ends the program: `hearth
-//! plugin check` loads it in a process of its own. Paths handed to the host must be Unicode. Threads that a handler
-//! starts may not keep its context.
+//! A plugin that is built with `panic = "abort"` is refused. A crash in C code of a plugin ends the
+//! program: `hearth plugin check` loads it in a process of its own. Paths handed to the host must
+//! be Unicode. Threads that a handler starts may not keep its context.
 
 pub mod abi;
 mod export;

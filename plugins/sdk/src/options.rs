@@ -1,4 +1,5 @@
-//! The options of a plugin: a typed struct that is filled from the recipe's table. See [`options!`](crate::options!).
+//! The options of a plugin: a typed struct that is filled from the recipe's table. See
+//! [`options!`](crate::options!).
 
 use std::fmt;
 
@@ -35,7 +36,8 @@ impl fmt::Display for OptionInfo {
     }
 }
 
-/// A struct that is filled from a table of the recipe. [`options!`](crate::options!) writes the implementation.
+/// A struct that is filled from a table of the recipe. [`options!`](crate::options!) writes the
+/// implementation.
 pub trait PluginOptions: Sized {
     /// Every option, in the order of the fields.
     fn list() -> Vec<OptionInfo>;
@@ -56,10 +58,11 @@ pub trait PluginOptions: Sized {
     }
 }
 
-/// Declares the options of a plugin: a struct whose fields are documented, with a default where they may be left out.
+/// Declares the options of a plugin: a struct whose fields are documented, with a default where
+/// they may be left out.
 ///
-/// The documentation of a field is the help that `hearth plugin info` prints. A field's type is anything that serde can
-/// read and write. A field without a default has to be given.
+/// The documentation of a field is the help that `hearth plugin info` prints. A field's type is
+/// anything that serde can read and write. A field without a default has to be given.
 ///
 /// ```
 /// use hearth_plugin::PluginOptions;
@@ -167,8 +170,9 @@ fn kind_of(ty: &str) -> String {
     .to_owned()
 }
 
-/// Options of a type that `serde` reads and `schemars` describes, such as those of a handler that is linked in elsewhere:
-/// `export_plugin!("validation", Described<ValidationOptions>, |options| ValidationHandler::new(options.0))`.
+/// Options of a type that `serde` reads and `schemars` describes, such as those of a handler that
+/// is linked in elsewhere: `export_plugin!("validation", Described<ValidationOptions>, |options|
+/// ValidationHandler::new(options.0))`.
 #[derive(Clone, Debug)]
 pub struct Described<T>(pub T);
 
@@ -216,7 +220,8 @@ impl Given {
         Ok(Self { table })
     }
 
-    /// The value of an option, its default where it is not given; fails for a value of another type.
+    /// The value of an option, its default where it is not given; fails for a value of another
+    /// type.
     pub fn take<T: DeserializeOwned>(&mut self, name: &str, default: Option<T>) -> Result<T, Fault> {
         match self.table.remove(name) {
             Some(value) => hearth_registry::read(&node(value)).map_err(|fault| fault.under(name)),

@@ -1,5 +1,5 @@
-//! Tests of a handler without a host: a [`FakeHost`] that notes what it is asked, and a [`Rehearsal`] that plays the
-//! events of a run to a handler, through its filters.
+//! Tests of a handler without a host: a [`FakeHost`] that notes what it is asked, and a
+//! [`Rehearsal`] that plays the events of a run to a handler, through its filters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -240,7 +240,8 @@ pub struct Rehearsal<H> {
     pub state: State,
     /// Whom it asks.
     pub host: FakeHost,
-    /// The metrics that each epoch ends with, in order: recorded before the handler hears `EpochCompleted`.
+    /// The metrics that each epoch ends with, in order: recorded before the handler hears
+    /// `EpochCompleted`.
     pub metrics: Vec<Metrics>,
 }
 
@@ -248,7 +249,8 @@ impl<H: Handler> Rehearsal<H> {
     /// A rehearsal of a trainer that has not started.
     ///
     /// # Panics
-    /// When the engine would refuse the handler: a filter contradicts itself, or counts an event that has no counter.
+    /// When the engine would refuse the handler: a filter contradicts itself, or counts an event
+    /// that has no counter.
     pub fn new(handler: H) -> Self {
         for when in handler.subscriptions() {
             if let Err(error) = when.check() {
@@ -261,8 +263,8 @@ impl<H: Handler> Rehearsal<H> {
         Self { handler, state: State::new("trainer"), host: FakeHost::default(), metrics: Vec::new() }
     }
 
-    /// Fires one event. Says whether the handler was called: it is, once, when one of its subscriptions lets the event
-    /// pass and it acts on this rank.
+    /// Fires one event. Says whether the handler was called: it is, once, when one of its
+    /// subscriptions lets the event pass and it acts on this rank.
     pub fn fire(&mut self, event: Event) -> Result<bool, HandlerError> {
         let counter = match event.counter() {
             Some(Counter::Iteration) => self.state.iteration,
@@ -290,8 +292,9 @@ impl<H: Handler> Rehearsal<H> {
         result.map(|()| true)
     }
 
-    /// Plays a trainer's run of so many epochs, in the order of a real one, on from `state.epoch`. Requests to end
-    /// or to pause are honoured where the engine would: after the present event, within an iteration after the iteration.
+    /// Plays a trainer's run of so many epochs, in the order of a real one, on from `state.epoch`.
+    /// Requests to end or to pause are honoured where the engine would: after the present event,
+    /// within an iteration after the iteration.
     pub fn epochs(&mut self, epochs: u64, epoch_length: u64) -> Result<Ended, HandlerError> {
         self.state.max_epochs = epochs;
         self.state.epoch_length = Some(epoch_length);

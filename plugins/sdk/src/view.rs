@@ -11,7 +11,8 @@ use crate::abi::{
     AbiCombine, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved, AbiScalar, AbiState, AbiTensor, AbiText,
 };
 
-/// The parts of a state that have names, collected so that they can be lent: those that differ from what was sent last.
+/// The parts of a state that have names, collected so that they can be lent: those that differ from
+/// what was sent last.
 #[derive(Default)]
 pub struct Named<'a> {
     text: Option<Text<'a>>,
@@ -26,8 +27,8 @@ struct Text<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// Collects what differs; everything when nothing was sent yet. A metric that is not a number differs from itself,
-    /// and is sent again.
+    /// Collects what differs; everything when nothing was sent yet. A metric that is not a number
+    /// differs from itself, and is sent again.
     pub fn changed(state: &'a State, sent: Option<&State>) -> Self {
         let numbers = |map: &'a Metrics| {
             map.iter().map(|(name, value)| AbiNumber { name: name.as_str().into(), value: *value }).collect()

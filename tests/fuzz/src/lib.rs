@@ -1,11 +1,12 @@
 //! What a damaged or hostile file may do to a reader: be an error.
 //!
-//! One function per kind of file takes any bytes and reads them as if they were one; what comes back, or the error, is of no
-//! interest here. A panic ends the program, and so does having more than [`LIMIT`] allocated: no reader may take memory for
-//! what a file only promises.
+//! One function per kind of file takes any bytes and reads them as if they were one; what comes
+//! back, or the error, is of no interest here. A panic ends the program, and so does having more
+//! than [`LIMIT`] allocated: no reader may take memory for what a file only promises.
 //!
-//! `cargo fuzz run --fuzz-dir tests/fuzz --features libfuzzer nifti` looks for such bytes; those found, and files that
-//! are as they should be, are kept in `corpus/` and tried again by every `cargo test`.
+//! `cargo fuzz run --fuzz-dir tests/fuzz --features libfuzzer nifti` looks for such bytes; those
+//! found, and files that are as they should be, are kept in `corpus/` and tried again by every
+//! `cargo test`.
 
 use std::alloc::System;
 use std::panic;
@@ -15,14 +16,15 @@ use std::sync::{Mutex, Once, PoisonError};
 use hearth_dicom::{FindingKind, Regions};
 use hearth_slides::{Slide, SlideOptions, TiffFile, TileCache};
 
-/// What may be allocated at one time, in bytes: inputs are small, and gzip unpacks to at most a thousand times its size.
+/// What may be allocated at one time, in bytes: inputs are small, and gzip unpacks to at most a
+/// thousand times its size.
 pub const LIMIT: usize = 1 << 30;
 
 #[global_allocator]
 static ALLOCATOR: cap::Cap<System> = cap::Cap::new(System, LIMIT);
 
-/// Reads bytes for libFuzzer. Its own hook ends the program at every panic, also at one that a reader catches to make it an error of
-/// the file; here only a panic that is left does so.
+/// Reads bytes for libFuzzer. Its own hook ends the program at every panic, also at one that a
+/// reader catches to make it an error of the file; here only a panic that is left does so.
 pub fn fuzz(read: fn(&[u8]), bytes: &[u8]) {
     static HOOK: Once = Once::new();
     static LAST: Mutex<String> = Mutex::new(String::new());
@@ -88,15 +90,17 @@ pub fn dataset_json(bytes: &[u8]) {
 /// What stands between the files of a DICOM folder.
 pub const NEXT_FILE: &[u8] = b"==NEXT FILE==";
 
-/// A DICOM folder of one to four files: the bytes are those of all files one after the other, with [`NEXT_FILE`] between them (a
-/// fourth file has all that is left). Every series is read, every RTSTRUCT and SEG on its own grid and on that of every series, and every
-/// file as stored. What may be wrong with a series is accepted, so that reading does not end there.
+/// A DICOM folder of one to four files: the bytes are those of all files one after the other, with
+/// [`NEXT_FILE`] between them (a fourth file has all that is left). Every series is read, every
+/// RTSTRUCT and SEG on its own grid and on that of every series, and every file as stored. What may
+/// be wrong with a series is accepted, so that reading does not end there.
 pub fn dicom(bytes: &[u8]) {
     let names = ["0.dcm", "1.dcm", "2.dcm", "3.dcm"];
     let files: Vec<(&str, &[u8])> = names.into_iter().zip(split(bytes)).collect();
     let mut options = hearth_dicom::ReadOptions::default();
     options.accept = vec![FindingKind::MissingSlices, FindingKind::DuplicateSlices, FindingKind::MissingPosition];
-    // What is allowed is small, so that a run is short. Whether limits hold does not depend on how large they are.
+    // What is allowed is small, so that a run is short. Whether limits hold does not depend on how
+    // large they are.
     options.limits.file_bytes = 16 << 20;
     options.limits.frame_samples = 1 << 20;
     options.limits.frames = 1 << 10;
@@ -139,8 +143,8 @@ fn split(mut bytes: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-/// TIFF and BigTIFF, pyramids (SVS and others) among them: some pages, a region of each level, images beside the slide, and what
-/// `TiffReader` makes of it.
+/// TIFF and BigTIFF, pyramids (SVS and others) among them: some pages, a region of each level,
+/// images beside the slide, and what `TiffReader` makes of it.
 pub fn tiff(bytes: &[u8]) {
     // As for DICOM.
     let limits = hearth_slides::Limits { tag_bytes: 1 << 20, tile_bytes: 4 << 20, image_bytes: 8 << 20, pages: 64 };

@@ -1,7 +1,9 @@
-//! The ladder of the fast-training guides: a recipe trained again and again, each time with one more of the changes that make it fast.
+//! The ladder of the fast-training guides: a recipe trained again and again, each time with one
+//! more of the changes that make it fast.
 //!
-//! The first row is the guides' regular training: nothing cached, no threads, fp32, plain kernels, Dice and Adam. Network, transforms, batch,
-//! schedule, seed and validation are the recipe's in every row.
+//! The first row is the guides' regular training: nothing cached, no threads, fp32, plain kernels,
+//! Dice and Adam. Network, transforms, batch, schedule, seed and validation are the recipe's in
+//! every row.
 
 use std::path::Path;
 
@@ -137,7 +139,8 @@ fn rungs(recipe: &Recipe, on_processor: bool, threads: usize) -> Outcome<Vec<Run
     ])
 }
 
-/// Dice alone, of the same channels; `None` where the recipe's loss is of another kind, or is that already.
+/// Dice alone, of the same channels; `None` where the recipe's loss is of another kind, or is that
+/// already.
 fn regular_loss(loss: &LossConfig) -> Outcome<Option<String>> {
     let toml::Value::Table(given) = toml::Value::try_from(loss)? else { return Ok(None) };
     if !given.contains_key("to_onehot_y") || name_of(loss)? == "DiceLoss" {
@@ -243,7 +246,8 @@ mod tests {
         sound(Plan::new(sound(bundled::open(name)))).recipe
     }
 
-    /// Every row of every bundled recipe is a recipe, with all changes above it made; the last one is the recipe's own training.
+    /// Every row of every bundled recipe is a recipe, with all changes above it made; the last one
+    /// is the recipe's own training.
     #[test]
     fn every_row_is_a_recipe() {
         for name in ["demo", "hippocampus", "spleen", "spleen-regular"] {

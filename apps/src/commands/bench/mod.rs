@@ -1,5 +1,5 @@
-//! `hearth bench`: how long the work takes on this machine, a JSON line per measurement, under the names that MONAI's
-//! counterpart uses. Every figure is the median of `--runs` after a warm-up.
+//! `hearth bench`: how long the work takes on this machine, a JSON line per measurement, under the
+//! names that MONAI's counterpart uses. Every figure is the median of `--runs` after a warm-up.
 
 mod crop;
 mod files;
@@ -27,7 +27,8 @@ use crate::out;
 pub struct Args {
     /// What to measure
     bench: Bench,
-    /// load: CT; preprocess, crop, stored: CT LABEL; tiles: a slide; fit: a Decathlon folder; ladder: RECIPE DATA; models: names of networks
+    /// load: CT; preprocess, crop, stored: CT LABEL; tiles: a slide; fit: a Decathlon folder;
+    /// ladder: RECIPE DATA; models: names of networks
     files: Vec<PathBuf>,
     /// Measurements after the warm-up
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
@@ -195,7 +196,8 @@ fn timed(runs: u32, warm_up: u32, mut one: impl FnMut() -> Outcome) -> Outcome<T
     Ok(Times { median, min: seconds[0], max: seconds[seconds.len() - 1] })
 }
 
-/// The median of at least one value, which are sorted for it; of an even number the mean of the middle two.
+/// The median of at least one value, which are sorted for it; of an even number the mean of the
+/// middle two.
 fn median(seconds: &mut [f64]) -> f64 {
     seconds.sort_by(f64::total_cmp);
     let middle = seconds.len() / 2;

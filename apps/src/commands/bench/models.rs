@@ -1,4 +1,5 @@
-//! Forward and backward passes of the catalogue's networks, each in a process of its own so that its peak of memory is its own.
+//! Forward and backward passes of the catalogue's networks, each in a process of its own so that
+//! its peak of memory is its own.
 
 use burn::tensor::{DType, Distribution, Tensor};
 use hearth_nn::networks::Network;

@@ -1,4 +1,5 @@
-//! A random crop of a case that is kept on disk: what `load` reads in full, a chunked store reads in part.
+//! A random crop of a case that is kept on disk: what `load` reads in full, a chunked store reads
+//! in part.
 
 use hearth_data::{Dataset, Item, PersistentDataset, Progress, StoreOptions};
 use serde_json::json;

@@ -30,7 +30,8 @@ pub enum Class {
     All,
 }
 
-/// What was measured: by class, a value per metric; none where the metric does not look at classes, or at this one.
+/// What was measured: by class, a value per metric; none where the metric does not look at classes,
+/// or at this one.
 pub type Rows = BTreeMap<Class, Vec<Option<f64>>>;
 
 impl Classes {
@@ -85,7 +86,8 @@ fn grid(image: &Image) -> String {
     format!("{x} x {y} x {z} voxels of {a:.3} x {b:.3} x {c:.3} mm, {code}, from ({ox:.2}, {oy:.2}, {oz:.2})")
 }
 
-/// Corners may be apart by so much of the smallest voxel: what writing as f32 and as quaternions costs.
+/// Corners may be apart by so much of the smallest voxel: what writing as f32 and as quaternions
+/// costs.
 const APART: f64 = 0.02;
 
 /// An error unless both images have the same voxels.

@@ -20,10 +20,12 @@ pub struct Args {
     /// Its label, or a folder of labels with the predictions' names
     #[arg(short, long, value_name = "FILE|DIR")]
     label: PathBuf,
-    /// A metric, with options after a colon, as in hausdorff:percentile=95; may be given several times
+    /// A metric, with options after a colon, as in hausdorff:percentile=95; may be given several
+    /// times
     #[arg(short, long = "metric", value_name = "NAME", default_values = ["dice"])]
     metrics: Vec<String>,
-    /// The classes: names in the order of their values, background first, or 1=spleen,2=tumour; all values otherwise
+    /// The classes: names in the order of their values, background first, or 1=spleen,2=tumour; all
+    /// values otherwise
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     labels: Vec<String>,
     /// Class 0 counts too

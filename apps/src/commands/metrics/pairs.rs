@@ -45,8 +45,8 @@ fn plain(case: &str) -> &str {
     ENDS.iter().find_map(|end| case.strip_suffix(end)).filter(|rest| !rest.is_empty()).unwrap_or(case)
 }
 
-/// Two files are a pair; two folders are paired by case name: the file's name, and where that has no counterpart, the name
-/// without ends like `_pred` and `_seg`.
+/// Two files are a pair; two folders are paired by case name: the file's name, and where that has
+/// no counterpart, the name without ends like `_pred` and `_seg`.
 pub fn find(pred: &Path, label: &Path) -> Outcome<Pairs> {
     for (path, option) in [(pred, "-p"), (label, "-l")] {
         if !path.exists() {

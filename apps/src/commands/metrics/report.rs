@@ -16,7 +16,8 @@ pub struct Report {
     pub failed: Vec<(String, String)>,
 }
 
-/// Mean and standard deviation of values that are numbers, and how many there are. With one value there is no deviation.
+/// Mean and standard deviation of values that are numbers, and how many there are. With one value
+/// there is no deviation.
 #[derive(Clone, Copy)]
 struct Spread {
     mean: f64,

@@ -75,7 +75,8 @@ fn parts(text: &str) -> Vec<&str> {
 }
 
 impl Spec {
-    /// Reads `name` or `name:option=value,...`, and checks that there is such a metric with such options.
+    /// Reads `name` or `name:option=value,...`, and checks that there is such a metric with such
+    /// options.
     pub fn read(text: &str) -> Outcome<Self> {
         let (name, given) = text.split_once(':').unwrap_or((text, ""));
         let plain = name.trim().to_lowercase().replace('-', "_");
@@ -115,7 +116,8 @@ impl Spec {
         Ok(spec)
     }
 
-    /// The metric for images of so many axes; `class` is the place of the class among those that count.
+    /// The metric for images of so many axes; `class` is the place of the class among those that
+    /// count.
     pub fn config(&self, spatial_dims: usize, class: usize) -> Outcome<MetricConfig> {
         let mut options = self.options.clone();
         let name = options["name"].as_str().unwrap_or_default().to_owned();

@@ -1,4 +1,5 @@
-//! `docs/models.md`: made from the code, so that it cannot say anything else, and from the times in `docs/benches/models.jsonl`.
+//! `docs/models.md`: made from the code, so that it cannot say anything else, and from the times in
+//! `docs/benches/models.jsonl`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

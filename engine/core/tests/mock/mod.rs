@@ -1,4 +1,5 @@
-//! A workflow without a network: what it "learns" is a number that depends on every batch and on their order.
+//! A workflow without a network: what it "learns" is a number that depends on every batch and on
+//! their order.
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,4 +1,5 @@
-//! A folder of slices to a volume: written ones, and the CT of STS_008 where real files are at hand (`HEARTH_REAL_DATA`).
+//! A folder of slices to a volume: written ones, and the CT of STS_008 where real files are at hand
+//! (`HEARTH_REAL_DATA`).
 
 #[path = "../tests/common/mod.rs"]
 mod common;

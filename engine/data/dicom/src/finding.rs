@@ -10,7 +10,8 @@ pub enum Severity {
     Note,
     /// The volume is right, but something about it may surprise.
     Warning,
-    /// The volume would be wrong: it is not read unless the finding is accepted ([`crate::ReadOptions::accept`]).
+    /// The volume would be wrong: it is not read unless the finding is accepted
+    /// ([`crate::ReadOptions::accept`]).
     Error,
 }
 
@@ -18,24 +19,27 @@ pub enum Severity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// A gap between slices is half as large again as the usual one, or half as large: slices are missing. An error; accepted,
-    /// the slices are stacked with their mean distance.
+    /// A gap between slices is half as large again as the usual one, or half as large: slices are
+    /// missing. An error; accepted, the slices are stacked with their mean distance.
     MissingSlices,
     /// Gaps between slices differ by more than 1 %. A warning.
     UnevenGaps,
-    /// The slices are shifted against each other along their own plane: the affine is sheared, and true. A warning.
+    /// The slices are shifted against each other along their own plane: the affine is sheared, and
+    /// true. A warning.
     GantryTilt,
     /// The first voxels of the slices don't lie on a line. A warning.
     CrookedStack,
-    /// Several slices at one place. The same slice twice is a warning, and one is taken; different slices are an error;
-    /// accepted, the first by instance number is taken.
+    /// Several slices at one place. The same slice twice is a warning, and one is taken; different
+    /// slices are an error; accepted, the first by instance number is taken.
     DuplicateSlices,
-    /// All places have the same number of slices (time points, echoes): each becomes a series of its own. A note.
+    /// All places have the same number of slices (time points, echoes): each becomes a series of
+    /// its own. A note.
     Repeated,
-    /// Slices of one series that can't be stacked (size, orientation, spacing, colours): each kind became a series. A warning.
+    /// Slices of one series that can't be stacked (size, orientation, spacing, colours): each kind
+    /// became a series. A warning.
     Split,
-    /// Slices without ImagePositionPatient or ImageOrientationPatient. One file is a warning; several are an error; accepted,
-    /// they are stacked by SliceLocation, else by InstanceNumber.
+    /// Slices without ImagePositionPatient or ImageOrientationPatient. One file is a warning;
+    /// several are an error; accepted, they are stacked by SliceLocation, else by InstanceNumber.
     MissingPosition,
     /// No PixelSpacing, or no distance between slices: 1 mm is taken. A warning.
     MissingSpacing,

@@ -1,7 +1,7 @@
 //! Where voxels lie.
 //!
-//! DICOM's axes point towards the patient's left, posterior and superior (LPS); affines here point towards right, anterior,
-//! superior (RAS+), as NIfTI's do: the first two rows change their sign.
+//! DICOM's axes point towards the patient's left, posterior and superior (LPS); affines here point
+//! towards right, anterior, superior (RAS+), as NIfTI's do: the first two rows change their sign.
 
 /// Voxel index `(i, j, k, 1)` to world position in mm, RAS+.
 pub type Affine = [[f64; 4]; 4];
@@ -66,7 +66,8 @@ impl Orientation {
 pub struct Grid {
     shape: [usize; 3],
     affine: Affine,
-    /// First voxel of each slice, LPS. Slices at uneven distances are where the affine does not say.
+    /// First voxel of each slice, LPS. Slices at uneven distances are where the affine does not
+    /// say.
     origins: Vec<Vector>,
 }
 
@@ -80,8 +81,8 @@ impl Grid {
         Grid { shape, affine, origins: (0..shape[2]).map(origin).collect() }
     }
 
-    /// A stack of slices: pixel distances along rows and columns in mm, the first voxel of each slice, and the distance of
-    /// slices where there is one only.
+    /// A stack of slices: pixel distances along rows and columns in mm, the first voxel of each
+    /// slice, and the distance of slices where there is one only.
     pub(crate) fn stack(
         [x, y]: [usize; 2],
         orientation: &Orientation,
@@ -128,7 +129,8 @@ impl Grid {
         flip(std::array::from_fn(|r| self.affine[r][axis]))
     }
 
-    /// Maps positions to columns, rows, and distance from a slice; `None` where rows and columns are parallel.
+    /// Maps positions to columns, rows, and distance from a slice; `None` where rows and columns
+    /// are parallel.
     pub(crate) fn plane(&self) -> Option<Plane> {
         let (x, y) = (self.step(0), self.step(1));
         let n = cross(x, y);
@@ -152,7 +154,8 @@ pub(crate) struct Plane {
 }
 
 impl Plane {
-    /// Column and row (fractional; whole numbers are centres of pixels) of a position seen from a slice's first voxel.
+    /// Column and row (fractional; whole numbers are centres of pixels) of a position seen from a
+    /// slice's first voxel.
     pub fn column_row(&self, origin: Vector, position: Vector) -> [f64; 2] {
         let from = along(position, origin, -1.0);
         [dot(from, self.i), dot(from, self.j)]

@@ -121,7 +121,8 @@ impl ImageFile {
             offsets: attributes.longs(tags::EXTENDED_OFFSET_TABLE),
         };
         if element.length.is_some() {
-            // Uncompressed pixels that are not all there are told at once: nothing is read for that.
+            // Uncompressed pixels that are not all there are told at once: nothing is read for
+            // that.
             image.frame_reader()?;
         }
         Ok(image)
@@ -160,7 +161,8 @@ impl ImageFile {
     }
 }
 
-/// What is said about each frame: by its own functional groups, by those of all frames, or by the file.
+/// What is said about each frame: by its own functional groups, by those of all frames, or by the
+/// file.
 pub(crate) fn frames(attributes: &Attributes<'_>, count: usize) -> Result<Vec<FrameInfo>, DicomError> {
     let shared = attributes.item(tags::SHARED_FUNCTIONAL_GROUPS_SEQUENCE);
     let own: Vec<Attributes<'_>> = attributes.items(tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE).collect();
@@ -243,8 +245,8 @@ fn spacing(measures: &Attributes<'_>, file: &Attributes<'_>) -> Result<Option<[f
     Ok(None)
 }
 
-/// Positions of frames that have no functional groups: along the normal by GridFrameOffsetVector (dose), or by
-/// SpacingBetweenSlices (nuclear medicine).
+/// Positions of frames that have no functional groups: along the normal by GridFrameOffsetVector
+/// (dose), or by SpacingBetweenSlices (nuclear medicine).
 fn places(file: &Attributes<'_>, info: &FrameInfo, count: usize) -> Result<Vec<Option<Vector>>, DicomError> {
     let (Some(first), Some(orientation)) = (info.position, info.orientation) else { return Ok(vec![None; count]) };
     let step = |by: f64| Some(along(first, orientation.normal(), by));

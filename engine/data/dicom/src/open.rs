@@ -1,8 +1,9 @@
 //! Opening a file: all of its attributes, and where its pixels are.
 //!
-//! The parser of dicom-rs takes memory for a value as soon as it has read the value's length, and follows sequences by recursion. A
-//! damaged file could so ask for four gigabytes, or overflow the stack. Every file is therefore walked once before, without
-//! reading values: lengths must lie within the file, and sequences must not nest deeper than [`MAX_DEPTH`].
+//! The parser of dicom-rs takes memory for a value as soon as it has read the value's length, and
+//! follows sequences by recursion. A damaged file could so ask for four gigabytes, or overflow the
+//! stack. Every file is therefore walked once before, without reading values: lengths must lie
+//! within the file, and sequences must not nest deeper than [`MAX_DEPTH`].
 
 use std::fs::File;
 use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -151,8 +152,8 @@ fn parse(bytes: &[u8], encoding: Encoding) -> Result<InMemDicomObject, String> {
     caught(parse).unwrap_or_else(|panic| Err(format!("the parser panicked: {panic}")))
 }
 
-/// Elements whose kind of value was lost on the way (VR `UN`) are implicit VR, little endian (PS3.5, 6.2.2): the dictionary knows what
-/// they are. What can't be read so stays as it is.
+/// Elements whose kind of value was lost on the way (VR `UN`) are implicit VR, little endian
+/// (PS3.5, 6.2.2): the dictionary knows what they are. What can't be read so stays as it is.
 fn name_unknown(mut object: InMemDicomObject) -> InMemDicomObject {
     let mut bytes = Vec::new();
     for element in object.iter().filter(|e| e.vr() == VR::UN && StandardDataDictionary.by_tag(e.tag()).is_some()) {

@@ -14,7 +14,8 @@ pub struct Limits {
     pub frames: u64,
     /// Values of a volume; each takes four bytes. 2^31.
     pub volume_values: u64,
-    /// Compressed pixels of `n` bytes may become 16 MiB, or 20 000 `n` bytes if that is more: a small file can't claim gigabytes.
+    /// Compressed pixels of `n` bytes may become 16 MiB, or 20 000 `n` bytes if that is more: a
+    /// small file can't claim gigabytes.
     pub expansion: u64,
     /// Files in a folder. A million.
     pub files: usize,
@@ -36,8 +37,9 @@ impl Default for Limits {
 /// What to do with MONOCHROME1, where the smallest value is meant to be shown white.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Monochrome1 {
-    /// Invert where values have no unit (radiographs: CR, DX, MG, XA and the like), so that dense is bright as in MONOCHROME2; leave
-    /// CT, PT, NM, MR and RTDOSE alone: there it only concerns the display, and inverted Hounsfield units would be wrong.
+    /// Invert where values have no unit (radiographs: CR, DX, MG, XA and the like), so that dense
+    /// is bright as in MONOCHROME2; leave CT, PT, NM, MR and RTDOSE alone: there it only concerns
+    /// the display, and inverted Hounsfield units would be wrong.
     #[default]
     Auto,
     /// Always invert, over the range of the stored bits.
@@ -56,9 +58,11 @@ pub struct ReadOptions {
     pub accept: Vec<FindingKind>,
     /// What to do with MONOCHROME1.
     pub monochrome1: Monochrome1,
-    /// Apply RescaleSlope and RescaleIntercept, the modality LUT or DoseGridScaling (else: stored values).
+    /// Apply RescaleSlope and RescaleIntercept, the modality LUT or DoseGridScaling (else: stored
+    /// values).
     pub rescale: bool,
-    /// Put this value (after rescaling) where the pixel padding value is. `None` leaves the padding as it is, as MONAI does.
+    /// Put this value (after rescaling) where the pixel padding value is. `None` leaves the padding
+    /// as it is, as MONAI does.
     pub padding: Option<f32>,
 }
 

@@ -28,8 +28,9 @@ pub struct Pairs {
 }
 
 impl Scan {
-    /// Puts each RTSTRUCT and SEG together with its images: by the SeriesInstanceUID it names, else by the frame of reference where
-    /// only one series has it. Of several stacks of the same series the largest is taken.
+    /// Puts each RTSTRUCT and SEG together with its images: by the SeriesInstanceUID it names, else
+    /// by the frame of reference where only one series has it. Of several stacks of the same series
+    /// the largest is taken.
     pub fn pairs(&self) -> Pairs {
         let mut annotations = self.annotations.clone();
         let key = |a: &Annotation| (a.patient.clone(), a.series_number, a.path.clone());
@@ -71,8 +72,8 @@ impl Scan {
 impl Pair {
     /// Reads image and regions, one channel per region ([`Regions::channels`]).
     ///
-    /// Regions lie on the grid of the image. A segmentation of other voxels stays on its own grid, and a finding says so: resample it
-    /// to the image.
+    /// Regions lie on the grid of the image. A segmentation of other voxels stays on its own grid,
+    /// and a finding says so: resample it to the image.
     ///
     /// # Errors
     /// As [`Series::read_with`] and [`Regions::channels`].
@@ -80,7 +81,8 @@ impl Pair {
         self.read(names, true, options)
     }
 
-    /// Reads image and regions, as a label map ([`Regions::labels`]); else as [`Pair::read_channels`].
+    /// Reads image and regions, as a label map ([`Regions::labels`]); else as
+    /// [`Pair::read_channels`].
     ///
     /// # Errors
     /// As there.

@@ -1,8 +1,9 @@
 //! Which pixels lie within contours.
 
-/// Marks the pixels of an image of `width` columns whose centres lie within the polygons, by the even-odd rule over all of them:
-/// a polygon within another is a hole. Corners are in pixels (column, row); whole numbers are centres. Centres on an edge
-/// belong to the polygon on their lower right.
+/// Marks the pixels of an image of `width` columns whose centres lie within the polygons, by the
+/// even-odd rule over all of them: a polygon within another is a hole. Corners are in pixels
+/// (column, row); whole numbers are centres. Centres on an edge belong to the polygon on their
+/// lower right.
 pub(crate) fn fill(polygons: &[Vec<[f64; 2]>], width: usize, height: usize, mut mark: impl FnMut(usize, usize)) {
     let edges: Vec<([f64; 2], [f64; 2])> = polygons
         .iter()

@@ -1,4 +1,5 @@
-//! Regions drawn on images, whatever they were drawn with: [`StructureSet`] (RTSTRUCT) or [`Segmentation`] (SEG).
+//! Regions drawn on images, whatever they were drawn with: [`StructureSet`] (RTSTRUCT) or
+//! [`Segmentation`] (SEG).
 
 use std::path::Path;
 
@@ -29,8 +30,8 @@ pub struct Region {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RegionVolume {
-    /// `[C, X, Y, Z]`, Z fastest. A label map has one channel with labels, 0 where there is none. Else one channel per region: 0 or 1, or
-    /// a fraction between.
+    /// `[C, X, Y, Z]`, Z fastest. A label map has one channel with labels, 0 where there is none.
+    /// Else one channel per region: 0 or 1, or a fraction between.
     pub values: Vec<f32>,
     /// `[C, X, Y, Z]`.
     pub shape: [usize; 4],
@@ -72,11 +73,13 @@ impl Regions {
         }
     }
 
-    /// One channel per region, in the order of `names`; all regions where `names` is empty. A name is a region's name or
-    /// description. A region that this file does not have is a channel of zeros and a finding.
+    /// One channel per region, in the order of `names`; all regions where `names` is empty. A name
+    /// is a region's name or description. A region that this file does not have is a channel of
+    /// zeros and a finding.
     ///
     /// # Errors
-    /// Where none of the names is there, regions don't lie on the grid, a file is damaged, or limits are exceeded.
+    /// Where none of the names is there, regions don't lie on the grid, a file is damaged, or
+    /// limits are exceeded.
     pub fn channels(&self, names: &[&str], grid: &Grid, options: &ReadOptions) -> Result<RegionVolume, DicomError> {
         match self {
             Regions::Structures(set) => set.channels(names, grid, options),
@@ -84,8 +87,9 @@ impl Regions {
         }
     }
 
-    /// A label map: label 1 for the first of `names` and so on; where `names` is empty, the labels of [`Regions::list`]. Where regions
-    /// overlap the later wins, and a finding says so; a fraction counts from one half.
+    /// A label map: label 1 for the first of `names` and so on; where `names` is empty, the labels
+    /// of [`Regions::list`]. Where regions overlap the later wins, and a finding says so; a
+    /// fraction counts from one half.
     ///
     /// # Errors
     /// As [`Regions::channels`].
@@ -96,8 +100,8 @@ impl Regions {
         }
     }
 
-    /// Channels or a label map on the grid of the images it was drawn on. A segmentation of other voxels stays on its own grid, and a finding
-    /// says so: resample it to the images.
+    /// Channels or a label map on the grid of the images it was drawn on. A segmentation of other
+    /// voxels stays on its own grid, and a finding says so: resample it to the images.
     ///
     /// # Errors
     /// As [`Regions::channels`].
@@ -132,7 +136,8 @@ impl Regions {
     }
 }
 
-/// Which regions are asked for: for each wanted one its place in `all`, and how it is to be called and labelled.
+/// Which regions are asked for: for each wanted one its place in `all`, and how it is to be called
+/// and labelled.
 pub(crate) fn choose(
     all: &[Region],
     names: &[&str],

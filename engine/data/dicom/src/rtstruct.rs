@@ -221,7 +221,8 @@ impl StructureSet {
         roi.mask(grid).map(Some).map_err(fail)
     }
 
-    /// The mask of the region of that name on a grid: of the series it was drawn on, or any whose slices are parallel to the contours.
+    /// The mask of the region of that name on a grid: of the series it was drawn on, or any whose
+    /// slices are parallel to the contours.
     ///
     /// # Errors
     /// Where there is no such region, or its contours are not parallel to the slices.
@@ -236,8 +237,9 @@ impl Roi {
         self.contours.iter().any(Contour::has_area)
     }
 
-    /// The mask: a voxel belongs to it where its centre lies within the contours of its slice, by the even-odd rule, so that a contour
-    /// within another is a hole. A contour belongs to the slice nearest to its plane.
+    /// The mask: a voxel belongs to it where its centre lies within the contours of its slice, by
+    /// the even-odd rule, so that a contour within another is a hole. A contour belongs to the
+    /// slice nearest to its plane.
     fn mask(&self, grid: &Grid) -> Result<Mask, String> {
         let [nx, ny, nz] = grid.shape();
         let plane = grid.plane().ok_or_else(|| "rows and columns of the grid are parallel".to_owned())?;

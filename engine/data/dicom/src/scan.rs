@@ -28,7 +28,8 @@ pub struct Scan {
     pub series: Vec<Series>,
     /// RTSTRUCT and SEG objects.
     pub annotations: Vec<Annotation>,
-    /// Other DICOM objects: reports, plans, presentation states, whole slides, a DICOMDIR (the files themselves are looked at).
+    /// Other DICOM objects: reports, plans, presentation states, whole slides, a DICOMDIR (the
+    /// files themselves are looked at).
     pub others: Vec<OtherObject>,
     /// How many files are not DICOM: they were passed over.
     pub not_dicom: usize,
@@ -53,9 +54,11 @@ pub struct Annotation {
     pub path: PathBuf,
     /// What it is.
     pub kind: AnnotationKind,
-    /// SeriesInstanceUIDs of the images it was drawn on; where the usual sequences name none, those of all its sequences.
+    /// SeriesInstanceUIDs of the images it was drawn on; where the usual sequences name none, those
+    /// of all its sequences.
     pub referenced_series: Vec<String>,
-    /// ReferencedSOPInstanceUIDs of all its sequences: of images, and of other objects that it refers to.
+    /// ReferencedSOPInstanceUIDs of all its sequences: of images, and of other objects that it
+    /// refers to.
     pub referenced_instances: Vec<String>,
     /// Frame of reference it lies in.
     pub frame_of_reference: Option<String>,
@@ -79,10 +82,12 @@ pub struct OtherObject {
     pub sop_class: String,
 }
 
-/// Looks at a file, or at all files of a folder and its subfolders, with default options. Pixels are not read.
+/// Looks at a file, or at all files of a folder and its subfolders, with default options. Pixels
+/// are not read.
 ///
 /// # Errors
-/// Where the path can't be read, or has too many files. Faults of single files are in [`Scan::failed`].
+/// Where the path can't be read, or has too many files. Faults of single files are in
+/// [`Scan::failed`].
 pub fn scan(path: impl AsRef<Path>) -> Result<Scan, DicomError> {
     scan_with(path, &ReadOptions::default())
 }
@@ -134,7 +139,8 @@ pub fn scan_files(files: &[PathBuf], options: &ReadOptions) -> Scan {
 /// Reads the one series of a folder, or one file.
 ///
 /// # Errors
-/// Where there is no series of images, or more than one, or a file can't be read; and as [`Series::read_with`].
+/// Where there is no series of images, or more than one, or a file can't be read; and as
+/// [`Series::read_with`].
 pub fn read_path(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Volume, DicomError> {
     let path = path.as_ref();
     scan_with(path, options)?.into_volume(path, options)

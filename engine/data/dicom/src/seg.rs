@@ -19,7 +19,8 @@ use crate::tags::Attributes;
 /// Segmentation Storage and Label Map Segmentation Storage.
 const CLASSES: [&str; 2] = ["1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7"];
 
-/// Slices without any frame in the grid of a segmentation itself; a lying file could ask for millions.
+/// Slices without any frame in the grid of a segmentation itself; a lying file could ask for
+/// millions.
 const MOST_SLICES: f64 = 1024.0;
 
 /// Frames decoded at once.
@@ -31,7 +32,8 @@ const BATCH: usize = 64;
 pub enum SegmentationKind {
     /// Frames of one segment each, 0 or 1.
     Binary,
-    /// Frames of one segment each; values up to this number are probabilities or occupancies from 0 to 1.
+    /// Frames of one segment each; values up to this number are probabilities or occupancies from 0
+    /// to 1.
     Fractional {
         /// MaximumFractionalValue.
         maximum: u16,
@@ -177,8 +179,8 @@ impl Segmentation {
         self.segments.iter().filter(|s| s.number > 0).map(region).collect()
     }
 
-    /// The grid of its own frames. Frames without any segment are often left out of a file, so that distances of frames may be
-    /// multiples of the distance of slices.
+    /// The grid of its own frames. Frames without any segment are often left out of a file, so that
+    /// distances of frames may be multiples of the distance of slices.
     ///
     /// # Errors
     /// Where frames have no position (whole slides), or don't lie at multiples of one distance.

@@ -37,7 +37,8 @@ impl Series {
         &self.slices[0].file
     }
 
-    /// SeriesInstanceUID; empty where there is none. Slices of one UID that can't be stacked are several series.
+    /// SeriesInstanceUID; empty where there is none. Slices of one UID that can't be stacked are
+    /// several series.
     pub fn uid(&self) -> &str {
         &self.first().identity.series
     }
@@ -116,12 +117,12 @@ impl Series {
         self.read_with(&ReadOptions::default())
     }
 
-    /// Reads and decodes the slices in parallel. Beside the volume itself no more than 256 MiB of decoded slices are held at once
-    /// (or one slice per thread, if those are larger).
+    /// Reads and decodes the slices in parallel. Beside the volume itself no more than 256 MiB of
+    /// decoded slices are held at once (or one slice per thread, if those are larger).
     ///
     /// # Errors
-    /// Where it has findings of severity error that are not accepted, a file is damaged or has changed since it was scanned, its
-    /// pixels can't be decoded, or limits are exceeded.
+    /// Where it has findings of severity error that are not accepted, a file is damaged or has
+    /// changed since it was scanned, its pixels can't be decoded, or limits are exceeded.
     pub fn read_with(&self, options: &ReadOptions) -> Result<Volume, DicomError> {
         let refused = |f: &&Finding| f.severity == Severity::Error && !options.accept.contains(&f.kind);
         let faults: Vec<Finding> = self.findings.iter().filter(refused).cloned().collect();
@@ -154,7 +155,8 @@ impl Series {
         files.into_par_iter().map(|(path, file)| Ok((path, file.frame_reader()?))).collect()
     }
 
-    /// Compressed slices together must not claim more than they can become, before the volume is made for them.
+    /// Compressed slices together must not claim more than they can become, before the volume is
+    /// made for them.
     fn check_expansion(&self, readers: &HashMap<&Path, FrameReader>, options: &ReadOptions) -> Result<(), DicomError> {
         let (mut compressed, mut decoded) = (0, 0);
         for slice in &self.slices {
@@ -203,7 +205,8 @@ impl Series {
     }
 }
 
-/// Moves decoded slices (channel, row, column) into the volume (channel, column, row, slice), some columns per thread.
+/// Moves decoded slices (channel, row, column) into the volume (channel, column, row, slice), some
+/// columns per thread.
 fn insert(values: &mut [f32], [_, x, y, z]: [usize; 4], first: usize, slices: &[Vec<f32>]) {
     for (c, channel) in values.chunks_exact_mut(x * y * z).enumerate() {
         channel.par_chunks_mut(BLOCK * y * z).enumerate().for_each(|(block, columns)| {

@@ -1,4 +1,5 @@
-//! From slices of one series to stacks: which fit together, in what order, and what is odd about them.
+//! From slices of one series to stacks: which fit together, in what order, and what is odd about
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

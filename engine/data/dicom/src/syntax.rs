@@ -139,7 +139,8 @@ pub(crate) struct Layout {
     pub syntax: TransferSyntax,
 }
 
-/// The layout of a file by its first bytes; `None` where it is not DICOM. A few kilobytes are enough.
+/// The layout of a file by its first bytes; `None` where it is not DICOM. A few kilobytes are
+/// enough.
 pub(crate) fn layout(head: &[u8]) -> Option<Layout> {
     let meta = if head.get(128..132) == Some(b"DICM") {
         132
@@ -157,8 +158,8 @@ pub(crate) fn layout(head: &[u8]) -> Option<Layout> {
     Some(Layout { dataset, syntax })
 }
 
-/// Whether these first bytes of a file are DICOM's: `DICM` after a preamble of 128 bytes, or a data set without any header.
-/// A few hundred bytes are enough.
+/// Whether these first bytes of a file are DICOM's: `DICM` after a preamble of 128 bytes, or a data
+/// set without any header. A few hundred bytes are enough.
 pub fn is_dicom(head: &[u8]) -> bool {
     layout(head).is_some()
 }
@@ -168,7 +169,8 @@ fn starts_meta(head: &[u8]) -> bool {
     head.get(..6).is_some_and(|h| h[..4] == [2, 0, 0, 0] && &h[4..6] == b"UL")
 }
 
-/// The end of the file meta information (group 2, always explicit, little endian) and the transfer syntax it names.
+/// The end of the file meta information (group 2, always explicit, little endian) and the transfer
+/// syntax it names.
 fn walk_meta(bytes: &[u8], start: usize) -> (usize, Option<String>) {
     let (mut at, mut uid) = (start, None);
     while let Some(header) = bytes.get(at..at + 8) {
@@ -192,7 +194,8 @@ fn walk_meta(bytes: &[u8], start: usize) -> (usize, Option<String>) {
     (at.min(bytes.len()), uid)
 }
 
-/// How a data set is written, by its first two elements: they must be of a low group, in order, and short.
+/// How a data set is written, by its first two elements: they must be of a low group, in order, and
+/// short.
 fn encoding(bytes: &[u8]) -> Option<Encoding> {
     [Encoding::Explicit, Encoding::Implicit, Encoding::Big].into_iter().find(|e| plausible(bytes, *e))
 }

@@ -1,4 +1,5 @@
-//! Attributes by value: what is missing is `None`, what can't be is an error that names file and attribute.
+//! Attributes by value: what is missing is `None`, what can't be is an error that names file and
+//! attribute.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -108,7 +109,8 @@ impl<'a> Attributes<'a> {
         self.items(tag).next()
     }
 
-    /// What an attribute says wherever it is within sequences, each text once, in the order of the file.
+    /// What an attribute says wherever it is within sequences, each text once, in the order of the
+    /// file.
     pub fn within_sequences(&self, tag: Tag) -> Vec<String> {
         let mut found = Vec::new();
         self.collect(tag, &mut HashSet::new(), &mut found);

@@ -21,7 +21,8 @@ pub struct Rescale {
 pub struct Volume {
     /// Values, row-major: `[C, X, Y, Z]`, Z fastest.
     pub values: Vec<f32>,
-    /// `[C, X, Y, Z]`: one channel, or three for red, green, blue; X along the rows of a slice, Y along its columns.
+    /// `[C, X, Y, Z]`: one channel, or three for red, green, blue; X along the rows of a slice, Y
+    /// along its columns.
     pub shape: [usize; 4],
     /// Voxel index to RAS+ mm. With a gantry tilt it is sheared.
     pub affine: Affine,
@@ -31,7 +32,8 @@ pub struct Volume {
     pub modality: String,
     /// Units as the file has them: `HU`, `BQML`, `GY`, ...
     pub units: Option<String>,
-    /// What stored values were multiplied by and added to, where it is the same for all slices (for PET it often is not).
+    /// What stored values were multiplied by and added to, where it is the same for all slices (for
+    /// PET it often is not).
     pub rescale: Option<Rescale>,
     /// Stored values from and to which pixels are padding.
     pub padding: Option<(f64, f64)>,

@@ -1,4 +1,5 @@
-//! Files that are cut off, changed or lying: each is an error or a volume, never a panic, and never takes much memory.
+//! Files that are cut off, changed or lying: each is an error or a volume, never a panic, and never
+//! takes much memory.
 
 mod common;
 
@@ -17,7 +18,8 @@ static MEMORY: PeakAlloc = PeakAlloc;
 /// One test at a time: the memory is that of the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// No small file may take more than this, whatever it says of itself: 16 MiB of decoded samples, and some of a decoder's own.
+/// No small file may take more than this, whatever it says of itself: 16 MiB of decoded samples,
+/// and some of a decoder's own.
 const MOST: usize = 256 << 20;
 
 /// Reads bytes in every way there is; says whether any gave something, and the most memory it took.
@@ -44,7 +46,8 @@ fn read(folder: &Path, bytes: &[u8]) -> (bool, usize) {
     (good, MEMORY.peak_usage().saturating_sub(before))
 }
 
-/// Cuts at every 64th part, and changes bytes: in the first kilobytes, where the attributes are, and everywhere.
+/// Cuts at every 64th part, and changes bytes: in the first kilobytes, where the attributes are,
+/// and everywhere.
 fn torture(name: &str, bytes: &[u8], changes: u64, folder: &Path) -> usize {
     let mut worst = 0;
     let mut good = 0;

@@ -1,4 +1,5 @@
-//! Real files against what other readers say of them (`expected.json`). Ignored: the files are not part of the project.
+//! Real files against what other readers say of them (`expected.json`). Ignored: the files are not
+//! part of the project.
 
 mod common;
 

@@ -1,10 +1,12 @@
-//! What a JPEG 2000 code stream makes a decoder build besides samples. Tiles, precincts and code-blocks (with a place for each layer) take
-//! up to hundreds of bytes each, and few bytes can ask for one of them per sample: so they are counted before anything is decoded.
+//! What a JPEG 2000 code stream makes a decoder build besides samples. Tiles, precincts and
+//! code-blocks (with a place for each layer) take up to hundreds of bytes each, and few bytes can
+//! ask for one of them per sample: so they are counted before anything is decoded.
 
 /// The number of a tile has 16 bits.
 const MAX_TILES: u64 = 1 << 16;
 
-/// Samples that a code-block must have for each layer: 4 x 4 do for two, 16 x 16 for more than decoders take.
+/// Samples that a code-block must have for each layer: 4 x 4 do for two, 16 x 16 for more than
+/// decoders take.
 const SAMPLES_PER_LAYER: u32 = 8;
 
 const SIZ: u8 = 0x51;
@@ -122,8 +124,9 @@ impl<'a> Style<'a> {
     }
 }
 
-/// The marker segments of the main header and of all tile parts' headers: marker and content. `None` where a segment has another length than
-/// its content: what follows it would be another segment to a decoder than it is here.
+/// The marker segments of the main header and of all tile parts' headers: marker and content.
+/// `None` where a segment has another length than its content: what follows it would be another
+/// segment to a decoder than it is here.
 fn segments(stream: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     let mut found = Vec::new();
     let mut components = 0;

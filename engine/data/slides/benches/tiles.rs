@@ -1,4 +1,5 @@
-//! Reading tiles, regions and levels of real slides (`HEARTH_REAL_DATA`). The same work in Python: `peer.py` beside this file.
+//! Reading tiles, regions and levels of real slides (`HEARTH_REAL_DATA`). The same work in Python:
+//! `peer.py` beside this file.
 //!
 //! `RAYON_NUM_THREADS=2 cargo bench -p hearth-slides -p build-once --bench tiles`
 

@@ -23,9 +23,11 @@ impl Weighter<TileKey, Arc<Tile>> for Bytes {
 
 type Tiles = Cache<TileKey, Arc<Tile>, Bytes, DefaultHashBuilder, DefaultLifecycle<TileKey, Arc<Tile>>>;
 
-/// Decoded tiles of any number of slides, at most so many bytes of them. Clones share their content; any number of threads may use it.
+/// Decoded tiles of any number of slides, at most so many bytes of them. Clones share their
+/// content; any number of threads may use it.
 ///
-/// A tile that several threads want at once is decoded by one of them. A slide's tiles leave when its last clone is dropped.
+/// A tile that several threads want at once is decoded by one of them. A slide's tiles leave when
+/// its last clone is dropped.
 #[derive(Clone)]
 pub struct TileCache {
     tiles: Arc<Tiles>,
@@ -34,7 +36,8 @@ pub struct TileCache {
 impl TileCache {
     /// Keeps at most `bytes` bytes of tiles; 0 keeps none.
     pub fn new(bytes: u64) -> Self {
-        // Each shard bounds its part alone, so it must hold a good number of tiles (a megabyte is a large one).
+        // Each shard bounds its part alone, so it must hold a good number of tiles (a megabyte is a
+        // large one).
         let shards = (bytes >> 24).clamp(1, 16) as usize;
         let options = OptionsBuilder::new()
             .shards(shards)

@@ -1,16 +1,18 @@
 //! Whole-slide images (pathology) and other TIFFs, without a native library.
 //!
-//! [`Slide`] opens a pyramid of tiled pages and reads regions of it: only the tiles that a region touches are decoded, in parallel, and
-//! kept in a [`TileCache`] with a bound in bytes that all slides share. Any number of threads may read at once; reads name their place in the
-//! file, so there is no common position to wait for.
+//! [`Slide`] opens a pyramid of tiled pages and reads regions of it: only the tiles that a region
+//! touches are decoded, in parallel, and kept in a [`TileCache`] with a bound in bytes that all
+//! slides share. Any number of threads may read at once; reads name their place in the file, so
+//! there is no common position to wait for.
 //!
 //! [`read_tiff`] reads any TIFF as an image, [`read_tiff_stack`] a stack of pages.
 //!
 //! [`TissueMask`] tells tissue from glass, and where patches lie on it.
 //!
 //! # Files that lie
-//! Sizes, offsets and counts are checked before they are followed and before memory is taken for them ([`Limits`]). A file that ends early,
-//! contradicts itself or runs in circles is an error, and so is a decoder that panics.
+//! Sizes, offsets and counts are checked before they are followed and before memory is taken for
+//! them ([`Limits`]). A file that ends early, contradicts itself or runs in circles is an error,
+//! and so is a decoder that panics.
 
 mod cache;
 mod codec;

@@ -2,8 +2,8 @@
 
 use crate::error::Fault;
 
-/// What a file may make the reader allocate. Checked before memory is taken; a file that wants more is a
-/// [`SlideError::Limit`](crate::SlideError::Limit).
+/// What a file may make the reader allocate. Checked before memory is taken; a file that wants more
+/// is a [`SlideError::Limit`](crate::SlideError::Limit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of tag values (offsets of tiles, texts, tables) in the whole file. 256 MiB.

@@ -184,7 +184,8 @@ impl Raster {
         }
     }
 
-    /// `[height, width, 3]` as u8: gray thrice, opacity dropped, 16 bits scaled to 8 (rounded). `None` for other types and colours.
+    /// `[height, width, 3]` as u8: gray thrice, opacity dropped, 16 bits scaled to 8 (rounded).
+    /// `None` for other types and colours.
     pub fn to_rgb8(&self) -> Option<Vec<u8>> {
         let wide;
         let values = match &self.samples {
@@ -205,7 +206,8 @@ impl Raster {
         }
     }
 
-    /// The values channel first, `[channels, height, width]`, as f32: the layout that networks take.
+    /// The values channel first, `[channels, height, width]`, as f32: the layout that networks
+    /// take.
     pub fn to_chw_f32(&self) -> Vec<f32> {
         let pixels = self.width * self.height;
         let mut planes = vec![0.0; pixels * self.channels];

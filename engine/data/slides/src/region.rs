@@ -61,8 +61,9 @@ pub(crate) fn paint(out: &mut [u8], pixel: &[u8]) {
     }
 }
 
-/// Fills `out` (`rect.height * rect.width` pixels, all 0) with what `tile` gives. Tiles are asked for once each, in parallel. Where there is
-/// no image, or no tile (`None`), there is `background`, the bytes of a pixel.
+/// Fills `out` (`rect.height * rect.width` pixels, all 0) with what `tile` gives. Tiles are asked
+/// for once each, in parallel. Where there is no image, or no tile (`None`), there is `background`,
+/// the bytes of a pixel.
 pub(crate) fn fill<T: AsRef<Tile> + Send>(
     out: &mut [u8],
     grid: Grid,
@@ -94,7 +95,8 @@ pub(crate) fn fill<T: AsRef<Tile> + Send>(
         y = end;
     }
     let tiles = columns.start / grid.tile_width..(columns.end - 1) / grid.tile_width + 1;
-    // With bands enough for all threads each takes its tiles one by one, so that few are in memory at once.
+    // With bands enough for all threads each takes its tiles one by one, so that few are in memory
+    // at once.
     let one_by_one = tiles.len() == 1 || bands.len() >= 2 * rayon::current_num_threads();
     let fill_band = |mut band: Band| {
         band.paint_margins();

@@ -30,7 +30,8 @@ impl Source {
         }
     }
 
-    /// Bytes `offset..offset + len`, which must lie within the file: so no more is allocated than the file is long.
+    /// Bytes `offset..offset + len`, which must lie within the file: so no more is allocated than
+    /// the file is long.
     pub fn read(&self, offset: u64, len: u64, what: &str) -> Result<Vec<u8>, Fault> {
         let end = offset.checked_add(len).filter(|end| *end <= self.len());
         let (Some(_), Ok(size)) = (end, usize::try_from(len)) else {

@@ -1,4 +1,5 @@
-//! Files that lie, end early or run in circles: errors that say what and where, without a panic and without much memory.
+//! Files that lie, end early or run in circles: errors that say what and where, without a panic and
+//! without much memory.
 
 mod common;
 
@@ -12,7 +13,8 @@ static MEMORY: PeakAlloc = PeakAlloc;
 /// Small limits, so that a lie of any size shows.
 const LIMITS: Limits = Limits { tag_bytes: 1 << 20, tile_bytes: 4 << 20, image_bytes: 8 << 20, pages: 100 };
 
-/// What reading a file may take at most: a page of it, its tiles, tags, and what decoders need besides.
+/// What reading a file may take at most: a page of it, its tiles, tags, and what decoders need
+/// besides.
 const MOST: usize = 96 << 20;
 
 fn open(bytes: Vec<u8>) -> Result<TiffFile, SlideError> {

@@ -1,4 +1,5 @@
-//! Every way of cutting and storing pixels, written by hand and by the `tiff` crate, read back exactly.
+//! Every way of cutting and storing pixels, written by hand and by the `tiff` crate, read back
+//! exactly.
 
 mod common;
 

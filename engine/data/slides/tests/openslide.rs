@@ -1,4 +1,5 @@
-//! Slides of vendors that are read through OpenSlide: a Trestle slide, which this crate refuses by itself.
+//! Slides of vendors that are read through OpenSlide: a Trestle slide, which this crate refuses by
+//! itself.
 
 mod common;
 

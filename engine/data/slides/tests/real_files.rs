@@ -1,4 +1,5 @@
-//! Real slides and TIFFs against what tifffile says about them (`expected.json`). Ignored: the files are not part of the project.
+//! Real slides and TIFFs against what tifffile says about them (`expected.json`). Ignored: the
+//! files are not part of the project.
 
 use std::path::{Path, PathBuf};
 
@@ -89,7 +90,8 @@ fn every_page_is_as_tifffile_reads_it() {
     assert!(exact >= 20 && lossy >= 10);
 }
 
-/// Regions of every level of every file, inside, over edges and outside, against the page decoded whole.
+/// Regions of every level of every file, inside, over edges and outside, against the page decoded
+/// whole.
 #[test]
 #[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
 fn regions_are_crops_of_pages() {
@@ -288,8 +290,8 @@ fn a_small_region_of_a_large_slide_decodes_one_tile() {
     assert_eq!(slide.stats().tiles_decoded, 4);
 }
 
-/// Masks to the pixel: `ForegroundMask(hsv_threshold={"S": "otsu"})` of MONAI 1.6.1, and saturation above scikit-image 0.26's
-/// `threshold_otsu`, of each level.
+/// Masks to the pixel: `ForegroundMask(hsv_threshold={"S": "otsu"})` of MONAI 1.6.1, and saturation
+/// above scikit-image 0.26's `threshold_otsu`, of each level.
 #[test]
 #[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
 fn tissue_is_monais_foreground() {

@@ -5,7 +5,8 @@ mod common;
 use common::{Storage, Values, page_of, tiff};
 use hearth_slides::{GridOptions, Resolution, Slide, SlideOptions, SlidingOptions, TissueOptions, TissueRule};
 
-/// 640 x 480 pixels of glass with a rectangle of stain from (128, 96) to (384, 288), and a level of a quarter of that.
+/// 640 x 480 pixels of glass with a rectangle of stain from (128, 96) to (384, 288), and a level of
+/// a quarter of that.
 fn slide() -> Slide {
     let level = |width: usize, height: usize, factor: usize| {
         let storage = Storage { width, height, compression: 8, tile: Some((64, 64)), ..Storage::default() };

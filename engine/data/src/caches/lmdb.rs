@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::{Cache, CachePlace, CacheRun, two};
 use crate::{DataError, Dataset, Identity, Item, LmdbDataset, Pipeline, Storage, StoreOptions};
 
-/// All cases are kept in one database in a folder, each by its content and the steps that made it: it outlives the run, and serves other recipes
-/// with the same steps (MONAI's `LMDBDataset`).
+/// All cases are kept in one database in a folder, each by its content and the steps that made it:
+/// it outlives the run, and serves other recipes with the same steps (MONAI's `LMDBDataset`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LmdbCache {

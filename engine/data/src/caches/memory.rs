@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::{Cache, CachePlace, CacheRun, Rate, check_storage, two};
 use crate::{CacheDataset, CacheOptions, DataError, Dataset, Item, Pipeline, Storage};
 
-/// Cases are kept in memory, in this machine's or the device's (MONAI's `CacheDataset`). Cases of the same content are kept once.
+/// Cases are kept in memory, in this machine's or the device's (MONAI's `CacheDataset`). Cases of
+/// the same content are kept once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryCache {

@@ -1,4 +1,5 @@
-//! What is kept of the cases between epochs, as a recipe names it: `[data] cache = { kind = "cache", rate = 0.5 }`.
+//! What is kept of the cases between epochs, as a recipe names it:
+//! `[data] cache = { kind = "cache", rate = 0.5 }`.
 
 mod lmdb;
 mod memory;

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::{Cache, CachePlace, CacheRun, two};
 use crate::{DataError, Dataset, Identity, Item, PersistentDataset, Pipeline, Storage, StoreOptions};
 
-/// Each case is kept in a file of a folder, by its content and the steps that made it: it outlives the run, and serves other recipes
-/// with the same steps (MONAI's `PersistentDataset`).
+/// Each case is kept in a file of a folder, by its content and the steps that made it: it outlives
+/// the run, and serves other recipes with the same steps (MONAI's `PersistentDataset`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PersistentCache {

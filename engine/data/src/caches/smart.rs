@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::{Cache, CachePlace, CacheRun, MemoryCache, Rate, check_storage, two};
 use crate::{DataError, Dataset, Item, Pipeline, SmartCacheDataset, SmartCacheOptions, Storage};
 
-/// A window of the cases is kept in memory and moves on each epoch, prepared by threads meanwhile (MONAI's `SmartCacheDataset`). All
-/// cases validate: those are kept as by `cache`.
+/// A window of the cases is kept in memory and moves on each epoch, prepared by threads meanwhile
+/// (MONAI's `SmartCacheDataset`). All cases validate: those are kept as by `cache`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartCache {

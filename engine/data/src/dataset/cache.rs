@@ -21,8 +21,8 @@ pub struct CacheOptions {
     pub rate: f64,
     /// At most this many cases.
     pub num: Option<usize>,
-    /// As many of these as fit into `limit`; the others run the whole pipeline at each access. Without it a cache that does not
-    /// fit is an error.
+    /// As many of these as fit into `limit`; the others run the whole pipeline at each access.
+    /// Without it a cache that does not fit is an error.
     pub auto: bool,
     /// Fill at the first access of each case rather than before.
     pub runtime: bool,
@@ -38,7 +38,8 @@ pub struct CacheOptions {
     pub pool: CachePool,
     /// How filling is shown.
     pub progress: Progress,
-    /// Bytes the cache may take; not given: 9/10 of the memory that is free (for a cache in host memory).
+    /// Bytes the cache may take; not given: 9/10 of the memory that is free (for a cache in host
+    /// memory).
     pub limit: Option<u64>,
 }
 
@@ -62,7 +63,8 @@ impl Default for CacheOptions {
 
 /// Caches the first cases up to the pipeline's first random step; runs the rest at every access.
 ///
-/// Neither what is cached nor how it is shared changes a sample (but for [`Storage::F16`], which rounds).
+/// Neither what is cached nor how it is shared changes a sample (but for [`Storage::F16`], which
+/// rounds).
 #[derive(Debug)]
 pub struct CacheDataset {
     cases: Cases,
@@ -77,11 +79,12 @@ pub struct CacheDataset {
 }
 
 impl CacheDataset {
-    /// Fills the cache, unless it is filled at run time. The first case tells how much memory all will take; the figure is shown
-    /// before the others are filled.
+    /// Fills the cache, unless it is filled at run time. The first case tells how much memory all
+    /// will take; the figure is shown before the others are filled.
     ///
     /// # Errors
-    /// Where a case fails, an option makes no sense, or the cache would not fit (the error says what would).
+    /// Where a case fails, an option makes no sense, or the cache would not fit (the error says
+    /// what would).
     pub fn new(items: Vec<Item>, pipeline: impl Into<Arc<Pipeline>>, options: CacheOptions) -> Result<Self, DataError> {
         let cases = Cases::new(items, pipeline)?;
         cases.warn_if_all_is_random();

@@ -62,7 +62,8 @@ impl Cases {
         self.items.get(index).ok_or_else(|| no_case(index, self.items.len()))
     }
 
-    /// The kept steps' names and parameters, and what else the pipeline says of itself: what a cache key is made of.
+    /// The kept steps' names and parameters, and what else the pipeline says of itself: what a
+    /// cache key is made of.
     pub fn describe_fixed(&self) -> String {
         let later = self.split..self.pipeline.len();
         let described = self.pipeline.describe();
@@ -111,7 +112,8 @@ impl Cases {
         Ok(samples)
     }
 
-    /// The steps after the kept ones. What was kept may have been made for another case of the same content.
+    /// The steps after the kept ones. What was kept may have been made for another case of the same
+    /// content.
     pub fn rest(&self, index: usize, epoch: u64, mut samples: Vec<Sample>) -> Result<Vec<Sample>, DataError> {
         let item = self.item(index)?;
         for sample in &mut samples {
@@ -205,8 +207,8 @@ pub(crate) fn threads(workers: usize) -> usize {
     }
 }
 
-/// Does `work` for each of `indices`, on several threads, in order of the list. It ends early where `work` gives `false` or fails; of
-/// several failures that of the first index is told.
+/// Does `work` for each of `indices`, on several threads, in order of the list. It ends early where
+/// `work` gives `false` or fails; of several failures that of the first index is told.
 pub(crate) fn for_each(
     indices: Range<usize>,
     workers: usize,

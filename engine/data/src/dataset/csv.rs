@@ -31,7 +31,8 @@ pub enum ColumnKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Column {
-    /// What it holds. Not given: numbers where every value is one; else texts, which in `image` and `label` are files.
+    /// What it holds. Not given: numbers where every value is one; else texts, which in `image` and
+    /// `label` are files.
     pub kind: Option<ColumnKind>,
     /// What stands for an empty value; without it an empty value is an error.
     pub default: Option<Field>,
@@ -81,12 +82,12 @@ impl Default for CsvOptions {
     }
 }
 
-/// One case per row of a table (MONAI's `CSVDataset`). Several tables are joined: rows that agree in all columns they have in
-/// common become one.
+/// One case per row of a table (MONAI's `CSVDataset`). Several tables are joined: rows that agree
+/// in all columns they have in common become one.
 ///
 /// # Errors
-/// Where a table can't be read or has rows of different lengths, a column does not exist, or a value is missing or of another
-/// kind; table, line and column are named.
+/// Where a table can't be read or has rows of different lengths, a column does not exist, or a
+/// value is missing or of another kind; table, line and column are named.
 pub fn csv_items(tables: &[impl AsRef<Path>], options: &CsvOptions) -> Result<Vec<Item>, DataError> {
     let Some((first, others)) = tables.split_first() else {
         return Err(DataError::Option("no table to read cases from".to_owned()));
@@ -115,7 +116,8 @@ struct Row {
     values: Vec<String>,
 }
 
-/// Splits a table's text: quotes, either line ending, empty lines passed over, blanks around values taken off.
+/// Splits a table's text: quotes, either line ending, empty lines passed over, blanks around values
+/// taken off.
 fn records(text: &str, delimiter: u8) -> Vec<Row> {
     let mut reader = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
     let mut rows = Vec::new();
@@ -350,7 +352,8 @@ mod tests {
         assert_eq!(items[0].fields["age"], Field::Number(41.0));
     }
 
-    /// The list of CAMELYON16 regions: no header, the nine labels of a grid column by column, put row by row.
+    /// The list of CAMELYON16 regions: no header, the nine labels of a grid column by column, put
+    /// row by row.
     #[test]
     fn a_list_of_regions() {
         let items = read(

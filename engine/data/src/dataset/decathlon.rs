@@ -22,7 +22,8 @@ pub struct DecathlonDataset {
     pub labels: BTreeMap<u32, String>,
     /// Names of the channels.
     pub modality: BTreeMap<u32, String>,
-    /// Labelled cases (`image`, `label`), in the order of the file. Numbers and texts beside them (`weight`, `fold`) are fields.
+    /// Labelled cases (`image`, `label`), in the order of the file. Numbers and texts beside them
+    /// (`weight`, `fold`) are fields.
     pub training: Vec<Item>,
     /// Unlabelled cases (`image`).
     pub test: Vec<Item>,
@@ -32,7 +33,8 @@ impl DecathlonDataset {
     /// Reads `dir/dataset.json` and checks that the files it names exist.
     ///
     /// # Errors
-    /// Where the list is missing, damaged, names a file that does not exist, or one outside the folder.
+    /// Where the list is missing, damaged, names a file that does not exist, or one outside the
+    /// folder.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, DataError> {
         let dir = dir.as_ref();
         let list = read_list(dir)?;
@@ -105,8 +107,8 @@ pub(crate) fn read_list(dir: &Path) -> Result<Value, DataError> {
     serde_json::from_str(&text).map_err(|e| wrong(format!("not JSON: {e}")))
 }
 
-/// Training and validation as MONAI's `DecathlonDataset` and `TciaDataset` split a list: indices shuffled by numpy's
-/// `RandomState(seed)`, the first `int(count * val_frac)` validate.
+/// Training and validation as MONAI's `DecathlonDataset` and `TciaDataset` split a list: indices
+/// shuffled by numpy's `RandomState(seed)`, the first `int(count * val_frac)` validate.
 ///
 /// # Errors
 /// Where `val_frac` is not a fraction.

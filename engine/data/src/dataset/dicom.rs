@@ -9,23 +9,27 @@ use hearth_dicom::{Pair, Series};
 use super::Item;
 use crate::DataError;
 
-/// The cases of a folder of DICOM, sorted by patient and series number, so that a split does not depend on the file system. Each has the files
-/// `image`, a folder of one series, and `seg`, the structure set (RTSTRUCT) or segmentation (SEG) that was drawn on it; its name is
+/// The cases of a folder of DICOM, sorted by patient and series number, so that a split does not
+/// depend on the file system. Each has the files `image`, a folder of one series, and `seg`, the
+/// structure set (RTSTRUCT) or segmentation (SEG) that was drawn on it; its name is
 /// `PATIENT/NUMBER`.
 ///
-/// The folder is laid out as `hearth data download --tcia` does it (`PATIENT/NUMBER/image` and `.../seg`), or in any way: then the headers of all
-/// files tell which images a structure set or segmentation was drawn on ([`Scan::pairs`](hearth_dicom::Scan::pairs)). One whose images are not there is
-/// passed over with a warning.
+/// The folder is laid out as `hearth data download --tcia` does it (`PATIENT/NUMBER/image` and
+/// `.../seg`), or in any way: then the headers of all files tell which images a structure set or
+/// segmentation was drawn on ([`Scan::pairs`](hearth_dicom::Scan::pairs)). One whose images are not
+/// there is passed over with a warning.
 ///
 /// # Errors
-/// Where the folder can't be read, has no case, or images lie in one folder with those of another series.
+/// Where the folder can't be read, has no case, or images lie in one folder with those of another
+/// series.
 pub fn dicom_items(dir: impl AsRef<Path>) -> Result<Vec<Item>, DataError> {
     let dir = dir.as_ref();
     let items = collection(dir)?;
     if items.is_empty() { scanned(dir) } else { Ok(items) }
 }
 
-/// Cases laid out as `PATIENT/NUMBER/image` and `.../seg`; none where the folder is laid out otherwise.
+/// Cases laid out as `PATIENT/NUMBER/image` and `.../seg`; none where the folder is laid out
+/// otherwise.
 pub(crate) fn collection(dir: &Path) -> Result<Vec<Item>, DataError> {
     let mut items = Vec::new();
     for (patient, folder) in folders(dir)? {

@@ -8,7 +8,8 @@ use super::partition::{PartitionOptions, partition_dataset};
 use super::{Field, Item};
 use crate::DataError;
 
-/// The members of the chosen folds, one fold after the other; a negative number counts from the end.
+/// The members of the chosen folds, one fold after the other; a negative number counts from the
+/// end.
 ///
 /// # Errors
 /// Where there is no such fold.
@@ -24,7 +25,8 @@ pub fn select_cross_validation_folds<T: Clone>(partitions: &[Vec<T>], folds: &[i
     Ok(out)
 }
 
-/// Cases dealt out to folds, shuffled as MONAI's `CrossValidation` and `create_cross_validation_datalist` do it.
+/// Cases dealt out to folds, shuffled as MONAI's `CrossValidation` and
+/// `create_cross_validation_datalist` do it.
 #[derive(Clone, Debug)]
 pub struct CrossValidation {
     folds: Vec<Vec<Item>>,
@@ -70,8 +72,9 @@ impl CrossValidation {
     }
 }
 
-/// Writes training and validation cases as a list in the manner of `dataset.json`: keys `training` and `validation`, each a list of
-/// tables of files (relative to `root` where they lie below it) and fields.
+/// Writes training and validation cases as a list in the manner of `dataset.json`: keys `training`
+/// and `validation`, each a list of tables of files (relative to `root` where they lie below it)
+/// and fields.
 ///
 /// # Errors
 /// Where a file of a case does not exist, or the list can't be written.
@@ -141,7 +144,8 @@ mod tests {
         assert!(folds.split(5).is_err() && folds.cases(&[-6]).is_err());
     }
 
-    /// numpy's RandomState(0).shuffle(range(10)) is 2 8 4 9 1 6 7 3 0 5, dealt out one after the other.
+    /// numpy's RandomState(0).shuffle(range(10)) is 2 8 4 9 1 6 7 3 0 5, dealt out one after the
+    /// other.
     #[test]
     fn folds_are_monais() {
         let items: Vec<Item> = (0..10).map(|i| Item::new(i.to_string())).collect();

@@ -14,10 +14,11 @@ const SHAPE: &str = "original_spatial_shape";
 
 /// Every image of another data set, as all patches of a grid, in order.
 ///
-/// The patches of a case are samples of that case; a [`PatchLoader`](crate::PatchLoader) makes batches of so many patches, and a
-/// [`PatchDataset`](super::PatchDataset) around it puts each through further steps. With [`with_coordinates`](Self::with_coordinates),
-/// the default, a patch says where it lies (`patch_coords`, with padding perhaps beyond the image) and how large the image is
-/// (`original_spatial_shape`).
+/// The patches of a case are samples of that case; a [`PatchLoader`](crate::PatchLoader) makes
+/// batches of so many patches, and a [`PatchDataset`](super::PatchDataset) around it puts each
+/// through further steps. With [`with_coordinates`](Self::with_coordinates), the default, a patch
+/// says where it lies (`patch_coords`, with padding perhaps beyond the image) and how large the
+/// image is (`original_spatial_shape`).
 pub struct GridPatchDataset {
     dataset: Arc<dyn Dataset>,
     keys: Keys,
@@ -27,8 +28,9 @@ pub struct GridPatchDataset {
 }
 
 impl GridPatchDataset {
-    /// Patches of `patch_size` voxels (per spatial axis; 0 and axes that are left out: the whole axis) of the images of these keys,
-    /// which are divided alike. The image is repeated beyond its end, as by MONAI's default, where a patch reaches there.
+    /// Patches of `patch_size` voxels (per spatial axis; 0 and axes that are left out: the whole
+    /// axis) of the images of these keys, which are divided alike. The image is repeated beyond its
+    /// end, as by MONAI's default, where a patch reaches there.
     pub fn new(dataset: impl Dataset + 'static, keys: impl Into<Keys>, patch_size: &[usize]) -> Self {
         // Of the image's axes; channels are not divided.
         let grid = PatchGrid::new([&[0][..], patch_size].concat());
@@ -42,7 +44,8 @@ impl GridPatchDataset {
         self
     }
 
-    /// What a patch has beyond the image, and the constant of [`PadMode::Constant`]; `None`: only patches within the image.
+    /// What a patch has beyond the image, and the constant of [`PadMode::Constant`]; `None`: only
+    /// patches within the image.
     pub fn padding(mut self, padding: Option<(PadMode, f32)>) -> Self {
         self.padding = padding;
         self

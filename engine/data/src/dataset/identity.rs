@@ -16,7 +16,8 @@ const REVISION: u32 = 1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Identity {
-    /// By its content: a copy elsewhere is the same file. It is read once more, before its first use.
+    /// By its content: a copy elsewhere is the same file. It is read once more, before its first
+    /// use.
     #[default]
     Content,
     /// By path, size and time of its last change: quicker, and enough where nobody sets times back.
@@ -129,7 +130,8 @@ fn put(hash: &mut blake3::Hasher, bytes: &[u8]) {
     hash.update(bytes);
 }
 
-/// The files of a path: itself, or all in that folder, by name. Folders behind links are not looked into.
+/// The files of a path: itself, or all in that folder, by name. Folders behind links are not looked
+/// into.
 fn list(path: &Path, out: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) -> io::Result<()> {
     let meta = fs::metadata(path)?;
     if !meta.is_dir() {

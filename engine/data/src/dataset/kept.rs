@@ -18,7 +18,8 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Packs samples as `storage` says and brings images to `device` (where the pipeline left them if not given).
+    /// Packs samples as `storage` says and brings images to `device` (where the pipeline left them
+    /// if not given).
     pub fn new(samples: Vec<Sample>, storage: Storage, device: Option<&Device>) -> Result<Self, DataError> {
         let case = samples.first().map(|s| s.case.clone()).unwrap_or_default();
         let samples = match storage {
@@ -134,8 +135,8 @@ impl Slot {
     }
 }
 
-/// Cases that several caches keep once: the same files through the same deterministic steps, in the same storage and on the same
-/// device. A case is dropped with the last data set that has it.
+/// Cases that several caches keep once: the same files through the same deterministic steps, in the
+/// same storage and on the same device. A case is dropped with the last data set that has it.
 ///
 /// The folds of a cross-validation, say, each have a data set of their own, but a pool in common.
 #[derive(Clone, Debug, Default)]

@@ -22,16 +22,18 @@ const FIRST_SIZE: usize = 64 << 20;
 /// Readers at the same time, over all processes.
 const READERS: u32 = 1024;
 
-/// Keeps each case after the pipeline's deterministic steps in an LMDB database, one file in a folder: for file systems that don't
-/// like many files, and for many readers.
+/// Keeps each case after the pipeline's deterministic steps in an LMDB database, one file in a
+/// folder: for file systems that don't like many files, and for many readers.
 ///
-/// Keys and entries are those of [`PersistentDataset`](super::PersistentDataset), and so is everything else: what changes makes an
-/// entry anew, a damaged one is replaced, and a crop reads the chunks it touches. The file grows as needed; it never shrinks.
+/// Keys and entries are those of [`PersistentDataset`](super::PersistentDataset), and so is
+/// everything else: what changes makes an entry anew, a damaged one is replaced, and a crop reads
+/// the chunks it touches. The file grows as needed; it never shrinks.
 #[derive(Debug)]
 pub struct LmdbDataset(StoredCases<Lmdb>);
 
 impl LmdbDataset {
-    /// Cases, what to do with them, and the folder of the database, which is made where it does not exist.
+    /// Cases, what to do with them, and the folder of the database, which is made where it does not
+    /// exist.
     ///
     /// # Errors
     /// Where the database can't be opened, or a case lacks a file that the pipeline loads.
@@ -108,8 +110,9 @@ impl Lmdb {
         let length = std::fs::metadata(&path).map_or(0, |m| m.len()) as usize;
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(whole_pages(length.max(FIRST_SIZE))).max_readers(READERS);
-        // SAFETY: The file is mapped, so it must not change but through LMDB: it lies in a folder that is given for this cache
-        // alone, under a name of its own. `OPEN` sees to it that this process opens it once. Neither flag weakens a lock.
+        // SAFETY: The file is mapped, so it must not change but through LMDB: it lies in a folder
+        // that is given for this cache alone, under a name of its own. `OPEN` sees to it that this
+        // process opens it once. Neither flag weakens a lock.
         let env = unsafe {
             options.flags(EnvFlags::NO_SUB_DIR | EnvFlags::NO_READ_AHEAD);
             options.open(&path)
@@ -141,7 +144,8 @@ impl Inner {
         if self.env.info().map_size >= bytes {
             return Ok(());
         }
-        // SAFETY: No transaction of this process is alive: each holds `resizing` for reading as long as it lives.
+        // SAFETY: No transaction of this process is alive: each holds `resizing` for reading as
+        // long as it lives.
         unsafe { self.env.resize(whole_pages(bytes)) }.map_err(other)
     }
 

@@ -65,7 +65,8 @@ pub struct Item {
     pub fields: BTreeMap<String, Field>,
 }
 
-/// An image of several files (modalities, frames) or of some channels: the channels of the files one after another.
+/// An image of several files (modalities, frames) or of some channels: the channels of the files
+/// one after another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     /// In the order of the channels.
@@ -161,7 +162,8 @@ pub trait Dataset: Send + Sync {
         let _ = epoch;
     }
 
-    /// The samples of a case (several where the pipeline crops several). The same index and epoch give the same samples.
+    /// The samples of a case (several where the pipeline crops several). The same index and epoch
+    /// give the same samples.
     ///
     /// # Errors
     /// Where a file or a step of the pipeline fails, or there is no such index.

@@ -71,7 +71,8 @@ pub fn partition_ratios(n: usize, ratios: &[f64], options: PartitionOptions) -> 
         .collect())
 }
 
-/// [`partition_dataset`] for each class by itself, so that every part has the same share of each. `classes` has one entry per case.
+/// [`partition_dataset`] for each class by itself, so that every part has the same share of each.
+/// `classes` has one entry per case.
 ///
 /// # Errors
 /// As [`partition_dataset`]; a class with fewer cases than parts can't be dealt out.
@@ -122,8 +123,8 @@ fn by_class(
     Ok(parts)
 }
 
-/// Indices 0..n so many times over: the whole list `factor` times, then its first part for the fraction (a random part of it with
-/// `random_pick`).
+/// Indices 0..n so many times over: the whole list `factor` times, then its first part for the
+/// fraction (a random part of it with `random_pick`).
 ///
 /// # Errors
 /// Where the factor is negative or not finite.
@@ -162,7 +163,8 @@ mod tests {
         assert_eq!(deal(PartitionOptions { drop_last: true, ..even }), [vec![0, 2], vec![1, 3]]);
     }
 
-    /// Values of `monai.data.partition_dataset_classes` 1.6.1 with these arguments; the first are its documentation's example.
+    /// Values of `monai.data.partition_dataset_classes` 1.6.1 with these arguments; the first are
+    /// its documentation's example.
     #[test]
     fn deals_classes_as_monai_does() {
         let classes = [2, 0, 2, 1, 3, 2, 2, 0, 2, 0, 3, 3, 1, 3];

@@ -15,12 +15,14 @@ use crate::{DataError, Pipeline, Progress, Sample};
 /// Ending of an entry's file.
 const SUFFIX: &str = "hearth";
 
-/// Keeps each case after the pipeline's deterministic steps in a file of a folder, from one run to the next.
+/// Keeps each case after the pipeline's deterministic steps in a file of a folder, from one run to
+/// the next.
 ///
-/// A file is made at the first access, or by [`fill`](PersistentDataset::fill). It is found by its name, the blake3 hash of the
-/// steps with all their parameters, of this crate's version and of the source files, so that a change of any of them makes it
-/// anew; so does damage, with a warning. Values are compressed in chunks of 32 x 32 x 32: where the first random step is a crop,
-/// only the chunks that it touches are read.
+/// A file is made at the first access, or by [`fill`](PersistentDataset::fill). It is found by its
+/// name, the blake3 hash of the steps with all their parameters, of this crate's version and of the
+/// source files, so that a change of any of them makes it anew; so does damage, with a warning.
+/// Values are compressed in chunks of 32 x 32 x 32: where the first random step is a crop, only the
+/// chunks that it touches are read.
 ///
 /// Several data sets and processes may use one folder at the same time.
 #[derive(Debug)]
@@ -58,8 +60,8 @@ impl PersistentDataset {
         self.0.bytes_read()
     }
 
-    /// Removes the entries of the folder that are not of this data set: made with other steps, or for other files. Returns how
-    /// many bytes that freed.
+    /// Removes the entries of the folder that are not of this data set: made with other steps, or
+    /// for other files. Returns how many bytes that freed.
     ///
     /// # Errors
     /// Where the folder can't be read.
@@ -95,7 +97,8 @@ impl Dataset for PersistentDataset {
     }
 }
 
-/// A [`PersistentDataset`] that keeps what the first `n` steps make, random or not: a draw that is kept is the same in every epoch.
+/// A [`PersistentDataset`] that keeps what the first `n` steps make, random or not: a draw that is
+/// kept is the same in every epoch.
 #[derive(Debug)]
 pub struct CacheNTransDataset(PersistentDataset);
 

@@ -60,12 +60,13 @@ impl Default for SmartCacheOptions {
     }
 }
 
-/// Keeps a part of the cases in memory, an epoch's worth; each epoch the oldest of them make room for the next ones of the list,
-/// which threads have prepared during the epoch before.
+/// Keeps a part of the cases in memory, an epoch's worth; each epoch the oldest of them make room
+/// for the next ones of the list, which threads have prepared during the epoch before.
 ///
-/// With N cases, C of them cached and R replaced, epoch e (the first is `first_epoch`) has the cases `(e - first) * R + i` modulo N
-/// for i from 0 to C - 1: MONAI's sequence. It is a function of the epoch, so a run that is resumed, or a data set that is made
-/// again, goes on where it was, and no case comes twice. For the time of an epoch up to C + R cases are in memory.
+/// With N cases, C of them cached and R replaced, epoch e (the first is `first_epoch`) has the
+/// cases `(e - first) * R + i` modulo N for i from 0 to C - 1: MONAI's sequence. It is a function
+/// of the epoch, so a run that is resumed, or a data set that is made again, goes on where it was,
+/// and no case comes twice. For the time of an epoch up to C + R cases are in memory.
 ///
 /// A loader tells the epoch by [`Dataset::begin_epoch`]; there is nothing to start or to stop.
 #[derive(Debug)]

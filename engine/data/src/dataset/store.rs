@@ -1,5 +1,5 @@
-//! Data sets that keep cases outside memory: what [`PersistentDataset`](super::PersistentDataset) and
-//! [`LmdbDataset`](super::LmdbDataset) have in common.
+//! Data sets that keep cases outside memory: what [`PersistentDataset`](super::PersistentDataset)
+//! and [`LmdbDataset`](super::LmdbDataset) have in common.
 
 use std::fmt::Debug;
 use std::io;
@@ -36,7 +36,8 @@ pub struct StoreOptions {
     pub storage: Storage,
     /// Where images come to when they are read; the CPU if not given.
     pub device: Option<Device>,
-    /// Changes the key of every entry: to be raised with transforms of one's own whose parameters don't tell what they do.
+    /// Changes the key of every entry: to be raised with transforms of one's own whose parameters
+    /// don't tell what they do.
     #[setters(into)]
     pub version: String,
 }
@@ -116,7 +117,8 @@ impl<S: Store> StoredCases<S> {
         if !entry.is_damaged() {
             return done;
         }
-        // A chunk was damaged. Draws depend on no state, so doing it again gives what it would have given.
+        // A chunk was damaged. Draws depend on no state, so doing it again gives what it would have
+        // given.
         let why = done.err().map_or_else(|| "a chunk is damaged".to_owned(), |e| e.to_string());
         tracing::warn!(case = self.cases.name(index), "made anew: {why}");
         match self.ready(index, true)? {

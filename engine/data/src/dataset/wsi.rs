@@ -1,4 +1,5 @@
-//! Patches of whole-slide images: [`PatchWSIDataset`], with patches as listed, in a sliding window, or where the tissue is.
+//! Patches of whole-slide images: [`PatchWSIDataset`], with patches as listed, in a sliding window,
+//! or where the tissue is.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ use crate::{DataError, Image, Pipeline, Sample, Value, affine, host_device};
 pub struct WsiPatch {
     /// The slide.
     pub slide: PathBuf,
-    /// Row and column in pixels of level 0: of the centre or of the top left corner, see [`WsiOptions::center_location`].
+    /// Row and column in pixels of level 0: of the centre or of the top left corner, see
+    /// [`WsiOptions::center_location`].
     pub location: [i64; 2],
     /// Its labels; empty where it has none. They become the image `label`, `[1, n, 1, 1]`.
     pub label: Vec<f32>,
@@ -30,9 +32,11 @@ pub struct WsiPatch {
 pub struct WsiOptions {
     /// Height and width, in pixels of the level that is read.
     pub patch_size: [usize; 2],
-    /// What is read: a level, micrometres per pixel, or the power of the objective (both within 5 %).
+    /// What is read: a level, micrometres per pixel, or the power of the objective (both within 5
+    /// %).
     pub resolution: Resolution,
-    /// Locations are centres (the corner is `location - size / 2`, as in MONAI) rather than corners.
+    /// Locations are centres (the corner is `location - size / 2`, as in MONAI) rather than
+    /// corners.
     pub center_location: bool,
 }
 
@@ -55,11 +59,12 @@ impl WsiOptions {
     }
 }
 
-/// Reads patches of slides and runs a pipeline on each. Only the tiles that a patch touches are decoded, and all slides share
-/// one bounded cache of tiles.
+/// Reads patches of slides and runs a pipeline on each. Only the tiles that a patch touches are
+/// decoded, and all slides share one bounded cache of tiles.
 ///
-/// A sample has `image` (`[3, H, W, 1]`, 0 to 255, rows first), `label` where there is one, the texts `slide`, and the numbers `row`, `column` (of
-/// the corner, level 0), `map_row` and `map_column` where the patch belongs to a map.
+/// A sample has `image` (`[3, H, W, 1]`, 0 to 255, rows first), `label` where there is one, the
+/// texts `slide`, and the numbers `row`, `column` (of the corner, level 0), `map_row` and
+/// `map_column` where the patch belongs to a map.
 #[derive(Debug)]
 pub struct PatchWSIDataset {
     patches: Vec<WsiPatch>,
@@ -73,7 +78,8 @@ impl PatchWSIDataset {
     /// Opens all slides and finds the level in each.
     ///
     /// # Errors
-    /// A slide can't be opened, lacks the resolution, or a patch begins beyond its slide's right or lower edge.
+    /// A slide can't be opened, lacks the resolution, or a patch begins beyond its slide's right or
+    /// lower edge.
     pub fn new(
         patches: Vec<WsiPatch>,
         options: WsiOptions,
@@ -107,8 +113,8 @@ impl PatchWSIDataset {
         Ok(PatchWSIDataset { patches, names, slides, options, pipeline })
     }
 
-    /// All patches of a window sliding over each slide, as MONAI's `SlidingPatchWSIDataset`: those wholly inside, neighbours
-    /// overlapping by `overlap` (0 to less than 1) of their size.
+    /// All patches of a window sliding over each slide, as MONAI's `SlidingPatchWSIDataset`: those
+    /// wholly inside, neighbours overlapping by `overlap` (0 to less than 1) of their size.
     ///
     /// # Errors
     /// As [`PatchWSIDataset::new`]; also where the overlap leaves no step.
@@ -135,7 +141,8 @@ impl PatchWSIDataset {
         PatchWSIDataset::new(patches, options.corners(), pipeline)
     }
 
-    /// A patch around each pixel of tissue of a mask, as MONAI's `MaskedPatchWSIDataset`: for maps of probabilities.
+    /// A patch around each pixel of tissue of a mask, as MONAI's `MaskedPatchWSIDataset`: for maps
+    /// of probabilities.
     ///
     /// # Errors
     /// As [`PatchWSIDataset::new`]; also where the mask's level does not exist.
@@ -175,7 +182,8 @@ impl PatchWSIDataset {
         let [height, width] = self.options.patch_size;
         let [mut row, mut column] = patch.location;
         if self.options.center_location {
-            // As MONAI: half of the size, in pixels of the level that is read, taken from a place at level 0.
+            // As MONAI: half of the size, in pixels of the level that is read, taken from a place
+            // at level 0.
             (row, column) = (row - (height / 2) as i64, column - (width / 2) as i64);
         }
         let raster = slide.read_region_at((column, row), *level, (width, height)).map_err(wrong)?;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use super::{Dataset, guarded};
 use crate::{DataError, Pipeline, Sample};
 
-/// Cases of several data sets side by side: case i has the values of case i of each. It is as long as the shortest.
+/// Cases of several data sets side by side: case i has the values of case i of each. It is as long
+/// as the shortest.
 ///
-/// With one data set per key, each with a pipeline of its own, it is what MONAI calls `ArrayDataset`: where the pipelines have
-/// their random steps at the same places, those draw the same for image and label.
+/// With one data set per key, each with a pipeline of its own, it is what MONAI calls
+/// `ArrayDataset`: where the pipelines have their random steps at the same places, those draw the
+/// same for image and label.
 pub struct ZipDataset(Vec<Arc<dyn Dataset>>);
 
 impl ZipDataset {
@@ -74,9 +76,11 @@ impl Dataset for ZipDataset {
     }
 }
 
-/// Samples of another data set, each put through further steps: patches of images that are loaded or cached elsewhere.
+/// Samples of another data set, each put through further steps: patches of images that are loaded
+/// or cached elsewhere.
 ///
-/// All patches of a case are samples of that case; a [`PatchLoader`](crate::PatchLoader) makes batches of so many patches.
+/// All patches of a case are samples of that case; a [`PatchLoader`](crate::PatchLoader) makes
+/// batches of so many patches.
 pub struct PatchDataset {
     dataset: Arc<dyn Dataset>,
     patches: Pipeline,

@@ -25,15 +25,15 @@ impl Default for ArchiveLimits {
     }
 }
 
-/// Unpacks a tar, tar.gz or zip archive (its content says which) to the folder `into`, which must not exist, or be empty. It
-/// appears when all of it is there.
+/// Unpacks a tar, tar.gz or zip archive (its content says which) to the folder `into`, which must
+/// not exist, or be empty. It appears when all of it is there.
 ///
-/// An archive with one folder at its top gives the content of that folder if it has the name of `into`. What Apple's tools add
-/// (`._*`, `__MACOSX`) is left out.
+/// An archive with one folder at its top gives the content of that folder if it has the name of
+/// `into`. What Apple's tools add (`._*`, `__MACOSX`) is left out.
 ///
 /// # Errors
-/// Where the archive is damaged or of another kind, holds a path that leads out of it (`..`, absolute), a link, a device or the
-/// same file twice, or is larger than the limits.
+/// Where the archive is damaged or of another kind, holds a path that leads out of it (`..`,
+/// absolute), a link, a device or the same file twice, or is larger than the limits.
 pub fn unpack(archive: &Path, into: &Path, limits: ArchiveLimits, progress: Progress) -> Result<(), DownloadError> {
     if fs::read_dir(into).is_ok_and(|mut inside| inside.next().is_some()) {
         let what = format!("not unpacked: {} is not empty", into.display());

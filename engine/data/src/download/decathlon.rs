@@ -60,8 +60,8 @@ impl DecathlonTask {
 
 /// Downloads a task into `dir/TASK` and opens it. A task that is there already is opened only.
 ///
-/// The archive is kept beside it while it is unpacked, then removed, unless `keep_archive`. `base` is another place that has the
-/// archives.
+/// The archive is kept beside it while it is unpacked, then removed, unless `keep_archive`. `base`
+/// is another place that has the archives.
 ///
 /// # Errors
 /// Where the download fails, the archive is not the published one, or the disk is full.

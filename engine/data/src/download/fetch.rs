@@ -98,13 +98,15 @@ impl FetchOptions {
     }
 }
 
-/// Fetches a file. What came of an earlier try is in `PATH.part`, and is gone on with where the server allows it.
+/// Fetches a file. What came of an earlier try is in `PATH.part`, and is gone on with where the
+/// server allows it.
 ///
 /// A file that is there already is only checked.
 ///
 /// # Errors
-/// Where the server has no such file, the connection fails too often, or the content is not what the checksum says (a part from an
-/// earlier try that turns out to be of something else is fetched anew once).
+/// Where the server has no such file, the connection fails too often, or the content is not what
+/// the checksum says (a part from an earlier try that turns out to be of something else is fetched
+/// anew once).
 pub fn fetch(url: &str, path: &Path, checksum: Option<&Checksum>, options: &FetchOptions) -> Result<(), DownloadError> {
     if path.exists() {
         return checksum.map_or(Ok(()), |c| c.check(path));
@@ -174,7 +176,8 @@ fn download(url: &str, part: &Path, options: &FetchOptions) -> Result<(), Downlo
             Err(Failed::Again(what)) => what,
         };
         let length = file.metadata().map_err(DownloadError::io(part))?.len();
-        // A server that sends some each time may be tried for ever; one that begins anew each time may not.
+        // A server that sends some each time may be tried for ever; one that begins anew each time
+        // may not.
         (tries, pause) = if length > best { (1, options.pause) } else { (tries + 1, pause) };
         best = best.max(length);
         if tries >= options.tries {

@@ -1,7 +1,8 @@
 //! Public data sets from the network (feature `download`): [`decathlon`] and [`Tcia`].
 //!
-//! A download goes on where it broke off, is checked against a checksum, and comes under its name when it is whole. Archives are
-//! unpacked beside their place and moved there; what leads out of the folder, links and devices are refused.
+//! A download goes on where it broke off, is checked against a checksum, and comes under its name
+//! when it is whole. Archives are unpacked beside their place and moved there; what leads out of
+//! the folder, links and devices are refused.
 
 mod archive;
 mod decathlon;

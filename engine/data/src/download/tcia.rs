@@ -40,20 +40,23 @@ impl Default for TciaOptions {
     }
 }
 
-/// Segmentations of a collection and the images they were drawn on: `DIR/PATIENT/NUMBER/image` and `.../seg`, folders of DICOM files.
+/// Segmentations of a collection and the images they were drawn on: `DIR/PATIENT/NUMBER/image` and
+/// `.../seg`, folders of DICOM files.
 ///
-/// Patient and series number are those of the segmentation; a second one of the same number is `NUMBER-2`.
+/// Patient and series number are those of the segmentation; a second one of the same number is
+/// `NUMBER-2`.
 #[derive(Clone, Debug)]
 pub struct Tcia {
     dir: PathBuf,
 }
 
 impl Tcia {
-    /// Downloads a collection into `dir`. Series that are there already are not fetched again; files are checked against the sums
-    /// that the archive sends with them.
+    /// Downloads a collection into `dir`. Series that are there already are not fetched again;
+    /// files are checked against the sums that the archive sends with them.
     ///
     /// # Errors
-    /// Where the service does not answer, a file is damaged, or a segmentation refers to nothing that can be found.
+    /// Where the service does not answer, a file is damaged, or a segmentation refers to nothing
+    /// that can be found.
     pub fn download(collection: &str, dir: impl Into<PathBuf>, options: &TciaOptions) -> Result<Self, DownloadError> {
         let dir = dir.into();
         let service = Service { base: options.base.as_deref().unwrap_or(BASE).trim_end_matches('/'), options };
@@ -85,7 +88,8 @@ impl Tcia {
         Tcia { dir: dir.into() }
     }
 
-    /// The cases (`image`, `seg`: folders), sorted by patient and number, so that a split does not depend on the file system.
+    /// The cases (`image`, `seg`: folders), sorted by patient and number, so that a split does not
+    /// depend on the file system.
     ///
     /// # Errors
     /// Where the folder can't be read or has no case.
@@ -166,8 +170,8 @@ impl Service<'_> {
         Ok(name)
     }
 
-    /// The series of images that a segmentation was drawn on: the first that it names, else the one with most of the images that it
-    /// names.
+    /// The series of images that a segmentation was drawn on: the first that it names, else the one
+    /// with most of the images that it names.
     fn reference(&self, segmentation: &Annotation) -> Result<Option<String>, DownloadError> {
         if let Some(series) = segmentation.referenced_series.iter().find(|uid| is_uid(uid)) {
             return Ok(Some(series.clone()));

@@ -16,10 +16,11 @@ const LABELS: [&str; 3] = ["dseg", "mask", "roi"];
 /// Folders of data with images.
 const DATA: [&str; 7] = ["anat", "pet", "dwi", "func", "perf", "fmap", "micr"];
 
-/// The Brain Imaging Data Structure: `sub-01[/ses-02]/anat/sub-01_T1w.nii.gz`, label maps (`_dseg`, `_mask`, `_roi`) beside the images or
-/// below `derivatives`, and `participants.tsv`, whose columns are fields of the cases (age, sex, group). A case is a subject, or
-/// a session where there are several. Images are chosen by suffix with `[data] images = ["T1w", "FLAIR"]`; `T1gd` is a `T1w` with
-/// the entity `ce`.
+/// The Brain Imaging Data Structure: `sub-01[/ses-02]/anat/sub-01_T1w.nii.gz`, label maps (`_dseg`,
+/// `_mask`, `_roi`) beside the images or below `derivatives`, and `participants.tsv`, whose columns
+/// are fields of the cases (age, sex, group). A case is a subject, or a session where there are
+/// several. Images are chosen by suffix with `[data] images = ["T1w", "FLAIR"]`; `T1gd` is a `T1w`
+/// with the entity `ce`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bids {

@@ -16,9 +16,10 @@ const DEPTH: usize = 3;
 /// The order of channels in the Decathlon's Task01, so that networks fit both.
 const ORDER: [&str; 4] = ["FLAIR", "T1w", "T1gd", "T2w"];
 
-/// A folder for each case with a file for each contrast, as BraTS 2018 to 2021 (`CASE/CASE_t1ce.nii.gz`, `CASE_seg.nii.gz`) and 2023
-/// and later (`CASE/CASE-t1c.nii.gz`, `CASE-seg.nii.gz`) have it; a single case's folder is read, too. Contrasts are FLAIR, T1w, T1gd, T2w in this order, or
-/// those of `[data] images`.
+/// A folder for each case with a file for each contrast, as BraTS 2018 to 2021
+/// (`CASE/CASE_t1ce.nii.gz`, `CASE_seg.nii.gz`) and 2023 and later (`CASE/CASE-t1c.nii.gz`,
+/// `CASE-seg.nii.gz`) have it; a single case's folder is read, too. Contrasts are FLAIR, T1w, T1gd,
+/// T2w in this order, or those of `[data] images`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Brats {}
@@ -97,8 +98,8 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The files of a case by what stands behind its name, as `t1ce` in `CASE_t1ce.nii.gz`; none where the folder is no case: two of the
-/// contrasts or more, of one name.
+/// The files of a case by what stands behind its name, as `t1ce` in `CASE_t1ce.nii.gz`; none where
+/// the folder is no case: two of the contrasts or more, of one name.
 fn contrasts(dir: &Path) -> BTreeMap<String, PathBuf> {
     let mut cases: BTreeMap<String, BTreeMap<String, PathBuf>> = BTreeMap::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {

@@ -12,9 +12,9 @@ use crate::{Column, ColumnKind, CsvOptions, DataError, Field, Item, Parts, csv_i
 /// Stands for an empty value in a column of files.
 const NONE: &str = "\0none";
 
-/// A table with a case in each row (`.csv`, `.tsv`). The column `image`, or those of `[data] images`, name files; so does `label`
-/// where a label map is learned. Other columns are fields of the cases: classes, scores, weights. Relative names begin at the
-/// table's folder.
+/// A table with a case in each row (`.csv`, `.tsv`). The column `image`, or those of
+/// `[data] images`, name files; so does `label` where a label map is learned. Other columns are
+/// fields of the cases: classes, scores, weights. Relative names begin at the table's folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Csv {

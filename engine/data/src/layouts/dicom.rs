@@ -9,8 +9,8 @@ use super::{CaseList, Layout, Target, Wants, title, wrong};
 use crate::dataset::dicom_items;
 use crate::{DataError, Item};
 
-/// A folder of DICOM, laid out in any way: each series of images is a case, and what was drawn on it (a structure set or a
-/// segmentation) is its label.
+/// A folder of DICOM, laid out in any way: each series of images is a case, and what was drawn on
+/// it (a structure set or a segmentation) is its label.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dicom {}

@@ -14,9 +14,10 @@ use crate::{DataError, Field, Item, Parts};
 /// A list with more bytes than this is not read.
 const MAX_LIST: u64 = 256 << 20;
 
-/// A list of cases in JSON, as MONAI's `load_decathlon_datalist` and Auto3DSeg read it: `{ "training": [{ "image": "a.nii.gz", "label":
-/// "b.nii.gz", "fold": 0 }, ...], "validation": [...], "testing": [...] }`, or the list alone. An image may be a list of files; `[data]
-/// images` takes several keys as its channels. Relative names begin at the list's folder.
+/// A list of cases in JSON, as MONAI's `load_decathlon_datalist` and Auto3DSeg read it: `{
+/// "training": [{ "image": "a.nii.gz", "label": "b.nii.gz", "fold": 0 }, ...], "validation": [...],
+/// "testing": [...] }`, or the list alone. An image may be a list of files; `[data] images` takes
+/// several keys as its channels. Relative names begin at the list's folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct JsonList {

@@ -1,7 +1,8 @@
 //! How data sets lie on disk: from a folder or a list to its cases.
 //!
-//! Each [`Layout`] knows one way: [`Decathlon`], [`NnUnetRaw`], [`Brats`], [`Bids`], a table ([`Csv`]), a list
-//! ([`JsonList`]), [`Dicom`]. [`read`] chooses by what it finds; a recipe names one with `[data] layout`.
+//! Each [`Layout`] knows one way: [`Decathlon`], [`NnUnetRaw`], [`Brats`], [`Bids`], a table
+//! ([`Csv`]), a list ([`JsonList`]), [`Dicom`]. [`read`] chooses by what it finds; a recipe names
+//! one with `[data] layout`.
 
 mod bids;
 mod brats;
@@ -48,8 +49,9 @@ impl Kind for dyn Layout {
 /// What a recipe wants of each case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wants {
-    /// The modalities that make up `image`, in the order of its channels: columns of a table, keys of a list, suffixes of files,
-    /// names of channels. Empty: all that there are, in the order of the data set.
+    /// The modalities that make up `image`, in the order of its channels: columns of a table, keys
+    /// of a list, suffixes of files, names of channels. Empty: all that there are, in the order of
+    /// the data set.
     pub images: Vec<String>,
     /// What is learned.
     pub target: Target,
@@ -58,7 +60,8 @@ pub struct Wants {
 /// What a case holds beside its image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Target {
-    /// An image: a label map, or what is to be reconstructed. It is the case's `label`, whatever the data set calls it.
+    /// An image: a label map, or what is to be reconstructed. It is the case's `label`, whatever
+    /// the data set calls it.
     Image {
         /// Its column, key or suffix where that is not the usual one of the layout.
         name: Option<String>,

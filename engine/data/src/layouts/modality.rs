@@ -1,6 +1,7 @@
 //! Names of MR contrasts, which every data set spells in its own way.
 
-/// Spellings of one contrast: Decathlon, BraTS 2018 to 2021, BraTS 2023 and later, BIDS, plain words.
+/// Spellings of one contrast: Decathlon, BraTS 2018 to 2021, BraTS 2023 and later, BIDS, plain
+/// words.
 const SPELLINGS: &[&[&str]] = &[
     &["flair", "t2f", "t2flair", "t2wflair"],
     &["t1", "t1w", "t1n", "t1native", "t1pre"],

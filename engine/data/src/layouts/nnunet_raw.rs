@@ -11,9 +11,10 @@ use super::{CaseList, Layout, Target, Wants, channels, some, title, with_image, 
 use crate::dataset::{case_name, read_list};
 use crate::{DataError, Item, Parts};
 
-/// A raw data set of nnU-Net (`DatasetXXX_Name`): `imagesTr/CASE_0000.nii.gz` with a file for each channel, `labelsTr/CASE.nii.gz`,
-/// `dataset.json` with `channel_names`, `labels` and `file_ending`, or with a table `dataset` of the files of each case. A
-/// folder of images alone, `CASE_0000.nii.gz`, as nnU-Net predicts, is read, too.
+/// A raw data set of nnU-Net (`DatasetXXX_Name`): `imagesTr/CASE_0000.nii.gz` with a file for each
+/// channel, `labelsTr/CASE.nii.gz`, `dataset.json` with `channel_names`, `labels` and
+/// `file_ending`, or with a table `dataset` of the files of each case. A folder of images alone,
+/// `CASE_0000.nii.gz`, as nnU-Net predicts, is read, too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NnUnetRaw {}
@@ -72,13 +73,14 @@ impl Layout for NnUnetRaw {
     }
 }
 
-/// nnU-Net's list, rather than the Decathlon's: version 2 says how files end. One with entries of its own for each case and no
-/// numbers behind its images is the Decathlon's.
+/// nnU-Net's list, rather than the Decathlon's: version 2 says how files end. One with entries of
+/// its own for each case and no numbers behind its images is the Decathlon's.
 fn is_nnunet(list: &Value) -> bool {
     list["channel_names"].is_object() || list["file_ending"].is_string()
 }
 
-/// Names to values: nnU-Net writes them the other way round. Of regions each value has the first name.
+/// Names to values: nnU-Net writes them the other way round. Of regions each value has the first
+/// name.
 fn labels(json: &Value) -> BTreeMap<u32, String> {
     let mut out = BTreeMap::new();
     for (name, value) in json.as_object().into_iter().flatten() {

@@ -1,4 +1,5 @@
-//! Getting the bytes of a file: plain or gzip, never more kept than expected, and gzip checked to its end.
+//! Getting the bytes of a file: plain or gzip, never more kept than expected, and gzip checked to
+//! its end.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -37,7 +38,8 @@ impl Stored {
         Ok(Stored { bytes, gzip })
     }
 
-    /// The first `count` bytes, unpacked; fewer where the file ends or breaks. Checksums are left to [`Stored::take`].
+    /// The first `count` bytes, unpacked; fewer where the file ends or breaks. Checksums are left
+    /// to [`Stored::take`].
     pub(super) fn head(&self, count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
         if !self.gzip {
             return Ok(self.bytes[..count.min(self.bytes.len())].to_vec());
@@ -45,7 +47,8 @@ impl Stored {
         start(&self.bytes, count, path)
     }
 
-    /// The first `count` bytes, unpacked. A gzip file is read to its end, so that all checksums and lengths are known to be right.
+    /// The first `count` bytes, unpacked. A gzip file is read to its end, so that all checksums and
+    /// lengths are known to be right.
     ///
     /// `count` must have been checked against [`super::MAX_BYTES`].
     pub(super) fn take(self, count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
@@ -61,7 +64,8 @@ impl Stored {
             bytes.truncate(count);
             return Ok(bytes);
         }
-        // Deflate packs at most 1032 to 1: a promise beyond that can't be kept, so no memory is taken for it.
+        // Deflate packs at most 1032 to 1: a promise beyond that can't be kept, so no memory is
+        // taken for it.
         let most = self.bytes.len().saturating_mul(1032);
         if count > most {
             return Err(NiftiError::Damaged {
@@ -69,19 +73,22 @@ impl Stored {
                 what: format!("{} bytes of gzip hold at most {most}, the header promises {count}", self.bytes.len()),
             });
         }
-        // The last four bytes of a gzip member tell its length modulo 2^32. Where that fits the promise, unpack at once.
+        // The last four bytes of a gzip member tell its length modulo 2^32. Where that fits the
+        // promise, unpack at once.
         let tail = self.bytes.len().checked_sub(4).map(|at| &self.bytes[at..]);
         let told = tail.and_then(|t| t.try_into().ok()).map_or(0, u32::from_le_bytes) as usize;
         if told >= count && told - count <= 1 << 20 {
             let mut out = vec![0; told];
             let unpacked = libdeflater::Decompressor::new().gzip_decompress(&self.bytes, &mut out);
-            // It stops behind the first member: that is the whole file only where the file ends with this member's checksum.
+            // It stops behind the first member: that is the whole file only where the file ends
+            // with this member's checksum.
             if unpacked.is_ok_and(|n| n == told) && self.ends_with_checksum(&out) {
                 out.truncate(count);
                 return Ok(out);
             }
         }
-        // Several members, over 4 GiB, damage, padding, or data behind the image: keep what is needed, check the rest.
+        // Several members, over 4 GiB, damage, padding, or data behind the image: keep what is
+        // needed, check the rest.
         let out = checked(&self.bytes, count, path)?;
         if out.len() < count { Err(short(out.len())) } else { Ok(out) }
     }
@@ -109,9 +116,11 @@ fn start(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> 
     }
 }
 
-/// The first `count` bytes of all members together (fewer where they hold fewer), each member checked to its end.
+/// The first `count` bytes of all members together (fewer where they hold fewer), each member
+/// checked to its end.
 ///
-/// NULs behind the last member are padding, as tapes and some archives leave it; anything else there is damage.
+/// NULs behind the last member are padding, as tapes and some archives leave it; anything else
+/// there is damage.
 fn checked(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
     let damaged = |what: String| NiftiError::Damaged { path: path.to_owned(), what };
     let mut out = Vec::new();

@@ -5,8 +5,8 @@ use crate::affine::{Affine, IDENTITY};
 use crate::orientation::closest_rotation;
 
 impl Header {
-    /// The affine nibabel gives: the matrix if its code is set, else the quaternion if its code is set, else voxel sizes about the centre with
-    /// the first axis reversed.
+    /// The affine nibabel gives: the matrix if its code is set, else the quaternion if its code is
+    /// set, else voxel sizes about the centre with the first axis reversed.
     pub fn affine(&self) -> Affine {
         if self.sform_code > 0 {
             self.sform()
@@ -17,7 +17,8 @@ impl Header {
         }
     }
 
-    /// The affine MONAI uses: [`Header::affine`], unless its spacing contradicts `pixdim` and the other of matrix and quaternion agrees with it.
+    /// The affine MONAI uses: [`Header::affine`], unless its spacing contradicts `pixdim` and the
+    /// other of matrix and quaternion agrees with it.
     pub fn rectified_affine(&self) -> Affine {
         let n = self.dim.len();
         let agrees = |a: &Affine| {
@@ -28,7 +29,8 @@ impl Header {
             })
         };
         let affine = self.affine();
-        // In four dimensions MONAI compares the time step with the translation: they never agree, and nothing is replaced.
+        // In four dimensions MONAI compares the time step with the translation: they never agree,
+        // and nothing is replaced.
         if n > 3 || agrees(&affine) {
             return affine;
         }
@@ -52,7 +54,8 @@ impl Header {
     pub(crate) fn qform(&self) -> Affine {
         let [b, c, d] = self.quatern;
         let rest = 1.0 - (b * b + c * c + d * d);
-        // A quaternion that is a little too long is normalized, as nibabel does within its tolerance.
+        // A quaternion that is a little too long is normalized, as nibabel does within its
+        // tolerance.
         let a = rest.max(0.0).sqrt();
         let norm = a * a + b * b + c * c + d * d;
         let s = if norm < f64::EPSILON { 0.0 } else { 2.0 / norm };
@@ -84,7 +87,8 @@ impl Header {
         out
     }
 
-    /// Stores an affine as both matrix and quaternion. The quaternion can't hold shear: its code is then 0.
+    /// Stores an affine as both matrix and quaternion. The quaternion can't hold shear: its code is
+    /// then 0.
     pub(super) fn set_affine(&mut self, affine: &Affine, code: i32) {
         self.srow = [affine[0], affine[1], affine[2]];
         self.sform_code = code;
@@ -107,7 +111,8 @@ impl Header {
     }
 }
 
-/// b, c, d of the rotation with these columns; the largest component decides the formula, so that no small number is divided by.
+/// b, c, d of the rotation with these columns; the largest component decides the formula, so that
+/// no small number is divided by.
 fn quaternion(columns: &[[f64; 3]; 3]) -> [f64; 3] {
     let m = |r: usize, c: usize| columns[c][r];
     let squares = [

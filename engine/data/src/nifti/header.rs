@@ -1,10 +1,12 @@
-//! The header: 348 bytes (NIfTI-1, read by the crate `nifti`) or 540 (NIfTI-2, which it does not know), either byte order.
+//! The header: 348 bytes (NIfTI-1, read by the crate `nifti`) or 540 (NIfTI-2, which it does not
+//! know), either byte order.
 
 use std::path::Path;
 
 use super::{DataType, NiftiError};
 
-/// What a NIfTI header says. Carried along with an image, so that what is written keeps the units and description.
+/// What a NIfTI header says. Carried along with an image, so that what is written keeps the units
+/// and description.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Header {
@@ -45,7 +47,8 @@ pub struct Header {
     pub aux_file: [u8; 24],
     /// Whether the values are in the same file.
     pub single_file: bool,
-    /// Axes (from 1) whose voxel size in the file was 0, negative or not a number, and was mended in `pixdim`.
+    /// Axes (from 1) whose voxel size in the file was 0, negative or not a number, and was mended
+    /// in `pixdim`.
     pub repaired: Vec<usize>,
 }
 
@@ -172,7 +175,8 @@ impl Header {
         let raw = nifti::NiftiHeader::from_reader(f.bytes)
             .map_err(|e| NiftiError::Damaged { path: path.to_owned(), what: e.to_string() })?;
         if raw.sizeof_hdr != 348 {
-            // The crate takes the byte order from dim[0] alone: where that is out of range, it has read the wrong one.
+            // The crate takes the byte order from dim[0] alone: where that is out of range, it has
+            // read the wrong one.
             let what = format!("{} axes, expected 1 to 7", f.i16(40));
             return Err(NiftiError::Field { path: path.to_owned(), field: "dim", what });
         }

@@ -1,7 +1,9 @@
-//! NIfTI-1 and NIfTI-2, the formats of the Neuroimaging Informatics Technology Initiative: `.nii`, `.nii.gz`, and `.hdr` with `.img`.
+//! NIfTI-1 and NIfTI-2, the formats of the Neuroimaging Informatics Technology Initiative: `.nii`,
+//! `.nii.gz`, and `.hdr` with `.img`.
 //!
-//! Files are recognized by content. Every size is checked before memory is taken for it; of a gzip stream no more is
-//! kept than its header promises, but it is read to its end, so that a damaged or cut file is an error.
+//! Files are recognized by content. Every size is checked before memory is taken for it; of a gzip
+//! stream no more is kept than its header promises, but it is read to its end, so that a damaged or
+//! cut file is an error.
 
 mod bytes;
 mod data_type;

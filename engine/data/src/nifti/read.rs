@@ -10,10 +10,12 @@ use crate::{Image, Meta};
 
 /// Reads an image onto the CPU.
 ///
-/// Axes beyond the third become channels; a file without them has one channel. A 2-D file has `Z = 1` and `spatial_dims = 2`.
+/// Axes beyond the third become channels; a file without them has one channel. A 2-D file has
+/// `Z = 1` and `spatial_dims = 2`.
 ///
 /// # Errors
-/// Where the file is missing, damaged, not NIfTI, or holds colours or complex numbers; file and header field are named.
+/// Where the file is missing, damaged, not NIfTI, or holds colours or complex numbers; file and
+/// header field are named.
 pub fn read_nifti(path: impl AsRef<Path>) -> Result<Image, NiftiError> {
     read_nifti_on(path, &crate::host_device())
 }

@@ -53,8 +53,9 @@ impl NiftiOptions {
     }
 }
 
-/// Writes a NIfTI file (gzip where the name ends in `.gz`), its affine as both sform and qform. Units, description and the code of the
-/// affine are those of the file the image came from. The file appears under its name only when it is complete.
+/// Writes a NIfTI file (gzip where the name ends in `.gz`), its affine as both sform and qform.
+/// Units, description and the code of the affine are those of the file the image came from. The
+/// file appears under its name only when it is complete.
 ///
 /// # Errors
 /// Where a value does not fit the type, or the file system says no.

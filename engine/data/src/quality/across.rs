@@ -27,7 +27,8 @@ fn images(cases: &[CaseReport]) -> impl Iterator<Item = (&CaseReport, &Inspectio
     cases.iter().filter_map(|case| Some((case, case.image.as_ref()?)))
 }
 
-/// The same content under several names. Empty labels, and images of one value, are all alike and say nothing.
+/// The same content under several names. Empty labels, and images of one value, are all alike and
+/// say nothing.
 fn duplicates(cases: &[CaseReport], out: &mut Vec<Finding>) {
     let telling = |i: &&Inspection| i.values.iter().any(|v| v.min != v.max);
     let mut groups: BTreeMap<(bool, &str), Vec<(&CaseReport, &Inspection)>> = BTreeMap::new();

@@ -58,7 +58,8 @@ pub(super) fn labels(image: &Image) -> (LabelValues, Vec<LabelReport>) {
     })
 }
 
-/// What is wrong with the values of a label map. `names` are the labels that the data set has; none: nobody says.
+/// What is wrong with the values of a label map. `names` are the labels that the data set has;
+/// none: nobody says.
 pub(super) fn label_findings(counts: &LabelValues, names: &BTreeMap<u32, String>) -> Vec<Finding> {
     let mut out = Vec::new();
     if !counts.are_labels() {

@@ -4,13 +4,15 @@ use super::{Finding, Kind, Severity};
 use crate::nifti::Header;
 use crate::{Affine, Image, affine};
 
-/// Cosine of the angle between two axes above which a grid counts as sheared: 0.06 degrees off a right angle.
+/// Cosine of the angle between two axes above which a grid counts as sheared: 0.06 degrees off a
+/// right angle.
 const SHEAR: f64 = 1e-3;
 /// Degrees between an axis and the nearest axis of the body above which a grid counts as oblique.
 const OBLIQUE: f64 = 1.0;
 /// How far two affines may differ, as a part of the spacing.
 const SAME: f64 = 1e-2;
-/// No voxel of an image of a body is smaller than a tenth of a micrometre, or larger than half a metre (in mm).
+/// No voxel of an image of a body is smaller than a tenth of a micrometre, or larger than half a
+/// metre (in mm).
 const SIZES: std::ops::Range<f64> = 1e-4..500.0;
 
 pub(super) fn findings(image: &Image) -> Vec<Finding> {

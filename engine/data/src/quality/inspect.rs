@@ -34,7 +34,8 @@ pub struct Inspection {
     pub values: Vec<ValueSummary>,
     /// How often each value occurs, where these can be labels: at most 256 whole numbers from 0.
     pub labels: Option<LabelValues>,
-    /// blake3 of shape and values: equal for two files with the same content, however they are stored.
+    /// blake3 of shape and values: equal for two files with the same content, however they are
+    /// stored.
     pub digest: String,
     /// What is odd.
     pub findings: Vec<Finding>,

@@ -33,8 +33,8 @@ pub(super) struct Listed {
     pub drawn: bool,
 }
 
-/// By `dataset.json`; without one, `imagesTr` with `labelsTr` (and the like) by file name; without those, all images, and in DICOM what was drawn
-/// on them.
+/// By `dataset.json`; without one, `imagesTr` with `labelsTr` (and the like) by file name; without
+/// those, all images, and in DICOM what was drawn on them.
 pub(super) fn list(dir: &Path) -> Result<Listing, DataError> {
     let mut listing = if dir.join("dataset.json").is_file() { by_list(dir)? } else { by_folders(dir)? };
     if listing.cases.is_empty() {
@@ -156,8 +156,8 @@ fn unlisted(listing: &mut Listing) {
     }
 }
 
-/// The images of a folder and of those below, sorted, each with the name of its case: the file's name without its end. A folder that a
-/// reader takes for one image is one.
+/// The images of a folder and of those below, sorted, each with the name of its case: the file's
+/// name without its end. A folder that a reader takes for one image is one.
 ///
 /// # Errors
 /// Folders that cannot be read.
@@ -165,7 +165,8 @@ pub fn cases_below(dir: &Path) -> Result<Vec<(String, PathBuf)>, DataError> {
     Ok(images_below(dir)?.into_iter().map(|path| (case_name(&path), path)).collect())
 }
 
-/// The images of a folder and of those below, sorted. A folder that a reader takes for one image is one.
+/// The images of a folder and of those below, sorted. A folder that a reader takes for one image is
+/// one.
 pub(super) fn images_below(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
     let mut found = Vec::new();
     let mut folders = vec![(dir.to_owned(), 0)];

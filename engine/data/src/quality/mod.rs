@@ -1,8 +1,8 @@
-//! Is this data fit to train on? What an image file holds and what is odd about it ([`inspect()`]), and the same for a whole data
-//! set with what its files have to do with each other ([`verify()`]).
+//! Is this data fit to train on? What an image file holds and what is odd about it ([`inspect()`]),
+//! and the same for a whole data set with what its files have to do with each other ([`verify()`]).
 //!
-//! Everything found is a [`Finding`]: how bad, what, where, and what to do. [`inspect()`] takes any [`Image`](crate::Image), whatever reader it came
-//! from.
+//! Everything found is a [`Finding`]: how bad, what, where, and what to do. [`inspect()`] takes any
+//! [`Image`](crate::Image), whatever reader it came from.
 //!
 //! ```no_run
 //! use hearth_data::quality::{self, Severity, VerifyOptions};

@@ -72,12 +72,14 @@ impl Verification {
 
 /// Reads every file of a data set and looks at what it holds and how the files go together.
 ///
-/// The data set is a folder with a `dataset.json` as the Decathlon has it (its labels and modalities are held against the files), or one with
-/// `imagesTr` and `labelsTr` (`images` and `labels`), or any folder of images: series of DICOM go with the structure sets and segmentations that
-/// were drawn on them. Cases are read by several threads, one case in memory for each.
+/// The data set is a folder with a `dataset.json` as the Decathlon has it (its labels and
+/// modalities are held against the files), or one with `imagesTr` and `labelsTr` (`images` and
+/// `labels`), or any folder of images: series of DICOM go with the structure sets and segmentations
+/// that were drawn on them. Cases are read by several threads, one case in memory for each.
 ///
 /// # Errors
-/// Where `dataset.json` is damaged, or the folder holds no image. What is wrong with a file is a finding.
+/// Where `dataset.json` is damaged, or the folder holds no image. What is wrong with a file is a
+/// finding.
 pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Verification, DataError> {
     let Listing { name, labels, channels, cases, mut findings } = list(dir)?;
     let running = options.progress.start("cases", cases.len() as u64);
@@ -90,8 +92,8 @@ pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Verification, DataE
     Ok(Verification { dir: dir.to_owned(), name, names: labels, cases, findings })
 }
 
-/// The reports in the order of the list. On threads of their own: a thread of the common pool that waits takes up further cases
-/// meanwhile, and with them their images.
+/// The reports in the order of the list. On threads of their own: a thread of the common pool that
+/// waits takes up further cases meanwhile, and with them their images.
 fn look_at_all(cases: &[Listed], names: &BTreeMap<u32, String>, running: &Running) -> Vec<CaseReport> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(cases.len());
     let next = AtomicUsize::new(0);
@@ -154,7 +156,8 @@ fn look_at(listed: &Listed, names: &BTreeMap<u32, String>) -> CaseReport {
     report
 }
 
-/// Reads a file, what was drawn on the grid of its images; what is wrong with it becomes a finding, a decoder's panic among it.
+/// Reads a file, what was drawn on the grid of its images; what is wrong with it becomes a finding,
+/// a decoder's panic among it.
 fn read(
     file: &Result<PathBuf, String>,
     what: &str,

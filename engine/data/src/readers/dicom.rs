@@ -10,14 +10,17 @@ use crate::{Image, host_device};
 /// So many files of a folder are looked at to tell whether it holds DICOM.
 const LOOKED_AT: usize = 16;
 
-/// DICOM: a file, or a folder with the slices of one series ([`hearth_dicom`]). Values are rescaled (HU, ...), the affine is RAS+.
+/// DICOM: a file, or a folder with the slices of one series ([`hearth_dicom`]). Values are rescaled
+/// (HU, ...), the affine is RAS+.
 ///
-/// What is odd about a series is a warning; what would make the volume wrong is an error. Of a folder with several series
-/// `series` names one, by its UID or its description.
+/// What is odd about a series is a warning; what would make the volume wrong is an error. Of a
+/// folder with several series `series` names one, by its UID or its description.
 ///
-/// A structure set (RTSTRUCT) or segmentation (SEG) becomes a label map, or a channel for each region, on the grid of the images it was drawn
-/// on: [`ReadOptions::reference`]. Without these a SEG is a label map of the frames it has, which are often fewer than the slices:
-/// [`ResampleToMatch`](crate::transforms::ResampleToMatch) with zeros outside puts it on the grid of those.
+/// A structure set (RTSTRUCT) or segmentation (SEG) becomes a label map, or a channel for each
+/// region, on the grid of the images it was drawn on: [`ReadOptions::reference`]. Without these a
+/// SEG is a label map of the frames it has, which are often fewer than the slices:
+/// [`ResampleToMatch`](crate::transforms::ResampleToMatch) with zeros outside puts it on the grid
+/// of those.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct DicomReader;
 

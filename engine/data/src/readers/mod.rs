@@ -73,12 +73,14 @@ pub struct ReadOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub series: Option<String>,
-    /// The segments of a DICOM segmentation (SEG) or the regions of a structure set (RTSTRUCT), by name or description: the first becomes
-    /// 1, and so on. All, by their numbers in the file, where there is none.
+    /// The segments of a DICOM segmentation (SEG) or the regions of a structure set (RTSTRUCT), by
+    /// name or description: the first becomes 1, and so on. All, by their numbers in the file,
+    /// where there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub segments: Vec<String>,
-    /// One channel for each of them, so that those that overlap are whole; otherwise a label map, where the later one has the voxel.
+    /// One channel for each of them, so that those that overlap are whole; otherwise a label map,
+    /// where the later one has the voxel.
     pub segments_as_channels: bool,
     /// The images that regions were drawn on, a file or folder of DICOM: they come on its grid.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +88,8 @@ pub struct ReadOptions {
     pub reference: Option<PathBuf>,
     /// The level of a whole-slide image.
     pub level: usize,
-    /// Pictures (PNG, JPEG, BMP, TIFF): the first axis is the width, as MONAI's `PILReader` has it; `false`: the height.
+    /// Pictures (PNG, JPEG, BMP, TIFF): the first axis is the width, as MONAI's `PILReader` has it;
+    /// `false`: the height.
     pub reverse_indexing: bool,
 }
 
@@ -113,13 +116,15 @@ pub trait Reader: Send + Sync {
     /// How names of its files end, in lower case: `.nii.gz`.
     fn suffixes(&self) -> &[&str];
 
-    /// Whether this is one of its files. Where no reader knows a file by its content, the suffix decides.
+    /// Whether this is one of its files. Where no reader knows a file by its content, the suffix
+    /// decides.
     fn recognizes(&self, probe: &Probe<'_>) -> bool {
         let _ = probe;
         false
     }
 
-    /// Who is asked first where several know a file: the one with the larger number. Those that ship have less than 10.
+    /// Who is asked first where several know a file: the one with the larger number. Those that
+    /// ship have less than 10.
     fn precedence(&self) -> u32 {
         10
     }
@@ -211,8 +216,9 @@ fn readers() -> Readers {
     readers
 }
 
-/// Adds a reader while the program runs; it is asked before those that were there. One of the same name is replaced. A reader that is
-/// registered beside its definition (`entry!(dyn Reader => ...)`) need not be added.
+/// Adds a reader while the program runs; it is asked before those that were there. One of the same
+/// name is replaced. A reader that is registered beside its definition
+/// (`entry!(dyn Reader => ...)`) need not be added.
 pub fn register(reader: impl Reader + 'static) {
     let mut readers = added().write().unwrap_or_else(PoisonError::into_inner);
     readers.retain(|r| r.name() != reader.name());
@@ -248,7 +254,8 @@ pub fn read_image_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<
     reader.read(path, options)
 }
 
-/// The reader of a file: the newest that knows its content, else the newest that knows how its name ends.
+/// The reader of a file: the newest that knows its content, else the newest that knows how its name
+/// ends.
 ///
 /// # Errors
 /// Where there is no such file or no reader takes it.

@@ -16,8 +16,8 @@ const MAX_HEADER: usize = 10_000;
 
 /// NPY and NPZ arrays of two to four axes, with an identity affine.
 ///
-/// Two axes are a 2-D image, three a volume. Of four the last holds the channels, as in NIfTI; for any other order use
-/// `EnsureChannelFirst` with `channel_dim` on an array of up to three axes.
+/// Two axes are a 2-D image, three a volume. Of four the last holds the channels, as in NIfTI; for
+/// any other order use `EnsureChannelFirst` with `channel_dim` on an array of up to three axes.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct NumpyReader;
 
@@ -153,8 +153,9 @@ impl Array {
     }
 }
 
-/// The header of an array of numbers. It is looked at before npyz parses it, which takes memory for as many bytes as it is said to have,
-/// and tries every meaning of a bracket with every meaning of those within it: that of many brackets never ends.
+/// The header of an array of numbers. It is looked at before npyz parses it, which takes memory for
+/// as many bytes as it is said to have, and tries every meaning of a bracket with every meaning of
+/// those within it: that of many brackets never ends.
 fn header(source: &mut impl Read) -> Result<NpyHeader, String> {
     let not = |what: &str| format!("not an NPY file: {what}");
     let mut bytes = Vec::new();

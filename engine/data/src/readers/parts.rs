@@ -9,13 +9,16 @@ use crate::affine::{self, Affine};
 use crate::nifti::read_header;
 use crate::{Image, Item, Parts};
 
-/// How far corresponding voxels of two files may lie apart, in mm: headers are written in f32 and by several programs.
+/// How far corresponding voxels of two files may lie apart, in mm: headers are written in f32 and
+/// by several programs.
 const TOLERANCE: f64 = 0.01;
 
-/// Reads the files of an image and puts their channels one after another; with `channels`, only those.
+/// Reads the files of an image and puts their channels one after another; with `channels`, only
+/// those.
 ///
 /// # Errors
-/// Files that cannot be read, that lie on different grids (shape or affine), or that lack a channel.
+/// Files that cannot be read, that lie on different grids (shape or affine), or that lack a
+/// channel.
 pub fn read_parts(parts: &Parts, options: &ReadOptions) -> Result<Image, ReadError> {
     let mut images = Vec::with_capacity(parts.files.len());
     for file in &parts.files {
@@ -48,8 +51,8 @@ pub fn read_parts(parts: &Parts, options: &ReadOptions) -> Result<Image, ReadErr
     Ok(whole)
 }
 
-/// Whether the files of each image lie on one grid, as their headers tell; files without one (pictures, DICOM) are compared when they are
-/// read.
+/// Whether the files of each image lie on one grid, as their headers tell; files without one
+/// (pictures, DICOM) are compared when they are read.
 ///
 /// # Errors
 /// The first case whose files do not, in words.

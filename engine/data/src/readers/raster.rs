@@ -10,9 +10,11 @@ const MAX_BYTES: u64 = 4 << 30;
 /// And be this wide or high.
 const MAX_SIDE: u32 = 1 << 17;
 
-/// PNG, JPEG and BMP, as MONAI's `PILReader`: `[C, W, H, 1]` with the values of the file (0 to 255, or 65535), identity affine.
+/// PNG, JPEG and BMP, as MONAI's `PILReader`: `[C, W, H, 1]` with the values of the file (0 to 255,
+/// or 65535), identity affine.
 ///
-/// Grey has one channel (two with alpha), colour three (four with alpha). A palette is resolved to its colours.
+/// Grey has one channel (two with alpha), colour three (four with alpha). A palette is resolved to
+/// its colours.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct RasterReader;
 

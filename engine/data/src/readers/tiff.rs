@@ -15,7 +15,8 @@ fn is_tiff(probe: &Probe<'_>) -> bool {
     magics.iter().any(|magic| probe.start.starts_with(*magic))
 }
 
-/// Plain TIFF, as [`RasterReader`](super::RasterReader) gives pictures; pages of one size are the slices of a volume.
+/// Plain TIFF, as [`RasterReader`](super::RasterReader) gives pictures; pages of one size are the
+/// slices of a volume.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct TiffReader;
 
@@ -69,8 +70,8 @@ impl Reader for TiffReader {
 
 hearth_registry::entry!(dyn Reader => TiffReader, example: "", build: |_| Ok(Box::new(TiffReader)));
 
-/// One level of a whole-slide image, as MONAI's `WSIReader`: `[3, H, W, 1]`, rows first. Large slides are read patch by patch by
-/// [`PatchWSIDataset`](crate::PatchWSIDataset).
+/// One level of a whole-slide image, as MONAI's `WSIReader`: `[3, H, W, 1]`, rows first. Large
+/// slides are read patch by patch by [`PatchWSIDataset`](crate::PatchWSIDataset).
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct WSIReader;
 

@@ -6,7 +6,8 @@ use crate::TransformError;
 use crate::affine;
 use crate::image::{Applied, Image};
 
-/// A box in voxels, per axis from `start` (included) to `end` (not included); it may reach beyond the image.
+/// A box in voxels, per axis from `start` (included) to `end` (not included); it may reach beyond
+/// the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoundingBox {
     /// First voxel per axis.
@@ -21,7 +22,8 @@ impl BoundingBox {
         (0..3).any(|a| self.end[a] <= self.start[a])
     }
 
-    /// Enlarges each side to a multiple of `k`; the floor half of what is added goes before. An empty side stays empty.
+    /// Enlarges each side to a multiple of `k`; the floor half of what is added goes before. An
+    /// empty side stays empty.
     pub fn divisible_by(mut self, k: [usize; 3]) -> Self {
         for axis in 0..3 {
             let size = self.end[axis] - self.start[axis];

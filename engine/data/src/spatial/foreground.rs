@@ -7,8 +7,8 @@ use super::BoundingBox;
 use crate::select::Select;
 use crate::{Image, TransformError};
 
-/// The box around every voxel that `select` picks in any of the chosen channels (negative ones count from the end; all where `None`),
-/// with a margin per axis. `0..0` where there is none.
+/// The box around every voxel that `select` picks in any of the chosen channels (negative ones
+/// count from the end; all where `None`), with a margin per axis. `0..0` where there is none.
 ///
 /// # Errors
 /// Where a channel does not exist.
@@ -72,7 +72,8 @@ fn scan(values: &[f32], [nx, ny, nz]: [usize; 3], channels: &[usize], select: Se
             let plane = &values[(c * nx + x) * ny * nz..][..ny * nz];
             let mut found = None;
             for (y, row) in plane.chunks_exact(nz.max(1)).enumerate() {
-                // Most rows either have no foreground, or begin and end with it: look from both ends.
+                // Most rows either have no foreground, or begin and end with it: look from both
+                // ends.
                 if let Some((first, last)) = select.ends(row) {
                     found = merge(found, Some(([x, y, first], [x, y, last])));
                 }
@@ -116,7 +117,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// What runs on a GPU finds the box that the loop on the CPU finds, and both find the true one.
+        /// What runs on a GPU finds the box that the loop on the CPU finds, and both find the true
+        /// one.
         #[test]
         fn the_box_holds_the_foreground(marks in prop::collection::vec((0usize..2, 0usize..6, 0usize..5, 0usize..7), 0..4)) {
             let mut values = vec![0.0_f32; 2 * 6 * 5 * 7];

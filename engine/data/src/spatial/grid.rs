@@ -1,4 +1,5 @@
-//! Resampling onto another grid, and finding the grid for a new spacing (recipes of MONAI's `Spacing`).
+//! Resampling onto another grid, and finding the grid for a new spacing (recipes of MONAI's
+//! `Spacing`).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -46,7 +47,8 @@ pub enum GridMode {
     Nearest,
     /// Cubic convolution along every axis, PyTorch's `bicubic` (there in 2-D only).
     Bicubic,
-    /// A B-spline through the voxels, as `scipy.ndimage` interpolates: a number, 0 to 5. Order 0 rounds half-way up.
+    /// A B-spline through the voxels, as `scipy.ndimage` interpolates: a number, 0 to 5. Order 0
+    /// rounds half-way up.
     Spline(SplineOrder),
 }
 
@@ -119,7 +121,8 @@ impl JsonSchema for GridMode {
     }
 }
 
-/// What lies outside the image. Names of `scipy.ndimage`, which MONAI takes for spline orders, are understood too.
+/// What lies outside the image. Names of `scipy.ndimage`, which MONAI takes for spline orders, are
+/// understood too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GridPadding {
@@ -127,10 +130,12 @@ pub enum GridPadding {
     #[default]
     #[serde(alias = "nearest")]
     Border,
-    /// Zero. Splines read nothing beyond the centres of the edge voxels (scipy's `constant`), the others fade out.
+    /// Zero. Splines read nothing beyond the centres of the edge voxels (scipy's `constant`), the
+    /// others fade out.
     #[serde(alias = "constant")]
     Zeros,
-    /// The image reflected about its outer faces; about the centres of its edge voxels with `align_corners`, but for splines.
+    /// The image reflected about its outer faces; about the centres of its edge voxels with
+    /// `align_corners`, but for splines.
     #[serde(alias = "reflect", alias = "grid-mirror")]
     Reflection,
     /// Zero voxels, towards which every mode fades out.
@@ -138,14 +143,16 @@ pub enum GridPadding {
     GridConstant,
     /// The image reflected about the centres of its edge voxels.
     Mirror,
-    /// The image repeated so that its last voxel is its first. Only splines wrap; the others reflect, as in MONAI.
+    /// The image repeated so that its last voxel is its first. Only splines wrap; the others
+    /// reflect, as in MONAI.
     Wrap,
     /// The image repeated. Only splines wrap; the others reflect, as in MONAI.
     #[serde(rename = "grid-wrap")]
     GridWrap,
 }
 
-/// The type that MONAI computes resampling in. Understood and without effect: coordinates are f64 here, values f32.
+/// The type that MONAI computes resampling in. Understood and without effect: coordinates are f64
+/// here, values f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ComputeType {
@@ -157,8 +164,8 @@ pub enum ComputeType {
     Float64,
 }
 
-/// Interpolation, padding and MONAI's `align_corners`, which decides where `reflection` reflects, what an axis of one voxel reads, and
-/// scales what a spline reads.
+/// Interpolation, padding and MONAI's `align_corners`, which decides where `reflection` reflects,
+/// what an axis of one voxel reads, and scales what a spline reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GridSampling {
@@ -199,7 +206,8 @@ impl GridSampling {
     }
 }
 
-/// Resamples onto the grid of `destination` and `size`. Where neither differs by more than 1e-3, the image is returned as it is.
+/// Resamples onto the grid of `destination` and `size`. Where neither differs by more than 1e-3,
+/// the image is returned as it is.
 ///
 /// # Errors
 /// Where the image's affine can't be inverted, or as [`check_grid`](super::check_grid).
@@ -247,7 +255,8 @@ pub(super) fn same(a: &Affine, b: &Affine) -> bool {
     a.iter().flatten().zip(b.iter().flatten()).all(|(x, y)| (x - y).abs() <= AFFINE_TOLERANCE + 1e-5 * y.abs())
 }
 
-/// The places that MONAI's samplers read for a matrix from new to old voxels; the matrix itself but for `align_corners`.
+/// The places that MONAI's samplers read for a matrix from new to old voxels; the matrix itself but
+/// for `align_corners`.
 pub(super) fn reading(matrix: Affine, shape: [usize; 3], size: [usize; 3], n: usize, sampling: GridSampling) -> Affine {
     if !sampling.align_corners {
         return matrix;
@@ -270,7 +279,8 @@ pub(super) fn reading(matrix: Affine, shape: [usize; 3], size: [usize; 3], n: us
     out
 }
 
-/// PyTorch's `affine_grid` with `align_corners` puts a lone output voxel half a voxel in, and its sampler reads a lone input voxel at 0.
+/// PyTorch's `affine_grid` with `align_corners` puts a lone output voxel half a voxel in, and its
+/// sampler reads a lone input voxel at 0.
 pub(super) fn lone_voxels(mut matrix: Affine, shape: [usize; 3], size: [usize; 3], n: usize) -> Affine {
     for axis in (0..n).filter(|a| size[*a] == 1) {
         matrix.iter_mut().take(3).for_each(|row| row[3] += 0.5 * row[axis]);
@@ -297,8 +307,8 @@ pub(super) fn tidy(matrix: &mut Affine, size: [usize; 3]) {
 
 /// The affine with the same axes and another spacing, without translation (MONAI's `zoom_affine`).
 ///
-/// A spacing that is not positive keeps the old one. `diagonal` drops rotation and flips; otherwise the rotation is kept and
-/// shear removed.
+/// A spacing that is not positive keeps the old one. `diagonal` drops rotation and flips; otherwise
+/// the rotation is kept and shear removed.
 ///
 /// # Errors
 /// Where the axes of the affine are not independent.
@@ -313,7 +323,8 @@ pub fn zoom_affine(affine: &Affine, n: usize, scale: [f64; 3], diagonal: bool) -
         }
         return Ok(out);
     }
-    // Gram-Schmidt gives the same Q as the Cholesky factor of A^T A: A = Q R with a positive diagonal.
+    // Gram-Schmidt gives the same Q as the Cholesky factor of A^T A: A = Q R with a positive
+    // diagonal.
     let mut q = [[0.0_f64; 3]; 3];
     for c in 0..n {
         let mut column: [f64; 3] = std::array::from_fn(|r| source[r][c]);
@@ -338,7 +349,8 @@ pub fn zoom_affine(affine: &Affine, n: usize, scale: [f64; 3], diagonal: bool) -
     Ok(out)
 }
 
-/// Shape and origin of the grid `destination` that covers an image of `shape` on `source` (MONAI's `compute_shape_offset`).
+/// Shape and origin of the grid `destination` that covers an image of `shape` on `source` (MONAI's
+/// `compute_shape_offset`).
 ///
 /// # Errors
 /// Where `destination` can't be inverted or the grid would be absurdly large.

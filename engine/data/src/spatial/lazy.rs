@@ -1,10 +1,11 @@
 //! Lazy resampling: a run of spatial steps is sampled once, when somebody looks at the values.
 //!
-//! An image that is run lazily carries what is still to be done; its affine, its shape and the list of what was done are those of the
-//! result already.
+//! An image that is run lazily carries what is still to be done; its affine, its shape and the list
+//! of what was done are those of the result already.
 //!
-//! - [`Lazy::Exact`] (the default) holds back one interpolation and the flips, permutations and crops after it. Only the voxels that are
-//!   left are computed, at the very coordinates of the whole.
+//! - [`Lazy::Exact`] (the default) holds back one interpolation and the flips, permutations and
+//!   crops after it. Only the voxels that are left are computed, at the very coordinates of the
+//!   whole.
 //! - [`Lazy::On`] composes several interpolations into one matrix, as MONAI's `lazy=True` does.
 
 use hearth_kernels::{Matrix, Sampling, resample, resample_part};
@@ -28,14 +29,17 @@ pub enum Lazy {
     /// Where the result is the same.
     #[default]
     Exact,
-    /// Interpolations in a row become one, which is faster and blurs less, but is not what each by itself gives.
+    /// Interpolations in a row become one, which is faster and blurs less, but is not what each by
+    /// itself gives.
     On,
 }
 
-/// What [`Lazy::On`] samples a key with instead of what its steps say: MONAI's `overrides` of `Compose`.
+/// What [`Lazy::On`] samples a key with instead of what its steps say: MONAI's `overrides` of
+/// `Compose`.
 ///
-/// Without them steps that are sampled differently are done one after the other. With them all steps become one, padding too; what is
-/// not given is linear interpolation and the edge voxel, and 0 where nothing needs to be interpolated. That is what MONAI always does.
+/// Without them steps that are sampled differently are done one after the other. With them all
+/// steps become one, padding too; what is not given is linear interpolation and the edge voxel, and
+/// 0 where nothing needs to be interpolated. That is what MONAI always does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LazySampling {
@@ -240,7 +244,8 @@ pub(super) fn reorder(image: &mut Image, how: &Reorder) -> bool {
     true
 }
 
-/// Notes a change of scale that MONAI's lazy evaluation takes for an affine whatever its mode; `false` where it has to be done now.
+/// Notes a change of scale that MONAI's lazy evaluation takes for an affine whatever its mode;
+/// `false` where it has to be done now.
 pub(super) fn rescale(image: &mut Image, place: &Affine, size: [usize; 3]) -> bool {
     let affine = image.affine;
     match &mut image.meta.lazy {

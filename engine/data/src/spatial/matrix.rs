@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use crate::TransformError;
 use crate::affine::{self, Affine};
 
-/// The axes that the angles of a 3-D rotation turn about, in order: one to three of `XYZ` (each about the axes as turned so far) or of
-/// `xyz` (about axes that stay), as `scipy.spatial.transform.Rotation.from_euler` reads them. A 2-D rotation has no use for it.
+/// The axes that the angles of a 3-D rotation turn about, in order: one to three of `XYZ` (each
+/// about the axes as turned so far) or of `xyz` (about axes that stay), as
+/// `scipy.spatial.transform.Rotation.from_euler` reads them. A 2-D rotation has no use for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct RotateOrder {
@@ -49,7 +50,8 @@ impl From<RotateOrder> for String {
     }
 }
 
-/// The rotation by these angles (radians) in `n` dimensions. In 2-D the first angle counts; in 3-D missing ones are 0.
+/// The rotation by these angles (radians) in `n` dimensions. In 2-D the first angle counts; in 3-D
+/// missing ones are 0.
 ///
 /// # Errors
 /// Where there is no angle, or (in 3-D) more than `order` has axes.
@@ -67,8 +69,8 @@ struct Arithmetic {
 /// In f64.
 const EXACT: Arithmetic = Arithmetic { turn, product: affine::compose };
 
-/// As PyTorch multiplies what MONAI's `AffineGrid` makes: in f32, one fused multiply-add after the other. Far from the origin the difference
-/// comes to a few millionths of a mm.
+/// As PyTorch multiplies what MONAI's `AffineGrid` makes: in f32, one fused multiply-add after the
+/// other. Far from the origin the difference comes to a few millionths of a mm.
 const AS_PYTORCH: Arithmetic = Arithmetic { turn: turn_f32, product: product_f32 };
 
 fn turn_f32(from: usize, to: usize, angle: f64) -> Affine {
@@ -129,8 +131,9 @@ fn turned(from: usize, to: usize, [sin, cos]: [f64; 2]) -> Affine {
     out
 }
 
-/// The shear of these factors in `n` dimensions: single shears (x by y, x by z, y by x, y by z, z by x, z by y; in 2-D x by y, y by x),
-/// one after the other, so that volumes stay. Missing ones are 0, and those beyond 6 (2-D: 2) don't count.
+/// The shear of these factors in `n` dimensions: single shears (x by y, x by z, y by x, y by z, z
+/// by x, z by y; in 2-D x by y, y by x), one after the other, so that volumes stay. Missing ones
+/// are 0, and those beyond 6 (2-D: 2) don't count.
 pub fn shear(n: usize, factors: &[f64]) -> Affine {
     EXACT.shear(n, factors)
 }
@@ -149,8 +152,9 @@ pub fn shift(n: usize, voxels: &[f64]) -> Affine {
     affine::translation(std::array::from_fn(|a| voxels.get(a).filter(|_| a < n).copied().unwrap_or(0.0)))
 }
 
-/// What an affine transform does about the centre of the image, MONAI's `AffineGrid`: output places are scaled, then shifted, sheared
-/// and rotated, which gives the places that are read. Empty lists do nothing.
+/// What an affine transform does about the centre of the image, MONAI's `AffineGrid`: output places
+/// are scaled, then shifted, sheared and rotated, which gives the places that are read. Empty lists
+/// do nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AffineParameters {
     /// Angles in radians: one in 2-D, up to three in 3-D.
@@ -224,7 +228,8 @@ mod tests {
         assert_eq!((flat[0][1], flat[1][0]), (-0.3_f64.sin(), 0.3_f64.sin()));
     }
 
-    /// Run with MONAI 1.6.1: `create_shear(3, (0.05, 0.1, 0.0, -0.05, 0.02, 0.3))` and `create_shear(2, (0.2, -0.1))`.
+    /// Run with MONAI 1.6.1: `create_shear(3, (0.05, 0.1, 0.0, -0.05, 0.02, 0.3))` and
+    /// `create_shear(2, (0.2, -0.1))`.
     #[test]
     fn shears_are_monais() {
         let got = shear(3, &[0.05, 0.1, 0.0, -0.05, 0.02, 0.3]);

@@ -1,4 +1,5 @@
-//! Spatial operations on an [`Image`]: each carries the affine along, notes what it did, and can be undone.
+//! Spatial operations on an [`Image`]: each carries the affine along, notes what it did, and can be
+//! undone.
 
 mod crop;
 mod deform;

@@ -1,4 +1,5 @@
-//! The padding modes of numpy that look at a whole axis: mean, median, minimum, maximum, and a ramp to zero.
+//! The padding modes of numpy that look at a whole axis: mean, median, minimum, maximum, and a ramp
+//! to zero.
 
 use burn::tensor::{Tensor, TensorData};
 use hearth_kernels::host;
@@ -6,8 +7,9 @@ use hearth_kernels::host;
 use super::pad::PadMode;
 use crate::TransformError;
 
-/// Pads axis after axis, each looking at what the earlier ones have added, as `numpy.pad` does. Sums are taken in numpy's order, so
-/// that means agree to the bit. Runs on the CPU: a statistic per line is little work, and seldom wanted.
+/// Pads axis after axis, each looking at what the earlier ones have added, as `numpy.pad` does.
+/// Sums are taken in numpy's order, so that means agree to the bit. Runs on the CPU: a statistic
+/// per line is little work, and seldom wanted.
 pub(super) fn pad_statistic(
     data: Tensor<4>,
     before: [usize; 3],

@@ -50,7 +50,8 @@ pub fn flip(image: Image, axes: &[usize]) -> Image {
     reorder(image, &how)
 }
 
-/// Rotates by `k` quarter turns in the plane of two different axes, the first towards the second (`numpy.rot90`).
+/// Rotates by `k` quarter turns in the plane of two different axes, the first towards the second
+/// (`numpy.rot90`).
 pub fn rotate90(image: Image, k: usize, first: usize, second: usize) -> Image {
     let mut how = Reorder::NONE;
     match k % 4 {

@@ -38,7 +38,8 @@ impl ResizeMode {
         }
     }
 
-    /// The same as the sampling of a grid, where there is one: means and shifted voxels are none, and half-way another voxel is the nearest.
+    /// The same as the sampling of a grid, where there is one: means and shifted voxels are none,
+    /// and half-way another voxel is the nearest.
     fn on_a_grid(self) -> Option<GridMode> {
         match self {
             ResizeMode::Trilinear => Some(GridMode::Bilinear),
@@ -58,8 +59,9 @@ impl ResizeMode {
     }
 }
 
-/// Resizes an image. `align_corners` lays the centres of the corner voxels on each other rather than the outer corners; it counts for the
-/// linear and the cubic mode only. A 2-D image that gets a third axis of several voxels is a 3-D one from then on.
+/// Resizes an image. `align_corners` lays the centres of the corner voxels on each other rather
+/// than the outer corners; it counts for the linear and the cubic mode only. A 2-D image that gets
+/// a third axis of several voxels is a 3-D one from then on.
 ///
 /// # Errors
 /// As [`check_grid`].

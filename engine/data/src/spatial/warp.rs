@@ -19,7 +19,8 @@ const LARGEST: usize = 1 << 33;
 /// A grid to resample to must not be absurd.
 ///
 /// # Errors
-/// Where an axis is empty or longer than 65536 voxels, or all channels together have more than 2^33 values.
+/// Where an axis is empty or longer than 65536 voxels, or all channels together have more than 2^33
+/// values.
 pub fn check_grid(channels: usize, size: [usize; 3]) -> Result<(), TransformError> {
     let total = size.iter().try_fold(channels, |all, n| all.checked_mul(*n));
     if size.contains(&0) {
@@ -40,14 +41,16 @@ pub struct Warp {
     size: [usize; 3],
     /// New voxel to the place that is read.
     sample: Affine,
-    /// New voxel to the old voxel at the same place in the world. It differs from `sample` where MONAI's do.
+    /// New voxel to the old voxel at the same place in the world. It differs from `sample` where
+    /// MONAI's do.
     place: Affine,
     /// Old voxel to the place that is read to undo it.
     back: Affine,
 }
 
 impl Warp {
-    /// MONAI's `AffineTransform`, behind `Rotate`: voxel `o` of the new grid reads the old one at `matrix * o`.
+    /// MONAI's `AffineTransform`, behind `Rotate`: voxel `o` of the new grid reads the old one at
+    /// `matrix * o`.
     ///
     /// # Errors
     /// Where the matrix can't be inverted.
@@ -68,7 +71,8 @@ impl Warp {
         })
     }
 
-    /// A rotation about the centre by one angle in 2-D, or three in 3-D (radians). Without `keep_size` the new grid holds the whole image.
+    /// A rotation about the centre by one angle in 2-D, or three in 3-D (radians). Without
+    /// `keep_size` the new grid holds the whole image.
     ///
     /// # Errors
     /// Where the number of angles is wrong, or one is not finite.
@@ -97,10 +101,12 @@ impl Warp {
         Warp::voxels(&between_centres(&turn, shape, size, n), shape, size, n, align_corners)
     }
 
-    /// MONAI's `AffineGrid` and `Resample`, behind `Affine`: the matrix acts about the centres of both grids.
+    /// MONAI's `AffineGrid` and `Resample`, behind `Affine`: the matrix acts about the centres of
+    /// both grids.
     ///
-    /// With `align_corners` distances are measured in units that make the centres of the corner voxels the corners of both grids; the
-    /// image's affine does not know of that (as in MONAI). `normalized`: the matrix gives places as PyTorch's samplers take them, -1 to 1.
+    /// With `align_corners` distances are measured in units that make the centres of the corner
+    /// voxels the corners of both grids; the image's affine does not know of that (as in MONAI).
+    /// `normalized`: the matrix gives places as PyTorch's samplers take them, -1 to 1.
     ///
     /// # Errors
     /// Where the matrix can't be inverted.
@@ -146,7 +152,8 @@ impl Warp {
     }
 }
 
-/// From a place about the centre of an image to voxels, as `Resample` scales it: one voxel, but for an axis of one voxel.
+/// From a place about the centre of an image to voxels, as `Resample` scales it: one voxel, but for
+/// an axis of one voxel.
 fn reading_scale(length: usize, align_corners: bool, normalized: bool) -> f64 {
     let (length, at_least_2) = (length as f64, length.max(2) as f64);
     let extent = if align_corners { length - 1.0 } else { length };
@@ -176,7 +183,8 @@ fn inverse(matrix: &Affine) -> Result<Affine, TransformError> {
 }
 
 impl GridSampling {
-    /// How the key at this place is sampled, where mode and padding are given for all keys or for each.
+    /// How the key at this place is sampled, where mode and padding are given for all keys or for
+    /// each.
     pub(crate) fn of_key(
         place: usize,
         mode: &OneOrMany<GridMode>,
@@ -201,8 +209,9 @@ pub fn warp(image: Image, how: &Warp, sampling: GridSampling) -> Result<Image, T
     Ok(image)
 }
 
-/// Samples an image at places of one's own: `grid` is `[axes, X', Y', Z']`, voxels from the centre of the image, or without `norm_coords`
-/// from -1 to 1 over it (for splines voxels from its beginning). The affine stays, and nothing is noted that could be undone.
+/// Samples an image at places of one's own: `grid` is `[axes, X', Y', Z']`, voxels from the centre
+/// of the image, or without `norm_coords` from -1 to 1 over it (for splines voxels from its
+/// beginning). The affine stays, and nothing is noted that could be undone.
 ///
 /// # Errors
 /// Where the grid has fewer axes than the image.

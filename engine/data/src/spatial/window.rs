@@ -11,7 +11,8 @@ use crate::TransformError;
 /// Boxes with fewer values are copied by one thread.
 const PARALLEL: usize = 1 << 17;
 
-/// The values of `region` of a tensor `[C, X, Y, Z]`; what lies outside is `value` or copied, as `mode` says.
+/// The values of `region` of a tensor `[C, X, Y, Z]`; what lies outside is `value` or copied, as
+/// `mode` says.
 ///
 /// The same as padding the whole image and cutting the box out of it, but only the box is touched.
 ///

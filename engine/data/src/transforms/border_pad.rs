@@ -5,8 +5,8 @@ use crate::params::{Keys, OneOrMany};
 use crate::spatial::{self, PadMode};
 use crate::{Fault, Image, TransformError};
 
-/// Adds a border of `spatial_border` voxels: one number for all sides, one per axis, or one per side (before and after the first
-/// axis, then the second, ...). Negative ones count as 0.
+/// Adds a border of `spatial_border` voxels: one number for all sides, one per axis, or one per
+/// side (before and after the first axis, then the second, ...). Negative ones count as 0.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BorderPad {
@@ -36,7 +36,8 @@ impl BorderPad {
     /// Pads one image; `place` is that of its key.
     ///
     /// # Errors
-    /// Where `spatial_border` has another number of entries, the mode has nothing to copy, or the result would be absurdly large.
+    /// Where `spatial_border` has another number of entries, the mode has nothing to copy, or the
+    /// result would be absurdly large.
     pub fn pad(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
         let border = self.spatial_border.as_slice();

@@ -9,9 +9,11 @@ use crate::spatial::foreground_box;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, Select, TransformError, Value};
 
-/// Finds the box around the voxels that `select_fn` picks, for each channel by itself; kept under `KEY_bbox`.
+/// Finds the box around the voxels that `select_fn` picks, for each channel by itself; kept under
+/// `KEY_bbox`.
 ///
-/// The numbers are, channel after channel, start and end (not included) of each axis; zeros where a channel has no such voxel.
+/// The numbers are, channel after channel, start and end (not included) of each axis; zeros where a
+/// channel has no such voxel.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BoundingRect {

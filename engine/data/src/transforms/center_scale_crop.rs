@@ -5,7 +5,8 @@ use super::center_spatial_crop::center_crop;
 use crate::params::{Keys, OneOrMany, per_axis};
 use crate::{Fault, Image, TransformError};
 
-/// Cuts out the part `roi_scale` of each axis about the centre, rounded up to whole voxels; 0 or less keeps an axis.
+/// Cuts out the part `roi_scale` of each axis about the centre, rounded up to whole voxels; 0 or
+/// less keeps an axis.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CenterScaleCrop {

@@ -5,7 +5,8 @@ use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::crop;
 use crate::{Image, TransformError};
 
-/// Cuts out `roi_size` voxels about the centre; 0 or less keeps an axis, and so does a size beyond the image.
+/// Cuts out `roi_size` voxels about the centre; 0 or less keeps an axis, and so does a size beyond
+/// the image.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CenterSpatialCrop {
@@ -31,7 +32,8 @@ impl CenterSpatialCrop {
     }
 }
 
-/// The box of this size about the centre, as far as the image goes. Of an odd rest, the smaller half is cut off before.
+/// The box of this size about the centre, as far as the image goes. Of an odd rest, the smaller
+/// half is cut off before.
 pub(super) fn center_crop(image: Image, size: [usize; 3]) -> Image {
     let (start, end) = center_box(image.shape(), size);
     crop(image, start, end)

@@ -1,4 +1,5 @@
-//! Where random crops lie, and cutting them out of a sample: what the crops by label, by class and by weight share.
+//! Where random crops lie, and cutting them out of a sample: what the crops by label, by class and
+//! by weight share.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -20,7 +21,8 @@ pub fn foreground_ratio(pos: f64, neg: f64, foreground: usize, background: usize
     }
 }
 
-/// The weight of each class's centres: as asked (all alike where `None`), 0 for a class without voxels.
+/// The weight of each class's centres: as asked (all alike where `None`), 0 for a class without
+/// voxels.
 ///
 /// # Errors
 /// Where there is not one ratio per class, or nothing to choose from.
@@ -103,7 +105,8 @@ pub(super) fn same_shape(
     Ok(())
 }
 
-/// One sample per box: these images are cut (of stored ones only the box is read), everything else is shared.
+/// One sample per box: these images are cut (of stored ones only the box is read), everything else
+/// is shared.
 pub(super) fn cut(
     sample: Sample,
     keys: &[(usize, &str)],

@@ -15,11 +15,13 @@ const POSITION: f64 = 0.1;
 /// So many wrong label values are named.
 const NAMED: usize = 5;
 
-/// Refuses a case that would spoil a run: to stand right after [`super::LoadImage`] and [`super::EnsureChannelFirst`].
+/// Refuses a case that would spoil a run: to stand right after [`super::LoadImage`] and
+/// [`super::EnsureChannelFirst`].
 ///
-/// The image must be finite and have `channels` channels. The label must have the image's shape and affine (axes to 0.001 of the
-/// spacing, position to 0.1 voxel), and whole values from 0 to `num_classes - 1`; without `num_classes`, finite ones. Where the
-/// sample has only one of the two, only that one is looked at. Nothing is changed. (MONAI has no such transform.)
+/// The image must be finite and have `channels` channels. The label must have the image's shape and
+/// affine (axes to 0.001 of the spacing, position to 0.1 voxel), and whole values from 0 to
+/// `num_classes - 1`; without `num_classes`, finite ones. Where the sample has only one of the two,
+/// only that one is looked at. Nothing is changed. (MONAI has no such transform.)
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckCase {

@@ -8,12 +8,14 @@ use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
-/// Lists the voxels of each class of a label map, for [`super::RandCropByLabelClasses`]: under `KEY_cls_indices`, one list per class.
+/// Lists the voxels of each class of a label map, for [`super::RandCropByLabelClasses`]: under
+/// `KEY_cls_indices`, one list per class.
 ///
-/// A one-hot map has one class per channel. A map of one channel needs `num_classes`; its values are the classes. With `image_key` only
-/// voxels count where any channel of that image is above `image_threshold`. At most `max_samples_per_class` voxels are kept of each
-/// class, evenly spread. Indices are flat, row-major, on the CPU; with `output_shape` each class has one list per axis instead, classes
-/// one after another.
+/// A one-hot map has one class per channel. A map of one channel needs `num_classes`; its values
+/// are the classes. With `image_key` only voxels count where any channel of that image is above
+/// `image_threshold`. At most `max_samples_per_class` voxels are kept of each class, evenly spread.
+/// Indices are flat, row-major, on the CPU; with `output_shape` each class has one list per axis
+/// instead, classes one after another.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClassesToIndices {
@@ -60,7 +62,8 @@ impl ClassesToIndices {
 /// Flat indices of the voxels of each class, ascending.
 ///
 /// # Errors
-/// Where a label of one channel comes without `num_classes`, the image has another shape, or the device gives no answer.
+/// Where a label of one channel comes without `num_classes`, the image has another shape, or the
+/// device gives no answer.
 pub fn class_indices(
     label: &Image,
     num_classes: Option<usize>,
@@ -110,7 +113,8 @@ pub fn class_indices(
     Ok(lists)
 }
 
-/// `most` entries at even distances, the first and the last included (`round(linspace(0, n - 1, most))`, half to even).
+/// `most` entries at even distances, the first and the last included
+/// (`round(linspace(0, n - 1, most))`, half to even).
 fn spread(list: &[u64], most: usize) -> Vec<u64> {
     let last = list.len() - 1;
     let step = last as f64 / (most.max(2) - 1) as f64;

@@ -8,7 +8,8 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError, Value};
 
-/// Joins images along axis `dim` (0: the channels) into one, kept under `name`. Geometry is that of the first.
+/// Joins images along axis `dim` (0: the channels) into one, kept under `name`. Geometry is that of
+/// the first.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConcatItems {

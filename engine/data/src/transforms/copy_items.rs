@@ -7,8 +7,9 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// Copies values to other keys: `times` copies of each, under `names` (first one name per key, then the second copies' names, ...), or
-/// under `KEY_0`, `KEY_1`, ... A copy shares its voxels until one of the two is changed.
+/// Copies values to other keys: `times` copies of each, under `names` (first one name per key, then
+/// the second copies' names, ...), or under `KEY_0`, `KEY_1`, ... A copy shares its voxels until
+/// one of the two is changed.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CopyItems {

@@ -10,12 +10,15 @@ use crate::spatial::{BoundingBox, PadMode, crop_or_pad, foreground_box};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, Select, TransformError, Value};
 
-/// Crops every key to the box of the foreground of `source_key`: voxels that `select_fn` picks in any of `channel_indices`.
+/// Crops every key to the box of the foreground of `source_key`: voxels that `select_fn` picks in
+/// any of `channel_indices`.
 ///
-/// Without `allow_smaller`, a margin that reaches beyond the image is padded. `k_divisible` enlarges the box to a multiple. The box is
-/// kept under `start_coord_key` and `end_coord_key`; an empty name keeps nothing.
+/// Without `allow_smaller`, a margin that reaches beyond the image is padded. `k_divisible`
+/// enlarges the box to a multiple. The box is kept under `start_coord_key` and `end_coord_key`; an
+/// empty name keeps nothing.
 ///
-/// Differs from MONAI: an image without foreground is an error that says so, unless `allow_empty`; MONAI returns an empty image.
+/// Differs from MONAI: an image without foreground is an error that says so, unless `allow_empty`;
+/// MONAI returns an empty image.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CropForeground {
@@ -81,7 +84,8 @@ impl CropForeground {
     /// The box of one image's foreground, margin and divisibility included.
     ///
     /// # Errors
-    /// Where a channel does not exist, or margin or divisor have another number of entries than the image has axes.
+    /// Where a channel does not exist, or margin or divisor have another number of entries than the
+    /// image has axes.
     pub fn bounding_box(&self, image: &Image) -> Result<BoundingBox, TransformError> {
         let n = image.meta.spatial_dims;
         let margin = per_axis("margin", &self.margin, n, 0)?;

@@ -40,7 +40,8 @@ impl DivisiblePad {
     /// Pads one image; `place` is that of its key.
     ///
     /// # Errors
-    /// Where `k` has another number of entries than the image has axes, or the result would be absurdly large.
+    /// Where `k` has another number of entries than the image has axes, or the result would be
+    /// absurdly large.
     pub fn pad(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let shape = image.shape();
         let k = per_axis("k", &self.k, image.meta.spatial_dims, 1)?;

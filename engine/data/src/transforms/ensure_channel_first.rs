@@ -32,9 +32,10 @@ impl ChannelDim {
 
 /// Makes the first axis the channels.
 ///
-/// An image always has a channel axis here, so without `channel_dim` there is nothing to do unless the image's metadata name an
-/// axis that was not moved. With `channel_dim`, that axis of the stored array becomes the channels, and the axis that a reader took for
-/// the channels goes back to its place.
+/// An image always has a channel axis here, so without `channel_dim` there is nothing to do unless
+/// the image's metadata name an axis that was not moved. With `channel_dim`, that axis of the
+/// stored array becomes the channels, and the axis that a reader took for the channels goes back to
+/// its place.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnsureChannelFirst {
@@ -64,7 +65,8 @@ impl EnsureChannelFirst {
     pub fn move_channels(&self, mut image: Image) -> Result<Image, TransformError> {
         let stored = image.meta.original_channel_dim;
         let n = image.meta.spatial_dims;
-        // Whether a reader made the channels from an axis: the stored array has one more than space.
+        // Whether a reader made the channels from an axis: the stored array has one more than
+        // space.
         let moved = image.channels() > 1 || (stored.is_some() && image.meta.original_shape.len() > n);
         let wanted = match self.channel_dim {
             None if moved => return Ok(image),
@@ -146,7 +148,8 @@ mod tests {
     use super::*;
     use crate::{affine, host_device};
 
-    /// An array of shape `[2, 3, 4, channels]` as a reader gives it: the last axis moved to the front.
+    /// An array of shape `[2, 3, 4, channels]` as a reader gives it: the last axis moved to the
+    /// front.
     fn read(channels: usize) -> Image {
         let values = (0..24 * channels).map(|v| v as f32).collect();
         let mut image = Image::from_values(values, [channels, 2, 3, 4], affine::IDENTITY, &host_device());

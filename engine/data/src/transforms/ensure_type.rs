@@ -9,8 +9,8 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// Makes values f32 tensors, on a device if one is named, and forgets their history where `track_meta` is false (predictions can
-/// then not be brought back onto the input's grid).
+/// Makes values f32 tensors, on a device if one is named, and forgets their history where
+/// `track_meta` is false (predictions can then not be brought back onto the input's grid).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnsureType {

@@ -9,11 +9,13 @@ use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
-/// Lists the foreground and background voxels of a label map, for [`super::RandCropByPosNegLabel`]: under `KEY_fg` and `KEY_bg`.
+/// Lists the foreground and background voxels of a label map, for [`super::RandCropByPosNegLabel`]:
+/// under `KEY_fg` and `KEY_bg`.
 ///
-/// Foreground is any non-zero label (of a one-hot map: any channel but the first). Background is the rest, or with `image_key`
-/// that part of the rest where any channel of the image is above `image_threshold`. Indices are flat, row-major, on the CPU; with
-/// `output_shape` they are coordinates, one list per axis, which the crops do not take.
+/// Foreground is any non-zero label (of a one-hot map: any channel but the first). Background is
+/// the rest, or with `image_key` that part of the rest where any channel of the image is above
+/// `image_threshold`. Indices are flat, row-major, on the CPU; with `output_shape` they are
+/// coordinates, one list per axis, which the crops do not take.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FgBgToIndices {

@@ -5,7 +5,8 @@ use super::rand_flip::resolve_axis;
 use crate::params::{Keys, OneOrMany};
 use crate::{Fault, Image, TransformError, spatial};
 
-/// Reverses `spatial_axis`: one, several, or all where not given. Negative axes count from the last.
+/// Reverses `spatial_axis`: one, several, or all where not given. Negative axes count from the
+/// last.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Flip {

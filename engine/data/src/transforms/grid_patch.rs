@@ -14,10 +14,12 @@ use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
 /// Divides images into a grid of patches: one sample per patch.
 ///
-/// `offset` is the first patch's first voxel. `overlap` is a part of the patch, one number or one per axis, channels first. With `pad_mode` the
-/// grid covers the image to its end, else only whole patches are taken. `threshold` keeps patches whose values sum to less. Of what is
-/// left, `num_patches` are kept: the first ones, or after `sort_fn` those of the smallest (`min`) or largest (`max`) sum; where there are
-/// fewer, and no threshold, patches of `constant_values` (0 if not given) fill up. `KEY_location` holds each patch's first voxel.
+/// `offset` is the first patch's first voxel. `overlap` is a part of the patch, one number or one
+/// per axis, channels first. With `pad_mode` the grid covers the image to its end, else only whole
+/// patches are taken. `threshold` keeps patches whose values sum to less. Of what is left,
+/// `num_patches` are kept: the first ones, or after `sort_fn` those of the smallest (`min`) or
+/// largest (`max`) sum; where there are fewer, and no threshold, patches of `constant_values` (0 if
+/// not given) fill up. `KEY_location` holds each patch's first voxel.
 ///
 /// Differs from MONAI: patches are samples of their own rather than one stack under the key.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -168,7 +170,8 @@ fn sums(patches: &Patches) -> Result<Vec<f32>, TransformError> {
     Ok(values.chunks(channels).map(|sums| sums.iter().map(|v| f64::from(*v)).sum::<f64>() as f32).collect())
 }
 
-/// The sum of each channel, `[C, 1, 1, 1]`: one axis after the other, because a reduction is tuned anew for each size of a patch.
+/// The sum of each channel, `[C, 1, 1, 1]`: one axis after the other, because a reduction is tuned
+/// anew for each size of a patch.
 fn channel_sums(data: Tensor<4>) -> Tensor<4> {
     let [_, x, y, z] = data.dims();
     let all = |n: usize| AxisTaps::new(n, (0..n as u32).collect(), vec![1.0; n]);

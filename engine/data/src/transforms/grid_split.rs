@@ -10,8 +10,9 @@ use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
 /// Splits images into a `grid` of parts, one sample each, rows first; in 3-D with three entries.
 ///
-/// Parts have `size` voxels (one number, one per axis, or a table of them by key), or where not given as many as fit side by side; their
-/// distance is such that the last one ends with the image, as far as whole voxels allow.
+/// Parts have `size` voxels (one number, one per axis, or a table of them by key), or where not
+/// given as many as fit side by side; their distance is such that the last one ends with the image,
+/// as far as whole voxels allow.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GridSplit {

@@ -8,13 +8,16 @@ use crate::pipeline::invert;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, Select, TransformError};
 
-/// Brings predictions back onto the grid that an image was loaded with: everything spatial that was done to the image under `orig_keys` is
-/// undone on the one under `keys`, in reverse order (MONAI's `Invertd`). Parts that were cropped away come back as 0.
+/// Brings predictions back onto the grid that an image was loaded with: everything spatial that was
+/// done to the image under `orig_keys` is undone on the one under `keys`, in reverse order (MONAI's
+/// `Invertd`). Parts that were cropped away come back as 0.
 ///
-/// With `nearest_interp` (the default) resampling takes the nearest voxel, as label maps need. Probabilities are better brought back
-/// with `nearest_interp = false` and made labels afterwards: `post_func` then marks the voxels that compare so (1) and all others (0).
+/// With `nearest_interp` (the default) resampling takes the nearest voxel, as label maps need.
+/// Probabilities are better brought back with `nearest_interp = false` and made labels afterwards:
+/// `post_func` then marks the voxels that compare so (1) and all others (0).
 ///
-/// The forward transforms need not be named: an image remembers what was done to it, draws of random transforms included.
+/// The forward transforms need not be named: an image remembers what was done to it, draws of
+/// random transforms included.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Invert {

@@ -9,11 +9,12 @@ use crate::readers::{self, ReadOptions, read_parts};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Parts, Sample, TransformError, Value};
 
-/// Reads the file of each key to f32, channel first, with the reader that knows it ([`readers`](crate::readers)).
+/// Reads the file of each key to f32, channel first, with the reader that knows it
+/// ([`readers`](crate::readers)).
 ///
-/// The last axis of a 4-D file, or the colours of a picture, become the channels, as MONAI's `LoadImage` and
-/// `EnsureChannelFirst` together have it. An image of several files (modalities, frames) has their channels one after another;
-/// files on different grids are an error.
+/// The last axis of a 4-D file, or the colours of a picture, become the channels, as MONAI's
+/// `LoadImage` and `EnsureChannelFirst` together have it. An image of several files (modalities,
+/// frames) has their channels one after another; files on different grids are an error.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadImage {
@@ -104,7 +105,8 @@ setters!(LoadImage {
     npz_key: Option<String>,
     /// The DICOM series of a folder with several, by its UID or description.
     series: Option<String>,
-    /// The segments of a DICOM segmentation or the regions of a structure set, by name or description: they become 1, 2, ...
+    /// The segments of a DICOM segmentation or the regions of a structure set, by name or
+    /// description: they become 1, 2, ...
     segments: Vec<String>,
     /// One channel for each of them, so that those that overlap are whole.
     segments_as_channels: bool,

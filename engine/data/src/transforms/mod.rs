@@ -1,10 +1,13 @@
-//! The transforms, one file each. Parameters, defaults and meaning are MONAI's (dictionary form) unless a page says otherwise.
+//! The transforms, one file each. Parameters, defaults and meaning are MONAI's (dictionary form)
+//! unless a page says otherwise.
 //!
-//! Every transform is built in two ways that mean the same: `Spacing::new(["image"], [1.5, 1.5, 2.0]).mode(GridMode::Nearest)`,
-//! or a recipe table with the same names.
+//! Every transform is built in two ways that mean the same:
+//! `Spacing::new(["image"], [1.5, 1.5, 2.0]).mode(GridMode::Nearest)`, or a recipe table with the
+//! same names.
 
-/// Functions that set one parameter each, for a transform of one's own as for ours; what they say of it is what the reference says, if
-/// [`entry!`](hearth_registry::entry) is given `setters: Type::SETTERS`.
+/// Functions that set one parameter each, for a transform of one's own as for ours; what they say
+/// of it is what the reference says, if [`entry!`](hearth_registry::entry) is given
+/// `setters: Type::SETTERS`.
 ///
 /// ```
 /// #[derive(Default)]
@@ -52,7 +55,8 @@ macro_rules! transform_entry {
 
 /// Implements [`Transform`](crate::Transform) for a transform that changes each image by itself.
 ///
-/// It has `keys`, `allow_missing_keys`, `check_parameters(&self)` and the function named second, `(&self, Image)` to an image.
+/// It has `keys`, `allow_missing_keys`, `check_parameters(&self)` and the function named second,
+/// `(&self, Image)` to an image.
 macro_rules! image_transform {
     ($type:ident, $change:ident) => {
         impl $crate::Transform for $type {
@@ -83,9 +87,9 @@ macro_rules! image_transform {
     };
 }
 
-/// [`Transform`](crate::Transform) for a type that changes the image of each key by itself: by its function `apply`, given the image and
-/// the place of its key. `lazy` says whether it may be [lazy](crate::Transform::is_lazy); `check` names the function that looks at the
-/// parameters.
+/// [`Transform`](crate::Transform) for a type that changes the image of each key by itself: by its
+/// function `apply`, given the image and the place of its key. `lazy` says whether it may be
+/// [lazy](crate::Transform::is_lazy); `check` names the function that looks at the parameters.
 macro_rules! per_image {
     ($type:ident { apply: $change:ident, lazy: $lazy:literal $(, check: $check:ident)? }) => {
         impl crate::Transform for $type {

@@ -5,10 +5,12 @@ use crate::orientation::{Labels, RAS_LABELS, Reorder, directions, parse_codes};
 use crate::params::Keys;
 use crate::{Fault, Image, TransformError, spatial};
 
-/// Permutes and flips axes until they run as `axcodes` says, for instance `RAS`: towards Right, Anterior, Superior.
+/// Permutes and flips axes until they run as `axcodes` says, for instance `RAS`: towards Right,
+/// Anterior, Superior.
 ///
-/// No value changes, and every voxel keeps its place in the world. `as_closest_canonical` means `RAS`. `labels` are the
-/// (beginning, end) letters of each world axis; left out, they follow the image's own space.
+/// No value changes, and every voxel keeps its place in the world. `as_closest_canonical` means
+/// `RAS`. `labels` are the (beginning, end) letters of each world axis; left out, they follow the
+/// image's own space.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Orientation {

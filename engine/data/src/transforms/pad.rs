@@ -5,8 +5,8 @@ use crate::params::{Keys, OneOrMany};
 use crate::spatial::{self, PadMode};
 use crate::{Fault, Image, TransformError};
 
-/// Adds `to_pad` voxels: for the channels, which must be `[0, 0]`, and then for each axis, how many before and how many after. Axes
-/// that are left out stay.
+/// Adds `to_pad` voxels: for the channels, which must be `[0, 0]`, and then for each axis, how many
+/// before and how many after. Axes that are left out stay.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pad {
@@ -36,7 +36,8 @@ impl Pad {
     /// Pads one image; `place` is that of its key.
     ///
     /// # Errors
-    /// Where an axis does not exist, the mode has nothing to copy, or the result would be absurdly large.
+    /// Where an axis does not exist, the mode has nothing to copy, or the result would be absurdly
+    /// large.
     pub fn pad(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
         if self.to_pad.len() > n + 1 {

@@ -9,7 +9,8 @@ use crate::spatial::flip;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// Reverses one axis, drawn at random, with probability `prob`, for all keys alike. The probability is drawn first, then the axis.
+/// Reverses one axis, drawn at random, with probability `prob`, for all keys alike. The probability
+/// is drawn first, then the axis.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandAxisFlip {

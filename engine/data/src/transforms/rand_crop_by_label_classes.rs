@@ -9,12 +9,13 @@ use crate::params::{Keys, OneOrMany, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// Cuts `num_samples` boxes of `spatial_size` voxels, each centred on a voxel of a class drawn with the weights `ratios` (all alike where
-/// not given), moved so that it lies within the image.
+/// Cuts `num_samples` boxes of `spatial_size` voxels, each centred on a voxel of a class drawn with
+/// the weights `ratios` (all alike where not given), moved so that it lies within the image.
 ///
-/// The lists come from `indices_key` (and are taken out of the sample), or are made from `label_key` each time, as [`super::ClassesToIndices`] does. A class without
-/// voxels is left out, with one warning per case (unless `warn = false`); a case in which no class can be chosen is an error.
-/// `allow_smaller` cuts a box that is larger than the image down to it.
+/// The lists come from `indices_key` (and are taken out of the sample), or are made from
+/// `label_key` each time, as [`super::ClassesToIndices`] does. A class without voxels is left out,
+/// with one warning per case (unless `warn = false`); a case in which no class can be chosen is an
+/// error. `allow_smaller` cuts a box that is larger than the image down to it.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandCropByLabelClasses {

@@ -9,12 +9,14 @@ use crate::params::{Keys, OneOrMany, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError, Value};
 
-/// Cuts `num_samples` boxes of `spatial_size` voxels, each centred on a foreground voxel with probability `pos / (pos + neg)`, else on a
-/// background voxel, moved so that it lies within the image.
+/// Cuts `num_samples` boxes of `spatial_size` voxels, each centred on a foreground voxel with
+/// probability `pos / (pos + neg)`, else on a background voxel, moved so that it lies within the
+/// image.
 ///
-/// The lists come from `fg_indices_key` and `bg_indices_key`, or are made from `label_key` (and `image_key`, `image_threshold`) each
-/// time. A case without foreground gives background only, with one warning that names its file. `allow_smaller` cuts a box that is
-/// larger than the image down to it.
+/// The lists come from `fg_indices_key` and `bg_indices_key`, or are made from `label_key` (and
+/// `image_key`, `image_threshold`) each time. A case without foreground gives background only, with
+/// one warning that names its file. `allow_smaller` cuts a box that is larger than the image down
+/// to it.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandCropByPosNegLabel {

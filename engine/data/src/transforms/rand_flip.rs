@@ -8,7 +8,8 @@ use crate::params::{Keys, OneOrMany, check_probability};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// Reverses `spatial_axis` (one, several, or all where not given) with probability `prob`, for all keys alike.
+/// Reverses `spatial_axis` (one, several, or all where not given) with probability `prob`, for all
+/// keys alike.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandFlip {

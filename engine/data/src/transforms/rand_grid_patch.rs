@@ -10,8 +10,9 @@ use crate::spatial::PadMode;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// [`super::GridPatch`] with an offset drawn per axis from `min_offset` (0 where not given) to `max_offset` (what the image is longer than a
-/// whole number of patches), both included. `sort_fn = "random"` takes patches in any order.
+/// [`super::GridPatch`] with an offset drawn per axis from `min_offset` (0 where not given) to
+/// `max_offset` (what the image is longer than a whole number of patches), both included.
+/// `sort_fn = "random"` takes patches in any order.
 ///
 /// Offset and order are drawn once for all keys (MONAI draws an order for each).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -9,8 +9,9 @@ use crate::params::{Keys, check_probability};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// Rotates by 1 to `max_k` quarter turns in the plane of two axes, the first towards the second, with probability `prob`, for all
-/// keys alike. The probability is drawn first, then the number of turns.
+/// Rotates by 1 to `max_k` quarter turns in the plane of two axes, the first towards the second,
+/// with probability `prob`, for all keys alike. The probability is drawn first, then the number of
+/// turns.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandRotate90 {

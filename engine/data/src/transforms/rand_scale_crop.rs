@@ -10,7 +10,8 @@ use crate::params::{Keys, OneOrMany};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// [`super::RandSpatialCrop`] with sizes as parts of the image: `roi_scale` and `max_roi_scale` of each axis, rounded up to whole voxels.
+/// [`super::RandSpatialCrop`] with sizes as parts of the image: `roi_scale` and `max_roi_scale` of
+/// each axis, rounded up to whole voxels.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandScaleCrop {

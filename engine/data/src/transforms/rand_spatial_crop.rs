@@ -9,11 +9,11 @@ use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// Cuts out a box of `roi_size` voxels at a random place, for all keys alike; 0 or less means the whole axis, and so does a size beyond
-/// the image.
+/// Cuts out a box of `roi_size` voxels at a random place, for all keys alike; 0 or less means the
+/// whole axis, and so does a size beyond the image.
 ///
-/// With `random_size` the size of each axis is drawn first, from `roi_size` to `max_roi_size` (the image's size where not given). Without
-/// `random_center` the box lies in the middle.
+/// With `random_size` the size of each axis is drawn first, from `roi_size` to `max_roi_size` (the
+/// image's size where not given). Without `random_center` the box lies in the middle.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandSpatialCrop {
@@ -166,7 +166,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Every box lies in the image, has a size that was asked for, and all places and sizes occur.
+        /// Every box lies in the image, has a size that was asked for, and all places and sizes
+        /// occur.
         #[test]
         fn boxes_lie_inside(
             shape in [1usize..9, 1usize..9, 1usize..9],

@@ -9,10 +9,12 @@ use crate::params::{Keys, OneOrMany, check_key, resolve_size};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError};
 
-/// Cuts `num_samples` boxes of `spatial_size` voxels whose centres are drawn with the weights of the first channel of `w_key`.
+/// Cuts `num_samples` boxes of `spatial_size` voxels whose centres are drawn with the weights of
+/// the first channel of `w_key`.
 ///
-/// A size beyond the image means the whole axis. Centres are drawn among those that keep the box inside. Negative weights are lifted
-/// by the least of them. Where all weights are 0 every centre is as likely, with one warning that names the file.
+/// A size beyond the image means the whole axis. Centres are drawn among those that keep the box
+/// inside. Negative weights are lifted by the least of them. Where all weights are 0 every centre
+/// is as likely, with one warning that names the file.
 ///
 /// Differs from MONAI: weights that are NaN or infinite are an error, not all alike.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -34,7 +36,8 @@ fn one() -> usize {
     1
 }
 
-/// Centres of boxes of `size` voxels, one for each random number in [0, 1); `None` where all weights are 0.
+/// Centres of boxes of `size` voxels, one for each random number in [0, 1); `None` where all
+/// weights are 0.
 ///
 /// # Errors
 /// Where a weight is NaN or infinite, or the map is empty.
@@ -181,8 +184,8 @@ mod tests {
         Image::from_values(values, [1, shape[0], shape[1], shape[2]], affine::IDENTITY, &host_device())
     }
 
-    /// MONAI 1.6.1: `weighted_patch_samples((3, 2, 2), w, 6, RandomState(3))`, w = arange(60) % 7 - 1 of shape (5, 4, 3), with
-    /// the numbers `RandomState(3).random(6)`.
+    /// MONAI 1.6.1: `weighted_patch_samples((3, 2, 2), w, 6, RandomState(3))`, w = arange(60) % 7 -
+    /// 1 of shape (5, 4, 3), with the numbers `RandomState(3).random(6)`.
     #[test]
     fn centers_are_monais() {
         let weights = map((0..60).map(|i| (i % 7) as f32 - 1.0).collect(), [5, 4, 3]);

@@ -8,10 +8,12 @@ use crate::spatial::{ComputeType, GridMode, GridPadding, GridSampling, resample_
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// Samples at the places that the channels of the image `grid_key` hold, one channel per axis (further ones don't count).
+/// Samples at the places that the channels of the image `grid_key` hold, one channel per axis
+/// (further ones don't count).
 ///
-/// Places are counted in voxels from the centre of the image; without `norm_coords` they run from -1 to 1 over it, and for spline orders
-/// they are voxels from its beginning. The affine stays as it is, and nothing can take the sampling back.
+/// Places are counted in voxels from the centre of the image; without `norm_coords` they run from
+/// -1 to 1 over it, and for spline orders they are voxels from its beginning. The affine stays as
+/// it is, and nothing can take the sampling back.
 ///
 /// MONAI has it in array form only. The name of the key that holds the grid is ours.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -8,7 +8,8 @@ use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::PadMode;
 use crate::{Fault, Image, TransformError};
 
-/// Crops about the centre where an axis is longer than `spatial_size`, and pads where it is shorter; 0 or less keeps an axis.
+/// Crops about the centre where an axis is longer than `spatial_size`, and pads where it is
+/// shorter; 0 or less keeps an axis.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResizeWithPadOrCrop {

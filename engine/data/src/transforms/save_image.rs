@@ -9,9 +9,11 @@ use crate::transform::{Transform, describe};
 use crate::writers::{SUFFIXES, WriteOptions, write_image};
 use crate::{Draw, Fault, Image, NiftiOptions, Sample, TransformError};
 
-/// Writes each image to `output_dir/NAME/NAME_POSTFIX.EXT`, NAME being that of the file it was loaded from (else the case's).
+/// Writes each image to `output_dir/NAME/NAME_POSTFIX.EXT`, NAME being that of the file it was
+/// loaded from (else the case's).
 ///
-/// The image passes through unchanged. With several keys give each its own postfix by a step of its own.
+/// The image passes through unchanged. With several keys give each its own postfix by a step of its
+/// own.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SaveImage {

@@ -12,9 +12,10 @@ use crate::{Draw, Fault, Image, Sample, TransformError, affine};
 
 /// Resamples to a voxel size of `pixdim` mm.
 ///
-/// `pixdim` with fewer entries than axes repeats the last; an entry that is not positive (or NaN) keeps that axis. An axis within
-/// `min_pixdim..max_pixdim` keeps its size too. Coordinates are f64 and exact: output voxel `i` reads the source at
-/// `source_affine^-1 * new_affine * i`. The result is f32.
+/// `pixdim` with fewer entries than axes repeats the last; an entry that is not positive (or NaN)
+/// keeps that axis. An axis within `min_pixdim..max_pixdim` keeps its size too. Coordinates are f64
+/// and exact: output voxel `i` reads the source at `source_affine^-1 * new_affine * i`. The result
+/// is f32.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spacing {

@@ -8,10 +8,12 @@ use crate::spatial::crop;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError};
 
-/// Cuts out a box, given as `roi_center` and `roi_size`, as `roi_start` and `roi_end`, or as `roi_slices`.
+/// Cuts out a box, given as `roi_center` and `roi_size`, as `roi_start` and `roi_end`, or as
+/// `roi_slices`.
 ///
-/// A box that reaches beyond the image ends with it. One number for centre and size (or start and end) counts for the first axis
-/// only, as in MONAI; axes without an entry stay whole. `roi_slices` has Python's meaning: `[1, 4]`, `[-3]` (from the third last on), `[]`.
+/// A box that reaches beyond the image ends with it. One number for centre and size (or start and
+/// end) counts for the first axis only, as in MONAI; axes without an entry stay whole. `roi_slices`
+/// has Python's meaning: `[1, 4]`, `[-3]` (from the third last on), `[]`.
 ///
 /// Differs from MONAI: a box without voxels is an error, unless `allow_empty`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -38,7 +40,8 @@ pub struct SpatialCrop {
     allow_missing_keys: bool,
 }
 
-/// A part of an axis as Python writes it: from `start` to `stop` (not included), either may be left out or count from the end.
+/// A part of an axis as Python writes it: from `start` to `stop` (not included), either may be left
+/// out or count from the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<Option<i64>>", into = "Vec<Option<i64>>")]
 pub struct Slice {

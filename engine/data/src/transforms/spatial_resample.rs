@@ -11,9 +11,11 @@ use crate::{Affine, Draw, Fault, Image, Sample, TransformError, affine};
 
 /// Resamples onto the grid of another affine.
 ///
-/// The affine is `dst_affine`, a matrix of 3x3 or 4x4 numbers (voxel to mm), or that of the image `dst_keys` (one for all keys, or one per
-/// key). `spatial_size` is the size of the grid: one number for all axes, or one per axis, where a negative one keeps that of the image;
-/// left out, it is such that the grid holds as much as the image did. With neither affine, the image's own is meant.
+/// The affine is `dst_affine`, a matrix of 3x3 or 4x4 numbers (voxel to mm), or that of the image
+/// `dst_keys` (one for all keys, or one per key). `spatial_size` is the size of the grid: one
+/// number for all axes, or one per axis, where a negative one keeps that of the image; left out, it
+/// is such that the grid holds as much as the image did. With neither affine, the image's own is
+/// meant.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpatialResample {
@@ -52,7 +54,8 @@ impl SpatialResample {
         }
     }
 
-    /// Resamples one image onto the grid of an affine, or of `dst_affine` where there is none; `place` is that of its key.
+    /// Resamples one image onto the grid of an affine, or of `dst_affine` where there is none;
+    /// `place` is that of its key.
     ///
     /// # Errors
     /// Where an affine can't be inverted, or the size is absurd.
@@ -166,7 +169,8 @@ mod tests {
         let key = crate::DrawKey::new(0, 0, 0);
         let done = step.apply(sample, &key.draw("case", 0, 0)).expect("a sample").remove(0);
         let image = done.image("image").expect("an image");
-        // 4 voxels of 1 mm reach from 0 to 3: round(3 / 2 + 1) = 2 of 2 mm (halves go to the even number).
+        // 4 voxels of 1 mm reach from 0 to 3: round(3 / 2 + 1) = 2 of 2 mm (halves go to the even
+        // number).
         assert_eq!((image.shape(), image.affine[0][0]), ([2, 5, 6], 2.0));
         assert_eq!(image.to_vec()[30], 60.0);
     }

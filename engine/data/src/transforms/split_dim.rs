@@ -11,8 +11,9 @@ use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
 /// Splits images along an axis into parts of one voxel: channels (`dim = 0`) or slices.
 ///
-/// Parts go under `KEY_0`, `KEY_1`, ... (or with `output_postfixes` instead of the numbers), or with `list_output` into a sample each, under
-/// the same key. Without `keepdim` slices of a volume become 2-D images; channels are always kept.
+/// Parts go under `KEY_0`, `KEY_1`, ... (or with `output_postfixes` instead of the numbers), or
+/// with `list_output` into a sample each, under the same key. Without `keepdim` slices of a volume
+/// become 2-D images; channels are always kept.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitDim {

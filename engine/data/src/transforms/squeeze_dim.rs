@@ -9,8 +9,9 @@ use crate::{Fault, Image, TransformError, spatial};
 
 /// Drops an axis of one voxel: a volume of one slice becomes a 2-D image.
 ///
-/// `dim` counts the channels as 0, so spatial axes are 1 to 3, or -1 to -3. Differs from MONAI: an image always has channels, so
-/// dropping axis 0 is an error; the place in the world is kept whatever the axis, and it can be undone.
+/// `dim` counts the channels as 0, so spatial axes are 1 to 3, or -1 to -3. Differs from MONAI: an
+/// image always has channels, so dropping axis 0 is an error; the place in the world is kept
+/// whatever the axis, and it can be undone.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SqueezeDim {

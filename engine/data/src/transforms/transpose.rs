@@ -5,9 +5,11 @@ use crate::orientation::Reorder;
 use crate::params::Keys;
 use crate::{Fault, Image, TransformError, spatial};
 
-/// Permutes axes: axis `i` of the result is axis `indices[i]` of the image. The channels are axis 0 and must stay there.
+/// Permutes axes: axis `i` of the result is axis `indices[i]` of the image. The channels are axis 0
+/// and must stay there.
 ///
-/// Differs from MONAI: the affine goes along, so every voxel keeps its place in the world, and it can be undone.
+/// Differs from MONAI: the affine goes along, so every voxel keeps its place in the world, and it
+/// can be undone.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Transpose {

@@ -12,8 +12,8 @@ pub use objects::*;
 /// Pixels of a frame: 3 columns, 2 rows.
 pub type Frame = [u8; 6];
 
-/// A segmentation on slices like those of [`slice`] at x = 10, y = 20: its segments by number and label, and frames of one segment
-/// each at some depth.
+/// A segmentation on slices like those of [`slice`] at x = 10, y = 20: its segments by number and
+/// label, and frames of one segment each at some depth.
 pub fn segmentation(segments: &[(u16, &str)], frames: &[(u16, f64, Frame)]) -> Object {
     let described = segments.iter().map(|(number, label)| {
         Object::item().number(tags::SEGMENT_NUMBER, *number).text(tags::SEGMENT_LABEL, VR::LO, label)
@@ -50,8 +50,8 @@ pub fn segmentation(segments: &[(u16, &str)], frames: &[(u16, f64, Frame)]) -> O
         .bytes(tags::PIXEL_DATA, &bytes)
 }
 
-/// A structure set on the series 1.2.3 of [`slice`] at x = 10, y = 20: regions by name, each a rectangle around the pixels from the first
-/// column and row to the last, at some depth.
+/// A structure set on the series 1.2.3 of [`slice`] at x = 10, y = 20: regions by name, each a
+/// rectangle around the pixels from the first column and row to the last, at some depth.
 pub fn structures(regions: &[(&str, f64, [u16; 2], [u16; 2])]) -> Object {
     let number = |i: usize| (i + 1).to_string();
     let named = regions.iter().enumerate().map(|(i, (name, ..))| {

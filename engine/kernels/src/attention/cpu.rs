@@ -11,8 +11,8 @@ use crate::simd::{LANES, sum, widest};
 /// Rows of scores that exist at a time: so many that they stay in the second-level cache.
 const BLOCK: usize = 32;
 
-/// Parts of the batch whose bias gradients are summed side by side. A constant, so that the sum does not depend on the number
-/// of threads.
+/// Parts of the batch whose bias gradients are summed side by side. A constant, so that the sum
+/// does not depend on the number of threads.
 const PARTS: usize = 16;
 
 /// The numbers that describe an attention.
@@ -130,7 +130,8 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// Fills the rows `first..first + rows` with weights: each row sums to one; columns that are no places are 0.
+    /// Fills the rows `first..first + rows` with weights: each row sums to one; columns that are no
+    /// places are 0.
     fn weights(&self, first: usize, rows: usize, out: &mut [f32]) {
         let (places, wide, deep) = (self.shape.places, self.shape.wide(), self.shape.deep());
         let whole = rows.next_multiple_of(ROWS);
@@ -159,7 +160,8 @@ impl<'a> Scores<'a> {
     }
 }
 
-/// The softmax of a row, in place. What is not a number makes the whole row not a number, as in PyTorch.
+/// The softmax of a row, in place. What is not a number makes the whole row not a number, as in
+/// PyTorch.
 fn softmax(row: &mut [f32]) {
     let most = widest(
         #[inline(always)]
@@ -238,7 +240,8 @@ pub fn backward(inputs: Inputs<'_>, dy: &[f32], shape: &Shape) -> [Vec<f32>; 2] 
             sum
         })
         .collect();
-    // SAFETY: every head of every place of every item has been written, for queries, keys and values.
+    // SAFETY: every head of every place of every item has been written, for queries, keys and
+    // values.
     unsafe { out.set_len(len) };
     let bias = if shape.biased {
         let add = |mut total: Vec<f32>, part: &Vec<f32>| {
@@ -253,7 +256,8 @@ pub fn backward(inputs: Inputs<'_>, dy: &[f32], shape: &Shape) -> [Vec<f32>; 2] 
     [out, bias]
 }
 
-/// Writes one head of one item's gradients to `out`, and adds the scores' gradients to `bias`, unless that is empty.
+/// Writes one head of one item's gradients to `out`, and adds the scores' gradients to `bias`,
+/// unless that is empty.
 fn head_backward(
     inputs: Inputs<'_>,
     dy: &[f32],

@@ -1,9 +1,10 @@
 //! Self-attention of all heads in one operation, with a handwritten backward pass.
 //!
-//! `softmax(scale q k^T + bias) v` (Vaswani et al., <https://arxiv.org/abs/1706.03762>; with a bias per pair of places: Liu et
-//! al., <https://arxiv.org/abs/2103.14030>). On the CPU a block of rows of the scores is made, used and forgotten, forward
-//! and once more backward, as in Dao et al., <https://arxiv.org/abs/2205.14135>: the scores of all pairs, which are most of a
-//! transformer's memory, are never stored.
+//! `softmax(scale q k^T + bias) v` (Vaswani et al., <https://arxiv.org/abs/1706.03762>; with a bias
+//! per pair of places: Liu et al., <https://arxiv.org/abs/2103.14030>). On the CPU a block of rows
+//! of the scores is made, used and forgotten, forward and once more backward, as in Dao et al.,
+//! <https://arxiv.org/abs/2205.14135>: the scores of all pairs, which are most of a transformer's
+//! memory, are never stored.
 
 mod cpu;
 mod ops;
@@ -17,13 +18,16 @@ use crate::cast::{cast, half_on_cpu};
 /// What is added to the score of two places that should not see each other.
 pub const APART: f32 = -100.0;
 
-/// Attention of `qkv` (`[b, n, 3 heads d]`: queries, keys and values, each by head) to `[b, n, heads d]`.
+/// Attention of `qkv` (`[b, n, 3 heads d]`: queries, keys and values, each by head) to
+/// `[b, n, heads d]`.
 ///
-/// `bias` is `[heads, n, n]` and may be learned. `regions` is `[w, n]`, where item `i` of the batch takes row `i % w`: the score
-/// of two places of different regions is changed by [`APART`]. They get no gradient.
+/// `bias` is `[heads, n, n]` and may be learned. `regions` is `[w, n]`, where item `i` of the batch
+/// takes row `i % w`: the score of two places of different regions is changed by [`APART`]. They
+/// get no gradient.
 ///
 /// # Errors
-/// Gives `qkv` back where there is no kernel for it: on other devices than the CPU, and for types that are no floats of 32 or 16 bits.
+/// Gives `qkv` back where there is no kernel for it: on other devices than the CPU, and for types
+/// that are no floats of 32 or 16 bits.
 ///
 /// # Panics
 /// Where the shapes do not fit, as Burn's own operations do.

@@ -103,7 +103,8 @@ impl<B: AttentionOps, C: CheckpointStrategy> AttentionOps for Autodiff<B, C> {
         dy: FloatTensor<Self>,
         shape: Shape,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not offered.
+        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
+        // offered.
         let [qkv, bias, regions, dy] = [qkv, bias, regions, dy].map(|t| t.into_primitive());
         let (dx, db) = B::attend_gradient(qkv, bias, regions, dy, shape);
         (Self::from_inner(dx), Self::from_inner(db))

@@ -22,7 +22,8 @@ fn few<'a>(loops: Loops<'_>, g: &'a Geometry) -> Option<Few<'a>> {
     if loops.of_pairs { None } else { Few::new(g) }
 }
 
-/// The convolution: `x` is `[B, I, ...input]`, `weight` `[O, I / groups, ...kernel]`; gives `[B, O, ...output]`.
+/// The convolution: `x` is `[B, I, ...input]`, `weight` `[O, I / groups, ...kernel]`; gives
+/// `[B, O, ...output]`.
 ///
 /// # Panics
 /// Where there are groups and the source lies in two places.
@@ -51,8 +52,8 @@ pub fn forward<'a>(
     blocked::outputs(loops, along, &Plan::forward(g, run), g.batch, x, weight, behind)
 }
 
-/// The gradient with respect to the input, which is also the transposed convolution: `dy` is `[B, O, ...output]`; gives
-/// `[B, I, ...input]`.
+/// The gradient with respect to the input, which is also the transposed convolution: `dy` is
+/// `[B, O, ...output]`; gives `[B, I, ...input]`.
 ///
 /// # Panics
 /// Where there are groups and the source lies in two places.
@@ -100,7 +101,8 @@ pub fn weight_gradient(loops: Loops<'_>, x: &[f32], dy: &[f32], g: &Geometry) ->
     }
 }
 
-/// The gradient with respect to the bias: the sum of `values` (`[B, channels, ...]`) over everything but the channel.
+/// The gradient with respect to the bias: the sum of `values` (`[B, channels, ...]`) over
+/// everything but the channel.
 pub fn bias_gradient(values: &[f32], batch: usize, channels: usize) -> Vec<f32> {
     let each = values.len() / (batch * channels).max(1);
     let planes: Vec<f64> = values.par_chunks(each.max(1)).map(sum).collect();

@@ -1,7 +1,9 @@
-//! Convolutions with many weights and few places that they are used at: the deep layers of networks on small patches.
+//! Convolutions with many weights and few places that they are used at: the deep layers of networks
+//! on small patches.
 //!
-//! There the time goes into the weights. They are read once, as they lie, as the left factor of a product of matrices; the inputs that each
-//! weight meets are put side by side, which is little. Nothing is packed, and the gradient of the weights is written as they lie.
+//! There the time goes into the weights. They are read once, as they lie, as the left factor of a
+//! product of matrices; the inputs that each weight meets are put side by side, which is little.
+//! Nothing is packed, and the gradient of the weights is written as they lie.
 
 use rayon::prelude::*;
 
@@ -58,8 +60,8 @@ impl<'a> Few<'a> {
         self.g.channels_in * self.g.taps()
     }
 
-    /// The convolution, as [`cpu::forward`](super::cpu::forward); `None` where a value is not finite: zeros beyond the edge have no part in
-    /// sums then.
+    /// The convolution, as [`cpu::forward`](super::cpu::forward); `None` where a value is not
+    /// finite: zeros beyond the edge have no part in sums then.
     pub fn forward(&self, x: Source<'_>, weight: &[f32], behind: Behind<'_>) -> Option<Vec<f32>> {
         let (columns, depth, channels) = (self.columns(), self.rows(), self.g.channels_out);
         let inputs = self.inputs(x);
@@ -72,7 +74,8 @@ impl<'a> Few<'a> {
         finished(self.g.batch, channels, self.to, row, behind)
     }
 
-    /// The gradient with respect to the input, as [`cpu::input_gradient`](super::cpu::input_gradient); `None` as above.
+    /// The gradient with respect to the input, as
+    /// [`cpu::input_gradient`](super::cpu::input_gradient); `None` as above.
     pub fn input_gradient(&self, dy: Source<'_>, weight: &[f32], behind: Behind<'_>) -> Option<Vec<f32>> {
         let (columns, taps, depth) = (self.columns(), self.g.taps(), self.g.channels_out);
         let outputs = self.outputs(dy);
@@ -96,7 +99,8 @@ impl<'a> Few<'a> {
         finished(images, channels, self.from, row, behind)
     }
 
-    /// The gradient with respect to the weight, as [`cpu::weight_gradient`](super::cpu::weight_gradient); `None` as above.
+    /// The gradient with respect to the weight, as
+    /// [`cpu::weight_gradient`](super::cpu::weight_gradient); `None` as above.
     pub fn weight_gradient(&self, x: &[f32], dy: &[f32]) -> Option<Vec<f32>> {
         if !x.iter().chain(dy).all(|value| value.is_finite()) {
             return None;

@@ -5,8 +5,8 @@ use burn::tensor::Tensor;
 use super::ConvShape;
 use super::stored::is_readable;
 
-/// A convolution from `input` to `output`. A transposed convolution is the same record read backwards: its input has
-/// the shape of `output` here.
+/// A convolution from `input` to `output`. A transposed convolution is the same record read
+/// backwards: its input has the shape of `output` here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     pub batch: usize,
@@ -53,8 +53,8 @@ impl Geometry {
         self.channels_in * self.channels_out * self.taps()
     }
 
-    /// The same convolution with axes of length 1 moved to the front, and the others joined where that is possible, so that rows are
-    /// long: the memory is the same.
+    /// The same convolution with axes of length 1 moved to the front, and the others joined where
+    /// that is possible, so that rows are long: the memory is the same.
     pub fn flat_first(&self) -> Self {
         let mut g = *self;
         for _ in 0..2 {
@@ -70,7 +70,8 @@ impl Geometry {
         g.long_rows()
     }
 
-    /// The same convolution with longer rows, where it reads nothing but each place's own channels: the axes are joined and divided anew.
+    /// The same convolution with longer rows, where it reads nothing but each place's own channels:
+    /// the axes are joined and divided anew.
     fn long_rows(self) -> Self {
         /// Values of some rows of all channels, which a block holds.
         const ROWS: usize = 32 << 10;
@@ -95,7 +96,8 @@ fn on_cpu(x: &Tensor<5>, weight: &Tensor<5>) -> bool {
     is_readable(x) && is_readable(weight) && x.dtype() == weight.dtype()
 }
 
-/// The geometry of a convolution that our kernels can do; `None` leaves it, and every complaint about shapes, to Burn.
+/// The geometry of a convolution that our kernels can do; `None` leaves it, and every complaint
+/// about shapes, to Burn.
 pub fn of_convolution(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> Option<Geometry> {
     on_cpu(x, weight).then(|| convolution(x.dims(), weight.dims(), shape)).flatten()
 }

@@ -1,4 +1,5 @@
-//! Grouped convolutions on the CPU: each group of each image is a convolution of its own, and all of them run side by side.
+//! Grouped convolutions on the CPU: each group of each image is a convolution of its own, and all
+//! of them run side by side.
 
 use rayon::prelude::*;
 
@@ -70,7 +71,8 @@ fn of_group<'a>(behind: &Behind<'a>, group: usize, channels: usize) -> Behind<'a
     Behind { bias: behind.bias.map(part), epilogue, plus: behind.plus }
 }
 
-/// The weight gradient by groups, from `run`, which does one group of one image; images are added up in order.
+/// The weight gradient by groups, from `run`, which does one group of one image; images are added
+/// up in order.
 pub fn weight_gradient(
     g: &Geometry,
     x: &[f32],

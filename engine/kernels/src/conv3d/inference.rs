@@ -1,5 +1,6 @@
-//! Convolutions outside training, with what is around them in the same pass: two tensors side by side are read where they lie, and a
-//! norm with its activation and a residual sum are done to the outputs before they are written.
+//! Convolutions outside training, with what is around them in the same pass: two tensors side by
+//! side are read where they lie, and a norm with its activation and a residual sum are done to the
+//! outputs before they are written.
 
 use burn::tensor::{DType, Tensor};
 
@@ -13,7 +14,8 @@ use crate::rectify::rectified_sum;
 pub enum Channels {
     /// All channels.
     One(Tensor<5>),
-    /// Two tensors side by side along the channels, of one batch and size; both are taken in the type of the second.
+    /// Two tensors side by side along the channels, of one batch and size; both are taken in the
+    /// type of the second.
     Two(Tensor<5>, Tensor<5>),
 }
 
@@ -51,7 +53,8 @@ impl Channels {
     }
 }
 
-/// A norm with given statistics and an activation, behind a convolution: `act(scale x + offset)` by channel.
+/// A norm with given statistics and an activation, behind a convolution: `act(scale x + offset)` by
+/// channel.
 #[derive(Clone, Debug)]
 pub struct NormAct {
     /// `[O]`
@@ -113,7 +116,8 @@ pub fn conv_transpose3d_then(
     then.apply(conv_transpose3d(x.joined(), weight, bias, shape, output_padding))
 }
 
-/// The one pass. Everything that does not fit is `None`, and comes to an end, or to its error, part by part.
+/// The one pass. Everything that does not fit is `None`, and comes to an end, or to its error, part
+/// by part.
 mod cpu {
     use burn::backend::{Flex, tensor::FloatTensor};
     use burn::tensor::Tensor;
@@ -126,7 +130,8 @@ mod cpu {
     use crate::host;
     use crate::normalize::Slope;
 
-    /// Dimensions of what is read; `None` where it is in a graph, not f32 on the CPU, or two parts do not fit each other.
+    /// Dimensions of what is read; `None` where it is in a graph, not f32 on the CPU, or two parts
+    /// do not fit each other.
     fn dims(x: &Channels) -> Option<[usize; 5]> {
         if !x.parts().all(|part| has_floats(part) && !part.is_autodiff()) {
             return None;

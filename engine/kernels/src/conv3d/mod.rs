@@ -1,13 +1,14 @@
 //! Convolution and transposed convolution in three dimensions, with a handwritten backward pass.
 //!
-//! On the CPU both are the same three sums over padded, phase-split copies of the data in which every kernel tap of a whole
-//! output row reads one contiguous run, so that no column matrix is built. The lanes of a register are output channels
-//! where there are many, and neighbours of a row where there are few. Kernels of 3 and 5 with stride 1 and eight channels or more
-//! take two to four times fewer products by Winograd's minimal filtering, whose sums differ from the plain ones in their last digits. Where there
-//! are many weights and few outputs the weights are read as they lie.
-//! f16 and bf16 are added up in f32; processors with AVX-512-BF16 add two products of bf16 at once where that is faster. A transposed convolution is the input
-//! gradient of a convolution and the other way round.
-//! On any other device Burn's own operations run.
+//! On the CPU both are the same three sums over padded, phase-split copies of the data in which
+//! every kernel tap of a whole output row reads one contiguous run, so that no column matrix is
+//! built. The lanes of a register are output channels where there are many, and neighbours of a row
+//! where there are few. Kernels of 3 and 5 with stride 1 and eight channels or more take two to
+//! four times fewer products by Winograd's minimal filtering, whose sums differ from the plain ones
+//! in their last digits. Where there are many weights and few outputs the weights are read as they
+//! lie. f16 and bf16 are added up in f32; processors with AVX-512-BF16 add two products of bf16 at
+//! once where that is faster. A transposed convolution is the input gradient of a convolution and
+//! the other way round. On any other device Burn's own operations run.
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
 
@@ -30,7 +31,8 @@ use burn::tensor::{Tensor, module};
 
 pub use inference::{Channels, NormAct, Then, conv_transpose3d_then, conv3d_then};
 
-/// Stride, padding, dilation and groups of a convolution; padding is the same at both ends of an axis.
+/// Stride, padding, dilation and groups of a convolution; padding is the same at both ends of an
+/// axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvShape {
     /// Steps between outputs.
@@ -49,7 +51,8 @@ impl Default for ConvShape {
     }
 }
 
-/// Convolution: `x` is `[B, I, X, Y, Z]`, `weight` `[O, I / groups, kx, ky, kz]`, `bias` `[O]`; gives `[B, O, X', Y', Z']`.
+/// Convolution: `x` is `[B, I, X, Y, Z]`, `weight` `[O, I / groups, kx, ky, kz]`, `bias` `[O]`;
+/// gives `[B, O, X', Y', Z']`.
 ///
 /// # Panics
 /// Where the shapes do not fit each other, as Burn's own convolution does.
@@ -61,8 +64,8 @@ pub fn conv3d(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, shape: C
     module::conv3d(x, weight, bias, ConvOptions::new(stride, padding, dilation, groups))
 }
 
-/// Transposed convolution: `x` is `[B, I, X, Y, Z]`, `weight` `[I, O / groups, kx, ky, kz]`, `bias` `[O]`;
-/// `output_padding` lengthens the far end of each axis.
+/// Transposed convolution: `x` is `[B, I, X, Y, Z]`, `weight` `[I, O / groups, kx, ky, kz]`, `bias`
+/// `[O]`; `output_padding` lengthens the far end of each axis.
 ///
 /// # Panics
 /// Where the shapes do not fit each other, as Burn's own transposed convolution does.
@@ -87,8 +90,9 @@ pub fn conv_transpose3d(
     y
 }
 
-/// The gradient of [`conv3d`] with respect to its weight (`torch.nn.grad.conv3d_weight`): `x` is `[B, I, X, Y, Z]`, `dy`
-/// `[B, O, X', Y', Z']`; gives `[O, I / groups, kx, ky, kz]`. `None` where only Burn's own convolution, in a graph, has it.
+/// The gradient of [`conv3d`] with respect to its weight (`torch.nn.grad.conv3d_weight`): `x` is
+/// `[B, I, X, Y, Z]`, `dy` `[B, O, X', Y', Z']`; gives `[O, I / groups, kx, ky, kz]`. `None` where
+/// only Burn's own convolution, in a graph, has it.
 pub fn conv3d_weight(x: Tensor<5>, dy: Tensor<5>, kernel: [usize; 3], shape: ConvShape) -> Option<Tensor<5>> {
     let channels = x.dims()[1].checked_div(shape.groups)?;
     let like = [dy.dims()[1], channels, kernel[0], kernel[1], kernel[2]];

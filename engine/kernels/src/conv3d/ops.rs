@@ -24,7 +24,8 @@ pub trait ConvolutionOps: Backend {
         g: Geometry,
     ) -> FloatTensor<Self>;
 
-    /// `[B, O, ...]` and `[O, I / groups, ...]` to `[B, I, ...]`: the input gradient, and the transposed convolution.
+    /// `[B, O, ...]` and `[O, I / groups, ...]` to `[B, I, ...]`: the input gradient, and the
+    /// transposed convolution.
     fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self>;
 
     /// The same, plus a bias `[I]`.
@@ -177,7 +178,8 @@ impl<B: ConvolutionOps, C: CheckpointStrategy> ConvolutionOps for Autodiff<B, C>
     }
 
     fn weight_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not offered.
+        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
+        // offered.
         Self::from_inner(B::weight_gradient(x.into_primitive(), dy.into_primitive(), g))
     }
 

@@ -1,5 +1,6 @@
-//! bf16 on processors that add two products at once (AVX-512-BF16): two channels, or two images for the weight gradient, are put side
-//! by side in one word, and the loops of f32 run over half as many words. Sums are f32.
+//! bf16 on processors that add two products at once (AVX-512-BF16): two channels, or two images for
+//! the weight gradient, are put side by side in one word, and the loops of f32 run over half as
+//! many words. Sums are f32.
 
 use std::mem::MaybeUninit;
 
@@ -18,15 +19,15 @@ const PIECE: usize = 16 << 10;
 /// From so many times fewer products on, f32 is faster: two at once are at most half of them.
 const FEWER: f64 = 2.5;
 
-/// The loops for so many output channels (or channels of the input gradient) and so many things that are summed in pairs; `None` where the
-/// processor has none or f32 does as well.
+/// The loops for so many output channels (or channels of the input gradient) and so many things
+/// that are summed in pairs; `None` where the processor has none or f32 does as well.
 fn loops(g: &Geometry, walk: Option<Walk>, lanes: usize, summed: usize) -> Option<Loops<'static>> {
     let fewer = walk.is_some_and(|walk| walk.times_fewer() >= FEWER);
     (g.groups == 1 && !fewer && lanes >= MANY && summed >= 2).then(Loops::of_pairs).flatten()
 }
 
-/// `values` are `[outer, n, inner]`; neighbours along `n` become the low and the high half of a word, whose bits an f32 holds. The last of an
-/// odd number is beside a zero.
+/// `values` are `[outer, n, inner]`; neighbours along `n` become the low and the high half of a
+/// word, whose bits an f32 holds. The last of an odd number is beside a zero.
 fn words(values: &[bf16], n: usize, inner: usize) -> Vec<f32> {
     let pairs = n.div_ceil(2);
     let count = values.len() / n * pairs;

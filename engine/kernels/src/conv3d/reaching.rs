@@ -1,8 +1,10 @@
 //! Convolutions whose kernel is shorter than their stride, made of ones whose kernel is not.
 //!
-//! Burn's transposed convolution on GPUs (0.22.1), which also gives a convolution its input's gradient, ends its sums too early where the stride is
-//! longer than the kernel, as in the shortcut of a residual block: kernel 1, stride 2. Nothing is added there, and a network does not train. So kernels get
-//! zeros at their far end until they reach from one step to the next; where the kernel is 1, a convolution reads every so many voxels instead.
+//! Burn's transposed convolution on GPUs (0.22.1), which also gives a convolution its input's
+//! gradient, ends its sums too early where the stride is longer than the kernel, as in the shortcut
+//! of a residual block: kernel 1, stride 2. Nothing is added there, and a network does not train.
+//! So kernels get zeros at their far end until they reach from one step to the next; where the
+//! kernel is 1, a convolution reads every so many voxels instead.
 
 use burn::tensor::Tensor;
 use burn::tensor::ops::PadMode;
@@ -20,12 +22,14 @@ pub(super) fn convolution(x: Tensor<5>, weight: Tensor<5>, shape: ConvShape) -> 
         }
     }
     let missing = missing(&weight, &shape);
-    // Zeros of the kernel lie over zeros behind the image, so that there are as many outputs as before.
+    // Zeros of the kernel lie over zeros behind the image, so that there are as many outputs as
+    // before.
     let behind = std::array::from_fn(|axis| missing[axis] * shape.dilation[axis]);
     (with_zeros(x, behind), with_zeros(weight, missing), shape)
 }
 
-/// The weight of the same transposed convolution with a kernel that reaches, and how much longer its result is along each axis.
+/// The weight of the same transposed convolution with a kernel that reaches, and how much longer
+/// its result is along each axis.
 pub(super) fn transposed(weight: Tensor<5>, shape: &ConvShape) -> (Tensor<5>, [usize; 3]) {
     let missing = missing(&weight, shape);
     (with_zeros(weight, missing), std::array::from_fn(|axis| missing[axis] * shape.dilation[axis]))

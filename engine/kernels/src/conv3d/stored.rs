@@ -1,4 +1,5 @@
-//! From tensors as they are stored, f32, f16 or bf16, to the sums and back. Half precision stays so in the graph, and is added up in f32.
+//! From tensors as they are stored, f32, f16 or bf16, to the sums and back. Half precision stays so
+//! in the graph, and is added up in f32.
 
 use burn::backend::{Flex, tensor::FloatTensor};
 use burn::tensor::{DType, Tensor};
@@ -31,7 +32,8 @@ fn shape(batch: usize, channels: usize, spatial: [usize; 3]) -> Vec<usize> {
     vec![batch, channels, spatial[0], spatial[1], spatial[2]]
 }
 
-/// The convolution of `x` by `weight` and, where there is one, the bias behind it; in the type of `x`.
+/// The convolution of `x` by `weight` and, where there is one, the bias behind it; in the type of
+/// `x`.
 pub fn forward(
     x: FloatTensor<Flex>,
     weight: FloatTensor<Flex>,
@@ -45,7 +47,8 @@ pub fn forward(
     narrow(out.into(), shape(g.batch, g.channels()[1], g.output), dtype)
 }
 
-/// The input gradient, or the transposed convolution, of `dy` by `weight`, and a bias; in the type of `dy`.
+/// The input gradient, or the transposed convolution, of `dy` by `weight`, and a bias; in the type
+/// of `dy`.
 pub fn input_gradient(
     dy: FloatTensor<Flex>,
     weight: FloatTensor<Flex>,

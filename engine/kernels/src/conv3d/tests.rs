@@ -1,5 +1,5 @@
-//! Every inner loop against sums in f64 written the plain way, over shapes drawn at random; and the operation in Burn's
-//! autodiff graph against Burn's own convolution.
+//! Every inner loop against sums in f64 written the plain way, over shapes drawn at random; and the
+//! operation in Burn's autodiff graph against Burn's own convolution.
 
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, Device, Tensor, TensorData, module};
@@ -86,7 +86,8 @@ fn geometries() -> Vec<Geometry> {
         found.push(g);
     }
     assert!(found.iter().filter(|g| Few::new(&g.flat_first()).is_some()).count() >= 5);
-    // Kernels of 1, whose rows are joined; and one whose output falls short, as a transposed convolution with padded output has it.
+    // Kernels of 1, whose rows are joined; and one whose output falls short, as a transposed
+    // convolution with padded output has it.
     for (input, output) in [([6, 5, 7], [6, 5, 7]), ([4, 12, 16], [4, 12, 16]), ([3, 4, 6], [3, 4, 5])] {
         let (kernel, stride, dilation, padding) = ([1; 3], [1; 3], [1; 3], [0; 3]);
         for channels_out in [5, 40] {
@@ -250,7 +251,8 @@ fn what_bf16_stores_has_the_gradients_of_the_same_values_in_f32() {
             let (half, full) = (run(dtype), run(DType::F32));
             let near = |what: &str, a: Tensor<5>, b: Tensor<5>| {
                 let apart = (a - b.clone()).abs().max().into_scalar::<f32>();
-                // What comes in is rounded once, what is summed is rounded once more; both to eight bits.
+                // What comes in is rounded once, what is summed is rounded once more; both to eight
+                // bits.
                 let scale = b.abs().max().into_scalar::<f32>();
                 assert!(
                     apart <= scale / 120.0,

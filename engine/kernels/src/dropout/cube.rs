@@ -1,5 +1,5 @@
-//! Dropout on GPUs: a unit for each value draws for itself, by the generator of [`counter_rng`](crate::counter_rng) in words of 32 bits,
-//! which every GPU has.
+//! Dropout on GPUs: a unit for each value draws for itself, by the generator of
+//! [`counter_rng`](crate::counter_rng) in words of 32 bits, which every GPU has.
 
 use burn::backend::tensor::FloatTensor;
 use burn_cubecl::CubeBackend;

@@ -1,5 +1,5 @@
-//! Dropout (Srivastava et al., JMLR 15, 2014) whose mask is a function of a key: the same on every device and in the backward pass, and
-//! never in memory.
+//! Dropout (Srivastava et al., JMLR 15, 2014) whose mask is a function of a key: the same on every
+//! device and in the backward pass, and never in memory.
 
 mod cpu;
 #[cfg(gpu_kernels)]
@@ -43,7 +43,8 @@ impl Drops {
     }
 }
 
-/// Drops values of `x`: the value at `i` in row-major order belongs to draw `i / run`. Of the shape and type of `x`; gradients flow to it.
+/// Drops values of `x`: the value at `i` in row-major order belongs to draw `i / run`. Of the shape
+/// and type of `x`; gradients flow to it.
 ///
 /// # Panics
 /// Where `run` is 0.

@@ -1,4 +1,5 @@
-//! Filtering on the CPU: each plane along all three axes while it is in the cache, threads over planes and blocks of rows.
+//! Filtering on the CPU: each plane along all three axes while it is in the cache, threads over
+//! planes and blocks of rows.
 
 use burn::tensor::{Tensor, TensorData};
 use rayon::prelude::*;
@@ -6,7 +7,8 @@ use rayon::prelude::*;
 use super::Edge;
 use crate::host;
 
-/// Values that a thread filters at a time, at least: a whole plane of most volumes, a strip of a large 2-D image.
+/// Values that a thread filters at a time, at least: a whole plane of most volumes, a strip of a
+/// large 2-D image.
 const BLOCK: usize = 1 << 15;
 
 /// `None` where the image is not on the CPU.
@@ -15,7 +17,8 @@ pub(super) fn separable(image: &Tensor<4>, taps: [&[f32]; 3], edge: Edge) -> Opt
     let out = host::read(image, |source| {
         let mut out = vec![0.0_f32; source.len()];
         match dims {
-            // A 2-D image: its rows lie along Y, so that the innermost loop is over a row and not over one value.
+            // A 2-D image: its rows lie along Y, so that the innermost loop is over a row and not
+            // over one value.
             [c, x, y, 1] if taps[2].is_empty() => filter(source, [c, 1, x, y], [&[], taps[0], taps[1]], edge, &mut out),
             _ => filter(source, dims, taps, edge, &mut out),
         }

@@ -10,7 +10,8 @@ pub enum Approximation {
     Erf,
     /// Its value at the centre of each voxel.
     Sampled,
-    /// The discrete Gaussian of scale-space theory, by modified Bessel functions (Lindeberg, "Scale-space for discrete signals", 1990).
+    /// The discrete Gaussian of scale-space theory, by modified Bessel functions (Lindeberg,
+    /// "Scale-space for discrete signals", 1990).
     Scalespace,
 }
 
@@ -20,8 +21,9 @@ pub const TRUNCATED: f64 = 4.0;
 /// The most taps on either side of the middle: a wider Gaussian is a mistake, not a filter.
 const MAX_TAIL: usize = 1 << 20;
 
-/// The taps of a Gaussian of deviation `sigma` voxels, cut off after `truncated` sigmas; `2 * tail + 1` of them, not normalized, with
-/// `tail = max(sigma * truncated, 0.5)` rounded half up. `sigma = 0` gives the single tap 1.
+/// The taps of a Gaussian of deviation `sigma` voxels, cut off after `truncated` sigmas;
+/// `2 * tail + 1` of them, not normalized, with `tail = max(sigma * truncated, 0.5)` rounded half
+/// up. `sigma = 0` gives the single tap 1.
 ///
 /// They equal `monai.networks.layers.convutils.gaussian_1d` but for its f32 rounding (1e-7).
 ///
@@ -57,9 +59,11 @@ pub fn gaussian_taps(sigma: f64, truncated: f64, approximation: Approximation) -
     Ok(half[1..].iter().rev().chain(&half).map(|v| *v as f32).collect())
 }
 
-/// `exp(-t) I_n(t)` for `n` in `0..=last`: Miller's downward recurrence, normalized by `sum over all n of I_n(t) = exp(t)`.
+/// `exp(-t) I_n(t)` for `n` in `0..=last`: Miller's downward recurrence, normalized by
+/// `sum over all n of I_n(t) = exp(t)`.
 fn scaled_bessel(last: usize, t: f64) -> Vec<f64> {
-    // Far enough above both the last order and the width of the distribution for the start not to matter.
+    // Far enough above both the last order and the width of the distribution for the start not to
+    // matter.
     let start = last + 20 + (12.0 * t.sqrt()) as usize + t.min(60.0) as usize;
     let mut values = vec![0.0; last + 1];
     let (mut above, mut here, mut sum) = (0.0_f64, 1e-300_f64, 0.0_f64);

@@ -8,11 +8,13 @@ use super::Edge;
 /// Outputs that are found together, lane by lane.
 const LANES: usize = 32;
 
-/// Windows up to this size are reduced by exchanges; in larger ones each median is selected by itself.
+/// Windows up to this size are reduced by exchanges; in larger ones each median is selected by
+/// itself.
 const LARGEST: usize = 343;
 
-/// The median of the `2 * radius + 1` voxels along each axis around each voxel of `image` (`[C, X, Y, Z]`, f32), edge voxels repeated outwards:
-/// `monai.networks.layers.median_filter`. Values must not be NaN.
+/// The median of the `2 * radius + 1` voxels along each axis around each voxel of `image`
+/// (`[C, X, Y, Z]`, f32), edge voxels repeated outwards: `monai.networks.layers.median_filter`.
+/// Values must not be NaN.
 ///
 /// Sorting is the processor's work: values of another device are copied to the CPU and back.
 pub fn median(image: Tensor<4>, radius: [usize; 3]) -> Tensor<4> {
@@ -83,8 +85,8 @@ fn middle_avx2(values: &mut [[f32; LANES]]) -> [f32; LANES] {
     exchange(values)
 }
 
-/// The smallest and the largest of more than half of the values can't be the median: they are dropped, another value is
-/// taken in, and so on until one is left.
+/// The smallest and the largest of more than half of the values can't be the median: they are
+/// dropped, another value is taken in, and so on until one is left.
 #[inline(always)]
 fn exchange(values: &mut [[f32; LANES]]) -> [f32; LANES] {
     let n = values.len();

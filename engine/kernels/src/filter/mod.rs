@@ -1,8 +1,10 @@
 //! Separable filters: one row of taps per axis.
 //!
-//! [`separable`] correlates a volume with taps along each axis, as `monai.networks.layers.separable_filtering` does; [`gaussian_taps`]
-//! gives those of a Gaussian, as its `gaussian_1d` does. On the CPU a plane is filtered along all axes while it is in the cache, in
-//! threads over planes; elsewhere the same sums are made of shifted tensors. [`median`] is no sum, but is asked for beside them.
+//! [`separable`] correlates a volume with taps along each axis, as
+//! `monai.networks.layers.separable_filtering` does; [`gaussian_taps`] gives those of a Gaussian,
+//! as its `gaussian_1d` does. On the CPU a plane is filtered along all axes while it is in the
+//! cache, in threads over planes; elsewhere the same sums are made of shifted tensors. [`median`]
+//! is no sum, but is asked for beside them.
 
 mod cpu;
 mod gaussian;
@@ -99,13 +101,15 @@ pub enum FilterError {
     },
 }
 
-/// Filters `image` (`[C, X, Y, Z]`, f32) along each axis: `out[i] = sum over k of taps[k] * image[i + k - taps.len() / 2]`.
+/// Filters `image` (`[C, X, Y, Z]`, f32) along each axis:
+/// `out[i] = sum over k of taps[k] * image[i + k - taps.len() / 2]`.
 ///
-/// An axis without taps, or with the single tap 1, is left alone. The result has the image's shape and device.
+/// An axis without taps, or with the single tap 1, is left alone. The result has the image's shape
+/// and device.
 ///
 /// # Errors
-/// Where an axis has an even number of taps, or more than its padding can serve: as in PyTorch, `Reflect` reaches at most `n - 1` voxels
-/// beyond an axis of `n`, and `Circular` at most `n`.
+/// Where an axis has an even number of taps, or more than its padding can serve: as in PyTorch,
+/// `Reflect` reaches at most `n - 1` voxels beyond an axis of `n`, and `Circular` at most `n`.
 pub fn separable(image: Tensor<4>, taps: [&[f32]; 3], edge: Edge) -> Result<Tensor<4>, FilterError> {
     let dims = image.dims();
     for (axis, taps) in taps.iter().enumerate() {
@@ -127,7 +131,8 @@ pub fn separable(image: Tensor<4>, taps: [&[f32]; 3], edge: Edge) -> Result<Tens
     Ok(shifted::separable(image, taps, edge))
 }
 
-/// Smooths `image` (`[C, X, Y, Z]`) by a Gaussian with these deviations in voxels, zeros around it: MONAI's `GaussianFilter`.
+/// Smooths `image` (`[C, X, Y, Z]`) by a Gaussian with these deviations in voxels, zeros around it:
+/// MONAI's `GaussianFilter`.
 ///
 /// An axis whose sigma is 0 is left alone.
 ///

@@ -70,7 +70,8 @@ proptest! {
     }
 }
 
-/// `monai.networks.layers.convutils.gaussian_1d` of MONAI 1.6.1; `scipy.special.ive(n, sigma**2)` for the last.
+/// `monai.networks.layers.convutils.gaussian_1d` of MONAI 1.6.1; `scipy.special.ive(n, sigma**2)`
+/// for the last.
 #[test]
 fn taps_are_monais() {
     let expected: [(f64, Approximation, &[f32]); 5] = [

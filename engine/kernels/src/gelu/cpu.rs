@@ -27,8 +27,9 @@ impl GeluOps for Flex {
     }
 }
 
-/// The exponent of the complementary error function of `z >= 0`, but for its factor `t`: its relative error is below
-/// 1.2e-7 for all of them (Press et al., Numerical Recipes, 6.2, a Chebyshev fit).
+/// The exponent of the complementary error function of `z >= 0`, but for its factor `t`: its
+/// relative error is below 1.2e-7 for all of them (Press et al., Numerical Recipes, 6.2, a
+/// Chebyshev fit).
 #[inline(always)]
 fn exponent(z: f32, t: f32) -> f32 {
     const FIT: [f32; 10] = [

@@ -35,9 +35,11 @@ impl AxisTaps {
     }
 }
 
-/// Weights of the voxels at -1, 0, 1 and 2 for a place `t` (0 to 1) behind voxel 0: Keys' cubic convolution with a = -0.75.
+/// Weights of the voxels at -1, 0, 1 and 2 for a place `t` (0 to 1) behind voxel 0: Keys' cubic
+/// convolution with a = -0.75.
 ///
-/// Reference: R. Keys, "Cubic convolution interpolation for digital image processing", IEEE Trans. ASSP 29, 1981.
+/// Reference: R. Keys, "Cubic convolution interpolation for digital image processing", IEEE Trans.
+/// ASSP 29, 1981.
 pub(crate) fn cubic_weights(t: f64) -> [f64; 4] {
     const A: f64 = -0.75;
     let near = |x: f64| ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0;
@@ -54,7 +56,8 @@ fn coordinate(o: usize, n: usize, size: usize, align_corners: bool) -> f64 {
     }
 }
 
-/// One tap each. PyTorch computes these places in f32, and its rounding decides where a place falls between two voxels.
+/// One tap each. PyTorch computes these places in f32, and its rounding decides where a place falls
+/// between two voxels.
 fn nearest(n: usize, size: usize, place: impl Fn(f32, f32) -> f32) -> AxisTaps {
     let scale = n as f32 / size as f32;
     let index = (0..size).map(|o| (place(o as f32, scale) as u32).min(n as u32 - 1)).collect();
@@ -66,7 +69,8 @@ fn weighted<const K: usize>(size: usize, tap: impl Fn(usize) -> [(f64, f64); K])
     AxisTaps::new(K, index, weight)
 }
 
-/// Windows from `floor(o n / size)` to `ceil((o + 1) n / size)`. Shorter ones repeat their last voxel with weight 0.
+/// Windows from `floor(o n / size)` to `ceil((o + 1) n / size)`. Shorter ones repeat their last
+/// voxel with weight 0.
 fn area(n: usize, size: usize) -> AxisTaps {
     let window = |o: usize| (o * n / size, ((o + 1) * n).div_ceil(size));
     let taps = (0..size).map(|o| window(o).1 - window(o).0).max().unwrap_or(1);
@@ -88,7 +92,8 @@ mod tests {
         AxisTaps::resize(n, size, mode, false).lists().0.to_vec()
     }
 
-    /// Values of `torch.nn.functional.interpolate` on `arange(n)`, at sizes where rounding in f32 decides.
+    /// Values of `torch.nn.functional.interpolate` on `arange(n)`, at sizes where rounding in f32
+    /// decides.
     #[test]
     fn nearest_rounds_as_torch() {
         use InterpolateMode::{Nearest, NearestExact};

@@ -1,7 +1,8 @@
 //! Resizing a volume: `torch.nn.functional.interpolate` by size.
 //!
-//! Every mode is separable. What an output index reads along one axis, and with what weights, is a table ([`AxisTaps`]) that is
-//! computed once on the host, so that every device gives the same result.
+//! Every mode is separable. What an output index reads along one axis, and with what weights, is a
+//! table ([`AxisTaps`]) that is computed once on the host, so that every device gives the same
+//! result.
 
 mod axis;
 #[cfg(test)]
@@ -13,14 +14,16 @@ pub(crate) use axis::cubic_weights;
 
 use crate::separable::{AxisTaps, separable};
 
-/// How a value of the resized volume is found (PyTorch's names; linear and cubic are bilinear or trilinear, bicubic or
-/// tricubic, by the number of axes longer than one voxel).
+/// How a value of the resized volume is found (PyTorch's names; linear and cubic are bilinear or
+/// trilinear, bicubic or tricubic, by the number of axes longer than one voxel).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InterpolateMode {
-    /// The mean of the voxels that an output voxel covers, each counted whole (adaptive average pooling).
+    /// The mean of the voxels that an output voxel covers, each counted whole (adaptive average
+    /// pooling).
     #[default]
     Area,
-    /// The voxel at `floor(o * n / size)`, rounded as PyTorch rounds it: shifted by up to half a voxel.
+    /// The voxel at `floor(o * n / size)`, rounded as PyTorch rounds it: shifted by up to half a
+    /// voxel.
     Nearest,
     /// The voxel that holds the centre of the output voxel.
     NearestExact,
@@ -32,8 +35,9 @@ pub enum InterpolateMode {
 
 /// Resizes `image` (`[C, X, Y, Z]`) to `[C, size[0], size[1], size[2]]` on its own device.
 ///
-/// `align_corners` puts the centres of the corner voxels of both volumes on each other, rather than their outer corners; it counts for
-/// [`InterpolateMode::Linear`] and [`InterpolateMode::Cubic`] only. An image with an empty axis gives zeros.
+/// `align_corners` puts the centres of the corner voxels of both volumes on each other, rather than
+/// their outer corners; it counts for [`InterpolateMode::Linear`] and [`InterpolateMode::Cubic`]
+/// only. An image with an empty axis gives zeros.
 pub fn interpolate(image: Tensor<4>, size: [usize; 3], mode: InterpolateMode, align_corners: bool) -> Tensor<4> {
     let dims = image.dims();
     let axes = std::array::from_fn(|axis| AxisTaps::resize(dims[axis + 1].max(1), size[axis], mode, align_corners));

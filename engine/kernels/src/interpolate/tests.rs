@@ -149,7 +149,8 @@ fn vulkan_resizes_as_defined() {
     }
 }
 
-/// The gradient of the kernels is that of plain tensor operations, and both are the transpose of the resizing.
+/// The gradient of the kernels is that of plain tensor operations, and both are the transpose of
+/// the resizing.
 #[test]
 fn gradients_are_those_of_tensor_operations() {
     let device = Device::default().autodiff();

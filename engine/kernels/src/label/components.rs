@@ -1,7 +1,8 @@
 //! Connected components by union-find over runs: stretches of set voxels along the last axis.
 //!
-//! Lines are cut into slabs, one thread each; the slabs' seams are joined afterwards (after Wu, Otoo and Suzuki,
-//! "Optimizing two-pass connected-component labeling algorithms", 2009, with runs for voxels).
+//! Lines are cut into slabs, one thread each; the slabs' seams are joined afterwards (after Wu,
+//! Otoo and Suzuki, "Optimizing two-pass connected-component labeling algorithms", 2009, with runs
+//! for voxels).
 
 use std::ops::Range;
 
@@ -9,7 +10,8 @@ use rayon::prelude::*;
 
 use super::{Grid, LabelError, MAX_RANK, Neighbour};
 
-/// The connected components of a volume, in the order of their first voxels: that of `scipy.ndimage.label`.
+/// The connected components of a volume, in the order of their first voxels: that of
+/// `scipy.ndimage.label`.
 #[derive(Clone, Debug)]
 pub struct Components {
     grid: Grid,
@@ -106,7 +108,8 @@ impl Components {
         });
     }
 
-    /// The components from the largest to the smallest; of equal ones the later first, as MONAI's ranking has them.
+    /// The components from the largest to the smallest; of equal ones the later first, as MONAI's
+    /// ranking has them.
     pub fn by_size(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.len()).collect();
         order.sort_unstable_by_key(|i| std::cmp::Reverse((self.regions[*i].size, *i)));
@@ -138,7 +141,8 @@ where
     let lines = if grid.line == 0 { 0 } else { grid.lines() };
     let near = grid.neighbours(connectivity, true);
     let join = Join::<T, BY_VALUE> { grid: &grid, near: &near, values };
-    // Several slabs per thread, so that an uneven volume keeps all threads busy; not so small that seams matter.
+    // Several slabs per thread, so that an uneven volume keeps all threads busy; not so small that
+    // seams matter.
     let size = lines.div_ceil(4 * rayon::current_num_threads()).max(64);
     let starts: Vec<usize> = (0..lines).step_by(size).collect();
     let slabs: Vec<Slab> = starts.par_iter().map(|start| join.slab(*start..(start + size).min(lines))).collect();
@@ -170,7 +174,8 @@ fn number(grid: Grid, runs: Vec<Run>, mut parents: Vec<u32>, lines: Vec<u32>) ->
         let [a, b, c] = grid.place(line);
         for run in lines[line] as usize..lines[line + 1] as usize {
             let Run { start, end } = runs[run];
-            // Roots come first in their components, so a parent's entry already is a component's number.
+            // Roots come first in their components, so a parent's entry already is a component's
+            // number.
             let root = parents[run] as usize;
             let component = if root == run { regions.len() as u32 } else { parents[root] };
             parents[run] = component;

@@ -1,6 +1,7 @@
-//! The exact Euclidean distance transform: one sweep along lines, then the lower envelope of parabolas along each further
-//! axis (Felzenszwalb and Huttenlocher, "Distance transforms of sampled functions", 2012). What is carried from axis to axis
-//! is the place of the nearest voxel, not a rounded distance, so every distance is computed once, from whole numbers.
+//! The exact Euclidean distance transform: one sweep along lines, then the lower envelope of
+//! parabolas along each further axis (Felzenszwalb and Huttenlocher, "Distance transforms of
+//! sampled functions", 2012). What is carried from axis to axis is the place of the nearest voxel,
+//! not a rounded distance, so every distance is computed once, from whole numbers.
 
 use rayon::prelude::*;
 
@@ -15,8 +16,8 @@ pub enum To {
     Unset,
 }
 
-/// Squared distance of every voxel to the nearest one that counts, in units of `spacing` (one number per axis, 1 to 3 axes).
-/// Infinite where none counts.
+/// Squared distance of every voxel to the nearest one that counts, in units of `spacing` (one
+/// number per axis, 1 to 3 axes). Infinite where none counts.
 ///
 /// # Errors
 /// Where shape, values and spacing do not go together.
@@ -27,7 +28,8 @@ where
     transform(values, shape, spacing, to, |squared, _| squared)
 }
 
-/// Distance of every voxel to the nearest one that counts; see [`squared_distances`]. The root is taken in f64.
+/// Distance of every voxel to the nearest one that counts; see [`squared_distances`]. The root is
+/// taken in f64.
 ///
 /// # Errors
 /// Where shape, values and spacing do not go together.
@@ -38,8 +40,8 @@ where
     transform(values, shape, spacing, to, |squared, _| squared.sqrt() as f32)
 }
 
-/// Distance to the border of the set voxels: positive outside (to the nearest set voxel), negative inside (to the nearest
-/// that is not set).
+/// Distance to the border of the set voxels: positive outside (to the nearest set voxel), negative
+/// inside (to the nearest that is not set).
 ///
 /// # Errors
 /// Where shape, values and spacing do not go together.
@@ -57,7 +59,8 @@ where
     Ok(out)
 }
 
-/// Flat index of the nearest voxel that counts, `None` where none does. Of several at the same distance it is one of them.
+/// Flat index of the nearest voxel that counts, `None` where none does. Of several at the same
+/// distance it is one of them.
 ///
 /// # Errors
 /// Where shape, values and spacing do not go together.
@@ -73,7 +76,8 @@ where
     })
 }
 
-/// A place on an axis, in as few bytes as will do: what is carried from pass to pass is a good part of the work.
+/// A place on an axis, in as few bytes as will do: what is carried from pass to pass is a good part
+/// of the work.
 trait Place: Copy + PartialEq + Send + Sync {
     /// No place.
     const NONE: Self;
@@ -157,7 +161,8 @@ where
     let none = Site { x: P::NONE, z: P::NONE };
     let apart = |a: usize, b: P| a as f64 - f64::from(b.get());
 
-    // Nearest voxel within each plane y = const, as [Y][X][Z], so that each thread writes a stretch of its own.
+    // Nearest voxel within each plane y = const, as [Y][X][Z], so that each thread writes a stretch
+    // of its own.
     let mut planes = vec![none; values.len()];
     planes.par_chunks_mut(nx * nz).enumerate().for_each_init(
         || (vec![P::NONE; nx * nz], Tile::new(nx, P::NONE), Tile::new(nx, none), Envelope::new(nx)),
@@ -182,7 +187,8 @@ where
         },
     );
 
-    // One voxel that counts is enough for every column to have one, so columns without stay infinite everywhere.
+    // One voxel that counts is enough for every column to have one, so columns without stay
+    // infinite everywhere.
     let infinite = emit(f64::INFINITY, [0; 3]);
     let mut out = vec![infinite; values.len()];
     out.par_chunks_mut(ny * nz).enumerate().for_each_init(
@@ -210,7 +216,8 @@ where
     out
 }
 
-/// Columns that are worked on at once: their values lie far apart in memory, and are fetched by whole cache lines.
+/// Columns that are worked on at once: their values lie far apart in memory, and are fetched by
+/// whole cache lines.
 const WIDE: usize = 16;
 
 /// A few columns of a plane, each contiguous.
@@ -280,9 +287,11 @@ fn along_line<T: Copy, P: Place>(values: &[T], nearest: &mut [P], counts: impl F
     }
 }
 
-/// The lower envelope of parabolas `height(q) + (spacing * (p - q))^2`, one for each place `q` of a line.
+/// The lower envelope of parabolas `height(q) + (spacing * (p - q))^2`, one for each place `q` of a
+/// line.
 ///
-/// Everything is divided by `spacing^2`: a parabola is `p^2 - 2 p q + lift`, and which of two is lower at `p` needs no `p^2`.
+/// Everything is divided by `spacing^2`: a parabola is `p^2 - 2 p q + lift`, and which of two is
+/// lower at `p` needs no `p^2`.
 struct Envelope {
     heights: Vec<f64>,
     /// Those that are lowest somewhere, from left to right; the first `count` entries.
@@ -333,7 +342,8 @@ impl Envelope {
             let new = Parabola { at, lift: height + at * at };
             while count >= 2 {
                 let [left, last] = [kept[count - 2], kept[count - 1]];
-                // Where `last` passes `left` it is already above `new`: intersections compared without a division.
+                // Where `last` passes `left` it is already above `new`: intersections compared
+                // without a division.
                 if (last.lift - left.lift) * (new.at - last.at) < (new.lift - last.lift) * (last.at - left.at) {
                     break;
                 }
@@ -345,7 +355,8 @@ impl Envelope {
         self.count = count;
     }
 
-    /// Calls `visit(p, q)` for each place `p` with the `q` whose parabola is lowest there; not at all where there is none.
+    /// Calls `visit(p, q)` for each place `p` with the `q` whose parabola is lowest there; not at
+    /// all where there is none.
     fn walk(&self, mut visit: impl FnMut(usize, usize)) {
         let Some((mut lowest, mut rest)) = self.parabolas[..self.count].split_first() else { return };
         for (place, height) in self.heights.iter().enumerate() {

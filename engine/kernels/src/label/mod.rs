@@ -1,15 +1,18 @@
-//! Algorithms on masks and label maps, over plain slices in row-major order (the last axis fastest).
+//! Algorithms on masks and label maps, over plain slices in row-major order (the last axis
+//! fastest).
 //!
 //! - [`components`], [`components_by_value`]: connected components, with their sizes and boxes.
-//! - [`squared_distances`], [`distances`], [`signed_distances`], [`nearest`]: the exact Euclidean distance transform.
+//! - [`squared_distances`], [`distances`], [`signed_distances`], [`nearest`]: the exact Euclidean
+//!   distance transform.
 //! - [`erode`], [`dilate`], [`surface`], [`fill_holes`]: binary morphology.
 //!
-//! All take time proportional to the number of voxels and use all threads; the result does not depend on how many there are.
-//! What they do not see is a device: labelling is serial by nature, so a caller reads the values of a tensor first
-//! ([`crate::host`]).
+//! All take time proportional to the number of voxels and use all threads; the result does not
+//! depend on how many there are. What they do not see is a device: labelling is serial by nature,
+//! so a caller reads the values of a tensor first ([`crate::host`]).
 //!
-//! A voxel is *set* where it is not its type's default: not `false`, not 0. `connectivity` counts the orthogonal steps
-//! that still make a neighbour, as in scikit-image: in 3-D, 1 means 6 neighbours, 2 means 18, 3 means 26.
+//! A voxel is *set* where it is not its type's default: not `false`, not 0. `connectivity` counts
+//! the orthogonal steps that still make a neighbour, as in scikit-image: in 3-D, 1 means 6
+//! neighbours, 2 means 18, 3 means 26.
 //!
 //! ```
 //! use hearth_kernels::label;
@@ -73,7 +76,8 @@ pub enum LabelError {
     },
 }
 
-/// A volume seen as lines along its last axis; the other axes are padded to three with ones in front.
+/// A volume seen as lines along its last axis; the other axes are padded to three with ones in
+/// front.
 #[derive(Clone, Copy, Debug)]
 struct Grid {
     rank: usize,

@@ -1,4 +1,5 @@
-//! Binary morphology. Neighbours are those of a connectivity, as `scipy.ndimage.generate_binary_structure` makes them.
+//! Binary morphology. Neighbours are those of a connectivity, as
+//! `scipy.ndimage.generate_binary_structure` makes them.
 
 use std::ops::Range;
 
@@ -30,8 +31,8 @@ where
     spread::<T, false>(values, shape, connectivity, border)
 }
 
-/// Set voxels with a neighbour that is not set, or at the edge of the volume. With `connectivity` 1 these are the edges on which
-/// MONAI's surface metrics measure (`get_mask_edges`).
+/// Set voxels with a neighbour that is not set, or at the edge of the volume. With `connectivity` 1
+/// these are the edges on which MONAI's surface metrics measure (`get_mask_edges`).
 ///
 /// # Errors
 /// Where shape, values and connectivity do not go together.
@@ -44,7 +45,8 @@ where
     Ok(out)
 }
 
-/// Sets to `label` every voxel that `label` shuts off from the edge of the volume, whatever it was, and says how many that were.
+/// Sets to `label` every voxel that `label` shuts off from the edge of the volume, whatever it was,
+/// and says how many that were.
 ///
 /// `connectivity` is that of the way out: with 1, a wall may be joined at its corners only.
 ///
@@ -166,7 +168,8 @@ where
             take(near.of(line, place, &grid).map(row), near.reach);
         }
     });
-    // At the edge of an axis of length 1 both neighbours are missing, and `neighbours` lists neither.
+    // At the edge of an axis of length 1 both neighbours are missing, and `neighbours` lists
+    // neither.
     if border != ALL && (0..MAX_RANK - 1).any(|axis| axis + grid.rank >= MAX_RANK && grid.lead[axis] == 1) {
         out.fill(border);
     }

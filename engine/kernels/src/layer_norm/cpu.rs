@@ -7,7 +7,8 @@ use super::ops::LayerNormOps;
 use crate::flex::{floats, with};
 use crate::simd::{sum, widest};
 
-/// Values of one task, about. A constant, so that sums over rows do not depend on the number of threads.
+/// Values of one task, about. A constant, so that sums over rows do not depend on the number of
+/// threads.
 const TASK: usize = 32 << 10;
 
 impl LayerNormOps for Flex {

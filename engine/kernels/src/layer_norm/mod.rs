@@ -1,4 +1,5 @@
-//! Layer norm, forward and backward in one pass each (Ba et al., <https://arxiv.org/abs/1607.06450>).
+//! Layer norm, forward and backward in one pass each (Ba et al.,
+//! <https://arxiv.org/abs/1607.06450>).
 
 mod cpu;
 #[cfg(gpu_kernels)]
@@ -9,12 +10,14 @@ mod tests;
 
 use burn::tensor::{Tensor, module};
 
-/// `weight (x - mean) / sqrt(variance + eps) + bias` with mean and biased variance of each row of the last axis.
+/// `weight (x - mean) / sqrt(variance + eps) + bias` with mean and biased variance of each row of
+/// the last axis.
 ///
 /// Nothing but `x` is kept for the backward pass. Values that are not f32 go to Burn.
 ///
 /// # Panics
-/// Where the last axis does not have one weight and one bias per feature, as Burn's own operation does.
+/// Where the last axis does not have one weight and one bias per feature, as Burn's own operation
+/// does.
 pub fn layer_norm<const D: usize>(x: Tensor<D>, weight: Tensor<1>, bias: Tensor<1>, eps: f64) -> Tensor<D> {
     if ops::has_kernel(&x, [&weight, &bias]) {
         return ops::layer_norm(x, weight, bias, eps);

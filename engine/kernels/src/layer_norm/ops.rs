@@ -76,7 +76,8 @@ impl<B: LayerNormOps, C: CheckpointStrategy> LayerNormOps for Autodiff<B, C> {
         dy: FloatTensor<Self>,
         eps: f32,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not offered.
+        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
+        // offered.
         let [x, weight, dy] = [x, weight, dy].map(|t| t.into_primitive());
         let (dx, dw, db) = B::normalize_rows_gradient(x, weight, dy, eps);
         (Self::from_inner(dx), Self::from_inner(dw), Self::from_inner(db))

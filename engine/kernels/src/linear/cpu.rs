@@ -1,7 +1,8 @@
 //! The products of a linear layer and its gradients on the CPU.
 //!
-//! Each is the sum over one axis of products of a left factor, read value by value, with panels of a right factor, which is copied (and turned, where it
-//! must be) into the second-level cache and used by a block of rows.
+//! Each is the sum over one axis of products of a left factor, read value by value, with panels of
+//! a right factor, which is copied (and turned, where it must be) into the second-level cache and
+//! used by a block of rows.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -42,7 +43,8 @@ struct Right<'a> {
 }
 
 impl Right<'_> {
-    /// Terms `depth` of columns `columns` as rows of `to`, `pitch` apart. Columns beyond the last are not written.
+    /// Terms `depth` of columns `columns` as rows of `to`, `pitch` apart. Columns beyond the last
+    /// are not written.
     fn pack(&self, depth: Range<usize>, columns: Range<usize>, to: &mut [f32], pitch: usize) {
         if self.turned {
             for (term, to) in depth.clone().step_by(WIDTH).zip(to.chunks_mut(WIDTH * pitch)) {
@@ -130,7 +132,8 @@ fn part(
     out
 }
 
-/// Adds some terms to the sums of a block of rows: those that fill tiles where they lie, the last ones from a copy.
+/// Adds some terms to the sums of a block of rows: those that fill tiles where they lie, the last
+/// ones from a copy.
 fn add(
     left: Left<'_>,
     rows: Range<usize>,

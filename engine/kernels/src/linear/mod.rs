@@ -1,7 +1,8 @@
 //! A matrix for the last axis (`torch.nn.functional.linear`), with a handwritten backward pass.
 //!
-//! On the CPU the weight is taken as it lies, a panel of it at a time, and used by all rows before the next: transformers of medical images have large
-//! matrices and few rows, and there the time goes to bringing the matrix to the processor.
+//! On the CPU the weight is taken as it lies, a panel of it at a time, and used by all rows before
+//! the next: transformers of medical images have large matrices and few rows, and there the time
+//! goes to bringing the matrix to the processor.
 
 mod cpu;
 mod ops;

@@ -113,7 +113,8 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
         }
     }
 
-    // Only the backward pass calls these, on plain tensors; a gradient of a gradient is not offered.
+    // Only the backward pass calls these, on plain tensors; a gradient of a gradient is not
+    // offered.
     fn by_matrix_input(dy: FloatTensor<Self>, weight: FloatTensor<Self>, sizes: Sizes) -> FloatTensor<Self> {
         Self::from_inner(B::by_matrix_input(dy.into_primitive(), weight.into_primitive(), sizes))
     }
@@ -127,7 +128,8 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
     }
 }
 
-/// Whether the kernel can take these: f32 on the CPU, nothing empty, and shapes that fit; of others Burn may complain.
+/// Whether the kernel can take these: f32 on the CPU, nothing empty, and shapes that fit; of others
+/// Burn may complain.
 pub fn on_cpu<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> bool {
     let [output, input] = weight.dims();
     has_floats(x)

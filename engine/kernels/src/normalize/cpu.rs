@@ -1,4 +1,5 @@
-//! Normalization on the CPU: one task for each channel of each item, sums put together in a fixed order.
+//! Normalization on the CPU: one task for each channel of each item, sums put together in a fixed
+//! order.
 
 use std::mem::MaybeUninit;
 

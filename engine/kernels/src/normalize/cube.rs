@@ -1,4 +1,5 @@
-//! Normalization on GPUs: moments of pieces, statistics of rows, then every value by itself; backward the same way. Three kernels each.
+//! Normalization on GPUs: moments of pieces, statistics of rows, then every value by itself;
+//! backward the same way. Three kernels each.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;

@@ -1,9 +1,11 @@
 //! Normalization and the activation behind it in one pass, with a handwritten backward pass.
 //!
-//! `y = act(weight * (x - mean) / sqrt(variance + eps) + bias)`, with mean and biased variance of the batch's channels
-//! (batch norm: Ioffe and Szegedy, <https://arxiv.org/abs/1502.03167>) or of groups of channels of one item (group norm:
-//! Wu and He, <https://arxiv.org/abs/1803.08494>; instance norm: Ulyanov et al., <https://arxiv.org/abs/1607.08022>).
-//! Nothing but `x` is kept for the backward pass, and statistics are f32. f16 and bf16 are read and written as they are. Where there is no kernel, ordinary tensor operations give the same result.
+//! `y = act(weight * (x - mean) / sqrt(variance + eps) + bias)`, with mean and biased variance of
+//! the batch's channels (batch norm: Ioffe and Szegedy, <https://arxiv.org/abs/1502.03167>) or of
+//! groups of channels of one item (group norm: Wu and He, <https://arxiv.org/abs/1803.08494>;
+//! instance norm: Ulyanov et al., <https://arxiv.org/abs/1607.08022>). Nothing but `x` is kept for
+//! the backward pass, and statistics are f32. f16 and bf16 are read and written as they are. Where
+//! there is no kernel, ordinary tensor operations give the same result.
 
 mod cpu;
 #[cfg(gpu_kernels)]
@@ -48,11 +50,12 @@ pub struct Normalized {
     pub variance: Tensor<1>,
 }
 
-/// Normalizes `x` (`[B, C, X, Y, Z]`), scales and moves it by `affine` (weight and bias, `[C]` each, f32), and applies the activation.
-/// The output has the type of `x`.
+/// Normalizes `x` (`[B, C, X, Y, Z]`), scales and moves it by `affine` (weight and bias, `[C]`
+/// each, f32), and applies the activation. The output has the type of `x`.
 ///
 /// # Panics
-/// Where `C` cannot be divided into the groups, or the shapes do not fit, as Burn's own operations do.
+/// Where `C` cannot be divided into the groups, or the shapes do not fit, as Burn's own operations
+/// do.
 pub fn normalize(
     x: Tensor<5>,
     affine: Option<(Tensor<1>, Tensor<1>)>,
@@ -79,8 +82,8 @@ pub fn normalize(
             (result.output, result.mean, result.variance)
         }
         Over::Groups(groups) => {
-            // The rows `(item, group)` are laid out as the channels of one batch, so that the batch-norm operation, with its
-            // backward pass, does the work.
+            // The rows `(item, group)` are laid out as the channels of one batch, so that the
+            // batch-norm operation, with its backward pass, does the work.
             let rows = x.reshape([1, b * groups, (c / groups) * dx * dy * dz]);
             let (one, zero) = constant(b * groups);
             let result = module::batch_norm_train(rows, one, zero, eps);
@@ -95,8 +98,8 @@ pub fn normalize(
     Normalized { output: activate(output, slope), mean: mean.without_autodiff(), variance: variance.without_autodiff() }
 }
 
-/// `act(scale x + offset)` by channel: a norm with statistics that are given. In place where nobody else holds `x`, on the CPU
-/// and outside a graph.
+/// `act(scale x + offset)` by channel: a norm with statistics that are given. In place where nobody
+/// else holds `x`, on the CPU and outside a graph.
 ///
 /// # Panics
 /// Where the shapes do not fit, as Burn's own operations do.

@@ -16,7 +16,8 @@ use crate::gpu;
 use crate::host;
 use crate::place::{self, Place};
 
-/// Normalization with an activation, and its gradients; weights, biases, slopes and statistics are f32.
+/// Normalization with an activation, and its gradients; weights, biases, slopes and statistics are
+/// f32.
 #[backend_extension(
     Flex,
     Cube: cfg(gpu_kernels),
@@ -97,7 +98,8 @@ impl<B: NormalizeOps, C: CheckpointStrategy> NormalizeOps for Autodiff<B, C> {
         variance: FloatTensor<Self>,
         shape: Shape,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not offered.
+        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
+        // offered.
         let [x, dy, w, b, s, m, v] = [x, dy, weight, bias, slope, mean, variance].map(|t| t.into_primitive());
         let (dx, dw, db, ds) = B::normalize_gradient(x, dy, w, b, s, m, v, shape);
         (Self::from_inner(dx), Self::from_inner(dw), Self::from_inner(db), Self::from_inner(ds))

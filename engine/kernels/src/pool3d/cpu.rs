@@ -46,7 +46,8 @@ fn places(axis: &Axis, output: usize) -> impl Iterator<Item = usize> + Clone + u
     (0..window.count).map(move |i| window.start + i * step)
 }
 
-/// The same pooling with axes of length 1 moved to the front, so that rows are long: the memory is the same.
+/// The same pooling with axes of length 1 moved to the front, so that rows are long: the memory is
+/// the same.
 fn flat_first(pooling: &Pooling) -> Pooling {
     let mut pooling = pooling.clone();
     for _ in 0..2 {

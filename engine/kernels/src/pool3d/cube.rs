@@ -13,7 +13,8 @@ use super::windows::{Axis, Pooling};
 use crate::gpu::{each, element, empty, ordered};
 use crate::separable::cube::upload;
 
-/// Numbers of a window, and of an input: start, count and weight; first and last window that may hold it.
+/// Numbers of a window, and of an input: start, count and weight; first and last window that may
+/// hold it.
 const OF_WINDOW: usize = 3;
 const OF_INPUT: usize = 2;
 
@@ -69,8 +70,8 @@ fn sizes(pooling: &Pooling) -> SizesLaunch {
     SizesLaunch::new(nx, ny, nz, ox, oy, oz, sx, sy, sz, pooling.scale as f32)
 }
 
-/// The windows of the three axes, then for each input of the three axes the first window that may hold it and the one behind the last. Places
-/// are exact in f32 up to 2^24.
+/// The windows of the three axes, then for each input of the three axes the first window that may
+/// hold it and the one behind the last. Places are exact in f32 up to 2^24.
 fn table(pooling: &Pooling) -> Vec<f32> {
     let windows = pooling.axes.iter().flat_map(|axis| &axis.windows);
     let mut table: Vec<f32> = windows.flat_map(|w| [w.start as f32, w.count as f32, w.weight as f32]).collect();
@@ -122,7 +123,8 @@ fn record(sizes: &Sizes, x: usize, y: usize, z: usize) -> (usize, usize, usize) 
     (OF_WINDOW * x, OF_WINDOW * (ox + y), OF_WINDOW * (ox + oy + z))
 }
 
-/// The place of the largest input of a window; of equal ones the first. `start` is that of the plane.
+/// The place of the largest input of a window; of equal ones the first. `start` is that of the
+/// plane.
 #[cube]
 fn place_of_largest<F: Float>(
     input: &Tensor<F>,

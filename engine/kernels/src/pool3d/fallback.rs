@@ -1,10 +1,12 @@
-//! Pooling with ordinary tensor operations, one axis after the other: for devices and types without a kernel.
+//! Pooling with ordinary tensor operations, one axis after the other: for devices and types without
+//! a kernel.
 
 use burn::tensor::{Int, Tensor, TensorData};
 
 use super::windows::{Axis, Pooling};
 
-/// Gathers every window, shorter ones filled up with their last input, and takes the largest of each.
+/// Gathers every window, shorter ones filled up with their last input, and takes the largest of
+/// each.
 pub fn largest(x: Tensor<5>, axes: &[Axis; 3]) -> Tensor<5> {
     axes.iter().enumerate().fold(x, |x, (axis, table)| {
         if table.is_identity() {

@@ -1,7 +1,9 @@
-//! Maximum and average pooling in three dimensions, with fixed or adaptive windows, and a handwritten backward pass.
+//! Maximum and average pooling in three dimensions, with fixed or adaptive windows, and a
+//! handwritten backward pass.
 //!
-//! Every kind is the same walk over a table of windows per axis. On the CPU and in f32 that walk goes row by row, on GPUs value by value;
-//! where there is no kernel the same table drives ordinary tensor operations.
+//! Every kind is the same walk over a table of windows per axis. On the CPU and in f32 that walk
+//! goes row by row, on GPUs value by value; where there is no kernel the same table drives ordinary
+//! tensor operations.
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
 

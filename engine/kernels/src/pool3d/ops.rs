@@ -10,7 +10,8 @@ use burn::tensor::{DType, Tensor};
 use super::windows::Pooling;
 use crate::place::{self, Place};
 
-/// Maximum and average over the windows of a table, and their gradients; the first two axes are batch and channel.
+/// Maximum and average over the windows of a table, and their gradients; the first two axes are
+/// batch and channel.
 #[backend_extension(
     Flex,
     Cube: cfg(gpu_kernels),
@@ -85,7 +86,8 @@ impl<B: PoolOps, C: CheckpointStrategy> PoolOps for Autodiff<B, C> {
         planes: [usize; 2],
         pooling: Pooling,
     ) -> FloatTensor<Self> {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not offered.
+        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
+        // offered.
         let (x, dy) = (x.into_primitive(), dy.into_primitive());
         Self::from_inner(B::pool_largest_gradient(x, dy, planes, pooling))
     }

@@ -82,7 +82,8 @@ impl<B: RectifyOps, C: CheckpointStrategy> RectifyOps for Autodiff<B, C> {
     }
 
     fn rectify_gradient(y: FloatTensor<Self>, dy: FloatTensor<Self>, slope: f32) -> FloatTensor<Self> {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not offered.
+        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
+        // offered.
         Self::from_inner(B::rectify_gradient(y.into_primitive(), dy.into_primitive(), slope))
     }
 }

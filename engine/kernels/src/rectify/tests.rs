@@ -23,7 +23,8 @@ fn values_and_gradients_are_burns() {
         };
         let theirs = if slope == 0.0 { activation::relu(x.clone()) } else { activation::leaky_relu(x.clone(), slope) };
         let (ours, theirs) = (all(rectify(x.clone(), slope)), all(theirs));
-        // At what is not a number the gradient is not one either; there the two may differ in which.
+        // At what is not a number the gradient is not one either; there the two may differ in
+        // which.
         assert_eq!(ours.0[4..], theirs.0[4..], "slope {slope}");
         assert_eq!(ours.1[6..], theirs.1[6..], "slope {slope}");
         assert!(ours.0[3].is_none(), "slope {slope}");

@@ -1,7 +1,7 @@
 //! Resampling on GPUs: one thread per output value.
 //!
-//! The kernel finds the taps itself, in f32: GPUs without f64 are common. (Where the axes are independent, tables are computed on the
-//! host, see [`separable`](crate::separable).)
+//! The kernel finds the taps itself, in f32: GPUs without f64 are common. (Where the axes are
+//! independent, tables are computed on the host, see [`separable`](crate::separable).)
 
 #![allow(clippy::manual_is_multiple_of, clippy::assign_op_pattern, reason = "CubeCL reads no other way of writing it")]
 
@@ -71,8 +71,8 @@ fn taps_of(mode: u32) -> usize {
     }
 }
 
-/// Finds the taps of each output's coordinate, and blends them. `source` is the matrix and the origin, or with `grid` the
-/// coordinates.
+/// Finds the taps of each output's coordinate, and blends them. `source` is the matrix and the
+/// origin, or with `grid` the coordinates.
 #[cube(launch)]
 fn general_kernel(
     input: &Tensor<f32>,

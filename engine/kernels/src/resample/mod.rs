@@ -1,9 +1,9 @@
 //! Resampling of a volume: by a matrix, or at coordinates of one's own.
 //!
-//! Output voxel `o` takes the value of the input at `matrix * (o, 1)`, in voxels. With a diagonal matrix (a change of
-//! spacing without rotation) the three axes are independent: indices and weights are computed once per axis, in f64,
-//! and every device uses the same table. A matrix that also exchanges axes is one after a permutation. Any other is sampled
-//! voxel by voxel.
+//! Output voxel `o` takes the value of the input at `matrix * (o, 1)`, in voxels. With a diagonal
+//! matrix (a change of spacing without rotation) the three axes are independent: indices and
+//! weights are computed once per axis, in f64, and every device uses the same table. A matrix that
+//! also exchanges axes is one after a permutation. Any other is sampled voxel by voxel.
 
 mod fallback;
 mod ops;
@@ -31,11 +31,13 @@ pub enum Interpolation {
     /// Trilinear.
     #[default]
     Linear,
-    /// The nearest voxel; half-way goes to the even index, as `torch.nn.functional.grid_sample` rounds.
+    /// The nearest voxel; half-way goes to the even index, as `torch.nn.functional.grid_sample`
+    /// rounds.
     Nearest,
     /// Cubic convolution with `a = -0.75` along each axis, PyTorch's `bicubic` (there in 2-D only).
     Cubic,
-    /// A B-spline of order 0 to 5 through the voxels, as `scipy.ndimage` interpolates; order 0 rounds half-way up.
+    /// A B-spline of order 0 to 5 through the voxels, as `scipy.ndimage` interpolates; order 0
+    /// rounds half-way up.
     Spline(u8),
 }
 
@@ -49,7 +51,8 @@ pub enum Padding {
     Border,
     /// Zero voxels, towards which the image fades out (`grid-constant`).
     Zeros,
-    /// The image reflected about the outer faces of its edge voxels (`align_corners=False`; `reflect`).
+    /// The image reflected about the outer faces of its edge voxels (`align_corners=False`;
+    /// `reflect`).
     Reflection,
     /// The image reflected about the centres of its edge voxels (`align_corners=True`; `mirror`).
     Mirror,
@@ -98,7 +101,8 @@ impl Target {
         m[3] == 0.0 && (0..3).all(|column| m[column] == 0.0 || (self.origin[column], self.size[column]) == (0, 1))
     }
 
-    /// The input axis of each output axis, where each reads along one of its own and they are not in order.
+    /// The input axis of each output axis, where each reads along one of its own and they are not
+    /// in order.
     fn exchanged(&self) -> Option<[usize; 3]> {
         if self.is_separable() {
             return None;
@@ -109,10 +113,11 @@ impl Target {
     }
 }
 
-/// Resamples `image` (`[C, X, Y, Z]`) to `[C, size[0], size[1], size[2]]` on the image's own device.
+/// Resamples `image` (`[C, X, Y, Z]`) to `[C, size[0], size[1], size[2]]` on the image's own
+/// device.
 ///
-/// Coordinates are f64 on the CPU and for diagonal matrices everywhere; with another matrix a GPU computes them in f32.
-/// An image with an empty axis gives zeros.
+/// Coordinates are f64 on the CPU and for diagonal matrices everywhere; with another matrix a GPU
+/// computes them in f32. An image with an empty axis gives zeros.
 ///
 /// # Panics
 /// Where a spline's order is above 5.
@@ -135,14 +140,15 @@ pub fn resample_part(
     prepared(image, Target { matrix: *matrix, origin, size }, sampling, kernels)
 }
 
-/// The same with ordinary tensor operations only: what a device without a kernel runs, and what kernels are tested
-/// against.
+/// The same with ordinary tensor operations only: what a device without a kernel runs, and what
+/// kernels are tested against.
 pub fn resample_with_tensor_ops(image: Tensor<4>, matrix: &Matrix, size: [usize; 3], sampling: Sampling) -> Tensor<4> {
     prepared(image, Target { matrix: *matrix, origin: [0; 3], size }, sampling, false)
 }
 
-/// Samples `image` (`[C, X, Y, Z]`) at `coordinates` (`[3, X', Y', Z']`): output voxel `o` takes the value at
-/// `coordinates[.., o]`, in voxels of the image along its three axes. Gives `[C, X', Y', Z']` on the image's own device.
+/// Samples `image` (`[C, X, Y, Z]`) at `coordinates` (`[3, X', Y', Z']`): output voxel `o` takes
+/// the value at `coordinates[.., o]`, in voxels of the image along its three axes. Gives
+/// `[C, X', Y', Z']` on the image's own device.
 ///
 /// A 2-D image has `Z = 1`; its third coordinate is 0. An image with an empty axis gives zeros.
 ///
@@ -168,7 +174,8 @@ pub fn sample_grid(image: Tensor<4>, coordinates: Tensor<4>, sampling: Sampling)
     }
 }
 
-/// Does what every device does alike: empty images, spline coefficients, exchanged axes, axes that are independent.
+/// Does what every device does alike: empty images, spline coefficients, exchanged axes, axes that
+/// are independent.
 fn prepared(image: Tensor<4>, mut target: Target, sampling: Sampling, kernels: bool) -> Tensor<4> {
     let (dims, size) = (image.dims(), target.size);
     if dims.contains(&0) || size.contains(&0) {

@@ -5,7 +5,8 @@ use burn::tensor::Tensor;
 
 use super::{Sampling, Target};
 
-/// Backends with a resampling kernel. Images are f32, `[C, X, Y, Z]`, no axis empty; of splines they are the coefficients.
+/// Backends with a resampling kernel. Images are f32, `[C, X, Y, Z]`, no axis empty; of splines
+/// they are the coefficients.
 #[backend_extension(
     Flex,
     Cube: cfg(feature = "cube"),

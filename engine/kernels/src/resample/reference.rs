@@ -1,4 +1,5 @@
-//! Values of scipy 1.17 (`ndimage.map_coordinates`) and PyTorch 2.15 (`grid_sample`, f64) for the images of `super::tests::volume`.
+//! Values of scipy 1.17 (`ndimage.map_coordinates`) and PyTorch 2.15 (`grid_sample`, f64) for the
+//! images of `super::tests::volume`.
 
 use super::{Interpolation, Padding};
 

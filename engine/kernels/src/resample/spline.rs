@@ -1,7 +1,8 @@
 //! The coefficients of the B-spline that runs through the voxels (scipy's `spline_filter`).
 //!
-//! A spline of order 2 or more does not pass through its own coefficients, so that the image is filtered first: along each axis a
-//! causal and an anticausal recursion per pole. For paddings without an exact start the image is lengthened, as scipy does.
+//! A spline of order 2 or more does not pass through its own coefficients, so that the image is
+//! filtered first: along each axis a causal and an anticausal recursion per pole. For paddings
+//! without an exact start the image is lengthened, as scipy does.
 
 use burn::tensor::{Tensor, TensorData};
 use rayon::prelude::*;
@@ -16,8 +17,8 @@ const MARGIN: usize = 12;
 /// Lines that are filtered next to each other.
 const LANES: usize = 16;
 
-/// The image's coefficients, and how many voxels were added before each axis. `still[axis]`: the axis has one voxel and is read there
-/// only, so that nothing is interpolated along it.
+/// The image's coefficients, and how many voxels were added before each axis. `still[axis]`: the
+/// axis has one voxel and is read there only, so that nothing is interpolated along it.
 pub(super) fn coefficients(image: Tensor<4>, sampling: Sampling, still: [bool; 3]) -> (Tensor<4>, [usize; 3]) {
     let Interpolation::Spline(order) = sampling.mode else { return (image, [0; 3]) };
     assert!(order <= 5, "there is no spline of order {order}; 0 to 5");
@@ -46,7 +47,8 @@ pub(super) fn coefficients(image: Tensor<4>, sampling: Sampling, still: [bool; 3
 }
 
 fn poles(order: u8) -> Vec<f64> {
-    // Roots inside the unit circle of the polynomial whose coefficients are the spline's values at whole numbers.
+    // Roots inside the unit circle of the polynomial whose coefficients are the spline's values at
+    // whole numbers.
     match order {
         2 => vec![8.0_f64.sqrt() - 3.0],
         3 => vec![3.0_f64.sqrt() - 2.0],
@@ -147,7 +149,8 @@ impl Filter {
                 let far = z.powi(n as i32);
                 add(&mut sum, &last, far);
                 for i in 1..reach {
-                    // scipy reads its running sum at the last step; it matters on lines of a few voxels only.
+                    // scipy reads its running sum at the last step; it matters on lines of a few
+                    // voxels only.
                     let opposite = if i == n - 1 { sum } else { c[n - 1 - i] };
                     add(&mut sum, &c[i], power);
                     add(&mut sum, &opposite, power * far);
@@ -187,7 +190,8 @@ impl Filter {
             return;
         }
         let stride: usize = shape[axis + 1..].iter().product();
-        // Along the last axis neighbours in memory are one line; else neighbouring lines are neighbours in memory.
+        // Along the last axis neighbours in memory are one line; else neighbouring lines are
+        // neighbours in memory.
         if stride == 1 {
             values.par_chunks_mut(n * LANES).for_each_init(
                 || vec![[0.0; LANES]; n],
@@ -214,7 +218,8 @@ impl Filter {
                 let lanes = LANES.min(stride - first);
                 let at = |i: usize| (group / groups * n + i) * stride + first;
                 for (i, b) in buffer.iter_mut().enumerate() {
-                    // SAFETY: the lanes of one group lie within the volume, and no other group reads or writes them.
+                    // SAFETY: the lanes of one group lie within the volume, and no other group
+                    // reads or writes them.
                     let line = unsafe { std::slice::from_raw_parts(columns.0.add(at(i)), lanes) };
                     b.iter_mut().zip(line).for_each(|(b, v)| *b = f64::from(*v));
                 }
@@ -272,8 +277,8 @@ fn by_sums(image: Tensor<4>, margins: [usize; 3], filter: &Filter, padding: Padd
     separable(image, &std::array::from_fn(|axis| filter.taps(dims[axis + 1], margins[axis], padding)))
 }
 
-/// Weights below this change no coefficient by as much as its last place. They fall off by a factor per voxel, so that of a long axis
-/// some 40 voxels count.
+/// Weights below this change no coefficient by as much as its last place. They fall off by a factor
+/// per voxel, so that of a long axis some 40 voxels count.
 const LEAST_WEIGHT: f32 = 1e-8;
 
 impl Filter {
@@ -295,7 +300,8 @@ impl Filter {
         AxisTaps::new(taps, index, weight)
     }
 
-    /// The coefficients of an axis as a matrix times its `n` voxels, row-major, `n + 2 * margin` rows.
+    /// The coefficients of an axis as a matrix times its `n` voxels, row-major, `n + 2 * margin`
+    /// rows.
     fn matrix(&self, n: usize, margin: usize, padding: Padding) -> Vec<f32> {
         let longer = n + 2 * margin;
         let mut out = vec![0.0; longer * n];

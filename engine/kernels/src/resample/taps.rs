@@ -49,7 +49,8 @@ impl Interpolation {
     }
 }
 
-/// The B-spline's values at its taps, for a coordinate `x` from its middle tap (order 2 and 4) or the one before its middle.
+/// The B-spline's values at its taps, for a coordinate `x` from its middle tap (order 2 and 4) or
+/// the one before its middle.
 #[inline(always)]
 fn b_spline(order: u8, x: f64, weights: &mut [f32]) {
     let mut put = |values: [f64; MOST_TAPS]| {
@@ -80,7 +81,8 @@ fn b_spline(order: u8, x: f64, weights: &mut [f32]) {
     }
 }
 
-/// Finds the taps of a coordinate on an axis of `n` voxels; `index` and `weight` have one place per tap.
+/// Finds the taps of a coordinate on an axis of `n` voxels; `index` and `weight` have one place per
+/// tap.
 #[inline(always)]
 pub(crate) fn find(c: f64, n: usize, sampling: Sampling, index: &mut [usize], weight: &mut [f32]) {
     index.fill(0);
@@ -102,7 +104,8 @@ pub(crate) fn find(c: f64, n: usize, sampling: Sampling, index: &mut [usize], we
     }
 }
 
-/// Brings a coordinate into the image as far as mode and padding do that to coordinates; `None` where nothing is read.
+/// Brings a coordinate into the image as far as mode and padding do that to coordinates; `None`
+/// where nothing is read.
 #[inline(always)]
 pub(crate) fn fold(c: f64, n: usize, Sampling { mode, padding }: Sampling) -> Option<f64> {
     let last = (n - 1) as f64;
@@ -166,7 +169,8 @@ fn reflect(c: f64, low: f64, span: f64) -> f64 {
     if (distance / span).floor() % 2.0 == 0.0 { rest + low } else { span - rest + low }
 }
 
-/// The coordinates whose taps all lie within `n` voxels, where no padding rule is needed: `low <= c < high`.
+/// The coordinates whose taps all lie within `n` voxels, where no padding rule is needed:
+/// `low <= c < high`.
 pub(crate) fn interior(n: usize, mode: Interpolation) -> (f64, f64) {
     let n = n as f64;
     match mode {

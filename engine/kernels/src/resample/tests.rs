@@ -187,8 +187,8 @@ fn nothing_gives_zeros() {
     assert_eq!(values(resample(empty, &identity, [2, 1, 1], Sampling::default())), [0.0, 0.0]);
 }
 
-/// The same on a Vulkan device, software or not. Coordinates of a general matrix are f32 there, so none lies half-way between voxels
-/// here.
+/// The same on a Vulkan device, software or not. Coordinates of a general matrix are f32 there, so
+/// none lies half-way between voxels here.
 #[cfg(feature = "vulkan")]
 #[test]
 #[ignore = "needs a Vulkan driver (Mesa's software driver will do)"]

@@ -1,4 +1,5 @@
-//! On the CPU planes are blended, then rows, then neighbours in a row: each step on data that is already in the cache.
+//! On the CPU planes are blended, then rows, then neighbours in a row: each step on data that is
+//! already in the cache.
 
 use std::ops::Range;
 

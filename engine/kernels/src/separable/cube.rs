@@ -1,4 +1,5 @@
-//! On GPUs one thread computes one output value, with tables computed on the host: every device picks the same voxels.
+//! On GPUs one thread computes one output value, with tables computed on the host: every device
+//! picks the same voxels.
 
 use burn::backend::{ops::FloatTensorOps, tensor::FloatTensor};
 use burn::tensor::TensorData;
@@ -65,7 +66,8 @@ fn run(image: CubeTensor, axes: &[AxisTaps; 3]) -> CubeTensor {
 pub(crate) fn prepare(image: &CubeTensor, size: [usize; 3]) -> (CubeTensor, Client, CubeCount, CubeDim) {
     let channels = image.meta.shape()[0];
     let shape = [channels, size[0], size[1], size[2]];
-    // In row-major order without gaps: rows of what Burn allocates by itself are padded on CUDA and ROCm.
+    // In row-major order without gaps: rows of what Burn allocates by itself are padded on CUDA and
+    // ROCm.
     let output = empty_device_contiguous_dtype(image.client.clone(), image.device.clone(), shape.into(), image.dtype);
     let count = shape.iter().product::<usize>();
     let cube_dim = CubeDim::new(&image.client, count);
@@ -79,7 +81,8 @@ pub(crate) fn upload(image: &CubeTensor, values: Vec<f32>) -> CubeTensor {
     CubeBackend::float_from_data(TensorData::new(values, [n]), &image.device)
 }
 
-/// The table holds, for each output index of x, then y, then z, the indices of its taps, then their weights.
+/// The table holds, for each output index of x, then y, then z, the indices of its taps, then their
+/// weights.
 #[cube(launch)]
 fn separable_kernel(
     input: &Tensor<f32>,

@@ -4,7 +4,8 @@ use burn::tensor::{Int, Tensor, TensorData};
 
 use super::AxisTaps;
 
-/// One axis after the other, those that shrink first: each tap is a selection along the axis times its weights.
+/// One axis after the other, those that shrink first: each tap is a selection along the axis times
+/// its weights.
 pub(super) fn separable(mut image: Tensor<4>, axes: &[AxisTaps; 3]) -> Tensor<4> {
     let device = image.device();
     let dims = image.dims();

@@ -12,7 +12,8 @@ use crate::cast::cast;
 
 pub(crate) use ops::has_kernel;
 
-/// For each output index along one axis: the input indices it reads, and their weights. All have the same number of taps.
+/// For each output index along one axis: the input indices it reads, and their weights. All have
+/// the same number of taps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AxisTaps {
     taps: usize,
@@ -63,8 +64,8 @@ impl AxisTaps {
         self.index.iter().all(|i| (*i as usize) < n)
     }
 
-    /// The table that takes a gradient back to an axis of `n` voxels: the same pairs, listed by the index that was read. Shorter lists
-    /// end in a weight of 0.
+    /// The table that takes a gradient back to an axis of `n` voxels: the same pairs, listed by the
+    /// index that was read. Shorter lists end in a weight of 0.
     pub(crate) fn transposed(&self, n: usize) -> AxisTaps {
         let mut lists = vec![Vec::new(); n];
         for o in 0..self.len() {
@@ -105,8 +106,9 @@ impl AxisTaps {
 }
 
 /// Applies one table per axis to `image` (`[C, X, Y, Z]`): `out[c, x, y, z]` is the sum of
-/// `image[c, i, j, k] * weight_x(x, i) * weight_y(y, j) * weight_z(z, k)` over the taps of the three tables. The result has the length of
-/// each table along its axis. An image with an empty axis gives zeros. Gradients flow to the image.
+/// `image[c, i, j, k] * weight_x(x, i) * weight_y(y, j) * weight_z(z, k)` over the taps of the
+/// three tables. The result has the length of each table along its axis. An image with an empty
+/// axis gives zeros. Gradients flow to the image.
 ///
 /// # Panics
 /// Where a table reads an index that the image does not have.
@@ -120,7 +122,8 @@ pub fn separable(image: Tensor<4>, axes: &[AxisTaps; 3]) -> Tensor<4> {
     prepared(image, axes, run)
 }
 
-/// [`separable`] with ordinary tensor operations only: what a device without a kernel runs, and what the kernels are tested against.
+/// [`separable`] with ordinary tensor operations only: what a device without a kernel runs, and
+/// what the kernels are tested against.
 ///
 /// # Panics
 /// As [`separable`].

@@ -1,4 +1,5 @@
-//! Routes to the kernel of the tensor's backend, and the place of the operation in the autodiff graph.
+//! Routes to the kernel of the tensor's backend, and the place of the operation in the autodiff
+//! graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -9,7 +10,8 @@ use burn::tensor::{DType, Tensor};
 
 use super::AxisTaps;
 
-/// Backends with a kernel. `image` is f32, `[C, X, Y, Z]`, no axis empty; the tables read within it.
+/// Backends with a kernel. `image` is f32, `[C, X, Y, Z]`, no axis empty; the tables read within
+/// it.
 #[backend_extension(
     Flex,
     Cube: cfg(feature = "cube"),
@@ -22,7 +24,8 @@ pub trait SeparableOps: Backend {
     fn separable(image: FloatTensor<Self>, axes: [AxisTaps; 3]) -> FloatTensor<Self>;
 }
 
-/// The gradient of a weighted sum takes the same weights the other way round: a table per axis again.
+/// The gradient of a weighted sum takes the same weights the other way round: a table per axis
+/// again.
 #[derive(Debug)]
 struct SeparableBackward;
 

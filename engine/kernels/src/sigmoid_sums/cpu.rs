@@ -1,4 +1,5 @@
-//! The two passes on the CPU: a task for each piece of a channel, sums put together in a fixed order.
+//! The two passes on the CPU: a task for each piece of a channel, sums put together in a fixed
+//! order.
 
 use std::mem::MaybeUninit;
 

@@ -1,4 +1,5 @@
-//! The two passes on GPUs: forward the sums of pieces, then those of channels; backward a unit for each position.
+//! The two passes on GPUs: forward the sums of pieces, then those of channels; backward a unit for
+//! each position.
 
 #![allow(clippy::useless_conversion, reason = "CubeCL reads no other way of writing it")]
 

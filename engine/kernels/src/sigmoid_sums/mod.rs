@@ -1,9 +1,10 @@
-//! What overlap losses, binary cross-entropy and the focal loss need of a sigmoid against a target, in one pass over the logits; and its
-//! gradients in another.
+//! What overlap losses, binary cross-entropy and the focal loss need of a sigmoid against a target,
+//! in one pass over the logits; and its gradients in another.
 //!
-//! Dice (Milletari et al., <https://arxiv.org/abs/1606.04797>), Tversky and generalized Dice losses with a sigmoid, binary cross-entropy, and the
-//! focal loss (Lin et al., <https://arxiv.org/abs/1708.02002>) are functions of a few sums by item and channel. Nothing of the logits' size is kept in
-//! between.
+//! Dice (Milletari et al., <https://arxiv.org/abs/1606.04797>), Tversky and generalized Dice losses
+//! with a sigmoid, binary cross-entropy, and the focal loss (Lin et al.,
+//! <https://arxiv.org/abs/1708.02002>) are functions of a few sums by item and channel. Nothing of
+//! the logits' size is kept in between.
 
 mod cpu;
 #[cfg(gpu_kernels)]
@@ -15,9 +16,10 @@ mod tests;
 
 use burn::tensor::Tensor;
 
-/// Binary cross-entropy of a logit `x` and a target `t` (0 and 1, and what is between), and what it is multiplied by:
-/// `w o^gamma e`, where `e = -(pos_weight t log s(x) + (1 - t) log s(-x))`, `w = present t + absent (1 - t)` and `o = s(-x (2t - 1))` is how far
-/// the prediction is off; `s` is the sigmoid.
+/// Binary cross-entropy of a logit `x` and a target `t` (0 and 1, and what is between), and what it
+/// is multiplied by: `w o^gamma e`, where `e = -(pos_weight t log s(x) + (1 - t) log s(-x))`,
+/// `w = present t + absent (1 - t)` and `o = s(-x (2t - 1))` is how far the prediction is off; `s`
+/// is the sigmoid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Focal {
     /// How fast what is predicted well loses its weight; 0 for plain cross-entropy.
@@ -52,12 +54,14 @@ pub struct SigmoidSums {
     pub odd: bool,
 }
 
-/// The sums of `logits` `[B, C, X, Y, Z]` against `targets` of the same shape; or, of more than one channel, against class indices `[B, 1, X, Y, Z]`,
-/// whose fractions are cut off; a label outside `0..C` is of no class then. `squared` takes `s^2` and `t^2` for prediction and target.
+/// The sums of `logits` `[B, C, X, Y, Z]` against `targets` of the same shape; or, of more than one
+/// channel, against class indices `[B, 1, X, Y, Z]`, whose fractions are cut off; a label outside
+/// `0..C` is of no class then. `squared` takes `s^2` and `t^2` for prediction and target.
 ///
 /// `look` asks whether anything is odd. A GPU is waited for then; without it `odd` is false there.
 ///
-/// `None` where there is no kernel for it: for other types than f32, and for shapes that do not fit.
+/// `None` where there is no kernel for it: for other types than f32, and for shapes that do not
+/// fit.
 pub fn sigmoid_sums(
     logits: Tensor<5>,
     targets: Tensor<5>,

@@ -69,7 +69,8 @@ impl<B: SigmoidSumsOps, C: CheckpointStrategy> SigmoidSumsOps for Autodiff<B, C>
         shape: Shape,
         of_targets: bool,
     ) -> FloatTensor<Self> {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not offered.
+        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
+        // offered.
         let [logits, targets, of_sums] = [logits, targets, of_sums].map(|t| t.into_primitive());
         Self::from_inner(B::sigmoid_sums_gradient(logits, targets, of_sums, shape, of_targets))
     }

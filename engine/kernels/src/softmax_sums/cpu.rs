@@ -47,7 +47,8 @@ fn tasks(shape: &Shape) -> usize {
     shape.volume.div_ceil(TASK)
 }
 
-/// Softmax of some positions: `p` by class, and `log` of what it was divided by, the largest logit included.
+/// Softmax of some positions: `p` by class, and `log` of what it was divided by, the largest logit
+/// included.
 struct Softmax {
     p: Vec<f32>,
     log: Vec<f32>,
@@ -221,8 +222,8 @@ fn backward(logits: &[f32], labels: &[f32], of_sums: &[f32], shape: &Shape) -> V
     out
 }
 
-/// Writes the gradient of some positions: `p (d - sum of p d) + g (p - y)`, where `d` is the gradient with respect to `p` and `g`
-/// that of the label's entropy.
+/// Writes the gradient of some positions: `p (d - sum of p d) + g (p - y)`, where `d` is the
+/// gradient with respect to `p` and `g` that of the label's entropy.
 fn gradient(
     softmax: &Softmax,
     labels: &[f32],

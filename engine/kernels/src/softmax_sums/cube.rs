@@ -1,5 +1,6 @@
-//! The two passes on GPUs. Forward the softmax's logarithm of every position, then the sums of pieces, then those of classes: nothing is as
-//! large as the logits. Backward a unit for each position.
+//! The two passes on GPUs. Forward the softmax's logarithm of every position, then the sums of
+//! pieces, then those of classes: nothing is as large as the logits. Backward a unit for each
+//! position.
 
 #![allow(clippy::useless_conversion, reason = "CubeCL reads no other way of writing it")]
 
@@ -62,7 +63,8 @@ impl SoftmaxSumsOps for CubeBackend {
     }
 }
 
-/// The logarithm of what the softmax divides by, of the position at `start`; classes are `volume` apart.
+/// The logarithm of what the softmax divides by, of the position at `start`; classes are `volume`
+/// apart.
 #[cube]
 fn logarithm(logits: &Tensor<f32>, start: usize, classes: usize, volume: usize) -> f32 {
     let mut most = logits[start];
@@ -145,7 +147,8 @@ fn parts_kernel(
     }
 }
 
-/// `p (d - sum of p d) + g (p - y)`, where `d` is the gradient with respect to `p` and `g` that of the label's entropy.
+/// `p (d - sum of p d) + g (p - y)`, where `d` is the gradient with respect to `p` and `g` that of
+/// the label's entropy.
 #[cube(launch)]
 fn gradient_kernel(
     logits: &Tensor<f32>,

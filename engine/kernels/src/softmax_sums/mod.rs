@@ -1,9 +1,9 @@
-//! What overlap losses and cross-entropy need of a softmax against class indices, in one pass over the logits; and its
-//! gradient in another.
+//! What overlap losses and cross-entropy need of a softmax against class indices, in one pass over
+//! the logits; and its gradient in another.
 //!
-//! Dice (Milletari et al., <https://arxiv.org/abs/1606.04797>), Tversky and generalized Dice losses and cross-entropy are functions of a
-//! few sums by item and class. The logits are read once for the value and once for the gradient, and nothing of their size
-//! is kept in between.
+//! Dice (Milletari et al., <https://arxiv.org/abs/1606.04797>), Tversky and generalized Dice losses
+//! and cross-entropy are functions of a few sums by item and class. The logits are read once for
+//! the value and once for the gradient, and nothing of their size is kept in between.
 
 mod cpu;
 #[cfg(gpu_kernels)]
@@ -15,7 +15,8 @@ mod tests;
 
 use burn::tensor::Tensor;
 
-/// Sums over space, by item and class: `[B, C]` each. `p` is the softmax over channels, `y` 1 where the label is the class.
+/// Sums over space, by item and class: `[B, C]` each. `p` is the softmax over channels, `y` 1 where
+/// the label is the class.
 #[derive(Clone, Debug)]
 pub struct SoftmaxSums {
     /// `p y`
@@ -30,12 +31,14 @@ pub struct SoftmaxSums {
     pub odd: bool,
 }
 
-/// The sums of `logits` `[B, C, X, Y, Z]` against the class indices `labels` `[B, 1, X, Y, Z]`, whose fractions are cut off; a label
-/// outside `0..C` is of no class. `squared` takes `p^2` for the prediction.
+/// The sums of `logits` `[B, C, X, Y, Z]` against the class indices `labels` `[B, 1, X, Y, Z]`,
+/// whose fractions are cut off; a label outside `0..C` is of no class. `squared` takes `p^2` for
+/// the prediction.
 ///
 /// `look` asks whether anything is odd. A GPU is waited for then; without it `odd` is false there.
 ///
-/// `None` where there is no kernel for it: for other types than f32, and for shapes that do not fit.
+/// `None` where there is no kernel for it: for other types than f32, and for shapes that do not
+/// fit.
 pub fn softmax_sums(logits: Tensor<5>, labels: Tensor<5>, squared: bool, look: bool) -> Option<SoftmaxSums> {
     ops::softmax_sums(logits, labels, squared, look)
 }

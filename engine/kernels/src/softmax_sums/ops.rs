@@ -64,7 +64,8 @@ impl<B: SoftmaxSumsOps, C: CheckpointStrategy> SoftmaxSumsOps for Autodiff<B, C>
         of_sums: FloatTensor<Self>,
         shape: Shape,
     ) -> FloatTensor<Self> {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not offered.
+        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
+        // offered.
         let [logits, labels, of_sums] = [logits, labels, of_sums].map(|t| t.into_primitive());
         Self::from_inner(B::softmax_sums_gradient(logits, labels, of_sums, shape))
     }

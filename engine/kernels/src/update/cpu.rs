@@ -229,7 +229,8 @@ fn amsgrad_run([p, mean, square, largest]: [&mut [f32]; 4], g: &[f32], step: Ada
     );
 }
 
-/// Calls `run` for runs of the tensors' values, on all threads where there are many. A tensor that nobody else has is changed where it is.
+/// Calls `run` for runs of the tensors' values, on all threads where there are many. A tensor that
+/// nobody else has is changed where it is.
 fn in_place<const N: usize>(
     tensors: [Tensor<1>; N],
     g: &Tensor<1>,

@@ -1,4 +1,5 @@
-//! The steps on GPUs: one kernel for each parameter, in place. With a [`Decision`] the device decides whether a step is taken.
+//! The steps on GPUs: one kernel for each parameter, in place. With a [`Decision`] the device
+//! decides whether a step is taken.
 
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
@@ -215,7 +216,8 @@ fn corrected(logarithm: f32, count: f32) -> f32 {
     select(y > -0.5f32, -y * series, 1.0f32 - y.exp())
 }
 
-/// The gradient with the parameter's decay. Without one the parameter has no part in it, be it infinite.
+/// The gradient with the parameter's decay. Without one the parameter has no part in it, be it
+/// infinite.
 #[cube]
 fn decayed(g: f32, p: f32, weight_decay: f32) -> f32 {
     select(weight_decay == 0.0f32, g, g + p * weight_decay)

@@ -1,5 +1,6 @@
-//! Steps of which a GPU decides by itself whether they are taken, as a gradient scaler of half precision wants it: the kernels of the plain steps
-//! with one flag more, and nothing is read back. A step that is left out changes nothing, whatever the gradient holds.
+//! Steps of which a GPU decides by itself whether they are taken, as a gradient scaler of half
+//! precision wants it: the kernels of the plain steps with one flag more, and nothing is read back.
+//! A step that is left out changes nothing, whatever the gradient holds.
 
 use burn::tensor::Tensor;
 
@@ -24,7 +25,8 @@ pub fn has_kernel<'a>(mut tensors: impl Iterator<Item = &'a Tensor<1>>) -> bool 
     tensors.all(|t| place::of(t) == Some(Place::Gpu) && place::takes_floats(t))
 }
 
-/// As [`sgd`](super::sgd), with how many steps have been left out now. The first step that is taken adds `first` of the gradient to the direction.
+/// As [`sgd`](super::sgd), with how many steps have been left out now. The first step that is taken
+/// adds `first` of the gradient to the direction.
 ///
 /// # Panics
 /// Where a tensor is not on the GPU ([`has_kernel`]), or they differ in length.
@@ -42,8 +44,9 @@ pub fn sgd(
     none((p, g, direction, step, first, decision))
 }
 
-/// As [`adam`](super::adam), with how many steps have been left out now. The corrections are made of the number of steps that were taken and of the
-/// decays' logarithms; the step has the learning rate itself and a correction of 1.
+/// As [`adam`](super::adam), with how many steps have been left out now. The corrections are made
+/// of the number of steps that were taken and of the decays' logarithms; the step has the learning
+/// rate itself and a correction of 1.
 ///
 /// # Panics
 /// Where a tensor is not on the GPU ([`has_kernel`]), or they differ in length.

@@ -1,7 +1,9 @@
-//! Steps of optimizers over one parameter, in one pass over it, its gradient and its state, in place.
+//! Steps of optimizers over one parameter, in one pass over it, its gradient and its state, in
+//! place.
 //!
-//! Operation by operation each step walks the memory of the parameter five to fifteen times and takes as many new buffers; for networks of tens of
-//! millions of parameters on small patches that is a good part of the time.
+//! Operation by operation each step walks the memory of the parameter five to fifteen times and
+//! takes as many new buffers; for networks of tens of millions of parameters on small patches that
+//! is a good part of the time.
 
 mod cpu;
 #[cfg(gpu_kernels)]
@@ -46,7 +48,8 @@ pub struct AdamStep {
     pub eps: f32,
 }
 
-/// A step of Novograd, as `monai.optimizers.Novograd` takes it, with the norm of the gradient taken in already.
+/// A step of Novograd, as `monai.optimizers.Novograd` takes it, with the norm of the gradient taken
+/// in already.
 #[derive(Clone, Copy, Debug)]
 pub struct NovogradStep {
     /// Learning rate.
@@ -83,7 +86,8 @@ pub fn has_kernel<'a>(mut tensors: impl Iterator<Item = &'a Tensor<1>>) -> bool 
     place.is_some() && place::takes_floats(first) && tensors.all(|t| place::of(t) == place && place::takes_floats(t))
 }
 
-/// Whether there is one for [`square_sum`] and [`novograd`], whose norm the host has to know: f32 on the CPU.
+/// Whether there is one for [`square_sum`] and [`novograd`], whose norm the host has to know: f32
+/// on the CPU.
 pub fn has_host_kernel<'a>(mut tensors: impl Iterator<Item = &'a Tensor<1>>) -> bool {
     tensors.all(|t| place::of(t) == Some(Place::Cpu) && place::takes_floats(t))
 }
@@ -108,8 +112,8 @@ pub fn sgd(p: Tensor<1>, g: &Tensor<1>, direction: Tensor<1>, step: SgdStep) -> 
     by_place!(p, sgd, g, direction, step)
 }
 
-/// The parameter and its state (mean, mean square and, where there is one, the largest mean square) after a step; all of one length,
-/// with [`has_kernel`].
+/// The parameter and its state (mean, mean square and, where there is one, the largest mean square)
+/// after a step; all of one length, with [`has_kernel`].
 ///
 /// # Panics
 /// Where a tensor is on another device, or they differ in length.
@@ -123,7 +127,8 @@ pub fn adam(
     by_place!(p, adam, g, state, largest, step)
 }
 
-/// The parameter and the direction after a step; both of the gradient's length, with [`has_host_kernel`].
+/// The parameter and the direction after a step; both of the gradient's length, with
+/// [`has_host_kernel`].
 ///
 /// # Panics
 /// Where a tensor is on another device, or they differ in length.
@@ -134,8 +139,8 @@ pub fn novograd(p: Tensor<1>, g: &Tensor<1>, direction: Tensor<1>, step: Novogra
     }
 }
 
-/// The parameter and its state (mean square, and where there are such the mean and the direction) after a step; all of one length, with
-/// [`has_kernel`].
+/// The parameter and its state (mean square, and where there are such the mean and the direction)
+/// after a step; all of one length, with [`has_kernel`].
 ///
 /// # Panics
 /// Where a tensor is on another device, or they differ in length.

@@ -6,7 +6,8 @@ use hearth_kernels::conv3d::ConvShape;
 
 use crate::layers::{ConfigError, Conv, LayerNorm, Scope};
 
-/// A convolution with the patch as kernel and stride; images are padded to whole patches with zeros at the far end.
+/// A convolution with the patch as kernel and stride; images are padded to whole patches with zeros
+/// at the far end.
 #[derive(Module, Debug)]
 pub struct PatchEmbed {
     /// The convolution.

@@ -73,7 +73,8 @@ pub enum PatchEmbeddings {
     Perceptron(Named<Linear>),
 }
 
-/// Patches projected to tokens, positions added (Dosovitskiy et al., <https://arxiv.org/abs/2010.11929>).
+/// Patches projected to tokens, positions added (Dosovitskiy et al.,
+/// <https://arxiv.org/abs/2010.11929>).
 #[derive(Module, Debug)]
 pub struct PatchEmbeddingBlock {
     /// The projection.

@@ -17,7 +17,8 @@ pub enum Merging {
     Merging,
     /// Lexicographic: 000, 001, 010, ..., 111.
     MergingV2,
-    /// The default before 1.5, which takes two neighbours twice and two never; for weights of that time.
+    /// The default before 1.5, which takes two neighbours twice and two never; for weights of that
+    /// time.
     MergingLegacy,
 }
 

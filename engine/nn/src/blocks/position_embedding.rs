@@ -12,8 +12,8 @@ fn places(grid: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
 
 /// Sines and cosines at falling frequencies, the second axis first, then the first, then the third.
 ///
-/// As in MAE3D (<https://github.com/cvlab-stonybrook/SelfMedMAE>), temperature 10000. `features` must be divisible by
-/// twice the number of axes.
+/// As in MAE3D (<https://github.com/cvlab-stonybrook/SelfMedMAE>), temperature 10000. `features`
+/// must be divisible by twice the number of axes.
 pub(super) fn sincos(grid: [usize; 3], features: usize, spatial_dims: usize) -> Result<Vec<f32>, ConfigError> {
     let parts = 2 * spatial_dims;
     if !features.is_multiple_of(parts) {
@@ -34,7 +34,8 @@ pub(super) fn sincos(grid: [usize; 3], features: usize, spatial_dims: usize) -> 
     Ok(values)
 }
 
-/// Sines and cosines along random directions (<https://arxiv.org/abs/2509.02488>), scale 1. `features` must be even.
+/// Sines and cosines along random directions (<https://arxiv.org/abs/2509.02488>), scale 1.
+/// `features` must be even.
 pub(super) fn fourier(
     grid: [usize; 3],
     features: usize,

@@ -1,4 +1,5 @@
-//! Bottlenecks with squeeze and excitation (`SEBottleneck`, `SEResNetBottleneck`, `SEResNeXtBottleneck`).
+//! Bottlenecks with squeeze and excitation (`SEBottleneck`, `SEResNetBottleneck`,
+//! `SEResNeXtBottleneck`).
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -45,8 +46,8 @@ pub struct SEBlockOptions {
     pub stride: usize,
     /// Channels per group at 64 `planes` (SE-ResNeXt).
     pub base_width: usize,
-    /// Kernel of a strided convolution with norm in the shortcut; without one the shortcut is the identity, or a
-    /// convolution of kernel 1 where the number of channels changes.
+    /// Kernel of a strided convolution with norm in the shortcut; without one the shortcut is the
+    /// identity, or a convolution of kernel 1 where the number of channels changes.
     pub downsample: Option<usize>,
 }
 

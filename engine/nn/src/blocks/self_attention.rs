@@ -34,8 +34,9 @@ pub(super) fn product(left: Tensor<4>, right: Tensor<4>) -> Tensor<4> {
     cost::product(None, (b * heads * n * k * m) as u64, [b, heads, n, m], &device, || left.matmul(right))
 }
 
-/// Attention in one operation, with a bias and regions as [`attention`] has them, where there is a kernel and nothing stands
-/// in between: weights that are dropped, or costs that are counted by operation. Else gives `qkv` back.
+/// Attention in one operation, with a bias and regions as [`attention`] has them, where there is a
+/// kernel and nothing stands in between: weights that are dropped, or costs that are counted by
+/// operation. Else gives `qkv` back.
 #[expect(clippy::result_large_err, reason = "either way it is the tensor that is handed on")]
 pub(super) fn fused(
     qkv: Tensor<3>,
@@ -106,7 +107,8 @@ mod tests {
 
     use super::*;
 
-    /// Devices without a kernel, and weights that are dropped, take the other way to the same result.
+    /// Devices without a kernel, and weights that are dropped, take the other way to the same
+    /// result.
     #[test]
     fn both_ways_give_the_same() -> Result<(), ConfigError> {
         let device = Device::default();

@@ -1,4 +1,5 @@
-//! Channels weighted by what the whole image holds (`monai.networks.blocks.squeeze_and_excitation`).
+//! Channels weighted by what the whole image holds
+//! (`monai.networks.blocks.squeeze_and_excitation`).
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -44,8 +45,9 @@ impl ChannelSEOptions {
     }
 }
 
-/// Squeeze and excitation (Hu et al., <https://arxiv.org/abs/1709.01507>): each channel's mean goes through two linear
-/// layers, and what comes out weighs the channels. `ResidualSELayer` is the same with a shortcut.
+/// Squeeze and excitation (Hu et al., <https://arxiv.org/abs/1709.01507>): each channel's mean goes
+/// through two linear layers, and what comes out weighs the channels. `ResidualSELayer` is the same
+/// with a shortcut.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -1,4 +1,5 @@
-//! Window attention and a perceptron, each with a shortcut (`monai.networks.nets.swin_unetr.SwinTransformerBlock`).
+//! Window attention and a perceptron, each with a shortcut
+//! (`monai.networks.nets.swin_unetr.SwinTransformerBlock`).
 
 use burn::module::Module;
 use burn::tensor::Tensor;

@@ -35,7 +35,8 @@ pub struct TransformerBlock {
     pub attn: SelfAttention,
     /// Before the perceptron.
     pub norm2: LayerNorm,
-    /// Of the cross attention that MONAI's block may have: in its state dict even where it has none, and not used.
+    /// Of the cross attention that MONAI's block may have: in its state dict even where it has
+    /// none, and not used.
     pub norm_cross_attn: LayerNorm,
 }
 

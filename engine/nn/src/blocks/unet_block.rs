@@ -20,7 +20,8 @@ fn convolution(scope: &Scope, spatial_dims: usize, channels: [usize; 2], kernel:
     Convolution { conv: Kernel::Conv(conv), adn: None }
 }
 
-/// Two convolutions of kernel 3 with norm and leaky ReLU; `UnetResBlock` has a shortcut, `UnetBasicBlock` has none.
+/// Two convolutions of kernel 3 with norm and leaky ReLU; `UnetResBlock` has a shortcut,
+/// `UnetBasicBlock` has none.
 #[derive(Module, Debug)]
 pub struct UnetBlock {
     /// The first convolution.

@@ -107,7 +107,8 @@ pub struct UnetrPrUpBlock {
 }
 
 impl UnetrPrUpBlock {
-    /// Doubles the size `1 + num_layer` times; with `conv_block`, a block follows each but the first.
+    /// Doubles the size `1 + num_layer` times; with `conv_block`, a block follows each but the
+    /// first.
     pub fn new(
         scope: &Scope,
         options: &UnetrOptions,

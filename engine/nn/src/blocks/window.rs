@@ -2,7 +2,8 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-/// Window and shift on an image of this size: a window is not larger than its axis, and then it is not shifted.
+/// Window and shift on an image of this size: a window is not larger than its axis, and then it is
+/// not shifted.
 pub(super) fn fit(image: [usize; 3], window: [usize; 3], shift: [usize; 3]) -> ([usize; 3], [usize; 3]) {
     let whole = |axis: usize| image[axis] <= window[axis];
     let fitted = std::array::from_fn(|axis| if whole(axis) { image[axis] } else { window[axis] });
@@ -27,15 +28,16 @@ pub(super) fn reverse(windows: Tensor<3>, [wx, wy, wz]: [usize; 3], [nx, ny, nz]
     split.reshape([b, nx, ny, nz, c])
 }
 
-/// The regions of an image of this size, cut into windows of at most this size, shifted by at most this much.
+/// The regions of an image of this size, cut into windows of at most this size, shifted by at most
+/// this much.
 pub(crate) fn shifted_regions(image: [usize; 3], window: [usize; 3], shift: [usize; 3], device: &Device) -> Tensor<2> {
     let (window, shift) = fit(image, window, shift);
     let padded = std::array::from_fn(|axis| image[axis].next_multiple_of(window[axis]));
     regions(padded, window, shift, device)
 }
 
-/// The region of every place of every window of a shifted image, `[windows, places]`: a number that places share unless the
-/// shift alone has brought them together.
+/// The region of every place of every window of a shifted image, `[windows, places]`: a number that
+/// places share unless the shift alone has brought them together.
 fn regions(size: [usize; 3], window: [usize; 3], shift: [usize; 3], device: &Device) -> Tensor<2> {
     let grid: [usize; 3] = std::array::from_fn(|axis| size[axis] / window[axis]);
     let places: usize = window.iter().product();
@@ -79,7 +81,8 @@ mod tests {
         assert_eq!(fit([7, 8, 3], [7; 3], [3; 3]), ([7, 7, 3], [0, 3, 0]));
     }
 
-    /// One axis of 8, windows of 4, shift 2: the last window holds places 4, 5 and, from the other end, 0, 1.
+    /// One axis of 8, windows of 4, shift 2: the last window holds places 4, 5 and, from the other
+    /// end, 0, 1.
     #[test]
     fn places_from_two_ends_do_not_see_each_other() {
         let regions: Vec<f32> =

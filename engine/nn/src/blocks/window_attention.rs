@@ -32,7 +32,8 @@ pub struct WindowAttentionOptions {
 pub struct WindowAttention {
     /// A bias per relative position and head.
     pub relative_position_bias_table: Param<Tensor<2>>,
-    /// The row of the table for every pair of places; a constant, in the state dict because MONAI's has it.
+    /// The row of the table for every pair of places; a constant, in the state dict because MONAI's
+    /// has it.
     relative_position_index: Param<Tensor<2, Int>>,
     /// Queries, keys and values of all heads.
     pub qkv: Linear,
@@ -86,14 +87,16 @@ impl WindowAttention {
         })
     }
 
-    /// `[b windows, places, dim]` in and out; the regions of shifted windows are `[windows, places]`.
+    /// `[b windows, places, dim]` in and out; the regions of shifted windows are
+    /// `[windows, places]`.
     pub fn forward(&self, x: Tensor<3>, regions: Option<&Tensor<2>>) -> Tensor<3> {
         let places = x.dims()[1];
         let heads = self.heads;
         let qkv = self.qkv.forward(x);
         let dtype = qkv.dtype();
         let scale = (qkv.dims()[2] as f64 / (3 * heads) as f64).powf(-0.5);
-        // A window cut to a small image takes the first rows and columns of the whole one's index, as in MONAI.
+        // A window cut to a small image takes the first rows and columns of the whole one's index,
+        // as in MONAI.
         let index = self.relative_position_index.val().slice([0..places, 0..places]).reshape([places * places]);
         let bias = self.relative_position_bias_table.val().cast(dtype).select(0, index);
         let bias: Tensor<3> = bias.swap_dims(0, 1).reshape([heads, places, places]);
@@ -131,7 +134,8 @@ mod tests {
     use super::*;
     use crate::blocks::shifted_regions;
 
-    /// Devices without a kernel, and weights that are dropped, take the other way to the same result.
+    /// Devices without a kernel, and weights that are dropped, take the other way to the same
+    /// result.
     #[test]
     fn both_ways_give_the_same() -> Result<(), ConfigError> {
         let device = Device::default();

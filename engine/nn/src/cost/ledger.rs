@@ -7,7 +7,8 @@ use burn::tensor::{Device, Tensor};
 
 /// What one layer did.
 pub(super) struct Entry {
-    /// One of the layer's parameters, by which its place in the network is known; none for a layer without any.
+    /// One of the layer's parameters, by which its place in the network is known; none for a layer
+    /// without any.
     pub param: Option<ParamId>,
     pub multiply_adds: u64,
     pub output: Vec<usize>,
@@ -19,7 +20,8 @@ thread_local! {
 
 /// Runs `forward` with an open ledger, and gives its result and what was written.
 pub(super) fn while_open<T>(forward: impl FnOnce() -> T) -> (T, Vec<Entry>) {
-    /// A panic inside must not leave the ledger open: later passes of this thread would compute nothing.
+    /// A panic inside must not leave the ledger open: later passes of this thread would compute
+    /// nothing.
     struct Close;
     impl Drop for Close {
         fn drop(&mut self) {
@@ -50,8 +52,8 @@ fn write(param: Option<ParamId>, multiply_adds: u64, output: &[usize]) -> bool {
     })
 }
 
-/// A convolution, linear layer or matrix product. With an open ledger it is written down, and zeros of its shape stand in for its
-/// result: what the network costs does not depend on values.
+/// A convolution, linear layer or matrix product. With an open ledger it is written down, and zeros
+/// of its shape stand in for its result: what the network costs does not depend on values.
 pub(crate) fn product<const D: usize>(
     param: Option<ParamId>,
     multiply_adds: u64,

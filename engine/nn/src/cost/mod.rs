@@ -1,7 +1,9 @@
-//! What a network costs: parameters, multiply-adds and activations, counted while its own forward pass runs.
+//! What a network costs: parameters, multiply-adds and activations, counted while its own forward
+//! pass runs.
 //!
-//! Counted are convolutions, transposed convolutions, linear layers and the products of attention, as PyTorch's
-//! `FlopCounterMode` counts them: biases, norms, activations, pooling and interpolation are left out.
+//! Counted are convolutions, transposed convolutions, linear layers and the products of attention,
+//! as PyTorch's `FlopCounterMode` counts them: biases, norms, activations, pooling and
+//! interpolation are left out.
 
 mod ledger;
 mod stages;
@@ -20,7 +22,8 @@ pub(crate) use ledger::{is_open, output, product};
 pub struct Stage {
     /// What its parameters' state-dict keys begin with.
     pub name: String,
-    /// Shape of its last result, `[batch, channels, x, y, z]` or `[batch, tokens, features]`; empty where it did not run.
+    /// Shape of its last result, `[batch, channels, x, y, z]` or `[batch, tokens, features]`; empty
+    /// where it did not run.
     pub output: Vec<usize>,
     /// Numbers that are learned.
     pub parameters: u64,
@@ -49,7 +52,8 @@ pub struct Cost {
     pub input: [usize; 5],
     /// Every output's shape.
     pub outputs: Vec<[usize; 5]>,
-    /// The parts, in the order in which they first run; those that do not run in evaluation come last.
+    /// The parts, in the order in which they first run; those that do not run in evaluation come
+    /// last.
     pub stages: Vec<Stage>,
     /// All parts together; its output is the first one.
     pub total: Stage,
@@ -88,14 +92,16 @@ impl<N: Network> ModuleVisitor for Keys<'_, N> {
     fn visit_int<const D: usize>(&mut self, _param: &Param<Tensor<D, Int>>) {}
 }
 
-/// The place of a layer among the parts: its key without the parameter's own name, unless it is the network's own.
+/// The place of a layer among the parts: its key without the parameter's own name, unless it is the
+/// network's own.
 fn layer(key: &str) -> &str {
     key.rsplit_once('.').map_or(key, |(layer, _)| layer)
 }
 
 /// Counts what an evaluation of `input` takes, in about `rows` parts.
 ///
-/// Products are not computed, so that this is quick; everything between them is, and takes the memory it takes.
+/// Products are not computed, so that this is quick; everything between them is, and takes the
+/// memory it takes.
 ///
 /// # Errors
 /// An input that the network cannot take.
@@ -149,7 +155,8 @@ pub fn cost<N: Network>(net: &N, input: [usize; 5], rows: usize) -> Result<Cost,
     Ok(Cost { input, outputs, stages, total })
 }
 
-/// Multiply-adds of a convolution: every output, or for a transposed one every input, meets the whole kernel once.
+/// Multiply-adds of a convolution: every output, or for a transposed one every input, meets the
+/// whole kernel once.
 pub(crate) fn convolution(places: [usize; 3], batch: usize, weight: [usize; 5]) -> u64 {
     places.iter().chain(&weight).fold(batch as u64, |all, n| all * *n as u64)
 }

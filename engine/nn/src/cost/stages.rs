@@ -21,7 +21,8 @@ fn children<'a>(name: &str, layers: &[&'a str]) -> Vec<&'a str> {
     found
 }
 
-/// At most `rows` parts, unless a network has more than that at its top: the part with the most layers is divided first.
+/// At most `rows` parts, unless a network has more than that at its top: the part with the most
+/// layers is divided first.
 pub(super) fn names<'a>(layers: &[&'a str], rows: usize) -> Vec<&'a str> {
     let mut names = vec![""];
     loop {

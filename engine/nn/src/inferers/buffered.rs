@@ -1,4 +1,5 @@
-//! A sliding window that puts neighbouring windows together in a small buffer before they go into the output.
+//! A sliding window that puts neighbouring windows together in a small buffer before they go into
+//! the output.
 
 use burn::tensor::{DType, Tensor};
 

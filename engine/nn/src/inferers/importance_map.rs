@@ -18,8 +18,8 @@ pub enum BlendMode {
 
 /// Weights of a window, row-major (`monai.data.utils.compute_importance_map`).
 ///
-/// Gaussian: the product over axes of `exp(-d^2 / 2 s^2)`, `d` from the centre, `s` the axis length times
-/// `sigma_scale`; no weight is below the larger of the smallest weight and 0.001.
+/// Gaussian: the product over axes of `exp(-d^2 / 2 s^2)`, `d` from the centre, `s` the axis length
+/// times `sigma_scale`; no weight is below the larger of the smallest weight and 0.001.
 pub fn compute_importance_map(patch: &[usize], mode: BlendMode, sigma_scale: &[f64]) -> Vec<f32> {
     let mut map = vec![1.0_f32];
     for (axis, &length) in patch.iter().enumerate() {

@@ -63,7 +63,8 @@ pub enum InferError {
     },
 }
 
-/// An inferer by name, as a recipe gives it: `name = "SlidingWindowInferer"` and its own parameters.
+/// An inferer by name, as a recipe gives it: `name = "SlidingWindowInferer"` and its own
+/// parameters.
 pub type InfererConfig = Named<dyn Inferer>;
 
 impl Kind for dyn Inferer {

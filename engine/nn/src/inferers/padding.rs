@@ -58,8 +58,8 @@ impl PaddingMode {
         Ok(x)
     }
 
-    /// Where the voxel at `i`, outside the image or not, comes from. As in PyTorch, a mirror reaches at most to the
-    /// other end, and so does the other side.
+    /// Where the voxel at `i`, outside the image or not, comes from. As in PyTorch, a mirror
+    /// reaches at most to the other end, and so does the other side.
     fn source(self, i: i64, length: i64) -> Option<i64> {
         let source = match self {
             PaddingMode::Constant | PaddingMode::Replicate => i.clamp(0, length - 1),

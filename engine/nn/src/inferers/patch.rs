@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{InferError, Inferer, SlidingWindowSplitter};
 
-/// Splits the image, applies the network to `batch_size` patches at a time, and averages where its answers overlap, in f32.
+/// Splits the image, applies the network to `batch_size` patches at a time, and averages where its
+/// answers overlap, in f32.
 ///
-/// The network may give another spatial size than the patch's; the output is scaled likewise. Voxels that no patch covers are NaN.
+/// The network may give another spatial size than the patch's; the output is scaled likewise.
+/// Voxels that no patch covers are NaN.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -58,7 +60,8 @@ fn scaled(length: f64, ratio: f64) -> i64 {
 }
 
 impl Average {
-    /// Adds a patch `[b, c, ..]` of the output for a patch of the input at `at`; what lies before the image is left out.
+    /// Adds a patch `[b, c, ..]` of the output for a patch of the input at `at`; what lies before
+    /// the image is left out.
     fn add(&mut self, patch: Tensor<5>, at: [i64; 3]) {
         let size: [usize; 5] = patch.dims();
         let whole: [usize; 5] = self.sums.dims();

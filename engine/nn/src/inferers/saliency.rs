@@ -15,14 +15,16 @@ pub enum CamName {
     #[default]
     #[serde(alias = "gradcam")]
     GradCAM,
-    /// By its positive part, weighted voxel by voxel (Chattopadhay et al., <https://arxiv.org/abs/1710.11063>).
+    /// By its positive part, weighted voxel by voxel (Chattopadhay et al.,
+    /// <https://arxiv.org/abs/1710.11063>).
     #[serde(alias = "gradcampp", alias = "GradCAM++")]
     GradCAMpp,
 }
 
 /// A map of where a layer's features speak for a class, at the size of the image.
 ///
-/// As in MONAI the map is turned round: 0 where the class is seen most, 1 where least; a map of one value stays as it is.
+/// As in MONAI the map is turned round: 0 where the class is seen most, 1 where least; a map of one
+/// value stays as it is.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -48,11 +50,13 @@ const NAME: &str = "SaliencyInferer";
 impl SaliencyInferer {
     /// The map `[b, 1, x, y, z]` for images `[b, c, x, y, z]`.
     ///
-    /// The network comes in two parts: `features` up to the layer that is looked at, and `head` from there to the scores
-    /// `[b, classes, 1, 1, 1]`. Both run in the mode they are in: give a network for evaluation.
+    /// The network comes in two parts: `features` up to the layer that is looked at, and `head`
+    /// from there to the scores `[b, classes, 1, 1, 1]`. Both run in the mode they are in: give a
+    /// network for evaluation.
     ///
     /// # Errors
-    /// Where the scores are not of that shape, have not that class, or do not depend on the features.
+    /// Where the scores are not of that shape, have not that class, or do not depend on the
+    /// features.
     pub fn infer(
         &self,
         x: Tensor<5>,

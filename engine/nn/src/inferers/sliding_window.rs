@@ -17,9 +17,9 @@ use crate::layers::Axes;
 
 /// Scans the image with windows and averages where they overlap; accumulates in f32.
 ///
-/// Windows of all items are taken in order, `sw_batch_size` at a time, and a group may span items. The network may give
-/// another spatial size than the window's; the output is scaled likewise. Two-dimensional images (`z = 1`) take options
-/// for two axes.
+/// Windows of all items are taken in order, `sw_batch_size` at a time, and a group may span items.
+/// The network may give another spatial size than the window's; the output is scaled likewise.
+/// Two-dimensional images (`z = 1`) take options for two axes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
@@ -47,8 +47,8 @@ pub struct SlidingWindowInferer {
     /// Value of constant padding.
     #[serde(default)]
     pub cval: f64,
-    /// Windows at so many successive places along `buffer_dim` are put together before they go into the output, which is then written
-    /// to less often; one output of the image's size only.
+    /// Windows at so many successive places along `buffer_dim` are put together before they go into
+    /// the output, which is then written to less often; one output of the image's size only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_steps: Option<usize>,
     /// The axis of `buffer_steps`; negative ones count from the last.

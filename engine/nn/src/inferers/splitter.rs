@@ -19,7 +19,8 @@ pub enum Overlap {
     Share(f64),
 }
 
-/// Splits an image into patches on a grid, row-major, filling it up at the end so that the last patches are whole.
+/// Splits an image into patches on a grid, row-major, filling it up at the end so that the last
+/// patches are whole.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -91,7 +92,8 @@ impl SlidingWindowSplitter {
     /// Patches `[b, c, ..]` of all items together, and where each starts.
     ///
     /// # Errors
-    /// For an overlap as large as the patch, an offset outside the image, and padding that does not reach so far.
+    /// For an overlap as large as the patch, an offset outside the image, and padding that does not
+    /// reach so far.
     pub fn split(&self, x: Tensor<5>) -> Result<Vec<(Tensor<5>, [i64; 3])>, InferError> {
         self.split_where(x, |_, _| true)
     }

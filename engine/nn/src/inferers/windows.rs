@@ -1,7 +1,7 @@
 //! Where the windows of a dense scan lie.
 
-/// Step between windows per axis: the window itself where it covers the image, else the share that does not overlap, at
-/// least 1.
+/// Step between windows per axis: the window itself where it covers the image, else the share that
+/// does not overlap, at least 1.
 pub fn scan_interval<const D: usize>(image: [usize; D], roi: [usize; D], overlap: [f64; D]) -> [usize; D] {
     std::array::from_fn(|axis| {
         if roi[axis] == image[axis] {
@@ -19,7 +19,8 @@ fn starts(image: usize, patch: usize, interval: usize) -> Vec<usize> {
         return vec![0];
     }
     let last = image.saturating_sub(patch);
-    // The end is looked for among the windows that begin within the image: a scan that jumps over it has one window, as in MONAI.
+    // The end is looked for among the windows that begin within the image: a scan that jumps over
+    // it has one window, as in MONAI.
     if last.div_ceil(interval) >= image.div_ceil(interval) {
         return vec![0];
     }
@@ -28,8 +29,9 @@ fn starts(image: usize, patch: usize, interval: usize) -> Vec<usize> {
     starts
 }
 
-/// `[start, stop]` per axis of every window of a scan (`monai.data.utils.dense_patch_slices`), first axis slowest. A
-/// patch of 0, or larger than the image, takes the image's length; an interval of 0 gives one window.
+/// `[start, stop]` per axis of every window of a scan (`monai.data.utils.dense_patch_slices`),
+/// first axis slowest. A patch of 0, or larger than the image, takes the image's length; an
+/// interval of 0 gives one window.
 pub fn dense_patch_slices(image: &[usize], patch: &[usize], interval: &[usize]) -> Vec<Vec<[usize; 2]>> {
     let mut windows: Vec<Vec<[usize; 2]>> = vec![Vec::new()];
     for (axis, &length) in image.iter().enumerate() {

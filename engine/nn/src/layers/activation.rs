@@ -12,7 +12,8 @@ use crate::softmax::{log_softmax, softmax};
 const KNOWN: &str = "relu, leakyrelu, prelu, relu6, elu, selu, celu, gelu, sigmoid, tanh, softmax, logsoftmax, swish, \
                      memswish, mish";
 
-/// `torch.nn.PReLU`: `x` where positive, `weight x` elsewhere; one weight for all channels or one per channel.
+/// `torch.nn.PReLU`: `x` where positive, `weight x` elsewhere; one weight for all channels or one
+/// per channel.
 #[derive(Module, Debug)]
 pub struct PRelu {
     /// The slopes, `[1]` or `[channels]`.

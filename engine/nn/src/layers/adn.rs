@@ -110,8 +110,8 @@ impl AdnOptions {
 }
 
 impl Adn {
-    /// What these layers come to behind a convolution outside training, where that is a batch norm, an activation of the
-    /// kind of ReLU, or both in this order.
+    /// What these layers come to behind a convolution outside training, where that is a batch norm,
+    /// an activation of the kind of ReLU, or both in this order.
     pub(crate) fn behind_convolution(&self) -> Option<NormAct> {
         let mut layers = self.iter().filter(|layer| !matches!(layer, AdnLayer::Dropout(_)));
         let Some(AdnLayer::Norm(Norm::Batch(norm))) = layers.next() else { return None };

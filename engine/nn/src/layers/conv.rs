@@ -124,8 +124,9 @@ impl ConvTranspose {
         })
     }
 
-    /// `[b, in, x, y, z]` to `[b, out, x', y', z']` with `x' = (x - 1) stride - 2 padding + kernel + output_padding`
-    /// (at dilation 1), in the weight's type.
+    /// `[b, in, x, y, z]` to `[b, out, x', y', z']` with
+    /// `x' = (x - 1) stride - 2 padding + kernel + output_padding` (at dilation 1), in the weight's
+    /// type.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let weight = self.weight.val();
         let dtype = weight.dtype();

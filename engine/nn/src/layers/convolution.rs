@@ -36,7 +36,8 @@ pub struct ConvolutionOptions {
     pub stride: [usize; 3],
     /// Steps between kernel taps per axis.
     pub dilation: [usize; 3],
-    /// Zeros at both ends of an axis; `None` for as many as keep the size at stride 1, which odd kernels have.
+    /// Zeros at both ends of an axis; `None` for as many as keep the size at stride 1, which odd
+    /// kernels have.
     pub padding: Option<[usize; 3]>,
     /// Further length of a transposed convolution's output; `None` for `stride - 1`.
     pub output_padding: Option<[usize; 3]>,
@@ -102,7 +103,8 @@ impl Convolution {
         self.forward_of(Channels::One(x), None)
     }
 
-    /// The same of channels that may lie in two tensors, with a shortcut that is added to the output, if there is one.
+    /// The same of channels that may lie in two tensors, with a shortcut that is added to the
+    /// output, if there is one.
     pub(crate) fn forward_of(&self, x: Channels, shortcut: Option<Tensor<5>>) -> Tensor<5> {
         if let Some(then) = self.in_one_pass(&x, shortcut.as_ref()) {
             return match &self.conv {
@@ -124,7 +126,8 @@ impl Convolution {
         }
     }
 
-    /// What follows the convolution, where nothing is learned, all is f32 and nobody counts the cost of the parts.
+    /// What follows the convolution, where nothing is learned, all is f32 and nobody counts the
+    /// cost of the parts.
     fn in_one_pass(&self, x: &Channels, shortcut: Option<&Tensor<5>>) -> Option<Then> {
         let weight = match &self.conv {
             Kernel::Conv(conv) => conv.weight.val(),

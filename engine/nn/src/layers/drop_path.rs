@@ -5,8 +5,9 @@ use burn::tensor::{Tensor, TensorData};
 
 use super::{ConfigError, DropoutClock};
 
-/// In training, an item of the batch is 0 with probability `p`, else scaled by `1 / (1 - p)`: the residual block it is
-/// the main path of is skipped (Huang et al., <https://arxiv.org/abs/1603.09382>).
+/// In training, an item of the batch is 0 with probability `p`, else scaled by `1 / (1 - p)`: the
+/// residual block it is the main path of is skipped (Huang et al.,
+/// <https://arxiv.org/abs/1603.09382>).
 #[derive(Module, Debug)]
 pub struct DropPath {
     /// Whether the layer takes part in training; `freeze` clears it.

@@ -1,4 +1,5 @@
-//! Dropout whose mask is a function of (seed, step, layer), so that a resumed run draws what the first one would have.
+//! Dropout whose mask is a function of (seed, step, layer), so that a resumed run draws what the
+//! first one would have.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -72,12 +73,14 @@ enum Kind {
     Alpha,
 }
 
-/// What SELU comes to far below 0 (Klambauer et al., <https://arxiv.org/abs/1706.02515>): minus alpha times lambda.
+/// What SELU comes to far below 0 (Klambauer et al., <https://arxiv.org/abs/1706.02515>): minus
+/// alpha times lambda.
 const SATURATION: f64 = -1.758_099_340_847_376_6;
 
-/// `torch.nn.Dropout`, or `Dropout2d` and `Dropout3d` by channel: in training each element, or each channel of each item,
-/// is 0 with probability `p`, else scaled by `1 / (1 - p)`. Or `AlphaDropout`: dropped values become SELU's limit, and all
-/// are scaled and moved so that mean and variance stay.
+/// `torch.nn.Dropout`, or `Dropout2d` and `Dropout3d` by channel: in training each element, or each
+/// channel of each item, is 0 with probability `p`, else scaled by `1 / (1 - p)`. Or
+/// `AlphaDropout`: dropped values become SELU's limit, and all are scaled and moved so that mean
+/// and variance stay.
 #[derive(Module, Debug)]
 pub struct Dropout {
     /// Whether the layer takes part in training; `freeze` clears it.
@@ -110,7 +113,8 @@ impl Dropout {
     /// The layer that is asked for by name or by probability.
     ///
     /// # Errors
-    /// For a name that is not known, an argument that the layer does not have, a probability outside of [0, 1].
+    /// For a name that is not known, an argument that the layer does not have, a probability
+    /// outside of [0, 1].
     pub fn of(layer: &str, spec: &DropoutSpec, clock: &DropoutClock) -> Result<Self, ConfigError> {
         let spec = match spec {
             DropoutSpec::Probability(p) => return Self::new(layer, *p, clock),
@@ -143,7 +147,8 @@ impl Dropout {
         if !self.is_active(&x) {
             return x;
         }
-        // A dropped value becomes `dropped`; the rest are scaled, all are moved, and mean and variance stay.
+        // A dropped value becomes `dropped`; the rest are scaled, all are moved, and mean and
+        // variance stay.
         let (dropped, scale, offset) = match self.kind {
             _ if self.p == 1.0 => return x * 0.0,
             Kind::Each | Kind::Channels => (0.0, (1.0 / (1.0 - self.p)) as f32, 0.0),

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::LayerSpec;
 
-/// A probability, or a layer as in MONAI's factory: `0.2`, `"dropout"` (its `p` is 0.5), `["alphadropout", { p = 0.1 }]`.
+/// A probability, or a layer as in MONAI's factory: `0.2`, `"dropout"` (its `p` is 0.5),
+/// `["alphadropout", { p = 0.1 }]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum DropoutSpec {

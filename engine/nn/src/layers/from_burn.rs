@@ -1,5 +1,5 @@
-//! Layers of `burn::nn` made ours: the same weights and numbers by the kernels that Hearth has for them. On a CPU Burn's own
-//! convolutions take 4 to 15 times as long.
+//! Layers of `burn::nn` made ours: the same weights and numbers by the kernels that Hearth has for
+//! them. On a CPU Burn's own convolutions take 4 to 15 times as long.
 //!
 //! ```
 //! use burn::nn::{PaddingConfig3d, conv::{Conv3d, Conv3dConfig}};

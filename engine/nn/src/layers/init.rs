@@ -6,22 +6,25 @@ pub enum Init {
     /// PyTorch's default: weights and biases from `U(-1 / sqrt(fan_in), 1 / sqrt(fan_in))`.
     #[default]
     Torch,
-    /// Convolutions from `N(0, 2 / fan_in)` (He et al., <https://arxiv.org/abs/1502.01852>), biases of linear layers 0.
+    /// Convolutions from `N(0, 2 / fan_in)` (He et al., <https://arxiv.org/abs/1502.01852>), biases
+    /// of linear layers 0.
     KaimingFanIn,
     /// Convolutions from `N(0, 2 / fan_out)`, biases of linear layers 0.
     KaimingFanOut,
     /// Linear layers from the normal distribution of this standard deviation, their biases 0.
     Normal(f64),
-    /// Convolutions, transposed ones too, from `N(0, 2 / ((1 + slope^2) fan_in))`, where `slope` is that of the leaky ReLU
-    /// behind them; their biases 0.
+    /// Convolutions, transposed ones too, from `N(0, 2 / ((1 + slope^2) fan_in))`, where `slope` is
+    /// that of the leaky ReLU behind them; their biases 0.
     KaimingLeaky(f64),
-    /// Convolutions from the normal distribution of this standard deviation, scales of batch norms from the same about 1,
-    /// biases 0 (`monai.networks.utils.normal_init`).
+    /// Convolutions from the normal distribution of this standard deviation, scales of batch norms
+    /// from the same about 1, biases 0 (`monai.networks.utils.normal_init`).
     Gan(f64),
-    /// Convolutions, transposed ones too, from `N(0, 2 / (kx ky out))`: the kernel counts within its first plane only.
+    /// Convolutions, transposed ones too, from `N(0, 2 / (kx ky out))`: the kernel counts within
+    /// its first plane only.
     InPlane,
-    /// Convolutions as `KaimingFanIn`, but this many output channels in a row have the same kernel, so that a pixel shuffle
-    /// starts as nearest-neighbour resizing (Aitken et al., <https://arxiv.org/abs/1707.02937>).
+    /// Convolutions as `KaimingFanIn`, but this many output channels in a row have the same kernel,
+    /// so that a pixel shuffle starts as nearest-neighbour resizing (Aitken et al.,
+    /// <https://arxiv.org/abs/1707.02937>).
     Icnr(usize),
 }
 
@@ -34,14 +37,15 @@ pub enum Draw {
     Normal(f64),
     /// Normal with mean 1 and this standard deviation.
     NormalAboutOne(f64),
-    /// Normal with mean 0 and this standard deviation; so many entries of the first axis in a row are equal.
+    /// Normal with mean 0 and this standard deviation; so many entries of the first axis in a row
+    /// are equal.
     NormalInGroups(f64, usize),
     /// This value.
     Constant(f64),
 }
 
-/// The bound of PyTorch's default draw: `kaiming_uniform(a = sqrt(5))` for weights comes to `1 / sqrt(fan_in)`, and
-/// the bias is drawn from the same interval.
+/// The bound of PyTorch's default draw: `kaiming_uniform(a = sqrt(5))` for weights comes to
+/// `1 / sqrt(fan_in)`, and the bias is drawn from the same interval.
 fn torch_bound(fan_in: usize) -> f64 {
     if fan_in == 0 { 0.0 } else { 1.0 / (fan_in as f64).sqrt() }
 }
@@ -50,7 +54,8 @@ fn deviation(fan: f64) -> f64 {
     (2.0 / fan.max(1.0)).sqrt()
 }
 
-/// What PyTorch calls the fan-in of a weight: all but its first axis, for transposed convolutions too.
+/// What PyTorch calls the fan-in of a weight: all but its first axis, for transposed convolutions
+/// too.
 fn fan_in([_, second, x, y, z]: [usize; 5]) -> usize {
     second * x * y * z
 }

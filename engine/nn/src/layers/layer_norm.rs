@@ -10,7 +10,8 @@ use crate::cost;
 /// PyTorch's default.
 const EPS: f64 = 1e-5;
 
-/// `torch.nn.LayerNorm` (Ba et al., <https://arxiv.org/abs/1607.06450>): mean and variance over the last axis, in f32.
+/// `torch.nn.LayerNorm` (Ba et al., <https://arxiv.org/abs/1607.06450>): mean and variance over the
+/// last axis, in f32.
 #[derive(Module, Debug)]
 pub struct LayerNorm {
     /// Scale per feature.

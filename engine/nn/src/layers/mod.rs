@@ -1,8 +1,8 @@
 //! The layers networks are built from, with MONAI's names, defaults and state-dict keys.
 //!
-//! Precision: a convolution casts its input to its weight's type; a norm computes in f32 and gives back the type it
-//! got. So when weights are given as bf16 or f16 (automatic mixed precision) convolutions run in that type and the
-//! statistics do not.
+//! Precision: a convolution casts its input to its weight's type; a norm computes in f32 and gives
+//! back the type it got. So when weights are given as bf16 or f16 (automatic mixed precision)
+//! convolutions run in that type and the statistics do not.
 
 mod activation;
 mod adn;

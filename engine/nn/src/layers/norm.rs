@@ -29,7 +29,8 @@ fn affine(weight: &Option<Param<Tensor<1>>>, bias: &Option<Param<Tensor<1>>>) ->
 
 /// `torch.nn.BatchNorm3d` (Ioffe and Szegedy, <https://arxiv.org/abs/1502.03167>).
 ///
-/// In training the batch's biased variance normalizes; the running variance takes the unbiased one, as in PyTorch.
+/// In training the batch's biased variance normalizes; the running variance takes the unbiased one,
+/// as in PyTorch.
 #[derive(Module, Debug)]
 pub struct BatchNorm {
     /// Scale per channel.
@@ -115,8 +116,8 @@ impl BatchNorm {
     }
 }
 
-/// `torch.nn.GroupNorm` (Wu and He, <https://arxiv.org/abs/1803.08494>): mean and variance of each item and group of
-/// channels.
+/// `torch.nn.GroupNorm` (Wu and He, <https://arxiv.org/abs/1803.08494>): mean and variance of each
+/// item and group of channels.
 #[derive(Module, Debug)]
 pub struct GroupNorm {
     /// Scale per channel.
@@ -158,8 +159,8 @@ impl GroupNorm {
     }
 }
 
-/// `torch.nn.InstanceNorm3d` (Ulyanov et al., <https://arxiv.org/abs/1607.08022>): mean and variance of each item and
-/// channel. Without affine parameters by default.
+/// `torch.nn.InstanceNorm3d` (Ulyanov et al., <https://arxiv.org/abs/1607.08022>): mean and
+/// variance of each item and channel. Without affine parameters by default.
 #[derive(Module, Debug)]
 pub struct InstanceNorm {
     /// Scale per channel, when affine.
@@ -241,7 +242,8 @@ impl Norm {
         self.forward_then(x, &NONE)
     }
 
-    /// The norm and the activation behind it, in one pass where the activation is of the kind of ReLU.
+    /// The norm and the activation behind it, in one pass where the activation is of the kind of
+    /// ReLU.
     pub fn forward_with(&self, x: Tensor<5>, act: &Act) -> Tensor<5> {
         match act.slope() {
             Some(slope) if !cost::is_open() => self.forward_then(x, &slope),

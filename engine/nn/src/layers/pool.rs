@@ -106,7 +106,8 @@ impl Pool {
     }
 }
 
-/// `torch.nn.functional.max_pool3d` of `[b, c, x, y, z]`: a window that does not fit at the far end is left out.
+/// `torch.nn.functional.max_pool3d` of `[b, c, x, y, z]`: a window that does not fit at the far end
+/// is left out.
 pub(crate) fn max_pool(x: Tensor<5>, kernel: [usize; 3], stride: [usize; 3], padding: [usize; 3]) -> Tensor<5> {
     Pool::max(PoolShape { kernel, stride, padding, dilation: [1; 3], ceil_mode: false }).forward(x)
 }

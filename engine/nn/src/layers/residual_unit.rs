@@ -9,8 +9,9 @@ use crate::named::Named;
 
 /// `units` convolutions in a row plus a shortcut (He et al., <https://arxiv.org/abs/1512.03385>).
 ///
-/// The shortcut is a convolution of the same kernel when the stride is not 1, of kernel 1 when only the number of
-/// channels changes, and else the identity. It is added after the last activation of the main path.
+/// The shortcut is a convolution of the same kernel when the stride is not 1, of kernel 1 when only
+/// the number of channels changes, and else the identity. It is added after the last activation of
+/// the main path.
 #[derive(Module, Debug)]
 pub struct ResidualUnit {
     /// The main path: `unit0`, `unit1`, ...
@@ -20,8 +21,8 @@ pub struct ResidualUnit {
 }
 
 impl ResidualUnit {
-    /// Builds `units` convolutions, at least one; the first has the stride, the last is a bare convolution if
-    /// `last_conv_only`.
+    /// Builds `units` convolutions, at least one; the first has the stride, the last is a bare
+    /// convolution if `last_conv_only`.
     pub fn new(
         scope: &Scope,
         options: &ConvolutionOptions,

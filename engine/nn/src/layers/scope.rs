@@ -9,8 +9,8 @@ use super::{Draw, Init};
 
 /// Device, seed and path of the layer under construction.
 ///
-/// Initial weights are draws keyed by (seed, parameter path): the same on any device, and a parameter keeps its draw
-/// when other layers come or go.
+/// Initial weights are draws keyed by (seed, parameter path): the same on any device, and a
+/// parameter keeps its draw when other layers come or go.
 #[derive(Clone, Debug)]
 pub struct Scope {
     device: Device,

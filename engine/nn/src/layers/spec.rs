@@ -85,7 +85,8 @@ impl Arguments<'_> {
         self.get(name, default, "a whole number", |v| v.as_u64().map(|n| n as usize))
     }
 
-    /// One number per axis; the third of a 2-D network takes `depth`. `None` where nothing is given.
+    /// One number per axis; the third of a 2-D network takes `depth`. `None` where nothing is
+    /// given.
     pub(crate) fn axes<T>(&self, name: &str, spatial_dims: usize, depth: T) -> Result<Option<[T; 3]>, ConfigError>
     where
         T: DeserializeOwned + Copy + core::fmt::Debug,

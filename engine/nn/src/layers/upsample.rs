@@ -21,8 +21,9 @@ pub enum UpsampleMode {
     DeconvGroup,
     /// A convolution of kernel 1 where the number of channels changes, then linear interpolation.
     NonTrainable,
-    /// A convolution whose channels become voxels (Shi et al., <https://arxiv.org/abs/1609.05158>), then a mean that takes the
-    /// checkerboard away (Aitken et al., <https://arxiv.org/abs/1707.02937>).
+    /// A convolution whose channels become voxels (Shi et al., <https://arxiv.org/abs/1609.05158>),
+    /// then a mean that takes the checkerboard away (Aitken et al.,
+    /// <https://arxiv.org/abs/1707.02937>).
     PixelShuffle,
 }
 
@@ -39,7 +40,8 @@ pub struct UpSampleOptions {
     pub kernel: Option<[usize; 3]>,
     /// How.
     pub mode: UpsampleMode,
-    /// Whether linear interpolation keeps the centres of the corner voxels, rather than their outer corners.
+    /// Whether linear interpolation keeps the centres of the corner voxels, rather than their outer
+    /// corners.
     pub align_corners: bool,
     /// Whether convolutions have a bias.
     pub bias: bool,
@@ -194,7 +196,8 @@ impl SubpixelUpsample {
     }
 }
 
-/// The mean of each voxel and the `window - 1` before it on one axis; before the first there are zeros.
+/// The mean of each voxel and the `window - 1` before it on one axis; before the first there are
+/// zeros.
 fn trailing_mean(x: Tensor<5>, axis: usize, window: usize) -> Tensor<5> {
     if window == 1 {
         return x;

@@ -16,12 +16,14 @@ pub enum AdversarialCriterion {
     Bce,
     /// A hyperbolic tangent above 1, or below -1 (Lim and Ye, <https://arxiv.org/abs/1705.02894>).
     Hinge,
-    /// Least squares to 1 and 0, of a leaky positive part (Mao et al., <https://arxiv.org/abs/1611.04076>).
+    /// Least squares to 1 and 0, of a leaky positive part (Mao et al.,
+    /// <https://arxiv.org/abs/1611.04076>).
     #[default]
     LeastSquares,
 }
 
-/// Adversarial loss of what a discriminator says of patches, `[b, c, x, y, z]`, at one scale or several.
+/// Adversarial loss of what a discriminator says of patches, `[b, c, x, y, z]`, at one scale or
+/// several.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -35,21 +37,23 @@ pub enum AdversarialCriterion {
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct PatchAdversarialLoss {
-    /// How patches are put together, and then scales; the patches of the hinge are averaged whatever it says.
+    /// How patches are put together, and then scales; the patches of the hinge are averaged
+    /// whatever it says.
     pub reduction: Reduction,
     /// What real and false patches are to come to.
     pub criterion: AdversarialCriterion,
     /// Least squares of what the discriminator says itself.
     pub no_activation_leastsq: bool,
-    /// Whether values are checked in every call; on the CPU alone where it is not said, since elsewhere it waits for the
-    /// device.
+    /// Whether values are checked in every call; on the CPU alone where it is not said, since
+    /// elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 
 const NAME: &str = "PatchAdversarialLoss";
 
 impl PatchAdversarialLoss {
-    /// The loss over all scales, `[1]`; without a reduction the values of all scales one after another.
+    /// The loss over all scales, `[1]`; without a reduction the values of all scales one after
+    /// another.
     ///
     /// A generator (`for_discriminator` false) always wants its patches to pass for real.
     pub fn forward(

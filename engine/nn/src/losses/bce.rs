@@ -32,8 +32,8 @@ pub struct BceWithLogitsLoss {
     pub pos_weight: Option<ClassWeight>,
     /// How elements are put together.
     pub reduction: Reduction,
-    /// Whether values are checked in every call; on the CPU alone where it is not said, since elsewhere it waits for the
-    /// device.
+    /// Whether values are checked in every call; on the CPU alone where it is not said, since
+    /// elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 

@@ -5,7 +5,8 @@ use hearth_kernels::host;
 
 use super::LossError;
 
-/// Whether inputs are looked at: as asked, else on the CPU alone, where it costs little and waits for nothing.
+/// Whether inputs are looked at: as asked, else on the CPU alone, where it costs little and waits
+/// for nothing.
 pub(super) fn wanted(asked: Option<bool>, x: &Tensor<5>) -> bool {
     asked.unwrap_or_else(|| host::is_host(&x.device().inner()))
 }
@@ -41,7 +42,8 @@ pub fn check_finite(loss: &'static str, what: &'static str, x: &Tensor<5>) -> Re
     })?
 }
 
-/// Whether every label is a whole number in `0..classes` or equals `ignore`. Reads the labels back from the device.
+/// Whether every label is a whole number in `0..classes` or equals `ignore`. Reads the labels back
+/// from the device.
 ///
 /// # Errors
 /// [`LossError::Label`] with the first that is not.

@@ -9,8 +9,8 @@ use super::activation::{Activation, OtherActivation};
 use super::inputs::{Inputs, Prepared};
 use super::{DiceLoss, Loss, LossError, Reduction};
 
-/// Centreline Dice (Shit et al., <https://arxiv.org/abs/2003.07311>): how much of each one's soft skeleton lies within the other,
-/// for vessels and other thin things.
+/// Centreline Dice (Shit et al., <https://arxiv.org/abs/2003.07311>): how much of each one's soft
+/// skeleton lies within the other, for vessels and other thin things.
 ///
 /// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
 ///
@@ -46,8 +46,8 @@ pub struct SoftClDiceLoss {
     pub other_act: Option<OtherActivation>,
     /// How items are put together.
     pub reduction: Reduction,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
-    /// it waits for the device.
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
+    /// said, since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -116,8 +116,8 @@ impl Loss for SoftClDiceLoss {
     }
 }
 
-/// The largest of each voxel and its two neighbours on an axis. The gradient goes to the first of equal ones, as it does in
-/// PyTorch's pooling.
+/// The largest of each voxel and its two neighbours on an axis. The gradient goes to the first of
+/// equal ones, as it does in PyTorch's pooling.
 fn widest(x: Tensor<5>, axis: usize) -> Tensor<5> {
     let length = x.dims()[axis];
     if length == 1 {
@@ -200,8 +200,8 @@ pub struct SoftDiceClDiceLoss {
     pub other_act: Option<OtherActivation>,
     /// How items are put together.
     pub reduction: Reduction,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
-    /// it waits for the device.
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
+    /// said, since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 

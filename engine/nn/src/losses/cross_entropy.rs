@@ -11,10 +11,11 @@ use super::labels::one_hot;
 use super::{Loss, LossError, Reduction};
 use crate::softmax::log_softmax;
 
-/// Cross-entropy of logits `[b, c, x, y, z]` with class indices `[b, 1, x, y, z]`, or with class probabilities of the
-/// logits' shape.
+/// Cross-entropy of logits `[b, c, x, y, z]` with class indices `[b, 1, x, y, z]`, or with class
+/// probabilities of the logits' shape.
 ///
-/// With indices the mean is weighted by the labels' class weights, with probabilities it is over voxels, as in PyTorch.
+/// With indices the mean is weighted by the labels' class weights, with probabilities it is over
+/// voxels, as in PyTorch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
@@ -28,8 +29,8 @@ pub struct CrossEntropyLoss {
     pub reduction: Reduction,
     /// Share of the label that is spread over all classes.
     pub label_smoothing: f64,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
-    /// it waits for the device.
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
+    /// said, since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 

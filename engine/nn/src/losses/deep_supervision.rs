@@ -20,7 +20,8 @@ pub enum LevelWeight {
     Two,
 }
 
-/// The weighted sum of a loss over a network's outputs; the target is scaled down to each (nearest voxel).
+/// The weighted sum of a loss over a network's outputs; the target is scaled down to each (nearest
+/// voxel).
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -9,11 +9,13 @@ use super::activation::{Activation, OtherActivation};
 use super::inputs::{Form, Inputs, Overlap, check_weight, per_class};
 use super::{ClassWeight, Loss, LossError, Reduction};
 
-/// Average Dice loss (Milletari et al., <https://arxiv.org/abs/1606.04797>; soft labels and the Jaccard form: Wang et
-/// al., <https://arxiv.org/abs/2302.05666>, <https://arxiv.org/abs/2303.16296>).
+/// Average Dice loss (Milletari et al., <https://arxiv.org/abs/1606.04797>; soft labels and the
+/// Jaccard form: Wang et al., <https://arxiv.org/abs/2302.05666>,
+/// <https://arxiv.org/abs/2303.16296>).
 ///
-/// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`. Per item and class
-/// `1 - (2 tp + smooth_nr) / (2 (tp + fp + fn) + smooth_dr)`, with `fp` and `fn` halved unless `jaccard`.
+/// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
+/// Per item and class `1 - (2 tp + smooth_nr) / (2 (tp + fp + fn) + smooth_dr)`, with `fp` and `fn`
+/// halved unless `jaccard`.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -56,8 +58,8 @@ pub struct DiceLoss {
     pub soft_label: bool,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
-    /// it waits for the device.
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
+    /// said, since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -97,8 +99,8 @@ impl DiceLoss {
         })
     }
 
-    /// The loss per item and class, weighted: `[b, c]`, or `[1, c]` with `batch`. `c` leaves out the background if the
-    /// loss does.
+    /// The loss per item and class, weighted: `[b, c]`, or `[1, c]` with `batch`. `c` leaves out
+    /// the background if the loss does.
     pub fn values(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<2>, LossError> {
         self.check()?;
         let soft_label = self.soft_label && !self.squared_pred;

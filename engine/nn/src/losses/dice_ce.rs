@@ -14,10 +14,11 @@ use super::labels::one_hot;
 use super::{BceWithLogitsLoss, ClassWeight, CrossEntropyLoss, DiceLoss, Loss, LossError, Reduction};
 use crate::softmax::log_softmax;
 
-/// `lambda_dice` times Dice plus `lambda_ce` times cross-entropy (Isensee et al., <https://arxiv.org/abs/1809.10486>).
+/// `lambda_dice` times Dice plus `lambda_ce` times cross-entropy (Isensee et al.,
+/// <https://arxiv.org/abs/1809.10486>).
 ///
-/// With one channel the second part is binary cross-entropy, with `weight` as weight of positive voxels. The background
-/// is left out of the Dice part alone.
+/// With one channel the second part is binary cross-entropy, with `weight` as weight of positive
+/// voxels. The background is left out of the Dice part alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
@@ -53,8 +54,8 @@ pub struct DiceCELoss {
     pub lambda_ce: f64,
     /// Share of the label that cross-entropy spreads over all classes.
     pub label_smoothing: f64,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
-    /// it waits for the device.
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
+    /// said, since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 

@@ -9,9 +9,11 @@ use super::activation::OtherActivation;
 use super::inputs::{check_factors, weighted_sum};
 use super::{ClassWeight, DiceLoss, FocalLoss, Loss, LossError, Reduction};
 
-/// `lambda_dice` times [`DiceLoss`] plus `lambda_focal` times [`FocalLoss`] (Zhu et al., <https://arxiv.org/abs/1808.05238>).
+/// `lambda_dice` times [`DiceLoss`] plus `lambda_focal` times [`FocalLoss`] (Zhu et al.,
+/// <https://arxiv.org/abs/1808.05238>).
 ///
-/// The focal part is that of a sigmoid of the logits whatever the activation of the Dice part, as in MONAI.
+/// The focal part is that of a sigmoid of the logits whatever the activation of the Dice part, as
+/// in MONAI.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -57,8 +59,8 @@ pub struct DiceFocalLoss {
     pub lambda_focal: f64,
     /// Balance of what is there and what is not, in the focal part.
     pub alpha: Option<ClassWeight>,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
-    /// it waits for the device.
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
+    /// said, since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 

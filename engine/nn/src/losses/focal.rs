@@ -11,10 +11,12 @@ use super::inputs::{Inputs, Prepared, check_weight, per_class};
 use super::{ClassWeight, Loss, LossError, Reduction};
 use crate::softmax::log_softmax;
 
-/// Focal loss (Lin et al., <https://arxiv.org/abs/1708.02002>): cross-entropy in which what is predicted well already counts less.
+/// Focal loss (Lin et al., <https://arxiv.org/abs/1708.02002>): cross-entropy in which what is
+/// predicted well already counts less.
 ///
-/// Logits `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`. Each channel is a question of its
-/// own (sigmoid) unless `use_softmax`. The sum is over items and classes of the mean over space, as in MONAI.
+/// Logits `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
+/// Each channel is a question of its own (sigmoid) unless `use_softmax`. The sum is over items and
+/// classes of the mean over space, as in MONAI.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -34,8 +36,9 @@ pub struct FocalLoss {
     pub to_onehot_y: bool,
     /// How fast what is predicted well loses its weight.
     pub gamma: f64,
-    /// Balance of what is there (`alpha`) and what is not (`1 - alpha`); with a softmax of all classes and the first, and passed
-    /// over there without the background. A list weighs the positive voxels of each class.
+    /// Balance of what is there (`alpha`) and what is not (`1 - alpha`); with a softmax of all
+    /// classes and the first, and passed over there without the background. A list weighs the
+    /// positive voxels of each class.
     pub alpha: Option<ClassWeight>,
     /// Weight of all classes, or of each one that counts.
     pub weight: Option<ClassWeight>,
@@ -45,8 +48,8 @@ pub struct FocalLoss {
     pub use_softmax: bool,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
-    /// it waits for the device.
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
+    /// said, since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -69,7 +72,8 @@ impl Default for FocalLoss {
 const NAME: &str = "FocalLoss";
 
 impl FocalLoss {
-    /// One value per voxel and class, `[b, c, x, y, z]`, 0 where a voxel is ignored; and the mask of those that are not.
+    /// One value per voxel and class, `[b, c, x, y, z]`, 0 where a voxel is ignored; and the mask
+    /// of those that are not.
     fn values(&self, input: Tensor<5>, target: Tensor<5>) -> Result<(Tensor<5>, Option<Tensor<5>>), LossError> {
         self.check()?;
         let Prepared { input, target, mask } = self.inputs().prepare(input, target)?;
@@ -102,7 +106,8 @@ impl FocalLoss {
         Ok(loss * weight)
     }
 
-    /// What a kernel that adds up over space has to know; `None` where these options need more than sums.
+    /// What a kernel that adds up over space has to know; `None` where these options need more than
+    /// sums.
     pub(super) fn term(&self) -> Option<Focal> {
         let plain = Focal { gamma: self.gamma as f32, ..Focal::default() };
         if self.use_softmax || self.ignore_index.is_some() || self.reduction == Reduction::None {

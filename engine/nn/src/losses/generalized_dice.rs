@@ -10,11 +10,11 @@ use super::inputs::{Form, Inputs, Overlap, per_class};
 use super::{Loss, LossError, Reduction};
 use crate::class_size::SizeWeight;
 
-/// Generalized Dice loss (Sudre et al., <https://arxiv.org/abs/1707.03237>): one Dice score over all classes, each weighted by
-/// its size.
+/// Generalized Dice loss (Sudre et al., <https://arxiv.org/abs/1707.03237>): one Dice score over
+/// all classes, each weighted by its size.
 ///
-/// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`. A class that is absent
-/// weighs as much as the smallest one that is there.
+/// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
+/// A class that is absent weighs as much as the smallest one that is there.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -51,8 +51,8 @@ pub struct GeneralizedDiceLoss {
     pub batch: bool,
     /// The form that is right for soft labels.
     pub soft_label: bool,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
-    /// it waits for the device.
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
+    /// said, since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 

@@ -12,7 +12,8 @@ use crate::class_size::SizeWeight;
 
 /// `lambda_gdl` times [`GeneralizedDiceLoss`] plus `lambda_focal` times [`FocalLoss`].
 ///
-/// The focal part is that of a sigmoid of the logits whatever the activation of the other, as in MONAI.
+/// The focal part is that of a sigmoid of the logits whatever the activation of the other, as in
+/// MONAI.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -55,8 +56,8 @@ pub struct GeneralizedDiceFocalLoss {
     pub lambda_gdl: f64,
     /// Factor of the focal part.
     pub lambda_focal: f64,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
-    /// it waits for the device.
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
+    /// said, since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 

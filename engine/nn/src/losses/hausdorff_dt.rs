@@ -10,11 +10,12 @@ use super::activation::{Activation, OtherActivation};
 use super::inputs::{Inputs, Prepared, per_class};
 use super::{Loss, LossError, Reduction};
 
-/// Hausdorff distance loss (Karimi and Salcudean, <https://arxiv.org/abs/1904.10030>): the squared error of a voxel counts by its
-/// distance from the border of prediction and target, to the power of `alpha`.
+/// Hausdorff distance loss (Karimi and Salcudean, <https://arxiv.org/abs/1904.10030>): the squared
+/// error of a voxel counts by its distance from the border of prediction and target, to the power
+/// of `alpha`.
 ///
-/// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`. Distances are counted in
-/// voxels, on the host, without a gradient.
+/// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
+/// Distances are counted in voxels, on the host, without a gradient.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -44,8 +45,8 @@ pub struct HausdorffDtLoss {
     pub reduction: Reduction,
     /// Averages over the batch as over voxels.
     pub batch: bool,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
-    /// it waits for the device.
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
+    /// said, since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -79,7 +80,8 @@ impl HausdorffDtLoss {
         })
     }
 
-    /// Distance of every voxel to the border of what is above one half, to the power of `alpha`; 0 where there is no border.
+    /// Distance of every voxel to the border of what is above one half, to the power of `alpha`; 0
+    /// where there is no border.
     fn field(&self, x: &Tensor<5>) -> Result<Tensor<5>, LossError> {
         let shape = x.dims();
         let [_, _, nx, ny, nz] = shape;

@@ -22,7 +22,8 @@ pub(super) struct Inputs {
     pub(super) check_labels: Option<bool>,
 }
 
-/// Prediction and target of one shape, f32, zero where a voxel is ignored; and 1 where it is not, `[b, 1, x, y, z]`.
+/// Prediction and target of one shape, f32, zero where a voxel is ignored; and 1 where it is not,
+/// `[b, 1, x, y, z]`.
 pub(super) struct Prepared {
     pub(super) input: Tensor<5>,
     pub(super) target: Tensor<5>,
@@ -84,8 +85,9 @@ impl Inputs {
         Ok(Prepared { input, target, mask })
     }
 
-    /// What prediction and target have in common and besides, summed over space: of a softmax against class indices and of a sigmoid by a kernel that
-    /// keeps nothing of their size, else the long way.
+    /// What prediction and target have in common and besides, summed over space: of a softmax
+    /// against class indices and of a sigmoid by a kernel that keeps nothing of their size, else
+    /// the long way.
     pub(super) fn overlap(&self, input: Tensor<5>, target: Tensor<5>, form: Form) -> Result<Overlap, LossError> {
         if !form.soft_label {
             let sums = match self.activation {
@@ -163,7 +165,8 @@ pub(super) struct Form {
     pub(super) squared: bool,
     /// Sums over the batch.
     pub(super) batch: bool,
-    /// The overlap is `(|p| + |t| - |p - t|) / 2`, which is right for soft targets too; not with squares.
+    /// The overlap is `(|p| + |t| - |p - t|) / 2`, which is right for soft targets too; not with
+    /// squares.
     pub(super) soft_label: bool,
 }
 
@@ -174,7 +177,8 @@ pub(super) fn sums(x: Tensor<5>, batch: bool) -> Tensor<2> {
     if batch { per_item.sum_dim(0) } else { per_item }
 }
 
-/// Overlap, what the prediction and the target have besides, and the target; `[b, c]` or `[1, c]` each.
+/// Overlap, what the prediction and the target have besides, and the target; `[b, c]` or `[1, c]`
+/// each.
 pub(super) struct Overlap {
     pub(super) tp: Tensor<2>,
     pub(super) fp: Tensor<2>,
@@ -203,7 +207,8 @@ impl Overlap {
     }
 }
 
-/// `[rows, columns]` as a batch whose axes of space are 1, so that it can be added to one value per voxel.
+/// `[rows, columns]` as a batch whose axes of space are 1, so that it can be added to one value per
+/// voxel.
 pub(super) fn per_class(x: Tensor<2>) -> Tensor<5> {
     let [rows, columns] = x.dims();
     x.reshape([rows, columns, 1, 1, 1])

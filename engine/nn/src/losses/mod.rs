@@ -1,8 +1,9 @@
 //! Losses with MONAI's options and values.
 //!
-//! Inputs are `[b, c, x, y, z]`, logits unless the options say otherwise; everything is computed in f32. That shapes fit is always
-//! checked; that values are finite and labels are classes is checked on the CPU, and elsewhere where `check_labels` asks for it,
-//! since it reads from the device. `check_labels = false` switches it off everywhere.
+//! Inputs are `[b, c, x, y, z]`, logits unless the options say otherwise; everything is computed in
+//! f32. That shapes fit is always checked; that values are finite and labels are classes is checked
+//! on the CPU, and elsewhere where `check_labels` asks for it, since it reads from the device.
+//! `check_labels = false` switches it off everywhere.
 
 mod activation;
 mod adversarial;
@@ -236,8 +237,8 @@ pub trait Loss: Send + Sync {
     /// The loss, `[1]` unless the reduction is none.
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError>;
 
-    /// The loss of all outputs of a network, the main one first: of the main one alone, unless the loss looks at the others
-    /// ([`DeepSupervisionLoss`]).
+    /// The loss of all outputs of a network, the main one first: of the main one alone, unless the
+    /// loss looks at the others ([`DeepSupervisionLoss`]).
     fn forward_all(&self, inputs: Vec<Tensor<5>>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         match inputs.into_iter().next() {
             Some(input) => self.forward(input, target),
@@ -245,12 +246,14 @@ pub trait Loss: Send + Sync {
         }
     }
 
-    /// Keys of further tensors of the batch that it looks at, `mask` for one: [`forward_with`](Self::forward_with) is given them.
+    /// Keys of further tensors of the batch that it looks at, `mask` for one:
+    /// [`forward_with`](Self::forward_with) is given them.
     fn needs(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// The loss of all outputs of a network with the tensors of [`needs`](Self::needs), in that order. The trainer calls it.
+    /// The loss of all outputs of a network with the tensors of [`needs`](Self::needs), in that
+    /// order. The trainer calls it.
     fn forward_with(
         &self,
         inputs: Vec<Tensor<5>>,

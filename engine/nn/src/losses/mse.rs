@@ -24,8 +24,8 @@ use super::{Loss, LossError, Reduction};
 pub struct MseLoss {
     /// How elements are put together.
     pub reduction: Reduction,
-    /// Whether values are checked in every call; on the CPU alone where it is not said, since elsewhere it waits for the
-    /// device.
+    /// Whether values are checked in every call; on the CPU alone where it is not said, since
+    /// elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 

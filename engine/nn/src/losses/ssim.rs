@@ -10,8 +10,8 @@ use super::{Loss, LossError, Reduction};
 use crate::layers::Axes;
 use crate::ssim::{KernelType, Ssim};
 
-/// One less the structural similarity (Wang et al., IEEE Transactions on Image Processing 13, 2004) of a prediction and a target of
-/// the same shape `[b, c, x, y, z]`, averaged over windows.
+/// One less the structural similarity (Wang et al., IEEE Transactions on Image Processing 13, 2004)
+/// of a prediction and a target of the same shape `[b, c, x, y, z]`, averaged over windows.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -50,8 +50,8 @@ pub struct SsimLoss {
     /// How items are put together.
     #[serde(default)]
     pub reduction: Reduction,
-    /// Whether values are checked in every call; on the CPU alone where it is not said, since elsewhere it waits for the
-    /// device.
+    /// Whether values are checked in every call; on the CPU alone where it is not said, since
+    /// elsewhere it waits for the device.
     #[serde(default)]
     pub check_labels: Option<bool>,
 }

@@ -9,11 +9,11 @@ use super::activation::{Activation, OtherActivation};
 use super::inputs::{Form, Inputs, Overlap};
 use super::{Loss, LossError, Reduction};
 
-/// Tversky loss (Sadegh et al., <https://arxiv.org/abs/1706.05721>): Dice with separate weights for what is predicted too
-/// much and too little.
+/// Tversky loss (Sadegh et al., <https://arxiv.org/abs/1706.05721>): Dice with separate weights for
+/// what is predicted too much and too little.
 ///
-/// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`. Per item and class
-/// `1 - (tp + smooth_nr) / (tp + alpha fp + beta fn + smooth_dr)`.
+/// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
+/// Per item and class `1 - (tp + smooth_nr) / (tp + alpha fp + beta fn + smooth_dr)`.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -54,8 +54,8 @@ pub struct TverskyLoss {
     pub soft_label: bool,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
-    /// it waits for the device.
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
+    /// said, since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 

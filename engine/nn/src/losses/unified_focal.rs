@@ -10,11 +10,11 @@ use super::labels::one_hot;
 use super::{Loss, LossError, Reduction};
 use crate::ignored::counted;
 
-/// Asymmetric unified focal loss (Yeung et al., <https://arxiv.org/abs/2102.04525>) of background and foreground: focal
-/// cross-entropy and a focal Tversky index, both hard on missed foreground.
+/// Asymmetric unified focal loss (Yeung et al., <https://arxiv.org/abs/2102.04525>) of background
+/// and foreground: focal cross-entropy and a focal Tversky index, both hard on missed foreground.
 ///
-/// Probabilities `[b, 2, x, y, z]`, or `[b, 1, x, y, z]` of the foreground alone; target of the same shape, or with class
-/// indices and `to_onehot_y`.
+/// Probabilities `[b, 2, x, y, z]`, or `[b, 1, x, y, z]` of the foreground alone; target of the
+/// same shape, or with class indices and `to_onehot_y`.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -42,8 +42,8 @@ pub struct AsymmetricUnifiedFocalLoss {
     pub reduction: Reduction,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
-    /// it waits for the device.
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
+    /// said, since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 

@@ -23,11 +23,11 @@ pub enum WassersteinWeighting {
     Gdl,
 }
 
-/// Generalized Wasserstein Dice loss (Fidon et al., <https://arxiv.org/abs/1707.00478>): mistaking a class for one that is near
-/// to it costs less.
+/// Generalized Wasserstein Dice loss (Fidon et al., <https://arxiv.org/abs/1707.00478>): mistaking
+/// a class for one that is near to it costs less.
 ///
-/// Logits `[b, c, x, y, z]` and class indices `[b, 1, x, y, z]`. The matrix of distances, `c` by `c`, is divided by its largest
-/// entry.
+/// Logits `[b, c, x, y, z]` and class indices `[b, 1, x, y, z]`. The matrix of distances, `c` by
+/// `c`, is divided by its largest entry.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -57,8 +57,8 @@ pub struct GeneralizedWassersteinDiceLoss {
     /// Added to the denominator.
     #[serde(default = "smooth")]
     pub smooth_dr: f64,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not said, since elsewhere
-    /// it waits for the device.
+    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
+    /// said, since elsewhere it waits for the device.
     #[serde(default)]
     pub check_labels: Option<bool>,
 }
@@ -132,7 +132,8 @@ impl Loss for GeneralizedWassersteinDiceLoss {
         let [b, _, x, y, z] = shape;
         let hot = one_hot(target, classes);
         let probabilities = softmax(input.cast(DType::F32));
-        // The row of distances of each voxel's label, `[b, c, x, y, z]`: the matrix's columns, chosen by the one-hot form.
+        // The row of distances of each voxel's label, `[b, c, x, y, z]`: the matrix's columns,
+        // chosen by the one-hot form.
         let matrix = self.matrix(&hot);
         let rows = (0..classes).map(|class| {
             let row = matrix.clone().narrow(0, class, 1).reshape([1, classes, 1, 1, 1]);

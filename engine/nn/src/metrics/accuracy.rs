@@ -12,7 +12,8 @@ use super::{Aggregate, MetricError, Reduced, Rows};
 /// The share of right answers: of items, or of voxels where there are any.
 ///
 /// - Binary: prediction and label of the same shape, both 0 or 1.
-/// - Several classes: prediction `[b, classes, x, y, z]`, of which the largest counts, and class indices `[b, 1, x, y, z]`.
+/// - Several classes: prediction `[b, classes, x, y, z]`, of which the largest counts, and class
+///   indices `[b, 1, x, y, z]`.
 /// - Several labels at once (`is_multilabel`): the same shape; all labels have to be right.
 ///
 /// ```

@@ -11,7 +11,8 @@ use super::{Aggregate, MetricError, Rows};
 
 /// Average precision, the area under the curve of precision over recall, over all items.
 ///
-/// Scores and labels are `[b, classes, 1, 1, 1]`, labels 0 or 1. NaN where a class is always there or never.
+/// Scores and labels are `[b, classes, 1, 1, 1]`, labels 0 or 1. NaN where a class is always there
+/// or never.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor, TensorData};

@@ -4,7 +4,8 @@ use hearth_registry::{Fault, Kind, Named};
 
 use super::{Metric, MetricError};
 
-/// A metric by name, as a recipe gives it: `name = "HausdorffDistanceMetric"` and its own parameters.
+/// A metric by name, as a recipe gives it: `name = "HausdorffDistanceMetric"` and its own
+/// parameters.
 ///
 /// ```
 /// # use hearth_nn::metrics::MetricConfig;

@@ -1,4 +1,5 @@
-//! The confusion matrix and what is computed from it (`monai.metrics.ConfusionMatrixMetric`, `monai.metrics.FBetaScore`).
+//! The confusion matrix and what is computed from it (`monai.metrics.ConfusionMatrixMetric`,
+//! `monai.metrics.FBetaScore`).
 
 use burn::tensor::Tensor;
 use derive_setters::Setters;
@@ -12,8 +13,9 @@ use super::{Aggregate, MetricError, MetricReduction, Reduced, Rows, reduce};
 
 /// True and false positives and negatives of binarised predictions, and rates computed from them.
 ///
-/// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; for classification the axes of space are 1. A row holds
-/// true positives, false positives, true negatives and false negatives of one class after another.
+/// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; for classification the axes
+/// of space are 1. A row holds true positives, false positives, true negatives and false negatives
+/// of one class after another.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -32,8 +34,8 @@ pub struct ConfusionMatrixMetric {
     pub include_background: bool,
     /// Which rates: one name or several.
     pub metric_name: ConfusionNames,
-    /// Computes the rates of each item and class before they are put together, rather than from counts that were put together;
-    /// not for classification, where an item is one voxel.
+    /// Computes the rates of each item and class before they are put together, rather than from
+    /// counts that were put together; not for classification, where an item is one voxel.
     pub compute_sample: bool,
     /// How rows are put together.
     pub reduction: MetricReduction,
@@ -118,7 +120,8 @@ fn rate(
     Aggregate { value, not_nans, labels }
 }
 
-/// True positives, false positives, true negatives and false negatives per item and class: `[b, 4 c]`.
+/// True positives, false positives, true negatives and false negatives per item and class:
+/// `[b, 4 c]`.
 fn matrix(metric: &'static str, both: Compared) -> Result<Vec<Vec<f32>>, MetricError> {
     let Compared { pred, label, mask } = both;
     let [items, classes, x, y, z] = pred.dims();
@@ -206,9 +209,11 @@ impl PerItem for ConfusionMatrixMetric {
     }
 }
 
-/// F-beta score of binarised predictions: the weighted harmonic mean of precision and recall, recall counting `beta` times.
+/// F-beta score of binarised predictions: the weighted harmonic mean of precision and recall,
+/// recall counting `beta` times.
 ///
-/// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class. Rows are those of [`ConfusionMatrixMetric`].
+/// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class. Rows are those of
+/// [`ConfusionMatrixMetric`].
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

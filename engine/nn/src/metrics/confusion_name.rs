@@ -9,7 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// True positives, false positives, true negatives, false negatives.
 pub(crate) type Counts = [f32; 4];
 
-/// A rate computed from a confusion matrix. Recipes may use any of its names, in any case, with spaces or underscores.
+/// A rate computed from a confusion matrix. Recipes may use any of its names, in any case, with
+/// spaces or underscores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum ConfusionName {

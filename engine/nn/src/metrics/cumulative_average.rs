@@ -2,7 +2,8 @@
 
 use super::MetricError;
 
-/// The average of values that come with counts, entry by entry. Values that are not finite are left out.
+/// The average of values that come with counts, entry by entry. Values that are not finite are left
+/// out.
 ///
 /// ```
 /// # use hearth_nn::metrics::CumulativeAverage;

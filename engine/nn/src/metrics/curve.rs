@@ -1,4 +1,5 @@
-//! What the areas under curves have in common: scores and labels of all items are gathered, and each class is ranked.
+//! What the areas under curves have in common: scores and labels of all items are gathered, and
+//! each class is ranked.
 
 use burn::tensor::Tensor;
 use schemars::JsonSchema;
@@ -25,7 +26,8 @@ pub enum Average {
 /// A score and whether the class is there.
 pub(super) type Scored = (f32, f32);
 
-/// One row per item: the scores of all classes, then their labels. `pred` and `label` are `[b, classes, 1, 1, 1]`.
+/// One row per item: the scores of all classes, then their labels. `pred` and `label` are
+/// `[b, classes, 1, 1, 1]`.
 pub(super) fn rows(metric: &'static str, pred: &Tensor<5>, label: &Tensor<5>) -> Result<Vec<Vec<f32>>, MetricError> {
     let (shape, got) = (pred.dims(), label.dims());
     if shape != got || shape[2..] != [1; 3] {

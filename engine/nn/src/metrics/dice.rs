@@ -11,8 +11,9 @@ use crate::ignored::counted;
 
 /// Dice score of binarised predictions, per item and class.
 ///
-/// Prediction and label are `[b, classes, x, y, z]`, zero or not per class; either may instead be a map of class indices
-/// `[b, 1, x, y, z]` when `num_classes` is given. Counted on the device, one small read back per update.
+/// Prediction and label are `[b, classes, x, y, z]`, zero or not per class; either may instead be a
+/// map of class indices `[b, 1, x, y, z]` when `num_classes` is given. Counted on the device, one
+/// small read back per update.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -31,15 +32,16 @@ pub struct DiceMetric {
     pub include_background: bool,
     /// How rows are put together.
     pub reduction: MetricReduction,
-    /// A class that is absent from the label is NaN and does not count; else it scores 1 if the prediction has none of
-    /// it either, and 0 otherwise.
+    /// A class that is absent from the label is NaN and does not count; else it scores 1 if the
+    /// prediction has none of it either, and 0 otherwise.
     pub ignore_empty: bool,
     /// Number of classes, the background included, where predictions are class indices.
     pub num_classes: Option<usize>,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,
     /// Scores every component of the label by itself and averages over them, however large they are
-    /// (<https://arxiv.org/abs/2410.18684>): two channels, background and foreground, one value per item.
+    /// (<https://arxiv.org/abs/2410.18684>): two channels, background and foreground, one value per
+    /// item.
     pub per_component: bool,
     /// The rows so far.
     #[serde(skip)]
@@ -72,7 +74,8 @@ impl DiceMetric {
         }
     }
 
-    /// 1 where the class is, `[b, classes, x, y, z]`; multi-channel labels keep their (soft) values.
+    /// 1 where the class is, `[b, classes, x, y, z]`; multi-channel labels keep their (soft)
+    /// values.
     fn members(x: Tensor<5>, classes: &std::ops::Range<usize>, binary: bool) -> Option<Tensor<5>> {
         let [b, channels, dx, dy, dz] = x.dims();
         let x = x.cast(DType::F32);

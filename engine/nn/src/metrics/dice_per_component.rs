@@ -6,11 +6,12 @@ use hearth_kernels::label::{To, components, nearest};
 use super::MetricError;
 use super::inputs::{read, same_shape};
 
-/// Of one class against the background: every voxel belongs to the component of the label that is nearest, each of these regions
-/// has a Dice score of its own, and all count the same, however large they are (Jaus et al., <https://arxiv.org/abs/2410.18684>).
+/// Of one class against the background: every voxel belongs to the component of the label that is
+/// nearest, each of these regions has a Dice score of its own, and all count the same, however
+/// large they are (Jaus et al., <https://arxiv.org/abs/2410.18684>).
 ///
-/// Prediction and label are `[b, 2, x, y, z]`, background first; voxels that touch at a corner belong together. One value per item.
-/// Read back from the device and computed on the CPU.
+/// Prediction and label are `[b, 2, x, y, z]`, background first; voxels that touch at a corner
+/// belong together. One value per item. Read back from the device and computed on the CPU.
 pub(super) fn rows(
     metric: &'static str,
     pred: &Tensor<5>,

@@ -2,7 +2,8 @@
 
 use super::MetricError;
 
-/// False positives per image at which the sensitivity is averaged: those of the CAMELYON16 challenge.
+/// False positives per image at which the sensitivity is averaged: those of the CAMELYON16
+/// challenge.
 pub const EVAL_THRESHOLDS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 
 const NAME: &str = "FROC";
@@ -12,16 +13,18 @@ const NAME: &str = "FROC";
 pub struct ImageHits {
     /// Probability of every detection that hits nothing.
     pub fp_probs: Vec<f32>,
-    /// For every target the largest probability of its hits: 0 for one that is never hit or is excluded.
+    /// For every target the largest probability of its hits: 0 for one that is never hit or is
+    /// excluded.
     pub tp_probs: Vec<f32>,
     /// Targets that are not excluded.
     pub num_targets: usize,
 }
 
-/// Detections compared with a map of targets, which are numbered from 1; 0 is none (`compute_fp_tp_probs_nd`).
+/// Detections compared with a map of targets, which are numbered from 1; 0 is none
+/// (`compute_fp_tp_probs_nd`).
 ///
-/// `shape` is that of the map, row-major; each detection is a voxel of it. Every detection outside all targets is a false positive;
-/// one on an excluded target is neither.
+/// `shape` is that of the map, row-major; each detection is a voxel of it. Every detection outside
+/// all targets is a false positive; one on an excluded target is neither.
 ///
 /// # Errors
 /// Where the map has not that shape, or a detection lies outside.
@@ -55,7 +58,8 @@ pub fn compute_fp_tp_probs_nd(
     Ok(hits)
 }
 
-/// The same for detections at `(y, x)` of level 0 of a slide, and a map of targets at another level (`compute_fp_tp_probs`).
+/// The same for detections at `(y, x)` of level 0 of a slide, and a map of targets at another level
+/// (`compute_fp_tp_probs`).
 ///
 /// # Errors
 /// Where the map has not that shape, or a detection lies outside.
@@ -89,10 +93,11 @@ pub struct FrocCurve {
 }
 
 impl FrocCurve {
-    /// The mean sensitivity at given numbers of false positives per image, between the points in a line and flat outside
-    /// (`compute_froc_score`).
+    /// The mean sensitivity at given numbers of false positives per image, between the points in a
+    /// line and flat outside (`compute_froc_score`).
     pub fn score(&self, eval_thresholds: &[f64]) -> f64 {
-        // From the fewest false positives up; of points with equally many the last counts, as in NumPy.
+        // From the fewest false positives up; of points with equally many the last counts, as in
+        // NumPy.
         let points: Vec<(f64, f64)> =
             self.fps_per_image.iter().copied().zip(self.sensitivity.iter().copied()).rev().collect();
         let at = |x: f64| match points.partition_point(|(fps, _)| *fps <= x) {
@@ -142,7 +147,8 @@ impl Froc {
         (self.images, self.hits.num_targets)
     }
 
-    /// The curve: one point per threshold, which are all probabilities but the smallest, and nothing found at the end.
+    /// The curve: one point per threshold, which are all probabilities but the smallest, and
+    /// nothing found at the end.
     pub fn curve(&self) -> FrocCurve {
         let sorted = |values: &[f32]| {
             let mut values = values.to_vec();
@@ -163,7 +169,8 @@ impl Froc {
         curve
     }
 
-    /// The mean sensitivity at given numbers of false positives per image; NaN without images or targets.
+    /// The mean sensitivity at given numbers of false positives per image; NaN without images or
+    /// targets.
     pub fn score(&self, eval_thresholds: &[f64]) -> f64 {
         self.curve().score(eval_thresholds)
     }

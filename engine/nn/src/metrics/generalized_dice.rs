@@ -11,8 +11,9 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 use crate::class_size::SizeWeight;
 use crate::ignored::counted;
 
-/// Generalized Dice score (Sudre et al., <https://arxiv.org/abs/1707.03237>) of binarised predictions: one score per item over all
-/// classes, each weighted by its size. Reductions that keep classes apart score each class.
+/// Generalized Dice score (Sudre et al., <https://arxiv.org/abs/1707.03237>) of binarised
+/// predictions: one score per item over all classes, each weighted by its size. Reductions that
+/// keep classes apart score each class.
 ///
 /// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class.
 ///

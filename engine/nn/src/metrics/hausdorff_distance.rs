@@ -9,10 +9,12 @@ use super::per_item::{PerItem, keeps_rows, summary};
 use super::surface::{DistanceMetric, Masks, Side, spacing_of};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 
-/// Hausdorff distance of binarised predictions, per item and class: how far the surface of one mask gets from that of the other.
+/// Hausdorff distance of binarised predictions, per item and class: how far the surface of one mask
+/// gets from that of the other.
 ///
-/// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; an image with `z = 1` has two axes. Infinite where one mask is
-/// empty, NaN where both are. Read back from the device and computed on the CPU.
+/// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; an image with `z = 1` has
+/// two axes. Infinite where one mask is empty, NaN where both are. Read back from the device and
+/// computed on the CPU.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -31,7 +33,8 @@ pub struct HausdorffDistanceMetric {
     pub include_background: bool,
     /// How distance is measured.
     pub distance_metric: DistanceMetric,
-    /// The percentile of the distances rather than the largest; from 0 to 100, and 0 is the largest too, as in MONAI.
+    /// The percentile of the distances rather than the largest; from 0 to 100, and 0 is the largest
+    /// too, as in MONAI.
     pub percentile: Option<f64>,
     /// From the prediction to the label alone, rather than the larger of both ways.
     pub directed: bool,
@@ -70,7 +73,8 @@ impl HausdorffDistanceMetric {
     }
 }
 
-/// `torch.quantile`: between the two nearest values in order, linearly. Infinite ones give NaN, as they do there.
+/// `torch.quantile`: between the two nearest values in order, linearly. Infinite ones give NaN, as
+/// they do there.
 fn quantile(values: &mut [f32], q: f32) -> f32 {
     let last = values.len() - 1;
     let rank = q * last as f32;

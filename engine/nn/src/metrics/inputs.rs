@@ -27,7 +27,8 @@ pub fn foreground(x: Tensor<5>) -> Tensor<5> {
     }
 }
 
-/// Sums over space: `[b, c, x, y, z]` to `[b, c]`. Axis by axis, so that counts of voxels stay exact in f32.
+/// Sums over space: `[b, c, x, y, z]` to `[b, c]`. Axis by axis, so that counts of voxels stay
+/// exact in f32.
 pub fn count(x: Tensor<5>) -> Tensor<2> {
     let [b, c, ..] = x.dims();
     x.sum_dim(4).sum_dim(3).sum_dim(2).reshape([b, c])
@@ -54,8 +55,8 @@ pub(crate) struct Compared {
     pub(crate) mask: Option<Tensor<5>>,
 }
 
-/// As MONAI's mean IoU and confusion matrix: an ignored class is emptied in both, another ignored index takes out the voxels that
-/// no class has.
+/// As MONAI's mean IoU and confusion matrix: an ignored class is emptied in both, another ignored
+/// index takes out the voxels that no class has.
 pub(crate) fn compared(
     metric: &'static str,
     (pred, label): (&Tensor<5>, &Tensor<5>),

@@ -1,4 +1,5 @@
-//! Free-response receiver operating characteristic of tumours on slides (`monai.apps.pathology.metrics.LesionFROC`).
+//! Free-response receiver operating characteristic of tumours on slides
+//! (`monai.apps.pathology.metrics.LesionFROC`).
 
 use derive_setters::Setters;
 use hearth_kernels::label::{LabelError, To, components, distances, fill_holes};
@@ -8,10 +9,12 @@ use serde::{Deserialize, Serialize};
 use super::MetricError;
 use super::froc::{EVAL_THRESHOLDS, Froc, compute_fp_tp_probs_nd};
 
-/// Finds how many tumours of a slide are detected, and with how many false alarms, as the CAMELYON16 challenge counts.
+/// Finds how many tumours of a slide are detected, and with how many false alarms, as the
+/// CAMELYON16 challenge counts.
 ///
-/// Detections are peaks of a probability map (`ProbNMS`). Tumours closer than `grow_distance` are one; those that are smaller than
-/// `itc_diameter` are isolated tumour cells, and hitting one is neither right nor wrong.
+/// Detections are peaks of a probability map (`ProbNMS`). Tumours closer than `grow_distance` are
+/// one; those that are smaller than `itc_diameter` are isolated tumour cells, and hitting one is
+/// neither right nor wrong.
 ///
 /// ```
 /// # use hearth_nn::metrics::LesionFroc;
@@ -61,7 +64,8 @@ pub struct Tumours {
 const NAME: &str = "LesionFROC";
 
 impl LesionFroc {
-    /// The tumours of a mask (0 is none) at a level of a slide; `pixel_spacing` is that of level 0, in micrometres.
+    /// The tumours of a mask (0 is none) at a level of a slide; `pixel_spacing` is that of level 0,
+    /// in micrometres.
     ///
     /// # Errors
     /// Where the mask has not that shape, or the spacing is not above 0.
@@ -89,8 +93,8 @@ impl LesionFroc {
         Ok(Tumours { isolated_cells: small.map(|(i, _)| i as u32 + 1).collect(), labels })
     }
 
-    /// Adds a slide: its detections, as probability and pixel (row, column) at the level, and its mask of tumours at that level; none
-    /// for a normal slide, on which every detection is wrong.
+    /// Adds a slide: its detections, as probability and pixel (row, column) at the level, and its
+    /// mask of tumours at that level; none for a normal slide, on which every detection is wrong.
     ///
     /// # Errors
     /// As [`tumours`](Self::tumours), and where a detection lies outside.
@@ -118,8 +122,8 @@ impl LesionFroc {
     }
 }
 
-/// Length of the long axis of the ellipse with the same second moments, for every label from 1 on (scikit-image's
-/// `axis_major_length`).
+/// Length of the long axis of the ellipse with the same second moments, for every label from 1 on
+/// (scikit-image's `axis_major_length`).
 fn major_axes(labels: &[u32], columns: usize) -> Vec<f64> {
     let count = labels.iter().copied().max().unwrap_or(0) as usize;
     // Number, sums, and sums of squares and products.

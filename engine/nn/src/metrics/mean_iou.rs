@@ -30,8 +30,8 @@ pub struct MeanIoU {
     pub include_background: bool,
     /// How rows are put together.
     pub reduction: MetricReduction,
-    /// A class that is absent from the label is NaN and does not count; else it scores 1 if the prediction has none of
-    /// it either, and 0 otherwise.
+    /// A class that is absent from the label is NaN and does not count; else it scores 1 if the
+    /// prediction has none of it either, and 0 otherwise.
     pub ignore_empty: bool,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,

@@ -118,13 +118,14 @@ impl MetricError {
     }
 }
 
-/// A metric over a whole evaluation, as evaluators use it. A metric of one's own is a [`PerItem`], which [becomes](PerItem::gathered) one.
+/// A metric over a whole evaluation, as evaluators use it. A metric of one's own is a [`PerItem`],
+/// which [becomes](PerItem::gathered) one.
 pub trait Metric: Send {
     /// MONAI's name.
     fn name(&self) -> &'static str;
 
-    /// Whether a larger value is better; nothing where that depends, as of several rates of a confusion
-    /// matrix at once.
+    /// Whether a larger value is better; nothing where that depends, as of several rates of a
+    /// confusion matrix at once.
     fn higher_is_better(&self) -> Option<bool>;
 
     /// Whether the background counts as a class of its own.
@@ -141,11 +142,12 @@ pub trait Metric: Send {
         false
     }
 
-    /// Adds the items of a batch: `pred` and `label` as `[b, c, x, y, z]`. Gives the new rows, one per item.
+    /// Adds the items of a batch: `pred` and `label` as `[b, c, x, y, z]`. Gives the new rows, one
+    /// per item.
     fn update(&mut self, pred: &Tensor<5>, label: &Tensor<5>) -> Result<&[Vec<f32>], MetricError>;
 
-    /// The same for metrics that measure lengths: `spacing` is that of every item, one for all, or empty for voxels of side 1. Metrics
-    /// that do not measure lengths pass over it.
+    /// The same for metrics that measure lengths: `spacing` is that of every item, one for all, or
+    /// empty for voxels of side 1. Metrics that do not measure lengths pass over it.
     fn update_spaced(
         &mut self,
         pred: &Tensor<5>,
@@ -161,8 +163,8 @@ pub trait Metric: Send {
     /// All rows so far, one per item in the order they came, one value per class.
     fn rows(&self) -> &[Vec<f32>];
 
-    /// What a row says of its item: one value per class that counts, or one for all of them. That is the row itself, unless rows hold
-    /// counts; nothing where one item alone has no value.
+    /// What a row says of its item: one value per class that counts, or one for all of them. That
+    /// is the row itself, unless rows hold counts; nothing where one item alone has no value.
     fn values_of(&self, row: &[f32]) -> Vec<f32> {
         row.to_vec()
     }

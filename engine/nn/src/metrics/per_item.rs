@@ -1,4 +1,5 @@
-//! Metrics that measure each item on its own and keep the rows: [`PerItem`], and [`Gathered`] that keeps them.
+//! Metrics that measure each item on its own and keep the rows: [`PerItem`], and [`Gathered`] that
+//! keeps them.
 
 use burn::tensor::Tensor;
 use hearth_registry::type_name;
@@ -37,9 +38,10 @@ use super::{Aggregate, Metric, MetricError, MetricReduction, Rows, reduce};
 /// # Ok::<(), MetricError>(())
 /// ```
 pub trait PerItem: Send {
-    /// One row per item, of the same length in every call: one value per class, or one for all. NaN where there is nothing to
-    /// measure. `pred` and `label` are `[b, c, x, y, z]` and outside of any graph. `spacing` in mm has one entry for all items or one per
-    /// item, or none where voxels have side 1.
+    /// One row per item, of the same length in every call: one value per class, or one for all. NaN
+    /// where there is nothing to measure. `pred` and `label` are `[b, c, x, y, z]` and outside of
+    /// any graph. `spacing` in mm has one entry for all items or one per item, or none where voxels
+    /// have side 1.
     ///
     /// # Errors
     /// Where prediction and label do not fit each other, or the options do not fit them.
@@ -53,7 +55,8 @@ pub trait PerItem: Send {
         type_name::<Self>()
     }
 
-    /// See [`Metric::includes_background`]. Rows have a value for each channel of the prediction, unless the metric says otherwise.
+    /// See [`Metric::includes_background`]. Rows have a value for each channel of the prediction,
+    /// unless the metric says otherwise.
     fn includes_background(&self) -> bool {
         true
     }
@@ -77,7 +80,8 @@ pub trait PerItem: Send {
         row.to_vec()
     }
 
-    /// The result over rows, of which there is at least one: [MONAI's mean](MetricReduction::Mean), unless the metric says otherwise.
+    /// The result over rows, of which there is at least one: [MONAI's mean](MetricReduction::Mean),
+    /// unless the metric says otherwise.
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
         summary(rows, MetricReduction::Mean, usize::from(!self.includes_background()))
     }
@@ -234,8 +238,8 @@ impl<M: PerItem + KeepsRows> Metric for M {
     }
 }
 
-/// The result of a reduction, with names for values that stand for a class; `first` is the first class that counts: 1 where
-/// rows leave out the background.
+/// The result of a reduction, with names for values that stand for a class; `first` is the first
+/// class that counts: 1 where rows leave out the background.
 pub fn summary(rows: &[Vec<f32>], reduction: MetricReduction, first: usize) -> Aggregate {
     let (value, not_nans) = reduce(rows, reduction);
     let labels = match reduction {

@@ -11,7 +11,8 @@ use super::{Aggregate, MetricError, Rows};
 
 /// Area under the receiver operating characteristic, over all items.
 ///
-/// Scores and labels are `[b, classes, 1, 1, 1]`, labels 0 or 1. NaN where a class is always there or never.
+/// Scores and labels are `[b, classes, 1, 1, 1]`, labels 0 or 1. NaN where a class is always there
+/// or never.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor, TensorData};
@@ -33,7 +34,8 @@ pub struct RocAucMetric {
     pub rows: Rows,
 }
 
-/// The share of pairs of a positive and a negative item in which the positive one scores higher; ties count half.
+/// The share of pairs of a positive and a negative item in which the positive one scores higher;
+/// ties count half.
 fn area(scored: Vec<Scored>) -> f64 {
     let (mut below, mut pairs, mut positives) = (0.0, 0.0, 0.0);
     for (positive, negative) in ranked(scored, false) {

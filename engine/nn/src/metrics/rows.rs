@@ -7,7 +7,8 @@ use super::MetricError;
 pub struct Rows(Vec<Vec<f32>>);
 
 impl Rows {
-    /// Adds rows at the end, or none of them if one does not fit. `metric` is its name, for the error.
+    /// Adds rows at the end, or none of them if one does not fit. `metric` is its name, for the
+    /// error.
     ///
     /// # Errors
     /// [`MetricError::Row`] for a row of another length than those before.

@@ -38,7 +38,8 @@ fn means(metric: &'static str, map: Tensor<5>) -> Result<Vec<f32>, MetricError> 
     read(metric, map.reshape([items, count]).mean_dim(1))
 }
 
-/// Structural similarity (Wang et al., IEEE Transactions on Image Processing 13, 2004), averaged over windows; one value per item.
+/// Structural similarity (Wang et al., IEEE Transactions on Image Processing 13, 2004), averaged
+/// over windows; one value per item.
 ///
 /// Prediction and label have the same shape `[b, c, x, y, z]`.
 ///
@@ -149,8 +150,8 @@ impl PerItem for SsimMetric {
     }
 }
 
-/// Structural similarity at several scales, each half the size of the one before (Wang, Simoncelli and Bovik, Asilomar 2003); one
-/// value per item.
+/// Structural similarity at several scales, each half the size of the one before (Wang, Simoncelli
+/// and Bovik, Asilomar 2003); one value per item.
 ///
 /// Prediction and label have the same shape `[b, c, x, y, z]`.
 ///
@@ -263,7 +264,8 @@ impl MultiScaleSsimMetric {
     }
 }
 
-/// The mean of every two voxels along each of the first axes of space; a last odd voxel is left out.
+/// The mean of every two voxels along each of the first axes of space; a last odd voxel is left
+/// out.
 fn halved(mut x: Tensor<5>, spatial_dims: usize) -> Tensor<5> {
     for axis in 2..2 + spatial_dims {
         let shape = x.dims();

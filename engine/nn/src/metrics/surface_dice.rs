@@ -9,11 +9,12 @@ use super::per_item::{PerItem, keeps_rows, summary};
 use super::surface::{DistanceMetric, Masks, Side, Surfaces, spacing_of};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 
-/// Surface Dice, or normalized surface distance (Nikolov et al., <https://arxiv.org/abs/1809.04430>), of binarised predictions, per
-/// item and class: the part of both surfaces that lies within a tolerance of the other.
+/// Surface Dice, or normalized surface distance (Nikolov et al.,
+/// <https://arxiv.org/abs/1809.04430>), of binarised predictions, per item and class: the part of
+/// both surfaces that lies within a tolerance of the other.
 ///
-/// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; an image with `z = 1` has two axes. NaN where both masks are
-/// empty. Read back from the device and computed on the CPU.
+/// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; an image with `z = 1` has
+/// two axes. NaN where both masks are empty. Read back from the device and computed on the CPU.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -40,7 +41,8 @@ pub struct SurfaceDiceMetric {
     /// How rows are put together.
     #[serde(default)]
     pub reduction: MetricReduction,
-    /// Weighs every place by the area (in 2-D: length) of the surface that runs through it, rather than counting voxels.
+    /// Weighs every place by the area (in 2-D: length) of the surface that runs through it, rather
+    /// than counting voxels.
     #[serde(default)]
     pub use_subvoxels: bool,
     /// Voxels of this label do not count.

@@ -11,8 +11,9 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 
 /// Average distance from the predicted to the true surface, per item and class.
 ///
-/// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; an image with `z = 1` has two axes. Infinite where one mask is
-/// empty, NaN where both are. Read back from the device and computed on the CPU.
+/// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; an image with `z = 1` has
+/// two axes. Infinite where one mask is empty, NaN where both are. Read back from the device and
+/// computed on the CPU.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

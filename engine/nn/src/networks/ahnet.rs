@@ -153,7 +153,8 @@ impl AHNetConfig {
         let in_plane = if transposed { pyramid.max(32) } else { 32 };
         let least = if transposed { 32 } else { pyramid.max(32) };
         let along = 32;
-        // The kernels are cut from the end in 2-D: its first axis is the plane, its second the one across.
+        // The kernels are cut from the end in 2-D: its first axis is the plane, its second the one
+        // across.
         (facts.divisor, facts.least) = if flat {
             ([in_plane, along, 1], [least, along, 1])
         } else {
@@ -163,10 +164,12 @@ impl AHNetConfig {
     }
 }
 
-/// An encoder with 2-D kernels, a decoder with 3-D ones (Liu et al., <https://arxiv.org/abs/1711.08580>).
+/// An encoder with 2-D kernels, a decoder with 3-D ones (Liu et al.,
+/// <https://arxiv.org/abs/1711.08580>).
 ///
-/// `[b, in, x, y, z]` to `[b, out, x, y, z]`. In 3-D the last axis is the one across the planes and must be divisible by 32,
-/// the others by `max(32, 2^(psp_block_num + 3))` with transposed convolutions and by 32 otherwise.
+/// `[b, in, x, y, z]` to `[b, out, x, y, z]`. In 3-D the last axis is the one across the planes and
+/// must be divisible by 32, the others by `max(32, 2^(psp_block_num + 3))` with transposed
+/// convolutions and by 32 otherwise.
 ///
 /// ```no_run
 /// # use burn::tensor::{Device, Tensor};

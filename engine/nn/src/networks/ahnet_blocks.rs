@@ -1,4 +1,5 @@
-//! The parts of the anisotropic hybrid network, and how they are built for two and three dimensions.
+//! The parts of the anisotropic hybrid network, and how they are built for two and three
+//! dimensions.
 
 use burn::module::Module;
 use burn::tensor::Tensor;

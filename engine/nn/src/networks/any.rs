@@ -10,8 +10,9 @@ use super::{Network, ShapeError};
 
 /// Any network: one of this crate's, or one of a user's own.
 ///
-/// Burn's modules have generic methods and cannot be trait objects; here their parameters go through
-/// calls that can be made on one, ranks 1 to 8. Paths of parameters are those of the network within.
+/// Burn's modules have generic methods and cannot be trait objects; here their parameters go
+/// through calls that can be made on one, ranks 1 to 8. Paths of parameters are those of the
+/// network within.
 pub struct AnyNetwork(Box<dyn Dynamic>);
 
 impl AnyNetwork {

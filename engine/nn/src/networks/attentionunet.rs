@@ -208,9 +208,11 @@ impl AttentionLayer {
     }
 }
 
-/// A U-Net whose skips are weighed by attention gates (Oktay et al., <https://arxiv.org/abs/1804.03999>).
+/// A U-Net whose skips are weighed by attention gates (Oktay et al.,
+/// <https://arxiv.org/abs/1804.03999>).
 ///
-/// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis must be divisible by the product of its strides.
+/// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis must be divisible by the product of its
+/// strides.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -40,7 +40,8 @@ pub struct AutoEncoderConfig {
     #[serde(default = "three")]
     #[setters(into)]
     pub up_kernel_size: Axes,
-    /// Convolutions per residual unit of the encoder; 0 for plain convolutions. The decoder has one each, if any.
+    /// Convolutions per residual unit of the encoder; 0 for plain convolutions. The decoder has one
+    /// each, if any.
     #[serde(default)]
     pub num_res_units: usize,
     /// Channels of the layers between encoder and decoder.
@@ -114,7 +115,8 @@ impl AutoEncoderConfig {
 
 /// An encoder and a decoder with nothing between but what `inter_channels` asks for.
 ///
-/// `[b, in, x, y, z]` to `[b, out, x', y', z']`; axes that are divisible by the product of their strides keep their size.
+/// `[b, in, x, y, z]` to `[b, out, x', y', z']`; axes that are divisible by the product of their
+/// strides keep their size.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -122,8 +122,9 @@ impl BasicUNetPlusPlusConfig {
 
 /// A U-Net whose skips are nested U-Nets (Zhou et al., <https://arxiv.org/abs/1807.10165>).
 ///
-/// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis at least 16. With deep supervision `forward_all` gives the outputs of
-/// the four depths, shallowest first: the last is the one that `forward` gives.
+/// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis at least 16. With deep supervision
+/// `forward_all` gives the outputs of the four depths, shallowest first: the last is the one that
+/// `forward` gives.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -35,8 +35,8 @@ pub(super) fn known_channels<N: Network>(net: &N, shape: [usize; 5]) -> Result<(
     Ok(())
 }
 
-/// What [`Network::check_input`] asks of every network, and that each axis in use is divisible by `number`: for a
-/// network that halves its input three times, 8.
+/// What [`Network::check_input`] asks of every network, and that each axis in use is divisible by
+/// `number`: for a network that halves its input three times, 8.
 ///
 /// # Errors
 /// The first that does not hold, with the size to pad or crop to.

@@ -107,7 +107,8 @@ impl DenseNetConfig {
         }
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every device.
+    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
+    /// device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<DenseNet, ConfigError> {
         spatial(self.spatial_dims)?;
         untrained(self.pretrained)?;
@@ -175,7 +176,8 @@ impl Stage {
     }
 }
 
-/// A densely connected network (Huang et al., <https://arxiv.org/abs/1608.06993>) for classification.
+/// A densely connected network (Huang et al., <https://arxiv.org/abs/1608.06993>) for
+/// classification.
 ///
 /// `[b, in, x, y, z]` to class scores `[b, out, 1, 1, 1]`.
 ///
@@ -217,7 +219,8 @@ impl Network for DenseNet {
 
     fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
         known_channels(self, shape)?;
-        // The first convolution and pooling halve, rounding up; each transition halves, rounding down.
+        // The first convolution and pooling halve, rounding up; each transition halves, rounding
+        // down.
         let least = 4 * (1 << self.transitions) - 3;
         let axes = &shape[2..2 + self.spatial_dims];
         if axes.iter().any(|n| n.div_ceil(2).div_ceil(2) >> self.transitions == 0) {

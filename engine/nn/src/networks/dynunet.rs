@@ -30,7 +30,8 @@ pub struct DynUNetConfig {
     /// Kernel per level, top first; at least three.
     #[setters(into)]
     pub kernel_size: Vec<Axes>,
-    /// Stride per level, as many as kernels. The first is that of the input block: the output is smaller by it.
+    /// Stride per level, as many as kernels. The first is that of the input block: the output is
+    /// smaller by it.
     #[setters(into)]
     pub strides: Vec<Axes>,
     /// Kernel and stride of the transposed convolutions: `strides` without the first.
@@ -71,7 +72,8 @@ fn leaky() -> Option<LayerSpec> {
 }
 
 impl DynUNetConfig {
-    /// MONAI's defaults for everything else; `strides` without the first are the kernels of the transposed convolutions.
+    /// MONAI's defaults for everything else; `strides` without the first are the kernels of the
+    /// transposed convolutions.
     pub fn new(
         spatial_dims: usize,
         in_channels: usize,
@@ -180,7 +182,8 @@ impl DynUNetConfig {
     }
 }
 
-/// Two convolutions with norm and activation; with a third as shortcut where it is a residual block that changes the shape.
+/// Two convolutions with norm and activation; with a third as shortcut where it is a residual block
+/// that changes the shape.
 #[derive(Module, Debug)]
 struct UnetBlock {
     conv1: Convolution,
@@ -226,12 +229,12 @@ struct UnetOutBlock {
     conv: Convolution,
 }
 
-/// The U-Net of nnU-Net (Isensee et al., <https://arxiv.org/abs/1809.10486>): kernels and strides per level and axis, optional
-/// shortcuts and deep supervision.
+/// The U-Net of nnU-Net (Isensee et al., <https://arxiv.org/abs/1809.10486>): kernels and strides
+/// per level and axis, optional shortcuts and deep supervision.
 ///
-/// `[b, in, x, y, z]` to `[b, out, x / s, y / s, z / s]` with `s` the first stride; each axis must be divisible by the product
-/// of its strides. In training with deep supervision `forward_all` adds the outputs of lower levels, highest first,
-/// resized (nearest) to that size.
+/// `[b, in, x, y, z]` to `[b, out, x / s, y / s, z / s]` with `s` the first stride; each axis must
+/// be divisible by the product of its strides. In training with deep supervision `forward_all` adds
+/// the outputs of lower levels, highest first, resized (nearest) to that size.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -138,10 +138,11 @@ impl GeneratorConfig {
     }
 }
 
-/// A linear layer to the first features, and transposed convolutions that let them grow to an image.
+/// A linear layer to the first features, and transposed convolutions that let them grow to an
+/// image.
 ///
-/// `[b, latent_shape...]`, where axes that `latent_shape` lacks are 1 at the end, to `[b, out, x, y, z]` with `x` the first
-/// size of `start_shape` times all strides.
+/// `[b, latent_shape...]`, where axes that `latent_shape` lacks are 1 at the end, to
+/// `[b, out, x, y, z]` with `x` the first size of `start_shape` times all strides.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -17,8 +17,9 @@ use crate::layers::{
 };
 use crate::named::Named;
 
-/// One entry of `layer_params`. The first and the last two are convolutions (`n_features`, `kernel_size`), those between are
-/// residual blocks (`n_features`, `kernels`, `repeat`), each with twice the dilation of the one before.
+/// One entry of `layer_params`. The first and the last two are convolutions (`n_features`,
+/// `kernel_size`), those between are residual blocks (`n_features`, `kernels`, `repeat`), each with
+/// twice the dilation of the one before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields, default)]
 #[setters(strip_option)]
@@ -232,7 +233,8 @@ enum Block {
     Residual(HighResBlock),
 }
 
-/// A network that keeps the size of its input and sees far by dilation (Li et al., <https://arxiv.org/abs/1707.01992>).
+/// A network that keeps the size of its input and sees far by dilation (Li et al.,
+/// <https://arxiv.org/abs/1707.01992>).
 ///
 /// `[b, in, x, y, z]` to `[b, out, x, y, z]`.
 ///

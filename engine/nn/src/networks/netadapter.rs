@@ -1,4 +1,5 @@
-//! A ResNet with another last layer (`monai.networks.nets.NetAdapter`), fully convolutional where asked for.
+//! A ResNet with another last layer (`monai.networks.nets.NetAdapter`), fully convolutional where
+//! asked for.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -41,7 +42,8 @@ pub struct NetAdapterConfig {
     /// Inputs of the last layer; by default the network's features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_channels: Option<usize>,
-    /// Whether the last layer is a convolution of kernel 1, so that larger images give maps of scores.
+    /// Whether the last layer is a convolution of kernel 1, so that larger images give maps of
+    /// scores.
     #[serde(default)]
     pub use_conv: bool,
     /// The pooling before the last layer; `""` for none, null to keep the network's own.
@@ -72,7 +74,8 @@ pub(super) fn pool() -> Option<LayerSpec> {
 }
 
 impl NetAdapterConfig {
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every device.
+    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
+    /// device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<NetAdapter, ConfigError> {
         let NetAdapterConfig { num_classes, dim, in_channels, use_conv, ref pool, bias, .. } = *self;
         let head = HeadOptions { dim, num_classes, in_channels, use_conv, pool: pool.clone(), bias };
@@ -89,8 +92,8 @@ enum Head {
 
 /// A ResNet whose last pooling and layer are replaced.
 ///
-/// `[b, in, x, y, z]` to scores `[b, num_classes, x', y', z']`: with `use_conv` one for every place of the pooled
-/// features, and else one per image.
+/// `[b, in, x, y, z]` to scores `[b, num_classes, x', y', z']`: with `use_conv` one for every place
+/// of the pooled features, and else one per image.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -166,8 +169,8 @@ impl NetAdapter {
         })
     }
 
-    /// In MONAI, what is left of the network is a list of its layers, the pooling among them even where the network
-    /// itself would not use it.
+    /// In MONAI, what is left of the network is a list of its layers, the pooling among them even
+    /// where the network itself would not use it.
     fn max_pools(&self) -> bool {
         !self.keeps_pool || self.features.max_pools()
     }

@@ -20,8 +20,9 @@ pub struct ShapeError {
 
 /// A network from `[b, in, x, y, z]` to `[b, out, x', y', z']`.
 ///
-/// Three functions make one; all others have a meaning that holds for any network, and are there for what a network has beyond that: outputs
-/// for deep supervision, a loss of its own, sizes that it does not take, names of weights that differ from its fields'.
+/// Three functions make one; all others have a meaning that holds for any network, and are there
+/// for what a network has beyond that: outputs for deep supervision, a loss of its own, sizes that
+/// it does not take, names of weights that differ from its fields'.
 ///
 /// ```
 /// use burn::module::Module;
@@ -70,14 +71,17 @@ pub trait Network: Module + Sync + 'static {
         type_name::<Self>()
     }
 
-    /// Says why an input of this shape would not do. Unless the network knows more, its channels must be those that it was built for, a 2-D
-    /// network takes a third axis of 1, and no axis is empty. A network that halves its input says so here, with
-    /// [`check_divisible`](super::check_divisible), so that a crop of 30 is an error before the first step and not inside of it.
+    /// Says why an input of this shape would not do. Unless the network knows more, its channels
+    /// must be those that it was built for, a 2-D network takes a third axis of 1, and no axis is
+    /// empty. A network that halves its input says so here, with
+    /// [`check_divisible`](super::check_divisible), so that a crop of 30 is an error before the
+    /// first step and not inside of it.
     fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
         known_channels(self, shape)
     }
 
-    /// All outputs, in MONAI's order; with deep supervision the main one is the first, unless the network says otherwise.
+    /// All outputs, in MONAI's order; with deep supervision the main one is the first, unless the
+    /// network says otherwise.
     fn forward_all(&self, x: Tensor<5>) -> Vec<Tensor<5>> {
         vec![self.forward(x)]
     }
@@ -97,12 +101,13 @@ pub trait Network: Module + Sync + 'static {
         Some(path.to_owned())
     }
 
-    /// Further keys under which the state dict holds the parameter at this path: MONAI registers some modules twice.
+    /// Further keys under which the state dict holds the parameter at this path: MONAI registers
+    /// some modules twice.
     fn torch_aliases(&self, _path: &str) -> Vec<String> {
         Vec::new()
     }
 
-    /// Keys the draws of this step (dropout). The trainer calls it before each step, so that a resumed run draws what
-    /// an uninterrupted one would.
+    /// Keys the draws of this step (dropout). The trainer calls it before each step, so that a
+    /// resumed run draws what an uninterrupted one would.
     fn set_draw(&self, _seed: u64, _step: u64) {}
 }

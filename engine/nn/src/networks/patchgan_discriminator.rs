@@ -1,4 +1,5 @@
-//! Discriminators of patches: `monai.networks.nets.PatchDiscriminator` and `MultiScalePatchDiscriminator`.
+//! Discriminators of patches: `monai.networks.nets.PatchDiscriminator` and
+//! `MultiScalePatchDiscriminator`.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -191,11 +192,11 @@ fn features(layers: &Named<Convolution>, x: Tensor<5>) -> Vec<Tensor<5>> {
     all
 }
 
-/// A discriminator whose outputs see patches (Isola et al., <https://arxiv.org/abs/1611.07004>; Wang et al.,
-/// <https://arxiv.org/abs/1711.11585>).
+/// A discriminator whose outputs see patches (Isola et al., <https://arxiv.org/abs/1611.07004>;
+/// Wang et al., <https://arxiv.org/abs/1711.11585>).
 ///
-/// `[b, in, x, y, z]` to `[b, out, x', y', z']`, one output per patch. `forward_all` gives the features of every convolution,
-/// the output last.
+/// `[b, in, x, y, z]` to `[b, out, x', y', z']`, one output per patch. `forward_all` gives the
+/// features of every convolution, the output last.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -256,7 +257,8 @@ impl Network for PatchDiscriminator {
 pub struct MultiScalePatchDiscriminatorConfig {
     /// Number of discriminators.
     pub num_d: usize,
-    /// Convolutions between first and last of the first discriminator; the second has twice as many, and so on.
+    /// Convolutions between first and last of the first discriminator; the second has twice as
+    /// many, and so on.
     pub num_layers_d: usize,
     /// 2 or 3.
     pub spatial_dims: usize,
@@ -352,9 +354,11 @@ impl MultiScalePatchDiscriminatorConfig {
     }
 }
 
-/// Patch discriminators that see patches of several sizes (Wang et al., <https://arxiv.org/abs/1711.11585>).
+/// Patch discriminators that see patches of several sizes (Wang et al.,
+/// <https://arxiv.org/abs/1711.11585>).
 ///
-/// `[b, in, x, y, z]` to `[b, out, x', y', z']`, the output of the first; `forward_all` gives that of every discriminator.
+/// `[b, in, x, y, z]` to `[b, out, x', y', z']`, the output of the first; `forward_all` gives that
+/// of every discriminator.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

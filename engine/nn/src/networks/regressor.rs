@@ -166,8 +166,8 @@ pub(super) fn after_convolution(
 
 /// Residual units that condense an image, and a linear layer to a few numbers.
 ///
-/// `[b, in, x, y, z]`, of the size the network was built for, to `[b, out_shape...]`; axes that `out_shape` lacks are 1 at
-/// the end.
+/// `[b, in, x, y, z]`, of the size the network was built for, to `[b, out_shape...]`; axes that
+/// `out_shape` lacks are 1 at the end.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

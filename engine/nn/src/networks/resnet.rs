@@ -166,7 +166,8 @@ impl ResNetConfig {
         })
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every device.
+    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
+    /// device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<ResNet, ConfigError> {
         self.build(&Scope::new(device, seed), 1, 64)
     }

@@ -49,7 +49,8 @@ pub(super) struct BlockOptions {
     pub stride: usize,
     pub shortcut: ShortcutType,
     pub bias_downsample: bool,
-    /// Groups of a bottleneck's middle convolution, and its width per group at 64 planes (ResNeXt, wide ResNet).
+    /// Groups of a bottleneck's middle convolution, and its width per group at 64 planes (ResNeXt,
+    /// wide ResNet).
     pub groups: usize,
     pub base_width: usize,
 }
@@ -88,8 +89,8 @@ impl Downsample {
     }
 }
 
-/// A residual block (He et al., <https://arxiv.org/abs/1512.03385>): convolutions with batch norm and ReLU, and a
-/// shortcut.
+/// A residual block (He et al., <https://arxiv.org/abs/1512.03385>): convolutions with batch norm
+/// and ReLU, and a shortcut.
 #[derive(Module, Debug)]
 pub struct ResNetBlock {
     conv1: Conv,

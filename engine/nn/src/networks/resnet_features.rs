@@ -11,7 +11,8 @@ use super::resnet::depth;
 use super::{Network, ResNet, ResNetBlockKind, ResNetConfig, ShapeError, ShortcutType};
 use crate::layers::{Axes, ConfigError};
 
-/// How to build [`ResNetFeatures`]: MONAI's parameters; `pretrained` is false here unless told otherwise.
+/// How to build [`ResNetFeatures`]: MONAI's parameters; `pretrained` is false here unless told
+/// otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct ResNetFeaturesConfig {
@@ -67,8 +68,8 @@ impl ResNetFeaturesConfig {
     }
 }
 
-/// A residual network (He et al., <https://arxiv.org/abs/1512.03385>) that gives the maps of its stages: after the first
-/// convolution, and after each of the four layers.
+/// A residual network (He et al., <https://arxiv.org/abs/1512.03385>) that gives the maps of its
+/// stages: after the first convolution, and after each of the four layers.
 ///
 /// `[b, in, x, y, z]` to five maps, the largest first; the main output is the last.
 ///

@@ -197,7 +197,8 @@ enum Entry {
     Res(ResBlock),
 }
 
-/// Norm and convolution of kernel 1; the activation between them is the network's own, which is one module in MONAI.
+/// Norm and convolution of kernel 1; the activation between them is the network's own, which is one
+/// module in MONAI.
 pub(super) fn final_conv(scope: &Scope, config: &SegResNetConfig, outputs: usize) -> Result<Sequential, ConfigError> {
     let mut layers = Vec::new();
     if let Some(norm) = norm(&scope.enter("0"), &config.the_norm(), config.init_filters)? {
@@ -280,7 +281,8 @@ impl Body {
         levels
     }
 
-    /// Up from the lowest features; `skips` are those of the levels above it, top first, or nothing.
+    /// Up from the lowest features; `skips` are those of the levels above it, top first, or
+    /// nothing.
     pub fn decode(&self, mut x: Tensor<5>, mut skips: Vec<Tensor<5>>) -> Tensor<5> {
         for (sample, blocks) in self.up_samples.iter().zip(self.up_layers.iter()) {
             x = sample.forward(x);
@@ -301,7 +303,8 @@ impl Body {
     }
 }
 
-/// A residual encoder and decoder (Myronenko, <https://arxiv.org/abs/1810.11654>), without the autoencoder branch.
+/// A residual encoder and decoder (Myronenko, <https://arxiv.org/abs/1810.11654>), without the
+/// autoencoder branch.
 ///
 /// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis must be divisible by `2^(levels - 1)`.
 ///

@@ -1,4 +1,5 @@
-//! SegResNet with deep supervision and anisotropic kernels: `monai.networks.nets.SegResNetDS` and `SegResNetDS2`.
+//! SegResNet with deep supervision and anisotropic kernels: `monai.networks.nets.SegResNetDS` and
+//! `SegResNetDS2`.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -58,7 +59,8 @@ pub struct SegResNetDSConfig {
     /// How levels are brought to the size of the next.
     #[serde(default = "deconv")]
     pub upsample_mode: UpsampleMode,
-    /// Size of a voxel: axes with larger voxels are halved later, and until then have kernel 1; null for equal axes.
+    /// Size of a voxel: axes with larger voxels are halved later, and until then have kernel 1;
+    /// null for equal axes.
     #[serde(default)]
     #[setters(into)]
     pub resolution: Option<Vec<f64>>,
@@ -286,11 +288,13 @@ struct UpLevel {
     head: Option<Conv>,
 }
 
-/// A residual encoder and decoder with deep supervision, after Myronenko (<https://arxiv.org/abs/1810.11654>).
+/// A residual encoder and decoder with deep supervision, after Myronenko
+/// (<https://arxiv.org/abs/1810.11654>).
 ///
-/// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis must be divisible by the product of its strides, `2^(levels - 1)`
-/// without a `resolution`. In training `forward_all` gives `dsdepth` outputs, each half the size of the one before; a
-/// `SegResNetDS2` gives those of both decoders, and in evaluation too.
+/// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis must be divisible by the product of its
+/// strides, `2^(levels - 1)` without a `resolution`. In training `forward_all` gives `dsdepth`
+/// outputs, each half the size of the one before; a `SegResNetDS2` gives those of both decoders,
+/// and in evaluation too.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

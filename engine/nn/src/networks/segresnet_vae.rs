@@ -195,10 +195,12 @@ struct VaeUp {
     norm: Option<Norm>,
 }
 
-/// SegResNet with a variational autoencoder that is trained along with it (Myronenko, <https://arxiv.org/abs/1810.11654>).
+/// SegResNet with a variational autoencoder that is trained along with it (Myronenko,
+/// <https://arxiv.org/abs/1810.11654>).
 ///
-/// `[b, in, x, y, z]` to `[b, out, x, y, z]`, of the size the network was built for. In training `forward_with_loss` adds
-/// the loss of the autoencoder: that of the latent variables and the mean squared error of the image.
+/// `[b, in, x, y, z]` to `[b, out, x, y, z]`, of the size the network was built for. In training
+/// `forward_with_loss` adds the loss of the autoencoder: that of the latent variables and the mean
+/// squared error of the image.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -234,7 +236,8 @@ impl SegResNetVAE {
         if self.use_conv_final { self.body.finish(&self.body.conv_final, out) } else { out }
     }
 
-    /// The output and the autoencoder's loss `[1]`, with this draw of N(0, 1) for the latent variables, `[b, vae_nz]`.
+    /// The output and the autoencoder's loss `[1]`, with this draw of N(0, 1) for the latent
+    /// variables, `[b, vae_nz]`.
     pub fn forward_with_noise(&self, x: Tensor<5>, noise: Tensor<2>) -> (Tensor<5>, Tensor<1>) {
         self.facts.clock.next_pass();
         self.with_noise(x, noise)

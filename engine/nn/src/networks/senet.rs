@@ -1,4 +1,5 @@
-//! The squeeze-and-excitation networks of `monai.networks.nets.senet`: SENet154, SEResNet and SEResNeXt.
+//! The squeeze-and-excitation networks of `monai.networks.nets.senet`: SENet154, SEResNet and
+//! SEResNeXt.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -16,8 +17,8 @@ use crate::layers::{
 };
 use crate::named::Named;
 
-/// How to build a [`SENet`]: MONAI's parameters. Those that are not given are the defaults of the name; the name `SENet`
-/// itself has none for block, layers, groups and reduction.
+/// How to build a [`SENet`]: MONAI's parameters. Those that are not given are the defaults of the
+/// name; the name `SENet` itself has none for block, layers, groups and reduction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
@@ -147,7 +148,8 @@ impl SENetConfig {
         })
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every device.
+    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
+    /// device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<SENet, ConfigError> {
         let missing = |name: &str| ConfigError::value(name, (), "it must be given, or use a name with sizes: SENet154");
         let dims = self.spatial_dims;
@@ -238,8 +240,8 @@ impl SENetConfig {
     }
 }
 
-/// A network of bottlenecks with squeeze and excitation (Hu et al., <https://arxiv.org/abs/1709.01507>) for
-/// classification.
+/// A network of bottlenecks with squeeze and excitation (Hu et al.,
+/// <https://arxiv.org/abs/1709.01507>) for classification.
 ///
 /// `[b, in, x, y, z]` to class scores `[b, num_classes, 1, 1, 1]`.
 ///

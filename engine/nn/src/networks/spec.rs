@@ -30,7 +30,8 @@ pub struct NetworkSpec {
 }
 
 impl NetworkSpec {
-    /// A network of a user's own for 2-D and 3-D images: `init` builds it with weights drawn from a seed.
+    /// A network of a user's own for 2-D and 3-D images: `init` builds it with weights drawn from a
+    /// seed.
     pub fn new<N: Network>(
         in_channels: usize,
         init: impl Fn(&Device, u64) -> Result<N, ConfigError> + Send + Sync + 'static,
@@ -144,7 +145,8 @@ macro_rules! network_entry {
                 let deep: &[fn(&$config) -> bool] = &[$($deep)?];
                 let deep = deep.iter().any(|deep| deep(&config));
                 let channels = channels(&config);
-                // The closure's types are those of the configuration, which the macro's caller leaves out.
+                // The closure's types are those of the configuration, which the macro's caller
+                // leaves out.
                 fn with<N: crate::networks::Network>(
                     config: $config,
                     init: fn(&$config, &burn::tensor::Device, u64) -> Result<N, crate::layers::ConfigError>,

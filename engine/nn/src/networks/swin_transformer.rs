@@ -13,7 +13,8 @@ use crate::blocks::{Merging, PatchEmbed, UnetrBasicBlock, UnetrOptions};
 use crate::layers::{Axes, ConfigError, Dropout, DropoutClock, Scope, layer_norm};
 use crate::named::Named;
 
-/// How to build a [`SwinTransformer`]: MONAI's parameters and defaults, and whether outputs are normed.
+/// How to build a [`SwinTransformer`]: MONAI's parameters and defaults, and whether outputs are
+/// normed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct SwinTransformerConfig {
@@ -51,8 +52,9 @@ pub struct SwinTransformerConfig {
     /// Whether patches are normed.
     #[serde(default)]
     pub patch_norm: bool,
-    /// Without effect on the results: whether the backward pass computes the inner values of attention blocks again
-    /// instead of keeping them, for less memory and more time (docs/training.md has figures).
+    /// Without effect on the results: whether the backward pass computes the inner values of
+    /// attention blocks again instead of keeping them, for less memory and more time
+    /// (docs/training.md has figures).
     #[serde(default)]
     pub use_checkpoint: bool,
     /// 2 or 3.
@@ -119,7 +121,8 @@ impl SwinTransformerConfig {
         }
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every device.
+    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
+    /// device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<SwinTransformer, ConfigError> {
         self.build(&Scope::new(device, seed))
     }
@@ -199,8 +202,8 @@ impl SwinTransformerConfig {
 /// A transformer whose attention stays within windows, which every second block shifts (Liu et al.,
 /// <https://arxiv.org/abs/2103.14030>); with `use_v2` the encoder of Swin UNETR v2.
 ///
-/// `[b, in, x, y, z]` to five maps: the patches, and the output of each of four stages, each half the size of the one
-/// before and with twice the channels. The main output is the first.
+/// `[b, in, x, y, z]` to five maps: the patches, and the output of each of four stages, each half
+/// the size of the one before and with twice the channels. The main output is the first.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -64,8 +64,9 @@ pub struct SwinUNETRConfig {
     /// Whether patches are normed.
     #[serde(default)]
     pub patch_norm: bool,
-    /// Without effect on the results: whether the backward pass computes the inner values of attention blocks again
-    /// instead of keeping them, for less memory and more time (docs/training.md has figures).
+    /// Without effect on the results: whether the backward pass computes the inner values of
+    /// attention blocks again instead of keeping them, for less memory and more time
+    /// (docs/training.md has figures).
     #[serde(default)]
     pub use_checkpoint: bool,
     /// 2 or 3.
@@ -133,7 +134,8 @@ impl SwinUNETRConfig {
         }
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every device.
+    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
+    /// device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<SwinUNETR, ConfigError> {
         let SwinUNETRConfig { in_channels, out_channels, feature_size, spatial_dims, .. } = *self;
         if self.patch_size != 2 {
@@ -188,7 +190,8 @@ impl SwinUNETRConfig {
     }
 }
 
-/// A Swin transformer as encoder of a U-shaped network (Hatamizadeh et al., <https://arxiv.org/abs/2201.01266>).
+/// A Swin transformer as encoder of a U-shaped network (Hatamizadeh et al.,
+/// <https://arxiv.org/abs/2201.01266>).
 ///
 /// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis must be divisible by 32.
 ///

@@ -12,14 +12,14 @@ use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
 
 /// How to build a `TorchVisionFCModel`: MONAI's parameters and defaults.
 ///
-/// With `use_conv` it is the fully convolutional classifier of patches of whole-slide images: trained on patches of
-/// 224, and run on larger ones for a map of scores.
+/// With `use_conv` it is the fully convolutional classifier of patches of whole-slide images:
+/// trained on patches of 224, and run on larger ones for a map of scores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct TorchVisionFCModelConfig {
-    /// `resnet18`, `resnet34`, `resnet50`, `resnet101`, `resnet152`, `resnext50_32x4d`, `resnext101_32x8d`,
-    /// `resnext101_64x4d`, `wide_resnet50_2` or `wide_resnet101_2`.
+    /// `resnet18`, `resnet34`, `resnet50`, `resnet101`, `resnet152`, `resnext50_32x4d`,
+    /// `resnext101_32x8d`, `resnext101_64x4d`, `wide_resnet50_2` or `wide_resnet101_2`.
     #[serde(default = "resnet18")]
     #[setters(into)]
     pub model_name: String,
@@ -32,7 +32,8 @@ pub struct TorchVisionFCModelConfig {
     /// Inputs of the last layer; by default the network's features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_channels: Option<usize>,
-    /// Whether the last layer is a convolution of kernel 1, so that larger images give maps of scores.
+    /// Whether the last layer is a convolution of kernel 1, so that larger images give maps of
+    /// scores.
     #[serde(default)]
     pub use_conv: bool,
     /// The pooling before the last layer; `""` for none, null to keep the network's own.
@@ -95,7 +96,8 @@ impl TorchVisionFCModelConfig {
         }
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every device.
+    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
+    /// device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<NetAdapter, ConfigError> {
         untrained(self.pretrained)?;
         let (number, widths) = sizes(&self.model_name).ok_or_else(|| ConfigError::UnknownName {

@@ -90,8 +90,8 @@ impl UNetConfig {
         }
     }
 
-    /// Builds the network; its weights are PyTorch's default distributions, drawn from `seed` alone, so they are the
-    /// same on every device.
+    /// Builds the network; its weights are PyTorch's default distributions, drawn from `seed`
+    /// alone, so they are the same on every device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<UNet, ConfigError> {
         let builder = Builder::new(self)?;
         let scope = Scope::new(device, seed);
@@ -137,10 +137,11 @@ impl Block {
     }
 }
 
-/// A U-Net (Ronneberger et al., <https://arxiv.org/abs/1505.04597>) with residual units (Kerfoot et al.,
-/// <https://doi.org/10.1007/978-3-030-12029-0_40>).
+/// A U-Net (Ronneberger et al., <https://arxiv.org/abs/1505.04597>) with residual units (Kerfoot et
+/// al., <https://doi.org/10.1007/978-3-030-12029-0_40>).
 ///
-/// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis must be divisible by the product of its strides.
+/// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis must be divisible by the product of its
+/// strides.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -99,7 +99,8 @@ impl UNETRConfig {
         }
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every device.
+    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
+    /// device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<UNETR, ConfigError> {
         let UNETRConfig { in_channels, out_channels, feature_size, hidden_size, spatial_dims, .. } = *self;
         if feature_size == 0 || out_channels == 0 {
@@ -146,7 +147,8 @@ impl UNETRConfig {
     }
 }
 
-/// A vision transformer as encoder of a U-shaped network (Hatamizadeh et al., <https://arxiv.org/abs/2103.10504>).
+/// A vision transformer as encoder of a U-shaped network (Hatamizadeh et al.,
+/// <https://arxiv.org/abs/2103.10504>).
 ///
 /// `[b, in, x, y, z]` to `[b, out, x, y, z]`, for images of the size it was built for.
 ///

@@ -42,10 +42,12 @@ pub struct VarAutoEncoderConfig {
     #[serde(default = "three")]
     #[setters(into)]
     pub up_kernel_size: Axes,
-    /// Convolutions per residual unit of the encoder; 0 for plain convolutions. The decoder has one each, if any.
+    /// Convolutions per residual unit of the encoder; 0 for plain convolutions. The decoder has one
+    /// each, if any.
     #[serde(default)]
     pub num_res_units: usize,
-    /// Channels of the layers between encoder and latent variables; the last must be the last of `channels`.
+    /// Channels of the layers between encoder and latent variables; the last must be the last of
+    /// `channels`.
     #[serde(default)]
     #[setters(into)]
     pub inter_channels: Option<Vec<usize>>,
@@ -74,7 +76,8 @@ pub struct VarAutoEncoderConfig {
     /// Whether the output is a probability.
     #[serde(default = "yes")]
     pub use_sigmoid: bool,
-    /// Whether evaluation decodes the mean of the latent variables, rather than mean plus standard deviation.
+    /// Whether evaluation decodes the mean of the latent variables, rather than mean plus standard
+    /// deviation.
     #[serde(default)]
     pub use_mean_at_inference: bool,
 }
@@ -188,9 +191,10 @@ pub struct VaeOutput {
 
 /// A variational autoencoder (Kingma and Welling, <https://arxiv.org/abs/1312.6114>).
 ///
-/// `[b, in, x, y, z]`, of the size the network was built for, to `[b, out, x, y, z]`. In training the latent variables are
-/// drawn; in evaluation they are the mean plus one standard deviation, as in MONAI, unless `use_mean_at_inference`.
-/// `forward_all` gives reconstruction, means, logarithms of variances and latent variables, those as `[b, n, 1, 1, 1]`.
+/// `[b, in, x, y, z]`, of the size the network was built for, to `[b, out, x, y, z]`. In training
+/// the latent variables are drawn; in evaluation they are the mean plus one standard deviation, as
+/// in MONAI, unless `use_mean_at_inference`. `forward_all` gives reconstruction, means, logarithms
+/// of variances and latent variables, those as `[b, n, 1, 1, 1]`.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -263,7 +267,8 @@ impl VarAutoEncoder {
 }
 
 impl VaeOutput {
-    /// Reconstruction, means, logarithms of variances and latent variables, those as `[b, n, 1, 1, 1]`.
+    /// Reconstruction, means, logarithms of variances and latent variables, those as
+    /// `[b, n, 1, 1, 1]`.
     pub fn into_vec(self) -> Vec<Tensor<5>> {
         let flat = |latent: Tensor<2>| {
             let [b, n] = latent.dims();

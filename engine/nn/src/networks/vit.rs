@@ -116,7 +116,8 @@ impl ViTConfig {
         }
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every device.
+    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
+    /// device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<ViT, ConfigError> {
         self.build(&Scope::new(device, seed))
     }
@@ -191,8 +192,8 @@ enum Head {
 
 /// A vision transformer (Dosovitskiy et al., <https://arxiv.org/abs/2010.11929>).
 ///
-/// `[b, in, x, y, z]` to tokens `[b, tokens, hidden_size, 1, 1]`, or with `classification` to class scores
-/// `[b, num_classes, 1, 1, 1]`. All outputs are this one and the tokens after every block.
+/// `[b, in, x, y, z]` to tokens `[b, tokens, hidden_size, 1, 1]`, or with `classification` to class
+/// scores `[b, num_classes, 1, 1, 1]`. All outputs are this one and the tokens after every block.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -34,7 +34,8 @@ pub struct VNetConfig {
     pub act: LayerSpec,
     /// Dropout probability of the two lowest down levels; null for none.
     pub dropout_prob_down: Option<f64>,
-    /// Dropout probabilities of the two lowest up levels: of what comes from below (null for none), and of the skip.
+    /// Dropout probabilities of the two lowest up levels: of what comes from below (null for none),
+    /// and of the skip.
     pub dropout_prob_up: (Option<f64>, f64),
     /// 1 drops elements, 2 and 3 whole channels.
     pub dropout_dim: usize,

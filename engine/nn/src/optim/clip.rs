@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Gradients, OptimError};
 
-/// How gradients are kept small before a step (`torch.nn.utils.clip_grad_norm_`, `clip_grad_value_`). In a recipe:
-/// `clip = { norm = 1.0 }`.
+/// How gradients are kept small before a step (`torch.nn.utils.clip_grad_norm_`,
+/// `clip_grad_value_`). In a recipe: `clip = { norm = 1.0 }`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GradientClip {
-    /// All together are scaled down to this Euclidean norm where theirs is larger (Pascanu et al., <https://arxiv.org/abs/1211.5063>).
+    /// All together are scaled down to this Euclidean norm where theirs is larger (Pascanu et al.,
+    /// <https://arxiv.org/abs/1211.5063>).
     Norm(f64),
     /// Each value is cut off at this size.
     Value(f64),

@@ -42,8 +42,8 @@ impl Kind for dyn OptimizerSpec {
     }
 }
 
-/// An optimizer by name, with PyTorch's or MONAI's parameters and defaults. The learning rate is where a
-/// schedule starts; each step is given its own.
+/// An optimizer by name, with PyTorch's or MONAI's parameters and defaults. The learning rate is
+/// where a schedule starts; each step is given its own.
 ///
 /// ```
 /// # use hearth_nn::optim::OptimizerConfig;
@@ -100,7 +100,8 @@ impl OptimizerConfig {
     }
 }
 
-/// What an optimizer is called in a recipe is said where it is registered; here its parameters are given that name.
+/// What an optimizer is called in a recipe is said where it is registered; here its parameters are
+/// given that name.
 macro_rules! from_parameters {
     ($($Config:ty => $name:literal),* $(,)?) => {
         $(

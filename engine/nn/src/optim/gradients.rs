@@ -9,8 +9,8 @@ use crate::named::PathStack;
 
 /// The gradients of a network's parameters, by path; each flat, outside autodiff.
 ///
-/// Losses of several passes can be summed before a step (gradient accumulation) and the whole can be scaled (gradient
-/// scaler, clipping) without reading a value back.
+/// Losses of several passes can be summed before a step (gradient accumulation) and the whole can
+/// be scaled (gradient scaler, clipping) without reading a value back.
 #[derive(Clone, Debug, Default)]
 pub struct Gradients(BTreeMap<String, Tensor<1>>);
 
@@ -38,7 +38,8 @@ impl ModuleVisitor for Collect<'_> {
 }
 
 impl Gradients {
-    /// Back-propagates a loss and takes the gradients of the network's parameters. Consumes the loss's graph.
+    /// Back-propagates a loss and takes the gradients of the network's parameters. Consumes the
+    /// loss's graph.
     pub fn of<N: Module, const D: usize>(net: &N, loss: &Tensor<D>) -> Self {
         Self::take(net, &mut loss.backward())
     }
@@ -91,14 +92,16 @@ impl Gradients {
         self.each(|gradient| gradient * factor.clone())
     }
 
-    /// Euclidean norm over all parameters, `[1]`, on the device. Not finite exactly when some gradient is not (or the
-    /// squares overflow), which is what a gradient scaler asks. `None` without gradients.
+    /// Euclidean norm over all parameters, `[1]`, on the device. Not finite exactly when some
+    /// gradient is not (or the squares overflow), which is what a gradient scaler asks. `None`
+    /// without gradients.
     pub fn norm(&self) -> Option<Tensor<1>> {
         let squares = self.0.values().map(|gradient| (gradient.clone() * gradient.clone()).sum());
         squares.reduce(|sum, square| sum + square).map(Tensor::sqrt)
     }
 
-    /// Scales down so that the norm over all parameters is at most `max_norm` (`torch.nn.utils.clip_grad_norm_`).
+    /// Scales down so that the norm over all parameters is at most `max_norm`
+    /// (`torch.nn.utils.clip_grad_norm_`).
     #[must_use]
     pub fn clip_norm(self, max_norm: f64) -> Self {
         match self.norm() {

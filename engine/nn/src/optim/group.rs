@@ -20,7 +20,8 @@ use crate::glob::glob;
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct ParameterGroup {
-    /// Which parameters: the name in the state dict (or the path of module fields), in which `*` stands for any characters.
+    /// Which parameters: the name in the state dict (or the path of module fields), in which `*`
+    /// stands for any characters.
     #[setters(into)]
     pub params: String,
     /// The learning rate where a schedule starts; it changes as that of the others does.

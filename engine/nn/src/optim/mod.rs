@@ -1,7 +1,8 @@
 //! Optimizers, exact to `torch.optim` and MONAI.
 //!
-//! One pass over the module per step. The stored f32 parameters are updated, also where the forward pass saw them in
-//! low precision. State is kept by parameter path, as tensors on the parameter's device.
+//! One pass over the module per step. The stored f32 parameters are updated, also where the forward
+//! pass saw them in low precision. State is kept by parameter path, as tensors on the parameter's
+//! device.
 
 mod adam;
 mod clip;

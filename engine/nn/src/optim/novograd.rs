@@ -12,8 +12,8 @@ use super::rule::Rule;
 use super::rule::Slots;
 use super::{OptimError, Optimizer, ParameterGroup};
 
-/// Novograd (Ginsburg et al., <https://arxiv.org/abs/1905.11286>): gradients normalized by one second moment per
-/// parameter tensor. No bias correction.
+/// Novograd (Ginsburg et al., <https://arxiv.org/abs/1905.11286>): gradients normalized by one
+/// second moment per parameter tensor. No bias correction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Novograd {
     /// Decay of the direction and of the squared norm.

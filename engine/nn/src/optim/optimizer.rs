@@ -43,8 +43,8 @@ impl Optimizer {
         Optimizer { rule, weight_decay, groups, group_of: None, state: BTreeMap::new() }
     }
 
-    /// Finds the group of each of a network's parameters by the names of its state dict; without this, groups know the paths of
-    /// module fields alone. The first group that fits counts.
+    /// Finds the group of each of a network's parameters by the names of its state dict; without
+    /// this, groups know the paths of module fields alone. The first group that fits counts.
     ///
     /// # Errors
     /// For a group that fits no parameter.
@@ -61,14 +61,15 @@ impl Optimizer {
 
     /// The network after one step. Parameters without a gradient stay as they are.
     ///
-    /// The stored (f32) parameters are updated; the network stays trainable. On an error the network is lost, since its
-    /// parameters were moved in.
+    /// The stored (f32) parameters are updated; the network stays trainable. On an error the
+    /// network is lost, since its parameters were moved in.
     pub fn step<N: Module>(&mut self, net: N, gradients: Gradients, lr: f64) -> Result<N, OptimError> {
         self.run(net, gradients, lr, None)
     }
 
-    /// The network after one step where `taken` (`[1]`) is true, else the network as it was; which of them, the device decides, and
-    /// nothing is read back. A step that is left out leaves the state as it was too, and is not counted.
+    /// The network after one step where `taken` (`[1]`) is true, else the network as it was; which
+    /// of them, the device decides, and nothing is read back. A step that is left out leaves the
+    /// state as it was too, and is not counted.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -92,7 +93,8 @@ impl Optimizer {
         }
     }
 
-    /// The state: `path/name` to tensor, `path/step` to the number of steps. Reads it back from the device.
+    /// The state: `path/name` to tensor, `path/step` to the number of steps. Reads it back from the
+    /// device.
     pub fn state(&self) -> BTreeMap<String, TensorData> {
         let mut all = BTreeMap::new();
         for (path, slots) in &self.state {

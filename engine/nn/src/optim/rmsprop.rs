@@ -12,8 +12,8 @@ use super::rule::Rule;
 use super::rule::Slots;
 use super::{OptimError, Optimizer, ParameterGroup};
 
-/// Gradients divided by the root of their mean square (Hinton, Neural Networks for Machine Learning, lecture 6; Graves,
-/// <https://arxiv.org/abs/1308.0850>).
+/// Gradients divided by the root of their mean square (Hinton, Neural Networks for Machine
+/// Learning, lecture 6; Graves, <https://arxiv.org/abs/1308.0850>).
 #[derive(Clone, Debug, PartialEq)]
 pub struct RmsProp {
     /// Decay of the mean square.

@@ -61,7 +61,8 @@ impl Slots {
     pub(crate) fn correction(&self, beta: f64) -> Scalar {
         let kept = beta.powf(self.step as f64);
         match &self.left_out {
-            // 1 - beta^step beta^-left_out, where beta^-left_out - 1 = 2 sinh(h) e^h keeps its digits next to 0.
+            // 1 - beta^step beta^-left_out, where beta^-left_out - 1 = 2 sinh(h) e^h keeps its
+            // digits next to 0.
             Some(left_out) if beta > 0.0 => {
                 let half = left_out.clone() * (-beta.ln() / 2.0);
                 let more = half.clone().sinh() * half.exp() * 2.0;
@@ -97,8 +98,8 @@ impl Slots {
         self.step.saturating_sub(left_out.unwrap_or_default() as u64)
     }
 
-    /// The same state where `taken` (`[1]`) is true; where it is not, what was before, or zeros where nothing was: every rule starts
-    /// with zeros as it starts with nothing.
+    /// The same state where `taken` (`[1]`) is true; where it is not, what was before, or zeros
+    /// where nothing was: every rule starts with zeros as it starts with nothing.
     pub(crate) fn where_taken(self, taken: &Tensor<1, Bool>, mut before: Slots, device: &Device) -> Self {
         let Slots { step, left_out, tensors } = self;
         let choose = |(name, slot): (String, Slot)| {
@@ -190,8 +191,9 @@ impl Rule {
         }
     }
 
-    /// Whether the device decides about a step of this parameter within [`update_where`](Self::update_where): on a GPU, for rules with a kernel, once
-    /// there is a state.
+    /// Whether the device decides about a step of this parameter within
+    /// [`update_where`](Self::update_where): on a GPU, for rules with a kernel, once there is a
+    /// state.
     pub(crate) fn decides(&self, p: &Tensor<1>, g: &Tensor<1>, slots: &Slots) -> bool {
         let names = match self {
             Rule::Sgd(rule) => rule.kept(),
@@ -211,7 +213,8 @@ impl Rule {
         slots.left_out.is_some() && decided::has_kernel(state.into_iter().chain(left_out).chain([p, g]))
     }
 
-    /// The parameter after one step where `taken` (`[1]`) is not 0, else as it was, with its state; [`decides`](Self::decides) must have said yes.
+    /// The parameter after one step where `taken` (`[1]`) is not 0, else as it was, with its state;
+    /// [`decides`](Self::decides) must have said yes.
     pub(crate) fn update_where(
         &self,
         p: Tensor<1>,

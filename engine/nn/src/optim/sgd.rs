@@ -12,7 +12,8 @@ use super::rule::Rule;
 use super::rule::Slots;
 use super::{OptimError, Optimizer, ParameterGroup};
 
-/// Stochastic gradient descent with momentum, dampening and Nesterov's step (Sutskever et al., ICML 2013).
+/// Stochastic gradient descent with momentum, dampening and Nesterov's step (Sutskever et al., ICML
+/// 2013).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sgd {
     /// Share of the last direction that is kept.

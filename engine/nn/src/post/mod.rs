@@ -6,8 +6,8 @@ mod as_discrete;
 pub use activations::Activations;
 pub use as_discrete::{AsDiscrete, Rounding};
 
-/// An axis of an item, from 0 for its channels, as one of a batch; negative ones count from the end. A last axis of 1 is none: the item is a
-/// 2-D image.
+/// An axis of an item, from 0 for its channels, as one of a batch; negative ones count from the
+/// end. A last axis of 1 is none: the item is a 2-D image.
 fn axis(transform: &'static str, dim: i64, shape: [usize; 5]) -> Result<usize, PostError> {
     let rank = if shape[4] == 1 { 3 } else { 4 };
     let at = if dim < 0 { dim + rank } else { dim };

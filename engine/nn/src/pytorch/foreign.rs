@@ -96,14 +96,15 @@ fn collect(value: &PickleValue, found: &mut Vec<String>) {
 const CHUNK: usize = 1 << 20;
 const OVERLAP: usize = 256;
 
-/// How a pickle names a function: the opcode `c` with module and name in a line each, and from protocol 4 on two short texts and
-/// the opcode that joins them.
+/// How a pickle names a function: the opcode `c` with module and name in a line each, and from
+/// protocol 4 on two short texts and the opcode that joins them.
 const GLOBALS: [&str; 2] = [
     r"(?-u)c([A-Za-z_][A-Za-z0-9_.]{0,99})\n([A-Za-z_][A-Za-z0-9_.]{0,99})\n",
     r"(?s-u)\x8c.([A-Za-z_][A-Za-z0-9_.]{0,99})\x94?\x8c.([A-Za-z_][A-Za-z0-9_.]{0,99})\x94?\x93",
 ];
 
-/// A call whose result the pickle throws away leaves no object behind, but its name stands in the file as text.
+/// A call whose result the pickle throws away leaves no object behind, but its name stands in the
+/// file as text.
 pub(super) fn call_in(path: &Path) -> std::io::Result<Option<String>> {
     let globals = GLOBALS.map(Regex::new);
     let mut file = File::open(path)?;

@@ -1,8 +1,9 @@
 //! PyTorch's own files: `.pt`, `.pth` and MONAI bundles, to a state dict and on to safetensors.
 //!
-//! Such a file holds a pickle, a small program that Python runs when it opens the file. Here it is parsed and never run: tensors,
-//! dictionaries and lists are understood, any other object is passed over by its name, and a file that asks for a command or an
-//! interpreter is refused. The parser is Burn's `pytorch-reader`, which checks every length before it allocates.
+//! Such a file holds a pickle, a small program that Python runs when it opens the file. Here it is
+//! parsed and never run: tensors, dictionaries and lists are understood, any other object is passed
+//! over by its name, and a file that asks for a command or an interpreter is refused. The parser is
+//! Burn's `pytorch-reader`, which checks every length before it allocates.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -84,14 +85,16 @@ pub struct OpenOptions {
     pub key: Option<String>,
 }
 
-/// Tensors by key, as `state_dict()` names them. Their numbers are read when the state dict is written.
+/// Tensors by key, as `state_dict()` names them. Their numbers are read when the state dict is
+/// written.
 #[derive(Debug)]
 pub struct StateDict {
     path: PathBuf,
     tensors: BTreeMap<String, Tensor>,
     /// Where in the file the weights were: dotted, empty for its root.
     pub found_at: String,
-    /// What was taken off the front of every key: `module.` of data-parallel training, `_orig_mod.` of a compiled network.
+    /// What was taken off the front of every key: `module.` of data-parallel training, `_orig_mod.`
+    /// of a compiled network.
     pub prefix: String,
     /// Python objects beside the weights that were passed over, by type.
     pub passed_over: Vec<String>,
@@ -103,10 +106,12 @@ pub struct StateDict {
 const WRAPPERS: [&str; 2] = ["module.", "_orig_mod."];
 
 impl StateDict {
-    /// Opens a `.pt` or `.pth` file, a MONAI bundle (a zip archive or folder with `models/model.pt`), or a folder with `model.pt`.
+    /// Opens a `.pt` or `.pth` file, a MONAI bundle (a zip archive or folder with
+    /// `models/model.pt`), or a folder with `model.pt`.
     ///
     /// # Errors
-    /// Files that are none of these, are damaged, hold no weights or several sets of them, or ask for a command.
+    /// Files that are none of these, are damaged, hold no weights or several sets of them, or ask
+    /// for a command.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, PytorchError> {
         let (file, unpacked) = source::find(path)?;
         let file = unpacked.as_deref().unwrap_or(&file);
@@ -147,7 +152,8 @@ impl StateDict {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// Applies rules to every key, each to what the one before made of it. Gives how many keys each of them changed.
+    /// Applies rules to every key, each to what the one before made of it. Gives how many keys each
+    /// of them changed.
     ///
     /// # Errors
     /// Where two tensors would have the same key.

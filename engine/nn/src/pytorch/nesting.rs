@@ -83,7 +83,8 @@ pub(super) fn choose(root: &PickleValue, key: Option<&str>) -> Result<Vec<String
     if let Some(only) = found.pop() {
         return Ok(only);
     }
-    // No key has a dot: a whole module that was pickled, or a network of one layer, perhaps within a checkpoint.
+    // No key has a dot: a whole module that was pickled, or a network of one layer, perhaps within
+    // a checkpoint.
     let beside = |key: &str| entries.iter().any(|(other, value)| other != key && !holds_tensors(value));
     let within = USUAL.iter().find(|key| {
         entries.get(**key).is_some_and(|value| matches!(value, PickleValue::Dict(_)) && holds_tensors(value))

@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use regex::Regex;
 
-/// A rule `FROM=TO`: wherever the regular expression `FROM` is found in a key, `TO` takes its place; `$1` is its first group.
+/// A rule `FROM=TO`: wherever the regular expression `FROM` is found in a key, `TO` takes its
+/// place; `$1` is its first group.
 #[derive(Clone, Debug)]
 pub struct Rule {
     from: Regex,
@@ -44,7 +45,8 @@ impl std::fmt::Display for Rule {
 }
 
 impl Rule {
-    /// The key that rules make of a key, each of what the one before made; counts those that changed it.
+    /// The key that rules make of a key, each of what the one before made; counts those that
+    /// changed it.
     pub(crate) fn apply_all(rules: &[Rule], key: &str, changed: &mut [usize]) -> String {
         rules.iter().zip(changed).fold(key.to_owned(), |key, (rule, changed)| {
             let new = rule.apply(&key);

@@ -1,5 +1,5 @@
-//! The convolutional networks: gradients, state-dict keys, initial weights, options and inputs. What they compute is compared
-//! with MONAI by the golden cases.
+//! The convolutional networks: gradients, state-dict keys, initial weights, options and inputs.
+//! What they compute is compared with MONAI by the golden cases.
 
 use std::collections::BTreeSet;
 
@@ -166,7 +166,8 @@ fn linear_upsampling_is_what_it_is_by_hand() {
     assert_close(&y[..4], &[0.0, 1.0 / 3.0, 2.0 / 3.0, 1.0], 1e-6);
 }
 
-/// All voxels that come of one are equal at the start, and the mean behind them takes nothing from the inside.
+/// All voxels that come of one are equal at the start, and the mean behind them takes nothing from
+/// the inside.
 #[test]
 fn a_pixel_shuffle_starts_without_a_checkerboard() {
     let options = UpSampleOptions::new(3, [2, 3], UpsampleMode::PixelShuffle);
@@ -181,7 +182,8 @@ fn a_pixel_shuffle_starts_without_a_checkerboard() {
     assert_eq!(layer.pixelshuffle.forward(Tensor::zeros([1, 2, 3, 4, 5], &Device::default())).dims(), [1, 3, 6, 8, 10]);
 }
 
-/// `N(0, 0.02)` for kernels, `N(1, 0.02)` for scales, as `monai.networks.utils.normal_init`; He's for DynUNet.
+/// `N(0, 0.02)` for kernels, `N(1, 0.02)` for scales, as `monai.networks.utils.normal_init`; He's
+/// for DynUNet.
 #[test]
 fn initial_weights_have_monais_distributions() {
     let deviation = |config: &Value, name: &str, mean: f64| {

@@ -1,4 +1,5 @@
-//! Parameters and multiply-adds of every network's example, against those that MONAI and PyTorch count.
+//! Parameters and multiply-adds of every network's example, against those that MONAI and PyTorch
+//! count.
 
 use burn::tensor::Device;
 use hearth_nn::cost::{Cost, cost};
@@ -6,8 +7,9 @@ use hearth_nn::networks::{Network, NetworkConfig, NetworkSpec, UNetConfig};
 use hearth_registry::Registry;
 use serde_json::{Value, json};
 
-/// Of `docs/benches/models_peer.py --count`: `torch.utils.flop_counter.FlopCounterMode` around MONAI's forward pass. That of
-/// torchvision's ResNet18 is counted by hand: 1,813,561,344 multiply-adds and 512 of the last convolution.
+/// Of `docs/benches/models_peer.py --count`: `torch.utils.flop_counter.FlopCounterMode` around
+/// MONAI's forward pass. That of torchvision's ResNet18 is counted by hand: 1,813,561,344
+/// multiply-adds and 512 of the last convolution.
 const RECORDED: &str = include_str!("monai_costs.json");
 
 fn count(config: &NetworkConfig, input: [usize; 5]) -> Cost {
@@ -38,7 +40,8 @@ fn a_small_network_by_hand() {
     let config = json!({"name": "Classifier", "in_shape": [1, 8, 8, 8], "classes": 3, "channels": [4], "strides": [2],
         "num_res_units": 0});
     let counted = count(&serde_json::from_value(config).expect("known options"), [2, 1, 8, 8, 8]);
-    // The convolution's 4^3 outputs of 4 channels see 27 voxels each; the linear layer takes 4 * 4^3 features.
+    // The convolution's 4^3 outputs of 4 channels see 27 voxels each; the linear layer takes 4 *
+    // 4^3 features.
     let (convolution, linear) = (4 * 64 * 27, 4 * 64 * 3);
     assert_eq!(counted.total.multiply_adds, 2 * (convolution + linear));
     assert_eq!(counted.total.flops(), 4 * (convolution + linear));

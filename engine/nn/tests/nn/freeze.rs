@@ -56,7 +56,8 @@ fn what_is_frozen_stays_and_the_rest_moves() {
     }
 }
 
-/// A norm of which anything is frozen normalizes by its running statistics: the batch has no influence on them.
+/// A norm of which anything is frozen normalizes by its running statistics: the batch has no
+/// influence on them.
 #[test]
 fn one_frozen_part_of_a_norm_keeps_its_statistics() {
     let name = parameters(&unet()).iter().map(|one| one.name().to_owned()).find(|name| name.ends_with("running_mean"));

@@ -126,7 +126,8 @@ fn slices_patches_and_buffers_give_what_the_whole_gives() {
     assert!(inferer.infer(x, &pointwise).expect_err("no such axis").to_string().contains("buffer_dim"));
 }
 
-/// A mean over space and a matrix: the weights of the features are the rows of the matrix over the number of voxels.
+/// A mean over space and a matrix: the weights of the features are the rows of the matrix over the
+/// number of voxels.
 #[test]
 fn saliency_is_the_features_weighted_by_the_class() {
     let device = Device::default();

@@ -65,7 +65,8 @@ fn relatives_of_dice_give_monais_values() {
     gives(&foreground, x(), y(), &[0.137184]);
 }
 
-/// Where all classes are equally far from each other, it is Dice over the classes but the background.
+/// Where all classes are equally far from each other, it is Dice over the classes but the
+/// background.
 #[test]
 fn wasserstein_dice_of_equal_distances_is_dice() {
     let loss = GeneralizedWassersteinDiceLoss {

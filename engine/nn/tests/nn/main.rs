@@ -1,4 +1,5 @@
-//! The crate as its users see it, against closed forms, finite differences, recorded values and MONAI itself.
+//! The crate as its users see it, against closed forms, finite differences, recorded values and
+//! MONAI itself.
 
 mod checkpointing;
 mod classification;

@@ -1,5 +1,5 @@
-//! Weights to and from MONAI itself. Runs where `HEARTH_PYTHON` names a Python that has MONAI; elsewhere the recorded
-//! cases of the golden tests stand in.
+//! Weights to and from MONAI itself. Runs where `HEARTH_PYTHON` names a Python that has MONAI;
+//! elsewhere the recorded cases of the golden tests stand in.
 
 use std::path::Path;
 use std::process::Command;

@@ -20,7 +20,8 @@ rows = metric(pred, label)
 print(json.dumps([[None if v != v else v for v in row] for row in rows.tolist()] + [metric.aggregate().item()]))
 ";
 
-/// Two channels of balls: components whose regions have no ambiguous voxels that anything was predicted in, mostly.
+/// Two channels of balls: components whose regions have no ambiguous voxels that anything was
+/// predicted in, mostly.
 fn blobs(shape: [usize; 5], seed: u64) -> Vec<f32> {
     let [items, _, nx, ny, nz] = shape;
     let key = Key::new(seed);

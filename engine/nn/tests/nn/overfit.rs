@@ -1,5 +1,5 @@
-//! Every network learns one small batch by heart: a wrong gradient, a layer that is cut off or an output that no loss reaches
-//! would not let it.
+//! Every network learns one small batch by heart: a wrong gradient, a layer that is cut off or an
+//! output that no loss reaches would not let it.
 
 use burn::tensor::{Device, Tensor};
 use hearth_nn::losses::{CrossEntropyLoss, DeepSupervisionLoss, DiceCELoss, Loss, LossConfig, PatchAdversarialLoss};

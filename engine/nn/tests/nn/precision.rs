@@ -56,8 +56,9 @@ fn masters_stay_f32_and_statistics_and_losses_are_f32() -> Result<(), Box<dyn st
         for (path, gradient) in gradients.iter() {
             assert_eq!(gradient.dtype(), DType::F32, "{path}");
         }
-        // Biases before a batch norm have no gradient but noise; the others agree in direction. (Not in the first
-        // layers of so small a batch: there a single voxel weighs percents, and PReLU's slope changes with its sign.)
+        // Biases before a batch norm have no gradient but noise; the others agree in direction.
+        // (Not in the first layers of so small a batch: there a single voxel weighs percents, and
+        // PReLU's slope changes with its sign.)
         let kernel = "model.2.0.conv.weight";
         let (low, full) = (gradients.get(kernel).cloned(), full_gradients.get(kernel).cloned());
         let (low, full) = (low.ok_or("no gradient")?, full.ok_or("no gradient")?);

@@ -1,5 +1,5 @@
-//! Files of PyTorch itself (`tests/pytorch/make_fixtures.py` wrote them): every way of saving gives the same network, and nothing in
-//! them is executed.
+//! Files of PyTorch itself (`tests/pytorch/make_fixtures.py` wrote them): every way of saving gives
+//! the same network, and nothing in them is executed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Every network, loss, metric, optimizer and inferer that a recipe can name: its example builds and does
-//! something, misspelt parameters are refused, and the reference describes each parameter.
+//! Every network, loss, metric, optimizer and inferer that a recipe can name: its example builds
+//! and does something, misspelt parameters are refused, and the reference describes each parameter.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};

@@ -53,7 +53,8 @@ fn initial_weights_depend_on_the_seed_and_the_path_alone() -> Result<(), ConfigE
     Ok(())
 }
 
-/// `U(-1 / sqrt(fan_in), 1 / sqrt(fan_in))`, PyTorch's default for weights and biases of convolutions.
+/// `U(-1 / sqrt(fan_in), 1 / sqrt(fan_in))`, PyTorch's default for weights and biases of
+/// convolutions.
 #[test]
 fn initial_weights_have_pytorchs_distribution() -> Result<(), ConfigError> {
     let config = UNetConfig { num_res_units: 1, ..UNetConfig::new(3, 1, 2, &[16, 32], &[2]) };
@@ -152,7 +153,8 @@ fn it_overfits_one_small_batch() -> Result<(), Box<dyn std::error::Error>> {
         UNetConfig { num_res_units: 1, norm: Some("batch".into()), ..UNetConfig::new(3, 1, 2, &[8, 16], &[2]) };
     let mut net = config.init(&device, 0)?;
     let x = draw([2, 1, 8, 8, 8], 1, &device);
-    // The label is what a threshold of the smoothed image gives: it can be learned, not read off a voxel.
+    // The label is what a threshold of the smoothed image gives: it can be learned, not read off a
+    // voxel.
     let near = x.clone() + Tensor::cat(vec![x.clone().narrow(2, 1, 7), x.clone().narrow(2, 0, 1)], 2);
     let y = near.greater_elem(0.0).float();
     let loss = DiceCELoss { softmax: true, to_onehot_y: true, ..DiceCELoss::default() };

@@ -15,16 +15,17 @@ pub struct Bundled {
     pub text: &'static str,
 }
 
-/// Spleen in abdominal CT (Medical Segmentation Decathlon, Task09), the fast recipe of MONAI's tutorial: everything
-/// cached, 16 patches a batch, DiceCE, SGD at 0.2. The tutorial reports a Dice of 0.94 after 95 epochs of it.
+/// Spleen in abdominal CT (Medical Segmentation Decathlon, Task09), the fast recipe of MONAI's
+/// tutorial: everything cached, 16 patches a batch, DiceCE, SGD at 0.2. The tutorial reports a Dice
+/// of 0.94 after 95 epochs of it.
 pub const SPLEEN: Bundled = Bundled { name: "spleen", text: include_str!("../../recipes/spleen.toml") };
 
 /// The plain recipe of the same tutorial: no cache, 8 patches a batch, Dice, Adam at 2e-4.
 pub const SPLEEN_REGULAR: Bundled =
     Bundled { name: "spleen-regular", text: include_str!("../../recipes/spleen-regular.toml") };
 
-/// Anterior and posterior hippocampus in brain MRI (Medical Segmentation Decathlon, Task04): small volumes, two
-/// classes, minutes on a CPU.
+/// Anterior and posterior hippocampus in brain MRI (Medical Segmentation Decathlon, Task04): small
+/// volumes, two classes, minutes on a CPU.
 pub const HIPPOCAMPUS: Bundled = Bundled { name: "hippocampus", text: include_str!("../../recipes/hippocampus.toml") };
 
 /// What `hearth demo` trains.
@@ -56,7 +57,8 @@ pub fn find(name: &str) -> Outcome<&'static Bundled> {
     })
 }
 
-/// What `RECIPE` on the command line means: a file where it looks like one, a bundled name otherwise.
+/// What `RECIPE` on the command line means: a file where it looks like one, a bundled name
+/// otherwise.
 pub fn open(word: &str) -> Outcome<Document> {
     let path = Path::new(word);
     if word.ends_with(".toml") || word.contains(['/', '\\']) || path.is_file() {

@@ -22,8 +22,8 @@ const KEY: &str = "key";
 /// Columns of `metrics.csv` that are no metrics, and what stands beside metrics in a log.
 const TAKEN: [&str; 5] = ["epoch", "iteration", "learning_rate", "loss", "case"];
 
-/// The metrics of a recipe: the mean Dice with two options (`[metric]` without tables), or several by names of one's own
-/// (`[metric.NAME]`), one of which is the key metric.
+/// The metrics of a recipe: the mean Dice with two options (`[metric]` without tables), or several
+/// by names of one's own (`[metric.NAME]`), one of which is the key metric.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Metric {
     /// The mean Dice.
@@ -134,7 +134,8 @@ impl Metric {
         Ok(())
     }
 
-    /// Whether each metric makes sense for so many classes, and the key metric is one that can decide.
+    /// Whether each metric makes sense for so many classes, and the key metric is one that can
+    /// decide.
     pub(super) fn check(&self, document: &Document, task: &dyn Task, classes: usize) -> Result<(), Fault> {
         let Self::Named { key, metrics } = self else {
             let dice = &self.list()[0].1;

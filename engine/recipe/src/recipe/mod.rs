@@ -19,8 +19,9 @@
 //! [[handlers]]                               # name, engine and its options
 //! ```
 //!
-//! A recipe is read in two steps: the text into a tree that remembers positions ([`Document`]), where `--set` changes
-//! values, and the tree into a [`Recipe`]. Every error names the place and, where a word is misspelt, the word meant.
+//! A recipe is read in two steps: the text into a tree that remembers positions ([`Document`]),
+//! where `--set` changes values, and the tree into a [`Recipe`]. Every error names the place and,
+//! where a word is misspelt, the word meant.
 
 pub mod bundled;
 mod init;

@@ -8,7 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::schema::Recipe;
 use crate::task::{Regions, Segmentation, Task};
 
-/// What comes out of the chain of `[post] prediction`: the same in validation, `evaluate` and `predict`.
+/// What comes out of the chain of `[post] prediction`: the same in validation, `evaluate` and
+/// `predict`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Exclusive classes, the background first: the likeliest wins (`AsDiscrete` with `argmax`).
@@ -29,8 +30,8 @@ impl Output {
     }
 }
 
-/// `task`: what is learned as a table, or a name for the run alone; then the chain of `[post]` tells whether
-/// classes or regions are segmented.
+/// `task`: what is learned as a table, or a name for the run alone; then the chain of `[post]`
+/// tells whether classes or regions are segmented.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum TaskEntry {

@@ -30,10 +30,12 @@ pub struct Recipe {
     pub title: Option<String>,
     /// What is learned: a table `[task]`, or what is segmented in a word.
     pub task: TaskEntry,
-    /// What the network's channels stand for: classes, the background first; regions; columns of numbers.
+    /// What the network's channels stand for: classes, the background first; regions; columns of
+    /// numbers.
     #[serde(default)]
     pub labels: Vec<String>,
-    /// The training chain. `only = "train"` or `"validation"` keeps a transform out of the other chain.
+    /// The training chain. `only = "train"` or `"validation"` keeps a transform out of the other
+    /// chain.
     pub transforms: Vec<Node>,
     /// The data set's use.
     #[serde(default)]
@@ -80,17 +82,19 @@ pub struct Data {
     /// How the data set lies on disk; found out where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<Named<dyn Layout>>,
-    /// The modalities that make up an image, in the order of its channels: names of channels, suffixes of files, columns of a
-    /// table. Left out, all that there are.
+    /// The modalities that make up an image, in the order of its channels: names of channels,
+    /// suffixes of files, columns of a table. Left out, all that there are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
     /// Which labelled cases validate.
     pub validation: Validation,
     /// What is kept of the cases after the deterministic transforms.
     pub cache: Named<dyn Cache>,
-    /// Threads that prepare batches ahead; with 0 the training thread prepares each when it needs it.
+    /// Threads that prepare batches ahead; with 0 the training thread prepares each when it needs
+    /// it.
     pub workers: usize,
-    /// How the training cases of an epoch are drawn; left out, each comes once, in an order of the seed.
+    /// How the training cases of an epoch are drawn; left out, each comes once, in an order of the
+    /// seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampler: Option<Named<dyn SamplerConfig>>,
     /// Whether a run of spatial transforms is sampled once: `off`, `exact` or `on`.
@@ -127,7 +131,8 @@ pub enum Validation {
     Last(usize),
     /// This part of the list, drawn by the seed.
     Fraction(f64),
-    /// A fold of a cross-validation, from 0, and how many there are: the cases are dealt out by the seed.
+    /// A fold of a cross-validation, from 0, and how many there are: the cases are dealt out by the
+    /// seed.
     Fold([usize; 2]),
     /// Those that the data set itself sets apart (a list in JSON with `validation`).
     Listed,
@@ -196,7 +201,8 @@ fn at_once() -> InfererConfig {
     InfererConfig::unchecked("SimpleInferer", &SimpleInferer {}, Arc::new(SimpleInferer {}))
 }
 
-/// What is made of predictions and labels before the metric sees them. Left out, a prediction's largest channel wins.
+/// What is made of predictions and labels before the metric sees them. Left out, a prediction's
+/// largest channel wins.
 ///
 /// A step is `Activations`, `AsDiscrete`, or a transform of images without its `keys`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -32,7 +32,8 @@ impl Tta {
         Self { flips: vec![0, 1, 2], ..Self::default() }
     }
 
-    /// The augmentation around an inferer, checked; errors point at the recipe. Nothing where there is none.
+    /// The augmentation around an inferer, checked; errors point at the recipe. Nothing where there
+    /// is none.
     pub fn build(
         &self,
         document: &Document,

@@ -43,7 +43,8 @@ impl Cases {
         Ok(list(folder, recipe)?.labelled)
     }
 
-    /// About how many bytes the caches take, in memory or on disk: the first case of each kind tells.
+    /// About how many bytes the caches take, in memory or on disk: the first case of each kind
+    /// tells.
     pub fn predicted_bytes(&self, plan: &Plan) -> Outcome<u64> {
         let cache = &plan.recipe.data.cache;
         let mut total = 0;

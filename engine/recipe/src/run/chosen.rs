@@ -37,8 +37,8 @@ pub struct Chosen {
 impl Chosen {
     /// Those of a data set: all of them, the named ones, or what the run's record says.
     ///
-    /// A data set is the run's own where it has all cases that the run was started with; it may have moved. Without a
-    /// record (an early version's run) the recipe divides it.
+    /// A data set is the run's own where it has all cases that the run was started with; it may
+    /// have moved. Without a record (an early version's run) the recipe divides it.
     pub fn new(folder: &RunFolder, plan: &Plan, data: &Path, all: bool, names: &[String]) -> Outcome<Self> {
         let items = Cases::all(data, &plan.recipe)?;
         let record = Record::read(folder)?;

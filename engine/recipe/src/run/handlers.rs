@@ -28,7 +28,8 @@ pub fn before(plan: &Plan) -> Outcome<Vec<Box<dyn Handler>>> {
     Ok(handlers)
 }
 
-/// Called after the plugins, which have validated by then: the recipe's own, and those that write the run's files.
+/// Called after the plugins, which have validated by then: the recipe's own, and those that write
+/// the run's files.
 pub fn after(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
     let mut handlers = listed(plan, run, Listens::Train)?;
     for name in ["MetricLog", "TensorBoardStats", "Progress"] {
@@ -57,7 +58,8 @@ pub fn listed(plan: &Plan, run: &Path, engine: Listens) -> Outcome<Vec<Box<dyn H
     Ok(handlers)
 }
 
-/// Builds every handler and plugin's handler once, so that what is wrong with one is known before the work begins.
+/// Builds every handler and plugin's handler once, so that what is wrong with one is known before
+/// the work begins.
 pub fn check(plan: &Plan, plugins: &[Attached]) -> Outcome {
     before(plan)?;
     for engine in [Listens::Train, Listens::Validation] {
@@ -67,7 +69,8 @@ pub fn check(plan: &Plan, plugins: &[Attached]) -> Outcome {
     Ok(())
 }
 
-/// Adds the plugins and handlers with `engine = "validation"` to an evaluator. What they write goes into `folder`.
+/// Adds the plugins and handlers with `engine = "validation"` to an evaluator. What they write goes
+/// into `folder`.
 pub fn attach(plan: &Plan, plugins: &[Attached], folder: &Path, evaluator: &mut Engine) -> Outcome {
     let plugins = plugins::handlers(plan, plugins, folder, Listens::Validation)?;
     for handler in plugins.into_iter().chain(listed(plan, folder, Listens::Validation)?) {

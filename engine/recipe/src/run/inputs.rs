@@ -62,10 +62,12 @@ impl Input {
     }
 }
 
-/// What a path stands for: the cases of a data set, a table or a list; the images of a folder; a folder of slices; a file.
+/// What a path stands for: the cases of a data set, a table or a list; the images of a folder; a
+/// folder of slices; a file.
 ///
 /// # Errors
-/// A data set that is damaged, or lacks a modality that the recipe takes; a folder that cannot be read.
+/// A data set that is damaged, or lacks a modality that the recipe takes; a folder that cannot be
+/// read.
 pub fn inputs(given: &Path, recipe: &Recipe) -> Outcome<Vec<Input>> {
     if let Some(layout) = layout_of(given, recipe) {
         let wants = Wants { images: recipe.data.images.clone(), target: Target::Nothing };
@@ -89,7 +91,8 @@ fn layout_of(given: &Path, recipe: &Recipe) -> Option<Box<dyn Layout>> {
 /// Ends of files that hold an image by themselves.
 const IMAGES: &[&str] = &["nii.gz", "nii", "hdr", "npy", "npz", "tif", "tiff", "png", "jpg", "jpeg", "bmp"];
 
-/// The images that a word of the command line means: those of a folder, unless its files are the slices of one.
+/// The images that a word of the command line means: those of a folder, unless its files are the
+/// slices of one.
 fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
     if !given.is_dir() {
         return Ok(vec![given.to_owned()]);

@@ -13,8 +13,9 @@ const RECORD: &str = ".hearth.json";
 
 /// The files of one command, claimed before its work begins.
 ///
-/// A file that exists is in the way, unless `--overwrite` is given and this program wrote it: the record beside it
-/// (`NAME.hearth.json`) holds the sum of its bytes. A file that somebody has changed since is theirs.
+/// A file that exists is in the way, unless `--overwrite` is given and this program wrote it: the
+/// record beside it (`NAME.hearth.json`) holds the sum of its bytes. A file that somebody has
+/// changed since is theirs.
 pub struct Outputs {
     command: &'static str,
     overwrite: bool,

@@ -124,8 +124,8 @@ impl Plan {
         Ok(network)
     }
 
-    /// Fails where the recipe's crops or windows have a size that the network cannot take: found out now, rather than
-    /// in the first step.
+    /// Fails where the recipe's crops or windows have a size that the network cannot take: found
+    /// out now, rather than in the first step.
     fn check_sizes(&self, network: &AnyNetwork) -> Outcome {
         let check = |path: &str, size: &Node| -> Outcome {
             let number = |node: &Node| node.to_toml().as_integer().and_then(|n| usize::try_from(n).ok());
@@ -209,10 +209,12 @@ fn pipeline(
     Ok((Arc::new(pipeline.seed(recipe.training.seed)), places))
 }
 
-/// Puts a `CheckCase` behind the steps that read a case, unless the recipe has one of its own: a label that belongs to
-/// another image, or to other classes, would train without a complaint and measure nonsense.
+/// Puts a `CheckCase` behind the steps that read a case, unless the recipe has one of its own: a
+/// label that belongs to another image, or to other classes, would train without a complaint and
+/// measure nonsense.
 ///
-/// A label that the recipe maps to other classes is checked once it is mapped: what counts is what the loss sees.
+/// A label that the recipe maps to other classes is checked once it is mapped: what counts is what
+/// the loss sees.
 fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usize>) {
     let names: Vec<String> = tables.iter().map(|table| table.text("name").unwrap_or("").to_owned()).collect();
     let reading = names.iter().take_while(|name| named(&["LoadImage", "EnsureChannelFirst"], name)).count();
@@ -233,7 +235,8 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
     places.insert(place, places[place - 1]);
 }
 
-/// Transforms that decide the size of what the network sees, and the key that says it; none where the image has a say.
+/// Transforms that decide the size of what the network sees, and the key that says it; none where
+/// the image has a say.
 const SETS_SIZE: &[(&str, &str)] = &[
     ("RandCropByPosNegLabel", "spatial_size"),
     ("RandCropByLabelClasses", "spatial_size"),

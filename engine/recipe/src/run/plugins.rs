@@ -9,7 +9,8 @@ use super::Plan;
 use crate::error::{At, Outcome, RecipeError};
 use crate::recipe::{Fault, Listens};
 
-/// A loaded plugin and where the recipe lists it; nowhere, when somebody named it on the command line alone.
+/// A loaded plugin and where the recipe lists it; nowhere, when somebody named it on the command
+/// line alone.
 #[derive(Debug)]
 pub struct Attached {
     /// The plugin.
@@ -29,13 +30,15 @@ impl Attached {
     }
 }
 
-/// Finds and loads every plugin that the recipe lists, in its order. `given` are the `--plugin` paths.
+/// Finds and loads every plugin that the recipe lists, in its order. `given` are the `--plugin`
+/// paths.
 pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Attached>> {
     if let Some(missing) = given.iter().find(|path| !path.exists()) {
         return Err(RecipeError::new(format!("--plugin {}: there is no such file or folder", missing.display())));
     }
     let mut loaded = load_where(plan, given, |_| true)?;
-    // A library that somebody names on the command line is wanted, whether or not the recipe lists it.
+    // A library that somebody names on the command line is wanted, whether or not the recipe lists
+    // it.
     for path in given.iter().filter(|path| path.is_file()) {
         let plugin = hearth_plugin_host::load(path)?;
         if !loaded.iter().any(|known| known.name() == plugin.identity().name) {
@@ -67,8 +70,8 @@ fn load_where(plan: &Plan, given: &[PathBuf], wanted: impl Fn(Listens) -> bool) 
     Ok(loaded)
 }
 
-/// The handlers of the plugins that listen to one engine, each told its options from the recipe. Checkpoints go into the run's
-/// folder.
+/// The handlers of the plugins that listen to one engine, each told its options from the recipe.
+/// Checkpoints go into the run's folder.
 pub fn handlers(plan: &Plan, plugins: &[Attached], run: &Path, engine: Listens) -> Outcome<Vec<Box<dyn Handler>>> {
     let mine = plugins.iter().filter(|attached| attached.listens(plan) == engine);
     mine.map(|attached| {

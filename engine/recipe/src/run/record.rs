@@ -40,7 +40,8 @@ impl Record {
         Ok(Self { recipe, data, training: names(cases.training), validation: names(cases.validation) })
     }
 
-    /// What the run in a folder was started with; nothing where an earlier version did not write it.
+    /// What the run in a folder was started with; nothing where an earlier version did not write
+    /// it.
     pub fn read(folder: &RunFolder) -> Outcome<Option<Self>> {
         let path = folder.root().join(FILE);
         if !path.exists() {

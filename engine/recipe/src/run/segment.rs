@@ -17,17 +17,19 @@ use crate::recipe::Output;
 
 /// What was found in an image, on its own grid.
 pub struct Segmented {
-    /// The class of every voxel, a channel of 0 and 1 for each region, or the image that was learned.
+    /// The class of every voxel, a channel of 0 and 1 for each region, or the image that was
+    /// learned.
     pub image: Image,
     /// Which of them.
     pub output: Output,
-    /// Over the augmented images, of the probability of anything but background: the standard deviation at
-    /// every voxel, and the volume variation coefficient.
+    /// Over the augmented images, of the probability of anything but background: the standard
+    /// deviation at every voxel, and the volume variation coefficient.
     pub uncertainty: Option<(Image, f64)>,
 }
 
 impl Trained {
-    /// Calls `work` with the network as a function, in f32; an input or window that it cannot take is an error.
+    /// Calls `work` with the network as a function, in f32; an input or window that it cannot take
+    /// is an error.
     fn with_network<T>(
         &self,
         work: impl FnOnce(&dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<T, InferError>,
@@ -48,8 +50,8 @@ impl Trained {
         }
     }
 
-    /// Probabilities of classes or regions, by the activations of the chain; exclusive classes have a softmax
-    /// where it names none.
+    /// Probabilities of classes or regions, by the activations of the chain; exclusive classes have
+    /// a softmax where it names none.
     fn probabilities(&self, steps: &[Post], logits: Tensor<5>) -> Outcome<Tensor<5>> {
         let mut activated = None;
         for step in steps.iter().take_while(|step| !matches!(step, Post::AsDiscrete(_))) {
@@ -64,7 +66,8 @@ impl Trained {
         })
     }
 
-    /// Standard deviation and volume variation coefficient of the probability of anything, on the grid of `image`'s file.
+    /// Standard deviation and volume variation coefficient of the probability of anything, on the
+    /// grid of `image`'s file.
     fn uncertainty(&self, steps: &[Post], input: &Tensor<5>, image: &Image) -> Outcome<Option<(Image, f64)>> {
         let Some(augmentation) = &self.augmentation else { return Ok(None) };
         // Activations were checked with the recipe; an error here leaves the logits.
@@ -80,7 +83,8 @@ impl Trained {
         Ok(Some((self.plan.prediction.invert(std, image, false)?, vvc)))
     }
 
-    /// The numbers of a case whose `image` has files: a probability of each class, or what a regression gives.
+    /// The numbers of a case whose `image` has files: a probability of each class, or what a
+    /// regression gives.
     ///
     /// # Errors
     /// Where the image cannot be read or is not what the network takes.
@@ -109,8 +113,9 @@ impl Trained {
 
     /// Segments a case whose `image` has files, or makes the image that is learned of it.
     ///
-    /// Probabilities are brought back onto the image's own grid one channel after the other, and are decided
-    /// there: smoother than moving a label map, without holding all classes at full size.
+    /// Probabilities are brought back onto the image's own grid one channel after the other, and
+    /// are decided there: smoother than moving a label map, without holding all classes at full
+    /// size.
     pub fn segment(&self, sample: Sample, uncertainty: bool) -> Outcome<Segmented> {
         let steps = self.plan.post_prediction()?;
         let case = sample.case.clone();
@@ -185,8 +190,8 @@ fn likeliest(channels: usize, channel: impl Fn(usize) -> Outcome<Image>) -> Outc
     Ok(Image { data: label, ..held })
 }
 
-/// The transforms of the chain, on the label map: on one channel for each class from a step with `to_onehot`
-/// on, as where the metric is measured.
+/// The transforms of the chain, on the label map: on one channel for each class from a step with
+/// `to_onehot` on, as where the metric is measured.
 fn clean(steps: &[Post], mut label: Image) -> Outcome<Image> {
     let (mut onehot, mut classes) = (false, None);
     for step in steps {

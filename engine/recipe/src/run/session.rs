@@ -72,7 +72,8 @@ impl Session {
         Ok(())
     }
 
-    /// Goes on with a run: from its newest whole checkpoint, or from the start where it has none yet.
+    /// Goes on with a run: from its newest whole checkpoint, or from the start where it has none
+    /// yet.
     pub fn resume(&mut self, folder: RunFolder) -> Outcome {
         self.lock = Some(RunLock::new(folder.root())?);
         self.add_handlers(&folder)?;
@@ -263,7 +264,8 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
     Ok(trainer)
 }
 
-/// The evaluator that the `validation` plugin runs, or `hearth evaluate` with an inferer of its own.
+/// The evaluator that the `validation` plugin runs, or `hearth evaluate` with an inferer of its
+/// own.
 pub fn evaluator(
     plan: &Plan,
     loader: DataLoader,

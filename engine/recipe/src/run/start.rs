@@ -25,8 +25,8 @@ pub enum Start {
 const LISTED: usize = 6;
 
 impl Plan {
-    /// The network as its training starts: its first weights, those of `[init]` over them, and frozen what is to stay.
-    /// What was done is told.
+    /// The network as its training starts: its first weights, those of `[init]` over them, and
+    /// frozen what is to stay. What was done is told.
     pub fn starting_network(&self, from: Start) -> Outcome<AnyNetwork> {
         let init = &self.recipe.init;
         // Whether a parameter trains is known of a network that trains.

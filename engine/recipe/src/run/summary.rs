@@ -67,7 +67,8 @@ fn handlers(engine: &Engine) -> Vec<Value> {
     engine.handler_times().into_iter().map(one).collect()
 }
 
-/// JSON has no word for infinite and not-a-number values, such as a distance to what is not there: they become text.
+/// JSON has no word for infinite and not-a-number values, such as a distance to what is not there:
+/// they become text.
 fn number(value: f64) -> Value {
     if value.is_finite() { json!(value) } else { json!(value.to_string()) }
 }

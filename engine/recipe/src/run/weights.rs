@@ -26,15 +26,16 @@ pub struct Trained {
     pub network: AnyNetwork,
     /// Which checkpoint it came from.
     pub checkpoint: String,
-    /// How it is led over an image: by the recipe's inferer, with test-time augmentation where that is asked for.
+    /// How it is led over an image: by the recipe's inferer, with test-time augmentation where that
+    /// is asked for.
     pub inferer: Arc<dyn Inferer>,
     /// The augmentation, where there is one.
     pub augmentation: Option<TestTimeAugmentation>,
 }
 
 impl Trained {
-    /// Opens a run on a device. `which` is `best`, `latest` or the name of a checkpoint's folder; `tta` replaces the recipe's
-    /// test-time augmentation.
+    /// Opens a run on a device. `which` is `best`, `latest` or the name of a checkpoint's folder;
+    /// `tta` replaces the recipe's test-time augmentation.
     pub fn open(folder: &RunFolder, which: &str, device: &str, tta: Option<Tta>) -> Outcome<Self> {
         let mut document = Document::open(&folder.recipe())?;
         document.set_option("--device", "training.device", device)?;
@@ -57,7 +58,8 @@ impl Trained {
     }
 }
 
-/// The name of a run's checkpoint and its file of weights. `which` is `best`, `latest` or the name of a checkpoint's folder.
+/// The name of a run's checkpoint and its file of weights. `which` is `best`, `latest` or the name
+/// of a checkpoint's folder.
 pub fn checkpoint_file(folder: &RunFolder, which: &str) -> Outcome<(String, Vec<u8>)> {
     let checkpoint = choose(folder, which)?;
     let name = checkpoint.path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -15,11 +15,12 @@ use hearth_train::Post;
 /// Above this a score says yes, where an image may have several labels.
 const YES: f64 = 0.5;
 
-/// Classes of whole images: `labels` names them, and a column or key of the data set holds the class of each image, by number (from 0)
-/// or by name. The network gives `[b, classes, 1, 1, 1]`; predictions are a table of probabilities (softmax).
+/// Classes of whole images: `labels` names them, and a column or key of the data set holds the
+/// class of each image, by number (from 0) or by name. The network gives `[b, classes, 1, 1, 1]`;
+/// predictions are a table of probabilities (softmax).
 ///
-/// With `multi_label` an image may have several labels or none: each of `labels` is a column of 0 and 1, and has a probability of
-/// its own (sigmoid).
+/// With `multi_label` an image may have several labels or none: each of `labels` is a column of 0
+/// and 1, and has a probability of its own (sigmoid).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Classification {

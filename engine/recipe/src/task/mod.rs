@@ -1,7 +1,8 @@
 //! What is learned: `[task]`.
 //!
-//! A [`Task`] says what a case has beside its image, what the network's outputs mean, what is measured, and what a
-//! prediction is written as. There is one file for each; a user's own is registered like theirs.
+//! A [`Task`] says what a case has beside its image, what the network's outputs mean, what is
+//! measured, and what a prediction is written as. There is one file for each; a user's own is
+//! registered like theirs.
 
 mod classification;
 mod reconstruction;
@@ -47,8 +48,8 @@ pub trait Task: Debug + Send + Sync {
     /// The chains of `[post]`, prediction and label, where the recipe has none.
     fn post(&self, labels: usize) -> (Vec<Node>, Vec<Node>);
 
-    /// What is measured where the recipe has no `[metric]`: names and tables, the key metric first. Nothing: the mean
-    /// Dice.
+    /// What is measured where the recipe has no `[metric]`: names and tables, the key metric first.
+    /// Nothing: the mean Dice.
     fn metrics(&self) -> Vec<(&'static str, Node)> {
         Vec::new()
     }

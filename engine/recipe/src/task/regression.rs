@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::{Task, takes_only};
 use crate::recipe::{Output, Recipe};
 
-/// Numbers of whole images, as an age or a score: `labels` names columns or keys of the data set that hold them. The network gives
-/// `[b, numbers, 1, 1, 1]`; predictions are a table.
+/// Numbers of whole images, as an age or a score: `labels` names columns or keys of the data set
+/// that hold them. The network gives `[b, numbers, 1, 1, 1]`; predictions are a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Regression {}

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use hearth_data::{Batch, ImageInfo, affine};
 use hearth_engine::HostError;
 
-/// Numbers and texts of the present batch. What is about an image is called `image.spacing`: its key, a dot, what.
+/// Numbers and texts of the present batch. What is about an image is called `image.spacing`: its
+/// key, a dot, what.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     numbers: BTreeMap<String, Vec<f64>>,

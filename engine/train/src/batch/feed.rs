@@ -1,4 +1,5 @@
-//! What trainer and evaluator share: the batches of a pass, and the tensors of the present one by name.
+//! What trainer and evaluator share: the batches of a pass, and the tensors of the present one by
+//! name.
 
 use burn::tensor::{Device, Tensor};
 use hearth_data::affine::{self, IDENTITY};
@@ -75,7 +76,8 @@ impl Feed {
         Ok(true)
     }
 
-    /// Takes away the pass in progress, so that another one can be walked through; see [`put_back`](Self::put_back).
+    /// Takes away the pass in progress, so that another one can be walked through; see
+    /// [`put_back`](Self::put_back).
     pub fn hold(&mut self) -> Held {
         Held {
             batches: self.batches.take(),

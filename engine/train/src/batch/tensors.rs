@@ -24,8 +24,8 @@ impl Tensors {
         Self { by_name: BTreeMap::new(), device: device.clone().inner(), flat: spatial_dims == 2 }
     }
 
-    /// A batch's tensors on the device, its cases and what it says of them. What the batch calls `image_key` is called
-    /// `image` from now on.
+    /// A batch's tensors on the device, its cases and what it says of them. What the batch calls
+    /// `image_key` is called `image` from now on.
     pub fn of_batch(
         mut batch: Batch,
         device: &Device,

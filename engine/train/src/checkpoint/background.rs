@@ -1,4 +1,5 @@
-//! Checkpoints are written by a thread of their own: the run goes on while they are summed and flushed to the disk.
+//! Checkpoints are written by a thread of their own: the run goes on while they are summed and
+//! flushed to the disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
@@ -55,8 +56,8 @@ impl Thread {
     }
 }
 
-/// Writes checkpoints one after the other. The thread begins with the first one; when the writer is dropped, what was
-/// begun is finished.
+/// Writes checkpoints one after the other. The thread begins with the first one; when the writer is
+/// dropped, what was begun is finished.
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointWriter {
     thread: Option<Thread>,

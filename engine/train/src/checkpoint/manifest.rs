@@ -112,7 +112,8 @@ impl Manifest {
             let newer = format!("has format {}, this build reads up to {FORMAT}: update Hearth", manifest.format);
             return Err(Damage::BadManifest(newer));
         }
-        // Compared on the text, because a number may change in its last digit when it is parsed and printed again.
+        // Compared on the text, because a number may change in its last digit when it is parsed and
+        // printed again.
         let unsealed = text.replacen(&format!("\"seal\": \"{}\"", manifest.seal), EMPTY_SEAL, 1);
         if *blake3::hash(unsealed.as_bytes()).to_hex() != *manifest.seal {
             return Err(Damage::BadManifest("has changed since it was written (its seal differs)".into()));

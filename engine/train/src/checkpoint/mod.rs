@@ -12,13 +12,15 @@
 //! | `rng/seed` | the seed: every draw of a run is keyed by it, so it is all the state there is |
 //! | `manifest.json` | length and blake3 sum of every file above; written last |
 //!
-//! **Guarantee.** The folder is written under a temporary name, every file and folder is flushed to the disk, the
-//! folder gets its name by one rename, and its parent is flushed. [`newest`] takes the newest checkpoint whose manifest
-//! and sums are right; a damaged or half-written one is passed over with a warning that says what is wrong with it.
-//! [`prune`] never deletes the only whole one, nor the best one.
+//! **Guarantee.** The folder is written under a temporary name, every file and folder is flushed to
+//! the disk, the folder gets its name by one rename, and its parent is flushed. [`newest`] takes
+//! the newest checkpoint whose manifest and sums are right; a damaged or half-written one is passed
+//! over with a warning that says what is wrong with it. [`prune`] never deletes the only whole one,
+//! nor the best one.
 //!
-//! **Limits.** It guards against crashes, full disks and bit rot, not against somebody who forges a checkpoint with
-//! fitting sums; but nothing in a checkpoint is ever executed. Two processes must not write into one folder of checkpoints.
+//! **Limits.** It guards against crashes, full disks and bit rot, not against somebody who forges a
+//! checkpoint with fitting sums; but nothing in a checkpoint is ever executed. Two processes must
+//! not write into one folder of checkpoints.
 
 pub(crate) mod background;
 mod error;

@@ -69,7 +69,8 @@ impl Checkpoint {
     }
 }
 
-/// Every folder among the checkpoints of `dir`, the newest first, damaged ones last. An absent `dir` holds none.
+/// Every folder among the checkpoints of `dir`, the newest first, damaged ones last. An absent
+/// `dir` holds none.
 ///
 /// # Errors
 /// [`CheckpointError::Read`] where `dir` cannot be listed.
@@ -100,8 +101,8 @@ pub fn list(dir: &Path) -> Result<Vec<Entry>, CheckpointError> {
     Ok(entries)
 }
 
-/// The newest whole checkpoint in `dir`, or `dir` itself where it is a checkpoint. Damaged ones are passed over, each
-/// with a warning that says what is wrong with it.
+/// The newest whole checkpoint in `dir`, or `dir` itself where it is a checkpoint. Damaged ones are
+/// passed over, each with a warning that says what is wrong with it.
 ///
 /// # Errors
 /// [`CheckpointError::None`] where there is no whole one; it lists what was passed over.

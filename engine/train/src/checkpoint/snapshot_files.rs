@@ -1,4 +1,5 @@
-//! An engine's [`Snapshot`] as files of a checkpoint: `engine.json`, and one file for each handler that saves something.
+//! An engine's [`Snapshot`] as files of a checkpoint: `engine.json`, and one file for each handler
+//! that saves something.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Files, file_name_of};
 
-/// Fields of the state that hold floats. They are written as text, because a JSON number may come back with another last
-/// digit and cannot be NaN; a resumed run is to have the very same bits.
+/// Fields of the state that hold floats. They are written as text, because a JSON number may come
+/// back with another last digit and cannot be NaN; a resumed run is to have the very same bits.
 const BEST: &str = "best_metric";
 const MAPS: [&str; 2] = ["metrics", "times"];
 
@@ -20,7 +21,8 @@ struct EngineJson {
     handlers: BTreeMap<String, String>,
 }
 
-/// Adds an engine's files under `prefix` (`""` for the trainer, `evaluators/validation/` for an evaluator).
+/// Adds an engine's files under `prefix` (`""` for the trainer, `evaluators/validation/` for an
+/// evaluator).
 pub(crate) fn write(files: &mut Files, prefix: &str, snapshot: &Snapshot) -> Result<(), serde_json::Error> {
     let mut handlers = BTreeMap::new();
     for (name, bytes) in &snapshot.handlers {

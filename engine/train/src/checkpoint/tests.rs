@@ -32,7 +32,8 @@ fn what_is_written_is_read_back_and_the_newest_wins() {
     let dir = tempfile::tempdir().unwrap();
     let first = write(dir.path(), &header(7, 123, "best"), &files(1)).unwrap();
     assert_eq!(first.file_name().unwrap(), "epoch=0007-iteration=000123-best");
-    // Newer in time though earlier in the run: somebody went back to an older checkpoint and goes on from it.
+    // Newer in time though earlier in the run: somebody went back to an older checkpoint and goes
+    // on from it.
     let second = write(dir.path(), &header(6, 100, "epoch"), &files(2)).unwrap();
     let newest = newest(dir.path()).unwrap();
     assert_eq!(newest.path, second);
@@ -54,7 +55,8 @@ fn the_same_moment_saved_twice_touches_the_first_only_by_pruning() {
     assert_eq!(names(dir.path()), ["epoch=0001-iteration=000005-epoch~2"]);
 }
 
-/// A refused step: the system's error reaches the caller, the temporary folder is gone, the earlier checkpoint is whole.
+/// A refused step: the system's error reaches the caller, the temporary folder is gone, the earlier
+/// checkpoint is whole.
 #[test]
 fn a_full_disk_at_any_step_loses_nothing() {
     for step in [Step::CreateFolder, Step::WriteFile, Step::WriteManifest, Step::FlushFolder, Step::Rename] {
@@ -71,7 +73,8 @@ fn a_full_disk_at_any_step_loses_nothing() {
     }
 }
 
-/// A killed writer: what it leaves behind at each step is passed over, and cleared away by the next writer.
+/// A killed writer: what it leaves behind at each step is passed over, and cleared away by the next
+/// writer.
 #[test]
 fn a_crash_at_any_step_leaves_the_previous_one_newest() {
     struct Killed;
@@ -96,7 +99,8 @@ fn a_crash_at_any_step_leaves_the_previous_one_newest() {
     }
 }
 
-/// Every file cut short, lengthened, changed, or deleted: the damage is named and the previous checkpoint taken.
+/// Every file cut short, lengthened, changed, or deleted: the damage is named and the previous
+/// checkpoint taken.
 #[test]
 fn damage_to_any_file_is_found_and_named() {
     let all = ["network.safetensors", "engine.json", "handlers/stats.bin", "rng/seed", MANIFEST];

@@ -82,7 +82,8 @@ pub(crate) fn collect<N: Network>(
     Ok(Job { dir: request.dir.clone(), header, files, keep_last: request.keep_last })
 }
 
-/// Takes back the newest whole checkpoint. Everything is read and checked before anything is changed.
+/// Takes back the newest whole checkpoint. Everything is read and checked before anything is
+/// changed.
 pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<Snapshot, BoxError> {
     let checkpoint = checkpoint::newest(dir)?;
     let mismatch =
@@ -181,13 +182,15 @@ impl ModuleVisitor for Lengths {
     }
 }
 
-/// Every state tensor must belong to a parameter of the network and have one value, or one for each of its values.
+/// Every state tensor must belong to a parameter of the network and have one value, or one for each
+/// of its values.
 fn check_optimizer_state<N: Module>(network: &N, state: &BTreeMap<String, TensorData>) -> Result<(), String> {
     let path = |key: &'_ str| key.rsplit_once('/').map_or(key.len(), |(path, _)| path.len());
     check_lengths(network, state.iter().map(|(key, data)| (key.as_str(), &key[..path(key)], data)), true)
 }
 
-/// Every tensor (key, path of its parameter, values) must have one value for each of its parameter's; or one for all, where it may.
+/// Every tensor (key, path of its parameter, values) must have one value for each of its
+/// parameter's; or one for all, where it may.
 fn check_lengths<'a, N: Module>(
     network: &N,
     tensors: impl Iterator<Item = (&'a str, &'a str, &'a TensorData)>,

@@ -22,12 +22,12 @@ pub(super) enum Step {
 /// Called before each step; an error is as if the system had refused the step.
 pub(super) type Gate<'a> = &'a mut dyn FnMut(Step) -> io::Result<()>;
 
-/// Writes a checkpoint with these files into the folder `dir` of checkpoints, which is made where it is missing.
-/// Returns the checkpoint's folder. When it fails, `dir` holds what it held before.
+/// Writes a checkpoint with these files into the folder `dir` of checkpoints, which is made where
+/// it is missing. Returns the checkpoint's folder. When it fails, `dir` holds what it held before.
 ///
 /// # Errors
-/// [`CheckpointError::Write`] for a full disk, missing permission and the like, [`CheckpointError::Tag`] and
-/// [`CheckpointError::FileName`] for names that cannot be.
+/// [`CheckpointError::Write`] for a full disk, missing permission and the like,
+/// [`CheckpointError::Tag`] and [`CheckpointError::FileName`] for names that cannot be.
 pub fn write(dir: &Path, header: &Header, files: &Files) -> Result<PathBuf, CheckpointError> {
     write_gated(dir, header, files, &mut |_| Ok(()))
 }
@@ -93,7 +93,8 @@ fn fill(folder: &Path, manifest: &Manifest, files: &Files, gate: Gate<'_>) -> Re
     hearth_files::flush_folder(folder).map_err(flushing)
 }
 
-/// A folder name that is not taken: saving one moment twice must not touch the first before the second is whole.
+/// A folder name that is not taken: saving one moment twice must not touch the first before the
+/// second is whole.
 fn free_name(dir: &Path, header: &Header) -> Result<PathBuf, (String, io::Error)> {
     let mut again = 1;
     loop {

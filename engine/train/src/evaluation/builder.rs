@@ -25,7 +25,8 @@ pub struct EvaluatorOptions {
     pub name: String,
     /// Where it computes; where the network is, if nothing is said.
     pub device: Option<Device>,
-    /// What weights are read in. A trainer's network brings the trainer's precision along and keeps it.
+    /// What weights are read in. A trainer's network brings the trainer's precision along and keeps
+    /// it.
     pub precision: Precision,
     /// How the network is led over an image.
     pub inferer: Arc<dyn Inferer>,
@@ -42,7 +43,8 @@ pub struct EvaluatorOptions {
 }
 
 impl Default for EvaluatorOptions {
-    /// `validation` in fp32 where the network is, the network called once per batch, no post-processing.
+    /// `validation` in fp32 where the network is, the network called once per batch, no
+    /// post-processing.
     fn default() -> Self {
         Self {
             name: "validation".into(),
@@ -90,8 +92,8 @@ pub enum EvaluatorError {
     Ensemble(#[from] EnsembleError),
 }
 
-/// Makes a [`SupervisedEvaluator`] or an [`EnsembleEvaluator`]; begun by their `builder`. What is not set is as
-/// [`EvaluatorOptions::default`] has it.
+/// Makes a [`SupervisedEvaluator`] or an [`EnsembleEvaluator`]; begun by their `builder`. What is
+/// not set is as [`EvaluatorOptions::default`] has it.
 #[must_use]
 pub struct EvaluatorBuilder<N> {
     loader: Box<dyn Loader>,
@@ -140,7 +142,8 @@ impl<N: Network> EvaluatorBuilder<N> {
         self
     }
 
-    /// What weights are read in. A trainer's network brings the trainer's precision along and keeps it.
+    /// What weights are read in. A trainer's network brings the trainer's precision along and keeps
+    /// it.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.options.precision = precision;
         self
@@ -164,7 +167,8 @@ impl<N: Network> EvaluatorBuilder<N> {
         self
     }
 
-    /// Steps on prediction and label before metrics see them: `.post(Post::argmax(classes), Post::onehot(classes))`.
+    /// Steps on prediction and label before metrics see them:
+    /// `.post(Post::argmax(classes), Post::onehot(classes))`.
     pub fn post(self, pred: Vec<Post>, label: Vec<Post>) -> Self {
         self.post_pred(pred).post_label(label)
     }
@@ -181,15 +185,17 @@ impl<N: Network> EvaluatorBuilder<N> {
         self
     }
 
-    /// The metric that decides what is best, the larger or the smaller as it is better ([`Metric::higher_is_better`]). It is recorded
-    /// as `name`; with a reduction that keeps classes apart, `name` is the mean over them and `name_label_1`, ... are the classes.
+    /// The metric that decides what is best, the larger or the smaller as it is better
+    /// ([`Metric::higher_is_better`]). It is recorded as `name`; with a reduction that keeps
+    /// classes apart, `name` is the mean over them and `name_label_1`, ... are the classes.
     pub fn key_metric(mut self, name: impl Into<String>, metric: impl Metric + 'static) -> Self {
         self.has_key = true;
         self.metrics.insert(0, NamedMetric::new(name.into(), Box::new(metric)));
         self
     }
 
-    /// Which values of the key metric are better, for one that can say it only when it is known what it measures.
+    /// Which values of the key metric are better, for one that can say it only when it is known
+    /// what it measures.
     pub fn better(mut self, better: Better) -> Self {
         self.better = Some(better);
         self
@@ -200,8 +206,9 @@ impl<N: Network> EvaluatorBuilder<N> {
         self.metric_after(name, metric, Vec::new(), Vec::new())
     }
 
-    /// A further metric behind steps of its own, which no other metric sees: on the prediction, and on the label. The first metric is
-    /// the key where [`better`](Self::better) is said and no other is the key.
+    /// A further metric behind steps of its own, which no other metric sees: on the prediction, and
+    /// on the label. The first metric is the key where [`better`](Self::better) is said and no
+    /// other is the key.
     pub fn metric_after(
         mut self,
         name: impl Into<String>,
@@ -223,7 +230,8 @@ impl<N: Network> EvaluatorBuilder<N> {
     /// The evaluator of one network.
     ///
     /// # Errors
-    /// When the device cannot compute in the precision asked for, and for a key metric of which nobody says what is better.
+    /// When the device cannot compute in the precision asked for, and for a key metric of which
+    /// nobody says what is better.
     pub fn build(self) -> Result<SupervisedEvaluator<N>, EvaluatorError> {
         let (engine, work) = self.parts(vec!["pred".to_owned()])?;
         Ok(SupervisedEvaluator::of(engine, work))
@@ -247,7 +255,8 @@ impl<N: Network> EvaluatorBuilder<N> {
     }
 }
 
-/// Makes an [`EnsembleEvaluator`]: the networks and how they become one, and the parts of any evaluator.
+/// Makes an [`EnsembleEvaluator`]: the networks and how they become one, and the parts of any
+/// evaluator.
 #[must_use]
 pub struct EnsembleBuilder<N> {
     networks: Vec<N>,
@@ -276,8 +285,8 @@ impl<N: Network> EnsembleBuilder<N> {
         self
     }
 
-    /// How the members' predictions become one, after `post_member` was applied to each. Where a handler has put a `pred` at
-    /// `forward_completed`, that one is taken.
+    /// How the members' predictions become one, after `post_member` was applied to each. Where a
+    /// handler has put a `pred` at `forward_completed`, that one is taken.
     pub fn combine(mut self, how: Combine) -> Self {
         self.combine = Some(how);
         self
@@ -286,7 +295,8 @@ impl<N: Network> EnsembleBuilder<N> {
     /// The evaluator of the ensemble.
     ///
     /// # Errors
-    /// Without a network; when there are not as many keys as networks, or a key is taken; and as [`EvaluatorBuilder::build`].
+    /// Without a network; when there are not as many keys as networks, or a key is taken; and as
+    /// [`EvaluatorBuilder::build`].
     pub fn build(self) -> Result<EnsembleEvaluator<N>, EvaluatorError> {
         let networks = self.networks;
         if networks.is_empty() {

@@ -1,4 +1,5 @@
-//! One prediction of several: MONAI's `MeanEnsemble` and `VoteEnsemble`, on whatever device the tensors are.
+//! One prediction of several: MONAI's `MeanEnsemble` and `VoteEnsemble`, on whatever device the
+//! tensors are.
 
 use burn::tensor::{Int, Tensor};
 
@@ -50,9 +51,10 @@ fn stack(members: &[Tensor<5>]) -> Result<Tensor<6>, CombineError> {
 
 /// MONAI's `MeanEnsemble`: the mean over the members, `[B, C, X, Y, Z]` each, of `x * w / mean(w)`.
 ///
-/// The weights are one for each member, one for each member and channel (`w[member * C + channel]`), or one for each value of each
-/// member (`[members, C, X, Y, Z]`, the same for all entries of the batch), and need not sum to 1; the mean is taken over the
-/// members, so for each channel or value by itself.
+/// The weights are one for each member, one for each member and channel
+/// (`w[member * C + channel]`), or one for each value of each member (`[members, C, X, Y, Z]`, the
+/// same for all entries of the batch), and need not sum to 1; the mean is taken over the members,
+/// so for each channel or value by itself.
 ///
 /// # Errors
 /// For no members, unequal shapes, a wrong number of weights, or weights whose mean is 0.
@@ -86,9 +88,10 @@ pub fn mean_ensemble(members: &[Tensor<5>], weights: Option<&[f64]>) -> Result<T
 
 /// MONAI's `VoteEnsemble` of discrete predictions, `[B, C, X, Y, Z]` each.
 ///
-/// Without `num_classes` the mean over the members is rounded, half to even: two that disagree give 0. With it, members
-/// of one channel are class maps: each is one-hot encoded, and the class with most votes wins, the lowest of equals;
-/// members of several channels are taken for one-hot already. The channel axis stays, with length 1.
+/// Without `num_classes` the mean over the members is rounded, half to even: two that disagree give 0.
+/// With it, members of one channel are class maps: each is one-hot encoded, and the class with most
+/// votes wins, the lowest of equals; members of several channels are taken for one-hot already. The
+/// channel axis stays, with length 1.
 ///
 /// # Errors
 /// For no members, unequal shapes, or `num_classes` of 0.
@@ -102,7 +105,8 @@ pub fn vote_ensemble(members: &[Tensor<5>], num_classes: Option<usize>) -> Resul
     }
     let votes: Tensor<5> = if stacked.dims()[2] == 1 {
         let maps: Tensor<5> = stacked.clone().sum_dim(0).squeeze_dim(0);
-        // The votes for each class, counted one class at a time: never `classes` times all members at once.
+        // The votes for each class, counted one class at a time: never `classes` times all members
+        // at once.
         let of_class = |class| -> Tensor<5> {
             let hits = stacked.clone().equal_elem(class as f64).float().sum_dim(0);
             hits.reshape(maps.dims())
@@ -120,7 +124,8 @@ fn first_argmax(votes: Tensor<5>) -> Tensor<5> {
     let [batch, channels, x, y, z] = votes.dims();
     let device = votes.device();
     let is_max = votes.clone().equal(votes.max_dim(1).expand([batch, channels, x, y, z]));
-    // Backends differ in which of equals their argmax names; the smallest index among the largest values is the same on all.
+    // Backends differ in which of equals their argmax names; the smallest index among the largest
+    // values is the same on all.
     let index = Tensor::<1, Int>::arange(0..channels as i64, &device).float().reshape([1, channels, 1, 1, 1]);
     let none = Tensor::<5>::full([batch, channels, x, y, z], channels as f64, &device);
     none.mask_where(is_max, index.expand([batch, channels, x, y, z])).min_dim(1)

@@ -27,11 +27,13 @@ pub enum EnsembleError {
     Key(String),
 }
 
-/// Evaluates several networks on the same inputs with the same inferer, as MONAI's `EnsembleEvaluator`.
+/// Evaluates several networks on the same inputs with the same inferer, as MONAI's
+/// `EnsembleEvaluator`.
 ///
-/// All networks predict, in order, into `pred_0`, `pred_1`, ...; then `forward_completed` is fired once. A handler may
-/// combine them there (`cx.host.combine(&["pred_0", "pred_1"], &how, "pred")`), or [`combine`](EnsembleBuilder::combine) says
-/// how. The rest is as in [`SupervisedEvaluator`](crate::SupervisedEvaluator).
+/// All networks predict, in order, into `pred_0`, `pred_1`, ...; then `forward_completed` is fired
+/// once. A handler may combine them there (`cx.host.combine(&["pred_0", "pred_1"], &how, "pred")`),
+/// or [`combine`](EnsembleBuilder::combine) says how. The rest is as in
+/// [`SupervisedEvaluator`](crate::SupervisedEvaluator).
 pub struct EnsembleEvaluator<N> {
     engine: Engine,
     networks: Vec<N>,
@@ -41,8 +43,8 @@ pub struct EnsembleEvaluator<N> {
 evaluator_parts!(EnsembleEvaluator);
 
 impl<N: Network> EnsembleEvaluator<N> {
-    /// An ensemble of these networks over what `evaluator` says: data, inferer, post-processing, metrics. The predictions' keys are
-    /// `pred_0`, `pred_1`, ...
+    /// An ensemble of these networks over what `evaluator` says: data, inferer, post-processing,
+    /// metrics. The predictions' keys are `pred_0`, `pred_1`, ...
     pub fn builder(networks: Vec<N>, evaluator: EvaluatorBuilder<N>) -> EnsembleBuilder<N> {
         EnsembleBuilder::new(networks, evaluator)
     }

@@ -6,7 +6,8 @@ use crate::evaluation::evaluator::CaseRow;
 
 /// An evaluator that a trainer runs on its present weights.
 pub trait Evaluate<N>: Send {
-    /// Runs one pass with this network, in evaluation mode and outside autodiff; `epoch` is the trainer's.
+    /// Runs one pass with this network, in evaluation mode and outside autodiff; `epoch` is the
+    /// trainer's.
     ///
     /// # Errors
     /// Whatever ended the pass early.

@@ -14,8 +14,8 @@ use crate::evaluation::pass::Evaluation;
 pub struct CaseRow {
     /// The case.
     pub case: String,
-    /// One value for each class that counts, or one for all; NaN where the class is absent. Nothing of metrics that have no value for
-    /// one case.
+    /// One value for each class that counts, or one for all; NaN where the class is absent. Nothing
+    /// of metrics that have no value for one case.
     pub values: Vec<f32>,
 }
 
@@ -23,7 +23,8 @@ pub struct CaseRow {
 macro_rules! evaluator_parts {
     ($Evaluator:ident) => {
         impl<N: Network> $Evaluator<N> {
-            /// What the first metric (the key metric, where there is one) gave for each case of the last pass.
+            /// What the first metric (the key metric, where there is one) gave for each case of the
+            /// last pass.
             pub fn rows(&self) -> &[CaseRow] {
                 self.work.rows(None).unwrap_or_default()
             }
@@ -64,9 +65,11 @@ macro_rules! evaluator_parts {
 }
 pub(crate) use evaluator_parts;
 
-/// Evaluates one network: forward by the inferer, `forward_completed`, post-processing, `model_completed`, metrics.
+/// Evaluates one network: forward by the inferer, `forward_completed`, post-processing,
+/// `model_completed`, metrics.
 ///
-/// Its handlers see the raw prediction at `forward_completed` and the processed one from `model_completed` on.
+/// Its handlers see the raw prediction at `forward_completed` and the processed one from
+/// `model_completed` on.
 pub struct SupervisedEvaluator<N> {
     engine: Engine,
     work: Evaluation<N>,
@@ -75,7 +78,8 @@ pub struct SupervisedEvaluator<N> {
 evaluator_parts!(SupervisedEvaluator);
 
 impl<N: Network> SupervisedEvaluator<N> {
-    /// An evaluator over this loader: `SupervisedEvaluator::builder(loader).key_metric("mean_dice", metric).build()?`.
+    /// An evaluator over this loader:
+    /// `SupervisedEvaluator::builder(loader).key_metric("mean_dice", metric).build()?`.
     pub fn builder(loader: impl Loader + 'static) -> EvaluatorBuilder<N> {
         EvaluatorBuilder::new(loader)
     }
@@ -84,7 +88,8 @@ impl<N: Network> SupervisedEvaluator<N> {
         Self { engine, work }
     }
 
-    /// Runs one pass with this network and returns the metrics; `global_epoch` numbers it. See also [`Self::rows`].
+    /// Runs one pass with this network and returns the metrics; `global_epoch` numbers it. See also
+    /// [`Self::rows`].
     ///
     /// # Errors
     /// Whatever ended the pass early; it names the cases.

@@ -7,7 +7,8 @@ use hearth_engine::BoxError;
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::Network;
 
-/// The network's output for `x`, `[B, C, X, Y, Z]`, in f32. An input or window the network cannot take is an error.
+/// The network's output for `x`, `[B, C, X, Y, Z]`, in f32. An input or window the network cannot
+/// take is an error.
 pub(crate) fn infer<N: Network>(inferer: &dyn Inferer, x: Tensor<5>, network: &N) -> Result<Tensor<5>, BoxError> {
     guarded(inferer, x, network, &|x| network.forward(x).cast(DType::F32))
 }
@@ -20,8 +21,8 @@ pub(crate) struct Outputs {
     pub loss: Option<Tensor<1>>,
 }
 
-/// The outputs for `x` with their autodiff graph. An inferer that calls the network more than once puts the main outputs together;
-/// the others are left out then, and the losses averaged.
+/// The outputs for `x` with their autodiff graph. An inferer that calls the network more than once
+/// puts the main outputs together; the others are left out then, and the losses averaged.
 pub(crate) fn infer_all<N: Network>(inferer: &dyn Inferer, x: Tensor<5>, network: &N) -> Result<Outputs, BoxError> {
     let (calls, others, losses) = (RefCell::new(0_usize), RefCell::new(Vec::new()), RefCell::new(None));
     let main = guarded(inferer, x, network, &|x| {
@@ -45,7 +46,8 @@ pub(crate) fn infer_all<N: Network>(inferer: &dyn Inferer, x: Tensor<5>, network
     Ok(Outputs { all, loss: losses.into_inner().map(|sum: Tensor<1>| sum / calls) })
 }
 
-/// Where the main output is not the first, those before it follow it backwards: they are the further from it the earlier.
+/// Where the main output is not the first, those before it follow it backwards: they are the
+/// further from it the earlier.
 fn main_first<T>(mut outputs: Vec<T>, main: usize) -> Vec<T> {
     let after = outputs.split_off((main + 1).min(outputs.len()));
     outputs.reverse();

@@ -1,4 +1,5 @@
-//! Evaluation and prediction: what leads networks over data and makes classes, rows and maps of their outputs.
+//! Evaluation and prediction: what leads networks over data and makes classes, rows and maps of
+//! their outputs.
 
 pub(crate) mod builder;
 pub(crate) mod combine;

@@ -1,5 +1,6 @@
-//! The iteration of an evaluator: the workflow behind [`SupervisedEvaluator`](crate::SupervisedEvaluator) (one network)
-//! and [`EnsembleEvaluator`](crate::EnsembleEvaluator) (several).
+//! The iteration of an evaluator: the workflow behind
+//! [`SupervisedEvaluator`](crate::SupervisedEvaluator) (one network) and
+//! [`EnsembleEvaluator`](crate::EnsembleEvaluator) (several).
 
 use burn::tensor::{Device, Tensor};
 use hearth_engine::{
@@ -247,7 +248,8 @@ impl<N: Network> Host for Evaluation<N> {
         self.feed.cases().to_vec()
     }
 
-    /// What a metric gave for the cases of the present batch, once it is measured, beside what the batch says of them.
+    /// What a metric gave for the cases of the present batch, once it is measured, beside what the
+    /// batch says of them.
     fn numbers(&mut self, name: &str) -> Result<Vec<Vec<f64>>, HostError> {
         let metric = self.metrics.iter().find(|metric| metric.name == name);
         match metric.map(|metric| &metric.rows[metric.before..]) {
@@ -263,7 +265,8 @@ impl<N: Network> Host for Evaluation<N> {
         self.feed.facts().texts(name)
     }
 
-    /// Of the weights. Layers of an ensemble's members begin with the member's key: `pred_0.conv.weight`.
+    /// Of the weights. Layers of an ensemble's members begin with the member's key:
+    /// `pred_0.conv.weight`.
     fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError> {
         if of == LayerValues::Gradients {
             return Err(HostError::new("an evaluator computes no gradients"));

@@ -9,16 +9,18 @@ use hearth_engine::BoxError;
 use hearth_nn::post::{Activations, AsDiscrete};
 use hearth_registry::{Fault, Kind, entry, read};
 
-/// A post-processing step, on a batch `[B, C, X, Y, Z]`. In a recipe: `{ name = "AsDiscrete", argmax = true, to_onehot = 2 }`.
+/// A post-processing step, on a batch `[B, C, X, Y, Z]`. In a recipe:
+/// `{ name = "AsDiscrete", argmax = true, to_onehot = 2 }`.
 ///
-/// MONAI decollates a batch into items first. `Activations` and `AsDiscrete` treat items alike, so the batch as a whole gives the
-/// same; [`Post::Transforms`] gets each item by itself.
+/// MONAI decollates a batch into items first. `Activations` and `AsDiscrete` treat items alike, so
+/// the batch as a whole gives the same; [`Post::Transforms`] gets each item by itself.
 pub enum Post {
     /// Sigmoid, softmax or another activation.
     Activations(Activations),
     /// Argmax, one-hot, threshold, rounding.
     AsDiscrete(AsDiscrete),
-    /// Transforms of images, such as `KeepLargestConnectedComponent`, with the key [`Post::KEY`]. Random ones are left out.
+    /// Transforms of images, such as `KeepLargestConnectedComponent`, with the key [`Post::KEY`].
+    /// Random ones are left out.
     Transforms(Arc<Pipeline>),
     /// A function of your own.
     Custom(Box<dyn Fn(Tensor<5>) -> Result<Tensor<5>, BoxError> + Send>),
@@ -69,7 +71,8 @@ impl Post {
     /// What the `keys` of transforms are in post-processing.
     pub const KEY: &str = "pred";
 
-    /// The prediction's usual steps for exclusive classes: the class of the largest logit, one channel for each class.
+    /// The prediction's usual steps for exclusive classes: the class of the largest logit, one
+    /// channel for each class.
     pub fn argmax(classes: usize) -> Vec<Post> {
         vec![Post::AsDiscrete(AsDiscrete::default().argmax(true).to_onehot(classes))]
     }
@@ -105,7 +108,8 @@ impl Post {
         Ok(Image { data: x.squeeze_dim(0), ..image })
     }
 
-    /// Does the step. `items` are those of the batch, in its order; without them, an item has no name and voxels of 1 mm.
+    /// Does the step. `items` are those of the batch, in its order; without them, an item has no
+    /// name and voxels of 1 mm.
     pub(crate) fn apply(&self, x: Tensor<5>, spatial_dims: usize, items: &[Item]) -> Result<Tensor<5>, BoxError> {
         match self {
             Post::Activations(step) => Ok(step.apply(x)?),

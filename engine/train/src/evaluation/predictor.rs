@@ -12,7 +12,8 @@ use crate::evaluation::inference::infer;
 use crate::evaluation::post::Post;
 use crate::training::precision::Precision;
 
-/// Reads images as a network was trained on them, leads the network over them, and brings what it gives back onto each image's own grid.
+/// Reads images as a network was trained on them, leads the network over them, and brings what it
+/// gives back onto each image's own grid.
 ///
 /// ```no_run
 /// use hearth_data::transforms::{EnsureChannelFirst, LoadImage, Orientation};
@@ -46,7 +47,8 @@ impl<N: Network> std::fmt::Debug for Predictor<N> {
 }
 
 impl<N: Network> Predictor<N> {
-    /// Predictions of this network, where it is, behind the deterministic ones of these steps; they load the key `image`.
+    /// Predictions of this network, where it is, behind the deterministic ones of these steps; they
+    /// load the key `image`.
     pub fn new(network: N, steps: Pipeline) -> Self {
         let device = network.devices().into_iter().next().unwrap_or_default().inner();
         Self {
@@ -66,8 +68,9 @@ impl<N: Network> Predictor<N> {
         self
     }
 
-    /// Steps on the prediction once it is on the image's own grid: [`Post::labels`] for exclusive classes,
-    /// [`Post::sigmoid_threshold`] for regions; none, and so logits, where nothing is said.
+    /// Steps on the prediction once it is on the image's own grid: [`Post::labels`] for exclusive
+    /// classes, [`Post::sigmoid_threshold`] for regions; none, and so logits, where nothing is
+    /// said.
     #[must_use]
     pub fn post(mut self, steps: Vec<Post>) -> Self {
         self.post = steps;
@@ -88,7 +91,8 @@ impl<N: Network> Predictor<N> {
         self
     }
 
-    /// The prediction for the image in this file or folder, `[channels, x, y, z]` on the grid of the file.
+    /// The prediction for the image in this file or folder, `[channels, x, y, z]` on the grid of
+    /// the file.
     ///
     /// # Errors
     /// Where the file cannot be read, the steps fail on it, or the network cannot take it.

@@ -35,23 +35,27 @@ pub enum TtaError {
 /// Maps over all examples, each of the shape of a prediction; see [`TestTimeAugmentation::maps`].
 #[derive(Clone, Debug)]
 pub struct TtaMaps {
-    /// The value most examples have, whole numbers alone: what is behind the point is cut off. The smallest of equally frequent ones.
+    /// The value most examples have, whole numbers alone: what is behind the point is cut off. The
+    /// smallest of equally frequent ones.
     pub mode: Tensor<5>,
     /// The mean over the examples.
     pub mean: Tensor<5>,
     /// The standard deviation over the examples, with `n - 1`; NaN of a single one.
     pub std: Tensor<5>,
-    /// The volume variation coefficient: standard deviation divided by mean, over all values of all examples.
+    /// The volume variation coefficient: standard deviation divided by mean, over all values of all
+    /// examples.
     pub vvc: f64,
 }
 
-/// MONAI's `TestTimeAugmentation`: an image is predicted several times, each time changed in another way; what was done is undone on
-/// each prediction, and the predictions are put together (Wang et al., <https://doi.org/10.1016/j.neucom.2019.01.103>).
+/// MONAI's `TestTimeAugmentation`: an image is predicted several times, each time changed in
+/// another way; what was done is undone on each prediction, and the predictions are put together
+/// (Wang et al., <https://doi.org/10.1016/j.neucom.2019.01.103>).
 ///
-/// It is an inferer around an inferer, whose result is the mean; [`maps`](Self::maps) gives MONAI's four results. Flips undo exactly:
-/// every voxel comes back to its place. Random transforms are those of a [`Pipeline`] with the key [`KEY`](Self::KEY); they work
-/// on voxels of 1 mm, and are undone as [`Pipeline::invert`] does. The draws depend on the seed, the example and the place in the batch
-/// alone.
+/// It is an inferer around an inferer, whose result is the mean; [`maps`](Self::maps) gives MONAI's
+/// four results. Flips undo exactly: every voxel comes back to its place. Random transforms are
+/// those of a [`Pipeline`] with the key [`KEY`](Self::KEY); they work on voxels of 1 mm, and are
+/// undone as [`Pipeline::invert`] does. The draws depend on the seed, the example and the place in
+/// the batch alone.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -90,7 +94,8 @@ impl TestTimeAugmentation {
     /// What the `keys` of transforms are here.
     pub const KEY: &str = "image";
 
-    /// All combinations of flips along some axes of space (0, 1, 2): eight of a volume. An axis of length 1 is left alone.
+    /// All combinations of flips along some axes of space (0, 1, 2): eight of a volume. An axis of
+    /// length 1 is left alone.
     ///
     /// # Errors
     /// For no axis, one that is not there, or one given twice.
@@ -102,8 +107,8 @@ impl TestTimeAugmentation {
         Ok(Self { inner, how: How::Flips(axes.to_vec()) })
     }
 
-    /// So many draws of these transforms. Predictions are resampled by the nearest voxel where `nearest_interp` says so, as class maps
-    /// need it, and linearly elsewhere.
+    /// So many draws of these transforms. Predictions are resampled by the nearest voxel where
+    /// `nearest_interp` says so, as class maps need it, and linearly elsewhere.
     ///
     /// # Errors
     /// Where no transform is random, or for no example.
@@ -191,8 +196,8 @@ impl TestTimeAugmentation {
         Ok(back.data.unsqueeze_dim(0))
     }
 
-    /// Mode, mean, standard deviation and volume variation coefficient over the examples; all of them are held at once. `net` may do
-    /// more than predict: class maps, say, for the mode.
+    /// Mode, mean, standard deviation and volume variation coefficient over the examples; all of
+    /// them are held at once. `net` may do more than predict: class maps, say, for the mode.
     ///
     /// # Errors
     /// As [`examples`](Self::examples).
@@ -232,7 +237,8 @@ fn mode(all: &[Tensor<5>]) -> Option<Tensor<5>> {
     best.map(|(value, _)| value)
 }
 
-/// Standard deviation (with `n - 1`) over mean, of all values; NaN where the device does not hand them out.
+/// Standard deviation (with `n - 1`) over mean, of all values; NaN where the device does not hand
+/// them out.
 fn variation(stacked: Tensor<6>) -> f64 {
     let count = stacked.shape().num_elements() as f64;
     let Ok(mean) = stacked.clone().mean().try_into_scalar::<f32>() else { return f64::NAN };

@@ -30,8 +30,8 @@ pub enum LockError {
     },
 }
 
-/// A run's folder, held for this process until the lock is dropped. The system lets go of it when the process ends,
-/// however it ends: the lock of a process that was killed is in nobody's way.
+/// A run's folder, held for this process until the lock is dropped. The system lets go of it when
+/// the process ends, however it ends: the lock of a process that was killed is in nobody's way.
 #[derive(Debug)]
 pub struct RunLock {
     file: Option<File>,
@@ -75,7 +75,8 @@ impl RunLock {
 
 impl Drop for RunLock {
     fn drop(&mut self) {
-        // The name goes while the lock is still held, so that nobody else's is taken away. A folder that is gone has none.
+        // The name goes while the lock is still held, so that nobody else's is taken away. A folder
+        // that is gone has none.
         let _ = std::fs::remove_file(&self.path);
         self.file.take();
     }

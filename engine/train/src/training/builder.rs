@@ -13,7 +13,8 @@ use crate::evaluation::evaluate::Evaluate;
 use crate::training::precision::Precision;
 use crate::training::trainer::{SupervisedTrainer, TrainerError, TrainerOptions};
 
-/// Makes a [`SupervisedTrainer`]; begun by [`SupervisedTrainer::builder`]. What is not set is as [`TrainerOptions::new`] has it.
+/// Makes a [`SupervisedTrainer`]; begun by [`SupervisedTrainer::builder`]. What is not set is as
+/// [`TrainerOptions::new`] has it.
 #[must_use]
 pub struct TrainerBuilder<N> {
     pub(crate) network: N,
@@ -44,7 +45,8 @@ impl<N: Network> TrainerBuilder<N> {
         self
     }
 
-    /// The number type of convolutions and matrix products; [`Precision::Fp32`] where nothing is said.
+    /// The number type of convolutions and matrix products; [`Precision::Fp32`] where nothing is
+    /// said.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.options.precision = precision;
         self
@@ -86,7 +88,8 @@ impl<N: Network> TrainerBuilder<N> {
         self
     }
 
-    /// An evaluator that the handler `Validation` runs: [`evaluator`](Self::evaluator) by the name `validation`.
+    /// An evaluator that the handler `Validation` runs: [`evaluator`](Self::evaluator) by the name
+    /// `validation`.
     pub fn validation(self, evaluator: impl Evaluate<N> + 'static) -> Self {
         self.evaluator("validation", evaluator)
     }
@@ -106,8 +109,8 @@ impl<N: Network> TrainerBuilder<N> {
     /// The trainer.
     ///
     /// # Errors
-    /// When the optimizer's options make no sense, the device cannot compute in the precision asked for, or a handler listens to
-    /// something that does not exist.
+    /// When the optimizer's options make no sense, the device cannot compute in the precision asked
+    /// for, or a handler listens to something that does not exist.
     pub fn build(self) -> Result<SupervisedTrainer<N>, TrainerError> {
         SupervisedTrainer::from_builder(self)
     }

@@ -3,11 +3,12 @@
 use burn::tensor::{Bool, DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
-/// A gradient scaler as `torch.amp.GradScaler`: the loss is multiplied by `scale` before the backward pass and the
-/// gradients divided by it after. A step with a gradient that is not finite is left out and the scale halved; after
-/// `growth_interval` good steps in a row it is doubled.
+/// A gradient scaler as `torch.amp.GradScaler`: the loss is multiplied by `scale` before the
+/// backward pass and the gradients divided by it after. A step with a gradient that is not finite
+/// is left out and the scale halved; after `growth_interval` good steps in a row it is doubled.
 ///
-/// Micikevicius et al., *Mixed Precision Training*, ICLR 2018 (<https://arxiv.org/abs/1710.03740>), section 3.2.
+/// Micikevicius et al., *Mixed Precision Training*, ICLR 2018 (<https://arxiv.org/abs/1710.03740>),
+/// section 3.2.
 ///
 /// ```
 /// let mut scaler = hearth_train::GradScaler::default();
@@ -97,7 +98,8 @@ impl DeviceScaler {
         self.scale.clone()
     }
 
-    /// Takes note of a step: `finite` (`[1]`) says whether every gradient was finite, as [`GradScaler::update`].
+    /// Takes note of a step: `finite` (`[1]`) says whether every gradient was finite, as
+    /// [`GradScaler::update`].
     pub fn update(&mut self, finite: &Tensor<1, Bool>) {
         let GradScaler { growth_factor, backoff_factor, growth_interval, .. } = self.options;
         let counted = self.good_steps.clone() + 1.0;

@@ -1,4 +1,5 @@
-//! What the weights or the gradients of each layer look like: computed on the device, read back in one go.
+//! What the weights or the gradients of each layer look like: computed on the device, read back in
+//! one go.
 
 use burn::module::{ModuleVisitor, Param};
 use burn::tensor::{DType, Int, Tensor};
@@ -15,7 +16,8 @@ pub(crate) fn of_weights<N: Network>(network: &N) -> Result<Vec<LayerStatistics>
     of(names.zip(values.0).collect())
 }
 
-/// Statistics of the gradients, in the order of the network's parameters; one without a gradient is left out.
+/// Statistics of the gradients, in the order of the network's parameters; one without a gradient is
+/// left out.
 pub(crate) fn of_gradients<N: Network>(network: &N, gradients: &Gradients) -> Result<Vec<LayerStatistics>, HostError> {
     let parameters = parameters(network);
     let gradient = |parameter: &hearth_nn::ParameterName| {
@@ -57,7 +59,8 @@ fn of(layers: Vec<(String, Tensor<1>)>) -> Result<Vec<LayerStatistics>, HostErro
     Ok(each.collect())
 }
 
-/// Mean, standard deviation, minimum and maximum `[4]` of the finite values, and how many those are `[1]`.
+/// Mean, standard deviation, minimum and maximum `[4]` of the finite values, and how many those are
+/// `[1]`.
 fn measure(values: Tensor<1>) -> (Tensor<1>, Tensor<1, Int>) {
     let values = values.cast(DType::F32);
     let wild = values.clone().is_finite().bool_not();

@@ -1,4 +1,5 @@
-//! What the learning rate should be: the range test of Smith, as MONAI's `LearningRateFinder` does it.
+//! What the learning rate should be: the range test of Smith, as MONAI's `LearningRateFinder` does
+//! it.
 
 use std::fmt;
 
@@ -30,8 +31,9 @@ impl fmt::Display for StepMode {
     }
 }
 
-/// A learning rate range test (Smith, <https://arxiv.org/abs/1506.01186>): the rate rises from step to step until the loss
-/// diverges; where the loss falls fastest is a good rate. Names and defaults are MONAI's.
+/// A learning rate range test (Smith, <https://arxiv.org/abs/1506.01186>): the rate rises from step
+/// to step until the loss diverges; where the loss falls fastest is a good rate. Names and defaults
+/// are MONAI's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct RangeTest {
@@ -141,12 +143,14 @@ impl RangeTest {
 }
 
 impl RangeResult {
-    /// The point where the loss falls fastest from step to step, leaving out so many points at the start and the end; the very last
-    /// point never counts (MONAI's `get_steepest_gradient`). Nothing where fewer than two points are left.
+    /// The point where the loss falls fastest from step to step, leaving out so many points at the
+    /// start and the end; the very last point never counts (MONAI's `get_steepest_gradient`).
+    /// Nothing where fewer than two points are left.
     pub fn steepest_gradient(&self, skip_start: usize, skip_end: usize) -> Option<RangePoint> {
         let end = self.points.len().checked_sub(skip_end + 1)?;
         let points = self.points.get(skip_start..end).filter(|points| points.len() >= 2)?;
-        // Differences to both sides in the middle, to the one side there is at the ends (numpy.gradient).
+        // Differences to both sides in the middle, to the one side there is at the ends
+        // (numpy.gradient).
         let slope = |i: usize| {
             let (before, after) = (i.saturating_sub(1), (i + 1).min(points.len() - 1));
             (points[after].loss - points[before].loss) / (after - before) as f64
@@ -228,7 +232,8 @@ fn batches<N: Network>(work: &mut Training<N>, state: &mut State) -> Result<f64,
         let gradients = work.backward(&loss)?;
         let value: f32 = loss.without_autodiff().try_into_scalar().map_err(|e| BoxError::from(e.to_string()))?;
         total += f64::from(value);
-        // A loss that is no number ends the test; what its gradients would do to the weights does not matter any more.
+        // A loss that is no number ends the test; what its gradients would do to the weights does
+        // not matter any more.
         work.gather(gradients)?;
     }
     Ok(total / count as f64)

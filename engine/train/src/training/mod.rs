@@ -1,4 +1,5 @@
-//! Training: [`SupervisedTrainer`](crate::SupervisedTrainer), its step, its precision, and the search for a learning rate.
+//! Training: [`SupervisedTrainer`](crate::SupervisedTrainer), its step, its precision, and the
+//! search for a learning rate.
 
 pub(crate) mod builder;
 pub(crate) mod grad_scaler;

@@ -1,11 +1,14 @@
-//! Automatic mixed precision: the master weights stay f32, the forward pass sees them in half precision.
+//! Automatic mixed precision: the master weights stay f32, the forward pass sees them in half
+//! precision.
 //!
-//! A parameter of two or more axes (the weights of convolutions and matrix products) gets a reparameterization that
-//! casts it as the forward pass reads it; a layer casts its input to its weight's type. Gradients flow back through the
-//! cast and land on the f32 parameter, so the optimizer never sees half precision. Biases, norms, their statistics,
-//! activations with parameters, and losses stay in f32.
+//! A parameter of two or more axes (the weights of convolutions and matrix products) gets a
+//! reparameterization that casts it as the forward pass reads it; a layer casts its input to its
+//! weight's type. Gradients flow back through the cast and land on the f32 parameter, so the
+//! optimizer never sees half precision. Biases, norms, their statistics, activations with
+//! parameters, and losses stay in f32.
 //!
-//! Half precision by Micikevicius et al., *Mixed Precision Training*, ICLR 2018 (<https://arxiv.org/abs/1710.03740>).
+//! Half precision by Micikevicius et al., *Mixed Precision Training*, ICLR 2018
+//! (<https://arxiv.org/abs/1710.03740>).
 
 use std::fmt;
 use std::str::FromStr;
@@ -94,7 +97,8 @@ impl Precision {
         })
     }
 
-    /// The network, its weights read in this precision from now on. The stored weights do not change.
+    /// The network, its weights read in this precision from now on. The stored weights do not
+    /// change.
     pub fn apply<M: Module>(self, network: M) -> M {
         network.apply_reparameterization(ReadAs(self))
     }

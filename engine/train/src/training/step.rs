@@ -96,7 +96,8 @@ impl<N: Network> Training<N> {
         let main = outputs.all.first().cloned();
         let loss = match (self.loss.forward_with(outputs.all, label, needed), main) {
             (Ok(loss), _) => loss.mean(),
-            // An overflow of fp16 is no error: the scaler finds no gradient finite, leaves the step out and goes on with less.
+            // An overflow of fp16 is no error: the scaler finds no gradient finite, leaves the step
+            // out and goes on with less.
             (Err(LossError::NonFinite { what: "prediction", .. }), Some(pred)) if self.scaler.is_some() => {
                 pred.mean() * f32::NAN
             }

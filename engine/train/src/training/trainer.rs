@@ -39,8 +39,9 @@ pub struct TrainerOptions {
     pub image_key: String,
     /// The batch's label.
     pub label_key: String,
-    /// Batches that make one step: the step takes the mean of their gradients, as one batch of them all would give it. What is left
-    /// at the end of an epoch makes a step of its own. Iterations go on counting batches.
+    /// Batches that make one step: the step takes the mean of their gradients, as one batch of them
+    /// all would give it. What is left at the end of an epoch makes a step of its own. Iterations
+    /// go on counting batches.
     pub accumulate: u64,
     /// How gradients are kept small before a step.
     pub clip: Option<GradientClip>,
@@ -116,15 +117,18 @@ pub enum TrainerError {
     },
 }
 
-/// Trains a network, as MONAI's `SupervisedTrainer`: for each batch forward by the inferer, `forward_completed`, loss,
-/// `loss_completed`, backward, `backward_completed`, step, `model_completed`.
+/// Trains a network, as MONAI's `SupervisedTrainer`: for each batch forward by the inferer,
+/// `forward_completed`, loss, `loss_completed`, backward, `backward_completed`, step,
+/// `model_completed`.
 ///
-/// The loss sees all outputs of the network, the main one first ([`Loss::forward_all`]); what the network adds to the loss itself
-/// ([`Network::forward_with_loss`]) is added. An inferer that calls the network several times for a batch gives the main output alone.
+/// The loss sees all outputs of the network, the main one first ([`Loss::forward_all`]); what the
+/// network adds to the loss itself ([`Network::forward_with_loss`]) is added. An inferer that calls
+/// the network several times for a batch gives the main output alone.
 ///
-/// Nothing is read back from the device unless a handler asks (`cx.host.output("loss")`), once per iteration at most, and in
-/// fp16 once per epoch, to tell how many steps were left out. Handlers go to [`engine_mut`](Self::engine_mut), evaluators are
-/// added by name and run by whoever calls `cx.host.run("validation")`.
+/// Nothing is read back from the device unless a handler asks (`cx.host.output("loss")`), once per
+/// iteration at most, and in fp16 once per epoch, to tell how many steps were left out. Handlers go
+/// to [`engine_mut`](Self::engine_mut), evaluators are added by name and run by whoever calls
+/// `cx.host.run("validation")`.
 pub struct SupervisedTrainer<N> {
     engine: Engine,
     work: Training<N>,
@@ -141,7 +145,8 @@ impl<N> fmt::Debug for SupervisedTrainer<N> {
 }
 
 impl<N: Network> SupervisedTrainer<N> {
-    /// A trainer of this network: `SupervisedTrainer::builder(network, loss, optimizer, loader).max_epochs(100).build()?`. The
+    /// A trainer of this network:
+    /// `SupervisedTrainer::builder(network, loss, optimizer, loader).max_epochs(100).build()?`. The
     /// learning rate is the optimizer's until a handler changes it.
     pub fn builder(
         network: N,
@@ -174,7 +179,8 @@ impl<N: Network> SupervisedTrainer<N> {
         options.clip.map_or(Ok(()), GradientClip::check).map_err(TrainerError::Clip)?;
         let mut built = optimizer.build()?;
         built.bind(&network)?;
-        // Leaving autodiff and coming back makes leaves of the parameters, wherever the network was made.
+        // Leaving autodiff and coming back makes leaves of the parameters, wherever the network was
+        // made.
         let network = network.valid().to_device(&options.device.clone().inner()).train();
         let network = options.precision.apply(network);
         let mut engine = Engine::new(options.name.clone());
@@ -191,7 +197,8 @@ impl<N: Network> SupervisedTrainer<N> {
         Ok(trainer)
     }
 
-    /// Adds an evaluator that handlers run by this name. Its key metric becomes the trainer's, if that has none yet.
+    /// Adds an evaluator that handlers run by this name. Its key metric becomes the trainer's, if
+    /// that has none yet.
     pub fn add_evaluator(&mut self, name: impl Into<String>, evaluator: impl Evaluate<N> + 'static) {
         self.insert_evaluator(name.into(), Box::new(evaluator));
     }
@@ -224,12 +231,12 @@ impl<N: Network> SupervisedTrainer<N> {
         self.engine.run(&mut self.work, max_epochs)
     }
 
-    /// Goes on from the newest whole checkpoint in `dir` (or `dir` itself, where it is one) at the next [`run`](Self::run).
-    /// Returns the epoch and iteration it was written at.
+    /// Goes on from the newest whole checkpoint in `dir` (or `dir` itself, where it is one) at the
+    /// next [`run`](Self::run). Returns the epoch and iteration it was written at.
     ///
     /// # Errors
-    /// When there is no whole checkpoint, or it is one of another network or optimizer; the message lists what differs.
-    /// The trainer is unchanged then.
+    /// When there is no whole checkpoint, or it is one of another network or optimizer; the message
+    /// lists what differs. The trainer is unchanged then.
     pub fn resume(&mut self, dir: &Path) -> Result<(u64, u64), BoxError> {
         let snapshot = self.work.read_checkpoint(dir)?;
         self.engine.restore(&snapshot)?;
@@ -277,9 +284,10 @@ impl<N: Network> SupervisedTrainer<N> {
         self.work.learning_rate
     }
 
-    /// What the learning rate should be: a range test ([`RangeTest`]) over batches of the training data. The trainer is as it was
-    /// afterwards: weights, running statistics, the optimizer's state, the learning rate, and no handler hears of it. `watch` is
-    /// told of each point as it comes.
+    /// What the learning rate should be: a range test ([`RangeTest`]) over batches of the training
+    /// data. The trainer is as it was afterwards: weights, running statistics, the optimizer's
+    /// state, the learning rate, and no handler hears of it. `watch` is told of each point as it
+    /// comes.
     ///
     /// # Errors
     /// For options that make no sense, and whatever ends an iteration early; it names the cases.

@@ -1,4 +1,5 @@
-//! How much a call costs. Numbers are printed for whoever asks (`--nocapture`); a machine under load fails no test.
+//! How much a call costs. Numbers are printed for whoever asks (`--nocapture`); a machine under
+//! load fails no test.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -78,7 +78,8 @@ impl Host for Toy {
 
     fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError> {
         let tensor = self.tensors.get(name).ok_or_else(|| HostError::new(format!("there is no tensor `{name}`")))?;
-        // Every other tensor is lent, as from a CPU, the rest is handed over, as from another device.
+        // Every other tensor is lent, as from a CPU, the rest is handed over, as from another
+        // device.
         let bytes = if name == "image" { (&*tensor.bytes).into() } else { tensor.bytes.clone().into_owned().into() };
         Ok(HostTensor { dtype: tensor.dtype, shape: tensor.shape.clone(), bytes })
     }

@@ -35,8 +35,8 @@ pub(super) fn decode(bytes: &[u8], format: &PixelFormat) -> Result<Decoded, Code
 /// Adobe's marker that says: components are red, green, blue.
 const ADOBE_RGB: [u8; 16] = *b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00";
 
-/// Whether neither a JFIF nor an Adobe marker tells how to read three components. Then DICOM's header decides; a decoder by itself
-/// would take them for luminance and chrominance.
+/// Whether neither a JFIF nor an Adobe marker tells how to read three components. Then DICOM's
+/// header decides; a decoder by itself would take them for luminance and chrominance.
 fn says_nothing_of_color(bytes: &[u8]) -> bool {
     let mut rest = bytes.get(2..).unwrap_or_default();
     while let [0xff, marker, high, low, ..] = *rest {

@@ -30,7 +30,8 @@ pub(super) fn decode(bytes: &[u8], format: &PixelFormat) -> Result<Decoded, Code
         return Err(CodecError::Wrong("the decoder gave too few samples".to_owned()));
     }
     let (bits, signed) = size.components[0];
-    // The decoder treats all samples as unsigned: it adds half the range that signed ones don't have.
+    // The decoder treats all samples as unsigned: it adds half the range that signed ones don't
+    // have.
     let offset = if signed { -(1_i64 << (bits - 1)) } else { 0 };
     let (low, high) = (offset, offset + (1_i64 << bits) - 1);
     let value = |i: usize| (planes[i % planes.len()][i / planes.len()].round() as i64 + offset).clamp(low, high);

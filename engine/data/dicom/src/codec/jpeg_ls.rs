@@ -1,4 +1,5 @@
-//! JPEG-LS, lossless and near-lossless: greyscale in Rust; colour by CharLS, with the feature `charls`.
+//! JPEG-LS, lossless and near-lossless: greyscale in Rust; colour by CharLS, with the feature
+//! `charls`.
 
 use super::{CodecError, Decoded, check_size, contain};
 use crate::pixels::PixelFormat;
@@ -50,7 +51,8 @@ fn decode_color(bytes: &[u8], bits: u32, format: &PixelFormat) -> Result<Decoded
     }
     let out = charls::CharLS::default().decode(bytes).map_err(|e| CodecError::Wrong(e.to_string()))?;
     let (size, pixels) = (if bits > 8 { 2 } else { 1 }, format.rows * format.columns);
-    // CharLS leaves colours as the scan has them: planes where each component has a scan of its own.
+    // CharLS leaves colours as the scan has them: planes where each component has a scan of its
+    // own.
     let planes = bytes.windows(2).position(|w| w == [0xff, 0xda]).and_then(|at| bytes.get(at + 4)) == Some(&1);
     let out = if planes { crate::pixels::interleave(&out, pixels, format.samples, size) } else { out };
     if size == 1 {

@@ -1,5 +1,5 @@
-//! Compressed frames. Each decoder gets the bytes of one frame and the size it must have, and checks that the code stream has that
-//! size before anything is decoded.
+//! Compressed frames. Each decoder gets the bytes of one frame and the size it must have, and
+//! checks that the code stream has that size before anything is decoded.
 
 mod jpeg;
 mod jpeg2000;

@@ -1,4 +1,5 @@
-//! DICOM's run lengths (PS3.5, annex G): a PackBits segment per byte of a sample, the highest first.
+//! DICOM's run lengths (PS3.5, annex G): a PackBits segment per byte of a sample, the highest
+//! first.
 
 use super::{CodecError, Decoded};
 use crate::pixels::PixelFormat;

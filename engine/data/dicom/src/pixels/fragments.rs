@@ -37,7 +37,8 @@ struct Fragment {
 }
 
 impl FrameReader {
-    /// Finds the frames of a file; `offsets` is its extended offset table, where it has one. Uncompressed pixels must be there in full; fragments must lie within the file.
+    /// Finds the frames of a file; `offsets` is its extended offset table, where it has one.
+    /// Uncompressed pixels must be there in full; fragments must lie within the file.
     pub fn new(
         path: &Path,
         element: &PixelElement,
@@ -168,7 +169,8 @@ fn walk(source: &Source, offset: u64) -> std::io::Result<(Vec<u64>, Vec<Fragment
     Ok((table.unwrap_or_default(), fragments))
 }
 
-/// Which fragments make up each of `count` frames: by the offset table, one each, or by where code streams start.
+/// Which fragments make up each of `count` frames: by the offset table, one each, or by where code
+/// streams start.
 fn assign(
     fragments: &[Fragment],
     table: &[u64],
@@ -244,7 +246,8 @@ mod tests {
         assert_eq!(assign(&fragments, &[], 1, |_| false), Ok(vec![0..3]));
         assert!(assign(&fragments, &[], 4, |_| false).is_err());
         assert!(assign(&fragments, &[0, 21], 2, |_| false).is_err());
-        // Cut anywhere: an error or fewer fragments, never a panic; without the delimiter alone it still reads.
+        // Cut anywhere: an error or fewer fragments, never a panic; without the delimiter alone it
+        // still reads.
         for cut in 0..bytes.len() {
             let got = walk(&memory(bytes[..cut].to_vec()), 0);
             assert_eq!(got.is_ok_and(|(_, f)| f.len() == 3), cut >= bytes.len() - 8, "{cut}");

@@ -156,7 +156,8 @@ impl PixelFormat {
         })
     }
 
-    /// The type of one stored sample. Single bits become bytes; a palette's entries are what counts.
+    /// The type of one stored sample. Single bits become bytes; a palette's entries are what
+    /// counts.
     pub fn stored_type(&self) -> StoredType {
         if let Some(palette) = &self.palette {
             return if palette.iter().all(|l| l.bits <= 8) { StoredType::U8 } else { StoredType::U16 };
@@ -233,7 +234,8 @@ fn bits(attributes: &Attributes<'_>, kind: PixelKind) -> Result<(u32, u32, u32),
     Ok((allocated, stored as u32, high as u32))
 }
 
-/// One frame as stored, before any scaling: little-endian samples, colours interleaved as red, green, blue.
+/// One frame as stored, before any scaling: little-endian samples, colours interleaved as red,
+/// green, blue.
 pub(crate) fn stored_frame(
     reader: &FrameReader,
     format: &PixelFormat,
@@ -301,7 +303,8 @@ pub struct StoredPixels {
     pub shape: [usize; 4],
     /// The type of a sample.
     pub stored_type: StoredType,
-    /// Samples in that order, little-endian. Colours are red, green, blue, whatever they were stored as.
+    /// Samples in that order, little-endian. Colours are red, green, blue, whatever they were
+    /// stored as.
     pub bytes: Vec<u8>,
     /// How they were written.
     pub syntax: TransferSyntax,

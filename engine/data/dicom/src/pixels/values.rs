@@ -25,8 +25,8 @@ pub(crate) fn interleave(planes: &[u8], pixels: usize, samples: usize, size: usi
     out
 }
 
-/// Takes the stored bits out of the allocated ones and extends their sign. What else is in there (overlays of old files,
-/// leftovers) is not part of the value.
+/// Takes the stored bits out of the allocated ones and extends their sign. What else is in there
+/// (overlays of old files, leftovers) is not part of the value.
 pub(super) fn to_stored_bits(bytes: &mut [u8], format: &PixelFormat) {
     let (allocated, stored) = (format.bits_allocated, format.bits_stored);
     if allocated == stored || allocated == 1 {

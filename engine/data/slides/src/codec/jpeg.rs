@@ -78,7 +78,8 @@ fn with_tables(bytes: &[u8], tables: &[u8]) -> Result<Vec<u8>, Fault> {
     Ok([tables, image].concat())
 }
 
-/// Whether the stream has an end-of-image marker. The decoder fills what is missing with gray; that must not pass for tissue.
+/// Whether the stream has an end-of-image marker. The decoder fills what is missing with gray; that
+/// must not pass for tissue.
 fn complete(stream: &[u8]) -> bool {
     // Behind the marker are a few bytes of padding at most, so looking from the end is short.
     stream.windows(2).rev().any(|pair| pair == END)

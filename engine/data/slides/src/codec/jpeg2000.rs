@@ -62,7 +62,8 @@ pub(super) fn decode(bytes: &[u8], shape: Shape, is_ycbcr: bool) -> Result<Vec<u
     Ok(out)
 }
 
-/// The code stream: all bytes, or the content of the last box of that kind in a JP2 file, which is what the decoder takes.
+/// The code stream: all bytes, or the content of the last box of that kind in a JP2 file, which is
+/// what the decoder takes.
 fn code_stream(bytes: &[u8]) -> Option<&[u8]> {
     if bytes.starts_with(&START) {
         return Some(bytes);

@@ -1,4 +1,5 @@
-//! From the bytes of a tile or strip to its samples. Codecs are outside crates; what they get wrong, a panic included, is an error.
+//! From the bytes of a tile or strip to its samples. Codecs are outside crates; what they get
+//! wrong, a panic included, is an error.
 
 mod jpeg;
 mod jpeg2000;
@@ -67,7 +68,8 @@ impl Compression {
         matches!(self, Compression::Jpeg | Compression::Jpeg2000 | Compression::Jpeg2000YCbCr)
     }
 
-    /// More bytes than this can't come out of `len` bytes. A tile that claims them is a lie, told before memory is taken.
+    /// More bytes than this can't come out of `len` bytes. A tile that claims them is a lie, told
+    /// before memory is taken.
     fn most(self, len: u64) -> u64 {
         let ratio = match self {
             Compression::None | Compression::Other(_) => return len,
@@ -75,7 +77,8 @@ impl Compression {
             Compression::Deflate => 1032,
             // The longest string of the table for each code of 12 bits.
             Compression::Lzw => 4096,
-            // Two codes of one bit for each block of 64 samples that stand for up to 4 x 4 pixels each.
+            // Two codes of one bit for each block of 64 samples that stand for up to 4 x 4 pixels
+            // each.
             Compression::Jpeg => 4096,
             // Four bytes repeat one for a whole block of 128 KiB.
             Compression::Zstd => 1 << 16,
@@ -113,8 +116,8 @@ impl Shape {
     }
 }
 
-/// `rows * row_bytes` bytes or more: the samples as they are stored, row by row. Those of JPEG and JPEG 2000 are in the machine's byte
-/// order and colours are RGB.
+/// `rows * row_bytes` bytes or more: the samples as they are stored, row by row. Those of JPEG and
+/// JPEG 2000 are in the machine's byte order and colours are RGB.
 pub(crate) fn decode(
     compression: Compression,
     bytes: Vec<u8>,

@@ -43,7 +43,8 @@ fn wide<T, const N: usize>(
     sums(row, samples, |a, b| to(add(from(a), from(b))));
 }
 
-/// Undoes byte planes in one row: differences of bytes, most significant bytes of all samples first. Gives the machine's byte order.
+/// Undoes byte planes in one row: differences of bytes, most significant bytes of all samples
+/// first. Gives the machine's byte order.
 pub(crate) fn floating(row: &mut [u8], samples: usize, bytes: usize) {
     sums(row, samples, u8::wrapping_add);
     let planes = row.to_vec();

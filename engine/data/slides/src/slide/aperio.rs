@@ -1,4 +1,5 @@
-//! Aperio SVS: tiled pages are levels, the others thumbnail, label and macro image; figures stand in the first description.
+//! Aperio SVS: tiled pages are levels, the others thumbnail, label and macro image; figures stand
+//! in the first description.
 
 use super::layout::{Layout, LevelPage};
 use crate::tiff::Page;

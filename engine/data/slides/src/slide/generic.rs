@@ -14,7 +14,8 @@ pub(super) fn layout(pages: &[Page]) -> Layout {
     layout
 }
 
-/// `main` and its smaller versions, from the largest to the smallest. Of pages of one size (focus planes) the first counts.
+/// `main` and its smaller versions, from the largest to the smallest. Of pages of one size (focus
+/// planes) the first counts.
 pub(super) fn levels(pages: &[Page], main: &Page) -> Vec<LevelPage> {
     let belongs = |page: &&Page| match page.parent {
         Some(parent) => parent == main.number,
@@ -30,7 +31,8 @@ pub(super) fn levels(pages: &[Page], main: &Page) -> Vec<LevelPage> {
     levels
 }
 
-/// Whether a page may show the same as `main` with fewer pixels: of one kind, and smaller by the same factor along both axes.
+/// Whether a page may show the same as `main` with fewer pixels: of one kind, and smaller by the
+/// same factor along both axes.
 fn is_smaller_version(main: &Page, page: &Page) -> bool {
     let same_kind =
         (page.samples, page.bits[0], page.segments.tiled) == (main.samples, main.bits[0], main.segments.tiled);

@@ -60,7 +60,8 @@ pub(crate) fn find(pages: &[Page]) -> Result<Layout, Fault> {
     Ok(layout)
 }
 
-/// TIFFs whose pages can't be understood as those of others: tiles overlap, or lie elsewhere than the tags say.
+/// TIFFs whose pages can't be understood as those of others: tiles overlap, or lie elsewhere than
+/// the tags say.
 fn unread_vendor(page: &Page) -> Option<&'static str> {
     let software = page.texts.software.as_deref().unwrap_or_default();
     let xmp = page.texts.xmp.as_deref().unwrap_or_default();

@@ -35,7 +35,8 @@ pub struct Level {
     pub width: usize,
     /// Rows.
     pub height: usize,
-    /// How many pixels of level 0 one pixel is wide and high: the mean of both axes, as in OpenSlide.
+    /// How many pixels of level 0 one pixel is wide and high: the mean of both axes, as in
+    /// OpenSlide.
     pub downsample: f64,
     /// Pixels in a row of a tile (of a strip: the level's).
     pub tile_width: usize,
@@ -76,7 +77,8 @@ pub struct Stats {
     pub tiles_wanted: u64,
 }
 
-/// A whole-slide image. Clones are cheap and share everything; any number of threads may read at once.
+/// A whole-slide image. Clones are cheap and share everything; any number of threads may read at
+/// once.
 ///
 /// ```no_run
 /// use hearth_slides::Slide;
@@ -123,10 +125,12 @@ struct Opened {
 }
 
 impl Slide {
-    /// Opens a slide: pyramidal or plain TIFF and BigTIFF, Aperio SVS, Philips TIFF, OME-TIFF. Content decides, not the file's name.
+    /// Opens a slide: pyramidal or plain TIFF and BigTIFF, Aperio SVS, Philips TIFF, OME-TIFF.
+    /// Content decides, not the file's name.
     ///
     /// # Errors
-    /// The file can't be read, is damaged, or is of a vendor that is read with the feature `openslide` only.
+    /// The file can't be read, is damaged, or is of a vendor that is read with the feature
+    /// `openslide` only.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SlideError> {
         Self::open_with(path, &SlideOptions::default())
     }
@@ -179,7 +183,8 @@ impl Slide {
         (self.inner.levels[0].width, self.inner.levels[0].height)
     }
 
-    /// Micrometres per pixel of level 0 along x and y: by the vendor's description, else by the resolution tags.
+    /// Micrometres per pixel of level 0 along x and y: by the vendor's description, else by the
+    /// resolution tags.
     pub fn mpp(&self) -> Option<[f64; 2]> {
         self.inner.mpp
     }
@@ -194,12 +199,14 @@ impl Slide {
         &self.inner.vendor
     }
 
-    /// What the file says of itself, under names like OpenSlide's: `aperio.AppMag`, `tiff.Software`.
+    /// What the file says of itself, under names like OpenSlide's: `aperio.AppMag`,
+    /// `tiff.Software`.
     pub fn properties(&self) -> &BTreeMap<String, String> {
         &self.inner.properties
     }
 
-    /// Names of the images beside the slide: of `label`, `macro`, `thumbnail`, ... those that are there.
+    /// Names of the images beside the slide: of `label`, `macro`, `thumbnail`, ... those that are
+    /// there.
     pub fn associated_names(&self) -> &[String] {
         &self.inner.associated
     }
@@ -215,21 +222,24 @@ impl Slide {
         self.inner.pixels.associated(name).map_err(|fault| fault.of(self.path()))
     }
 
-    /// Reads `width * height` pixels of a level from column `x` and row `y`, counted **in pixels of that level**.
+    /// Reads `width * height` pixels of a level from column `x` and row `y`, counted **in pixels of
+    /// that level**.
     ///
-    /// Only tiles that the region touches are decoded, in parallel. The region may lie partly or wholly outside; what is outside is
-    /// [`SlideOptions::background`].
+    /// Only tiles that the region touches are decoded, in parallel. The region may lie partly or
+    /// wholly outside; what is outside is [`SlideOptions::background`].
     ///
     /// # Errors
-    /// There is no such level, the region is larger than [`Limits::image_bytes`], or a tile is damaged (the error names it).
+    /// There is no such level, the region is larger than [`Limits::image_bytes`], or a tile is
+    /// damaged (the error names it).
     pub fn read_region(&self, level: usize, x: i64, y: i64, width: usize, height: usize) -> Result<Raster, SlideError> {
         self.check_level(level)?;
         let rect = Rect { x, y, width, height };
         self.inner.pixels.region(level, rect).map_err(|fault| fault.of(self.path()))
     }
 
-    /// Reads as OpenSlide and MONAI's `WSIReader` place a region: the top left corner `(x, y)` is given **in pixels of level 0**, the size
-    /// `(width, height)` in pixels of `level`. The corner goes to the nearest pixel of the level.
+    /// Reads as OpenSlide and MONAI's `WSIReader` place a region: the top left corner `(x, y)` is
+    /// given **in pixels of level 0**, the size `(width, height)` in pixels of `level`. The corner
+    /// goes to the nearest pixel of the level.
     ///
     /// MONAI gives location and size as (row, column) and (height, width); here x comes first.
     ///

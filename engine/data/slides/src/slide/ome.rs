@@ -1,4 +1,5 @@
-//! OME-TIFF: the description of the first page is XML. The first image is the slide (its first plane), its smaller versions stand below it.
+//! OME-TIFF: the description of the first page is XML. The first image is the slide (its first
+//! plane), its smaller versions stand below it.
 
 use roxmltree::{Document, Node, ParsingOptions};
 

@@ -113,7 +113,8 @@ impl Pixels for Foreign {
     }
 }
 
-/// Lays pixels of premultiplied ARGB (one number in the machine's byte order each) over a background.
+/// Lays pixels of premultiplied ARGB (one number in the machine's byte order each) over a
+/// background.
 fn blend(argb: &[u8], background: &mut [u8]) {
     for (out, pixel) in background.chunks_exact_mut(3).zip(argb.as_chunks::<4>().0) {
         let pixel = u32::from_ne_bytes(*pixel);
@@ -153,7 +154,8 @@ mod tests {
                 let far = theirs.as_u8().into_iter().flatten().zip(ours.as_u8().into_iter().flatten());
                 let far: Vec<u32> = far.map(|(a, b)| u32::from(a.abs_diff(*b))).collect();
                 let mean = f64::from(far.iter().sum::<u32>()) / far.len() as f64;
-                // A level whose downsample is no whole number is placed between pixels by OpenSlide.
+                // A level whose downsample is no whole number is placed between pixels by
+                // OpenSlide.
                 let whole = level.downsample.fract() == 0.0;
                 assert!(!whole || mean < 0.5, "{name}, level {at}: {mean} apart");
             }

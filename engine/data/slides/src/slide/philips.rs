@@ -1,5 +1,5 @@
-//! Philips TIFF, the format of CAMELYON16: levels are padded to whole tiles, and the description (XML) has each one's pixel spacing, which
-//! tells how much of a level is image.
+//! Philips TIFF, the format of CAMELYON16: levels are padded to whole tiles, and the description
+//! (XML) has each one's pixel spacing, which tells how much of a level is image.
 
 use roxmltree::{Document, Node, ParsingOptions};
 

@@ -16,11 +16,13 @@ pub enum Resolution {
     Downsample(f64),
 }
 
-/// By how much (relatively) MONAI's readers let a level miss the wanted resolution, if not told otherwise.
+/// By how much (relatively) MONAI's readers let a level miss the wanted resolution, if not told
+/// otherwise.
 pub const RESOLUTION_TOLERANCE: f64 = 0.05;
 
 impl Slide {
-    /// The level that has a resolution, up to a relative `tolerance` (MONAI's: [`RESOLUTION_TOLERANCE`]). Of several the closest.
+    /// The level that has a resolution, up to a relative `tolerance` (MONAI's:
+    /// [`RESOLUTION_TOLERANCE`]). Of several the closest.
     ///
     /// # Errors
     /// No level has it (the error names those there are), or the slide does not say its resolution.
@@ -29,7 +31,8 @@ impl Slide {
             return self.check_level(level).map(|_| level);
         }
         let wanted = self.scale(resolution)?;
-        // Each axis must be within the tolerance of what is wanted; a power is inverse to the size of a pixel.
+        // Each axis must be within the tolerance of what is wanted; a power is inverse to the size
+        // of a pixel.
         let off = |downsample: f64| {
             wanted.map(|w| if matches!(resolution, Resolution::Power(_)) { w / downsample } else { downsample / w })
         };
@@ -49,7 +52,8 @@ impl Slide {
         }
     }
 
-    /// The level with the largest downsample that is at most `downsample`: the cheapest that loses nothing.
+    /// The level with the largest downsample that is at most `downsample`: the cheapest that loses
+    /// nothing.
     pub fn best_level_for_downsample(&self, downsample: f64) -> usize {
         let fine = self.levels().iter().rposition(|level| level.downsample <= downsample * (1.0 + 1e-3));
         fine.unwrap_or(0)

@@ -15,14 +15,16 @@ const SAME: f64 = 0.01;
 const BLOCK: f64 = 4096.0;
 
 impl Slide {
-    /// Reads `size` (width, height) pixels at a resolution, from the corner `location` (x, y) in pixels of level 0.
+    /// Reads `size` (width, height) pixels at a resolution, from the corner `location` (x, y) in
+    /// pixels of level 0.
     ///
-    /// Where a level has that resolution (up to 1 %), it is read as it is. Else the next finer level is read and reduced with a triangle
-    /// filter as wide as the reduction (Pillow's `BILINEAR`); beyond level 0 it is magnified. Neighbouring regions fit together.
+    /// Where a level has that resolution (up to 1 %), it is read as it is. Else the next finer
+    /// level is read and reduced with a triangle filter as wide as the reduction (Pillow's
+    /// `BILINEAR`); beyond level 0 it is magnified. Neighbouring regions fit together.
     ///
     /// # Errors
-    /// As [`read_region`](Self::read_region); also where the slide does not say its resolution, or has samples other than u8, u16, i32
-    /// and f32 or more than four channels and must be reduced.
+    /// As [`read_region`](Self::read_region); also where the slide does not say its resolution, or
+    /// has samples other than u8, u16, i32 and f32 or more than four channels and must be reduced.
     pub fn read_at(
         &self,
         location: (f64, f64),
@@ -162,10 +164,12 @@ impl Axis {
 
     fn source(&self, from: usize, count: usize) -> Span {
         let (start, end) = (self.origin + from as f64 * self.step, self.origin + (from + count) as f64 * self.step);
-        // The filter reaches one pixel of the result to both sides, or of the source where that is larger.
+        // The filter reaches one pixel of the result to both sides, or of the source where that is
+        // larger.
         let reach = self.step.max(1.0) + 1.0;
         let (mut first, mut last) = ((start - reach).floor() as i64, (end + reach).ceil() as i64);
-        // At the slide's edge the filter ends, where the region does not: background would shine through.
+        // At the slide's edge the filter ends, where the region does not: background would shine
+        // through.
         if start >= 0.0 {
             first = first.max(0);
         }

@@ -1,5 +1,5 @@
-//! Header and directories (IFDs) of a TIFF: classic and BigTIFF, either byte order. Every offset and count is checked against the
-//! length of the file before it is followed.
+//! Header and directories (IFDs) of a TIFF: classic and BigTIFF, either byte order. Every offset
+//! and count is checked against the length of the file before it is followed.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -110,7 +110,8 @@ impl<'a> Reader<'a> {
             next = self.directory(next, None, &mut all, &mut seen)?;
             let parent = all.len() - 1;
             for offset in all[parent].uints(self, tags::SUB_IFDS)?.unwrap_or_default() {
-                // What follows a SubIFD in its chain is its sibling in some files; the list is what counts.
+                // What follows a SubIFD in its chain is its sibling in some files; the list is what
+                // counts.
                 self.directory(offset, Some(parent), &mut all, &mut seen)?;
             }
         }

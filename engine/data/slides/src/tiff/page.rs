@@ -6,7 +6,8 @@ use crate::codec::Compression;
 use crate::error::Fault;
 use crate::raster::{Color, SampleType};
 
-/// One page. What is wrong with its tags is told when the file is opened; what is merely not read here, when its pixels are wanted.
+/// One page. What is wrong with its tags is told when the file is opened; what is merely not read
+/// here, when its pixels are wanted.
 #[derive(Debug)]
 pub(crate) struct Page {
     /// Its place in the file, from 0.
@@ -228,7 +229,8 @@ impl Page {
         if transform_codec && !matches!((sample, bits), (SampleType::U8, 8) | (SampleType::U16, 16)) {
             return unsupported(format!("{} with samples of {bits} bits", self.compression.name()));
         }
-        // Writers of RGBA forget the tag now and then; nobody writes a fourth sample of no meaning without it.
+        // Writers of RGBA forget the tag now and then; nobody writes a fourth sample of no meaning
+        // without it.
         let alpha = |colors: usize| {
             self.samples == colors + 1 && matches!((self.extra_samples.first(), colors), (Some(1 | 2), _) | (None, 3))
         };

@@ -86,7 +86,8 @@ impl TiffFile {
         &self.infos
     }
 
-    /// Decodes a whole page. White-is-zero is inverted, palettes and YCbCr become RGB; planes are interleaved.
+    /// Decodes a whole page. White-is-zero is inverted, palettes and YCbCr become RGB; planes are
+    /// interleaved.
     pub fn read(&self, page: usize) -> Result<Raster, SlideError> {
         let Some(found) = self.pages.get(page) else {
             return Err(SlideError::Request {
@@ -135,7 +136,8 @@ pub(crate) fn read_page(
     Ok(Raster { width: page.width, height: page.height, channels, color, samples })
 }
 
-/// A file that claims more pixels than its bytes can hold is told so before memory is taken for them.
+/// A file that claims more pixels than its bytes can hold is told so before memory is taken for
+/// them.
 fn check_stored(page: &Page, format: Format, limits: &Limits) -> Result<(), Fault> {
     let sizes = [page.width, page.height, format.pixel()].map(|n| n as u64);
     let wanted = checked_bytes("an image", &sizes, limits.image_bytes)? as u64;
@@ -178,7 +180,8 @@ pub fn read_tiff(path: impl AsRef<Path>) -> Result<Raster, SlideError> {
     TiffFile::open(path)?.read(0)
 }
 
-/// Reads a stack: the first page and all others of its size and type, in the file's order. Thumbnails and smaller versions are left out.
+/// Reads a stack: the first page and all others of its size and type, in the file's order.
+/// Thumbnails and smaller versions are left out.
 pub fn read_tiff_stack(path: impl AsRef<Path>) -> Result<Vec<Raster>, SlideError> {
     let file = TiffFile::open(path)?;
     let first = &file.infos[0];

@@ -25,7 +25,8 @@ impl Page {
         })
     }
 
-    /// The rows that a tile or strip must have: tiles are padded to their whole size, the last strip is not.
+    /// The rows that a tile or strip must have: tiles are padded to their whole size, the last
+    /// strip is not.
     fn rows(&self, index: usize) -> usize {
         let top = index / self.segments.across * self.segments.height;
         if self.segments.tiled { self.segments.height } else { self.segments.height.min(self.height - top) }
@@ -65,7 +66,8 @@ impl Page {
         Ok(Some(Tile { width: shape.width, bytes: self.color(bytes)? }))
     }
 
-    /// The samples of one plane of a tile: a byte or more each, in the machine's byte order, predictors undone.
+    /// The samples of one plane of a tile: a byte or more each, in the machine's byte order,
+    /// predictors undone.
     fn plane(&self, source: &Source, shape: Shape, index: usize, plane: usize) -> Result<Option<Vec<u8>>, Fault> {
         let (offset, count) = self.segments.place(index, plane);
         if offset == 0 || count == 0 {

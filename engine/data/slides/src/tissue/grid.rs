@@ -1,4 +1,5 @@
-//! Where patches lie: on a grid over the tissue, around each pixel of a mask, or in a sliding window.
+//! Where patches lie: on a grid over the tissue, around each pixel of a mask, or in a sliding
+//! window.
 
 use super::TissueMask;
 use crate::error::SlideError;
@@ -22,7 +23,8 @@ pub struct GridOptions {
     pub size: (usize, usize),
     /// What patches are read at. Level 0.
     pub resolution: Resolution,
-    /// From one patch to the next along x and y, in pixels at `resolution`; none: `size`, so that patches touch.
+    /// From one patch to the next along x and y, in pixels at `resolution`; none: `size`, so that
+    /// patches touch.
     pub stride: Option<(usize, usize)>,
     /// Patches with less tissue are left out. 0.5.
     pub min_tissue: f64,
@@ -57,7 +59,8 @@ pub struct SlidingOptions {
 }
 
 impl Slide {
-    /// Places of patches on a regular grid from the corner of the slide, row by row, that have enough tissue.
+    /// Places of patches on a regular grid from the corner of the slide, row by row, that have
+    /// enough tissue.
     ///
     /// # Errors
     /// A size or stride of 0, or the slide does not know the resolution.
@@ -91,7 +94,8 @@ impl Slide {
         Ok(patches)
     }
 
-    /// Places of all patches of a sliding window, row by row, that lie wholly inside the slide (or before its corner, by the offset).
+    /// Places of all patches of a sliding window, row by row, that lie wholly inside the slide (or
+    /// before its corner, by the offset).
     ///
     /// # Errors
     /// There is no such level, a size is 0, or an overlap leaves no step.
@@ -115,8 +119,9 @@ impl Slide {
 }
 
 impl TissueMask {
-    /// A patch around each pixel of tissue, row by row, as MONAI's `MaskedPatchWSIDataset` places it: with the pixel (column, row) it belongs
-    /// to. `size` is in pixels of a level with `downsample`. Corners may lie outside the slide.
+    /// A patch around each pixel of tissue, row by row, as MONAI's `MaskedPatchWSIDataset` places
+    /// it: with the pixel (column, row) it belongs to. `size` is in pixels of a level with
+    /// `downsample`. Corners may lie outside the slide.
     pub fn patches(&self, size: (usize, usize), downsample: f64) -> Vec<((usize, usize), Patch)> {
         let corner = |at: usize, size: usize| {
             let half = (size as f64 * downsample / 2.0).floor();
@@ -127,7 +132,8 @@ impl TissueMask {
     }
 }
 
-/// Sums of tissue over all rectangles that begin at the corner: any rectangle's sum in four look-ups.
+/// Sums of tissue over all rectangles that begin at the corner: any rectangle's sum in four
+/// look-ups.
 struct Sums {
     width: usize,
     sums: Vec<u32>,
@@ -147,7 +153,8 @@ impl Sums {
         Sums { width, sums }
     }
 
-    /// The sum up to a place between pixels: linear within a pixel, as if its tissue were spread evenly.
+    /// The sum up to a place between pixels: linear within a pixel, as if its tissue were spread
+    /// evenly.
     fn up_to(&self, x: f64, y: f64) -> f64 {
         let (columns, rows) = (self.width - 1, self.sums.len() / self.width - 1);
         let (x, y) = (x.clamp(0.0, columns as f64), y.clamp(0.0, rows as f64));

@@ -17,8 +17,8 @@ pub enum TissueRule {
     Saturation,
     /// Saturation above a given threshold, 0 to 1.
     SaturationAbove(f64),
-    /// MONAI's `ForegroundMask(hsv_threshold={"S": "otsu"})`, which its `MaskedPatchWSIDataset` uses: any of R, G, B at most its Otsu
-    /// threshold, and saturation above its own.
+    /// MONAI's `ForegroundMask(hsv_threshold={"S": "otsu"})`, which its `MaskedPatchWSIDataset`
+    /// uses: any of R, G, B at most its Otsu threshold, and saturation above its own.
     Foreground,
 }
 
@@ -31,9 +31,11 @@ pub struct TissueOptions {
     pub side: usize,
     /// What makes a pixel tissue.
     pub rule: TissueRule,
-    /// Pieces of tissue with fewer pixels of the mask are dropped (neighbours over corners belong together). 0.
+    /// Pieces of tissue with fewer pixels of the mask are dropped (neighbours over corners belong
+    /// together). 0.
     pub min_area: usize,
-    /// Holes with at most so many pixels of the mask are filled; what touches the border is no hole. 0.
+    /// Holes with at most so many pixels of the mask are filled; what touches the border is no
+    /// hole. 0.
     pub max_hole: usize,
 }
 

@@ -96,7 +96,8 @@ impl Writer {
         (kind, count as u64, bytes)
     }
 
-    /// Writes a directory and what it points to; gives its offset and where its link to the next one is.
+    /// Writes a directory and what it points to; gives its offset and where its link to the next
+    /// one is.
     fn directory(&mut self, page: &PageSpec) -> (u64, usize) {
         let mut tags = page.tags.clone();
         let mut offsets = Vec::new();

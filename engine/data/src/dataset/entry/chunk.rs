@@ -83,7 +83,8 @@ pub(super) fn pack(bytes: &[u8], size: usize) -> (Codec, Vec<u8>) {
     if packed.len() * 16 < bytes.len() * 15 { (Codec::Lz4, packed) } else { (Codec::Raw, bytes.to_vec()) }
 }
 
-/// Unpacks `count` values of `size` bytes each. `None` where the bytes are not what [`pack`] made of so many.
+/// Unpacks `count` values of `size` bytes each. `None` where the bytes are not what [`pack`] made
+/// of so many.
 pub(super) fn unpack(codec: Codec, packed: &[u8], size: usize, count: usize) -> Option<Vec<u8>> {
     let length = count.checked_mul(size)?;
     match codec {
@@ -97,7 +98,8 @@ pub(super) fn unpack(codec: Codec, packed: &[u8], size: usize, count: usize) -> 
     }
 }
 
-/// All first bytes, then all second ones, ...: neighbours have much the same sign and exponent, which then lie side by side.
+/// All first bytes, then all second ones, ...: neighbours have much the same sign and exponent,
+/// which then lie side by side.
 fn by_byte(bytes: &[u8], size: usize) -> Vec<u8> {
     if size == 1 {
         return bytes.to_vec();

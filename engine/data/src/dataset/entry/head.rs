@@ -161,7 +161,8 @@ impl ChunkHead {
     }
 }
 
-/// The edges of chunks: as near to a cube as the image allows, so that a flat image has no tiny ones.
+/// The edges of chunks: as near to a cube as the image allows, so that a flat image has no tiny
+/// ones.
 pub(super) fn edges(shape: [usize; 3]) -> [usize; 3] {
     let mut edges: [usize; 3] = shape.map(|n| n.clamp(1, 32));
     // Axes shorter than 32 leave room for the others.

@@ -9,12 +9,13 @@
 //!         chunks, one after the other
 //! ```
 //!
-//! An image is cut into chunks of at most 32768 voxels (32 x 32 x 32 where it is large enough), each compressed for itself and
-//! with a checksum of its own, so that a crop reads the chunks it touches. Values have the narrowest type that holds them
-//! exactly, unless asked otherwise. Lists of voxel indices are cut into blocks of differences.
+//! An image is cut into chunks of at most 32768 voxels (32 x 32 x 32 where it is large enough),
+//! each compressed for itself and with a checksum of its own, so that a crop reads the chunks it
+//! touches. Values have the narrowest type that holds them exactly, unless asked otherwise. Lists
+//! of voxel indices are cut into blocks of differences.
 //!
-//! Whatever does not match (length, checksum, key, a table that leaves the file) makes the entry [`EntryError::Damaged`]: the
-//! owner makes it anew.
+//! Whatever does not match (length, checksum, key, a table that leaves the file) makes the entry [`EntryError::Damaged`]:
+//! the owner makes it anew.
 
 mod bytes;
 mod chunk;
@@ -36,7 +37,8 @@ const MAGIC: [u8; 8] = *b"HEARTHE\x01";
 const PREFIX: usize = 52;
 /// Voxels in a chunk, at most.
 const CHUNK: usize = 32 * 32 * 32;
-/// Entries in a block of indices, at least; long lists have larger blocks, so that their table stays short.
+/// Entries in a block of indices, at least; long lists have larger blocks, so that their table
+/// stays short.
 const BLOCK: usize = 8192;
 /// A list has about this many blocks at most.
 const BLOCKS: usize = 1024;
@@ -48,9 +50,10 @@ pub enum Storage {
     /// f32.
     #[default]
     F32,
-    /// The narrowest type that holds an image's values exactly: u8 for most labels, i16 for CT as it is read, else f32. Nothing is
-    /// lost.
+    /// The narrowest type that holds an image's values exactly: u8 for most labels, i16 for CT as
+    /// it is read, else f32. Nothing is lost.
     Exact,
-    /// The same, but f16 in place of f32: 11 bits of every value, up to 65504. Larger values are an error.
+    /// The same, but f16 in place of f32: 11 bits of every value, up to 65504. Larger values are an
+    /// error.
     F16,
 }

@@ -89,7 +89,8 @@ impl Entry {
         Ok(Entry { shared, samples: head.samples })
     }
 
-    /// The samples; images and lists are still stored, and come to the device that `place` gives for the sample and key.
+    /// The samples; images and lists are still stored, and come to the device that `place` gives
+    /// for the sample and key.
     pub fn samples(&self, place: impl Fn(usize, &str) -> Device) -> Vec<Sample> {
         let list = |head: &IndicesHead| {
             let source = EntryIndices { shared: self.shared.clone(), head: head.clone() };
@@ -162,7 +163,8 @@ impl BoxSource for EntryImage {
         let plane = size[1] * size[2];
         let mut out = vec![0.0_f32; channels * size[0] * plane];
         if !out.is_empty() {
-            // Chunks of one channel and one place along x fill a part of the result that is in one piece: one task each.
+            // Chunks of one channel and one place along x fill a part of the result that is in one
+            // piece: one task each.
             let mut slabs = Vec::new();
             let mut rest = out.as_mut_slice();
             let edge = self.head.edges[0];

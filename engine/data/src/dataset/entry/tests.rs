@@ -33,7 +33,8 @@ fn image(shape: [usize; 4], kind: usize) -> Image {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// A box of a stored image is that box of the image, bit by bit, with the same geometry and history.
+    /// A box of a stored image is that box of the image, bit by bit, with the same geometry and
+    /// history.
     #[test]
     fn boxes_are_crops(
         channels in 1..3_usize,

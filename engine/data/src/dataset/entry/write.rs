@@ -10,7 +10,8 @@ use crate::{Image, Sample, Value};
 /// The bytes of an entry.
 ///
 /// # Errors
-/// What can't be kept, by key: values too large for f16, or a value of a kind that has no place in a file.
+/// What can't be kept, by key: values too large for f16, or a value of a kind that has no place in
+/// a file.
 pub(crate) fn encode(samples: &[Sample], key: [u8; 32], storage: Storage) -> Result<Vec<u8>, String> {
     let mut chunks = Vec::new();
     let mut heads = Vec::with_capacity(samples.len());

@@ -11,8 +11,8 @@ use crate::{Fault, Image, TransformError};
 
 /// Gamma correction within the range of the image: `((x - min) / range) ^ gamma * range + min`.
 ///
-/// `invert_image`: of the negated image, negated back. `retain_stats`: mean and standard deviation are brought back to what they were.
-/// The range is that of all channels together.
+/// `invert_image`: of the negated image, negated back. `retain_stats`: mean and standard deviation
+/// are brought back to what they were. The range is that of all channels together.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdjustContrast {

@@ -10,9 +10,12 @@ use super::values::{each_piece, groups, look};
 use crate::params::Keys;
 use crate::{Fault, Image, TransformError};
 
-/// Clips to the values at two percentiles of the image, or of each channel; one of them may be left out.
+/// Clips to the values at two percentiles of the image, or of each channel; one of them may be left
+/// out.
 ///
-/// With `sharpness_factor` c, softly: `x + softplus(-c (x - low)) / c - softplus(c (x - high)) / c`, which keeps the order of the values.
+/// With `sharpness_factor` c, softly:
+/// `x + softplus(-c (x - low)) / c - softplus(c (x - high)) / c`, which keeps the order of the
+/// values.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClipIntensityPercentiles {

@@ -36,7 +36,8 @@ impl Hole {
 impl Holes<'_> {
     /// Draws the boxes: their number, then size and corner of each.
     ///
-    /// MONAI draws each size from the one before up to the largest; here every size is drawn from the whole range.
+    /// MONAI draws each size from the one before up to the largest; here every size is drawn from
+    /// the whole range.
     pub fn draw(&self, draw: &Draw, shape: [usize; 3], n: usize) -> Result<Vec<Hole>, TransformError> {
         let more = self.max_holes.map_or(0, |most| draw.below(most.saturating_sub(self.holes) as u64 + 1) as usize);
         let least = resolve_size(self.spatial_size, shape, n)?;

@@ -1,4 +1,5 @@
-//! Brightness, contrast, saturation and hue: torchvision's `adjust_*` functions of images with one or three channels.
+//! Brightness, contrast, saturation and hue: torchvision's `adjust_*` functions of images with one
+//! or three channels.
 
 use burn::tensor::Tensor;
 use hearth_kernels::host;
@@ -105,7 +106,8 @@ fn each_pixel(
 /// Multiplies by `factor`: 0 gives black, 1 the image.
 ///
 /// # Errors
-/// Where the factor is negative or the image has neither one channel nor three; so for all `adjust_*` functions.
+/// Where the factor is negative or the image has neither one channel nor three; so for all
+/// `adjust_*` functions.
 pub fn adjust_brightness(image: Image, factor: f64, pixel: PixelType) -> Result<Image, TransformError> {
     check_channels(&image)?;
     check_factor("brightness", factor)?;
@@ -208,7 +210,8 @@ fn hue([r, g, b]: [f32; 3]) -> (f32, f32, f32) {
     (if h < 0.0 { h + 6.0 } else { h }, most, range)
 }
 
-/// Each channel is the largest value less a part of the range, and that part is a trapezoid over the hue: no table of sectors.
+/// Each channel is the largest value less a part of the range, and that part is a trapezoid over
+/// the hue: no table of sectors.
 #[inline(always)]
 fn turn_hue(rgb: [f32; 3], turn: f32) -> [f32; 3] {
     let (h, most, range) = hue(rgb);

@@ -6,11 +6,13 @@ use super::ranges::check_pair;
 use crate::params::{Keys, OneOrMany};
 use crate::{Draw, Fault, Image, TransformError};
 
-/// Changes brightness, contrast, saturation and hue by random factors in random order, with probability `prob` (1 if left out):
-/// `torchvision.transforms.ColorJitter`, and cuCIM's `color_jitter`.
+/// Changes brightness, contrast, saturation and hue by random factors in random order, with
+/// probability `prob` (1 if left out): `torchvision.transforms.ColorJitter`, and cuCIM's
+/// `color_jitter`.
 ///
-/// A number b means factors from `max(0, 1 - b)` to `1 + b`, for `hue` from -b to b; a pair is the range itself; 0 leaves a step out. All
-/// keys share order and factors. `dtype` says what the values are: `float32`, from 0 to 1, or `uint8`, grey levels from 0 to 255.
+/// A number b means factors from `max(0, 1 - b)` to `1 + b`, for `hue` from -b to b; a pair is the
+/// range itself; 0 leaves a step out. All keys share order and factors. `dtype` says what the
+/// values are: `float32`, from 0 to 1, or `uint8`, grey levels from 0 to 255.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ColorJitter {

@@ -13,12 +13,12 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
-/// A mask of one channel: 1 where a colour channel is not above its threshold (tissue on a bright slide) and, where `hsv_threshold` is given,
-/// a channel of the HSV image is above its own.
+/// A mask of one channel: 1 where a colour channel is not above its threshold (tissue on a bright
+/// slide) and, where `hsv_threshold` is given, a channel of the HSV image is above its own.
 ///
-/// `threshold` and `hsv_threshold` are a number, `"otsu"`, `"mean"`, or a table of these by channel (`R`, `G`, `B`; `H`, `S`, `V`). A
-/// threshold of 0 leaves its channel out, as in MONAI. `invert`: of `1 - x`. `new_key_prefix`: the mask is a new value and the image
-/// stays. Runs on the CPU.
+/// `threshold` and `hsv_threshold` are a number, `"otsu"`, `"mean"`, or a table of these by channel
+/// (`R`, `G`, `B`; `H`, `S`, `V`). A threshold of 0 leaves its channel out, as in MONAI. `invert`:
+/// of `1 - x`. `new_key_prefix`: the mask is a new value and the image stays. Runs on the CPU.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForegroundMask {

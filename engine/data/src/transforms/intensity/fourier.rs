@@ -7,11 +7,13 @@ use realfft::RealFftPlanner;
 use realfft::num_complex::{Complex32, Complex64};
 use rustfft::{Fft, FftPlanner};
 
-/// The spectrum of one channel. That of real values is symmetric, so half of the last axis is enough.
+/// The spectrum of one channel. That of real values is symmetric, so half of the last axis is
+/// enough.
 pub(super) struct Spectrum {
     /// Row-major `[zh, y, x]` with `zh = z / 2 + 1`.
     values: Vec<Complex32>,
-    /// `[x, y, z]` of the channel; a 2-D image as `[1, x, y]`, so that its last axis is not empty of work.
+    /// `[x, y, z]` of the channel; a 2-D image as `[1, x, y]`, so that its last axis is not empty
+    /// of work.
     shape: [usize; 3],
 }
 
@@ -80,8 +82,8 @@ impl Spectrum {
         );
     }
 
-    /// Multiplies each coefficient by a real number; `weight` gets its frequency along the channel's own axes, and must be the same
-    /// for the opposite one.
+    /// Multiplies each coefficient by a real number; `weight` gets its frequency along the
+    /// channel's own axes, and must be the same for the opposite one.
     pub fn weigh(&mut self, shape: [usize; 3], weight: impl Fn([usize; 3]) -> f32 + Sync) {
         let [nx, ny, _] = self.shape;
         self.values.par_chunks_mut(nx).enumerate().for_each(|(line, values)| {
@@ -142,7 +144,8 @@ fn wave(frequency: usize, n: usize) -> Vec<Complex64> {
     (0..n).map(|place| Complex64::cis(TAU * ((frequency * place) % n) as f64 / n as f64)).collect()
 }
 
-/// The waves along the three axes, and the shape they belong to: the last axis is a row worth a loop.
+/// The waves along the three axes, and the shape they belong to: the last axis is a row worth a
+/// loop.
 fn waves(shape: [usize; 3], frequency: [usize; 3]) -> ([usize; 3], [Vec<Complex64>; 3]) {
     let frequency = if shape[2] == 1 { [0, frequency[0], frequency[1]] } else { frequency };
     let shape = rows_last(shape);

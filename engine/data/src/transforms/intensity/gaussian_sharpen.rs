@@ -7,7 +7,8 @@ use super::values::zip;
 use crate::params::{Keys, OneOrMany};
 use crate::{Fault, Image, TransformError};
 
-/// Unsharp masking: smoothed by `sigma1`, plus `alpha` times its difference from itself smoothed once more by `sigma2`.
+/// Unsharp masking: smoothed by `sigma1`, plus `alpha` times its difference from itself smoothed
+/// once more by `sigma2`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GaussianSharpen {

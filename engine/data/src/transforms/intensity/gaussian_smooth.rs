@@ -30,7 +30,8 @@ impl From<GaussianApprox> for Approximation {
     }
 }
 
-/// Smooths by a Gaussian of `sigma` voxels, one number or one per spatial axis, cut off at four sigmas; zeros around the image.
+/// Smooths by a Gaussian of `sigma` voxels, one number or one per spatial axis, cut off at four
+/// sigmas; zeros around the image.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GaussianSmooth {
@@ -56,7 +57,8 @@ impl GaussianSmooth {
     /// Smooths one image.
     ///
     /// # Errors
-    /// Where a list of sigmas has another length than there are spatial axes, or a sigma is negative or not finite.
+    /// Where a list of sigmas has another length than there are spatial axes, or a sigma is
+    /// negative or not finite.
     pub fn smooth(&self, image: Image) -> Result<Image, TransformError> {
         smooth(image, &self.sigma, self.approx)
     }

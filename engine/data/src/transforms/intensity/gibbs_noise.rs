@@ -7,9 +7,11 @@ use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 use crate::{Fault, Image, TransformError};
 
-/// Gibbs artefacts: high frequencies are cut off. `alpha` runs from 0 (nothing) to 1 (nothing is left).
+/// Gibbs artefacts: high frequencies are cut off. `alpha` runs from 0 (nothing) to 1 (nothing is
+/// left).
 ///
-/// What is kept lies within `(1 - alpha) * sqrt(2) / 2` of the largest side of the spectrum, around its middle. Runs on the CPU.
+/// What is kept lies within `(1 - alpha) * sqrt(2) / 2` of the largest side of the spectrum, around
+/// its middle. Runs on the CPU.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GibbsNoise {
@@ -49,15 +51,17 @@ pub(super) fn cut_frequencies(image: Image, alpha: f64) -> Image {
     }
     let largest = shape[..image.meta.spatial_dims].iter().copied().max().unwrap_or(1) as f64;
     let radius = (1.0 - alpha) * largest * std::f64::consts::SQRT_2 / 2.0;
-    // Squared distance from the middle of the spectrum with frequency 0 in its centre, per axis and frequency.
+    // Squared distance from the middle of the spectrum with frequency 0 in its centre, per axis and
+    // frequency.
     let distance: [Vec<f64>; 3] = std::array::from_fn(|axis| {
         let n = shape[axis];
         let centred = |frequency: usize| ((frequency + n / 2) % n) as f64 - (n as f64 - 1.0) / 2.0;
         (0..n).map(|frequency| centred(frequency).powi(2)).collect()
     });
     let kept = |k: [usize; 3]| f32::from((distance[0][k[0]] + distance[1][k[1]] + distance[2][k[2]]).sqrt() <= radius);
-    // The middle lies between two frequencies where a side is even, so a frequency may be kept and its opposite not. MONAI takes
-    // the real part of the result, and that is what half of both gives.
+    // The middle lies between two frequencies where a side is even, so a frequency may be kept and
+    // its opposite not. MONAI takes the real part of the result, and that is what half of both
+    // gives.
     let opposite = |k: [usize; 3]| std::array::from_fn(|axis| (shape[axis] - k[axis]) % shape[axis]);
     on_host(image, |values| {
         for values in values.chunks_exact_mut(size) {

@@ -2,17 +2,19 @@
 
 use super::statistics::extremes;
 
-/// Counts and centres of bins of equal width from the smallest to the largest value: `skimage.exposure.histogram` of f32 values.
+/// Counts and centres of bins of equal width from the smallest to the largest value:
+/// `skimage.exposure.histogram` of f32 values.
 ///
-/// All in f32 and in numpy's order of operations, so that a value on the edge of a bin falls into the same one. Values outside, NaN
-/// that is, are not counted.
+/// All in f32 and in numpy's order of operations, so that a value on the edge of a bin falls into
+/// the same one. Values outside, NaN that is, are not counted.
 pub(super) struct Histogram {
     pub counts: Vec<u64>,
     pub centres: Vec<f32>,
 }
 
 impl Histogram {
-    /// Of the values for which `counts` is true, by their place; `None` where there is none, or one is not finite.
+    /// Of the values for which `counts` is true, by their place; `None` where there is none, or one
+    /// is not finite.
     pub fn of(values: &[f32], bins: usize, counts: Option<&[bool]>) -> Option<Self> {
         let chosen: Vec<f32>;
         let values = match counts {
@@ -46,8 +48,8 @@ impl Histogram {
     }
 }
 
-/// The threshold that separates two classes best (Otsu, 1979): `skimage.filters.threshold_otsu`, in its own precision. The value
-/// itself where there is only one.
+/// The threshold that separates two classes best (Otsu, 1979): `skimage.filters.threshold_otsu`, in
+/// its own precision. The value itself where there is only one.
 pub(super) fn otsu(values: &[f32]) -> Option<f32> {
     let first = *values.first()?;
     if values.iter().all(|v| *v == first) {
@@ -85,7 +87,8 @@ mod tests {
     const CENTRES: [f32; 7] = [0.25, 0.75, 1.25, 1.75, 2.25, 2.75, 3.25];
     const OTSU: f32 = 1.004_882_8;
 
-    /// `skimage.exposure.histogram(x, 7)` and `skimage.filters.threshold_otsu(x)` of scikit-image 0.26 for the f32 values below.
+    /// `skimage.exposure.histogram(x, 7)` and `skimage.filters.threshold_otsu(x)` of scikit-image
+    /// 0.26 for the f32 values below.
     #[test]
     fn counts_and_threshold_are_scikit_images() {
         let values: Vec<f32> =

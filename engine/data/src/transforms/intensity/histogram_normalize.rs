@@ -12,7 +12,8 @@ use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Histogram equalization: each value becomes the share of values below it, scaled to `min..max`.
 ///
-/// `mask_key` names an image of the same shape: only where it is not 0 are values counted; all are changed. Runs on the CPU.
+/// `mask_key` names an image of the same shape: only where it is not 0 are values counted; all are
+/// changed. Runs on the CPU.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistogramNormalize {

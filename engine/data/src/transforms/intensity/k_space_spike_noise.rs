@@ -10,9 +10,10 @@ use crate::{Fault, Image, TransformError};
 
 /// Spikes in k-space, which show as herringbone patterns.
 ///
-/// `loc` is a place in the spectrum with frequency 0 in its centre, `[x, y, z]` for all channels or `[channel, x, y, z]` for one, or a list of
-/// such places; `k_intensity` is the logarithm of the magnitude there, one for a place and a list for a list. Without it, 2.5 times the
-/// mean logarithm of each channel, given to a list of places in order, as MONAI does. Runs on the CPU.
+/// `loc` is a place in the spectrum with frequency 0 in its centre, `[x, y, z]` for all channels or
+/// `[channel, x, y, z]` for one, or a list of such places; `k_intensity` is the logarithm of the
+/// magnitude there, one for a place and a list for a list. Without it, 2.5 times the mean logarithm
+/// of each channel, given to a list of places in order, as MONAI does. Runs on the CPU.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KSpaceSpikeNoise {
@@ -136,7 +137,8 @@ pub(super) fn mean_logs(image: &Image) -> Vec<f64> {
 
 /// Gives single coefficients another magnitude; their phases stay.
 ///
-/// One coefficient is one wave over the image: it is added, and no transform of the whole is needed.
+/// One coefficient is one wave over the image: it is added, and no transform of the whole is
+/// needed.
 pub(super) fn add_spikes(image: Image, spikes: &[Spike]) -> Image {
     let shape = image.shape();
     let size: usize = shape.iter().product();

@@ -6,7 +6,8 @@ use hearth_kernels::host;
 use super::values::{each_piece, groups};
 use crate::Image;
 
-/// `(x - shift) * factor + offset`, then not below `low`, then not above `high`. NaN stays NaN; zeros stay where they are kept.
+/// `(x - shift) * factor + offset`, then not below `low`, then not above `high`. NaN stays NaN;
+/// zeros stay where they are kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Linear {
     pub shift: f32,
@@ -23,8 +24,9 @@ impl Linear {
     pub const IDENTITY: Linear =
         Linear { shift: 0.0, factor: 1.0, offset: 0.0, low: f32::NEG_INFINITY, high: f32::INFINITY, keep_zero: false };
 
-    /// From `a_min..a_max` to `b_min..b_max`, or to 0..1 where one of them is missing; where the first range is empty, only moved
-    /// from `a_min` to `b_min`. `clip` holds for the ends that are given, and never for an empty range. All as MONAI does it.
+    /// From `a_min..a_max` to `b_min..b_max`, or to 0..1 where one of them is missing; where the
+    /// first range is empty, only moved from `a_min` to `b_min`. `clip` holds for the ends that are
+    /// given, and never for an empty range. All as MONAI does it.
     pub fn range(a: (f64, f64), b: (Option<f64>, Option<f64>), clip: bool) -> Self {
         let (a_min, a_max) = a;
         let shift = a_min as f32;

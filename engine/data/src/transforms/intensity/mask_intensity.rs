@@ -10,8 +10,8 @@ use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError};
 
-/// Keeps the values where the image `mask_key` is above `threshold` (MONAI's `select_fn`, which is `x > 0` by default), and makes
-/// the others 0. A mask of one channel serves all.
+/// Keeps the values where the image `mask_key` is above `threshold` (MONAI's `select_fn`, which is
+/// `x > 0` by default), and makes the others 0. A mask of one channel serves all.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MaskIntensity {

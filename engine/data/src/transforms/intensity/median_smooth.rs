@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use crate::params::{Keys, OneOrMany};
 use crate::{Fault, Image, TransformError};
 
-/// The median of the `2 * radius + 1` voxels along each spatial axis around each voxel; edge voxels are repeated outwards.
+/// The median of the `2 * radius + 1` voxels along each spatial axis around each voxel; edge voxels
+/// are repeated outwards.
 ///
 /// `radius` is one number or one per spatial axis. Runs on the CPU.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -7,10 +7,12 @@ use super::statistics::image_moments;
 use crate::params::{Keys, OneOrMany};
 use crate::{Fault, Image, TransformError};
 
-/// `(x - subtrahend) / divisor`; left out, they are the mean and the (population) standard deviation.
+/// `(x - subtrahend) / divisor`; left out, they are the mean and the (population) standard
+/// deviation.
 ///
-/// `nonzero`: statistics over, and change of, voxels other than 0 only; an image without such voxels stays. `channel_wise`: each
-/// channel by itself. A deviation of 0 counts as 1. Statistics are summed in f64.
+/// `nonzero`: statistics over, and change of, voxels other than 0 only; an image without such
+/// voxels stays. `channel_wise`: each channel by itself. A deviation of 0 counts as 1. Statistics
+/// are summed in f64.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NormalizeIntensity {

@@ -2,16 +2,18 @@
 
 use rayon::prelude::*;
 
-/// Above this size MONAI leaves PyTorch's `quantile` for numpy's `percentile`, which rounds elsewhere.
+/// Above this size MONAI leaves PyTorch's `quantile` for numpy's `percentile`, which rounds
+/// elsewhere.
 const LARGE: usize = 1_000_000;
 
 /// Bits of the three digits that a key is sorted out by, highest first.
 const DIGITS: [u32; 3] = [11, 11, 10];
 
-/// The percentiles `q` (0 to 100) of the values, linearly interpolated: what MONAI's `percentile` gives, to the last bit of its rank.
+/// The percentiles `q` (0 to 100) of the values, linearly interpolated: what MONAI's `percentile`
+/// gives, to the last bit of its rank.
 ///
-/// NaN where a value is NaN or there is none. The values are not sorted and not copied: three passes count them by the
-/// leading bits, in threads.
+/// NaN where a value is NaN or there is none. The values are not sorted and not copied: three
+/// passes count them by the leading bits, in threads.
 pub fn percentiles(values: &[f32], q: &[f64]) -> Vec<f32> {
     if values.is_empty() {
         return vec![f32::NAN; q.len()];
@@ -51,7 +53,8 @@ pub fn percentiles(values: &[f32], q: &[f64]) -> Vec<f32> {
     places.into_iter().map(between).collect()
 }
 
-/// The values of these ranks (ascending, each below the number of values); `None` where a value is NaN.
+/// The values of these ranks (ascending, each below the number of values); `None` where a value is
+/// NaN.
 fn select(values: &[f32], ranks: &[usize]) -> Option<Vec<f32>> {
     // Leading bits found so far, and the rank among the values that share them.
     let mut found: Vec<(u32, usize)> = ranks.iter().map(|rank| (0, *rank)).collect();
@@ -75,7 +78,8 @@ fn select(values: &[f32], ranks: &[usize]) -> Option<Vec<f32>> {
     Some(found.into_iter().map(|(key, _)| value(key)).collect())
 }
 
-/// How many values have each of the prefixes (of `known` bits) followed by each digit of `bits` bits.
+/// How many values have each of the prefixes (of `known` bits) followed by each digit of `bits`
+/// bits.
 fn count(values: &[f32], prefixes: &[u32], known: u32, bits: u32) -> Option<Vec<u64>> {
     let rest = 32 - known - bits;
     let mask = (1_u32 << bits) - 1;
@@ -140,7 +144,8 @@ mod tests {
         }
     }
 
-    /// MONAI's `percentile` of the f32 values of `10 * sqrt(i)`: `torch.quantile` for 5000, `numpy.percentile` for 1200000.
+    /// MONAI's `percentile` of the f32 values of `10 * sqrt(i)`: `torch.quantile` for 5000,
+    /// `numpy.percentile` for 1200000.
     #[test]
     fn values_of_torch_and_numpy() {
         for (n, expected) in [(5000_i64, TORCH), (1_200_000, NUMPY)] {

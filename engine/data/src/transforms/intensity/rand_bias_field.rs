@@ -10,11 +10,12 @@ use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
-/// The bias field of MR images: multiplies by `exp` of a polynomial over the image, with probability `prob`
-/// (Van Leemput et al., "Automated model-based tissue classification of MR images of the brain", 1999).
+/// The bias field of MR images: multiplies by `exp` of a polynomial over the image, with
+/// probability `prob` (Van Leemput et al., "Automated model-based tissue classification of MR
+/// images of the brain", 1999).
 ///
-/// The polynomial has all products of Legendre polynomials up to `degree` together, with coefficients drawn uniformly from `coeff_range`; all
-/// channels and keys share them.
+/// The polynomial has all products of Legendre polynomials up to `degree` together, with
+/// coefficients drawn uniformly from `coeff_range`; all channels and keys share them.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandBiasField {
@@ -77,7 +78,8 @@ pub fn bias_coefficients(degree: usize, spatial_dims: usize) -> usize {
     (1..=spatial_dims).fold(1, |product, k| product * (degree + k) / k)
 }
 
-/// The logarithm of a bias field, row by row: a polynomial along the last axis whose coefficients depend on the row.
+/// The logarithm of a bias field, row by row: a polynomial along the last axis whose coefficients
+/// depend on the row.
 struct Field {
     /// Degrees of the three axes with their coefficient.
     terms: Vec<([usize; 3], f64)>,
@@ -99,7 +101,8 @@ impl Field {
         let mut terms = Vec::with_capacity(expected);
         for i in 0..=degree {
             if n == 2 {
-                // MONAI fills the lower triangle of its matrix in 2-D: the second degree is at most the first.
+                // MONAI fills the lower triangle of its matrix in 2-D: the second degree is at most
+                // the first.
                 terms.extend((0..=i).map(|j| [0, i, j]));
             } else {
                 terms.extend((0..=degree - i).flat_map(|j| (0..=degree - i - j).map(move |k| [i, j, k])));

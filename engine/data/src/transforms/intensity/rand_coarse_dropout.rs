@@ -12,10 +12,12 @@ use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
 /// Fills random boxes, or (`dropout_holes` false) everything but them, with probability `prob`
-/// (DeVries and Taylor, "Improved regularization of convolutional neural networks with cutout", 2017).
+/// (DeVries and Taylor, "Improved regularization of convolutional neural networks with cutout",
+/// 2017).
 ///
-/// `fill_value` is a number, a pair that each voxel is drawn from uniformly, or left out: then drawn from the range of the image. There are
-/// `holes` boxes of `spatial_size` (an entry that is not positive means the image's own size), or a number and sizes up to `max_holes` and
+/// `fill_value` is a number, a pair that each voxel is drawn from uniformly, or left out: then
+/// drawn from the range of the image. There are `holes` boxes of `spatial_size` (an entry that is
+/// not positive means the image's own size), or a number and sizes up to `max_holes` and
 /// `max_spatial_size`. All keys share the boxes, each has fillings of its own.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

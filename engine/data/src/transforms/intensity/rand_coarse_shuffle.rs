@@ -10,7 +10,8 @@ use crate::{Draw, Fault, Image, TransformError};
 /// Shuffles the voxels within random boxes, each channel by itself, with probability `prob`
 /// (Kang et al., "PatchShuffle regularization", 2017).
 ///
-/// Number and size of the boxes as in [`RandCoarseDropout`](super::RandCoarseDropout). Runs on the CPU.
+/// Number and size of the boxes as in [`RandCoarseDropout`](super::RandCoarseDropout). Runs on the
+/// CPU.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandCoarseShuffle {

@@ -9,8 +9,9 @@ use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
-/// Adds normal noise of mean `mean` with probability `prob`; its deviation is drawn uniformly from 0..`std`, or is `std` itself where
-/// `sample_std` is false. All keys of one shape get the same noise.
+/// Adds normal noise of mean `mean` with probability `prob`; its deviation is drawn uniformly from
+/// 0..`std`, or is `std` itself where `sample_std` is false. All keys of one shape get the same
+/// noise.
 ///
 /// The noise is made by the CPU, so that a batch is the same on every device.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -9,9 +9,11 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
-/// [`GaussianSharpen`](super::GaussianSharpen) with sigmas and alpha drawn uniformly, with probability `prob`.
+/// [`GaussianSharpen`](super::GaussianSharpen) with sigmas and alpha drawn uniformly, with
+/// probability `prob`.
 ///
-/// A single number for a `sigma2` means from that number to the first sigma of the axis. All keys share the draws.
+/// A single number for a `sigma2` means from that number to the first sigma of the axis. All keys
+/// share the draws.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandGaussianSharpen {
@@ -58,7 +60,8 @@ struct Drawn {
 }
 
 impl RandGaussianSharpen {
-    /// First sigmas from 0.5 to 1, second ones from 0.5 to the first, alpha from 10 to 30, with probability 0.1.
+    /// First sigmas from 0.5 to 1, second ones from 0.5 to the first, alpha from 10 to 30, with
+    /// probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandGaussianSharpen {
             keys: keys.into(),
@@ -101,7 +104,8 @@ impl RandGaussianSharpen {
             let parameter = format!("sigma2_{name}");
             match second.as_slice() {
                 [low, high] => check_sigmas(&parameter, [*low, *high])?,
-                // It need not be smaller than every first sigma: the range is then walked the other way round, as in MONAI.
+                // It need not be smaller than every first sigma: the range is then walked the other
+                // way round, as in MONAI.
                 [one] => check_sigmas(&parameter, [*one, one.max(first[1])])?,
                 _ => return Err(Fault::at(&parameter, "must be one number or a pair")),
             }

@@ -7,7 +7,8 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
-/// [`GaussianSmooth`](super::GaussianSmooth) with a sigma per axis drawn uniformly, with probability `prob`. All keys share the sigmas.
+/// [`GaussianSmooth`](super::GaussianSmooth) with a sigma per axis drawn uniformly, with
+/// probability `prob`. All keys share the sigmas.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandGaussianSmooth {

@@ -8,10 +8,12 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
-/// Bends the scale of intensities by a curve through random control points, with probability `prob`.
+/// Bends the scale of intensities by a curve through random control points, with probability
+/// `prob`.
 ///
-/// The curve runs over the range of the image through `num_control_points` points (one number, or a range that the number is drawn from) at
-/// equal distances; each inner one is moved to between the one before and the one after. All keys share the curve.
+/// The curve runs over the range of the image through `num_control_points` points (one number, or a
+/// range that the number is drawn from) at equal distances; each inner one is moved to between the
+/// one before and the one after. All keys share the curve.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandHistogramShift {
@@ -66,8 +68,8 @@ impl RandHistogramShift {
     }
 }
 
-/// Maps the values by straight lines that take `reference` points to `floating` points; both are fractions of the image's range, in
-/// ascending order. An image of one value stays.
+/// Maps the values by straight lines that take `reference` points to `floating` points; both are
+/// fractions of the image's range, in ascending order. An image of one value stays.
 ///
 /// # Errors
 /// Where there are fewer than two points, or not as many of one kind as of the other.

@@ -9,12 +9,14 @@ use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
-/// Replaces intensities by a random curve, with probability `prob`
-/// (Hesse et al., "Intensity augmentation to improve generalizability of breast segmentation across different MRI scan protocols", 2020).
+/// Replaces intensities by a random curve, with probability `prob` (Hesse et al., "Intensity
+/// augmentation to improve generalizability of breast segmentation across different MRI scan
+/// protocols", 2020).
 ///
-/// The curve is a moving average, over `kernel_size` values, of intensities drawn from the image, plus a line of slope `slope` or `-slope`; it
-/// is scaled as MONAI scales it: from the smallest intensity up by the largest. `channel_wise` false bends all channels by one curve. All
-/// keys draw curves of their own. Runs on the CPU, and sorts all values.
+/// The curve is a moving average, over `kernel_size` values, of intensities drawn from the image,
+/// plus a line of slope `slope` or `-slope`; it is scaled as MONAI scales it: from the smallest
+/// intensity up by the largest. `channel_wise` false bends all channels by one curve. All keys draw
+/// curves of their own. Runs on the CPU, and sorts all values.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandIntensityRemap {
@@ -119,7 +121,8 @@ mod tests {
 
     const EXPECTED: [f32; 5] = [5.5217, 9.0, 1.0, 9.0, 5.8696];
 
-    /// MONAI's `IntensityRemap(kernel_size=2, slope=0.5)` where `R.choice` gives the levels 3, 0, 1, 2, 1 in turn.
+    /// MONAI's `IntensityRemap(kernel_size=2, slope=0.5)` where `R.choice` gives the levels 3, 0,
+    /// 1, 2, 1 in turn.
     #[test]
     fn the_curve_is_monais() {
         let mut values = [4.0, 1.0, 2.0, 1.0, 8.0];

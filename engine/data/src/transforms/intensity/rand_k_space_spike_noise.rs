@@ -8,10 +8,12 @@ use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
-/// [`KSpaceSpikeNoise`](super::KSpaceSpikeNoise) at a random place of each channel, with probability `prob`.
+/// [`KSpaceSpikeNoise`](super::KSpaceSpikeNoise) at a random place of each channel, with
+/// probability `prob`.
 ///
-/// The logarithm of the magnitude is drawn uniformly from `intensity_range`, one pair or one per channel; without it from 0.95 to 1.1 times
-/// 2.5 times the mean logarithm of the channel. `channel_wise` false puts the spikes of all channels in one place. Each key draws for itself.
+/// The logarithm of the magnitude is drawn uniformly from `intensity_range`, one pair or one per
+/// channel; without it from 0.95 to 1.1 times 2.5 times the mean logarithm of the channel.
+/// `channel_wise` false puts the spikes of all channels in one place. Each key draws for itself.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandKSpaceSpikeNoise {

@@ -11,11 +11,13 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
-/// The noise of magnitude images (Gudbjartsson and Patz, "The Rician distribution of noisy MRI data", 1995), with probability `prob`:
-/// `sqrt((x + a)^2 + b^2)` with normal a and b of mean `mean`.
+/// The noise of magnitude images (Gudbjartsson and Patz, "The Rician distribution of noisy MRI
+/// data", 1995), with probability `prob`: `sqrt((x + a)^2 + b^2)` with normal a and b of mean
+/// `mean`.
 ///
-/// Their deviation is drawn uniformly from 0..`std`, or is `std` itself where `sample_std` is false; `relative` multiplies it by the
-/// deviation of the image. `channel_wise`: each channel by itself, then `mean` and `std` may be lists. Each key gets noise of its own.
+/// Their deviation is drawn uniformly from 0..`std`, or is `std` itself where `sample_std` is
+/// false; `relative` multiplies it by the deviation of the image. `channel_wise`: each channel by
+/// itself, then `mean` and `std` may be lists. Each key gets noise of its own.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandRicianNoise {

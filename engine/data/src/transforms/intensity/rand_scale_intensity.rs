@@ -9,7 +9,8 @@ use crate::{Draw, Fault, Image, TransformError};
 
 /// Multiplies by `1 + f`, with `f` drawn uniformly from `factors`, with probability `prob`.
 ///
-/// A single number `factors` means -factors..factors. With `channel_wise` each channel draws its own. All keys share the draws.
+/// A single number `factors` means -factors..factors. With `channel_wise` each channel draws its
+/// own. All keys share the draws.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandScaleIntensity {

@@ -8,14 +8,17 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
-/// [`ScaleIntensityFixedMean`](super::ScaleIntensityFixedMean) with a factor drawn uniformly from `factors`, with probability `prob`.
+/// [`ScaleIntensityFixedMean`](super::ScaleIntensityFixedMean) with a factor drawn uniformly from
+/// `factors`, with probability `prob`.
 ///
-/// A single number `factors` means -factors..factors. With `channel_wise` each channel draws its own. All keys share the draws.
+/// A single number `factors` means -factors..factors. With `channel_wise` each channel draws its
+/// own. All keys share the draws.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandScaleIntensityFixedMean {
     keys: Keys,
-    /// Distances from the mean are multiplied by 1 + a draw from -factors..factors, or from a range.
+    /// Distances from the mean are multiplied by 1 + a draw from -factors..factors, or from a
+    /// range.
     factors: OneOrMany<f64>,
     #[serde(default = "yes")]
     fixed_mean: bool,

@@ -12,8 +12,9 @@ use crate::{Draw, Fault, Sample, TransformError};
 
 /// Adds a number drawn uniformly from `offsets`, with probability `prob`.
 ///
-/// A single number `offsets` means -offsets..offsets. With `channel_wise` each channel draws its own. All keys share the draws; each
-/// multiplies them by the number of the sample that `factor_key` names for it, where that is given.
+/// A single number `offsets` means -offsets..offsets. With `channel_wise` each channel draws its
+/// own. All keys share the draws; each multiplies them by the number of the sample that
+/// `factor_key` names for it, where that is given.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandShiftIntensity {

@@ -7,9 +7,11 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
-/// [`StdShiftIntensity`](super::StdShiftIntensity) with a factor drawn uniformly from `factors`, with probability `prob`.
+/// [`StdShiftIntensity`](super::StdShiftIntensity) with a factor drawn uniformly from `factors`,
+/// with probability `prob`.
 ///
-/// A single number `factors` means -factors..factors. One factor is drawn for all channels and keys.
+/// A single number `factors` means -factors..factors. One factor is drawn for all channels and
+/// keys.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandStdShiftIntensity {

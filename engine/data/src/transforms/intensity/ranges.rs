@@ -60,7 +60,8 @@ pub(super) fn per_channel(draw: &Draw, (low, high): (f64, f64), channel_wise: bo
     (0..channels.max(1)).map(|_| draw.between(low, high)).collect()
 }
 
-/// The entries for an image with so many channels: all the same where there is one, one per channel else.
+/// The entries for an image with so many channels: all the same where there is one, one per channel
+/// else.
 pub(super) fn for_channels<T: Clone>(drawn: &[T], channels: usize) -> Vec<T> {
     if drawn.len() == 1 { drawn.to_vec() } else { drawn.iter().take(channels).cloned().collect() }
 }

@@ -5,7 +5,8 @@ use super::padding::{FilterPadding, filtered};
 use crate::params::Keys;
 use crate::{Fault, Image, TransformError};
 
-/// Smooths along one axis by a polynomial of degree `order` fitted to each window (Savitzky and Golay, 1964).
+/// Smooths along one axis by a polynomial of degree `order` fitted to each window (Savitzky and
+/// Golay, 1964).
 ///
 /// `axis` counts as in MONAI: 1 is the first spatial axis.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -47,7 +48,8 @@ impl SavitzkyGolaySmooth {
     /// Smooths one image.
     ///
     /// # Errors
-    /// Where the axis does not exist, the window is even or not longer than the order, or longer than its padding can serve.
+    /// Where the axis does not exist, the window is even or not longer than the order, or longer
+    /// than its padding can serve.
     pub fn smooth(&self, image: Image) -> Result<Image, TransformError> {
         self.check_parameters().map_err(|e| TransformError::new(e.to_string()))?;
         let n = image.meta.spatial_dims;
@@ -77,9 +79,11 @@ impl SavitzkyGolaySmooth {
     }
 }
 
-/// The value at 0 of the polynomial of degree `order` that fits a window best, as a weighted sum of the window.
+/// The value at 0 of the polynomial of degree `order` that fits a window best, as a weighted sum of
+/// the window.
 ///
-/// Polynomials orthogonal on the window, by their three-term recurrence: no system of equations to be solved.
+/// Polynomials orthogonal on the window, by their three-term recurrence: no system of equations to
+/// be solved.
 fn savitzky_golay(window: usize, order: usize) -> Vec<f32> {
     let half = (window / 2) as f64;
     // The last place is the point 0 itself; places are scaled to -1..1 so that powers stay small.
@@ -115,7 +119,8 @@ image_transform!(SavitzkyGolaySmooth, smooth);
 mod tests {
     use super::*;
 
-    /// `scipy.signal.savgol_coeffs` of scipy 1.17.1; the first also in Savitzky and Golay's own table.
+    /// `scipy.signal.savgol_coeffs` of scipy 1.17.1; the first also in Savitzky and Golay's own
+    /// table.
     #[test]
     fn taps_are_scipys() {
         let five = savitzky_golay(5, 2);

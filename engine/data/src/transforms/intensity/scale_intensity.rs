@@ -8,8 +8,9 @@ use crate::{Fault, Image, TransformError};
 
 /// Maps the range of the values to `minv..maxv` (0..1 if left out), or multiplies by `1 + factor`.
 ///
-/// A constant image becomes `x * minv`, as in MONAI. A recipe that gives `factor` alone means the latter; MONAI wants `minv` and `maxv` set to
-/// None for it, which a recipe can't say and a library call may: `.minv(None).maxv(None)`.
+/// A constant image becomes `x * minv`, as in MONAI. A recipe that gives `factor` alone means the
+/// latter; MONAI wants `minv` and `maxv` set to None for it, which a recipe can't say and a library
+/// call may: `.minv(None).maxv(None)`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Given")]
 pub struct ScaleIntensity {
@@ -71,7 +72,8 @@ impl ScaleIntensity {
         }
     }
 
-    /// Scales one image. With one of `minv` and `maxv` missing, to 0..1; with both, by `1 + factor`.
+    /// Scales one image. With one of `minv` and `maxv` missing, to 0..1; with both, by
+    /// `1 + factor`.
     pub fn scale(&self, image: Image) -> Image {
         if self.minv.is_none() && self.maxv.is_none() {
             let factor = self.factor.map_or(1.0, |f| 1.0 + f) as f32;

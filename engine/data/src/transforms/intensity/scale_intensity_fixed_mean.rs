@@ -10,8 +10,8 @@ use crate::{Fault, Image, TransformError};
 
 /// Multiplies by `1 + factor` around the mean, which stays: `(x - mean) * (1 + factor) + mean`.
 ///
-/// `preserve_range` clips to the range that the values had; without `fixed_mean` they are multiplied as they are. `channel_wise`: mean and
-/// range of each channel by itself.
+/// `preserve_range` clips to the range that the values had; without `fixed_mean` they are
+/// multiplied as they are. `channel_wise`: mean and range of each channel by itself.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleIntensityFixedMean {

@@ -5,7 +5,8 @@ use super::linear::{Linear, map_linear};
 use crate::params::Keys;
 use crate::{Fault, Image, TransformError};
 
-/// Maps `a_min..a_max` to `b_min..b_max` linearly, then clips to the latter if asked. Without `b_min` and `b_max`, to 0..1.
+/// Maps `a_min..a_max` to `b_min..b_max` linearly, then clips to the latter if asked. Without
+/// `b_min` and `b_max`, to 0..1.
 ///
 /// `a_min == a_max` leaves the values but for a shift: `x - a_min + b_min`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

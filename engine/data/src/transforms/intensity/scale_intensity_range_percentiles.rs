@@ -9,10 +9,11 @@ use super::values::{groups, look};
 use crate::params::Keys;
 use crate::{Fault, Image, TransformError};
 
-/// [`ScaleIntensityRange`](super::ScaleIntensityRange) from the values at two percentiles of the image, or of each channel.
+/// [`ScaleIntensityRange`](super::ScaleIntensityRange) from the values at two percentiles of the
+/// image, or of each channel.
 ///
-/// `relative`: to the same percentiles of `b_min..b_max` rather than to its ends. The percentiles are those of `torch.quantile`, and above
-/// a million values those of numpy, as in MONAI.
+/// `relative`: to the same percentiles of `b_min..b_max` rather than to its ends. The percentiles
+/// are those of `torch.quantile`, and above a million values those of numpy, as in MONAI.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleIntensityRangePercentiles {

@@ -9,7 +9,8 @@ use crate::params::{Keys, OneOrMany, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
-/// Adds `offset`, times the number of the sample that `factor_key` names where it is given (one name, or one per key).
+/// Adds `offset`, times the number of the sample that `factor_key` names where it is given (one
+/// name, or one per key).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShiftIntensity {

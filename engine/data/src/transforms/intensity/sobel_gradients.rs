@@ -13,10 +13,12 @@ use crate::params::{Keys, OneOrMany};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError};
 
-/// Gradients by Sobel's kernels: all channels along the first of `spatial_axes`, then all along the next. Without the list, along all axes.
+/// Gradients by Sobel's kernels: all channels along the first of `spatial_axes`, then all along the
+/// next. Without the list, along all axes.
 ///
-/// `normalize_kernels` makes them true gradients, `normalize_gradients` scales those along each axis to 0..1. Larger kernels are the one of
-/// size 3 smoothed by `[1, 2, 1]`. `new_key_prefix`: the gradients are a new value and the image stays.
+/// `normalize_kernels` makes them true gradients, `normalize_gradients` scales those along each
+/// axis to 0..1. Larger kernels are the one of size 3 smoothed by `[1, 2, 1]`. `new_key_prefix`:
+/// the gradients are a new value and the image stays.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SobelGradients {
@@ -122,7 +124,8 @@ fn widen(taps: &[f32], by: [f32; 3]) -> Vec<f32> {
     wide
 }
 
-/// From the smallest value to 0 and the largest to 1; a constant is only divided by itself, where it is positive.
+/// From the smallest value to 0 and the largest to 1; a constant is only divided by itself, where
+/// it is positive.
 fn to_unit(image: Image) -> Image {
     let Some((low, high)) = image_extremes(&image, false).first().copied() else { return image };
     let shift = if low == high { 0.0 } else { low };

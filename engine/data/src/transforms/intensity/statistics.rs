@@ -7,7 +7,8 @@ use rayon::prelude::*;
 use super::values::groups;
 use crate::Image;
 
-/// Values that are summed in one go. Sums of pieces are added in order, so that the number of threads does not change a result.
+/// Values that are summed in one go. Sums of pieces are added in order, so that the number of
+/// threads does not change a result.
 const PIECE: usize = 1 << 14;
 
 /// Sums that are kept side by side, so that they are vectors to the processor.
@@ -137,7 +138,8 @@ fn numbers(tensor: Tensor<2>) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// numpy's `mean`, `std()` and `std(ddof=1)` of `sin(i) * 100 + 1e4` in f64, for i in 0..100000.
+    /// numpy's `mean`, `std()` and `std(ddof=1)` of `sin(i) * 100 + 1e4` in f64, for i in
+    /// 0..100000.
     #[test]
     fn moments_are_numpys() {
         let values: Vec<f32> = (0..100_000).map(|i| ((i as f64).sin() * 100.0 + 1e4) as f32).collect();

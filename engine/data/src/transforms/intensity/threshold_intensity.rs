@@ -7,7 +7,8 @@ use super::yes;
 use crate::params::Keys;
 use crate::{Fault, Image, TransformError};
 
-/// Keeps the values above `threshold` (or below it, where `above` is false) and replaces the others, NaN among them, by `cval`.
+/// Keeps the values above `threshold` (or below it, where `above` is false) and replaces the
+/// others, NaN among them, by `cval`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThresholdIntensity {

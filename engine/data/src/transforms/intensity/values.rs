@@ -12,7 +12,8 @@ const PIECE: usize = 1 << 15;
 /// Values of a block: 16 KiB of them.
 const BLOCK: usize = 1 << 12;
 
-/// How many groups of values there are (all together, or one per channel) and the size of each; at least 1.
+/// How many groups of values there are (all together, or one per channel) and the size of each; at
+/// least 1.
 pub(super) fn groups(image: &Image, channel_wise: bool) -> (usize, usize) {
     let [c, x, y, z] = image.data.dims();
     if channel_wise { (c, (x * y * z).max(1)) } else { (1, (c * x * y * z).max(1)) }
@@ -68,7 +69,8 @@ pub(in crate::transforms) fn zip(
     })
 }
 
-/// Changes the values (row-major) on the CPU, wherever the image lives: copied there and back from any other device.
+/// Changes the values (row-major) on the CPU, wherever the image lives: copied there and back from
+/// any other device.
 pub(in crate::transforms) fn on_host(mut image: Image, edit: impl FnOnce(&mut [f32])) -> Image {
     let mut edit = Some(edit);
     let mut run = |values: &mut [f32]| {

@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 use crate::params::Keys;
 use crate::{Fault, Image, TransformError};
 
-/// The overlapping regions of BraTS as channels of 0 and 1, of a label map of one channel: tumour core, whole tumour, enhancing tumour.
+/// The overlapping regions of BraTS as channels of 0 and 1, of a label map of one channel: tumour
+/// core, whole tumour, enhancing tumour.
 ///
-/// The labels are those of BraTS: 1 necrotic and non-enhancing core, 2 oedema, `et_label` enhancing tumour (4 until 2022, 3 from 2023).
-/// `classes` (not in MONAI) lists the labels of each channel instead, for other numberings: the Decathlon's Task01 is
-/// `[[2, 3], [1, 2, 3], [3]]`.
+/// The labels are those of BraTS: 1 necrotic and non-enhancing core, 2 oedema, `et_label` enhancing
+/// tumour (4 until 2022, 3 from 2023). `classes` (not in MONAI) lists the labels of each channel
+/// instead, for other numberings: the Decathlon's Task01 is `[[2, 3], [1, 2, 3], [3]]`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConvertToMultiChannelBasedOnBratsClasses {

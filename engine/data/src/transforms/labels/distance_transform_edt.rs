@@ -7,10 +7,11 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::intensity::on_host;
 use crate::{Fault, Image, TransformError};
 
-/// Distance of every voxel that is not 0 to the nearest one that is, each channel by itself; exact, in f32.
+/// Distance of every voxel that is not 0 to the nearest one that is, each channel by itself; exact,
+/// in f32.
 ///
-/// `sampling`: size of a voxel, one number or one per axis; left out, distances are in voxels. In a channel without a 0, distances are to a
-/// voxel before the first one, as scipy has it.
+/// `sampling`: size of a voxel, one number or one per axis; left out, distances are in voxels. In a
+/// channel without a 0, distances are to a voxel before the first one, as scipy has it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DistanceTransformEDT {

@@ -9,9 +9,10 @@ use crate::{Fault, Image, TransformError};
 
 /// Fills what a label encloses with that label, whatever was there.
 ///
-/// `applied_labels`: the labels (of several channels: the channels of a one-hot map) that are filled, left out all but 0. A hole at the edge of the image
-/// is open. `connectivity`: orthogonal steps by which one gets out of a hole, left out as many as there are axes. A label map's labels are filled in
-/// ascending order; channels of a one-hot map become 0 or 1.
+/// `applied_labels`: the labels (of several channels: the channels of a one-hot map) that are
+/// filled, left out all but 0. A hole at the edge of the image is open. `connectivity`: orthogonal
+/// steps by which one gets out of a hole, left out as many as there are axes. A label map's labels
+/// are filled in ascending order; channels of a one-hot map become 0 or 1.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FillHoles {
@@ -36,7 +37,8 @@ impl FillHoles {
     /// Fills one image.
     ///
     /// # Errors
-    /// Where a label names no channel of a one-hot map, the connectivity is more than the number of axes, or the image has thousands of values.
+    /// Where a label names no channel of a one-hot map, the connectivity is more than the number of
+    /// axes, or the image has thousands of values.
     pub fn fill(&self, image: Image) -> Result<Image, TransformError> {
         let (channels, shape, size) = (image.channels(), axes(&image), voxels(&image));
         if size == 0 {

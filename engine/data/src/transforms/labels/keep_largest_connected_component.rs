@@ -11,9 +11,10 @@ use crate::{Fault, Image, TransformError};
 
 /// Keeps the `num_components` largest connected components of each label and sets the others to 0.
 ///
-/// `applied_labels`: the labels (of a one-hot map: the channels) that are looked at; left out, all but 0. `is_onehot`: left out, an image of several
-/// channels is one. `independent = false` takes the labels together, as one region. `connectivity`: orthogonal steps that make a neighbour, left out as
-/// many as there are axes. Of components of one size the later is kept.
+/// `applied_labels`: the labels (of a one-hot map: the channels) that are looked at; left out, all
+/// but 0. `is_onehot`: left out, an image of several channels is one. `independent = false` takes
+/// the labels together, as one region. `connectivity`: orthogonal steps that make a neighbour, left
+/// out as many as there are axes. Of components of one size the later is kept.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeepLargestConnectedComponent {
@@ -53,8 +54,8 @@ impl KeepLargestConnectedComponent {
     /// Cleans one image.
     ///
     /// # Errors
-    /// Where a label names no channel of a one-hot map, the connectivity is more than the number of axes, or an image of several channels is to be a
-    /// label map without `applied_labels`.
+    /// Where a label names no channel of a one-hot map, the connectivity is more than the number of
+    /// axes, or an image of several channels is to be a label map without `applied_labels`.
     pub fn keep(&self, image: Image) -> Result<Image, TransformError> {
         let channels = image.channels();
         let shape = axes(&image);

@@ -6,10 +6,11 @@ use crate::params::Keys;
 use crate::transforms::intensity::zip;
 use crate::{Fault, Image, TransformError};
 
-/// The contours of masks of 0 and 1, each channel by itself: 1 on voxels with a neighbour of 0, diagonals and what lies beyond the
-/// edge among them.
+/// The contours of masks of 0 and 1, each channel by itself: 1 on voxels with a neighbour of 0,
+/// diagonals and what lies beyond the edge among them.
 ///
-/// This is a Laplace filter over all neighbours, cut off at 0 and 1; `kernel_type` has no other choice.
+/// This is a Laplace filter over all neighbours, cut off at 0 and 1; `kernel_type` has no other
+/// choice.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LabelToContour {

@@ -6,7 +6,8 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::intensity::map;
 use crate::{Fault, Image, TransformError};
 
-/// A mask of the labels `select_labels`: 1 where a label map has one of them; of a one-hot map, these channels.
+/// A mask of the labels `select_labels`: 1 where a label map has one of them; of a one-hot map,
+/// these channels.
 ///
 /// `merge_channels`: one channel, 1 where any of them is not 0.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -5,7 +5,8 @@ use crate::params::Keys;
 use crate::transforms::intensity::map;
 use crate::{Fault, Image, TransformError};
 
-/// Replaces label values: `orig_labels[i]` becomes `target_labels[i]`, all others stay. Of a value that is listed twice the last entry counts.
+/// Replaces label values: `orig_labels[i]` becomes `target_labels[i]`, all others stay. Of a value
+/// that is listed twice the last entry counts.
 ///
 /// Values are always f32 here; with a whole-numbered `dtype` fractions are cut off.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -1,8 +1,10 @@
-//! Transforms of label maps and of predictions: what to keep of them, what to fill, how to recode them.
+//! Transforms of label maps and of predictions: what to keep of them, what to fill, how to recode
+//! them.
 //!
-//! A label map has one channel of label values, a one-hot map one channel of 0 and 1 per label; most transforms take either.
-//! Connected components, holes and distances are computed by [`hearth_kernels::label`], on the CPU: values on another device are
-//! copied there and back. The rest runs where the image lives. Geometry stays as it is.
+//! A label map has one channel of label values, a one-hot map one channel of 0 and 1 per label;
+//! most transforms take either. Connected components, holes and distances are computed by
+//! [`hearth_kernels::label`], on the CPU: values on another device are copied there and back. The
+//! rest runs where the image lives. Geometry stays as it is.
 
 mod convert_to_multi_channel_based_on_brats_classes;
 mod distance_transform_edt;

@@ -8,11 +8,12 @@ use crate::params::{Keys, OneOrMany};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
-/// The peaks of a probability map of one channel: the largest value above `prob_threshold`, then the largest outside the box of
-/// `box_size` voxels around it, and so on.
+/// The peaks of a probability map of one channel: the largest value above `prob_threshold`, then
+/// the largest outside the box of `box_size` voxels around it, and so on.
 ///
-/// The key then holds numbers, `1 + spatial_dims` per peak: its probability and its voxel. `sigma` smooths first; as in MONAI, which takes
-/// the first two axes of the map for batch and channel, only along the third axis.
+/// The key then holds numbers, `1 + spatial_dims` per peak: its probability and its voxel. `sigma`
+/// smooths first; as in MONAI, which takes the first two axes of the map for batch and channel,
+/// only along the third axis.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProbNMS {
@@ -77,7 +78,8 @@ impl ProbNMS {
         }
         let mut image = image.clone();
         if self.sigma != OneOrMany::One(0.0) && n == 3 {
-            // The kernel of the first axis, along the last: what MONAI's filter makes of a map without batch and channel.
+            // The kernel of the first axis, along the last: what MONAI's filter makes of a map
+            // without batch and channel.
             let sigma = [0.0, 0.0, self.sigma.at(0).unwrap_or_default()];
             let smooth = filter::gaussian(image.data, sigma, 4.0, Approximation::Erf);
             image.data = smooth.map_err(|e| TransformError::new(e.to_string()))?;

@@ -9,14 +9,17 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::intensity::on_host;
 use crate::{Fault, Image, TransformError, affine};
 
-/// Sets to 0 what has at most `min_size` voxels, or with `by_measure` at most that many mm^3 (mm^2 in 2-D).
+/// Sets to 0 what has at most `min_size` voxels, or with `by_measure` at most that many mm^3 (mm^2
+/// in 2-D).
 ///
-/// What is an object depends on the values, as in MONAI. An image of values up to 1 (a mask, a one-hot map) is made 0 and 1 and its
-/// connected components are measured; in one of larger values an object is all that has one label value. With
-/// `independent_channels = false` the components of all that is above 0 are measured, and the values stay. Channels count as a further axis:
-/// with `connectivity` above 1 components join across neighbouring channels.
+/// What is an object depends on the values, as in MONAI. An image of values up to 1 (a mask, a
+/// one-hot map) is made 0 and 1 and its connected components are measured; in one of larger values
+/// an object is all that has one label value. With `independent_channels = false` the components of
+/// all that is above 0 are measured, and the values stay. Channels count as a further axis: with
+/// `connectivity` above 1 components join across neighbouring channels.
 ///
-/// The size of a voxel is the image's own; `pixdim` is for images without a geometry (an affine of 1).
+/// The size of a voxel is the image's own; `pixdim` is for images without a geometry (an affine of
+/// 1).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveSmallObjects {
@@ -96,7 +99,8 @@ impl RemoveSmallObjects {
         Ok(image)
     }
 
-    /// An object stays that has more voxels than this: what MONAI 1.6.1 does with scikit-image 0.26.
+    /// An object stays that has more voxels than this: what MONAI 1.6.1 does with scikit-image
+    /// 0.26.
     fn smallest(&self, image: &Image) -> Result<f64, TransformError> {
         if !self.by_measure {
             return Ok(self.min_size);

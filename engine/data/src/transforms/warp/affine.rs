@@ -10,14 +10,17 @@ use crate::{Draw, Fault, Image, Sample, TransformError, affine as matrices};
 
 /// Rotates, shears, shifts and scales about the centre of the image.
 ///
-/// The numbers describe the way from a voxel of the result to the place that is read: a shift of 2 moves the image by -2 voxels, a
-/// factor of 2 halves its size. `affine`, a matrix of 3x3 or 4x4 numbers, stands for all of them.
+/// The numbers describe the way from a voxel of the result to the place that is read: a shift of 2
+/// moves the image by -2 voxels, a factor of 2 halves its size. `affine`, a matrix of 3x3 or 4x4
+/// numbers, stands for all of them.
 ///
-/// `rotate_params` are angles in radians (one in 2-D; in 3-D up to three, about the axes of `rotate_order`), `shear_params` 2 or 6 factors
-/// (see [`shear`](crate::spatial::shear)), `translate_params` voxels, `scale_params` factors, one per axis. `spatial_size` is the size of the
-/// result, about the same centre; an entry that is not positive keeps that axis.
+/// `rotate_params` are angles in radians (one in 2-D; in 3-D up to three, about the axes of
+/// `rotate_order`), `shear_params` 2 or 6 factors (see [`shear`](crate::spatial::shear)),
+/// `translate_params` voxels, `scale_params` factors, one per axis. `spatial_size` is the size of
+/// the result, about the same centre; an entry that is not positive keeps that axis.
 ///
-/// With `align_corners` the image's affine differs from what was sampled by the ratio of n to n - 1 voxels, as MONAI's does.
+/// With `align_corners` the image's affine differs from what was sampled by the ratio of n to n - 1
+/// voxels, as MONAI's does.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Affine {

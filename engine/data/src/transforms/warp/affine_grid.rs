@@ -8,7 +8,8 @@ use crate::params::OneOrMany;
 use crate::spatial::{AffineParameters, RotateOrder, check_grid};
 use crate::{Affine, TransformError};
 
-/// The places that an [`Affine`](super::Affine) transform reads, about the centre of the image: what MONAI's `Resample` takes.
+/// The places that an [`Affine`](super::Affine) transform reads, about the centre of the image:
+/// what MONAI's `Resample` takes.
 ///
 /// Not a step of a pipeline: [`AffineGrid::grid`] gives the places themselves.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -50,8 +51,8 @@ impl AffineGrid {
         .matrix(n)
     }
 
-    /// Places of a grid of this size (2 or 3 axes): `[n + 1, size...]` with 1 in the last entry, in a tensor of four axes (2-D: the last
-    /// one is 1), and the matrix.
+    /// Places of a grid of this size (2 or 3 axes): `[n + 1, size...]` with 1 in the last entry, in
+    /// a tensor of four axes (2-D: the last one is 1), and the matrix.
     ///
     /// # Errors
     /// As [`AffineGrid::matrix`], or where the size is absurd.

@@ -60,8 +60,8 @@ impl From<[f64; 2]> for Span {
     }
 }
 
-/// One [`Span`] per parameter of a matrix: one number for the first alone, or a list of numbers and pairs. Parameters without one keep
-/// their defaults.
+/// One [`Span`] per parameter of a matrix: one number for the first alone, or a list of numbers and
+/// pairs. Parameters without one keep their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Written", into = "Vec<Span>")]
 pub struct Spans(Vec<Span>);

@@ -7,8 +7,9 @@ use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::{AffineParameters, GridMode, GridPadding, GridSampling, Warp, deform, warp};
 use crate::{Fault, Image, Sample, TransformError, affine};
 
-/// Deforms all keys alike: `places` gives the places to read in an image of a shape, for a grid of a size. They are worked out once for
-/// all keys of one shape; the size is that of the first key unless it is given. Without `places` only the size changes.
+/// Deforms all keys alike: `places` gives the places to read in an image of a shape, for a grid of
+/// a size. They are worked out once for all keys of one shape; the size is that of the first key
+/// unless it is given. Without `places` only the size changes.
 pub(super) fn deform_all<F>(
     sample: &mut Sample,
     keys: &[(usize, &str)],

@@ -9,8 +9,9 @@ use crate::spatial::{GridMode, GridPadding, GridSampling, deform};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError};
 
-/// Stretches and squeezes the cells of a grid: `num_cells` along each axis (one number, or one per axis), the widths of which are multiplied
-/// by `distort_steps`, a list per axis with one factor for each cell and one for what is left behind the last. It can't be undone.
+/// Stretches and squeezes the cells of a grid: `num_cells` along each axis (one number, or one per
+/// axis), the widths of which are multiplied by `distort_steps`, a list per axis with one factor
+/// for each cell and one for what is left behind the last. It can't be undone.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GridDistortion {
@@ -53,7 +54,8 @@ impl GridDistortion {
 /// Distorts an image by a list of factors per axis.
 ///
 /// # Errors
-/// Where there are more cells than voxels along an axis, or not a list of factors for each axis, one longer than there are cells.
+/// Where there are more cells than voxels along an axis, or not a list of factors for each axis,
+/// one longer than there are cells.
 pub fn distort(
     image: Image,
     num_cells: &OneOrMany<usize>,
@@ -79,7 +81,8 @@ pub fn distort(
     deform(image, Tensor::cat(vec![full(0), full(1), full(2)], 0), sampling)
 }
 
-/// Where each voxel of an axis of `n` voxels reads. What the cells and the rest leave over reads voxel 0, as in MONAI.
+/// Where each voxel of an axis of `n` voxels reads. What the cells and the rest leave over reads
+/// voxel 0, as in MONAI.
 fn places(n: usize, cells: usize, steps: &[f64]) -> Result<Vec<f32>, TransformError> {
     if cells == 0 || cells > n {
         return Err(TransformError::new(format!("{cells} cells along an axis of {n} voxels"))

@@ -1,4 +1,5 @@
-//! Transforms that sample an image anew: affine transforms, resizing, elastic deformations, distorted grids.
+//! Transforms that sample an image anew: affine transforms, resizing, elastic deformations,
+//! distorted grids.
 
 mod affine;
 mod affine_grid;

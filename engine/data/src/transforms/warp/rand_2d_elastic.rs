@@ -15,11 +15,14 @@ use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, Sample, TransformError};
 
-/// Deforms a 2-D image elastically, and then as [`RandAffine`](super::RandAffine) does, with probability `prob`, for all keys alike.
+/// Deforms a 2-D image elastically, and then as [`RandAffine`](super::RandAffine) does, with
+/// probability `prob`, for all keys alike.
 ///
-/// Control points `spacing` pixels apart (one number, or one per axis) are moved by normal vectors times a number from
-/// `magnitude_range`; cubic interpolation fills the pixels between. The probability is drawn first, then the magnitude, and what the affine
-/// ranges ask for. `spatial_size` is the size of the result, about the same centre; that part can be undone, the deformation can't.
+/// Control points `spacing` pixels apart (one number, or one per axis) are moved by normal vectors
+/// times a number from `magnitude_range`; cubic interpolation fills the pixels between. The
+/// probability is drawn first, then the magnitude, and what the affine ranges ask for.
+/// `spatial_size` is the size of the result, about the same centre; that part can be undone, the
+/// deformation can't.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rand2DElastic {
@@ -51,7 +54,8 @@ pub struct Rand2DElastic {
 /// What a 2-D elastic deformation is made of.
 #[derive(Clone, Debug)]
 pub struct Elastic2D {
-    /// A vector per control point: all first entries, then all second ones, [`Rand2DElastic::control_points`] each.
+    /// A vector per control point: all first entries, then all second ones,
+    /// [`Rand2DElastic::control_points`] each.
     pub offset: Vec<f32>,
     /// What the vectors are multiplied with.
     pub magnitude: f64,
@@ -78,7 +82,8 @@ impl Rand2DElastic {
         }
     }
 
-    /// Number of control points per axis for a result of this size: enough for the size, and one more on either side.
+    /// Number of control points per axis for a result of this size: enough for the size, and one
+    /// more on either side.
     pub fn control_points(&self, size: [usize; 2]) -> [usize; 2] {
         std::array::from_fn(|axis| {
             // In f32, as PyTorch counts them.
@@ -94,10 +99,12 @@ impl Rand2DElastic {
         self.spacing.at(axis).filter(|s| *s > 0.0).unwrap_or(1.0)
     }
 
-    /// The places that are read in an image of this shape for a result of this size: `[3, X, Y, 1]`.
+    /// The places that are read in an image of this shape for a result of this size:
+    /// `[3, X, Y, 1]`.
     ///
     /// # Errors
-    /// Where there is another number of vectors than of control points, or the grid between them would be absurd.
+    /// Where there is another number of vectors than of control points, or the grid between them
+    /// would be absurd.
     pub fn places(
         &self,
         drawn: &Elastic2D,

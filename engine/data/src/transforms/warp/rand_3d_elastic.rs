@@ -14,11 +14,13 @@ use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, Sample, TransformError};
 
-/// Deforms a 3-D image elastically, and then as [`RandAffine`](super::RandAffine) does, with probability `prob`, for all keys alike.
+/// Deforms a 3-D image elastically, and then as [`RandAffine`](super::RandAffine) does, with
+/// probability `prob`, for all keys alike.
 ///
-/// Each voxel is moved by a vector drawn uniformly from -1..1, smoothed by a Gaussian of a deviation from `sigma_range` (voxels), times a
-/// number from `magnitude_range`. The probability is drawn first, then magnitude, sigma, and what the affine ranges ask for. `spatial_size`
-/// is the size of the result, about the same centre; that part can be undone, the deformation can't.
+/// Each voxel is moved by a vector drawn uniformly from -1..1, smoothed by a Gaussian of a
+/// deviation from `sigma_range` (voxels), times a number from `magnitude_range`. The probability is
+/// drawn first, then magnitude, sigma, and what the affine ranges ask for. `spatial_size` is the
+/// size of the result, about the same centre; that part can be undone, the deformation can't.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rand3DElastic {

@@ -11,11 +11,14 @@ use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, Sample, TransformError};
 
-/// Rotates, shears, shifts and scales about the centre by what is drawn from the ranges, with probability `prob`, for all keys alike.
+/// Rotates, shears, shifts and scales about the centre by what is drawn from the ranges, with
+/// probability `prob`, for all keys alike.
 ///
-/// A range is one number for the first parameter alone, or a list with an entry per parameter of [`Affine`](super::Affine): a number a
-/// means -a..a, a pair its ends. 1 is added to what is drawn from `scale_range`. The probability is drawn first, then angles, shears,
-/// shifts and factors. Where nothing is done and `spatial_size` is another size, the image is cut or padded about its centre.
+/// A range is one number for the first parameter alone, or a list with an entry per parameter of
+/// [`Affine`](super::Affine): a number a means -a..a, a pair its ends. 1 is added to what is drawn
+/// from `scale_range`. The probability is drawn first, then angles, shears, shifts and factors.
+/// Where nothing is done and `spatial_size` is another size, the image is cut or padded about its
+/// centre.
 ///
 /// `cache_grid` is understood and changes nothing: no grid is made.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -11,8 +11,9 @@ use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// Stretches and squeezes the cells of a grid by factors of 1 plus a number drawn from `distort_limit` (a number a means -a..a), with
-/// probability `prob`, for all keys alike. See [`GridDistortion`](super::GridDistortion). The probability is drawn first, then the factors,
+/// Stretches and squeezes the cells of a grid by factors of 1 plus a number drawn from
+/// `distort_limit` (a number a means -a..a), with probability `prob`, for all keys alike. See
+/// [`GridDistortion`](super::GridDistortion). The probability is drawn first, then the factors,
 /// axis by axis.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -11,8 +11,9 @@ use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// Rotates about the centre by angles drawn from `range_x`, `range_y` and `range_z` (radians; a number a means -a..a), with probability
-/// `prob`, for all keys alike. A 2-D image turns by the first. The probability is drawn first, then three angles.
+/// Rotates about the centre by angles drawn from `range_x`, `range_y` and `range_z` (radians; a
+/// number a means -a..a), with probability `prob`, for all keys alike. A 2-D image turns by the
+/// first. The probability is drawn first, then three angles.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandRotate {

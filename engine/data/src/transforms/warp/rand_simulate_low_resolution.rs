@@ -10,11 +10,12 @@ use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, Sample, TransformError};
 
-/// Resizes by a factor drawn from `zoom_range` and back, with probability `prob`: what a scanner of lower resolution would have seen
-/// (nnU-Net's augmentation). The image keeps its grid, so there is nothing to undo.
+/// Resizes by a factor drawn from `zoom_range` and back, with probability `prob`: what a scanner of
+/// lower resolution would have seen (nnU-Net's augmentation). The image keeps its grid, so there is
+/// nothing to undo.
 ///
-/// The probability is drawn first, then one factor for all keys (MONAI draws one for each key). `align_corners` counts for linear and cubic
-/// modes.
+/// The probability is drawn first, then one factor for all keys (MONAI draws one for each key).
+/// `align_corners` counts for linear and cubic modes.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandSimulateLowResolution {

@@ -11,10 +11,11 @@ use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// Zooms by a factor drawn from `min_zoom` to `max_zoom`, with probability `prob`, for all keys alike. See [`Zoom`](super::Zoom).
+/// Zooms by a factor drawn from `min_zoom` to `max_zoom`, with probability `prob`, for all keys
+/// alike. See [`Zoom`](super::Zoom).
 ///
-/// One number each: one factor for all axes. Two for a 3-D image: the first for all axes but the last. Otherwise one per axis. The
-/// probability is drawn first, then the factors.
+/// One number each: one factor for all axes. Two for a 3-D image: the first for all axes but the
+/// last. Otherwise one per axis. The probability is drawn first, then the factors.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandZoom {
@@ -93,7 +94,8 @@ setters!(RandZoom {
     mode: OneOrMany<ResizeMode>,
     /// What is added around an image that got smaller; one or per key.
     padding_mode: OneOrMany<PadMode>,
-    /// Lay the centres of the corner voxels on each other; for linear and cubic modes, one or per key.
+    /// Lay the centres of the corner voxels on each other; for linear and cubic modes, one or per
+    /// key.
     align_corners: OneOrMany<bool>,
     /// Cut or pad to the size it had.
     keep_size: bool,

@@ -20,11 +20,13 @@ pub enum SizeMode {
     Longest,
 }
 
-/// Resizes to `spatial_size` voxels: one number for all axes, or one per axis; one that is not positive keeps that axis. Three numbers make
-/// a 2-D image a 3-D one.
+/// Resizes to `spatial_size` voxels: one number for all axes, or one per axis; one that is not
+/// positive keeps that axis. Three numbers make a 2-D image a 3-D one.
 ///
-/// With `anti_aliasing` an image that shrinks is smoothed first, by a Gaussian of `anti_aliasing_sigma` voxels along the axes that shrink;
-/// where that is not given, of half of what the factor is above 1. A list of sigmas has an entry per key, each one number or one per axis.
+/// With `anti_aliasing` an image that shrinks is smoothed first, by a Gaussian of
+/// `anti_aliasing_sigma` voxels along the axes that shrink; where that is not given, of half of
+/// what the factor is above 1. A list of sigmas has an entry per key, each one number or one per
+/// axis.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resize {
@@ -119,7 +121,8 @@ setters!(Resize {
     size_mode: SizeMode,
     /// Interpolation, one or per key.
     mode: OneOrMany<ResizeMode>,
-    /// Lay the centres of the corner voxels on each other; for linear and cubic modes, one or per key.
+    /// Lay the centres of the corner voxels on each other; for linear and cubic modes, one or per
+    /// key.
     align_corners: OneOrMany<bool>,
     /// Smooth first where the image shrinks; one or per key.
     anti_aliasing: OneOrMany<bool>,

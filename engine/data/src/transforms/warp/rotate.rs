@@ -9,8 +9,8 @@ use crate::spatial::{GridMode, GridPadding, GridSampling, RotateOrder, Warp, war
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError};
 
-/// Rotates about the centre of the image by `angle` radians: one angle in 2-D, three in 3-D (one number counts for all three), about the
-/// axes of `rotate_order`.
+/// Rotates about the centre of the image by `angle` radians: one angle in 2-D, three in 3-D (one
+/// number counts for all three), about the axes of `rotate_order`.
 ///
 /// Without `keep_size` the result is as large as it takes to hold the whole image.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

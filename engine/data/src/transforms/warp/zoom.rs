@@ -9,8 +9,9 @@ use crate::spatial::{BoundingBox, PadMode, ResizeMode, check_grid, crop_or_pad, 
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError};
 
-/// Zooms by a factor, one for all axes or one per axis: the image is resized to `floor(n * zoom)` voxels and, with `keep_size`, cut or padded
-/// about its centre to the size it had. `value` (or `constant_values`) counts for `padding_mode = "constant"`.
+/// Zooms by a factor, one for all axes or one per axis: the image is resized to `floor(n * zoom)`
+/// voxels and, with `keep_size`, cut or padded about its centre to the size it had. `value` (or
+/// `constant_values`) counts for `padding_mode = "constant"`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Zoom {
@@ -113,7 +114,8 @@ impl Zooming {
         let mut region = BoundingBox { start: [0; 3], end: size.map(|v| v as i64) };
         for axis in 0..3 {
             let (from, to) = (size[axis] as i64, shape[axis] as i64);
-            // What is cut off begins at the difference of the halves; of what is added, the smaller half lies before.
+            // What is cut off begins at the difference of the halves; of what is added, the smaller
+            // half lies before.
             region.start[axis] = if to < from { from / 2 - to / 2 } else { -((to - from) / 2) };
             region.end[axis] = region.start[axis] + to;
         }
@@ -126,7 +128,8 @@ setters!(Zoom {
     mode: OneOrMany<ResizeMode>,
     /// What is added around an image that got smaller; one or per key.
     padding_mode: OneOrMany<PadMode>,
-    /// Lay the centres of the corner voxels on each other; for linear and cubic modes, one or per key.
+    /// Lay the centres of the corner voxels on each other; for linear and cubic modes, one or per
+    /// key.
     align_corners: OneOrMany<bool>,
     /// Cut or pad to the size it had.
     keep_size: bool,

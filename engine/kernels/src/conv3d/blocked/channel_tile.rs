@@ -1,8 +1,9 @@
-//! The two inner loops for many output channels, written once for every kind of [`Lanes`]: sums of outputs, and sums of weight
-//! gradients.
+//! The two inner loops for many output channels, written once for every kind of [`Lanes`]: sums of
+//! outputs, and sums of weight gradients.
 //!
-//! Lanes are output channels, so that rows of any length are used whole, and a value of the source is broadcast. One
-//! broadcast serves all taps of a run: `x[q]` goes to the outputs `q`, `q - 1` and `q - 2` with the weights 0, 1 and 2.
+//! Lanes are output channels, so that rows of any length are used whole, and a value of the source
+//! is broadcast. One broadcast serves all taps of a run: `x[q]` goes to the outputs `q`, `q - 1`
+//! and `q - 2` with the weights 0, 1 and 2.
 
 #![expect(clippy::needless_range_loop, reason = "the indices are numbers of registers, the same in several arrays")]
 
@@ -16,11 +17,12 @@ use super::plan::RUN;
 /// Outputs of a row that a tile makes together, at most, over all processors.
 pub const MOST: usize = 24;
 
-/// Adds to `sums[p][v][lane]`, over all `offsets[k]` and taps `n` of a run, `weights[k][n][v][lane] * source[offsets[k] + p + n]`.
+/// Adds to `sums[p][v][lane]`, over all `offsets[k]` and taps `n` of a run,
+/// `weights[k][n][v][lane] * source[offsets[k] + p + n]`.
 ///
 /// # Safety
-/// `sums` holds `P * V` times [`WIDTH`] values, `weights` `offsets.len() * N * V` times as many, and `source` reaches
-/// `P + N - 1` values beyond every offset.
+/// `sums` holds `P * V` times [`WIDTH`] values, `weights` `offsets.len() * N * V` times as many,
+/// and `source` reaches `P + N - 1` values beyond every offset.
 pub type Tile = unsafe fn(source: *const f32, offsets: &[usize], weights: *const f32, sums: *mut f32);
 
 /// Rows over which a block of weight gradients is summed.
@@ -36,11 +38,13 @@ pub struct Rows {
     pub dy_plane: usize,
 }
 
-/// Adds to `sums[i][n][v][lane]`, over all positions, `dy[position][v][lane] * x[offsets[i] + position + n]`.
+/// Adds to `sums[i][n][v][lane]`, over all positions,
+/// `dy[position][v][lane] * x[offsets[i] + position + n]`.
 ///
 /// # Safety
-/// `offsets` has as many entries as the block; `x` reaches all positions of all rows beyond every offset, `dy` all rows
-/// of `width * V` times [`WIDTH`] values, and `sums` holds one register for each `i`, `n` and `v`.
+/// `offsets` has as many entries as the block; `x` reaches all positions of all rows beyond every
+/// offset, `dy` all rows of `width * V` times [`WIDTH`] values, and `sums` holds one register for
+/// each `i`, `n` and `v`.
 pub type Block = unsafe fn(x: *const f32, offsets: &[usize], rows: &Rows, dy: *const f32, sums: *mut f32);
 
 /// Exchanges the sixteen rows and columns of a square.
@@ -91,7 +95,8 @@ pub static KERNELS: LazyLock<Kernels> = LazyLock::new(|| {
     portable::KERNELS
 });
 
-/// The loops for factors that are words of two bf16 each, where this processor has them: sums are f32 as in the others.
+/// The loops for factors that are words of two bf16 each, where this processor has them: sums are
+/// f32 as in the others.
 pub static PAIRS: LazyLock<Option<Kernels>> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16") {
@@ -124,7 +129,8 @@ unsafe fn tile<L: Lanes, const V: usize, const N: usize, const P: usize>(
                     taps[n][v] = L::load(weights.add((n * V + v) * WIDTH));
                 }
             }
-            // Written out, not a loop: the sums stay in registers only where every index is known to the compiler.
+            // Written out, not a loop: the sums stay in registers only where every index is known
+            // to the compiler.
             macro_rules! broadcast {
                 ($($q:literal)*) => {$(
                     if $q < P + N - 1 {
@@ -222,7 +228,8 @@ unsafe fn block<L: Lanes, const V: usize, const N: usize, const I: usize>(
     }
 }
 
-/// The loops of one kind of lanes: outputs of tiles of one and two registers, and offsets of blocks by registers and taps.
+/// The loops of one kind of lanes: outputs of tiles of one and two registers, and offsets of blocks
+/// by registers and taps.
 macro_rules! kernels {
     ($name:ident, $lanes:ty, $(#[$feature:meta])?, vectors $vectors:literal, most $most:expr,
      tiles [$($p1:literal)*] [$($p2:literal)*], blocks [$($n1:literal $i1:literal),*] [$($n2:literal $i2:literal),*]) => {
@@ -231,7 +238,8 @@ macro_rules! kernels {
 
             $(#[$feature])?
             unsafe fn one_tile<const N: usize, const P: usize>(x: *const f32, o: &[usize], w: *const f32, s: *mut f32) {
-                // SAFETY: the caller grants the ranges; these loops are used only where the instructions are present.
+                // SAFETY: the caller grants the ranges; these loops are used only where the
+                // instructions are present.
                 unsafe { tile::<$lanes, 1, N, P>(x, o, w, s) }
             }
 

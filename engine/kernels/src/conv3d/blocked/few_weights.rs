@@ -24,7 +24,8 @@ thread_local! {
     static PACKED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and the output gradient `dy`.
+/// The gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and the output
+/// gradient `dy`.
 pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
     let plan = &Plan::forward(g, 1);
     let [depth, height, width] = g.output;
@@ -39,7 +40,8 @@ pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -
         .collect();
     let count = offsets.len();
     let furthest = offsets.iter().max().copied().unwrap_or(0);
-    // The channels that a block of sums has, and its offsets, the last of which are repeated until they fill blocks.
+    // The channels that a block of sums has, and its offsets, the last of which are repeated until
+    // they fill blocks.
     let at_once = kernels.channels(g.channels_out);
     let (taken, Some(run)) = kernels.block(at_once) else { unreachable!("a block for every number of channels") };
     offsets.resize(count.next_multiple_of(taken), offsets[count - 1]);
@@ -51,7 +53,8 @@ pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -
         .into_par_iter()
         .map(|segment| {
             let mut sums = vec![0.0; chunks * each];
-            // A last group of channels with too few of them has its gradient copied, with zeros behind it.
+            // A last group of channels with too few of them has its gradient copied, with zeros
+            // behind it.
             let mut spare = Vec::new();
             let from = |s: usize| s * blocks.len() / segments;
             PACKED.with_borrow_mut(|packed| {
@@ -99,8 +102,8 @@ pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -
                                 );
                                 let parts = sums.chunks_exact_mut(taken * at_once * WIDTH);
                                 for (offsets, sums) in offsets.chunks_exact(taken).zip(parts) {
-                                    // SAFETY: the assertions cover what is read, and `sums` holds a register for every
-                                    // channel and offset.
+                                    // SAFETY: the assertions cover what is read, and `sums` holds a
+                                    // register for every channel and offset.
                                     unsafe { run(x.as_ptr(), offsets, &rows, dy.as_ptr(), sums.as_mut_ptr()) };
                                 }
                             }

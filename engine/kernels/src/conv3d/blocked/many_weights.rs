@@ -65,7 +65,8 @@ thread_local! {
     static SCRATCH: RefCell<[Vec<f32>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
 }
 
-/// The gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and the output gradient `dy`.
+/// The gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and the output
+/// gradient `dy`.
 pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
     let plan = &Plan::forward(g, RUN);
     let taps = g.taps();
@@ -154,7 +155,8 @@ impl Work<'_> {
         self.steps(part, vectors).iter().map(|step| step.offsets.len() * step.taps).sum()
     }
 
-    /// The sums of one group of output channels and one part of the channels over one segment of the blocks.
+    /// The sums of one group of output channels and one part of the channels over one segment of
+    /// the blocks.
     fn task(&self, group: usize, part: usize, segment: usize, segments: usize) -> Vec<f32> {
         let chunks = self.chunks(group);
         let steps: Vec<Vec<Step>> = chunks.iter().map(|chunk| self.steps(part, chunk.vectors)).collect();
@@ -194,7 +196,8 @@ impl Work<'_> {
         for chunk in self.chunks(group) {
             let lanes = chunk.vectors * WIDTH;
             let rows = lanes.min(self.g.channels_out - chunk.first);
-            // SAFETY: these channels of the source, for these output channels, belong to this task alone.
+            // SAFETY: these channels of the source, for these output channels, belong to this task
+            // alone.
             let mut rows: Vec<_> = (0..rows)
                 .map(|row| unsafe {
                     out.part((chunk.first + row) * all + channels.start * taps, channels.len() * taps)
@@ -207,7 +210,8 @@ impl Work<'_> {
                     column.copy_from_slice(&rest[place * lanes..][..lanes]);
                 }
                 for (rows, column) in rows.chunks_mut(WIDTH).zip((0..lanes).step_by(WIDTH)) {
-                    // SAFETY: `WIDTH` columns of `lanes` values lie behind each other, and the square has room for what is read.
+                    // SAFETY: `WIDTH` columns of `lanes` values lie behind each other, and the
+                    // square has room for what is read.
                     unsafe { (self.kernels.transpose)(columns[column..].as_ptr(), lanes, square.as_mut_ptr(), WIDTH) };
                     for (row, values) in rows.iter_mut().zip(square.chunks_exact(WIDTH)) {
                         row[block * WIDTH..][..places.len()].write_copy_of_slice(&values[..places.len()]);
@@ -251,8 +255,8 @@ impl Work<'_> {
                     let to = &mut buffer[(index * width + position) * lanes + vector * WIDTH..];
                     let from = &self.dy[from + position..];
                     if channels == WIDTH && from.len() >= 15 * volume + WIDTH && to.len() >= 15 * lanes + WIDTH {
-                        // SAFETY: both squares lie within their buffers. What is written beyond the row belongs to the next
-                        // one, which comes later, or to the slack.
+                        // SAFETY: both squares lie within their buffers. What is written beyond the
+                        // row belongs to the next one, which comes later, or to the slack.
                         unsafe { (self.kernels.transpose)(from.as_ptr(), volume, to.as_mut_ptr(), lanes) };
                         continue;
                     }
@@ -280,7 +284,8 @@ impl Work<'_> {
     ) {
         let (width, lanes) = (self.g.output[2], vectors * WIDTH);
         let [planes, height] = [block.depth.len(), block.height.len()];
-        // A few rows at a time, so that they stay in the first-level cache; whole planes where they are small.
+        // A few rows at a time, so that they stay in the first-level cache; whole planes where they
+        // are small.
         let at_once = POSITIONS.div_ceil(width);
         let (plane_step, row_step) = (at_once.div_ceil(height).min(planes), at_once.min(height));
         let corners = (0..planes).step_by(plane_step).flat_map(|d| (0..height).step_by(row_step).map(move |h| (d, h)));
@@ -304,7 +309,8 @@ impl Work<'_> {
                 assert!(step.furthest + last + step.taps - 1 <= x.len(), "a block would read past the source");
                 for (k, offsets) in step.offsets.chunks_exact(count).enumerate() {
                     let sums = &mut sums[(step.sums + k * count * step.taps) * lanes..][..count * step.taps * lanes];
-                    // SAFETY: the assertions cover what is read, and `sums` holds a register for every offset, tap and vector.
+                    // SAFETY: the assertions cover what is read, and `sums` holds a register for
+                    // every offset, tap and vector.
                     unsafe { run(x.as_ptr(), offsets, &rows, dy.as_ptr(), sums.as_mut_ptr()) };
                 }
             }

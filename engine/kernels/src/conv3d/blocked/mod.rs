@@ -1,9 +1,10 @@
 //! The sums of a convolution, block by block.
 //!
-//! A task packs a block of the source that fits the second-level cache ([`pack`]), and walks through rows of outputs
-//! ([`plan`]). The lanes of a register are output channels where there are many ([`channel_tile`]), and neighbours of a row
-//! where there are few ([`position_tile`]). Every output is one sum in one order, and partial sums of weight gradients
-//! are split by the shape alone: results do not depend on the number of threads.
+//! A task packs a block of the source that fits the second-level cache ([`pack`]), and walks
+//! through rows of outputs ([`plan`]). The lanes of a register are output channels where there are
+//! many ([`channel_tile`]), and neighbours of a row where there are few ([`position_tile`]). Every
+//! output is one sum in one order, and partial sums of weight gradients are split by the shape
+//! alone: results do not depend on the number of threads.
 
 pub mod channel_tile;
 mod few_weights;
@@ -29,7 +30,8 @@ pub struct Loops<'a> {
     pub channels: &'a channel_tile::Kernels,
     pub positions: &'a position_tile::Kernels,
     pub transforms: &'a Every,
-    /// Factors are pairs of bf16, and nothing may be done with them but to multiply: no fewer products.
+    /// Factors are pairs of bf16, and nothing may be done with them but to multiply: no fewer
+    /// products.
     pub of_pairs: bool,
 }
 

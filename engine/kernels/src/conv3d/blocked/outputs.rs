@@ -11,7 +11,8 @@ use super::{Loops, WIDTH};
 use crate::shared::Shared;
 use crate::simd::widest;
 
-/// Values of a packed block, at most: what leaves room for weights in a second-level cache of 1 MiB.
+/// Values of a packed block, at most: what leaves room for weights in a second-level cache of 1
+/// MiB.
 const BLOCK: usize = 160 << 10;
 
 /// Weights that a walk over a number of rows reads again and again, at most.
@@ -68,8 +69,8 @@ impl<'a> From<&'a [f32]> for Source<'a> {
     }
 }
 
-/// What is done to the sums of each output channel before they are written: `act(scale sum + offset)`, where the activation multiplies
-/// what is not positive by a slope.
+/// What is done to the sums of each output channel before they are written:
+/// `act(scale sum + offset)`, where the activation multiplies what is not positive by a slope.
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a> {
     pub scale: &'a [f32],
@@ -117,7 +118,8 @@ pub enum Along {
     Positions,
 }
 
-/// A group of output channels: the first one, and how many sums each output has, some of which may be of no channel.
+/// A group of output channels: the first one, and how many sums each output has, some of which may
+/// be of no channel.
 #[derive(Clone, Copy)]
 pub struct Chunk {
     pub first: usize,
@@ -144,7 +146,8 @@ thread_local! {
     static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
 }
 
-/// What follows the sums of each output channel: a bias, a norm with an activation, and what is added to the output.
+/// What follows the sums of each output channel: a bias, a norm with an activation, and what is
+/// added to the output.
 #[derive(Clone, Copy, Default)]
 pub struct Behind<'a> {
     pub bias: Option<&'a [f32]>,
@@ -153,7 +156,8 @@ pub struct Behind<'a> {
     pub plus: Option<&'a [f32]>,
 }
 
-/// The sums of `plan` over `source` (`[images, channels, ...]`) and what is behind them: `[images, lanes, ...]`.
+/// The sums of `plan` over `source` (`[images, channels, ...]`) and what is behind them:
+/// `[images, lanes, ...]`.
 pub fn outputs(
     loops: Loops<'_>,
     along: Along,
@@ -197,13 +201,15 @@ pub fn outputs(
             }
         });
     });
-    // SAFETY: the grids cover every output of every image and channel once, and the tasks have written them all.
+    // SAFETY: the grids cover every output of every image and channel once, and the tasks have
+    // written them all.
     unsafe { out.set_len(count) };
     out
 }
 
-/// Into how many tasks a block's chunks are divided, as chunks per task: each task packs the block for itself, but few blocks leave
-/// threads without work. `products` are what one packed value takes part in.
+/// Into how many tasks a block's chunks are divided, as chunks per task: each task packs the block
+/// for itself, but few blocks leave threads without work. `products` are what one packed value
+/// takes part in.
 fn chunks_per_task(blocks: usize, chunks: usize, products: f64) -> usize {
     let threads = rayon::current_num_threads();
     let price = |per_task: usize| {
@@ -271,8 +277,8 @@ fn steps(plan: &Plan, pitch: &Pitch, channels: usize) -> Vec<Vec<Vec<Vec<Step>>>
         .collect()
 }
 
-/// Where each weight of a lane is read, and where it goes in the order in which the steps read them; by where it is read, so that what
-/// lies side by side is read together.
+/// Where each weight of a lane is read, and where it goes in the order in which the steps read
+/// them; by where it is read, so that what lies side by side is read together.
 fn weight_places(plan: &Plan, steps: &[Vec<Vec<Vec<Step>>>], weight: Weight<'_>) -> Vec<(usize, usize)> {
     let mut places: Vec<(usize, usize)> = Vec::new();
     for part in steps {
@@ -318,7 +324,8 @@ fn pack_weights(
             let from = &values[lane * weight.lane + start..];
             let count = WIDTH.min(present - lane);
             if near.len() >= WIDTH / 2 && count == WIDTH && from.len() >= 15 * weight.lane + WIDTH {
-                // SAFETY: sixteen runs of sixteen weights lie within the source, and the square has room for them.
+                // SAFETY: sixteen runs of sixteen weights lie within the source, and the square has
+                // room for them.
                 unsafe { (loops.channels.transpose)(from.as_ptr(), weight.lane, square.as_mut_ptr(), WIDTH) };
                 for (from, to) in near {
                     let row = &square[(from - start) * WIDTH..][..WIDTH];
@@ -334,8 +341,8 @@ fn pack_weights(
             }
         }
     }
-    // SAFETY: each place is one of `0..places.len()` once, as `steps` numbers them; of each, the lanes that are present have been
-    // written by the loop and the others before it.
+    // SAFETY: each place is one of `0..places.len()` once, as `steps` numbers them; of each, the
+    // lanes that are present have been written by the loop and the others before it.
     unsafe { packed.set_len(count) };
     packed
 }
@@ -424,8 +431,8 @@ impl Work<'_> {
             let Some(run) = self.loops.channels.tile(vectors, step.taps, length) else {
                 unreachable!("a tile of any length")
             };
-            // SAFETY: the assertion above covers what is read; `sums` holds a row of whole squares, and the weights are as
-            // many as the step's offsets and taps.
+            // SAFETY: the assertion above covers what is read; `sums` holds a row of whole squares,
+            // and the weights are as many as the step's offsets and taps.
             unsafe {
                 let sums = sums[at * lanes..][..length * lanes].as_mut_ptr();
                 run(packed.as_ptr().add(at), &step.offsets, weights.as_ptr(), sums);
@@ -453,7 +460,8 @@ impl Work<'_> {
         for tile in 0..tiles {
             let length = (registers - at).div_ceil(tiles - tile);
             let Some(run) = self.loops.positions.tile(lanes, length) else { unreachable!("a tile of any length") };
-            // SAFETY: the assertions above cover what is read and added to; there is one weight for each offset and lane.
+            // SAFETY: the assertions above cover what is read and added to; there is one weight for
+            // each offset and lane.
             unsafe {
                 let (source, sums) = (packed.as_ptr().add(at * WIDTH), sums.as_mut_ptr().add(at * WIDTH));
                 run(source, &step.offsets, weights.as_ptr(), sums, padded);
@@ -510,7 +518,8 @@ impl Work<'_> {
     }
 }
 
-/// From outputs one after the other, each with its channels, to channels one after the other. `padded` outputs are whole squares.
+/// From outputs one after the other, each with its channels, to channels one after the other.
+/// `padded` outputs are whole squares.
 pub fn turn(loops: Loops<'_>, sums: &[f32], rows: &mut [f32], lanes: usize, padded: usize) {
     for vector in (0..lanes).step_by(WIDTH) {
         for position in (0..padded).step_by(WIDTH) {

@@ -1,6 +1,7 @@
 //! A padded, phase-split copy of a part of the source, small enough for the second-level cache.
 //!
-//! Laid out as `[phase x][x][phase y][y][channel][phase z][z]`: what an output row reads lies close together.
+//! Laid out as `[phase x][x][phase y][y][channel][phase z][z]`: what an output row reads lies close
+//! together.
 
 use std::ops::Range;
 
@@ -17,9 +18,11 @@ pub struct Block {
     pub height: Range<usize>,
 }
 
-/// Planes and rows of a block of at most `budget` values that share as much of what they read as they can.
+/// Planes and rows of a block of at most `budget` values that share as much of what they read as
+/// they can.
 ///
-/// `count` is how many there are, `reach` how many more are read, `row` the values of one row of all channels.
+/// `count` is how many there are, `reach` how many more are read, `row` the values of one row of
+/// all channels.
 pub fn block_size(count: [usize; 2], reach: [usize; 3], row: usize, budget: usize) -> [usize; 2] {
     let rows = budget / row.max(1);
     let mut best = ([1, count[1].clamp(1, 8)], f64::INFINITY);
@@ -52,7 +55,8 @@ pub fn blocks(images: usize, count: [usize; 2], size: [usize; 2]) -> Vec<(usize,
 /// Distances within a packed block.
 #[derive(Clone, Copy, Debug)]
 pub struct Pitch {
-    /// From one row of `z` to that of the next phase, channel, `y`, phase of `y`, `x`, phase of `x`.
+    /// From one row of `z` to that of the next phase, channel, `y`, phase of `y`, `x`, phase of
+    /// `x`.
     z_phase: usize,
     pub channel: usize,
     pub row: usize,
@@ -160,7 +164,8 @@ fn pack_rows(buffer: &mut [f32], image: Image<'_>, plan: &Plan, pitch: &Pitch, b
                         }
                         let from = (x.index(px, jx) * y.length + y.index(py, jy)) * z.length;
                         let source = &values[first + from..][..z.length];
-                        // The next channel's row lies far away, where nothing reads ahead by itself.
+                        // The next channel's row lies far away, where nothing reads ahead by
+                        // itself.
                         prefetch(next, next_first + from, z.length);
                         for (target, phase) in target.chunks_exact_mut(width).zip(phases) {
                             pack_row(target, source, z.stride, phase);
@@ -181,7 +186,8 @@ fn copy(target: &mut [f32], source: &[f32]) {
     rest.iter_mut().zip(from_rest).for_each(|(to, from)| *to = *from);
 }
 
-/// Zeros; margins are mostly one value, for which a call of the system's routine would take longer than the rest of a short row.
+/// Zeros; margins are mostly one value, for which a call of the system's routine would take longer
+/// than the rest of a short row.
 #[inline(always)]
 fn clear(target: &mut [f32]) {
     match target {

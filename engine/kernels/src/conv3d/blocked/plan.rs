@@ -1,15 +1,18 @@
-//! What a convolution sums, as a walk over grids of outputs: the same record for the forward sum and the input gradient.
+//! What a convolution sums, as a walk over grids of outputs: the same record for the forward sum
+//! and the input gradient.
 //!
-//! Along an axis of stride `s`, positions of the source that are equal modulo `s` are neighbours after it has been split into
-//! its `s` phases; a tap is then a phase and a shift. The input gradient of a strided convolution is one grid of outputs
-//! for each phase of the input, each reading the same source at other shifts.
+//! Along an axis of stride `s`, positions of the source that are equal modulo `s` are neighbours
+//! after it has been split into its `s` phases; a tap is then a phase and a shift. The input
+//! gradient of a strided convolution is one grid of outputs for each phase of the input, each
+//! reading the same source at other shifts.
 
 use super::super::geometry::Geometry;
 
 /// Neighbouring taps along a row that one step of a kernel takes together, at most.
 pub const RUN: usize = 3;
 
-/// One axis of what is read: position `j` of phase `p` is index `j * stride + phases[p] - padding` of the tensor.
+/// One axis of what is read: position `j` of phase `p` is index `j * stride + phases[p] - padding`
+/// of the tensor.
 #[derive(Clone, Debug)]
 pub struct SourceAxis {
     pub stride: usize,
@@ -111,7 +114,8 @@ impl Plan {
         let mut axes: [Vec<AxisGrid>; 3] = [vec![], vec![], vec![]];
         for (a, grids) in axes.iter_mut().enumerate() {
             let (stride, padding, dilation) = (g.stride[a], g.padding[a], g.dilation[a]);
-            // A phase's first and last index, and the shifts of the taps that reach it, counted backwards.
+            // A phase's first and last index, and the shifts of the taps that reach it, counted
+            // backwards.
             let phases: Vec<_> = (0..stride)
                 .map(|residue| {
                     let first = padding.saturating_sub(residue).div_ceil(stride);

@@ -1,5 +1,5 @@
-//! The two inner loops for few output channels, written once for every kind of [`Lanes`]: the lanes of a register are
-//! neighbours of a row.
+//! The two inner loops for few output channels, written once for every kind of [`Lanes`]: the lanes
+//! of a register are neighbours of a row.
 
 #![expect(clippy::needless_range_loop, reason = "the indices are numbers of registers, the same in several arrays")]
 
@@ -15,12 +15,12 @@ const SIZES: [usize; 4] = [1, 2, 4, 8];
 /// Registers of neighbours that a tile has, at most, over all processors.
 const MOST: usize = 8;
 
-/// Adds to `sums[channel * pitch + p]`, over all `offsets[k]`, `weights[k][channel] * source[offsets[k] + p]`, for the `p` of some
-/// registers.
+/// Adds to `sums[channel * pitch + p]`, over all `offsets[k]`,
+/// `weights[k][channel] * source[offsets[k] + p]`, for the `p` of some registers.
 ///
 /// # Safety
-/// `source` reaches the registers' values beyond every offset, `weights` holds `offsets.len()` times the tile's channels, and
-/// `sums` reaches the registers' values in every channel's row.
+/// `source` reaches the registers' values beyond every offset, `weights` holds `offsets.len()`
+/// times the tile's channels, and `sums` reaches the registers' values in every channel's row.
 pub type Tile = unsafe fn(source: *const f32, offsets: &[usize], weights: *const f32, sums: *mut f32, pitch: usize);
 
 /// Rows over which a block of weight gradients is summed.
@@ -38,16 +38,18 @@ pub struct Rows {
     pub dy_row: usize,
 }
 
-/// Adds to `sums[channel][k]`, sixteen lanes each, over all positions, `dy[channel][position] * x[offsets[k] + position]`.
+/// Adds to `sums[channel][k]`, sixteen lanes each, over all positions,
+/// `dy[channel][position] * x[offsets[k] + position]`.
 ///
 /// # Safety
-/// `offsets` has as many entries as the block; `x` reaches all positions beyond every offset, `dy` all positions of all
-/// channels, and `sums` holds a register for each channel and offset.
+/// `offsets` has as many entries as the block; `x` reaches all positions beyond every offset, `dy`
+/// all positions of all channels, and `sums` holds a register for each channel and offset.
 pub type Block = unsafe fn(x: *const f32, offsets: &[usize], rows: &Rows, dy: *const f32, sums: *mut f32);
 
 /// The inner loops of one kind of processor, by output channels.
 pub struct Kernels {
-    /// Registers that a tile of each number of channels has at most; none for numbers that do not exist here.
+    /// Registers that a tile of each number of channels has at most; none for numbers that do not
+    /// exist here.
     most: [usize; 4],
     tiles: [[Option<Tile>; MOST]; 4],
     /// How many offsets a block takes, and its loop.
@@ -146,7 +148,8 @@ unsafe fn block<L: Lanes, const R: usize, const K: usize>(
     sums: *mut f32,
 ) {
     assert_eq!(offsets.len(), K, "a block of weight gradients has a fixed number of offsets");
-    // SAFETY: the ranges are those named at `Block`; the end of a row is read no further than it goes.
+    // SAFETY: the ranges are those named at `Block`; the end of a row is read no further than it
+    // goes.
     unsafe {
         let mut acc = [[L::zero(); K]; R];
         for r in 0..R {
@@ -206,7 +209,8 @@ macro_rules! kernels {
             unsafe fn one_tile<const R: usize, const V: usize>(
                 x: *const f32, o: &[usize], w: *const f32, s: *mut f32, pitch: usize,
             ) {
-                // SAFETY: the caller grants the ranges; these loops are used only where the instructions are present.
+                // SAFETY: the caller grants the ranges; these loops are used only where the
+                // instructions are present.
                 unsafe { tile::<$lanes, R, V>(x, o, w, s, pitch) }
             }
 

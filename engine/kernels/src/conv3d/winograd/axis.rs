@@ -1,8 +1,9 @@
 //! The transforms along one axis of a tile, written once for every kind of [`Lanes`].
 //!
-//! `O` sums of `K` taps each, `y[o] = d[o] g[0] + d[o + 1] g[1] + ...`, take `I = O + K - 1` products instead of `O K`: the product of two
-//! polynomials, done value by value at `I` points. With the points 0, 1, -1 and infinity, two sums of three taps take four products instead of
-//! six ([`Four`]):
+//! `O` sums of `K` taps each, `y[o] = d[o] g[0] + d[o + 1] g[1] + ...`, take `I = O + K - 1`
+//! products instead of `O K`: the product of two polynomials, done value by value at `I` points.
+//! With the points 0, 1, -1 and infinity, two sums of three taps take four products instead of six
+//! ([`Four`]):
 //!
 //! ```text
 //! m0 = (d0 - d2) g0                    y0 = m0 + m1 + m2
@@ -108,9 +109,11 @@ impl Axis<4, 2, 3> for Four {
     }
 }
 
-/// Four outputs of three taps, or two of five; the points are 0, 3/4, -3/4, 3/2, -3/2 and infinity. Errors of rounding are 1.8 and 1.2 times those of
-/// the plain sum (root mean square over 96 channels of normal numbers), about half of what the usual 1 and 2 come to: for why, see B. Barabasz et
-/// al., "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks", 2020.
+/// Four outputs of three taps, or two of five; the points are 0, 3/4, -3/4, 3/2, -3/2 and infinity.
+/// Errors of rounding are 1.8 and 1.2 times those of the plain sum (root mean square over 96
+/// channels of normal numbers), about half of what the usual 1 and 2 come to: for why, see B.
+/// Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep
+/// Neural Networks", 2020.
 pub struct Six;
 
 /// The points that come with either sign.

@@ -1,13 +1,16 @@
-//! Convolutions of kernel 3 or 5, stride 1 and many channels by Winograd's minimal filtering over planes and rows (A. Lavin and S. Gray, "Fast
-//! Algorithms for Convolutional Neural Networks", 2016): F(4 x 4, 3 x 3) with four times fewer products, F(2 x 2, 3 x 3) for small sizes,
-//! F(2 x 2, 5 x 5), and F(4, 3) and F(2, 5) over rows alone where kernels are flat, as in 2-D.
+//! Convolutions of kernel 3 or 5, stride 1 and many channels by Winograd's minimal filtering over
+//! planes and rows (A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks",
+//! 2016): F(4 x 4, 3 x 3) with four times fewer products, F(2 x 2, 3 x 3) for small sizes, F(2 x 2,
+//! 5 x 5), and F(4, 3) and F(2, 5) over rows alone where kernels are flat, as in 2-D.
 //!
-//! A tile is some planes by some rows of outputs. The rows of the source that it reads become components by additions of whole rows
-//! ([`transform`]); each is multiplied with weights of its own, whose taps along the row stay as they are, by the same inner loops
-//! as everywhere ([`super::blocked::channel_tile`]); and the sums become rows of outputs.
+//! A tile is some planes by some rows of outputs. The rows of the source that it reads become
+//! components by additions of whole rows ([`transform`]); each is multiplied with weights of its
+//! own, whose taps along the row stay as they are, by the same inner loops as everywhere
+//! ([`super::blocked::channel_tile`]); and the sums become rows of outputs.
 //!
-//! Values that are not numbers reach the outputs that they reach in the sum itself. Infinite ones would not (the difference of
-//! two is not a number): what is read is watched, and where a value is not finite the sum is done the plain way.
+//! Values that are not numbers reach the outputs that they reach in the sum itself. Infinite ones
+//! would not (the difference of two is not a number): what is read is watched, and where a value is
+//! not finite the sum is done the plain way.
 
 mod axis;
 mod outputs;

@@ -13,7 +13,8 @@ use super::transform::Transforms;
 use crate::shared::Shared;
 use crate::simd::widest;
 
-/// Values of packed tiles, at most: what leaves room for weights and sums in a second-level cache of 1 MiB.
+/// Values of packed tiles, at most: what leaves room for weights and sums in a second-level cache
+/// of 1 MiB.
 const BLOCK: usize = 128 << 10;
 
 /// Sums that are kept at a time, at most.
@@ -41,8 +42,8 @@ struct Work<'a> {
     out: Shared,
 }
 
-/// The sums of `walk` over `source` (`[images, channels, ...]`) and what is behind them: `[images, lanes, ...]`. `None` where a value
-/// that is read is not finite.
+/// The sums of `walk` over `source` (`[images, channels, ...]`) and what is behind them:
+/// `[images, lanes, ...]`. `None` where a value that is read is not finite.
 pub fn outputs(
     loops: Loops<'_>,
     walk: &Walk,
@@ -68,7 +69,8 @@ pub fn outputs(
         (work.chunks.iter().map(|chunk| chunk.lanes).max().unwrap_or(WIDTH), walk.kind.components());
     let pass = (SUMS / (components * walk.sums(lanes))).max(1);
     let fitting = (BLOCK / (components * walk.component(walk.channels))).max(pass);
-    // The same number of tasks for every thread: one where they read weights more than anything else, or at least two.
+    // The same number of tasks for every thread: one where they read weights more than anything
+    // else, or at least two.
     let threads = rayon::current_num_threads();
     let heavy = walk.lanes * walk.taps * threads > walk.tiles() * walk.pitch();
     let rounds = walk.tiles().div_ceil(fitting).div_ceil(threads).max(if heavy { 1 } else { 2 });
@@ -84,7 +86,8 @@ pub fn outputs(
     if odd.into_inner() {
         return None;
     }
-    // SAFETY: the tiles cover every output of every image and channel once, and no task has stopped early.
+    // SAFETY: the tiles cover every output of every image and channel once, and no task has stopped
+    // early.
     unsafe { out.set_len(count) };
     Some(out)
 }
@@ -116,7 +119,8 @@ fn transformed(loops: Loops<'_>, walk: &Walk, Chunk { first, lanes }: Chunk, wei
             }
             for run in walk.runs() {
                 let to = room[(run.start * walk.channels + c * run.len()) * lanes + vector..].as_mut_ptr().cast();
-                // SAFETY: there is a register for each tap, and the last component of the last channel has room for its last tap's.
+                // SAFETY: there is a register for each tap, and the last component of the last
+                // channel has room for its last tap's.
                 unsafe {
                     let (taps, run) = (taps[run.start..].as_ptr().cast(), (walk.taps, run.len()));
                     (loops.transforms.of(walk.kind).weights)(taps, run, to, (step, lanes), odd.as_mut_ptr());
@@ -124,13 +128,15 @@ fn transformed(loops: Loops<'_>, walk: &Walk, Chunk { first, lanes }: Chunk, wei
             }
         }
     }
-    // SAFETY: every tap of every channel and lane has been written in each component, and what is behind them before that.
+    // SAFETY: every tap of every channel and lane has been written in each component, and what is
+    // behind them before that.
     unsafe { transformed.set_len(components * step) };
     odd.iter().all(|odd| *odd == 0.0).then_some(transformed)
 }
 
 impl Work<'_> {
-    /// Some tiles, all output channels; false, with nothing done, where a value of the source is not finite.
+    /// Some tiles, all output channels; false, with nothing done, where a value of the source is
+    /// not finite.
     fn task(&self, tiles: &[Tile], pass: usize, [packed, sums, rows]: &mut [Vec<f32>; 3]) -> bool {
         let walk = self.walk;
         let (volume, component) = (walk.source.iter().product(), walk.component(walk.channels));
@@ -183,8 +189,9 @@ impl Work<'_> {
                         let Some(run) = self.loops.channels.tile(vectors, taps.len(), length) else {
                             unreachable!("a tile of any length")
                         };
-                        // SAFETY: a row has one value less than outputs and taps, so that the last channel's last tap lies within the
-                        // component; there is a sum for each position and lane, and a weight for each channel, tap and lane.
+                        // SAFETY: a row has one value less than outputs and taps, so that the last
+                        // channel's last tap lies within the component; there is a sum for each
+                        // position and lane, and a weight for each channel, tap and lane.
                         unsafe {
                             let sums = sums[at * lanes..][..length * lanes].as_mut_ptr();
                             run(source.as_ptr().add(at + taps.start), &self.offsets, weights.as_ptr(), sums);
@@ -206,7 +213,8 @@ impl Work<'_> {
         let outputs = walk.kind.outputs();
         grow(rows, 2 * outputs * each);
         let (mixed, rows) = rows.split_at_mut(outputs * each);
-        // SAFETY: the components of a row, as many registers as outputs and lanes have, and rows that are as long.
+        // SAFETY: the components of a row, as many registers as outputs and lanes have, and rows
+        // that are as long.
         unsafe {
             let (from, bias) = (sums.as_ptr(), &self.biases[chunk]);
             (self.transforms.outputs)(from, walk.sums(lanes), count, bias, mixed.as_mut_ptr(), each);

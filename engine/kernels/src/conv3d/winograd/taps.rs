@@ -9,17 +9,20 @@ pub const TAPS: usize = 25 * MOST_TAPS;
 /// By tap and lane; those beyond a kernel's have any value.
 pub type Taps = [[f32; WIDTH]; TAPS];
 
-/// Where the squares of sixteen taps begin that cover `count`; the last one overlaps the one before it.
+/// Where the squares of sixteen taps begin that cover `count`; the last one overlaps the one before
+/// it.
 fn squares(count: usize) -> impl Iterator<Item = usize> {
     let last = count.saturating_sub(WIDTH);
     (0..last).step_by(WIDTH).chain([last])
 }
 
-/// The taps of `present` lanes, of which there are `count` each, `lane` apart; zeros for lanes beyond.
+/// The taps of `present` lanes, of which there are `count` each, `lane` apart; zeros for lanes
+/// beyond.
 pub fn read(loops: Loops<'_>, taps: &mut Taps, from: &[f32], (lane, count): (usize, usize), present: usize) {
     if present == WIDTH && from.len() >= (WIDTH - 1) * lane + count.max(WIDTH) {
         for first in squares(count) {
-            // SAFETY: sixteen rows of as many values lie within the weights, and there are registers for whole squares.
+            // SAFETY: sixteen rows of as many values lie within the weights, and there are
+            // registers for whole squares.
             unsafe {
                 (loops.channels.transpose)(from[first..].as_ptr(), lane, taps[first..].as_mut_ptr().cast(), WIDTH)
             };

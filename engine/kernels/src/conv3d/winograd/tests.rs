@@ -1,5 +1,5 @@
-//! What the kinds of tiles share with the plain sum: how it is rounded, and where what is not finite ends. That they agree with it is tested with all
-//! other ways of summing.
+//! What the kinds of tiles share with the plain sum: how it is rounded, and where what is not
+//! finite ends. That they agree with it is tested with all other ways of summing.
 
 use super::super::blocked::{self, Along, Behind, Loops, Plan, RUN, Source, Weight};
 use super::super::cpu;
@@ -8,7 +8,8 @@ use super::super::tests::{products, values};
 use super::transform::Kind;
 use super::{Walk, outputs};
 
-/// Stride 1 with many channels, which take fewer products: every kind of tile, odd sizes, every padding, one register of lanes and several.
+/// Stride 1 with many channels, which take fewer products: every kind of tile, odd sizes, every
+/// padding, one register of lanes and several.
 pub fn of_fewer_products() -> Vec<Geometry> {
     let mut found = vec![];
     for (kind, input, kernel, padding, [channels_in, channels_out], batch) in [
@@ -122,7 +123,8 @@ fn ends_as_in_the_plain_sum(g: &Geometry) {
     for odd in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
         for which in 0..3 {
             let mut all = [values(1, g.input_len()), values(2, g.weight_len()), values(3, g.output_len())];
-            // In the middle of a volume or of a kernel: a zero beyond the edge times infinity is not a number.
+            // In the middle of a volume or of a kernel: a zero beyond the edge times infinity is
+            // not a number.
             let [d, h, w] = g.input;
             let of_volume = ((7 * d + d / 2) * h + h / 2) * w + w / 2;
             let middle = [of_volume, (5 * 16 + 7) * g.taps() + g.taps() / 2][usize::from(which == 1)];

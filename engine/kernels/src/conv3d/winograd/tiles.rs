@@ -16,7 +16,8 @@ const ROW: usize = 2048;
 /// Positions from which on weights are worth a transform.
 const POSITIONS: usize = 32;
 
-/// What the transform of a weight takes, in positions: larger tiles have more of the one and fewer of the other.
+/// What the transform of a weight takes, in positions: larger tiles have more of the one and fewer
+/// of the other.
 const WEIGHT: usize = 96;
 
 /// Taps along a row, at most.
@@ -162,8 +163,8 @@ impl Walk {
         (x < depth && y < height).then(|| (x * height + y) * width + tile.columns.start)
     }
 
-    /// Components of the source that tiles read, `[tile][component][channel][position]`; positions beyond a tile are zeros. `odd` is as for
-    /// [`Source`].
+    /// Components of the source that tiles read, `[tile][component][channel][position]`; positions
+    /// beyond a tile are zeros. `odd` is as for [`Source`].
     pub fn pack<'a>(
         &self,
         transform: Source,
@@ -232,7 +233,8 @@ impl Walk {
                     clear(&mut component[before + count..pitch]);
                 }
             }
-            // SAFETY: the rows have `count` values, and each component of each tile has room for a row of `pitch` values.
+            // SAFETY: the rows have `count` values, and each component of each tile has room for a
+            // row of `pitch` values.
             unsafe {
                 let to = to.as_mut_ptr().add(row + before);
                 transform(&rows.from, count, to, (components * step, step), odd.as_mut_ptr());
@@ -241,13 +243,14 @@ impl Walk {
     }
 }
 
-/// At least so many values, an odd number of lines of the cache: the components that are written together would otherwise drive each other
-/// out of it.
+/// At least so many values, an odd number of lines of the cache: the components that are written
+/// together would otherwise drive each other out of it.
 pub fn apart(count: usize) -> usize {
     (count.div_ceil(WIDTH) | 1) * WIDTH
 }
 
-/// The rows that a strip of tiles reads, by plane: where they begin in a channel (`None`: none of the tensor's), and in memory.
+/// The rows that a strip of tiles reads, by plane: where they begin in a channel (`None`: none of
+/// the tensor's), and in memory.
 #[derive(Default)]
 struct Rows {
     starts: Vec<Option<usize>>,

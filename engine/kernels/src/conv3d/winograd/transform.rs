@@ -1,8 +1,10 @@
-//! The transforms of Winograd's minimal filtering, over the planes and rows of a tile, written once for every kind of [`Lanes`] and every [`Axis`].
+//! The transforms of Winograd's minimal filtering, over the planes and rows of a tile, written once
+//! for every kind of [`Lanes`] and every [`Axis`].
 //!
-//! Over two axes, the components of one multiply those of the other: 36 components of six rows by six do the work of 144 products. The weight's
-//! gradient is the same read backwards: the output gradient takes the place of the outputs, and the products are added up before they are
-//! turned into taps.
+//! Over two axes, the components of one multiply those of the other: 36 components of six rows by
+//! six do the work of 144 products. The weight's gradient is the same read backwards: the output
+//! gradient takes the place of the outputs, and the products are added up before they are turned
+//! into taps.
 
 #![expect(clippy::needless_range_loop, reason = "the indices are numbers of components, the same in several arrays")]
 
@@ -13,7 +15,8 @@ use crate::lanes::{Lanes, Portable};
 use super::super::blocked::WIDTH;
 use super::axis::{Axis, Four, Six, Whole};
 
-/// Rows of the source that a tile reads along one axis, rows of outputs that it makes, and taps of the kernel.
+/// Rows of the source that a tile reads along one axis, rows of outputs that it makes, and taps of
+/// the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
     pub source: usize,
@@ -70,34 +73,40 @@ impl Kind {
     }
 }
 
-/// Rows of `count` values of the source become the components of tiles that lie behind each other. `rows` has, for each row that they read, as
-/// many as a tile reads planes; each tile reads on where the one before it has made its outputs, and component `c` of tile `t`
-/// goes to `to[t * steps.0 + c * steps.1..]`. `odd`, sixteen values, gets something else than zeros where a value is infinite or not a number.
+/// Rows of `count` values of the source become the components of tiles that lie behind each other.
+/// `rows` has, for each row that they read, as many as a tile reads planes; each tile reads on
+/// where the one before it has made its outputs, and component `c` of tile `t` goes to
+/// `to[t * steps.0 + c * steps.1..]`. `odd`, sixteen values, gets something else than zeros where a
+/// value is infinite or not a number.
 ///
 /// # Safety
-/// There are rows for whole tiles, of `count` values each, `to` has room for as many in each component, and `odd` for sixteen.
+/// There are rows for whole tiles, of `count` values each, `to` has room for as many in each
+/// component, and `odd` for sixteen.
 pub type Source = unsafe fn(rows: &[*const f32], count: usize, to: *mut f32, steps: (usize, usize), odd: *mut f32);
 
-/// Components of registers, `step` apart, become rows of sums, `to_step` apart, with a bias added: there are `count` times as many registers as
-/// `bias` has.
+/// Components of registers, `step` apart, become rows of sums, `to_step` apart, with a bias added:
+/// there are `count` times as many registers as `bias` has.
 ///
 /// # Safety
 /// `from` and `to` reach as many registers beyond each of their starts, and `bias` has whole ones.
 pub type Outputs = unsafe fn(from: *const f32, step: usize, count: usize, bias: &[f32], to: *mut f32, to_step: usize);
 
-/// Rows of the output gradient, `count` registers each and `from_step` apart, become components; `steps` are the distances of components,
-/// and of registers in each. `odd` is as for [`Source`].
+/// Rows of the output gradient, `count` registers each and `from_step` apart, become components;
+/// `steps` are the distances of components, and of registers in each. `odd` is as for [`Source`].
 ///
 /// # Safety
-/// `from` and `to` reach `count` registers beyond each of their starts, and `odd` has sixteen values.
+/// `from` and `to` reach `count` registers beyond each of their starts, and `odd` has sixteen
+/// values.
 pub type Gradient =
     unsafe fn(from: *const f32, from_step: usize, count: usize, to: *mut f32, steps: (usize, usize), odd: *mut f32);
 
-/// The taps of sixteen lanes become components: the first `run.1` of the `run.0` along the row, for each plane and row of the kernel. `steps` are
-/// the distances of components, and of the taps in each. `odd` is as for [`Source`].
+/// The taps of sixteen lanes become components: the first `run.1` of the `run.0` along the row, for
+/// each plane and row of the kernel. `steps` are the distances of components, and of the taps in
+/// each. `odd` is as for [`Source`].
 ///
 /// # Safety
-/// `taps` has a register for each tap, `to` reaches a register beyond each start, and `odd` has sixteen values.
+/// `taps` has a register for each tap, `to` reaches a register beyond each start, and `odd` has
+/// sixteen values.
 pub type Weights = unsafe fn(taps: *const f32, run: (usize, usize), to: *mut f32, steps: (usize, usize), odd: *mut f32);
 
 /// The gradients of components become those of taps: [`Weights`] backwards.
@@ -143,9 +152,11 @@ pub static TRANSFORMS: LazyLock<Every> = LazyLock::new(|| {
     portable::TRANSFORMS
 });
 
-// SAFETY (all blocks below): the caller grants the instructions of this kind and the ranges named at the function types.
+// SAFETY (all blocks below): the caller grants the instructions of this kind and the ranges named
+// at the function types.
 
-/// Adds nothing to `odd` unless one of the values is infinite or not a number: such a value times zero is not a number.
+/// Adds nothing to `odd` unless one of the values is infinite or not a number: such a value times
+/// zero is not a number.
 #[inline(always)]
 unsafe fn watch<L: Lanes, const N: usize>(odd: *mut f32, values: [L; N]) {
     // SAFETY: as above.
@@ -388,7 +399,8 @@ macro_rules! tile {
 
             $(#[$feature])?
             unsafe fn source(rows: &[*const f32], count: usize, to: *mut f32, steps: (usize, usize), odd: *mut f32) {
-                // SAFETY: the caller grants the ranges; these loops are used only where the instructions are present.
+                // SAFETY: the caller grants the ranges; these loops are used only where the
+                // instructions are present.
                 unsafe { <$over>::source::<$lanes>(rows, count, to, steps, odd) }
             }
 

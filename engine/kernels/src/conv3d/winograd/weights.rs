@@ -42,8 +42,8 @@ thread_local! {
     static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
 }
 
-/// The gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and the output gradient `dy`. `None` where the plain sum gains, or
-/// a value is not finite.
+/// The gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and the output
+/// gradient `dy`. `None` where the plain sum gains, or a value is not finite.
 pub fn weight_gradient(loops: Loops<'_>, x: &[f32], dy: &[f32], g: &Geometry) -> Option<Vec<f32>> {
     let walk = Walk::forward(g)?;
     let group = VECTORS * WIDTH;
@@ -89,13 +89,15 @@ impl Work<'_> {
         part * self.channels..((part + 1) * self.channels).min(self.walk.channels)
     }
 
-    /// Where the channels of a part begin within a component; the last one repeated until they fill blocks of `count`.
+    /// Where the channels of a part begin within a component; the last one repeated until they fill
+    /// blocks of `count`.
     fn offsets(&self, part: usize, count: usize) -> Vec<usize> {
         let channels = self.part(part).len();
         (0..channels.next_multiple_of(count)).map(|c| c.min(channels - 1) * self.walk.pitch()).collect()
     }
 
-    /// Sums of one run of taps of a component for one chunk: how many channels are summed at a time, and how many sums there are.
+    /// Sums of one run of taps of a component for one chunk: how many channels are summed at a
+    /// time, and how many sums there are.
     fn run(&self, part: usize, chunk: Chunk, taps: usize) -> (usize, usize) {
         let (count, _) = self.loops.channels.block(chunk.lanes / WIDTH, taps);
         (count, self.part(part).len().next_multiple_of(count) * taps * chunk.lanes)
@@ -111,8 +113,8 @@ impl Work<'_> {
         apart(self.walk.runs().map(|taps| self.run(part, chunk, taps.len()).1).sum())
     }
 
-    /// The sums of one group of output channels and one part of the channels over some tiles, `[chunk][component]`;
-    /// `None` where a value is not finite.
+    /// The sums of one group of output channels and one part of the channels over some tiles,
+    /// `[chunk][component]`; `None` where a value is not finite.
     fn task(&self, group: usize, part: usize, tiles: Range<usize>) -> Option<Vec<f32>> {
         let (walk, chunks, channels) = (&self.walk, self.chunks(group), self.part(part));
         let components = walk.kind.components();
@@ -141,7 +143,8 @@ impl Work<'_> {
         odd.iter().all(|odd| *odd == 0.0).then_some(sums)
     }
 
-    /// Components of the output gradient with its channels as lanes: `[tile][component][position][lane]`, zeros beyond a tile's row.
+    /// Components of the output gradient with its channels as lanes:
+    /// `[tile][component][position][lane]`, zeros beyond a tile's row.
     fn pack_gradient(
         &self,
         to: &mut Vec<f32>,
@@ -174,7 +177,8 @@ impl Work<'_> {
                         let here = WIDTH.min(count.saturating_sub(position));
                         let from = &self.dy[(from + position).min(self.dy.len())..];
                         if present == WIDTH && here > 0 && from.len() >= 15 * volume + WIDTH {
-                            // SAFETY: sixteen rows of sixteen values lie within the gradient, and the square has room for them.
+                            // SAFETY: sixteen rows of sixteen values lie within the gradient, and
+                            // the square has room for them.
                             unsafe {
                                 let turn = self.loops.channels.transpose;
                                 turn(from.as_ptr(), volume, square.as_mut_ptr(), WIDTH);
@@ -189,7 +193,8 @@ impl Work<'_> {
                         }
                     }
                 }
-                // SAFETY: rows of as many registers, and each component has room for them at the distance of its lanes.
+                // SAFETY: rows of as many registers, and each component has room for them at the
+                // distance of its lanes.
                 unsafe {
                     let to = to[vector..].as_mut_ptr();
                     let steps = (component, lanes);
@@ -226,8 +231,9 @@ impl Work<'_> {
                 let (x, dy) = (&packed[c * component + taps.start..], &gradient[c * row..]);
                 let sums = sums[before..][..used].chunks_exact_mut(count * taps.len() * chunk.lanes);
                 for (offsets, sums) in offsets.chunks_exact(count).zip(sums) {
-                    // SAFETY: the assertion covers what is read, a row of which has one value less than outputs and taps; `sums` holds
-                    // a register for every channel, tap and vector.
+                    // SAFETY: the assertion covers what is read, a row of which has one value less
+                    // than outputs and taps; `sums` holds a register for every channel, tap and
+                    // vector.
                     unsafe { run(x.as_ptr(), offsets, &rows, dy.as_ptr(), sums.as_mut_ptr()) };
                 }
             }
@@ -254,7 +260,8 @@ impl Work<'_> {
                     for run in walk.runs() {
                         let before = self.before(part, chunk, run.start);
                         let from = &here[before + index * run.len() * chunk.lanes + vector..];
-                        // SAFETY: the last component has a register of these lanes for each tap, and so has `taps`.
+                        // SAFETY: the last component has a register of these lanes for each tap,
+                        // and so has `taps`.
                         unsafe {
                             let (taps, run) = (taps[run.start..].as_mut_ptr().cast(), (walk.taps, run.len()));
                             (self.transforms.taps)(from.as_ptr(), (step, chunk.lanes), taps, run);

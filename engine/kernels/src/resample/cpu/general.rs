@@ -1,7 +1,7 @@
 //! Voxel by voxel: any matrix, or coordinates of one's own.
 //!
-//! Coordinates are `start + step * z` in f64, so that nothing adds up along a row. Output is computed in tiles: what a turned tile
-//! reads fits the cache, however large the image is.
+//! Coordinates are `start + step * z` in f64, so that nothing adds up along a row. Output is
+//! computed in tiles: what a turned tile reads fits the cache, however large the image is.
 
 use rayon::prelude::*;
 
@@ -94,8 +94,8 @@ impl<'a> Volume<'a> {
     /// The value at a coordinate whose taps all lie inside.
     ///
     /// # Safety
-    /// [`Volume::is_inside`] holds for every axis (for the last two of a flat volume); with one or two taps the last voxel
-    /// itself may be reached too, in an image of two or more.
+    /// [`Volume::is_inside`] holds for every axis (for the last two of a flat volume); with one or
+    /// two taps the last voxel itself may be reached too, in an image of two or more.
     #[inline(always)]
     unsafe fn inside<const T: usize, const FLAT: bool>(&self, at: [f64; 3]) -> f32 {
         let mode = self.sampling.mode;
@@ -137,10 +137,12 @@ impl<'a> Volume<'a> {
         sums.iter().zip(weight[2]).map(|(sum, w)| sum * w).sum()
     }
 
-    /// What [`Volume::inside`] gives at as many coordinates as a register has lanes: the same arithmetic, side by side.
+    /// What [`Volume::inside`] gives at as many coordinates as a register has lanes: the same
+    /// arithmetic, side by side.
     ///
     /// # Safety
-    /// As for [`Volume::inside`], at each of them; and the volume has fewer than 2^31 voxels and one or two taps.
+    /// As for [`Volume::inside`], at each of them; and the volume has fewer than 2^31 voxels and
+    /// one or two taps.
     #[inline(always)]
     unsafe fn inside_lanes<const T: usize, const FLAT: bool>(
         &self,
@@ -208,7 +210,8 @@ impl<'a> Volume<'a> {
         T <= 2 && i32::try_from(self.values.len()).is_ok()
     }
 
-    /// The part of `from..to` along which a row stays inside; its coordinates are `start + step * z`.
+    /// The part of `from..to` along which a row stays inside; its coordinates are
+    /// `start + step * z`.
     fn inner(&self, start: [f64; 3], step: [f64; 3], from: usize, to: usize) -> (usize, usize) {
         let (mut a, mut b) = (from as f64, to as f64);
         for axis in usize::from(self.flat)..3 {
@@ -227,7 +230,8 @@ impl<'a> Volume<'a> {
             return (from, from);
         }
         let (mut a, mut b) = (a.ceil() as usize, b.floor() as usize);
-        // The division rounds; what counts is the coordinate itself. A row is straight: if its ends are inside, so is all of it.
+        // The division rounds; what counts is the coordinate itself. A row is straight: if its ends
+        // are inside, so is all of it.
         let holds = |z: usize| {
             let z = z as f64;
             (usize::from(self.flat)..3).all(|axis| self.is_inside(axis, start[axis] + step[axis] * z))
@@ -313,7 +317,8 @@ fn tiles<const T: usize, const FLAT: bool>(image: &Volume, target: &Target, task
             for x in 0..planes {
                 for y in y0..(y0 + TILE[1]).min(task.rows) {
                     let row = &mut task.out[(x * task.rows + y) * size[2]..][..size[2]];
-                    // Counted from where the whole result begins: the part has the very coordinates of the whole.
+                    // Counted from where the whole result begins: the part has the very coordinates
+                    // of the whole.
                     let voxel = [(target.origin[0] + task.x + x) as f64, (target.origin[1] + task.y + y) as f64];
                     let start = target.matrix.map(|m| m[0] * voxel[0] + m[1] * voxel[1] + m[3]);
                     let at = |z: usize| std::array::from_fn(|a| start[a] + step[a] * (first + z) as f64);

@@ -11,7 +11,8 @@ pub(super) enum Steps {
 
 /// Steps of every voxel to the nearest set one, of which there must be one.
 ///
-/// Two passes over the volume, each looking at the neighbours it has passed already, are exact for both kinds of steps.
+/// Two passes over the volume, each looking at the neighbours it has passed already, are exact for
+/// both kinds of steps.
 pub(super) fn steps(set: &[bool], [nx, ny, nz]: [usize; 3], kind: Steps) -> Vec<u32> {
     let mut out: Vec<u32> = set.iter().map(|set| if *set { 0 } else { u32::MAX }).collect();
     let before: Vec<[isize; 3]> = (0..13)

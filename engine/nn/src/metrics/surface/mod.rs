@@ -1,4 +1,5 @@
-//! Distances between the surfaces of a predicted and a true mask, for the metrics that look at surfaces.
+//! Distances between the surfaces of a predicted and a true mask, for the metrics that look at
+//! surfaces.
 
 mod chamfer;
 mod normals;
@@ -103,7 +104,8 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// The part of both that holds all set voxels, with so many unset voxels around it (on an axis of length 1: none).
+    /// The part of both that holds all set voxels, with so many unset voxels around it (on an axis
+    /// of length 1: none).
     fn cropped(self, margin: usize) -> Self {
         let [nx, ny, nz] = self.size;
         let (mut low, mut high) = ([usize::MAX; 3], [0; 3]);
@@ -194,8 +196,8 @@ impl Surfaces {
 
     /// Distance of every place of a surface, in order, to the nearest of the other.
     ///
-    /// Infinite where the other surface is nowhere. Where this one is nowhere, infinite too, once for every place of the other: so
-    /// MONAI has it.
+    /// Infinite where the other surface is nowhere. Where this one is nowhere, infinite too, once
+    /// for every place of the other: so MONAI has it.
     pub(super) fn distances(
         &self,
         from: Side,

@@ -1,7 +1,8 @@
 //! The surface within a cube of eight voxels, for every way in which they can be set.
 
-/// Normals of the up to four triangles of each code, in eighths, scaled by their areas: those of marching cubes, from DeepMind's
-/// surface-distance (Apache License 2.0), which MONAI uses too. Trailing zeros are triangles that are not there.
+/// Normals of the up to four triangles of each code, in eighths, scaled by their areas: those of
+/// marching cubes, from DeepMind's surface-distance (Apache License 2.0), which MONAI uses too.
+/// Trailing zeros are triangles that are not there.
 #[rustfmt::skip]
 pub(super) const NORMALS: [[i8; 12]; 256] = [
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], [-1, -1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0],
