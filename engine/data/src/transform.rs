@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use hearth_registry::{Fault, Kind, type_name};
 use serde_json::json;
 
-use crate::{Draw, Sample, TransformError};
+use crate::{Draw, Effect, Sample, TransformError};
 
 /// One step of a pipeline. Parameters have MONAI's names; values live on any device and stay there.
 /// One function makes one, two where it draws random numbers.
@@ -68,6 +68,17 @@ pub trait Transform: Send + Sync + Debug {
     /// step.
     fn reads_boxes(&self, key: &str) -> bool {
         let _ = key;
+        false
+    }
+
+    /// What it does to the images it works on. Unless it says otherwise, a [lazy](Transform::is_lazy)
+    /// transform gives them another size, and any other changes their values.
+    fn effect(&self) -> Effect {
+        if self.is_lazy() { Effect::Regrids } else { Effect::Values }
+    }
+
+    /// Whether it gives labels other numbers than their files have.
+    fn maps_labels(&self) -> bool {
         false
     }
 

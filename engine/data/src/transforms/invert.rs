@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::params::{Keys, OneOrMany, check_key};
 use crate::pipeline::invert;
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Image, Sample, Select, TransformError};
+use crate::{Draw, Effect, Fault, Image, Sample, Select, TransformError};
 
 /// Brings predictions back onto the grid that an image was loaded with: everything spatial that was
 /// done to the image under `orig_keys` is undone on the one under `keys`, in reverse order (MONAI's
@@ -79,6 +79,10 @@ setters!(Invert {
 impl Transform for Invert {
     fn name(&self) -> &'static str {
         "Invert"
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Regrids
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
