@@ -66,6 +66,7 @@ impl Failure {
         }
         let lines: Vec<&str> = text.lines().collect();
         let mut err = std::io::stderr().lock();
+        let _ = err.write_all(crate::terminal::clear_line().as_bytes());
         // Nobody is left to tell when standard error is closed.
         for line in lines.iter().take(MAX_LINES) {
             let _ = writeln!(err, "{line}");

@@ -10,6 +10,21 @@ pub use hearth_recipe::run::folders::{open_run, replace};
 /// Fails where a new run, data set or the like cannot be: a file is in the way, or something is
 /// there already.
 pub fn check_free(folder: &Path) -> Outcome {
+    check_new(folder, "give a new or an empty folder")
+}
+
+/// The same for a run, which can be resumed where there is one.
+pub fn check_new_run(folder: &Path) -> Outcome {
+    check_new(
+        folder,
+        match folder.join("recipe.toml").is_file() {
+            true => "it holds a run; add --resume to continue it, or give another folder",
+            false => "give a new or an empty folder",
+        },
+    )
+}
+
+fn check_new(folder: &Path, advice: &str) -> Outcome {
     if folder.is_file() {
         return Err(Failure::new(format!("--out {} is a file; give a folder", folder.display())));
     }
@@ -21,27 +36,17 @@ pub fn check_free(folder: &Path) -> Outcome {
     if inside.next().is_none() {
         return Ok(());
     }
-    let advice = if folder.join("recipe.toml").is_file() {
-        "it holds a run; add --resume to go on with it, or give another folder"
-    } else {
-        "give a new or an empty folder"
-    };
     Err(Failure::new(format!("{} is not empty: {advice}", folder.display())))
 }
 
 /// Fails for a path that cannot be handed on as text, which is what plugins, recipes and JSON take:
 /// another name would be written to in its place.
-pub fn check_path(folder: &Path) -> Outcome {
-    match folder.to_str() {
-        Some(_) => Ok(()),
-        None => {
-            let advice = "rename the folder, or give another one";
-            Err(Failure::new(format!(
-                "--out {}: this path is not UTF-8, which plugins cannot take; {advice}",
-                folder.display()
-            )))
-        }
-    }
+pub fn check_path(option: &str, path: &Path) -> Outcome<String> {
+    path.to_str().map(str::to_owned).ok_or_else(|| {
+        let advice = "rename it, or give another one";
+        let what = "this path is not UTF-8, which recipes and plugins cannot take";
+        Failure::new(format!("{option} {}: {what}; {advice}", path.display()))
+    })
 }
 
 /// A folder that is made and can be written before the long work for it begins. Dropped, it is

@@ -3,6 +3,7 @@
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -30,7 +31,8 @@ macro_rules! note {
 /// See [`out!`].
 pub fn line(text: Arguments<'_>) {
     let mut out = std::io::stdout().lock();
-    if let Err(error) = out.write_fmt(text).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
+    let clear = if out.is_terminal() && watched() { clear_line() } else { "" };
+    if let Err(error) = out.write_fmt(format_args!("{clear}{text}\n")).and_then(|()| out.flush()) {
         // Whoever closes the pipe has seen enough; anything else (a full disk) is a failure.
         std::process::exit(if error.kind() == ErrorKind::BrokenPipe { 0 } else { 1 });
     }
@@ -39,16 +41,24 @@ pub fn line(text: Arguments<'_>) {
 /// See [`note!`].
 pub fn note_line(text: Arguments<'_>) {
     // A run goes on when nobody reads its notes any more.
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let _ = std::io::stderr().write_all(format!("{}{text}\n", clear_line()).as_bytes());
 }
 
-/// Standard error for a library that writes its own lines; those that cannot be written are
-/// dropped.
+/// What a line begins with, so that it takes the place of a bar rather than standing behind it: the
+/// bar draws itself again below. Nothing where nobody watches.
+pub fn clear_line() -> &'static str {
+    static CLEAR: OnceLock<bool> = OnceLock::new();
+    let obeys = || watched() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+    if *CLEAR.get_or_init(obeys) { hearth_data::CLEAR_LINE } else { "" }
+}
+
+/// Standard error for a library that writes its own lines, each at once; those that cannot be
+/// written are dropped.
 pub fn stderr() -> impl Write {
     struct Deaf;
     impl Write for Deaf {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            let _ = std::io::stderr().write_all(bytes);
+            let _ = std::io::stderr().write_all(&[clear_line().as_bytes(), bytes].concat());
             Ok(bytes.len())
         }
 

@@ -25,17 +25,21 @@ pub struct Args {
     /// The DICOM series of a folder with several, by its UID or description
     #[arg(long, value_name = "NAME")]
     pub series: Option<String>,
+    /// Faults of a DICOM series that are accepted, as in MissingSlices; may be given several times
+    #[arg(long, value_name = "FAULT", value_delimiter = ',')]
+    pub accept: Vec<String>,
 }
 
 /// Reads and writes.
 pub fn run(args: &Args) -> Outcome {
-    if args.output.exists() {
+    if args.output.symlink_metadata().is_ok() {
         let advice = "remove it, or give another name";
         return Err(Failure::new(format!("{} is there already; {advice}", args.output.display())));
     }
     let mut options = ReadOptions::default();
     options.reader.clone_from(&args.reader);
     options.series.clone_from(&args.series);
+    options.accept.clone_from(&args.accept);
     let image = read_image_with(&args.input, &options)?;
     let written = if args.label { WriteOptions::label() } else { WriteOptions::default() };
     write_image(&args.output, &image, &written)?;

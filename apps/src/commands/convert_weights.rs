@@ -62,7 +62,7 @@ struct Weights {
 
 /// Reads, renames, compares and writes.
 pub fn run(args: &Args) -> Outcome {
-    if args.output.exists() {
+    if args.output.symlink_metadata().is_ok() {
         let advice = "remove it, or give another name";
         return Err(Failure::new(format!("{} is there already; {advice}", args.output.display())));
     }
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Outcome {
             json!({ "loaded": report.loaded, "missing": report.missing, "unexpected": report.unexpected, "misfits": report.misfits })
         });
         let whole = json!({
-            "out": args.output, "tensors": tensors, "numbers": numbers, "found_at": weights.found_at,
+            "out": args.output.display().to_string(), "tensors": tensors, "numbers": numbers, "found_at": weights.found_at,
             "passed_over": weights.passed_over, "network": compared,
         });
         out!("{}", serde_json::to_string_pretty(&whole)?);

@@ -6,6 +6,7 @@ use std::time::Instant;
 use hearth_data::{NiftiOptions, Pipeline, Sample, Value, write_nifti};
 use serde_json::json;
 
+use crate::commands::empty::EmptyWord;
 use crate::commands::evaluate::{self, Evaluated};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
@@ -69,6 +70,8 @@ pub fn run(args: &Args) -> Outcome {
         all: false,
         cases: Vec::new(),
         grid: evaluate::Grid::Network,
+        empty: EmptyWord::Penalty,
+        accept: Vec::new(),
         device: args.device.clone(),
         tta: None,
         json: false,

@@ -9,13 +9,15 @@ use hearth_nn::losses::one_hot;
 use hearth_train::{CaseRow, Post, RunFolder};
 use serde_json::{Map, Value, json};
 
+use crate::commands::empty::EmptyWord;
+use crate::commands::metrics::PENALISED;
 use crate::commands::tta::TtaWord;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::recipe::Output;
 use crate::recipe::metric::MEAN_DICE;
-use crate::run::{Chosen, Trained, evaluator, handlers, plugins};
-use crate::terminal::bold;
+use crate::run::{Chosen, Empty, Opening, PassProgress, Penalties, Trained, evaluator, handlers, measuring, plugins};
+use crate::terminal::{bold, progress};
 use crate::{note, out};
 
 /// Arguments of `hearth evaluate`.
@@ -41,6 +43,12 @@ pub struct Args {
     /// Where predictions and labels are compared
     #[arg(long, value_enum, default_value_t = Grid::Network)]
     pub grid: Grid,
+    /// What a distance counts as where the prediction or the label alone has no voxel of a class
+    #[arg(long, value_enum, value_name = "RULE", default_value_t = EmptyWord::Penalty)]
+    pub empty: EmptyWord,
+    /// Faults of DICOM series that are accepted, as in MissingSlices; may be given several times
+    #[arg(long, value_name = "FAULT", value_delimiter = ',')]
+    pub accept: Vec<String>,
     /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "auto")]
     pub device: String,
@@ -73,6 +81,8 @@ pub struct Evaluated {
     pub cases: String,
     /// Where they were compared.
     pub grid: Grid,
+    /// What a distance to nothing counts.
+    pub empty: Empty,
 }
 
 /// One metric.
@@ -89,6 +99,15 @@ pub struct Measured {
     pub classes: Vec<String>,
     /// The values of each case.
     pub rows: Vec<CaseRow>,
+    /// Cases of each class that count the diagonal of the image in place of a distance to nothing.
+    pub penalised: Vec<usize>,
+}
+
+/// A metric over all cases.
+struct Found {
+    value: f64,
+    rows: Vec<CaseRow>,
+    penalties: Penalties,
 }
 
 /// Evaluates and prints.
@@ -105,7 +124,9 @@ pub fn run(args: &Args) -> Outcome {
 /// Measures a run's network.
 pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
     let folder = folders::open_run(&args.run)?;
-    let trained = Trained::open(&folder, &args.checkpoint, &args.device, args.tta.map(TtaWord::tta))?;
+    let (tta, accept) = (args.tta.map(TtaWord::tta), args.accept.clone());
+    let opening = Opening { checkpoint: &args.checkpoint, device: &args.device, tta, accept, progress: progress() };
+    let trained = Trained::open_with(&folder, opening)?;
     let chosen = Chosen::new(&folder, &trained.plan, &args.data, args.all, &args.cases)?;
     let (cases, recipe) = (chosen.words(), trained.plan.recipe.clone());
     let (checkpoint, augmented) = (trained.checkpoint.clone(), trained.augmentation.is_some());
@@ -113,10 +134,11 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
         return Err(Failure::new("--grid original compares label maps on the scanner's grid; this run predicts none"));
     }
     let values = match args.grid {
-        Grid::Network => on_the_networks_grid(trained, chosen.items, &folder)?,
-        Grid::Original => on_original_grids(&trained, &chosen.items)?,
+        Grid::Network => on_the_networks_grid(trained, chosen.items, &folder, args.empty.rule())?,
+        Grid::Original => on_original_grids(&trained, &chosen.items, args.empty.rule())?,
     };
-    let metrics = recipe.metric.list().into_iter().zip(values).map(|((name, config), (value, rows))| {
+    let metrics = recipe.metric.list().into_iter().zip(values).map(|((name, config), found)| {
+        let Found { value, rows, penalties } = found;
         let counted = recipe.labels.iter().skip(usize::from(!config.includes_background()));
         let classes: Vec<String> = counted.cloned().collect();
         let each = rows.iter().all(|row| row.values.len() == classes.len());
@@ -124,13 +146,15 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
             kind: (*config).name(),
             higher_is_better: config.higher_is_better(),
             value,
+            penalised: (0..classes.len()).map(|class| penalties.of(class)).collect(),
             classes: if each { classes } else { Vec::new() },
             rows,
             name,
         }
     });
     let augmentation = augmented.then(|| recipe.tta.words());
-    Ok(Evaluated { metrics: metrics.collect(), checkpoint, augmentation, cases, grid: args.grid })
+    let (grid, empty) = (args.grid, args.empty.rule());
+    Ok(Evaluated { metrics: metrics.collect(), checkpoint, augmentation, cases, grid, empty })
 }
 
 /// The folder within the run's that handlers write to which listen to the evaluator.
@@ -138,29 +162,36 @@ const FOLDER: &str = "evaluation";
 
 /// The value of each metric and its rows, as in validation; handlers with `engine = "validation"`
 /// listen.
-fn on_the_networks_grid(trained: Trained, items: Vec<Item>, folder: &RunFolder) -> Outcome<Vec<(f64, Vec<CaseRow>)>> {
+fn on_the_networks_grid(
+    trained: Trained,
+    items: Vec<Item>,
+    folder: &RunFolder,
+    empty: Empty,
+) -> Outcome<Vec<Found>> {
     let Trained { plan, network, checkpoint, inferer, .. } = trained;
     let recipe = &plan.recipe;
     let dataset = hearth_data::TransformDataset::new(items, plan.validation.clone())?;
     let loader = DataLoader::new(Arc::new(dataset), LoaderOptions { batch_size: 1, ..LoaderOptions::default() })?;
-    let mut evaluator = evaluator(&plan, loader, inferer)?;
+    let (mut evaluator, penalties) = evaluator(&plan, loader, inferer, empty)?;
+    evaluator.engine_mut().add(PassProgress::new("evaluated", plan.progress))?;
     let plugins = plugins::load_for_evaluation(&plan)?;
     handlers::attach(&plan, &plugins, &folder.root().join(FOLDER), evaluator.engine_mut())?;
     let values = evaluator.run(&network, 1).while_doing(|| format!("evaluating checkpoint {checkpoint}"))?;
     handlers::failures(evaluator.engine()).iter().for_each(|failure| note!("{failure}"));
-    let of = |(name, _): (String, _)| {
+    let of = |((name, _), penalties): ((String, _), _)| {
         let rows = evaluator.rows_of(&name).unwrap_or_default().to_vec();
-        (values.get(&name).copied().unwrap_or(f64::NAN), rows)
+        Found { value: values.get(&name).copied().unwrap_or(f64::NAN), rows, penalties }
     };
-    Ok(recipe.metric.list().into_iter().map(of).collect())
+    Ok(recipe.metric.list().into_iter().zip(penalties).map(of).collect())
 }
 
 /// The same of what `predict` writes: each prediction on the grid of its image, against the label
 /// as its file has it.
-fn on_original_grids(trained: &Trained, items: &[Item]) -> Outcome<Vec<(f64, Vec<CaseRow>)>> {
+fn on_original_grids(trained: &Trained, items: &[Item], empty: Empty) -> Outcome<Vec<Found>> {
     let recipe = &trained.plan.recipe;
     let (post, list) = (trained.plan.post_label()?, recipe.metric.list());
-    let mut metrics = list.iter().map(|(_, config)| config.build()).collect::<Result<Vec<_>, _>>()?;
+    let built = list.iter().map(|(_, config)| measuring(config, empty)).collect::<Result<Vec<_>, _>>()?;
+    let (mut metrics, penalties): (Vec<_>, Vec<_>) = built.into_iter().unzip();
     let mut rows: Vec<Vec<CaseRow>> = vec![Vec::new(); metrics.len()];
     for (done, item) in items.iter().enumerate() {
         let case = &item.case;
@@ -192,7 +223,8 @@ fn on_original_grids(trained: &Trained, items: &[Item]) -> Outcome<Vec<(f64, Vec
     }
     let values =
         metrics.iter().map(|metric| Ok(f64::from(metric.aggregate()?.scalar()))).collect::<Outcome<Vec<f64>>>()?;
-    Ok(values.into_iter().zip(rows).collect())
+    let found = values.into_iter().zip(rows).zip(penalties);
+    Ok(found.map(|((value, rows), penalties)| Found { value, rows, penalties }).collect())
 }
 
 impl Measured {
@@ -210,13 +242,18 @@ impl Measured {
         self.classes.iter().enumerate().map(|(class, name)| (name.clone(), number(value(class)))).collect()
     }
 
+    fn counts(&self, count: impl Fn(usize) -> usize) -> Map<String, Value> {
+        self.classes.iter().enumerate().map(|(class, name)| (name.clone(), json!(count(class)))).collect()
+    }
+
     fn to_json(&self) -> Value {
         let better = self.higher_is_better.map(|higher| if higher { "higher" } else { "lower" });
         let per_class = self.per_class(|class| self.class_mean(class));
-        let left_out = self.per_class(|class| self.left_out(class) as f64);
+        let left_out = self.counts(|class| self.left_out(class));
+        let penalised = self.counts(|class| self.penalised[class]);
         json!({
             "metric": self.kind, "value": number(self.value), "better": better, "per_class": per_class,
-            "left_out": left_out,
+            "left_out": left_out, "penalised": penalised,
         })
     }
 
@@ -239,6 +276,9 @@ impl Measured {
         out!("{}", bold(&format!("{:width$}{means}{}", "mean", cell(self.value))));
         for (class, name) in self.classes.iter().enumerate() {
             let (left, all) = (self.left_out(class), self.rows.len());
+            if let penalised @ 1.. = self.penalised[class] {
+                out!("{name}: {penalised} of {all} cases {PENALISED}");
+            }
             if left > 0 {
                 out!("{left} of {all} cases have no value for {name} and are left out of its mean");
             }
@@ -257,7 +297,7 @@ impl Evaluated {
         let key = self.metrics.first();
         let mut whole = json!({
             "checkpoint": self.checkpoint, "tta": self.augmentation, "measured": self.cases, "grid": self.grid_word(),
-            "key_metric": key.map(|key| &key.name),
+            "key_metric": key.map(|key| &key.name), "empty": self.empty_word(),
             "metrics": metrics,
         });
         let rows = key.map_or(&[][..], |key| &key.rows);
@@ -278,6 +318,13 @@ impl Evaluated {
         }
         whole["cases"] = Value::Array(cases);
         whole
+    }
+
+    fn empty_word(&self) -> &'static str {
+        match self.empty {
+            Empty::Penalty => "penalty",
+            Empty::Skip => "skip",
+        }
     }
 
     fn grid_word(&self) -> &'static str {

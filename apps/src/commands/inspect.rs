@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use hearth_data::dicom::{ReadOptions, Region, Regions};
+use hearth_data::ReadOptions;
+use hearth_data::dicom::{self, Region, Regions};
 use hearth_data::quality::{self, Finding, Inspection, LabelValues, ValueSummary};
 use hearth_data::readers;
 
@@ -20,6 +21,9 @@ pub struct Args {
     /// An image in any format that a reader knows, or a folder of images
     #[arg(value_name = "FILE|DIR")]
     pub path: PathBuf,
+    /// Faults of DICOM series that are accepted, as in MissingSlices; may be given several times
+    #[arg(long, value_name = "FAULT", value_delimiter = ',')]
+    pub accept: Vec<String>,
     /// Everything as JSON
     #[arg(long)]
     pub json: bool,
@@ -28,44 +32,58 @@ pub struct Args {
 /// Looks at a file, or at each of a folder.
 pub fn run(args: &Args) -> Outcome {
     let path = &args.path;
+    let mut options = ReadOptions::default();
+    options.accept.clone_from(&args.accept);
     // A folder of slices is one image.
     if path.is_dir() && readers::choose(path).is_err() {
-        return folder(path, args.json);
+        return folder(path, &options, args.json);
     }
-    if let Some(regions) = structures(path) {
-        return print_regions(path, &regions, args.json);
+    let regions = Regions::open(path, &dicom::ReadOptions::default()).ok().filter(|_| path.is_file());
+    if let Some(Regions::Structures(set)) = &regions {
+        return print_structures(path, &set.regions(), args.json);
     }
-    let found = quality::inspect_file(path)?;
+    let found = quality::inspect_file_with(path, &options)?;
+    let regions = regions.map(|regions| regions.list()).unwrap_or_default();
     if args.json {
-        out!("{}", serde_json::to_string_pretty(&found)?);
+        let mut whole = serde_json::to_value(&found)?;
+        if !regions.is_empty() {
+            whole["regions"] = listed(&regions);
+        }
+        out!("{}", serde_json::to_string_pretty(&whole)?);
     } else {
         print(&found);
+        print_regions(&regions);
     }
     Ok(())
 }
 
-/// The regions of a DICOM structure set, which has no voxels of its own.
-fn structures(path: &Path) -> Option<Vec<Region>> {
-    let set = Regions::open(path, &ReadOptions::default()).ok().filter(|_| path.is_file())?;
-    matches!(set, Regions::Structures(_)).then(|| set.list())
-}
-
-fn print_regions(path: &Path, regions: &[Region], json: bool) -> Outcome {
+/// A DICOM structure set has no voxels of its own.
+fn print_structures(path: &Path, regions: &[Region], json: bool) -> Outcome {
+    let file = path.display().to_string();
     if json {
-        let listed: Vec<_> = regions
-            .iter()
-            .map(|r| serde_json::json!({ "label": r.label, "name": r.name, "type": r.property }))
-            .collect();
-        out!("{}", serde_json::to_string_pretty(&serde_json::json!({ "file": path, "regions": listed }))?);
+        out!(
+            "{}",
+            serde_json::to_string_pretty(&serde_json::json!({ "file": file, "regions": listed(regions) }))?
+        );
         return Ok(());
     }
-    out!("{}", bold(&path.display().to_string()));
+    out!("{}", bold(&file));
     out!("  a structure set (RTSTRUCT): what was drawn on a series of images");
+    print_regions(regions);
+    Ok(())
+}
+
+fn listed(regions: &[Region]) -> serde_json::Value {
+    let one = |r: &Region| serde_json::json!({ "label": r.label, "name": r.name, "type": r.property });
+    regions.iter().map(one).collect()
+}
+
+/// Numbers, names and kinds, each of which `segments` of `LoadImage` takes.
+fn print_regions(regions: &[Region]) {
     for region in regions {
         let kind = region.property.as_ref().map_or_else(String::new, |kind| format!(", {kind}"));
         out!("  {:>4}    {}{kind}", region.label, region.name);
     }
-    Ok(())
 }
 
 fn print(found: &Inspection) {
@@ -96,8 +114,8 @@ fn print_findings(findings: &[Finding]) {
     }
 }
 
-fn folder(dir: &Path, json: bool) -> Outcome {
-    let files = quality::inspect_folder(dir)?;
+fn folder(dir: &Path, options: &ReadOptions, json: bool) -> Outcome {
+    let files = quality::inspect_folder_with(dir, options)?;
     if files.is_empty() {
         return Err(Failure::new(format!("{} holds no image that a reader knows", dir.display())));
     }
@@ -111,7 +129,7 @@ fn folder(dir: &Path, json: bool) -> Outcome {
             Err(error) => {
                 broken += 1;
                 note!("{error}");
-                listed.push(serde_json::json!({ "file": file, "error": error.why() }));
+                listed.push(serde_json::json!({ "file": file.display().to_string(), "error": error.why() }));
             }
         }
     }

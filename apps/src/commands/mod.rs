@@ -9,6 +9,7 @@ pub mod devices;
 #[cfg(feature = "download")]
 pub mod download;
 mod dry_run;
+mod empty;
 pub mod evaluate;
 pub mod inspect;
 pub mod lr_find;

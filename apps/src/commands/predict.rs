@@ -12,8 +12,8 @@ use crate::folders;
 use crate::recipe::{Output, Recipe};
 use crate::run::inputs::{Input, inputs};
 use crate::run::outputs::{Outputs, sum};
-use crate::run::{Segmented, Trained};
-use crate::terminal::seconds;
+use crate::run::{Opening, Segmented, Trained};
+use crate::terminal::{progress, seconds};
 use crate::{note, out};
 
 /// Arguments of `hearth predict`.
@@ -43,6 +43,9 @@ pub struct Args {
     /// between the augmented images
     #[arg(long)]
     pub uncertainty: bool,
+    /// Faults of DICOM series that are accepted, as in MissingSlices; may be given several times
+    #[arg(long, value_name = "FAULT", value_delimiter = ',')]
+    pub accept: Vec<String>,
     /// Replace results that an earlier `hearth predict` wrote and nobody has changed since
     #[arg(long)]
     pub overwrite: bool,
@@ -59,7 +62,9 @@ struct Task {
 /// Predicts each image. A bad one does not keep the others from being done.
 pub fn run(args: &Args) -> Outcome {
     let folder = folders::open_run(&args.run)?;
-    let trained = Trained::open(&folder, &args.checkpoint, &args.device, args.tta.map(TtaWord::tta))?;
+    let (tta, accept) = (args.tta.map(TtaWord::tta), args.accept.clone());
+    let opening = Opening { checkpoint: &args.checkpoint, device: &args.device, tta, accept, progress: progress() };
+    let trained = Trained::open_with(&folder, opening)?;
     let mut outputs = Outputs::new("predict", args.overwrite);
     let recipe = &trained.plan.recipe;
     let scores = (recipe.output() == Output::Scores).then(|| args.out.join("scores.csv"));
@@ -121,9 +126,13 @@ fn tasks(args: &Args, recipe: &Recipe, outputs: &mut Outputs) -> Outcome<Vec<Tas
     };
     for given in &args.images {
         for input in inputs(given, recipe)? {
-            let stem = input.stem();
-            let result = args.out.join(format!("{stem}{end}.nii.gz"));
-            let deviation = args.uncertainty.then(|| args.out.join(format!("{stem}_std.nii.gz")));
+            let named = |end: &str| {
+                let mut name = input.stem();
+                name.push(end);
+                args.out.join(name)
+            };
+            let result = named(&format!("{end}.nii.gz"));
+            let deviation = args.uncertainty.then(|| named("_std.nii.gz"));
             if output != Output::Scores {
                 outputs.claim(&result)?;
             }

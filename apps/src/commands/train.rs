@@ -65,7 +65,7 @@ pub struct Args {
 
 /// Trains, or shows what would be done.
 pub fn run(args: &Args) -> Outcome {
-    folders::check_path(&args.out)?;
+    folders::check_path("--out", &args.out)?;
     let document = args.document()?;
     if args.dry_run {
         return dry_run(&terminal::plan(document)?, &args.data, &args.plugins);
@@ -80,6 +80,7 @@ pub fn run(args: &Args) -> Outcome {
         session.resume(folder)?;
         return finish(&mut session);
     }
+    folders::check_new_run(&args.out)?;
     let _reserved = folders::Reserved::new(&args.out)?;
     let mut session = Session::new(plan, &args.data, &args.plugins)?;
     interrupt::running(session.interrupt_flag());
@@ -159,7 +160,7 @@ impl Args {
     fn set_init(&self, document: &mut Document) -> Outcome {
         if let Some(path) = &self.init {
             // As TOML, so that no name of a file is taken for a number.
-            let value = toml::Value::String(path.display().to_string()).to_string();
+            let value = toml::Value::String(folders::check_path("--init", path)?).to_string();
             document.set_option("--init", "init.weights", &value)?;
         }
         if self.init_skip_mismatched {

@@ -17,9 +17,20 @@ const LISTED: usize = 10;
 /// Arguments of `hearth data verify`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A folder with a dataset.json, with imagesTr and labelsTr, or of images
-    #[arg(value_name = "DIR")]
+    /// What --data of `train` takes (a folder with a dataset.json, nnU-Net raw, BIDS, BraTS, a table,
+    /// a list in JSON, DICOM), a folder with imagesTr and labelsTr, or of images
+    #[arg(value_name = "PATH")]
     pub dir: PathBuf,
+    /// The modalities of an image, as data.images of a recipe has them: columns of a table, keys of a
+    /// list, ends of names; all that there are otherwise
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub images: Vec<String>,
+    /// The column, key or end of names of the labels, where that is not the usual one
+    #[arg(long, value_name = "NAME")]
+    pub label: Option<String>,
+    /// Faults of DICOM series that are accepted, as in MissingSlices; may be given several times
+    #[arg(long, value_name = "FAULT", value_delimiter = ',')]
+    pub accept: Vec<String>,
     /// A line for each case too
     #[arg(long)]
     pub cases: bool,
@@ -35,6 +46,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let mut options = VerifyOptions::default();
     options.progress = progress();
+    options.images.clone_from(&args.images);
+    options.label.clone_from(&args.label);
+    options.accept.clone_from(&args.accept);
     let found = quality::verify(&args.dir, &options)?;
     if args.json {
         out!("{}", serde_json::to_string_pretty(&found)?);

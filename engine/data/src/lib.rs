@@ -66,7 +66,7 @@ pub use loader::{Batches, DataLoader, LoaderOptions, PatchLoader, ThreadDataLoad
 pub use nifti::{NiftiError, NiftiOptions, read_nifti, read_nifti_on, write_nifti};
 pub use params::{Keys, OneOrMany};
 pub use pipeline::Pipeline;
-pub use progress::{Progress, Running};
+pub use progress::{CLEAR_LINE, Progress, Running};
 pub use readers::{ReadError, ReadOptions, Reader, read_image, read_image_with};
 pub use recipe::RecipeOptions;
 pub use sample::{Sample, Value};

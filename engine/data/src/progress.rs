@@ -1,6 +1,6 @@
 //! How long work is shown.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -26,6 +26,10 @@ pub struct Running {
     bar: Option<ProgressBar>,
 }
 
+/// Goes to the start of a terminal's line and empties it: a bar is drawn over, not left behind. The
+/// bar draws itself again below what is written there.
+pub const CLEAR_LINE: &str = "\r\x1b[2K";
+
 /// Prints a line to the error stream. Work goes on when nobody can read it any more.
 fn print(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
@@ -34,7 +38,9 @@ fn print(line: std::fmt::Arguments<'_>) {
 impl Progress {
     /// Begins to show work of `total` steps.
     pub fn start(self, name: &'static str, total: u64) -> Running {
-        let bar = (self == Progress::Bar).then(|| {
+        let bar = (self == Progress::Bar && std::io::stderr().is_terminal()).then(|| {
+            // Another bar may have the line, as that of training has while a validation runs.
+            let _ = std::io::stderr().write_all(CLEAR_LINE.as_bytes());
             let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {eta}");
             let bar = ProgressBar::new(total).with_prefix(name);
             match style {
@@ -43,6 +49,17 @@ impl Progress {
             }
         });
         Running { name, total, done: 0.into(), how: self, bar }
+    }
+
+    /// Begins to show work of which nobody knows how much there is: a count on a terminal, and
+    /// nothing elsewhere.
+    pub fn start_counting(self, name: &'static str) -> Running {
+        let running = self.start(name, 0);
+        let style = ProgressStyle::with_template("{prefix} {pos}  {elapsed}");
+        match (running.bar, style) {
+            (Some(bar), Ok(style)) => Running { bar: Some(bar.with_style(style)), ..running },
+            (bar, _) => Running { bar, ..running },
+        }
     }
 
     /// Begins to show work of `total` bytes (0: nobody knows how many).
@@ -57,10 +74,10 @@ impl Progress {
 
     /// Prints a line (to the error stream), unless nothing is shown.
     pub fn say(self, line: &str) {
-        if self == Progress::None {
-            tracing::info!("{line}");
-        } else {
-            print(format_args!("{line}"));
+        match self {
+            Progress::None => tracing::info!("{line}"),
+            Progress::Lines => print(format_args!("{line}")),
+            Progress::Bar => print(format_args!("{CLEAR_LINE}{line}")),
         }
     }
 }

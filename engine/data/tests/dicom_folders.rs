@@ -114,7 +114,19 @@ fn a_truncated_slice_is_not_left_out() {
     let folder = folder();
     write_stack(folder.path(), &[0.0, 2.0, 4.0, 6.0, 8.0]);
     fs::remove_file(folder.path().join("2.dcm")).expect("removed");
-    fails(folder.path(), |step| step, &["MissingSlices", "4.000 mm between 1.dcm, 3.dcm"]);
+    let how = ["accept = [\"MissingSlices\"] of LoadImage", "--accept MissingSlices", "ReadOptions::accept"];
+    fails(folder.path(), |step| step, &[&["4.000 mm between 1.dcm, 3.dcm"][..], &how].concat());
+    // What the message says is what reads it, in a recipe, too.
+    let accept = |step: LoadImage| step.accept(vec!["MissingSlices".to_owned()]);
+    assert_eq!(load(folder.path(), accept).expect("accepted").shape(), [3, 2, 4]);
+    let recipe = |fault: &str| {
+        Pipeline::from_toml(&format!(
+            "[[transforms]]\nname = \"LoadImage\"\nkeys = [\"image\"]\naccept = [\"{fault}\"]"
+        ))
+    };
+    assert!(recipe("MissingSlices").is_ok());
+    let text = recipe("MissingSlice").expect_err("no such fault").to_string();
+    assert!(text.contains("did you mean \"MissingSlices\"?"), "{text}");
 }
 
 #[test]

@@ -6,10 +6,11 @@ use burn::tensor::{Tensor, TensorData};
 use hearth_data::{Image, affine, read_image};
 use hearth_nn::metrics::MetricConfig;
 
-use super::Empty;
 use super::pairs::Pair;
 use super::spec::{Kind, Spec};
 use crate::error::{Context, Failure, Outcome};
+use crate::run::Empty;
+use crate::run::penalty::{diagonal, is_distance};
 
 /// Values beyond this many are no classes.
 const MOST_CLASSES: usize = 256;
@@ -32,7 +33,16 @@ pub enum Class {
 
 /// What was measured: by class, a value per metric; none where the metric does not look at classes,
 /// or at this one.
-pub type Rows = BTreeMap<Class, Vec<Option<f64>>>;
+pub type Rows = BTreeMap<Class, Vec<Option<Value>>>;
+
+/// What a metric gives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Value {
+    /// Not a number where there is nothing to measure.
+    pub value: f64,
+    /// Whether it is the diagonal in place of a distance to nothing.
+    pub penalised: bool,
+}
 
 impl Classes {
     /// Reads `background,spleen` or `1=spleen`.
@@ -155,7 +165,8 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, empt
     let dims = if label.shape()[2] == 1 { 2 } else { 3 };
     let spacing = [label.spacing()];
     let mut rows = Rows::new();
-    let mut put = |class: &Class, metric: usize, value: f64| {
+    let mut put = |class: &Class, metric: usize, value: f64, penalised: bool| {
+        let value = Value { value, penalised };
         rows.entry(class.clone()).or_insert_with(|| vec![None; specs.len()])[metric] = Some(value);
     };
     if specs.iter().any(|spec| spec.kind != Kind::Image) {
@@ -189,12 +200,12 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, empt
             let (p, l) = (batch(p, pred, 1), batch(l, label, 1));
             for (at, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.kind == Kind::Class) {
                 let config = spec.config(dims, place + 1)?;
-                let distance = ["HausdorffDistanceMetric", "SurfaceDistanceMetric"].contains(&config.name());
-                let value = match distance && one_is_empty && empty == Empty::Penalty {
-                    true => diagonal(label),
+                let penalised = is_distance(&config) && one_is_empty && empty == Empty::Penalty;
+                let value = match penalised {
+                    true => diagonal(label.shape(), label.spacing()),
                     false => one(&config, &p, &l, &spacing)?,
                 };
-                put(class, at, value);
+                put(class, at, value, penalised);
             }
         }
         for (at, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.kind == Kind::Classes) {
@@ -207,20 +218,14 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, empt
             };
             let (p, l) = (all(&pred_values, pred), all(&label_values, label));
             let value = if counted.is_empty() { 1.0 } else { one(&spec.config(dims, 1)?, &p, &l, &spacing)? };
-            put(&Class::All, at, value);
+            put(&Class::All, at, value, false);
         }
     }
     for (at, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.kind == Kind::Image) {
         let (p, l) = (batch(pred.to_vec(), pred, pred.channels()), batch(label.to_vec(), label, label.channels()));
-        put(&Class::All, at, one(&spec.config(dims, 1)?, &p, &l, &spacing)?);
+        put(&Class::All, at, one(&spec.config(dims, 1)?, &p, &l, &spacing)?, false);
     }
     Ok(rows)
-}
-
-/// The longest distance within an image, mm.
-fn diagonal(image: &Image) -> f64 {
-    let (shape, spacing) = (image.shape(), image.spacing());
-    (0..3).map(|axis| (shape[axis] as f64 * spacing[axis]).powi(2)).sum::<f64>().sqrt()
 }
 
 /// The value of a metric for one item of one class.

@@ -7,6 +7,9 @@ mod spec;
 
 use std::path::PathBuf;
 
+pub use report::PENALISED;
+
+use crate::commands::empty::EmptyWord;
 use crate::error::{Failure, Outcome};
 use crate::{note, out};
 
@@ -32,23 +35,14 @@ pub struct Args {
     #[arg(long)]
     include_background: bool,
     /// What a distance counts as where the prediction or the label alone has no voxel of a class
-    #[arg(long, value_enum, default_value_t = Empty::Penalty)]
-    empty: Empty,
+    #[arg(long, value_enum, value_name = "RULE", default_value_t = EmptyWord::Penalty)]
+    empty: EmptyWord,
     /// Print one JSON object
     #[arg(long, conflicts_with = "csv")]
     json: bool,
     /// Print comma-separated values, a line per case and class
     #[arg(long)]
     csv: bool,
-}
-
-/// What a distance to nothing is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Empty {
-    /// The diagonal of the image in mm: a missed or an invented organ makes the figure worse
-    Penalty,
-    /// No value, which means leave out, as MONAI does
-    Skip,
 }
 
 /// Measures and prints.
@@ -61,7 +55,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let mut measured = report::Report::new(specs.iter().map(|spec| spec.text.clone()).collect());
     for pair in &pairs.found {
-        match measure::case(pair, &specs, &classes, args.empty) {
+        match measure::case(pair, &specs, &classes, args.empty.rule()) {
             Ok(rows) => measured.add(&pair.case, rows),
             Err(failure) => {
                 note!("{}", failure.line());

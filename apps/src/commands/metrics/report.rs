@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use super::measure::{Class, Rows};
+use super::measure::{self, Class, Rows};
 use crate::table::{self, Lean};
 
 /// Everything that was measured.
@@ -15,6 +15,10 @@ pub struct Report {
     /// Cases that could not be measured, and why.
     pub failed: Vec<(String, String)>,
 }
+
+/// What cases with a distance to nothing do; said of `evaluate`, too.
+pub const PENALISED: &str =
+    "have a distance to nothing and count the diagonal of the image; --empty skip leaves them out";
 
 /// Mean and standard deviation of values that are numbers, and how many there are. With one value
 /// there is no deviation.
@@ -66,8 +70,17 @@ impl Report {
         all
     }
 
-    fn values<'a>(&'a self, class: &'a Class, metric: usize) -> impl Iterator<Item = f64> + 'a {
+    fn measured<'a>(&'a self, class: &'a Class, metric: usize) -> impl Iterator<Item = measure::Value> + 'a {
         self.cases.iter().filter_map(move |(_, rows)| rows.get(class)?.get(metric).copied().flatten())
+    }
+
+    fn values<'a>(&'a self, class: &'a Class, metric: usize) -> impl Iterator<Item = f64> + 'a {
+        self.measured(class, metric).map(|measured| measured.value)
+    }
+
+    /// Cases that count the diagonal of the image, as one of their masks is empty.
+    fn penalised(&self, class: &Class, metric: usize) -> usize {
+        self.measured(class, metric).filter(|measured| measured.penalised).count()
     }
 
     /// Cases whose value is none, of all that have the class.
@@ -104,7 +117,7 @@ impl Report {
         for (case, measured) in &self.cases {
             for (class, values) in measured {
                 let head = [case.clone(), name(class).to_owned()];
-                rows.push(head.into_iter().chain(values.iter().map(|value| cell(*value))).collect::<Vec<_>>());
+                rows.push(head.into_iter().chain(values.iter().map(|value| cell(value.map(|v| v.value)))).collect::<Vec<_>>());
             }
         }
         let classes = self.classes();
@@ -131,6 +144,11 @@ impl Report {
         for class in &classes {
             for (at, metric) in self.metrics.iter().enumerate() {
                 let (left, all) = self.left_out(class, at);
+                let penalised = self.penalised(class, at);
+                if penalised > 0 {
+                    let name = name(class);
+                    lines.push(format!("{metric} of {name}: {penalised} of {all} cases {PENALISED}"));
+                }
                 if left > 0 && left < all {
                     let name = name(class);
                     lines.push(format!(
@@ -153,7 +171,7 @@ impl Report {
             vec![["case".to_owned(), "class".to_owned()].into_iter().chain(metrics).collect::<Vec<_>>().join(",")];
         for (case, measured) in &self.cases {
             for (class, values) in measured {
-                let values = values.iter().map(|value| value.map_or_else(String::new, |v| v.to_string()));
+                let values = values.iter().map(|value| value.map_or_else(String::new, |v| v.value.to_string()));
                 let line = [quoted(case), quoted(name(class))].into_iter().chain(values).collect::<Vec<_>>();
                 lines.push(line.join(","));
             }
@@ -163,9 +181,9 @@ impl Report {
 
     /// Everything.
     pub fn to_json(&self, alone: &[(PathBuf, &'static str)]) -> Value {
-        let of = |values: &[Option<f64>]| -> Map<String, Value> {
+        let of = |values: &[Option<measure::Value>]| -> Map<String, Value> {
             let named = self.metrics.iter().zip(values);
-            named.filter_map(|(metric, value)| Some((metric.clone(), number((*value)?)))).collect()
+            named.filter_map(|(metric, value)| Some((metric.clone(), number((*value)?.value)))).collect()
         };
         let cases: Vec<Value> = self
             .cases
@@ -183,14 +201,14 @@ impl Report {
                 if self.values(class, at).next().is_some() {
                     let whole = json!({
                         "mean": number(spread.mean), "std": number(spread.std), "count": spread.count,
-                        "left_out": self.left_out(class, at).0,
+                        "left_out": self.left_out(class, at).0, "penalised": self.penalised(class, at),
                     });
                     metrics.insert(metric.clone(), whole);
                 }
             }
             summary.insert(name(class).to_owned(), metrics.into());
         }
-        let alone: Vec<Value> = alone.iter().map(|(path, lacks)| json!({ "file": path, "has_no": lacks })).collect();
+        let alone: Vec<Value> = alone.iter().map(|(path, lacks)| json!({ "file": path.display().to_string(), "has_no": lacks })).collect();
         let failed: Vec<Value> = self.failed.iter().map(|(case, why)| json!({ "case": case, "error": why })).collect();
         json!({ "cases": cases, "classes": summary, "unpaired": alone, "failed": failed })
     }

@@ -95,7 +95,7 @@ pub enum DicomError {
         count: usize,
     },
     /// A series has faults that must be accepted by name before it is read.
-    #[error("series {series}: {}\nto read it all the same, accept {}", texts(findings), kinds(findings))]
+    #[error("series {series}: {}\nto read it all the same: ReadOptions::{}", texts(findings), accepting(findings))]
     Findings {
         /// Which series.
         series: String,
@@ -116,6 +116,6 @@ fn texts(findings: &[Finding]) -> String {
     findings.iter().map(|f| f.text.as_str()).collect::<Vec<_>>().join("\n  ")
 }
 
-fn kinds(findings: &[Finding]) -> String {
-    findings.iter().map(|f| format!("{:?}", f.kind)).collect::<Vec<_>>().join(", ")
+fn accepting(findings: &[Finding]) -> String {
+    findings.iter().map(|f| format!("accept(FindingKind::{})", f.kind)).collect::<Vec<_>>().join(".")
 }

@@ -61,6 +61,23 @@ pub enum FindingKind {
     Overlap,
 }
 
+impl FindingKind {
+    /// Those that can be errors, and so can be accepted.
+    pub const ACCEPTABLE: [FindingKind; 3] =
+        [FindingKind::MissingSlices, FindingKind::DuplicateSlices, FindingKind::MissingPosition];
+
+    /// One that can be accepted, by its name.
+    pub fn acceptable(name: &str) -> Option<FindingKind> {
+        FindingKind::ACCEPTABLE.into_iter().find(|kind| kind.to_string() == name)
+    }
+}
+
+impl fmt::Display for FindingKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
 /// Something odd about a series: what, how bad, in which files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -147,10 +147,7 @@ pub(crate) fn choose(
     if names.is_empty() {
         return Ok(all.iter().cloned().enumerate().map(|(i, r)| (Some(i), r)).collect());
     }
-    let find = |name: &str| {
-        let described = |r: &Region| r.description.as_deref() == Some(name);
-        all.iter().position(|r| r.name == name).or_else(|| all.iter().position(described))
-    };
+    let find = |name: &str| place_of(all, name);
     let found: Vec<Option<usize>> = names.iter().map(|n| find(n)).collect();
     let there: Vec<&str> = all.iter().map(|r| r.name.as_str()).collect();
     if found.iter().all(Option::is_none) {
@@ -170,6 +167,22 @@ pub(crate) fn choose(
         (at, region)
     });
     Ok(chosen.collect())
+}
+
+/// The place of a region by its name or description; else by what a listing of regions shows: its
+/// name whatever the case and the blanks around it, its name and kind (`GTV-1, ORGAN`), its number.
+fn place_of(all: &[Region], name: &str) -> Option<usize> {
+    let plain = |text: &str| text.trim().to_lowercase();
+    let wanted = plain(name);
+    let with_kind = |r: &Region| r.property.as_ref().map(|kind| plain(&format!("{}, {kind}", r.name)));
+    let rules: [&dyn Fn(&Region) -> bool; 5] = [
+        &|r| r.name == name,
+        &|r| r.description.as_deref() == Some(name),
+        &|r| plain(&r.name) == wanted,
+        &|r| with_kind(r).as_ref() == Some(&wanted),
+        &|r| r.label.to_string() == wanted,
+    ];
+    rules.iter().find_map(|rule| all.iter().position(rule))
 }
 
 /// Zeros for so many channels on a grid.
@@ -197,4 +210,34 @@ pub(crate) fn zeros(
 pub(crate) fn overlap(voxels: usize) -> Option<Finding> {
     let text = format!("regions overlap in {voxels} voxel(s): the later one was taken");
     (voxels > 0).then(|| Finding::new(FindingKind::Overlap, Severity::Warning, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_chosen_by_what_a_listing_shows() {
+        let region = |label, name: &str, property: Option<&str>| Region {
+            label,
+            name: name.to_owned(),
+            description: None,
+            property: property.map(str::to_owned),
+            color: None,
+        };
+        let all = [region(1, "GTV-1", Some("GTV")), region(2, "Lung, left ", Some("ORGAN")), region(7, "", None)];
+        for (name, place) in [
+            ("GTV-1", Some(0)),
+            ("gtv-1", Some(0)),
+            ("GTV-1, GTV", Some(0)),
+            ("Lung, left", Some(1)),
+            ("Lung, left , ORGAN", Some(1)),
+            ("2", Some(1)),
+            ("7", Some(2)),
+            ("GTV", None),
+            ("3", None),
+        ] {
+            assert_eq!(place_of(&all, name), place, "{name}");
+        }
+    }
 }

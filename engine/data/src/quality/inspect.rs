@@ -8,13 +8,14 @@ use super::listing::images_below;
 use super::values::{LabelValues, ValueSummary, count, summarize};
 use super::{Finding, Kind, Severity, geometry};
 use crate::transforms::look;
-use crate::{Affine, DataError, Image, ReadError, affine, read_image};
+use crate::{Affine, DataError, Image, ReadError, ReadOptions, affine, read_image_with};
 
 /// What an image holds, and what is odd about it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Inspection {
     /// The file it came from.
+    #[serde(serialize_with = "super::as_text")]
     pub file: Option<PathBuf>,
     /// Type of the values in the file.
     pub stored_type: String,
@@ -78,8 +79,16 @@ pub fn inspect(image: &Image) -> Inspection {
 /// # Errors
 /// Where it can't be read.
 pub fn inspect_file(path: impl AsRef<Path>) -> Result<Inspection, ReadError> {
+    inspect_file_with(path, &ReadOptions::default())
+}
+
+/// The same with options.
+///
+/// # Errors
+/// Where it can't be read.
+pub fn inspect_file_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Inspection, ReadError> {
     let path = path.as_ref();
-    let mut found = inspect(&read_image(path)?);
+    let mut found = inspect(&read_image_with(path, options)?);
     found.file.get_or_insert_with(|| path.to_owned());
     Ok(found)
 }
@@ -92,9 +101,17 @@ pub type Inspected = (PathBuf, Result<Inspection, ReadError>);
 /// # Errors
 /// Where the folder can't be listed. A file that can't be read is an entry with its error.
 pub fn inspect_folder(dir: impl AsRef<Path>) -> Result<Vec<Inspected>, DataError> {
+    inspect_folder_with(dir, &ReadOptions::default())
+}
+
+/// The same with options.
+///
+/// # Errors
+/// As [`inspect_folder`].
+pub fn inspect_folder_with(dir: impl AsRef<Path>, options: &ReadOptions) -> Result<Vec<Inspected>, DataError> {
     let files = images_below(dir.as_ref())?;
     // One after the other: each is looked at by all threads, and only one lies in memory.
-    Ok(files.into_iter().map(|file| (file.clone(), inspect_file(&file))).collect())
+    Ok(files.into_iter().map(|file| (file.clone(), inspect_file_with(&file, options))).collect())
 }
 
 fn digest(image: &Image, values: &[f32]) -> String {

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Finding, Kind, Severity};
-use crate::dataset::{case_name, dicom_items, listed_file, names, read_list};
-use crate::{DataError, Item, readers};
+use super::{Finding, Kind, Severity, VerifyOptions};
+use crate::dataset::{case_name, csv_columns, dicom_items, listed_file, names, read_list};
+use crate::layouts::{self, Csv, Decathlon, Layout, NnUnetRaw, Target, Wants};
+use crate::{CsvOptions, DataError, Item, Parts, readers};
 
 /// Folders below folders are looked into so far.
 const DEPTH: usize = 8;
@@ -27,22 +28,68 @@ pub(super) struct Listing {
 pub(super) struct Listed {
     pub case: String,
     pub split: &'static str,
-    pub image: Result<PathBuf, String>,
-    pub label: Option<Result<PathBuf, String>>,
+    pub image: Result<Parts, String>,
+    pub label: Option<Result<Parts, String>>,
     /// Whether the label was drawn on the image (DICOM), so that its grid is the image's.
     pub drawn: bool,
 }
 
-/// By `dataset.json`; without one, `imagesTr` with `labelsTr` (and the like) by file name; without
-/// those, all images, and in DICOM what was drawn on them.
-pub(super) fn list(dir: &Path) -> Result<Listing, DataError> {
-    let mut listing = if dir.join("dataset.json").is_file() { by_list(dir)? } else { by_folders(dir)? };
+/// By the layout that training would find; a Decathlon's `dataset.json` entry by entry, so that what
+/// is missing is a finding. Without a layout, `imagesTr` with `labelsTr` (and the like) by file
+/// name; without those, all images, and in DICOM what was drawn on them.
+pub(super) fn list(dir: &Path, options: &VerifyOptions) -> Result<Listing, DataError> {
+    let decathlon = Decathlon::default().fits(dir) && !NnUnetRaw::default().fits(dir);
+    let plain = options.images.is_empty() && options.label.is_none();
+    let mut listing = match layouts::recognize_list(dir) {
+        Some(layout) if !(decathlon && plain) => by_layout(dir, &*layout, options)?,
+        _ if decathlon => by_list(dir)?,
+        _ => by_folders(dir)?,
+    };
     if listing.cases.is_empty() {
-        let what = "holds neither a dataset.json nor an image that a reader knows".to_owned();
+        let what = "holds neither a list of cases nor an image that a reader knows".to_owned();
         return Err(DataError::List { path: dir.to_owned(), what });
     }
-    unlisted(&mut listing);
+    // Where modalities are chosen, the others lie beside them.
+    if options.images.is_empty() {
+        unlisted(&mut listing);
+    }
     Ok(listing)
+}
+
+/// The cases as training would have them.
+fn by_layout(dir: &Path, layout: &dyn Layout, options: &VerifyOptions) -> Result<Listing, DataError> {
+    let mut wants = Wants { images: options.images.clone(), target: Target::Image { name: options.label.clone() } };
+    // A table of numbers to learn has no label map.
+    if Csv::default().fits(dir) && options.label.is_none() {
+        let tab = dir.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"));
+        let how = CsvOptions { delimiter: if tab { '\t' } else { ',' }, ..CsvOptions::default() };
+        if !csv_columns(dir, &how)?.iter().any(|column| column == "label") {
+            wants.target = Target::Nothing;
+        }
+    }
+    let found = layout.read(dir, &wants)?;
+    let held = found.validation.unwrap_or_default();
+    let listed = |mut item: Item, split| {
+        let mut of = |key: &str| {
+            let file = item.files.remove(key).map(|file| Parts::new(vec![file]));
+            file.or_else(|| item.parts.remove(key))
+        };
+        let (image, label) = (of("image").ok_or_else(|| "the list names none".to_owned()), of("label").map(Ok));
+        Listed { case: item.case, split, image, label, drawn: false }
+    };
+    let split = |item: &Item| if held.contains(&item.case) { "validation" } else { "training" };
+    let labelled = found.labelled.into_iter().map(|item| {
+        let split = split(&item);
+        listed(item, split)
+    });
+    let cases = labelled.chain(found.unlabelled.into_iter().map(|item| listed(item, "test"))).collect();
+    let channels = Some(found.modalities.len()).filter(|n| *n > 0);
+    Ok(Listing { name: found.name, labels: found.labels, channels, cases, findings: Vec::new() })
+}
+
+/// One file as an image.
+fn one(file: PathBuf) -> Parts {
+    Parts::new(vec![file])
 }
 
 fn by_list(dir: &Path) -> Result<Listing, DataError> {
@@ -52,9 +99,10 @@ fn by_list(dir: &Path) -> Result<Listing, DataError> {
     for (split, key) in [("training", "training"), ("validation", "validation"), ("test", "test")] {
         for (i, entry) in entries(key).iter().enumerate() {
             let image = if entry.is_object() { &entry["image"] } else { entry };
-            let label = (entry["label"] != Value::Null).then(|| listed_file(dir, &entry["label"]));
+            let label = (entry["label"] != Value::Null).then(|| listed_file(dir, &entry["label"]).map(one));
             let image = listed_file(dir, image);
             let case = image.as_ref().map_or_else(|_| format!("{key}[{i}]"), |path| case_name(path));
+            let image = image.map(one);
             cases.push(Listed { case, split, image, label, drawn: false });
         }
     }
@@ -87,11 +135,11 @@ fn by_folders(dir: &Path) -> Result<Listing, DataError> {
             // nnU-Net ends images, not labels, with the number of the channel.
             let found = by_name.get(&case).or_else(|| by_name.get(case.strip_suffix("_0000")?));
             let label = match (found, split) {
-                (Some(path), _) => Some(Ok((*path).clone())),
+                (Some(path), _) => Some(Ok(one((*path).clone()))),
                 (None, "training") if !of_labels.is_empty() => Some(Err(format!("no label of this name in {labels}"))),
                 (None, _) => None,
             };
-            cases.push(Listed { case, split, image: Ok(image), label, drawn: false });
+            cases.push(Listed { case, split, image: Ok(one(image)), label, drawn: false });
         }
     }
     let mut findings = Vec::new();
@@ -116,8 +164,8 @@ fn drawn_and_alone(dir: &Path) -> Result<(Vec<Listed>, Vec<Finding>), DataError>
     });
     let listed = |mut item: Item| {
         let mut file = |key| item.files.remove(key);
-        let (image, label) = (file("image")?, file("seg").map(Ok));
-        Some(Listed { case: item.case, split: "training", image: Ok(image), label, drawn: true })
+        let (image, label) = (file("image")?, file("seg").map(|drawn| Ok(one(drawn))));
+        Some(Listed { case: item.case, split: "training", image: Ok(one(image)), label, drawn: true })
     };
     // A folder of slices is one image, and a folder may hold nothing but the file that was drawn.
     let of_a_pair = |path: &PathBuf| {
@@ -128,7 +176,7 @@ fn drawn_and_alone(dir: &Path) -> Result<(Vec<Listed>, Vec<Finding>), DataError>
     others.retain(|path| !of_a_pair(path));
     let alone = |image: PathBuf| {
         let case = case_name(&image);
-        Listed { case, split: "training", image: Ok(image), label: None, drawn: false }
+        Listed { case, split: "training", image: Ok(one(image)), label: None, drawn: false }
     };
     let mut cases: Vec<Listed> = pairs.iter().cloned().filter_map(listed).collect();
     cases.extend(others.into_iter().map(alone));
@@ -139,7 +187,7 @@ fn drawn_and_alone(dir: &Path) -> Result<(Vec<Listed>, Vec<Finding>), DataError>
 fn unlisted(listing: &mut Listing) {
     let files =
         listing.cases.iter().flat_map(|c| [c.image.as_ref().ok(), c.label.as_ref().and_then(|l| l.as_ref().ok())]);
-    let known: BTreeSet<&Path> = files.flatten().map(PathBuf::as_path).collect();
+    let known: BTreeSet<&Path> = files.flatten().flat_map(|parts| &parts.files).map(PathBuf::as_path).collect();
     let folders: BTreeSet<&Path> = known.iter().filter_map(|path| path.parent()).collect();
     let mut found = Vec::new();
     for folder in folders {

@@ -25,12 +25,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub use case::LabelReport;
-pub use inspect::{Inspected, Inspection, inspect, inspect_file, inspect_folder};
+pub use inspect::{
+    Inspected, Inspection, inspect, inspect_file, inspect_file_with, inspect_folder, inspect_folder_with,
+};
 pub use listing::cases_below;
 pub use values::{LabelCount, LabelValues, ValueSummary};
 pub use verify::{CaseReport, Verification, VerifyOptions, verify};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// How bad something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -160,7 +162,7 @@ pub struct Finding {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub case: Option<String>,
     /// The file it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     pub file: Option<PathBuf>,
     /// What was found.
     pub what: String,
@@ -188,6 +190,15 @@ impl Finding {
         self.case = Some(case.to_owned());
         self
     }
+}
+
+/// A path that is not UTF-8 is no reason to show nothing.
+fn as_text<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| path.display().to_string()).serialize(serializer)
+}
+
+fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    path.display().to_string().serialize(serializer)
 }
 
 impl fmt::Display for Finding {

@@ -10,7 +10,8 @@ use serde::Serialize;
 use super::case::{grid_findings, label_findings, labels};
 use super::listing::{Listed, Listing, list};
 use super::{Finding, Inspection, Kind, LabelReport, Severity, across, inspect};
-use crate::{DataError, Image, Progress, ReadOptions, Running, read_image_with};
+use crate::readers::read_parts;
+use crate::{DataError, Image, Parts, Progress, ReadOptions, Running};
 
 /// How [`verify`] goes about it.
 #[derive(Clone, Debug, Default)]
@@ -18,13 +19,21 @@ use crate::{DataError, Image, Progress, ReadOptions, Running, read_image_with};
 pub struct VerifyOptions {
     /// How the work is shown.
     pub progress: Progress,
+    /// The modalities that make up an image, as `[data] images` names them: columns of a table, keys
+    /// of a list, ends of names. Empty: all that there are.
+    pub images: Vec<String>,
+    /// The column, key or end of names of the labels, where that is not the usual one.
+    pub label: Option<String>,
+    /// Faults of DICOM series that are accepted: `MissingSlices`.
+    pub accept: Vec<String>,
 }
 
 /// What a data set holds, and what is to be fixed in it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Verification {
-    /// The folder.
+    /// The folder, table or list.
+    #[serde(serialize_with = "super::path_as_text")]
     pub dir: PathBuf,
     /// Name of the data set.
     pub name: String,
@@ -72,18 +81,19 @@ impl Verification {
 
 /// Reads every file of a data set and looks at what it holds and how the files go together.
 ///
-/// The data set is a folder with a `dataset.json` as the Decathlon has it (its labels and
-/// modalities are held against the files), or one with `imagesTr` and `labelsTr` (`images` and
-/// `labels`), or any folder of images: series of DICOM go with the structure sets and segmentations
-/// that were drawn on them. Cases are read by several threads, one case in memory for each.
+/// The data set is anything that trains ([`layouts`](crate::layouts)): a folder with a
+/// `dataset.json` as the Decathlon has it (its labels and modalities are held against the files),
+/// nnU-Net raw, BIDS, BraTS, a table or a list of cases; or a folder with `imagesTr` and `labelsTr`
+/// (`images` and `labels`), or any folder of images: series of DICOM go with the structure sets and
+/// segmentations that were drawn on them. Cases are read by several threads, one case in memory for
+/// each.
 ///
 /// # Errors
-/// Where `dataset.json` is damaged, or the folder holds no image. What is wrong with a file is a
-/// finding.
+/// Where a list is damaged, or the folder holds no image. What is wrong with a file is a finding.
 pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Verification, DataError> {
-    let Listing { name, labels, channels, cases, mut findings } = list(dir)?;
+    let Listing { name, labels, channels, cases, mut findings } = list(dir, options)?;
     let running = options.progress.start("cases", cases.len() as u64);
-    let cases = look_at_all(&cases, &labels, &running);
+    let cases = look_at_all(&cases, &labels, options, &running);
     running.finish();
     findings.extend(across::findings(&cases, &labels, channels));
     findings.extend(cases.iter().flat_map(|case| case.findings.iter().cloned()));
@@ -94,7 +104,12 @@ pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Verification, DataE
 
 /// The reports in the order of the list. On threads of their own: a thread of the common pool that
 /// waits takes up further cases meanwhile, and with them their images.
-fn look_at_all(cases: &[Listed], names: &BTreeMap<u32, String>, running: &Running) -> Vec<CaseReport> {
+fn look_at_all(
+    cases: &[Listed],
+    names: &BTreeMap<u32, String>,
+    options: &VerifyOptions,
+    running: &Running,
+) -> Vec<CaseReport> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(cases.len());
     let next = AtomicUsize::new(0);
     let work = || {
@@ -102,7 +117,7 @@ fn look_at_all(cases: &[Listed], names: &BTreeMap<u32, String>, running: &Runnin
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(listed) = cases.get(index) else { return done };
-            done.push((index, look_at(listed, names)));
+            done.push((index, look_at(listed, names, options)));
             running.advance();
         }
     };
@@ -117,11 +132,13 @@ fn look_at_all(cases: &[Listed], names: &BTreeMap<u32, String>, running: &Runnin
     all.into_iter().map(|(_, report)| report).collect()
 }
 
-fn look_at(listed: &Listed, names: &BTreeMap<u32, String>) -> CaseReport {
+fn look_at(listed: &Listed, names: &BTreeMap<u32, String>, options: &VerifyOptions) -> CaseReport {
     let mut findings = Vec::new();
-    let image = read(&listed.image, "image", None, &mut findings);
+    let mut how = ReadOptions { accept: options.accept.clone(), ..ReadOptions::default() };
+    let image = read(&listed.image, "image", &how, &mut findings);
     let grid = listed.image.as_ref().ok().filter(|_| listed.drawn);
-    let label = listed.label.as_ref().and_then(|label| read(label, "label", grid, &mut findings));
+    how.reference = grid.and_then(|parts| parts.files.first().cloned());
+    let label = listed.label.as_ref().and_then(|label| read(label, "label", &how, &mut findings));
     let mut report = CaseReport {
         case: listed.case.clone(),
         split: listed.split.to_owned(),
@@ -159,13 +176,13 @@ fn look_at(listed: &Listed, names: &BTreeMap<u32, String>) -> CaseReport {
 /// Reads a file, what was drawn on the grid of its images; what is wrong with it becomes a finding,
 /// a decoder's panic among it.
 fn read(
-    file: &Result<PathBuf, String>,
+    file: &Result<Parts, String>,
     what: &str,
-    grid: Option<&PathBuf>,
+    options: &ReadOptions,
     findings: &mut Vec<Finding>,
 ) -> Option<Image> {
-    let path = match file {
-        Ok(path) => path,
+    let parts = match file {
+        Ok(parts) => parts,
         Err(why) => {
             let advice = "put the file in its place, or take the case out of the list";
             let text = format!("the {what} is missing: {why}");
@@ -173,15 +190,15 @@ fn read(
             return None;
         }
     };
-    let options = ReadOptions { reference: grid.cloned(), ..ReadOptions::default() };
-    let result = catch_unwind(AssertUnwindSafe(|| read_image_with(path, &options).map_err(|e| e.why())));
-    let why = match result {
+    let first = parts.files.first().cloned().unwrap_or_default();
+    let read = || read_parts(parts, options).map_err(|error| (error.path().to_owned(), error.why()));
+    let (path, why) = match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(image)) => return Some(image),
-        Ok(Err(why)) => why,
-        Err(_) => "the reader gave up on it".to_owned(),
+        Ok(Err(error)) => error,
+        Err(_) => (first, "the reader gave up on it".to_owned()),
     };
     let advice = "copy or download the file again, or leave the case out";
     let text = format!("the {what} can't be read: {why}");
-    findings.push(Finding::new(Severity::Error, Kind::Unreadable, text).advice(advice).file(path));
+    findings.push(Finding::new(Severity::Error, Kind::Unreadable, text).advice(advice).file(&path));
     None
 }

@@ -2,7 +2,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use hearth_dicom::{Finding, Scan, Series, Severity};
+use hearth_dicom::{DicomError, Finding, FindingKind, Scan, Series, Severity};
+use hearth_registry::unknown;
 
 use super::{Probe, ReadError, ReadOptions, Reader, dicom_regions};
 use crate::{Image, host_device};
@@ -51,7 +52,8 @@ impl Reader for DicomReader {
     }
 
     fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError> {
-        let how = hearth_dicom::ReadOptions::default();
+        let mut how = hearth_dicom::ReadOptions::default();
+        how.accept = accepted(&options.accept).map_err(|what| ReadError::new(path, what))?;
         let mut scan = hearth_dicom::scan_with(path, &how).map_err(|e| ReadError::new(path, e))?;
         if let Some(regions) = dicom_regions::read(path, &scan, options, &how)? {
             return Ok(regions);
@@ -62,12 +64,13 @@ impl Reader for DicomReader {
                 scan.series = vec![scan.series.swap_remove(at)];
             }
             None if scan.series.len() > 1 => {
-                let what = "several series of images; name one by `series`, its UID or description";
+                let what = "several series of images; give a folder with the files of one, or name one by its UID or \
+                            description (`series` of LoadImage in a recipe, --series of `hearth data convert`)";
                 return Err(ReadError::new(path, format!("{what}: {}", listed(&scan))));
             }
             None => {}
         }
-        let volume = scan.into_volume(path, &how).map_err(|e| ReadError::new(path, e))?;
+        let volume = scan.into_volume(path, &how).map_err(|e| refused(path, e))?;
         warn(path, &volume.findings);
         let [channels, x, y, z] = volume.shape;
         let mut image = Image::from_values(volume.values, volume.shape, volume.affine, &host_device());
@@ -82,6 +85,33 @@ impl Reader for DicomReader {
 }
 
 hearth_registry::entry!(dyn Reader => DicomReader, aliases: &["PydicomReader"], example: "", build: |_| Ok(Box::new(DicomReader)));
+
+/// Faults by their names.
+pub(crate) fn accepted(names: &[String]) -> Result<Vec<FindingKind>, String> {
+    let known = FindingKind::ACCEPTABLE.map(|kind| kind.to_string());
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let one = |name: &String| FindingKind::acceptable(name).ok_or_else(|| unknown("fault", name, &known));
+    names.iter().map(one).collect()
+}
+
+/// What is wrong with a series, and how to read it all the same.
+fn refused(path: &Path, error: DicomError) -> ReadError {
+    let DicomError::Findings { series, findings } = error else { return ReadError::new(path, error) };
+    let (mut kinds, mut texts) = (Vec::new(), Vec::new());
+    for finding in findings {
+        let kind = finding.kind.to_string();
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+        texts.push(finding.text);
+    }
+    let how = format!(
+        "accept = {kinds:?} of LoadImage in a recipe, --accept {} of `hearth` predict, evaluate, data inspect, verify and \
+         convert, ReadOptions::accept in Rust",
+        kinds.join(",")
+    );
+    ReadError::new(path, format!("series {series}: {}\nto read it all the same: {how}", texts.join("\n  ")))
+}
 
 /// The one series of that UID or description.
 pub(super) fn named(scan: &Scan, path: &Path, wanted: &str) -> Result<usize, ReadError> {

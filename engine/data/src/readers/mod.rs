@@ -45,6 +45,7 @@ use derive_setters::Setters;
 use serde::{Deserialize, Serialize};
 
 pub use dicom::DicomReader;
+pub(crate) use dicom::accepted;
 pub use nifti::NiftiReader;
 pub use npy::NumpyReader;
 pub use parts::{check_grids, read_parts};
@@ -86,6 +87,11 @@ pub struct ReadOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub reference: Option<PathBuf>,
+    /// Faults of a DICOM series that are accepted, by name: `MissingSlices`, `DuplicateSlices`,
+    /// `MissingPosition`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[setters(into)]
+    pub accept: Vec<String>,
     /// The level of a whole-slide image.
     pub level: usize,
     /// Pictures (PNG, JPEG, BMP, TIFF): the first axis is the width, as MONAI's `PILReader` has it;
@@ -102,6 +108,7 @@ impl Default for ReadOptions {
             segments: Vec::new(),
             segments_as_channels: false,
             reference: None,
+            accept: Vec::new(),
             level: 0,
             reverse_indexing: true,
         }

@@ -32,6 +32,8 @@ pub struct LoadImage {
     segments_as_channels: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reference_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    accept: Vec<String>,
     #[serde(default)]
     level: usize,
     #[serde(default = "yes")]
@@ -63,6 +65,7 @@ impl LoadImage {
             segments: Vec::new(),
             segments_as_channels: false,
             reference_key: None,
+            accept: Vec::new(),
             level: 0,
             reverse_indexing: true,
             allow_missing_keys: false,
@@ -79,6 +82,7 @@ impl LoadImage {
             segments: self.segments.clone(),
             segments_as_channels: self.segments_as_channels,
             reference: self.reference(sample)?,
+            accept: self.accept.clone(),
             level: self.level,
             reverse_indexing: self.reverse_indexing,
         })
@@ -112,6 +116,9 @@ setters!(LoadImage {
     segments_as_channels: bool,
     /// The key of the DICOM images that they were drawn on: they come on its grid.
     reference_key: Option<String>,
+    /// Faults of a DICOM series that are accepted, as otherwise it is not read: `MissingSlices`,
+    /// `DuplicateSlices`, `MissingPosition`.
+    accept: Vec<String>,
     /// The level of a whole-slide image.
     level: usize,
     /// Pictures have the width on their first axis.
@@ -150,6 +157,7 @@ impl Transform for LoadImage {
         if let Some(name) = &self.reader {
             readers::by_name(name).map_err(|fault| Fault { path: "reader".to_owned(), ..fault })?;
         }
+        readers::accepted(&self.accept).map_err(|what| Fault::at("accept", what))?;
         if let Some(key) = &self.reference_key {
             check_key("reference_key", key, known)?;
         }

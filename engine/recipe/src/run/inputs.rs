@@ -1,5 +1,6 @@
 //! What `predict` is given: files, folders of images, cases of modalities, data sets, lists.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use hearth_data::layouts::{self, Layout, Target, Wants};
@@ -23,7 +24,10 @@ impl Input {
     pub fn sample(&self) -> Sample {
         match self {
             Input::File(path) => {
-                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let name = match path.file_name() {
+                    Some(name) => name.to_string_lossy().into_owned(),
+                    None => path.display().to_string(),
+                };
                 Sample::new(name).with("image", Value::Path(path.clone()))
             }
             Input::Case(item) => {
@@ -53,11 +57,15 @@ impl Input {
         }
     }
 
-    /// What its results are called.
-    pub fn stem(&self) -> String {
+    /// What its results are called, before the end that says what they are.
+    pub fn stem(&self) -> OsString {
         match self {
             Input::File(path) => stem(path),
-            Input::Case(item) => item.case.replace(['/', '\\'], "_"),
+            Input::Case(item) => match item.case.replace(['/', '\\'], "_") {
+                // A name of dots would be a hidden file, or a folder above.
+                name if name.trim_start_matches('.').is_empty() => UNNAMED.into(),
+                name => name.into(),
+            },
         }
     }
 }
@@ -88,6 +96,9 @@ fn layout_of(given: &Path, recipe: &Recipe) -> Option<Box<dyn Layout>> {
     layouts::recognize_list(given)
 }
 
+/// What the results of an image without a name are called.
+const UNNAMED: &str = "image";
+
 /// Ends of files that hold an image by themselves.
 const IMAGES: &[&str] = &["nii.gz", "nii", "hdr", "npy", "npz", "tif", "tiff", "png", "jpg", "jpeg", "bmp"];
 
@@ -111,21 +122,35 @@ fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
     if images.is_empty() { Ok(vec![given.to_owned()]) } else { Ok(images) }
 }
 
-/// The name of an image without its end; that of a folder as it is called where it lies.
-fn stem(image: &Path) -> String {
-    let named = if image.is_dir() { image.canonicalize().ok() } else { None };
-    let name = named.as_deref().unwrap_or(image).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let end = ["gz", "img", "dcm"].iter().chain(IMAGES).filter(|end| name.to_lowercase().ends_with(&format!(".{end}")));
-    let end = end.map(|end| end.len() + 1).max().filter(|_| !image.is_dir()).unwrap_or(0);
-    match &name[..name.len() - end] {
-        "" => "image".to_owned(),
-        stem => stem.to_owned(),
+/// The name of an image without its end; that of a folder as it is called where it lies. Bytes that
+/// are no UTF-8 stay: two images that differ in them have two results.
+fn stem(image: &Path) -> OsString {
+    let real = if image.is_dir() { image.canonicalize().ok() } else { None };
+    let name = real.as_deref().unwrap_or(image).file_name().unwrap_or_default();
+    let lower = name.to_string_lossy().to_lowercase();
+    let ends = ["gz", "img", "dcm"].iter().chain(IMAGES).filter(|end| lower.ends_with(&format!(".{end}")));
+    let end = ends.max_by_key(|end| end.len()).filter(|_| !image.is_dir());
+    if name.is_empty() || end.is_some_and(|end| lower.len() == end.len() + 1) {
+        return UNNAMED.into();
     }
+    let mut stem = PathBuf::from(name);
+    for _ in 0..end.map_or(0, |end| end.split('.').count()) {
+        stem.set_extension("");
+    }
+    stem.into_os_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn bytes_that_are_no_text_stay() {
+        use std::os::unix::ffi::OsStrExt;
+        let name = std::ffi::OsStr::from_bytes(b"pat\xff.nii.gz");
+        assert_eq!(stem(Path::new(name)).as_bytes(), b"pat\xff");
+    }
 
     #[test]
     fn results_have_the_names_of_their_images() {
@@ -140,6 +165,11 @@ mod tests {
         ] {
             assert_eq!(stem(Path::new(name)), expected, "{name}");
         }
-        assert!(!stem(Path::new(".")).is_empty() && stem(Path::new(".")) != ".");
+        let here = std::env::current_dir().expect("a folder");
+        for same in [".", "./", "src/.."] {
+            assert_eq!(stem(Path::new(same)), here.file_name().expect("a name"), "{same}");
+        }
+        assert_eq!(stem(Path::new("..")), here.parent().and_then(Path::file_name).expect("a name"));
+        assert_eq!(stem(Path::new("/")), UNNAMED);
     }
 }

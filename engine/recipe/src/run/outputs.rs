@@ -40,8 +40,14 @@ impl Outputs {
         if path.is_dir() {
             return Err(RecipeError::new(format!("{} is a folder; give a file", path.display())));
         }
-        if path.exists() {
+        // A link that leads nowhere is somebody's, too.
+        if path.symlink_metadata().is_ok() {
             self.check_ours(path)?;
+        }
+        let record = beside(path);
+        if record.symlink_metadata().is_ok() && recorded_sum(path).is_none() {
+            let advice = "this program would write there where the result comes from; move it away";
+            return Err(RecipeError::new(format!("{} exists, and is no record: {advice}", record.display())));
         }
         self.claimed.push(real);
         Ok(())

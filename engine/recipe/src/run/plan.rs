@@ -230,7 +230,7 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
 }
 
 /// Whether a transform is one of these, with or without the `d` of MONAI's dictionary form.
-fn named(known: &[&str], name: &str) -> bool {
+pub(super) fn named(known: &[&str], name: &str) -> bool {
     known.iter().any(|known| name == *known || name.strip_suffix('d') == Some(known))
 }
 

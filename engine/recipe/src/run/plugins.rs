@@ -92,7 +92,12 @@ pub fn handlers(plan: &Plan, plugins: &[Attached], run: &Path, engine: Listens) 
                 let message = format!("checkpoints stay in the run's folder, so `dir` cannot be {dir:?}");
                 return Err(located(Fault::at("dir", message)));
             }
-            let dir = run.join(dir).display().to_string();
+            let dir = run.join(dir);
+            let Some(dir) = dir.to_str() else {
+                let advice = "rename the run's folder, or give another one";
+                let what = "this path is not UTF-8, which plugins cannot take";
+                return Err(RecipeError::new(format!("{}: {what}; {advice}", dir.display())));
+            };
             options.insert("dir".into(), dir.into());
         }
         attached.plugin.handler(options).map_err(|error| match error {

@@ -12,6 +12,7 @@ use hearth_nn::networks::Network;
 use hearth_train::Post;
 
 use super::Trained;
+use super::passing::Windows;
 use crate::error::{Outcome, RecipeError};
 use crate::recipe::Output;
 
@@ -36,8 +37,12 @@ impl Trained {
     ) -> Outcome<T> {
         // The closure cannot fail, so a window that does not fit is remembered.
         let misfit = RefCell::new(None);
+        let windows = Windows::new(self.plan.progress);
         let forward = |x: Tensor<5>| match self.network.check_input(x.dims()) {
-            Ok(()) => self.network.forward(x).cast(DType::F32),
+            Ok(()) => {
+                windows.step();
+                self.network.forward(x).cast(DType::F32)
+            }
             Err(error) => {
                 misfit.borrow_mut().get_or_insert(error);
                 x

@@ -16,6 +16,8 @@ use hearth_train::{
 
 use super::dataset::{Use, dataset};
 use super::handlers::HandlerFailure;
+use super::passing::PassProgress;
+use super::penalty::{Empty, Penalties, measuring};
 use super::plugins::Attached;
 use super::record::Record;
 use super::{Cases, Plan, Start, folders, handlers, plugins, summary};
@@ -260,17 +262,20 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
         .map_err(|error| plan.document.error_at("optimizer", error.to_string()))?;
     let single = LoaderOptions { batch_size: 1, seed, ..LoaderOptions::default() };
     let loader = DataLoader::new(validation, single)?;
-    trainer.add_evaluator(VALIDATION, evaluator(plan, loader, recipe.inferer.shared())?);
+    let (mut validation, _) = evaluator(plan, loader, recipe.inferer.shared(), Empty::default())?;
+    validation.engine_mut().add(PassProgress::new("validation", plan.progress))?;
+    trainer.add_evaluator(VALIDATION, validation);
     Ok(trainer)
 }
 
 /// The evaluator that the `validation` plugin runs, or `hearth evaluate` with an inferer of its
-/// own.
+/// own; and for each metric how often a distance to nothing counted the diagonal.
 pub fn evaluator(
     plan: &Plan,
     loader: DataLoader,
     inferer: Arc<dyn Inferer>,
-) -> Outcome<SupervisedEvaluator<AnyNetwork>> {
+    empty: Empty,
+) -> Outcome<(SupervisedEvaluator<AnyNetwork>, Vec<Penalties>)> {
     let mut options = EvaluatorOptions::default();
     (options.device, options.precision) = (Some(plan.device.clone()), plan.precision);
     options.inferer = inferer;
@@ -282,9 +287,12 @@ pub fn evaluator(
     if let Some(better) = plan.recipe.metric.better() {
         evaluator = evaluator.better(better);
     }
+    let mut all = Vec::new();
     for (name, config) in plan.recipe.metric.list() {
         let (pred, label) = task.metric_post(&config, labels);
-        evaluator = evaluator.metric_after(name, config.build()?, pred, label);
+        let (metric, penalties) = measuring(&config, empty)?;
+        evaluator = evaluator.metric_after(name, metric, pred, label);
+        all.push(penalties);
     }
-    Ok(evaluator.build()?)
+    Ok((evaluator.build()?, all))
 }

@@ -58,7 +58,7 @@ impl Plan {
             return Err(fail(format!("{path} has no weight that fits {name}:\n{report}")));
         }
         if !report.misfits.is_empty() && !self.recipe.init.skip_mismatched {
-            let advice = "--init-skip-mismatched (init.skip_mismatched = true) leaves such weights as they were drawn";
+            let advice = "init.skip_mismatched = true (--init-skip-mismatched of `train`) leaves such weights as they were drawn";
             let misfits = listed(&report.misfits);
             return Err(fail(format!("{} has weights of another shape: {misfits}; {advice}", file.display())));
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use burn::module::Module;
+use hearth_data::Progress;
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
 use hearth_nn::weights;
@@ -11,6 +12,7 @@ use hearth_train::checkpoint::{self, Checkpoint, CheckpointError};
 use hearth_train::{RunFolder, TestTimeAugmentation};
 
 use super::Plan;
+use super::plan::named;
 use crate::error::{Context, Outcome, RecipeError};
 use crate::notice::notice;
 use crate::recipe::{Document, Tta};
@@ -33,17 +35,72 @@ pub struct Trained {
     pub augmentation: Option<TestTimeAugmentation>,
 }
 
+/// How a run is opened to use its network.
+#[derive(Clone, Debug)]
+pub struct Opening<'a> {
+    /// `best`, `latest` or the name of a checkpoint's folder.
+    pub checkpoint: &'a str,
+    /// Where it computes.
+    pub device: &'a str,
+    /// In place of the recipe's test-time augmentation.
+    pub tta: Option<Tta>,
+    /// Faults of DICOM series that are accepted beside the recipe's: `MissingSlices`.
+    pub accept: Vec<String>,
+    /// How long work is shown.
+    pub progress: Progress,
+}
+
+impl<'a> Opening<'a> {
+    /// As the recipe says, and nothing is shown.
+    pub fn new(checkpoint: &'a str, device: &'a str) -> Self {
+        Self { checkpoint, device, tta: None, accept: Vec::new(), progress: Progress::None }
+    }
+}
+
+/// Adds faults to what each `LoadImage` of a recipe accepts.
+fn accept_faults(document: &mut Document, accept: &[String]) -> Outcome {
+    if accept.is_empty() {
+        return Ok(());
+    }
+    let steps = document.root().get("transforms").map_or(&[][..], |steps| steps.items());
+    let mut changed = Vec::new();
+    for (place, step) in steps.iter().enumerate() {
+        if !step.text("name").is_some_and(|name| named(&["LoadImage"], name)) {
+            continue;
+        }
+        let known = step.get("accept").map_or(&[][..], |known| known.items());
+        let known = known.iter().map(|fault| fault.to_toml());
+        let all = known.chain(accept.iter().map(|fault| fault.clone().into()));
+        changed.push((place, toml::Value::Array(all.collect())));
+    }
+    for (place, faults) in changed {
+        document.set_option("--accept", &format!("transforms.{place}.accept"), &faults.to_string())?;
+    }
+    Ok(())
+}
+
 impl Trained {
     /// Opens a run on a device. `which` is `best`, `latest` or the name of a checkpoint's folder;
     /// `tta` replaces the recipe's test-time augmentation.
     pub fn open(folder: &RunFolder, which: &str, device: &str, tta: Option<Tta>) -> Outcome<Self> {
+        Self::open_with(folder, Opening { tta, ..Opening::new(which, device) })
+    }
+
+    /// The same with more to say.
+    ///
+    /// # Errors
+    /// A damaged run, a checkpoint or a device that is not there, a fault that cannot be accepted.
+    pub fn open_with(folder: &RunFolder, opening: Opening<'_>) -> Outcome<Self> {
+        let Opening { checkpoint, device, tta, accept, progress } = opening;
         let mut document = Document::open(&folder.recipe())?;
         document.set_option("--device", "training.device", device)?;
+        accept_faults(&mut document, &accept)?;
         let mut plan = Plan::new(document)?;
+        plan.progress = progress;
         if let Some(tta) = tta {
             plan.recipe.tta = tta;
         }
-        let checkpoint = choose(folder, which)?;
+        let checkpoint = choose(folder, checkpoint)?;
         let name = checkpoint.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let network = plan.network(&plan.device)?;
         let (network, _) = weights::from_bytes(network, &checkpoint.file(WEIGHTS)?)

@@ -1,0 +1,22 @@
+//! `--empty` of `evaluate` and `metrics`.
+
+use crate::run::Empty;
+
+/// What a distance to nothing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum EmptyWord {
+    /// The diagonal of the image in mm: a missed or an invented organ makes the figure worse
+    Penalty,
+    /// No value, which means leave out, as MONAI does
+    Skip,
+}
+
+impl EmptyWord {
+    /// As the library says it.
+    pub fn rule(self) -> Empty {
+        match self {
+            EmptyWord::Penalty => Empty::Penalty,
+            EmptyWord::Skip => Empty::Skip,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What a distance counts as where the prediction or the label alone is empty.
+//!
+//! MONAI gives no number there, or an infinite one, which the mean leaves out: a missed organ would
+//! improve the figure, and with it a checkpoint. So the diagonal of the image counts, in training's
+//! validation and in `evaluate` alike; the metrics of the library keep MONAI's rule.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use burn::tensor::Tensor;
+use hearth_nn::metrics::{Aggregate, Metric, MetricConfig, MetricError, count, read};
+
+use crate::error::Outcome;
+
+/// What a distance to nothing is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Empty {
+    /// The diagonal of the image in mm.
+    #[default]
+    Penalty,
+    /// No value, which means leave out, as in MONAI.
+    Skip,
+}
+
+/// How many items of each class counted the diagonal since the last reset.
+#[derive(Clone, Debug, Default)]
+pub struct Penalties(Arc<Mutex<Vec<usize>>>);
+
+impl Penalties {
+    /// Those of a class, by its place among those that count.
+    pub fn of(&self, class: usize) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(class).copied().unwrap_or_default()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<usize>)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Whether a metric measures a distance that has no value for an empty mask.
+pub fn is_distance(config: &MetricConfig) -> bool {
+    ["HausdorffDistanceMetric", "SurfaceDistanceMetric"].contains(&(**config).name())
+}
+
+/// The longest distance within an image of so many voxels of these sizes, in mm.
+pub fn diagonal(shape: [usize; 3], spacing: [f64; 3]) -> f64 {
+    (0..3).map(|axis| (shape[axis] as f64 * spacing[axis]).powi(2)).sum::<f64>().sqrt()
+}
+
+/// The metric that a recipe names, under a rule for empty masks.
+///
+/// # Errors
+/// Where the recipe's metric cannot be built.
+pub fn measuring(config: &MetricConfig, empty: Empty) -> Outcome<(Box<dyn Metric>, Penalties)> {
+    let (inner, penalties) = (config.build()?, Penalties::default());
+    if empty == Empty::Skip || !is_distance(config) {
+        return Ok((inner, penalties));
+    }
+    let ignored = config.node().get("ignore_index").and_then(|node| node.to_toml().as_integer());
+    Ok((Box::new(Penalised { inner, ignored, penalties: penalties.clone() }), penalties))
+}
+
+/// A distance with the diagonal in place of what has no value.
+struct Penalised {
+    inner: Box<dyn Metric>,
+    /// The class that does not count at all.
+    ignored: Option<i64>,
+    penalties: Penalties,
+}
+
+impl Penalised {
+    /// Puts the diagonal into the rows of a batch; says whether any was put.
+    fn penalise(
+        &self,
+        rows: &mut [Vec<f32>],
+        [pred, label]: [&Tensor<5>; 2],
+        spacing: &[[f64; 3]],
+    ) -> Result<bool, MetricError> {
+        let [items, channels, x, y, z] = pred.dims();
+        let name = self.inner.name();
+        let (found, drawn) = (read(name, count(pred.clone()))?, read(name, count(label.clone()))?);
+        let mut any = false;
+        for (item, row) in rows.iter_mut().enumerate().take(items) {
+            // Rows leave the background out, or have every channel.
+            let first = channels.saturating_sub(row.len());
+            let spacing = spacing.get(item).or(spacing.first()).copied().unwrap_or([1.0; 3]);
+            for (class, value) in row.iter_mut().enumerate() {
+                let channel = class + first;
+                let at = item * channels + channel;
+                let one_is_empty = (found[at] > 0.0) != (drawn[at] > 0.0);
+                if one_is_empty && self.ignored != Some(channel as i64) {
+                    *value = diagonal([x, y, z], spacing) as f32;
+                    any = true;
+                    self.penalties.change(|counts| {
+                        counts.resize(counts.len().max(class + 1), 0);
+                        counts[class] += 1;
+                    });
+                }
+            }
+        }
+        Ok(any)
+    }
+}
+
+impl Metric for Penalised {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn higher_is_better(&self) -> Option<bool> {
+        self.inner.higher_is_better()
+    }
+
+    fn includes_background(&self) -> bool {
+        self.inner.includes_background()
+    }
+
+    fn check_for(&self, classes: usize) -> Result<(), MetricError> {
+        self.inner.check_for(classes)
+    }
+
+    fn update(&mut self, pred: &Tensor<5>, label: &Tensor<5>) -> Result<&[Vec<f32>], MetricError> {
+        self.update_spaced(pred, label, &[])
+    }
+
+    fn update_spaced(
+        &mut self,
+        pred: &Tensor<5>,
+        label: &Tensor<5>,
+        spacing: &[[f64; 3]],
+    ) -> Result<&[Vec<f32>], MetricError> {
+        let before = self.inner.rows().len();
+        let mut new = self.inner.update_spaced(pred, label, spacing)?.to_vec();
+        if self.penalise(&mut new, [pred, label], spacing)? {
+            let mut all = self.inner.rows()[..before].to_vec();
+            all.extend(new);
+            self.inner.reset();
+            self.inner.merge(all)?;
+        }
+        Ok(&self.inner.rows()[before..])
+    }
+
+    fn merge(&mut self, rows: Vec<Vec<f32>>) -> Result<(), MetricError> {
+        self.inner.merge(rows)
+    }
+
+    fn rows(&self) -> &[Vec<f32>] {
+        self.inner.rows()
+    }
+
+    fn values_of(&self, row: &[f32]) -> Vec<f32> {
+        self.inner.values_of(row)
+    }
+
+    fn aggregate(&self) -> Result<Aggregate, MetricError> {
+        self.inner.aggregate()
+    }
+
+    fn reset(&mut self) {
+        self.penalties.change(Vec::clear);
+        self.inner.reset();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two items of background and two classes, 4 x 4 x 4 voxels of 1 x 2 x 2 mm: the second item
+    /// misses the second class, and nobody has the first.
+    fn measured(empty: Empty) -> (Vec<Vec<f32>>, f32, [usize; 2]) {
+        let config = toml::from_str("name = \"HausdorffDistanceMetric\"\npercentile = 95").expect("a metric");
+        let (mut metric, penalties) = measuring(&config, empty).expect("it builds");
+        let device = Default::default();
+        let mask = |there: bool| {
+            let empty = Tensor::<5>::zeros([1, 3, 4, 4, 4], &device);
+            if there { empty.slice_fill([0..1, 2..3, 1..3, 1..3, 1..3], 1.0) } else { empty }
+        };
+        for there in [true, false] {
+            let rows = metric.update_spaced(&mask(there), &mask(true), &[[1.0, 2.0, 2.0]]);
+            assert_eq!(rows.expect("rows").len(), 1);
+        }
+        let value = metric.aggregate().expect("a value").scalar();
+        (metric.rows().to_vec(), value, [penalties.of(0), penalties.of(1)])
+    }
+
+    #[test]
+    fn a_missed_class_counts_the_diagonal() {
+        let (rows, value, penalties) = measured(Empty::Penalty);
+        // sqrt(4^2 + 8^2 + 8^2) = 12 mm; what neither has is no distance.
+        assert!(rows.iter().all(|row| row[0].is_nan()));
+        assert_eq!((rows[0][1], rows[1][1], value, penalties), (0.0, 12.0, 6.0, [0, 1]));
+    }
+
+    #[test]
+    fn monais_rule_leaves_it_out() {
+        let (rows, value, penalties) = measured(Empty::Skip);
+        assert!(!rows[1][1].is_finite());
+        assert_eq!((rows[0][1], value, penalties), (0.0, 0.0, [0, 0]));
+    }
+}
