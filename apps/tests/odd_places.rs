@@ -91,7 +91,11 @@ fn a_gap_in_a_series_is_accepted_as_the_error_says() {
     let nifti = text(&dir.path().join("gap.nii.gz"));
     succeed(&["data", "convert", &series, &nifti, "--accept", "MissingSlices"]);
     // By a recipe.
-    let recipe = TINY.replacen("keys = [\"image\", \"label\"] }", "keys = [\"image\", \"label\"], accept = [\"MissingSlices\"] }", 1);
+    let recipe = TINY.replacen(
+        "keys = [\"image\", \"label\"] }",
+        "keys = [\"image\", \"label\"], accept = [\"MissingSlices\"] }",
+        1,
+    );
     let path = dir.path().join("accepting.toml");
     fs::write(&path, recipe).expect("the recipe is written");
     let out = text(&dir.path().join("pre"));
@@ -223,7 +227,9 @@ fn a_run_whose_folder_vanishes_fails() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("the program starts");
-    wait_until("a row of metrics", || fs::read_to_string(out.join("metrics.csv")).is_ok_and(|text| text.lines().count() > 1));
+    wait_until("a row of metrics", || {
+        fs::read_to_string(out.join("metrics.csv")).is_ok_and(|text| text.lines().count() > 1)
+    });
     fs::rename(&out, dir.path().join("elsewhere")).expect("moved away");
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1), "{}", errors(&output));

@@ -162,12 +162,7 @@ const FOLDER: &str = "evaluation";
 
 /// The value of each metric and its rows, as in validation; handlers with `engine = "validation"`
 /// listen.
-fn on_the_networks_grid(
-    trained: Trained,
-    items: Vec<Item>,
-    folder: &RunFolder,
-    empty: Empty,
-) -> Outcome<Vec<Found>> {
+fn on_the_networks_grid(trained: Trained, items: Vec<Item>, folder: &RunFolder, empty: Empty) -> Outcome<Vec<Found>> {
     let Trained { plan, network, checkpoint, inferer, .. } = trained;
     let recipe = &plan.recipe;
     let dataset = hearth_data::TransformDataset::new(items, plan.validation.clone())?;

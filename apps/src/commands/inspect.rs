@@ -61,10 +61,7 @@ pub fn run(args: &Args) -> Outcome {
 fn print_structures(path: &Path, regions: &[Region], json: bool) -> Outcome {
     let file = path.display().to_string();
     if json {
-        out!(
-            "{}",
-            serde_json::to_string_pretty(&serde_json::json!({ "file": file, "regions": listed(regions) }))?
-        );
+        out!("{}", serde_json::to_string_pretty(&serde_json::json!({ "file": file, "regions": listed(regions) }))?);
         return Ok(());
     }
     out!("{}", bold(&file));

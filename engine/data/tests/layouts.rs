@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use hearth_data::layouts::{self, CaseList, Target, Wants};
+use hearth_data::quality::{Severity, Verification, VerifyOptions, verify};
 use hearth_data::{Field, Image, NiftiOptions, Pipeline, readers, write_nifti};
 
 /// A volume whose voxels hold `value`; `shift` moves it along x, in mm.
@@ -207,6 +208,80 @@ fn lists_in_json_take_several_files_and_set_cases_apart() {
     fails(&list_at, &wants(&[]), &["`training` is not a list"]);
     fs::write(&list_at, "[{").expect("written");
     fails(&list_at, &wants(&[]), &["not JSON"]);
+}
+
+/// What `verify` finds in a data set: no error, and these cases by split, `case split channels`.
+fn verified(path: &Path, images: &[&str], expected: &[&str]) -> Verification {
+    let mut options = VerifyOptions::default();
+    options.images = images.iter().map(|name| (*name).to_owned()).collect();
+    let found = verify(path, &options).unwrap_or_else(|error| panic!("{error}"));
+    let errors: Vec<_> = found.findings.iter().filter(|finding| finding.severity == Severity::Error).collect();
+    assert!(errors.is_empty(), "{}: {errors:?}", path.display());
+    let cases = found.cases.iter().map(|case| {
+        let (image, label) = (case.image.as_ref().expect("an image"), if case.label.is_some() { " label" } else { "" });
+        format!("{} {} {}{label}", case.case, case.split, image.channels)
+    });
+    assert_eq!(cases.collect::<Vec<_>>(), expected, "{}", path.display());
+    found
+}
+
+#[test]
+fn whatever_trains_is_verified() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    let label = |name: &str| volume(&at(name), 1, 1.0, 0.0);
+    let mut value = 0.0;
+    let mut image = |name: &str| {
+        value += 1.0;
+        volume(&at(name), 1, value, 0.0);
+    };
+    // nnU-Net raw: no list of cases in its dataset.json.
+    for case in ["a", "b"] {
+        image(&format!("nn/imagesTr/{case}_0000.nii.gz"));
+        image(&format!("nn/imagesTr/{case}_0001.nii.gz"));
+        label(&format!("nn/labelsTr/{case}.nii.gz"));
+    }
+    image("nn/imagesTs/c_0000.nii.gz");
+    image("nn/imagesTs/c_0001.nii.gz");
+    let json = r#"{"channel_names":{"0":"CT","1":"PET"},"labels":{"background":0,"organ":1},"numTraining":2,
+        "file_ending":".nii.gz"}"#;
+    fs::write(at("nn/dataset.json"), json).expect("written");
+    let found = verified(&at("nn"), &[], &["a training 2 label", "b training 2 label", "c test 2"]);
+    assert_eq!(found.names[&1], "organ");
+    verified(&at("nn"), &["PET"], &["a training 1 label", "b training 1 label", "c test 1"]);
+    // BraTS and BIDS.
+    for suffix in ["flair", "t1", "t1ce", "t2"] {
+        image(&format!("brats/P1/P1_{suffix}.nii.gz"));
+    }
+    label("brats/P1/P1_seg.nii.gz");
+    verified(&at("brats"), &[], &["P1 training 4 label"]);
+    image("bids/sub-01/anat/sub-01_T1w.nii.gz");
+    image("bids/sub-01/anat/sub-01_FLAIR.nii.gz");
+    fs::write(at("bids/dataset_description.json"), r#"{"Name":"Heads","BIDSVersion":"1.8.0"}"#).expect("written");
+    label("bids/derivatives/manual/sub-01/anat/sub-01_desc-lesion_mask.nii.gz");
+    verified(&at("bids"), &["T1w", "FLAIR"], &["sub-01 training 2 label"]);
+    // Tables and lists.
+    image("x.nii.gz");
+    image("y.nii.gz");
+    label("seg.nii.gz");
+    fs::write(at("list.csv"), "image,label\nx.nii.gz,seg.nii.gz\ny.nii.gz,\n").expect("written");
+    verified(&at("list.csv"), &[], &["x training 1 label", "y test 1"]);
+    fs::write(at("scores.tsv"), "image\tscore\nx.nii.gz\t0.5\n").expect("written");
+    verified(&at("scores.tsv"), &[], &["x training 1"]);
+    fs::write(at("two.csv"), "pre,post,label\nx.nii.gz,y.nii.gz,seg.nii.gz\n").expect("written");
+    verified(&at("two.csv"), &["pre", "post"], &["x training 2 label"]);
+    let json = r#"{"training":[{"image":["x.nii.gz","y.nii.gz"],"label":"seg.nii.gz"}],
+        "validation":[{"image":["y.nii.gz","x.nii.gz"],"label":"seg.nii.gz"}]}"#;
+    fs::write(at("list.json"), json).expect("written");
+    let found = verified(&at("list.json"), &[], &["x training 2 label", "y validation 2 label"]);
+    assert!(serde_json::to_string(&found).is_ok());
+    // What is wrong is found there, too.
+    volume(&at("y.nii.gz"), 1, 2.0, 50.0);
+    let found = verify(&at("list.json"), &VerifyOptions::default()).expect("cases");
+    let said: Vec<String> = found.findings.iter().map(ToString::to_string).collect();
+    assert!(found.count(Severity::Error) >= 2 && said[0].contains("50.00 mm off"), "{said:?}");
+    let error = verify(&at("two.csv"), &VerifyOptions::default()).expect_err("no image").to_string();
+    assert!(error.contains("unknown column \"image\"") && error.contains("--images"), "{error}");
 }
 
 #[test]

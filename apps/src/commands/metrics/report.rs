@@ -117,7 +117,9 @@ impl Report {
         for (case, measured) in &self.cases {
             for (class, values) in measured {
                 let head = [case.clone(), name(class).to_owned()];
-                rows.push(head.into_iter().chain(values.iter().map(|value| cell(value.map(|v| v.value)))).collect::<Vec<_>>());
+                rows.push(
+                    head.into_iter().chain(values.iter().map(|value| cell(value.map(|v| v.value)))).collect::<Vec<_>>(),
+                );
             }
         }
         let classes = self.classes();
@@ -208,7 +210,8 @@ impl Report {
             }
             summary.insert(name(class).to_owned(), metrics.into());
         }
-        let alone: Vec<Value> = alone.iter().map(|(path, lacks)| json!({ "file": path.display().to_string(), "has_no": lacks })).collect();
+        let alone: Vec<Value> =
+            alone.iter().map(|(path, lacks)| json!({ "file": path.display().to_string(), "has_no": lacks })).collect();
         let failed: Vec<Value> = self.failed.iter().map(|(case, why)| json!({ "case": case, "error": why })).collect();
         json!({ "cases": cases, "classes": summary, "unpaired": alone, "failed": failed })
     }

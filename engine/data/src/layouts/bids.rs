@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CaseList, Layout, Target, Wants, same_modality, some, title, with_image, wrong};
+use super::{CHOOSE, CaseList, Layout, Target, Wants, same_modality, some, title, with_image, wrong};
 use crate::dataset::case_name;
 use crate::{CsvOptions, DataError, Field, Item, Parts, csv_items};
 
@@ -144,8 +144,7 @@ impl Bids {
         match suffixes.iter().copied().collect::<Vec<_>>()[..] {
             [one] => Ok(vec![one.to_owned()]),
             ref several => {
-                let what =
-                    format!("there are images of several kinds: {}; choose with data.images", several.join(", "));
+                let what = format!("there are images of several kinds: {}; choose with {CHOOSE}", several.join(", "));
                 Err(wrong(path, what))
             }
         }

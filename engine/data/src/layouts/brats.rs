@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CaseList, Layout, Target, Wants, same_modality, some, title, with_image, wrong};
+use super::{CHOOSE, CaseList, Layout, Target, Wants, same_modality, some, title, with_image, wrong};
 use crate::dataset::case_name;
 use crate::{DataError, Item, Parts};
 
@@ -68,7 +68,8 @@ impl Layout for Brats {
             }
         }
         if !lacking.is_empty() {
-            let advice = "add the files, take the cases out, or choose contrasts that all cases have with data.images";
+            let advice =
+                format!("add the files, take the cases out, or choose contrasts that all cases have with {CHOOSE}");
             return Err(wrong(path, format!("contrasts are missing:\n  {}\n  {advice}", some(&lacking))));
         }
         if cases.is_empty() {

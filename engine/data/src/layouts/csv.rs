@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CaseList, Layout, Target, Wants, title, with_image, wrong};
+use super::{CHOOSE, CaseList, Layout, Target, Wants, title, with_image, wrong};
 use crate::dataset::{case_name, make_unique};
 use crate::{Column, ColumnKind, CsvOptions, DataError, Field, Item, Parts, csv_items};
 
@@ -53,7 +53,7 @@ impl Layout for Csv {
             if !columns.contains(column) {
                 let known: Vec<&str> = columns.iter().map(String::as_str).collect();
                 let what = hearth_registry::unknown("column", column, &known);
-                let advice = "name the columns of the images with data.images";
+                let advice = format!("name the columns of the images with {CHOOSE}");
                 return Err(wrong(path, format!("{what}; {advice}")));
             }
         }

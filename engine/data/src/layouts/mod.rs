@@ -164,6 +164,9 @@ pub fn recognize_list(path: &Path) -> Option<Box<dyn Layout>> {
     own.chain(bundled).find(|layout| layout.fits(path))
 }
 
+/// Where modalities are chosen, for messages.
+pub(crate) const CHOOSE: &str = "data.images of a recipe (--images of `hearth data verify`)";
+
 /// An error about a data set.
 pub(crate) fn wrong(path: &Path, what: String) -> DataError {
     DataError::List { path: path.to_owned(), what }

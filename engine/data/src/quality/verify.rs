@@ -175,12 +175,7 @@ fn look_at(listed: &Listed, names: &BTreeMap<u32, String>, options: &VerifyOptio
 
 /// Reads a file, what was drawn on the grid of its images; what is wrong with it becomes a finding,
 /// a decoder's panic among it.
-fn read(
-    file: &Result<Parts, String>,
-    what: &str,
-    options: &ReadOptions,
-    findings: &mut Vec<Finding>,
-) -> Option<Image> {
+fn read(file: &Result<Parts, String>, what: &str, options: &ReadOptions, findings: &mut Vec<Finding>) -> Option<Image> {
     let parts = match file {
         Ok(parts) => parts,
         Err(why) => {

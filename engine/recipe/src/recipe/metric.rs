@@ -91,6 +91,20 @@ impl Metric {
         }
     }
 
+    /// No region is a background: without this the first one would not count, where the metric's
+    /// table does not say so.
+    pub(super) fn count_every_channel(&mut self) {
+        let Self::Named { metrics, .. } = self else { return };
+        for (_, config) in metrics {
+            if config.node().get(BACKGROUND).is_none()
+                && !config.includes_background()
+                && let Ok(every) = config.with(BACKGROUND, true)
+            {
+                *config = every;
+            }
+        }
+    }
+
     /// What can be said of the table before it is read: its keys, and whether they go together.
     pub(super) fn check_keys(document: &Document) -> Result<(), Fault> {
         let Some(node) = document.root().get("metric") else { return Ok(()) };

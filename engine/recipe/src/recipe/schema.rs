@@ -285,6 +285,9 @@ impl Recipe {
         if let (Metric::Dice { include_background, .. }, Output::Regions, None) = (&mut self.metric, output, written) {
             *include_background = true;
         }
+        if output == Output::Regions {
+            self.metric.count_every_channel();
+        }
         for plugin in self.plugins.iter_mut().filter(|plugin| plugin.name == "validation") {
             let interval = toml::Value::Integer(self.training.val_interval.try_into().unwrap_or(i64::MAX));
             plugin.options.entry("interval").or_insert(interval);
