@@ -91,12 +91,13 @@ impl Metric {
         }
     }
 
-    /// No region is a background: without this the first one would not count, where the metric's
-    /// table does not say so.
-    pub(super) fn count_every_channel(&mut self) {
+    /// No region is a background: without this the first one would not count where the metric's
+    /// table, one of `written`, does not say so.
+    pub(super) fn count_every_channel(&mut self, written: Option<&Node>) {
         let Self::Named { metrics, .. } = self else { return };
-        for (_, config) in metrics {
-            if config.node().get(BACKGROUND).is_none()
+        for (name, config) in metrics {
+            let table = written.and_then(|tables| tables.get(name));
+            if table.is_none_or(|table| table.get(BACKGROUND).is_none())
                 && !config.includes_background()
                 && let Ok(every) = config.with(BACKGROUND, true)
             {

@@ -286,7 +286,7 @@ impl Recipe {
             *include_background = true;
         }
         if output == Output::Regions {
-            self.metric.count_every_channel();
+            self.metric.count_every_channel(metric);
         }
         for plugin in self.plugins.iter_mut().filter(|plugin| plugin.name == "validation") {
             let interval = toml::Value::Integer(self.training.val_interval.try_into().unwrap_or(i64::MAX));
