@@ -317,3 +317,38 @@ val_interval = 5
     fs::remove_file(&file).expect("removed");
     refuse(&all, &old, &["BraTS-2 has no T2w (it has flair, seg, t1, t1ce)"]);
 }
+
+#[test]
+fn labels_that_a_recipe_maps_are_checked_once_they_are_mapped() {
+    plugins_are_built();
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = common::phantom(dir.path(), 3);
+    for entry in fs::read_dir(data.join("labelsTr")).expect("labels") {
+        let path = entry.expect("a label").path();
+        let mut label = read_nifti(&path).expect("a label");
+        label.data = label.data * 5.0;
+        write_nifti(&path, &label, NiftiOptions::label()).expect("written");
+    }
+    let list = data.join("dataset.json");
+    let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&list).expect("a list")).expect("JSON");
+    json["labels"] = serde_json::json!({ "0": "background", "5": "spleen" });
+    fs::write(&list, json.to_string()).expect("written");
+    let train = |recipe: &str, out: &str| {
+        let out = text(&dir.path().join(out));
+        ["train", recipe, "--data", &text(&data), "--out", &out, "--device", "cpu", "--epochs", "1"].map(str::to_owned)
+    };
+    let plain = recipe(dir.path(), "plain.toml", &[common::TINY]);
+    fail(&train(&plain, "refused"), 1, &["has labels up to 5", "knows 2 (background, spleen)"]);
+    let load = "{ name = \"EnsureChannelFirst\", keys = [\"image\", \"label\"] },";
+    let map = "{ name = \"MapLabelValue\", keys = [\"label\"], orig_labels = [5], target_labels = [1] },";
+    assert!(common::TINY.contains(load));
+    let mapped = common::TINY.replacen(load, &format!("{load}\n    {map}"), 1);
+    let mapping = recipe(dir.path(), "mapping.toml", &[&mapped]);
+    succeed(&train(&mapping, "run"));
+    let dice = measured(&dir.path().join("run"), &data, "mean_dice");
+    assert!((0.0..=1.0).contains(&dice), "{dice}");
+    // One that maps to a class there is not is still refused.
+    let beyond = mapped.replace("target_labels = [1]", "target_labels = [2]");
+    let beyond = recipe(dir.path(), "beyond.toml", &[&beyond]);
+    fail(&train(&beyond, "beyond"), 1, &["2"]);
+}

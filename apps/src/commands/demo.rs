@@ -43,6 +43,7 @@ const WINDOW: (f32, f32) = (-160.0, 240.0);
 /// Generates, trains, evaluates, predicts, draws.
 pub fn run(args: &Args) -> Outcome {
     let start = Instant::now();
+    folders::check_path("--out", &args.out)?;
     interrupt::listen()?;
     let _reserved = folders::Reserved::new(&args.out)?;
     let at = |name: &str| args.out.join(name);
