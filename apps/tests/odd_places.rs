@@ -18,8 +18,8 @@ fn temporary() -> tempfile::TempDir {
 }
 
 /// Arguments of text and of paths.
-fn words<'a>(words: &[&'a dyn AsRef<OsStr>]) -> Vec<&'a OsStr> {
-    words.iter().map(|word| word.as_ref()).collect()
+fn words(words: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
+    words.iter().map(|word| word.as_ref().to_owned()).collect()
 }
 
 /// A run of one epoch, and its data.
@@ -29,6 +29,13 @@ fn trained(dir: &Path) -> (PathBuf, PathBuf) {
     let train = ["train", &text(&recipe), "--data", &text(&data), "--out", &text(&out), "--epochs", "1"];
     succeed(&[&train[..], &["--device", "cpu"]].concat());
     (out, data)
+}
+
+/// A recipe of transforms that needs no label.
+fn chain(folder: &Path) -> String {
+    let path = folder.join("chain.toml");
+    fs::write(&path, "[[transforms]]\nname = \"LoadImage\"\nkeys = [\"image\"]\n").expect("written");
+    text(&path)
 }
 
 /// The names of a folder's entries.
@@ -175,7 +182,7 @@ fn paths_that_are_no_text_work_or_are_refused_at_once() {
     succeed(&words(&[&"preprocess", &recipe, &"--image", &twins[0], &"-o", &pre]));
     assert!(pre.join("image.nii.gz").is_file());
     let sheet = odd.join("sheet.png");
-    succeed(&words(&[&"data", &"preview", &recipe, &"-i", &twins[0], &"-o", &sheet, &"-n", &"1"]));
+    succeed(&words(&[&"data", &"preview", &chain(dir.path()), &"-i", &twins[0], &"-o", &sheet, &"-n", &"1"]));
     assert!(sheet.is_file());
     succeed(&words(&[&"data", &"inspect", &twins[0], &"--json"]));
     succeed(&words(&[&"data", &"inspect", &labels, &"--json"]));
@@ -210,7 +217,7 @@ fn records_and_links_of_others_are_not_replaced() {
     fail(&["data", "convert", &image, &text(&link)], 1, &["there already"]);
     let sheet = dir.path().join("sheet.png");
     fs::write(&sheet, "a picture of mine").expect("a file");
-    let preview = ["data", "preview", &recipe, "-i", &image, "-o", &text(&sheet), "-n", "1"];
+    let preview = ["data", "preview", &chain(dir.path()), "-i", &image, "-o", &text(&sheet), "-n", "1"];
     fail(&[&preview[..], &["--overwrite"]].concat(), 1, &["only files that this program wrote"]);
     assert_eq!(fs::read_to_string(&sheet).expect("a file"), "a picture of mine");
 }
@@ -235,4 +242,39 @@ fn a_run_whose_folder_vanishes_fails() {
     assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
     let said = errors(&output);
     assert!(said.contains("error:") && !said.contains("panicked"), "{said}");
+}
+
+/// A disk with so many bytes on it: a file size limit stands for it, which fails a write alike.
+#[cfg(target_os = "linux")]
+fn with_little_room(blocks: u32, arguments: &[&str]) -> std::process::Output {
+    let program = env!("CARGO_BIN_EXE_hearth");
+    let quoted: Vec<String> = std::iter::once(&program).chain(arguments).map(|word| format!("'{word}'")).collect();
+    // The signal of the limit is ignored, so that the write returns an error.
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec {}", quoted.join(" "));
+    std::process::Command::new("sh").args(["-c", &script]).env("NO_COLOR", "1").output().expect("sh is there")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_cannot_be_written_whole_leaves_nothing() {
+    let dir = temporary();
+    let (run, data) = trained(dir.path());
+    let (run, image) = (text(&run), text(&first(&data.join("imagesTr"))));
+    let (out, recipe) = (dir.path().join("out"), text(&tiny_recipe(dir.path())));
+    let out_text = text(&out);
+    let (nifti, safe, sheet) = (text(&out.join("a.nii")), text(&out.join("w.safetensors")), text(&out.join("s.png")));
+    fs::create_dir(&out).expect("a folder");
+    for arguments in [
+        vec!["predict", &run, "-i", &image, "-o", &out_text, "--device", "cpu"],
+        vec!["preprocess", &recipe, "--image", &image, "-o", &out_text],
+        vec!["data", "convert", &image, &nifti],
+        vec!["convert", &run, &safe],
+        vec!["data", "preview", &chain(dir.path()), "-i", &image, "-o", &sheet, "-n", "1"],
+    ] {
+        let output = with_little_room(0, &arguments);
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("error:") && !said.contains("panicked"), "{arguments:?}: {said}");
+        assert!(names(&out).is_empty(), "{arguments:?} left {:?}", names(&out));
+    }
 }

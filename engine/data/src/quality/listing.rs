@@ -46,7 +46,7 @@ pub(super) fn list(dir: &Path, options: &VerifyOptions) -> Result<Listing, DataE
         _ => by_folders(dir)?,
     };
     if listing.cases.is_empty() {
-        let what = "holds neither a list of cases nor an image that a reader knows".to_owned();
+        let what = "holds neither a dataset.json nor an image that a reader knows".to_owned();
         return Err(DataError::List { path: dir.to_owned(), what });
     }
     // Where modalities are chosen, the others lie beside them.

@@ -116,8 +116,7 @@ setters!(LoadImage {
     segments_as_channels: bool,
     /// The key of the DICOM images that they were drawn on: they come on its grid.
     reference_key: Option<String>,
-    /// Faults of a DICOM series that are accepted, as otherwise it is not read: `MissingSlices`,
-    /// `DuplicateSlices`, `MissingPosition`.
+    /// Faults of a DICOM series that are accepted, as in `MissingSlices`; otherwise it is not read.
     accept: Vec<String>,
     /// The level of a whole-slide image.
     level: usize,

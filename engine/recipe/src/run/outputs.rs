@@ -71,7 +71,20 @@ impl Outputs {
     }
 
     /// Records where a file that is now written came from.
-    pub fn record(&self, path: &Path, mut facts: Value) -> Outcome {
+    ///
+    /// # Errors
+    /// Where the record cannot be written, as on a full disk. The file is then removed: without its
+    /// record it would be in the way as somebody else's.
+    pub fn record(&self, path: &Path, facts: Value) -> Outcome {
+        let recorded = self.write_record(path, facts);
+        if recorded.is_err() {
+            // One that cannot be removed is named by the error that comes next.
+            let _ = std::fs::remove_file(path);
+        }
+        recorded
+    }
+
+    fn write_record(&self, path: &Path, mut facts: Value) -> Outcome {
         facts["hearth"] = env!("CARGO_PKG_VERSION").into();
         facts["command"] = self.command.into();
         facts["blake3"] = sum(path)?.into();

@@ -134,8 +134,14 @@ impl Session {
             return Err(RecipeError::new(format!("{root} {what}")));
         }
         let engines = (self.trainer.engine(), self.validation());
-        summary::write(&folder, &self.plan, engines, end.as_ref(), seconds, tuning)?;
-        let end = end.while_doing(|| format!("the run in {} failed", folder.root().display()))?;
+        let written = summary::write(&folder, &self.plan, engines, end.as_ref(), seconds, tuning);
+        let end = end.while_doing(|| format!("the run in {} failed", folder.root().display()));
+        if let (Err(_), Err(unwritten)) = (&end, &written) {
+            // Both have one cause most often, a full disk; why the run failed is what matters.
+            warning!("{}", unwritten.line());
+        }
+        let end = end?;
+        written?;
         if matches!(end, RunEnd::Interrupted(_)) {
             self.save_if_needed(&folder)?;
         }
