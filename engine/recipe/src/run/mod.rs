@@ -16,6 +16,7 @@ mod segment;
 mod session;
 mod start;
 mod summary;
+mod vanished;
 mod weights;
 
 pub use cases::{Cases, list, wants};

@@ -20,6 +20,7 @@ use super::passing::PassProgress;
 use super::penalty::{Empty, Penalties, measuring};
 use super::plugins::Attached;
 use super::record::Record;
+use super::vanished::FolderWatch;
 use super::{Cases, Plan, Start, folders, handlers, plugins, summary};
 use crate::error::{At, Context, Outcome, RecipeError};
 use crate::notice::{notice, warning};
@@ -98,6 +99,8 @@ impl Session {
 
     fn add_handlers(&mut self, folder: &RunFolder) -> Outcome {
         let root = folder.root();
+        // Before any plugin writes there again.
+        self.trainer.engine_mut().add(FolderWatch::new(folder.recipe()))?;
         let before = handlers::before(&self.plan)?;
         let plugins = plugins::handlers(&self.plan, &self.plugins, root, Listens::Train)?;
         let after = handlers::after(&self.plan, root)?;
