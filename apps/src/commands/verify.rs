@@ -17,12 +17,12 @@ const LISTED: usize = 10;
 /// Arguments of `hearth data verify`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What --data of `train` takes (a folder with a dataset.json, nnU-Net raw, BIDS, BraTS, a table,
-    /// a list in JSON, DICOM), a folder with imagesTr and labelsTr, or of images
+    /// What --data of `train` takes (a folder with a dataset.json, nnU-Net raw, BIDS, BraTS, a
+    /// table, a list in JSON, DICOM), a folder with imagesTr and labelsTr, or of images
     #[arg(value_name = "PATH")]
     pub dir: PathBuf,
-    /// The modalities of an image, as data.images of a recipe has them: columns of a table, keys of a
-    /// list, ends of names; all that there are otherwise
+    /// The modalities of an image, as data.images of a recipe has them: columns of a table, keys of
+    /// a list, ends of names; all that there are otherwise
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub images: Vec<String>,
     /// The column, key or end of names of the labels, where that is not the usual one

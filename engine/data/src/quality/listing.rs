@@ -34,9 +34,9 @@ pub(super) struct Listed {
     pub drawn: bool,
 }
 
-/// By the layout that training would find; a Decathlon's `dataset.json` entry by entry, so that what
-/// is missing is a finding. Without a layout, `imagesTr` with `labelsTr` (and the like) by file
-/// name; without those, all images, and in DICOM what was drawn on them.
+/// By the layout that training would find; a Decathlon's `dataset.json` entry by entry, so that
+/// what is missing is a finding. Without a layout, `imagesTr` with `labelsTr` (and the like) by
+/// file name; without those, all images, and in DICOM what was drawn on them.
 pub(super) fn list(dir: &Path, options: &VerifyOptions) -> Result<Listing, DataError> {
     let decathlon = Decathlon::default().fits(dir) && !NnUnetRaw::default().fits(dir);
     let plain = options.images.is_empty() && options.label.is_none();

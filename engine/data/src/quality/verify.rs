@@ -19,8 +19,8 @@ use crate::{DataError, Image, Parts, Progress, ReadOptions, Running};
 pub struct VerifyOptions {
     /// How the work is shown.
     pub progress: Progress,
-    /// The modalities that make up an image, as `[data] images` names them: columns of a table, keys
-    /// of a list, ends of names. Empty: all that there are.
+    /// The modalities that make up an image, as `[data] images` names them: columns of a table,
+    /// keys of a list, ends of names. Empty: all that there are.
     pub images: Vec<String>,
     /// The column, key or end of names of the labels, where that is not the usual one.
     pub label: Option<String>,

@@ -1,5 +1,5 @@
-//! How far a pass over cases is, and a network over an image, for whoever watches: [`PassProgress`],
-//! [`Windows`].
+//! How far a pass over cases is, and a network over an image, for whoever watches:
+//! [`PassProgress`], `Windows`.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};

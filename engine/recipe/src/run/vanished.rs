@@ -1,4 +1,4 @@
-//! A run whose folder was removed ends soon, rather than after all its epochs: [`FolderWatch`].
+//! A run whose folder was removed ends soon, rather than after all its epochs.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use hearth_engine::{Context, Event, Handler, HandlerError, When};
 /// Within an epoch the folder is looked at so often; epochs can take hours.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Fails where the recipe is no longer in the run's folder. A checkpoint would make the folder anew,
-/// and hide that what it held is lost.
+/// Fails where the recipe is no longer in the run's folder. A checkpoint would make the folder
+/// anew, and hide that what it held is lost.
 #[derive(Debug)]
 pub(super) struct FolderWatch {
     recipe: PathBuf,
