@@ -75,10 +75,7 @@ fn outline(place: Place, panel: &Panel, layer: &Layer) -> Vec<(u32, usize, usize
                 || differs(x, y - 1)
                 || differs(x, y + 1))
     };
-    let mut waiting = vec![false; width * height];
-    for i in 0..width * height {
-        waiting[i] = is_edge(i % width, i / width);
-    }
+    let mut waiting: Vec<bool> = (0..width * height).map(|i| is_edge(i % width, i / width)).collect();
     let mut found = Vec::new();
     for first in 0..width * height {
         let (mut at, mut along) = (first, 0);
