@@ -1,6 +1,6 @@
 //! What all pictures are made of: a [`Canvas`] with text and PNG, and [`colours`] that any eyes
-//! tell apart. What a picture shows is the business of whoever draws it: `hearth-apps` draws slices,
-//! curves and bars, `hearth-handlers` what TensorBoard shows.
+//! tell apart. What a picture shows is the business of whoever draws it: `hearth-apps` draws
+//! slices, curves and bars, `hearth-handlers` what TensorBoard shows.
 //!
 //! ```
 //! use hearth_pictures::{Canvas, colours, text};

@@ -50,7 +50,7 @@ pub fn wrap(size: f32, text: &str, most: usize) -> Vec<String> {
         }
         for letter in word.chars() {
             let last = lines.len() - 1;
-            if !lines[last].is_empty() && width(size, &format!("{}{letter}", lines[last]).trim_end()) > most {
+            if !lines[last].is_empty() && width(size, format!("{}{letter}", lines[last]).trim_end()) > most {
                 lines.push(String::new());
             }
             lines.last_mut().into_iter().for_each(|line| line.push(letter));
