@@ -28,10 +28,11 @@ fn a_contact_sheet_has_a_picture_of_every_draw() {
     assert!(first.to_vec() == again.to_vec(), "the same seed gives the same sheet");
     let (_, other) = sheet("c.png", &["-n", "3", "--seed", "1"]);
     assert!(first.to_vec() != other.to_vec(), "another seed gives other crops");
-    // The outline of the label is green.
-    let green = |v: &[f32], n: usize| (0..n).filter(|i| [v[*i], v[n + i], v[2 * n + i]] == [60.0, 220.0, 90.0]).count();
+    // The outline of the label has the colour of its class.
+    let orange =
+        |v: &[f32], n: usize| (0..n).filter(|i| [v[*i], v[n + i], v[2 * n + i]] == [230.0, 159.0, 0.0]).count();
     let pixels = first.shape().iter().product();
-    assert!(green(&first.to_vec(), pixels) > 100);
+    assert!(orange(&first.to_vec(), pixels) > 100);
     let (said, _) = sheet("d.png", &["--steps", "--columns", "2"]);
     assert!(said.contains("8 pictures"), "{said}");
 }

@@ -1,6 +1,8 @@
 //! Slices of volumes side by side, as a PNG.
 
 use hearth_engine::{DType, HandlerError, HostTensor};
+use hearth_pictures::colours::of_class;
+use hearth_pictures::{Canvas, Rgb};
 
 /// A flat cut through one item of a batch: per channel `height * width` values, row by row.
 pub(crate) struct Slice {
@@ -8,19 +10,6 @@ pub(crate) struct Slice {
     height: usize,
     channels: Vec<Vec<f32>>,
 }
-
-/// Black for the background, then colours that are told apart with any eyes (Okabe and Ito 2008).
-const COLOURS: [[u8; 3]; 9] = [
-    [0, 0, 0],
-    [230, 159, 0],
-    [86, 180, 233],
-    [0, 158, 115],
-    [240, 228, 66],
-    [0, 114, 178],
-    [213, 94, 0],
-    [204, 121, 167],
-    [255, 255, 255],
-];
 
 impl Slice {
     /// The middle slice of `[B, C, X, Y, Z]` across an axis, or all of `[B, C, X, Y]`. X goes to
@@ -53,7 +42,7 @@ impl Slice {
     }
 
     /// Grey from the smallest to the largest finite value of the first channel.
-    fn grey(&self) -> Vec<[u8; 3]> {
+    fn grey(&self) -> Vec<Rgb> {
         let plane = &self.channels[0];
         let finite = plane.iter().copied().filter(|v| v.is_finite());
         let (low, high) = finite.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
@@ -63,7 +52,7 @@ impl Slice {
 
     /// Class by class in colour: the number itself of one channel, the largest of several. Grey
     /// where one channel does not hold class numbers (a probability, a reconstruction).
-    fn classes(&self) -> Vec<[u8; 3]> {
+    fn classes(&self) -> Vec<Rgb> {
         let classes: Vec<usize> = match &self.channels[..] {
             [plane] if plane.iter().any(|v| v.fract() != 0.0 || *v < 0.0 || !v.is_finite()) => return self.grey(),
             [plane] => plane.iter().map(|v| *v as usize).collect(),
@@ -71,9 +60,7 @@ impl Slice {
                 .map(|i| (1..planes.len()).fold(0, |best, c| if planes[c][i] > planes[best][i] { c } else { best }))
                 .collect(),
         };
-        let colour =
-            |class: usize| if class == 0 { COLOURS[0] } else { COLOURS[1 + (class - 1) % (COLOURS.len() - 1)] };
-        classes.into_iter().map(colour).collect()
+        classes.into_iter().map(of_class).collect()
     }
 }
 
@@ -92,7 +79,7 @@ fn element(tensor: &HostTensor<'_>, index: usize) -> f32 {
 
 /// Pictures side by side, a grey line between them.
 #[derive(Default)]
-pub(crate) struct Panel(Vec<(usize, usize, Vec<[u8; 3]>)>);
+pub(crate) struct Panel(Vec<(usize, usize, Vec<Rgb>)>);
 
 /// Pixels between two pictures.
 const GAP: usize = 2;
@@ -108,22 +95,14 @@ impl Panel {
     pub fn png(&self) -> Result<Option<(u32, u32, Vec<u8>)>, HandlerError> {
         let Some(height) = self.0.iter().map(|(_, height, _)| *height).max() else { return Ok(None) };
         let width = self.0.iter().map(|(width, ..)| width + GAP).sum::<usize>() - GAP;
-        let mut canvas = vec![[96_u8; 3]; width * height];
+        let mut canvas = Canvas::new(width, height, [96; 3]);
         let mut left = 0;
         for (w, h, pixels) in &self.0 {
-            for row in 0..*h {
-                let start = row * width + left;
-                canvas[start..start + w].copy_from_slice(&pixels[row * w..(row + 1) * w]);
+            for (index, pixel) in pixels.iter().enumerate().take(w * h) {
+                canvas.set(left + index % w, index / w, *pixel);
             }
             left += w + GAP;
         }
-        let (width, height) = (u32::try_from(width)?, u32::try_from(height)?);
-        let mut file = Vec::new();
-        let mut encoder = png::Encoder::new(&mut file, width, height);
-        encoder.set_color(png::ColorType::Rgb);
-        let mut writer = encoder.write_header()?;
-        writer.write_image_data(canvas.as_flattened())?;
-        writer.finish()?;
-        Ok(Some((width, height, file)))
+        Ok(Some((u32::try_from(width)?, u32::try_from(height)?, canvas.png()?)))
     }
 }

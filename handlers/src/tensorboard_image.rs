@@ -49,6 +49,12 @@ impl Default for TensorBoardImageOptions {
 /// Writes a picture every few epochs: the middle slice of the epoch's first batch. Added to a
 /// validation's engine it shows the same case each time. Tensors the workflow does not have (a
 /// label, when predicting) are left out.
+///
+/// X grows to the right and Y upwards (cut across Z; Z upwards across the other axes). A batch has
+/// no affine, so which way that is on the patient the chain decides: with `Orientation` to `RAS`
+/// anterior or superior is up, and the patient's right is on the right, unlike in the pictures of
+/// `hearth predict --picture`. Without `Orientation` a picture is as its file is stored, and can be
+/// upside down; 2-D images have their second axis upwards.
 #[derive(Debug)]
 pub struct TensorBoardImage {
     options: TensorBoardImageOptions,

@@ -8,10 +8,11 @@ use serde_json::json;
 
 use crate::commands::empty::EmptyWord;
 use crate::commands::evaluate::{self, Evaluated};
+use crate::commands::predicted::window;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
-use crate::picture::{Volume, panels, render};
+use crate::picture::{Subject, save};
 use crate::recipe::{Recipe, bundled};
 use crate::run::{Cases, Session, Trained};
 use crate::terminal::{bold, seconds};
@@ -36,9 +37,6 @@ const CASES: usize = 24;
 
 /// Voxels of a volume in plane.
 const SIZE: usize = 128;
-
-/// What is drawn black and white: soft tissue, in Hounsfield units.
-const WINDOW: (f32, f32) = (-160.0, 240.0);
 
 /// Generates, trains, evaluates, predicts, draws.
 pub fn run(args: &Args) -> Outcome {
@@ -103,40 +101,30 @@ fn draw(args: &Args, run: &Path, data: &Path, labels: &Path, picture: &Path) -> 
     write_nifti(&target, &predicted, NiftiOptions::label())
         .while_doing(|| format!("cannot write {}", target.display()))?;
 
-    // Shown as radiologists look at it: oriented to RAS, which is what the picture expects.
-    let sample = [("image", &image), ("label", &label), ("prediction", &target)]
+    // As the files have them: the picture finds out how they are to be turned.
+    let sample = [("image", &image), ("label", &label)]
         .into_iter()
         .fold(Sample::new("overlay"), |sample, (key, path)| sample.with(key, Value::Path(path.clone())));
-    let upright = Pipeline::from_toml(UPRIGHT)?;
-    let sample = upright.run_deterministic(sample)?.pop().ok_or_else(|| Failure::new("nothing to draw"))?;
-    let shown = sample.image("image")?;
-    let classes = |key: &str| -> Outcome<Vec<u8>> {
-        Ok(sample.image(key)?.to_vec().into_iter().map(|class| class.round() as u8).collect())
-    };
-    let (label, prediction) = (classes("label")?, classes("prediction")?);
-    let (both, either) = label.iter().zip(&prediction).fold((0u64, 0u64), |(both, either), (a, b)| {
-        (both + u64::from(*a > 0 && *b > 0), either + u64::from(*a > 0) + u64::from(*b > 0))
+    let sample = Pipeline::from_toml(READ)?.run_deterministic(sample)?.pop();
+    let sample = sample.ok_or_else(|| Failure::new("nothing to draw"))?;
+    let (shown, label) = (sample.image("image")?, sample.image("label")?);
+    let pairs = label.to_vec().into_iter().zip(predicted.to_vec());
+    let (both, either) = pairs.fold((0u64, 0u64), |(both, either), (a, b)| {
+        (both + u64::from(a > 0.0 && b > 0.0), either + u64::from(a > 0.0) + u64::from(b > 0.0))
     });
     let dice = if either == 0 { f64::NAN } else { 2.0 * both as f64 / either as f64 };
-    let slices = panels(&Volume {
-        shape: shown.shape(),
-        spacing: shown.spacing(),
-        channels: vec![&shown.to_vec()],
-        label: &label,
-        prediction: &prediction,
-        window: WINDOW,
-        side: Some('R'),
-    });
-    render(&format!("{}   Dice {dice:.3}", case.case), &slices).save(picture)?;
+    let recipe = &trained.plan.recipe;
+    let title = format!("{}   Dice {dice:.3}", case.case);
+    let subject = Subject { title: &title, image: shown, window: window(recipe) };
+    save(&crate::picture::labels(&subject, &recipe.labels, &predicted, Some(label)), picture)?;
     Ok(dice)
 }
 
-/// Loads the three volumes upright.
-const UPRIGHT: &str = r#"
+/// Loads image and label.
+const READ: &str = r#"
 transforms = [
-    { name = "LoadImage", keys = ["image", "label", "prediction"] },
-    { name = "EnsureChannelFirst", keys = ["image", "label", "prediction"] },
-    { name = "Orientation", keys = ["image", "label", "prediction"], axcodes = "RAS" },
+    { name = "LoadImage", keys = ["image", "label"] },
+    { name = "EnsureChannelFirst", keys = ["image", "label"] },
 ]
 "#;
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::error::{Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
-use crate::picture::{Axis, Plot};
+use crate::picture::{Axis, Plot, save};
 use crate::recipe::bundled;
 use crate::run::{Start, trainer};
 use crate::terminal::bold;
@@ -130,7 +130,7 @@ fn write(out: &Path, task: &str, options: &RangeTest, found: &RangeResult, sugge
         points: &raw,
         mark: suggested.map(|point| ((point.lr, point.loss), format!("steepest: {:.2e}", point.lr))),
     };
-    plot.draw().save(&out.join(PICTURE))?;
+    save(&plot.draw(), &out.join(PICTURE))?;
     let rows = found.points.iter().map(|point| format!("{},{},{}\n", point.lr, point.loss, point.raw_loss));
     let csv: String = std::iter::once("learning_rate,loss,raw_loss\n".to_owned()).chain(rows).collect();
     let text = |name: &str, text: String| {

@@ -18,6 +18,7 @@ pub mod models;
 mod network;
 pub mod plugin;
 pub mod predict;
+mod predicted;
 pub mod preprocess;
 pub mod preview;
 pub mod recipes;

@@ -6,9 +6,11 @@ use std::time::Instant;
 use hearth_data::{NiftiOptions, write_nifti};
 use serde_json::json;
 
+use crate::commands::predicted::Pictures;
 use crate::commands::tta::TtaWord;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
+use crate::picture::Canvas;
 use crate::recipe::{Output, Recipe};
 use crate::run::inputs::{Input, inputs};
 use crate::run::outputs::{Outputs, sum};
@@ -46,6 +48,10 @@ pub struct Args {
     /// Faults of DICOM series that are accepted, as in MissingSlices; may be given several times
     #[arg(long, value_name = "FAULT", value_delimiter = ',')]
     pub accept: Vec<String>,
+    /// Draw NAME_picture.png too: outlines, scores or images beside the input; labels with them
+    /// where a data set is given that has them
+    #[arg(long)]
+    pub picture: bool,
     /// Replace results that an earlier `hearth predict` wrote and nobody has changed since
     #[arg(long)]
     pub overwrite: bool,
@@ -57,6 +63,8 @@ struct Task {
     result: PathBuf,
     /// Of `--uncertainty`.
     deviation: Option<PathBuf>,
+    /// Of `--picture`.
+    picture: Option<PathBuf>,
 }
 
 /// Predicts each image. A bad one does not keep the others from being done.
@@ -79,6 +87,7 @@ pub fn run(args: &Args) -> Outcome {
         let advice = "add --tta flips, or [tta] to the recipe";
         return Err(Failure::new(format!("--uncertainty compares predictions of augmented images: {advice}")));
     }
+    let pictures = if args.picture { Some(Pictures::new(&trained, &args.images)?) } else { None };
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
     let (start, count) = (Instant::now(), tasks.len());
     let (mut failed, mut rows) = (Vec::new(), Vec::new());
@@ -94,7 +103,7 @@ pub fn run(args: &Args) -> Outcome {
             };
             note!("image {} of {count}: {name}{left}", done + 1);
         }
-        match predict(&trained, task, &outputs) {
+        match predict(&trained, task, &outputs, pictures.as_ref()) {
             Ok(Some(scores)) => rows.push((name, scores)),
             Ok(None) => out!("{}", task.result.display()),
             Err(failure) => {
@@ -139,17 +148,35 @@ fn tasks(args: &Args, recipe: &Recipe, outputs: &mut Outputs) -> Outcome<Vec<Tas
             if let Some(path) = &deviation {
                 outputs.claim(path)?;
             }
-            tasks.push(Task { input, result, deviation });
+            let picture = args.picture.then(|| args.out.join(format!("{stem}_picture.png")));
+            if let Some(path) = &picture {
+                outputs.claim(path)?;
+            }
+            tasks.push(Task { input, result, deviation, picture });
         }
     }
     Ok(tasks)
 }
 
 /// Predicts one image and writes what is asked for; scores are returned.
-fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome<Option<Vec<f32>>> {
-    let Task { input, result, deviation } = task;
+fn predict(
+    trained: &Trained,
+    task: &Task,
+    outputs: &Outputs,
+    pictures: Option<&Pictures<'_>>,
+) -> Outcome<Option<Vec<f32>>> {
+    let Task { input, result, deviation, picture } = task;
+    let draw = |canvas: &dyn Fn(&Pictures<'_>) -> Outcome<Canvas>| -> Outcome {
+        let (Some(path), Some(pictures)) = (picture, pictures) else { return Ok(()) };
+        let file = canvas(pictures)?.png().while_doing(|| format!("cannot draw {}", path.display()))?;
+        outputs.write(path, file)?;
+        out!("{}", path.display());
+        Ok(())
+    };
     if trained.plan.recipe.output() == Output::Scores {
-        return Ok(Some(trained.scores(input.sample())?));
+        let scores = trained.scores(input.sample())?;
+        draw(&|pictures| pictures.of_scores(input, &scores))?;
+        return Ok(Some(scores));
     }
     let found = trained.segment(input.sample(), deviation.is_some())?;
     let Segmented { image: map, output, uncertainty } = &found;
@@ -174,6 +201,7 @@ fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome<Option<
         Output::Scores | Output::Image => {}
     }
     outputs.record(result, facts.clone())?;
+    draw(&|pictures| pictures.of_map(input, &found))?;
     let (Some(path), Some((std, vvc))) = (deviation, uncertainty) else { return Ok(None) };
     write_nifti(path, std, NiftiOptions::default()).while_doing(|| doing(path))?;
     facts["volume_variation_coefficient"] = json!(vvc);

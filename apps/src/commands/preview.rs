@@ -6,7 +6,7 @@ use hearth_data::{DrawKey, Pipeline, RecipeOptions, Sample, Value};
 
 use crate::error::{Failure, Outcome};
 use crate::out;
-use crate::picture::{Panel, Volume, sheet};
+use crate::picture::{Line, Panel, View, Volume, range, save, sheet};
 use crate::recipe::{Document, Node, bundled};
 use crate::run::outputs::Outputs;
 use serde_json::json;
@@ -68,10 +68,17 @@ pub fn run(args: &Args) -> Outcome {
     let name = args.image.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let title = format!("{}  {name}", document.name());
     let shown = panels.len();
-    sheet(&title, &panels, args.columns as usize).save(&args.out)?;
+    save(&sheet(&title, &panels, &names(&document, &panels), args.columns as usize), &args.out)?;
     outputs.record(&args.out, json!({ "input": args.image.display().to_string(), "recipe": args.recipe }))?;
     out!("{}  {shown} pictures", args.out.display());
     Ok(())
+}
+
+/// What a recipe calls what is outlined: the classes behind the background, or all regions.
+fn names(document: &Document, panels: &[Panel]) -> Vec<String> {
+    let labels = document.root().get("labels").map_or(&[][..], Node::items);
+    let background = usize::from(panels.iter().all(|panel| panel.layers.len() < 2));
+    labels.iter().skip(background).filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
 /// The training chain of a recipe, and the case it is tried on.
@@ -116,14 +123,17 @@ impl<'a> Chain<'a> {
     }
 
     /// The deterministic part once, then what the random part makes of it, draw by draw. All are
-    /// drawn with the first one's window, so that a change of intensity shows.
+    /// drawn with the first one's window, so that a change of intensity shows, and in the first
+    /// one's view, so that a flip shows: see [`View`].
     fn samples(&self) -> Outcome<Vec<Panel>> {
         let pipeline = self.pipeline(self.tables.len())?;
         let before = pipeline.run_deterministic(self.sample())?;
+        let first = before.first().ok_or_else(|| Failure::new("the chain gave nothing"))?;
+        let view = View::of(first.image("image")?);
         let mut panels = Vec::new();
         let mut window = None;
         for sample in &before {
-            panels.push(panel(sample, self.args, "not augmented".to_owned(), &mut window)?);
+            panels.push(panel(sample, self.args, "not augmented".to_owned(), &view, &mut window)?);
         }
         if pipeline.split() == pipeline.len() {
             return Ok(panels);
@@ -135,16 +145,17 @@ impl<'a> Chain<'a> {
             for (part, sample) in drawn.iter().enumerate() {
                 let caption =
                     if several { format!("draw {epoch}, crop {}", part + 1) } else { format!("draw {epoch}") };
-                panels.push(panel(sample, self.args, caption, &mut window)?);
+                panels.push(panel(sample, self.args, caption, &view, &mut window)?);
             }
         }
         Ok(panels)
     }
 
-    /// The first sample after each step, each with its own window.
+    /// The first sample after each step, each with its own window. Steps that are not random turn
+    /// nobody: each of their images has its own view, and random ones that of the last of them.
     fn steps(&self) -> Outcome<Vec<Panel>> {
         let mut panels = Vec::new();
-        let mut done = 0;
+        let (mut done, mut view) = (0, None);
         for count in 1..=self.tables.len() {
             let pipeline = self.pipeline(count)?;
             // A step on keys that are not shown leaves the chain as it was.
@@ -152,58 +163,53 @@ impl<'a> Chain<'a> {
             done = pipeline.len();
             let samples = pipeline.run(self.sample(), DrawKey::new(self.args.seed, 1, 0))?;
             let first = samples.first().ok_or_else(|| Failure::new(format!("step {count} gave nothing")))?;
-            panels.push(panel(first, self.args, format!("{done} {}", step.name()), &mut None)?);
+            let own = View::of(first.image("image")?);
+            if pipeline.split() == pipeline.len() {
+                view = Some(own);
+            }
+            let caption = format!("{done} {}", step.name());
+            panels.push(panel(first, self.args, caption, view.as_ref().unwrap_or(&own), &mut None)?);
         }
         Ok(panels)
     }
 }
 
-/// The slice of a sample that shows most of its label, else its middle.
-fn panel(sample: &Sample, args: &Args, caption: String, window: &mut Option<(f32, f32)>) -> Outcome<Panel> {
+/// The slice of a sample that shows most of its label, else its middle, in the axes of a view.
+fn panel(
+    sample: &Sample,
+    args: &Args,
+    caption: String,
+    view: &View,
+    window: &mut Option<(f32, f32)>,
+) -> Outcome<Panel> {
     let image = sample.image("image")?;
-    // The axes stay as the chain leaves them, which is what a network sees: a flip is to show.
-    let side = image.orientation().chars().next().filter(|_| image.meta.spatial_dims == 3);
     let values = image.to_vec();
     let size = image.shape().iter().product::<usize>();
     let channels: Vec<&[f32]> = values.chunks(size.max(1)).collect();
-    let channels = if side.is_none() && channels.len() == 3 {
+    let channels = if image.meta.spatial_dims != 3 && channels.len() == 3 {
         channels
     } else {
         let count = channels.len();
         let one = channels.into_iter().nth(args.channel);
         vec![one.ok_or_else(|| Failure::new(format!("--channel {}: the image has {count} channels", args.channel)))?]
     };
-    let classes: Vec<u8> = match sample.image("label") {
-        Ok(label) if label.shape() == image.shape() => {
-            label.to_vec().into_iter().take(size).map(|class| class.round() as u8).collect()
+    let classes: Vec<Vec<u8>> = match sample.image("label") {
+        Ok(label) if label.shape() == image.shape() && size > 0 => {
+            // Several channels are regions, each in its own colour.
+            let several = label.channels() > 1;
+            let class = |region: usize, value: f32| match several {
+                true if value > 0.5 => (region + 1) as u8,
+                true => 0,
+                false => value.round() as u8,
+            };
+            let of = |(region, values): (usize, &[f32])| values.iter().map(|value| class(region, *value)).collect();
+            label.to_vec().chunks(size).enumerate().map(of).collect()
         }
         _ => Vec::new(),
     };
     let window = *window.get_or_insert_with(|| range(&channels));
-    let volume = Volume {
-        shape: image.shape(),
-        spacing: image.spacing(),
-        channels,
-        label: &classes,
-        prediction: &[],
-        window,
-        side,
-    };
-    let areas = volume.areas();
-    let middle = volume.shape[2] / 2;
-    let most = (0..areas.len()).max_by_key(|z| (areas[*z], usize::MAX - z.abs_diff(middle))).unwrap_or(middle);
-    Ok(volume.slice(most, caption))
-}
-
-/// What is drawn black and white: all but the lowest and highest half per cent.
-fn range(channels: &[&[f32]]) -> (f32, f32) {
-    let mut values: Vec<f32> = channels.iter().flat_map(|c| c.iter().copied()).filter(|v| v.is_finite()).collect();
-    if values.is_empty() {
-        return (0.0, 1.0);
-    }
-    let cut = values.len() / 200;
-    let last = values.len() - 1;
-    let low = *values.select_nth_unstable_by(cut, f32::total_cmp).1;
-    let high = *values.select_nth_unstable_by(last - cut, f32::total_cmp).1;
-    if low < high { (low, high) } else { (low, low + 1.0) }
+    let layers = classes.iter().map(|classes| (Line::Solid, &classes[..])).collect();
+    let volume = Volume { grid: view.grid(image), channels, layers, window };
+    let plane = volume.grid.planes()[0];
+    Ok(Panel { caption, ..volume.slice(plane, volume.telling(plane)) })
 }

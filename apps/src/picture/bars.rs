@@ -1,13 +1,12 @@
 //! Values beside names, as horizontal bars.
 
-use super::canvas::Canvas;
-use super::colours::{BACKGROUND, CURVE, FAINT, TEXT};
+use hearth_pictures::colours::{BACKGROUND, CURVE, FAINT, TEXT};
+use hearth_pictures::{Canvas, text};
 
 const WIDTH: usize = 960;
 const TOP: usize = 56;
 const ROW: usize = 34;
 const MARGIN: usize = 20;
-const SCALE: usize = 2;
 
 /// One bar.
 pub struct Bar {
@@ -19,23 +18,46 @@ pub struct Bar {
     pub text: String,
 }
 
-/// Bars below a title, from 0 to the largest value.
-pub fn bars(title: &str, bars: &[Bar]) -> Canvas {
-    let mut canvas = Canvas::new(WIDTH, TOP + ROW * bars.len() + MARGIN, BACKGROUND);
-    canvas.text(MARGIN, 18, SCALE, TEXT, title);
-    let widest =
-        |text: fn(&Bar) -> &str| bars.iter().map(|bar| Canvas::text_width(SCALE, text(bar))).max().unwrap_or(0);
-    let left = MARGIN + widest(|bar| &bar.name) + 10;
-    let room = WIDTH.saturating_sub(left + widest(|bar| &bar.text) + 10 + MARGIN);
-    let length = |value: f64| if value.is_finite() && value > 0.0 { value } else { 0.0 };
-    let most = bars.iter().map(|bar| length(bar.value)).fold(f64::MIN_POSITIVE, f64::max);
-    for (i, bar) in bars.iter().enumerate() {
-        let top = TOP + i * ROW;
-        canvas.text(MARGIN, top + 5, SCALE, TEXT, &bar.name);
-        let wide = (length(bar.value) / most * room as f64).round() as usize;
-        canvas.fill(left, top, wide, ROW - 10, CURVE);
-        canvas.text(left + wide + 10, top + 5, SCALE, FAINT, &bar.text);
+/// Bars below each other.
+pub struct Bars<'a> {
+    /// From the top.
+    pub bars: &'a [Bar],
+    /// The value that is as long as there is room; the largest one where nothing is said.
+    pub full: Option<f64>,
+}
+
+impl Bars<'_> {
+    /// Rows of pixels that they take.
+    pub fn height(&self) -> usize {
+        ROW * self.bars.len()
     }
+
+    /// Draws them into so many columns.
+    pub fn draw(&self, canvas: &mut Canvas, left: usize, top: usize, width: usize) {
+        let widest = |words: fn(&Bar) -> &str| {
+            self.bars.iter().map(|bar| text::width(text::BODY, words(bar))).max().unwrap_or(0)
+        };
+        let from = left + widest(|bar| &bar.name) + 10;
+        let room = (left + width).saturating_sub(from + widest(|bar| &bar.text) + 10);
+        let length = |value: f64| if value.is_finite() && value > 0.0 { value } else { 0.0 };
+        let most = self.bars.iter().map(|bar| length(bar.value)).fold(f64::MIN_POSITIVE, f64::max);
+        let full = self.full.unwrap_or(most);
+        for (i, bar) in self.bars.iter().enumerate() {
+            let top = top + i * ROW;
+            canvas.text(left, top, text::BODY, TEXT, &bar.name);
+            let wide = ((length(bar.value) / full).min(1.0) * room as f64).round() as usize;
+            canvas.fill(from, top, wide, ROW - 10, CURVE);
+            canvas.text(from + wide + 10, top, text::BODY, FAINT, &bar.text);
+        }
+    }
+}
+
+/// A picture of bars below a title, from 0 to the largest value.
+pub fn bars(title: &str, bars: &[Bar]) -> Canvas {
+    let bars = Bars { bars, full: None };
+    let mut canvas = Canvas::new(WIDTH, TOP + bars.height() + MARGIN, BACKGROUND);
+    canvas.text(MARGIN, 16, text::TITLE, TEXT, title);
+    bars.draw(&mut canvas, MARGIN, TOP, WIDTH - 2 * MARGIN);
     canvas
 }
 

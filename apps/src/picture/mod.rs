@@ -1,17 +1,45 @@
-//! Pictures for people: slices with outlines, as a PNG.
+//! Pictures for people, as PNGs: what a prediction is, what a chain makes of a case, curves, bars.
+//!
+//! * [`labels`], [`regions`], [`classification`], [`regression`], [`reconstruction`]: a picture for
+//!   each kind of prediction.
+//! * [`sheet`]: many slices in a grid. [`bars`], [`Plot`]: values.
+//!
+//! Volumes are drawn in the world's axes, as radiologists look at them, however they are stored
+//! ([`View`]). Canvas, font and colours are those of `hearth-pictures`.
 
 mod bars;
-mod canvas;
-mod colours;
-mod font;
-mod overlay;
+mod board;
+mod images;
+mod legend;
+mod maps;
+mod outlines;
 mod panel;
 mod plot;
+mod scores;
 mod sheet;
+mod subject;
+mod view;
+mod volume;
+
+use std::path::Path;
+
+use crate::error::{Context, Outcome};
+use crate::folders::replace;
 
 pub use bars::{Bar, bars};
-pub use canvas::{Canvas, Rgb};
-pub use overlay::{panels, render};
-pub use panel::{Panel, Volume};
+pub use hearth_pictures::{Canvas, Rgb};
+pub use images::reconstruction;
+pub use maps::{labels, regions};
+pub use panel::{Layer, Line, Panel};
 pub use plot::{Axis, Plot};
+pub use scores::{classification, regression};
 pub use sheet::sheet;
+pub use subject::Subject;
+pub use view::{Grid, Plane, View};
+pub use volume::{Volume, range};
+
+/// Writes a picture as a PNG.
+pub fn save(canvas: &Canvas, path: &Path) -> Outcome {
+    let file = canvas.png().while_doing(|| format!("cannot write {}", path.display()))?;
+    Ok(replace(path, file)?)
+}

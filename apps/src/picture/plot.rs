@@ -1,7 +1,7 @@
 //! A curve over an axis, as a picture.
 
-use super::canvas::{Canvas, Rgb};
-use super::colours::{BACKGROUND, CURVE, FAINT, TEXT};
+use hearth_pictures::colours::{BACKGROUND, CURVE, FAINT, TEXT};
+use hearth_pictures::{Canvas, Rgb, text};
 
 const GRID: Rgb = [52, 52, 60];
 const POINT: Rgb = [90, 100, 130];
@@ -96,25 +96,25 @@ impl Plot<'_> {
     /// Draws it.
     pub fn draw(&self) -> Canvas {
         let mut canvas = Canvas::new(WIDTH, HEIGHT, BACKGROUND);
-        canvas.text(LEFT, 16, 2, TEXT, self.title);
+        canvas.text(LEFT, 12, text::TITLE, TEXT, self.title);
         let all = || self.curve.iter().chain(self.points);
         let across = Scale::new(self.x_axis, all().map(|(x, _)| *x), (LEFT, WIDTH - RIGHT));
         let down = Scale::new(Axis::Linear, self.curve.iter().map(|(_, y)| *y), (HEIGHT - BOTTOM, TOP));
         for tick in across.ticks() {
             let x = across.place(tick) as usize;
             canvas.fill(x, TOP, 1, HEIGHT - BOTTOM - TOP, GRID);
-            let text = number(tick, self.x_axis);
-            let half = Canvas::text_width(2, &text) / 2;
-            canvas.text(x.saturating_sub(half), HEIGHT - BOTTOM + 10, 2, FAINT, &text);
+            let words = number(tick, self.x_axis);
+            let half = text::width(text::BODY, &words) / 2;
+            canvas.text(x.saturating_sub(half), HEIGHT - BOTTOM + 6, text::BODY, FAINT, &words);
         }
         for tick in down.ticks() {
             let y = down.place(tick) as usize;
             canvas.fill(LEFT, y, WIDTH - RIGHT - LEFT, 1, GRID);
-            let text = number(tick, Axis::Linear);
-            let left = LEFT.saturating_sub(Canvas::text_width(2, &text) + 10);
-            canvas.text(left, y.saturating_sub(7), 2, FAINT, &text);
+            let words = number(tick, Axis::Linear);
+            let left = LEFT.saturating_sub(text::width(text::BODY, &words) + 10);
+            canvas.text(left, y.saturating_sub(11), text::BODY, FAINT, &words);
         }
-        canvas.text(LEFT, HEIGHT - 30, 2, TEXT, self.x_label);
+        canvas.text(LEFT, HEIGHT - 34, text::BODY, TEXT, self.x_label);
 
         let inside = |y: f64| y >= (TOP as f64 - 2.0) && y <= (HEIGHT - BOTTOM) as f64 + 2.0;
         for (x, y) in self.points.iter().map(|(x, y)| (across.place(*x), down.place(*y))) {
@@ -127,12 +127,12 @@ impl Plot<'_> {
             let ends = [pair[0], pair[1]].map(|(x, y)| (across.place(x), down.place(y)));
             line(&mut canvas, ends[0], ends[1], CURVE);
         }
-        if let Some(((x, y), text)) = &self.mark {
+        if let Some(((x, y), words)) = &self.mark {
             let (x, y) = (across.place(*x) as usize, down.place(*y) as usize);
             canvas.fill(x - 5, y - 5, 11, 11, MARK);
-            let width = Canvas::text_width(2, text);
+            let width = text::width(text::BODY, words);
             let left = if x + 16 + width < WIDTH { x + 16 } else { x.saturating_sub(16 + width) };
-            canvas.text(left, y.saturating_sub(22).max(TOP), 2, MARK, text);
+            canvas.text(left, y.saturating_sub(26).max(TOP), text::BODY, MARK, words);
         }
         canvas
     }
@@ -154,18 +154,13 @@ fn line(canvas: &mut Canvas, (x0, y0): (f64, f64), (x1, y1): (f64, f64), colour:
 mod tests {
     use super::*;
 
-    fn count(canvas: &Canvas, colour: Rgb) -> usize {
-        let places = (0..canvas.height()).flat_map(|y| (0..canvas.width()).map(move |x| (x, y)));
-        places.filter(|&(x, y)| canvas.get(x, y) == colour).count()
-    }
-
     #[test]
     fn a_curve_goes_from_edge_to_edge_and_its_mark_lies_on_it() {
         let curve: Vec<(f64, f64)> = (0..5).map(|i| (10_f64.powi(i - 4), f64::from((i - 2).pow(2)))).collect();
         let mark = Some((curve[2], "here".to_owned()));
         let plot = Plot { title: "t", x_label: "x", x_axis: Axis::Log, curve: &curve, points: &curve, mark };
         let canvas = plot.draw();
-        assert!(count(&canvas, CURVE) > WIDTH - LEFT - RIGHT, "a pixel for each column");
+        assert!(canvas.count(CURVE) > WIDTH - LEFT - RIGHT, "a pixel for each column");
         // The smallest value in the middle of a logarithmic axis, at its lower end.
         assert_eq!(canvas.get((LEFT + WIDTH - RIGHT) / 2, HEIGHT - BOTTOM), MARK);
         assert_eq!(canvas.get(LEFT, TOP), CURVE);

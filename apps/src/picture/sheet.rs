@@ -1,40 +1,45 @@
 //! A contact sheet: many panels in a grid.
 
-use super::canvas::{Canvas, Rgb};
-use super::colours::{BACKGROUND, TEXT};
-use super::panel::{Panel, legend};
+use hearth_pictures::colours::{BACKGROUND, FAINT, TEXT};
+use hearth_pictures::{Canvas, text};
 
-const FAINT: Rgb = [170, 170, 175];
+use super::legend::Legend;
+use super::panel::{Panel, Place};
+
 const MARGIN: usize = 12;
-const LINE: usize = 26;
 const PANEL_WIDTH: usize = 240;
 
-/// Draws the panels in rows of `columns` under a title, captions below each.
-pub fn sheet(title: &str, panels: &[Panel], columns: usize) -> Canvas {
+/// Draws the panels in rows of `columns` under a title, captions below each; `names` are those of
+/// class 1, 2, ... of their outlines.
+pub fn sheet(title: &str, panels: &[Panel], names: &[String], columns: usize) -> Canvas {
     let columns = columns.clamp(1, panels.len().max(1));
-    let rows: Vec<&[Panel]> = panels.chunks(columns).collect();
+    let width = columns * (PANEL_WIDTH + MARGIN) - MARGIN;
+    let [head, line] = [text::TITLE, text::SMALL].map(text::line_height);
+    let heads = text::wrap(text::TITLE, title, width);
+    let lines: Vec<Vec<String>> =
+        panels.iter().map(|panel| text::wrap(text::SMALL, &panel.caption, PANEL_WIDTH)).collect();
+    let rows = || panels.chunks(columns).zip(lines.chunks(columns));
     let tallest = |row: &[Panel]| row.iter().map(|panel| panel.height_at(PANEL_WIDTH)).max().unwrap_or(0);
-    let height = LINE + MARGIN + rows.iter().map(|row| tallest(row) + LINE + MARGIN).sum::<usize>() + LINE;
-    let mut canvas = Canvas::new(MARGIN + columns * (PANEL_WIDTH + MARGIN), height, BACKGROUND);
-    canvas.text(MARGIN, 9, 2, TEXT, &fitting(title, canvas.width() - 2 * MARGIN));
-    let mut top = LINE + MARGIN;
-    for row in rows {
-        for (column, panel) in row.iter().enumerate() {
+    let captions = |lines: &[Vec<String>]| lines.iter().map(Vec::len).max().unwrap_or(0) * line;
+    let legend = Legend::new(panels, names);
+    let room = if legend.is_empty() { 0 } else { legend.height(width) + MARGIN };
+    let grid: usize = rows().map(|(row, lines)| tallest(row) + captions(lines) + MARGIN).sum();
+    let height = MARGIN + heads.len() * head + MARGIN / 2 + grid + room;
+    let mut canvas = Canvas::new(width + 2 * MARGIN, height, BACKGROUND);
+    for (index, words) in heads.iter().enumerate() {
+        canvas.text(MARGIN, MARGIN / 2 + index * head, text::TITLE, TEXT, words);
+    }
+    let mut top = MARGIN + heads.len() * head + MARGIN / 2;
+    for (row, lines) in rows() {
+        for (column, (panel, words)) in row.iter().zip(lines).enumerate() {
             let left = MARGIN + column * (PANEL_WIDTH + MARGIN);
-            panel.draw(&mut canvas, left, top, PANEL_WIDTH, panel.height_at(PANEL_WIDTH));
-            canvas.text(left, top + tallest(row) + 6, 2, FAINT, &fitting(&panel.caption, PANEL_WIDTH));
+            panel.draw(&mut canvas, Place { left, top, width: PANEL_WIDTH, height: panel.height_at(PANEL_WIDTH) });
+            for (index, words) in words.iter().enumerate() {
+                canvas.text(left, top + panel.height_at(PANEL_WIDTH) + index * line, text::SMALL, FAINT, words);
+            }
         }
-        top += tallest(row) + LINE + MARGIN;
+        top += tallest(row) + captions(lines) + MARGIN;
     }
-    if panels.iter().any(|panel| panel.label.iter().any(|class| *class > 0)) {
-        legend(&mut canvas, MARGIN, top, TEXT, false);
-    }
+    legend.draw(&mut canvas, MARGIN, top, width);
     canvas
-}
-
-/// As much of a text as goes into a width.
-fn fitting(text: &str, width: usize) -> String {
-    let mut text = text.to_owned();
-    while Canvas::text_width(2, &text) > width && text.pop().is_some() {}
-    text
 }

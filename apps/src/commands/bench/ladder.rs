@@ -16,7 +16,7 @@ use super::reach::{Goal, Reached, reach};
 use super::{Args, file_name, say};
 use crate::error::{Context, Outcome};
 use crate::folders;
-use crate::picture::{Bar, bars};
+use crate::picture::{Bar, bars, save};
 use crate::recipe::{Recipe, bundled};
 use crate::run::Plan;
 use crate::table::{self, Lean};
@@ -216,7 +216,7 @@ fn write(out: &Path, recipe: &str, rows: &[Row]) -> Outcome {
         }
     };
     let all: Vec<Bar> = rows.iter().map(bar).collect();
-    bars(&format!("{recipe}: time per epoch"), &all).save(&out.join(PICTURE))?;
+    save(&bars(&format!("{recipe}: time per epoch"), &all), &out.join(PICTURE))?;
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     let csv = rows.iter().map(|row| {
         let took = row.took.as_ref();

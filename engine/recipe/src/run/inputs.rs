@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use hearth_data::layouts::{self, Layout, Target, Wants};
 use hearth_data::{Item, Sample, Value};
 
+use super::cases::wants;
 use super::outputs::is_record;
 use crate::error::{Context, Outcome};
 use crate::recipe::Recipe;
@@ -83,6 +84,15 @@ pub fn inputs(given: &Path, recipe: &Recipe) -> Outcome<Vec<Input>> {
         return Ok(cases.into_iter().map(|item| Input::Case(Box::new(item))).collect());
     }
     Ok(images_of(given)?.into_iter().map(Input::File).collect())
+}
+
+/// The cases of a data set whose truth is known, with what is learned of them: none of plain
+/// images, or where the data set lacks it.
+pub fn labelled(given: &Path, recipe: &Recipe) -> Vec<Item> {
+    let Some(layout) = layout_of(given, recipe) else { return Vec::new() };
+    let read = layout.read(given, &wants(recipe)).map(|list| list.labelled).unwrap_or_default();
+    let task = recipe.learns();
+    read.into_iter().filter_map(|item| task.prepare(item, &recipe.labels).ok()).collect()
 }
 
 /// The layout of a data set, of whatever is more than images.

@@ -89,6 +89,10 @@ impl Task for Classification {
         !self.multi_label
     }
 
+    fn gives_probabilities(&self) -> bool {
+        true
+    }
+
     fn prepare(&self, mut item: Item, labels: &[String]) -> Result<Item, String> {
         let known: Vec<&str> = labels.iter().map(String::as_str).collect();
         let value = if self.multi_label {

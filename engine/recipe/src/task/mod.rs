@@ -70,6 +70,11 @@ pub trait Task: Debug + Send + Sync {
         false
     }
 
+    /// Whether its scores are probabilities, from 0 to 1.
+    fn gives_probabilities(&self) -> bool {
+        false
+    }
+
     /// Makes what is learned of a case's fields: its key `label`.
     ///
     /// # Errors

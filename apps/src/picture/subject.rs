@@ -1,0 +1,36 @@
+//! The image that a picture is about.
+
+use hearth_data::Image;
+
+use super::panel::{Line, Panel};
+use super::view::View;
+use super::volume::{Volume, range};
+
+/// An image, and how it is drawn.
+pub struct Subject<'a> {
+    /// Above the picture.
+    pub title: &'a str,
+    /// The image on its own grid. Its first channel is drawn; the three of a flat one are colours.
+    pub image: &'a Image,
+    /// What is drawn black and white; none where its values say it.
+    pub window: Option<(f32, f32)>,
+}
+
+impl Subject<'_> {
+    /// A panel of each plane, through the slices that show most of these layers: the middle ones
+    /// where there are none.
+    pub fn planes(&self, layers: Vec<(Line, &[u8])>) -> Vec<Panel> {
+        let values = self.image.to_vec();
+        let channels = shown(self.image, &values);
+        let window = self.window.unwrap_or_else(|| range(&channels));
+        let volume = Volume { grid: View::of(self.image).grid(self.image), channels, layers, window };
+        volume.grid.planes().into_iter().map(|plane| volume.slice(plane, volume.telling(plane))).collect()
+    }
+}
+
+/// The channels of an image that are drawn: the first, or all three of a flat one.
+pub fn shown<'a>(image: &Image, values: &'a [f32]) -> Vec<&'a [f32]> {
+    let size = image.shape().iter().product::<usize>().max(1);
+    let coloured = image.meta.spatial_dims == 2 && image.channels() == 3;
+    values.chunks_exact(size).take(if coloured { 3 } else { 1 }).collect()
+}

@@ -1,0 +1,90 @@
+//! A volume to take slices of.
+
+use super::panel::{Layer, Line, Panel};
+use super::view::{Grid, Plane};
+
+/// A volume in the axes of a view, with what is drawn around on it. Values are as they are stored.
+pub struct Volume<'a> {
+    /// How they lie.
+    pub grid: Grid,
+    /// One channel, or red, green and blue.
+    pub channels: Vec<&'a [f32]>,
+    /// Classes that are drawn around, and how; one that lacks a voxel has nothing there.
+    pub layers: Vec<(Line, &'a [u8])>,
+    /// What is drawn black and white.
+    pub window: (f32, f32),
+}
+
+impl Volume<'_> {
+    /// How many voxels of each slice belong to a class.
+    pub fn areas(&self, plane: Plane) -> Vec<usize> {
+        let [(across, _), (down, _)] = plane.axes();
+        let shape = self.grid.shape;
+        let count = |index: usize| {
+            let inside = |column: usize, row: usize| {
+                let mut voxel = [index; 3];
+                (voxel[across], voxel[down]) = (column, row);
+                let place = self.grid.place(voxel);
+                self.layers.iter().any(|(_, classes)| classes.get(place).is_some_and(|class| *class > 0))
+            };
+            (0..shape[down]).map(|row| (0..shape[across]).filter(|column| inside(*column, row)).count()).sum()
+        };
+        (0..shape[plane.across()]).map(count).collect()
+    }
+
+    /// The slice that shows most of the classes, near the middle among equal ones.
+    pub fn telling(&self, plane: Plane) -> usize {
+        let middle = self.grid.shape[plane.across()] / 2;
+        let areas = if self.layers.is_empty() { Vec::new() } else { self.areas(plane) };
+        (0..areas.len()).max_by_key(|z| (areas[*z], usize::MAX - z.abs_diff(middle))).unwrap_or(middle)
+    }
+
+    /// A slice, counted from the beginning of the axis that it cuts across.
+    pub fn slice(&self, plane: Plane, index: usize) -> Panel {
+        let [(across, from_right), (down, from_bottom)] = plane.axes();
+        let (shape, count) = (self.grid.shape, self.grid.shape[plane.across()]);
+        let (width, height) = (shape[across], shape[down]);
+        let places: Vec<usize> = (0..width * height)
+            .map(|i| {
+                let (column, row) = (i % width, i / width);
+                let mut voxel = [index; 3];
+                voxel[across] = if from_right { width - 1 - column } else { column };
+                voxel[down] = if from_bottom { height - 1 - row } else { row };
+                self.grid.place(voxel)
+            })
+            .collect();
+        let (low, high) = self.window;
+        let range = (high - low).max(f32::MIN_POSITIVE);
+        let bright = |value: f32| ((value - low) / range * 255.0).round().clamp(0.0, 255.0) as u8;
+        let colour = |i: usize| match self.channels[..] {
+            [red, green, blue] => [bright(red[i]), bright(green[i]), bright(blue[i])],
+            _ => [self.channels.first().map_or(0, |grey| bright(grey[i])); 3],
+        };
+        let layer = |(line, classes): &(Line, &[u8])| Layer {
+            line: *line,
+            classes: places.iter().map(|place| classes.get(*place).copied().unwrap_or(0)).collect(),
+        };
+        Panel {
+            width,
+            height,
+            pixel: [self.grid.spacing[across], self.grid.spacing[down]],
+            pixels: places.iter().map(|place| colour(*place)).collect(),
+            layers: self.layers.iter().map(layer).collect(),
+            letters: self.grid.letters(plane),
+            caption: plane.caption(index, count),
+        }
+    }
+}
+
+/// What is drawn black and white: all but the lowest and highest half per cent.
+pub fn range(channels: &[&[f32]]) -> (f32, f32) {
+    let mut values: Vec<f32> = channels.iter().flat_map(|c| c.iter().copied()).filter(|v| v.is_finite()).collect();
+    if values.is_empty() {
+        return (0.0, 1.0);
+    }
+    let cut = values.len() / 200;
+    let last = values.len() - 1;
+    let low = *values.select_nth_unstable_by(cut, f32::total_cmp).1;
+    let high = *values.select_nth_unstable_by(last - cut, f32::total_cmp).1;
+    if low < high { (low, high) } else { (low, low + 1.0) }
+}

@@ -1,0 +1,19 @@
+//! What all pictures are made of: a [`Canvas`] with text and PNG, and [`colours`] that any eyes
+//! tell apart. What a picture shows is the business of whoever draws it: `hearth-apps` draws
+//! slices, curves and bars, `hearth-handlers` what TensorBoard shows.
+//!
+//! ```
+//! use hearth_pictures::{Canvas, colours, text};
+//!
+//! let mut canvas = Canvas::new(120, 40, colours::BACKGROUND);
+//! canvas.text(8, 8, text::BODY, colours::TEXT, "spleen");
+//! assert_eq!(&canvas.png()?[1..4], b"PNG");
+//! # Ok::<(), png::EncodingError>(())
+//! ```
+
+mod canvas;
+pub mod colours;
+pub mod text;
+
+pub use canvas::{Canvas, Rgb};
+pub use png::EncodingError;
