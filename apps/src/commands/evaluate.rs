@@ -106,6 +106,13 @@ pub fn run(args: &Args) -> Outcome {
 pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
     let folder = folders::open_run(&args.run)?;
     let trained = Trained::open(&folder, &args.checkpoint, &args.device, args.tta.map(TtaWord::tta))?;
+    if trained.plan.recipe.learns().generates() {
+        let what = "this run generates images, and there is no label to compare them with";
+        return Err(Failure::new(format!(
+            "{what}: look at some, hearth predict {} --count 16 -o DIR",
+            args.run.display()
+        )));
+    }
     let chosen = Chosen::new(&folder, &trained.plan, &args.data, args.all, &args.cases)?;
     let (cases, recipe) = (chosen.words(), trained.plan.recipe.clone());
     let (checkpoint, augmented) = (trained.checkpoint.clone(), trained.augmentation.is_some());

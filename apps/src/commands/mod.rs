@@ -10,6 +10,7 @@ pub mod devices;
 pub mod download;
 mod dry_run;
 pub mod evaluate;
+mod generate;
 pub mod inspect;
 pub mod lr_find;
 pub mod metrics;
