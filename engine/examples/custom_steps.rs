@@ -2,7 +2,7 @@
 //! noise, a discriminator tells them from real ones; counters, events and handlers are those of any
 //! run.
 //!
-//! `cargo run --release -p hearth --example gan`
+//! `cargo run --release -p hearth --example custom_steps`
 
 use burn::tensor::Distribution;
 use hearth::engine::{BoxError, HostError, Level, Workflow, not_offered, trace};
