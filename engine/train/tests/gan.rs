@@ -375,21 +375,19 @@ fn looks(images: &[f32]) -> [f64; 4] {
 /// What the images of a generator look like that has learnt against a discriminator with this
 /// learning rate.
 fn learnt(d_rate: f64) -> [f64; 4] {
-    let (generator, _) = networks(1);
-    let discriminator = DiscriminatorConfig {
-        last_act: None,
-        dropout: None,
-        norm: None,
-        ..DiscriminatorConfig::new(&[1, 16, 16], &[8, 16], &[2, 2]).num_res_units(1)
-    };
-    let discriminator = discriminator.init(&Device::flex(), 2).unwrap();
-    let mut trainer =
-        GanTrainer::builder(generator, discriminator, loss(), adam(2e-3), Discs { cases: 128, batch: 16 })
-            .d_optimizer(adam(d_rate))
-            .latent_shape(&[8])
-            .max_epochs(60)
-            .build()
-            .unwrap();
+    let device = Device::flex().autodiff();
+    let config = GeneratorConfig::new(&[8], &[16, 4, 4], &[16, 8, 1], &[2, 2, 1]).num_res_units(1);
+    let generator = GeneratorConfig { norm: None, ..config }.init(&device, 1).unwrap();
+    let config = DiscriminatorConfig::new(&[1, 16, 16], &[8, 16], &[2, 2]).num_res_units(1);
+    let discriminator = DiscriminatorConfig { last_act: None, dropout: None, norm: None, ..config };
+    let discriminator = discriminator.init(&device, 2).unwrap();
+    let discs = Discs { cases: 128, batch: 16 };
+    let mut trainer = GanTrainer::builder(generator, discriminator, loss(), adam(1e-3), discs)
+        .d_optimizer(adam(d_rate))
+        .latent_shape(&[8])
+        .max_epochs(150)
+        .build()
+        .unwrap();
     trainer.run().unwrap();
     let latents = Latents::new(&[8]).unwrap().draw(99, &[0], 64, &Device::flex());
     let images = trainer.generator().unwrap().valid().forward(latents);
@@ -400,15 +398,17 @@ fn learnt(d_rate: f64) -> [f64; 4] {
 fn generated_discs_look_like_those_of_the_data() {
     let data: Vec<f32> = (0..128).flat_map(Discs::disc).collect();
     let expected = looks(&data);
+    // A quarter off at most; and discs differ in size, which those of a generator that makes one
+    // image alone do not.
     let near = |found: [f64; 4]| {
-        let [mean, std, area, _] = [0, 1, 2, 3].map(|i: usize| (found[i] / expected[i] - 1.0).abs());
-        mean < 0.25 && std < 0.25 && area < 0.25
+        let ratio = |i: usize| found[i] / expected[i];
+        (0..3).all(|i| (ratio(i) - 1.0).abs() < 0.25) && (0.25..2.0).contains(&ratio(3))
     };
     let found = learnt(1e-3);
     println!("data {expected:.3?}, generated {found:.3?}");
     assert!(near(found), "generated {found:?}, the data {expected:?} [mean, deviation, area, its deviation]");
     // A discriminator that hardly learns teaches nothing.
     let found = learnt(1e-9);
-    println!("without a discriminator that learns {found:.3?}");
+    println!("against a discriminator that hardly learns {found:.3?}");
     assert!(!near(found), "{found:?}");
 }
