@@ -25,6 +25,6 @@ pub use hearth_nn::optim::{
 pub use hearth_nn::post::{Activations, AsDiscrete};
 pub use hearth_nn::weights;
 pub use hearth_train::{
-    EnsembleEvaluator, Evaluate, EvaluatorOptions, Loader, Post, Precision, Predictor, RunFolder, SupervisedEvaluator,
-    SupervisedTrainer, TrainerOptions, device,
+    EnsembleEvaluator, Evaluate, EvaluatorOptions, GanTrainer, Latents, Loader, Post, Precision, Predictor, RunFolder,
+    SupervisedEvaluator, SupervisedTrainer, TrainerOptions, device,
 };

@@ -9,6 +9,8 @@ mod classification;
 mod custom_handler;
 #[path = "../examples/custom_loop.rs"]
 mod custom_loop;
+#[path = "../examples/custom_steps.rs"]
+mod custom_steps;
 #[path = "../examples/gan.rs"]
 mod gan;
 #[path = "../examples/inference.rs"]
@@ -59,7 +61,10 @@ fn every_example_runs() {
     reconstruction::main().expect("trained");
     custom_loop::main().expect("trained");
     custom_handler::main().expect("trained");
+    custom_steps::main().expect("trained");
     gan::main().expect("trained");
+    let newest = hearth::train::checkpoint::newest("gan".as_ref()).expect("a checkpoint");
+    assert!(newest.has("discriminator/network.safetensors"));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::terminal::{bold, bytes, dim, thousands};
 /// Prints the resolved recipe, the pipelines, the network, the cache, the device and the plugins.
 pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     let network = plan.starting_network(Start::Init)?;
+    let discriminator = plan.discriminator(&network)?;
     let plugins = plugins::load(plan, given)?;
     handlers::check(plan, &plugins)?;
 
@@ -25,6 +26,10 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     chain("validation", &plan.validation);
     let parameters = thousands(network.num_params() as u64);
     out!("{}  {parameters} parameters, read in {}", bold("network"), plan.precision);
+    if let Some(discriminator) = discriminator {
+        let parameters = thousands(discriminator.num_params() as u64);
+        out!("{}  {parameters} parameters; takes the images that the network makes", bold("discriminator"));
+    }
     out!("{}   {} ({})", bold("device"), plan.recipe.training.device, device::name(&plan.device));
     out!("{}", bold("plugins"));
     for Attached { plugin, .. } in &plugins {

@@ -127,6 +127,13 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
     let (tta, accept) = (args.tta.map(TtaWord::tta), args.accept.clone());
     let opening = Opening { checkpoint: &args.checkpoint, device: &args.device, tta, accept, progress: progress() };
     let trained = Trained::open_with(&folder, opening)?;
+    if trained.plan.recipe.learns().generates() {
+        let what = "this run generates images, and there is no label to compare them with";
+        return Err(Failure::new(format!(
+            "{what}: look at some, hearth predict {} --count 16 -o DIR",
+            args.run.display()
+        )));
+    }
     let chosen = Chosen::new(&folder, &trained.plan, &args.data, args.all, &args.cases)?;
     let (cases, recipe) = (chosen.words(), trained.plan.recipe.clone());
     let (checkpoint, augmented) = (trained.checkpoint.clone(), trained.augmentation.is_some());

@@ -11,6 +11,7 @@ pub mod download;
 mod dry_run;
 mod empty;
 pub mod evaluate;
+mod generate;
 pub mod inspect;
 pub mod lr_find;
 pub mod metrics;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use hearth_data::{NiftiOptions, write_nifti};
 use serde_json::json;
 
+use crate::commands::generate::generate;
 use crate::commands::predicted::Pictures;
 use crate::commands::tta::TtaWord;
 use crate::error::{Context, Failure, Outcome};
@@ -26,12 +27,19 @@ pub struct Args {
     pub run: PathBuf,
     /// The images: files that a reader knows, folders of DICOM slices, folders of images, or what
     /// --data of `train` takes: data sets, a case's folder of modalities, tables, lists
-    #[arg(short = 'i', long = "image", value_name = "PATH", required = true, num_args = 1..)]
+    #[arg(short = 'i', long = "image", value_name = "PATH", required_unless_present = "count", num_args = 1..)]
     pub images: Vec<PathBuf>,
     /// Where the results go: NAME_seg.nii.gz with labels or a channel for each region,
-    /// NAME_pred.nii.gz with an image, scores.csv
+    /// NAME_pred.nii.gz with an image, scores.csv; generated_0000.png, or .nii.gz in 3-D
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: PathBuf,
+    /// Images to make of random numbers alone, by a run whose task is Generation
+    #[arg(long, value_name = "N", conflicts_with_all = ["images", "tta", "uncertainty"],
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// The seed of those random numbers; the same seed makes the same images [default: 0]
+    #[arg(long, value_name = "N", requires = "count")]
+    pub seed: Option<u64>,
     /// Which checkpoint: best, latest, or the name of a folder in RUN/checkpoints
     #[arg(long, default_value = "best")]
     pub checkpoint: String,
@@ -73,6 +81,16 @@ pub fn run(args: &Args) -> Outcome {
     let (tta, accept) = (args.tta.map(TtaWord::tta), args.accept.clone());
     let opening = Opening { checkpoint: &args.checkpoint, device: &args.device, tta, accept, progress: progress() };
     let trained = Trained::open_with(&folder, opening)?;
+    match (args.count, trained.plan.recipe.learns().generates()) {
+        (Some(count), true) => return generate(args, &trained, count),
+        (Some(_), false) => {
+            return Err(Failure::new("--count makes images of random numbers; this run predicts: give images by -i"));
+        }
+        (None, true) => {
+            return Err(Failure::new("this run makes images of random numbers alone: give --count N in place of -i"));
+        }
+        (None, false) => {}
+    }
     let mut outputs = Outputs::new("predict", args.overwrite);
     let recipe = &trained.plan.recipe;
     let scores = (recipe.output() == Output::Scores).then(|| args.out.join("scores.csv"));
@@ -148,7 +166,7 @@ fn tasks(args: &Args, recipe: &Recipe, outputs: &mut Outputs) -> Outcome<Vec<Tas
             if let Some(path) = &deviation {
                 outputs.claim(path)?;
             }
-            let picture = args.picture.then(|| args.out.join(format!("{stem}_picture.png")));
+            let picture = args.picture.then(|| named("_picture.png"));
             if let Some(path) = &picture {
                 outputs.claim(path)?;
             }

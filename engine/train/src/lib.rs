@@ -1,8 +1,8 @@
 //! Trains and evaluates: the workflows that drive an [`Engine`](hearth_engine::Engine), and what
 //! they stand on.
 //!
-//! - [`SupervisedTrainer`] trains a network; [`SupervisedEvaluator`] and [`EnsembleEvaluator`]
-//!   compare networks with labels.
+//! - [`SupervisedTrainer`] trains a network, [`GanTrainer`] two that compete;
+//!   [`SupervisedEvaluator`] and [`EnsembleEvaluator`] compare networks with labels.
 //! - [`device`] turns `--device` words into devices; it is the only place that names vendors.
 //! - [`Precision`] keeps f32 master weights while convolutions run in bf16 or fp16.
 //! - [`checkpoint`] writes folders that a crash cannot spoil; a resumed run on a CPU is
@@ -27,8 +27,13 @@ pub use evaluation::predictor::Predictor;
 pub use evaluation::tta::{TestTimeAugmentation, TtaError, TtaMaps};
 pub use run::folder::{RunFolder, RunFolderError};
 pub use run::lock::{LockError, RunLock};
+pub use training::adversarial::builder::GanBuilder;
+pub use training::adversarial::latents::Latents;
+pub use training::adversarial::loss::{AdversarialLoss, Judge};
+pub use training::adversarial::trainer::{GanOptions, GanTrainer};
 pub use training::builder::TrainerBuilder;
 pub use training::grad_scaler::{DeviceScaler, GradScaler};
 pub use training::lr_find::{RangeError, RangePoint, RangeResult, RangeTest, StepMode};
 pub use training::precision::{Precision, PrecisionError};
+pub use training::train::Train;
 pub use training::trainer::{SupervisedTrainer, TrainerError, TrainerOptions};

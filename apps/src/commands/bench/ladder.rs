@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::reach::{Goal, Reached, reach};
 use super::{Args, file_name, say};
-use crate::error::{Context, Outcome};
+use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::picture::{Bar, bars, save};
 use crate::recipe::{Recipe, bundled};
@@ -109,9 +109,12 @@ pub fn run(args: &Args) -> Outcome {
 
 /// The rows for a recipe.
 fn rungs(recipe: &Recipe, on_processor: bool, threads: usize) -> Outcome<Vec<Rung>> {
-    let regular = regular_loss(&recipe.loss)?;
+    let lacking =
+        || Failure::new("this recipe trains two networks that compete; the ladder is for recipes with [loss]");
+    let given = recipe.loss.as_ref().ok_or_else(lacking)?;
+    let regular = regular_loss(given)?;
     let regular_optimizer: OptimizerConfig = toml::from_str(REGULAR_OPTIMIZER)?;
-    let (loss, optimizer) = (inline(&recipe.loss)?, inline(&recipe.optimizer)?);
+    let (loss, optimizer) = (inline(given)?, inline(&recipe.optimizer)?);
     let workers = recipe.data.workers.max(threads);
     let cached = |device: &str| format!("{{ rate = 1.0, workers = {workers}, device = \"{device}\" }}");
     let cpu = |why| on_processor.then_some(why);
@@ -131,7 +134,7 @@ fn rungs(recipe: &Recipe, on_processor: bool, threads: usize) -> Outcome<Vec<Run
             .unless(cpu("a CPU's transforms run on it already")),
         Rung::new("AMP", vec![("training.precision", "auto".to_owned())]).unless(cpu("a CPU computes in fp32")),
         Rung { kernels: true, ..Rung::new("fused kernels", Vec::new()) },
-        Rung::new(format!("loss {}", name_of(&recipe.loss)?), vec![("loss", loss)]).unless(
+        Rung::new(format!("loss {}", name_of(given)?), vec![("loss", loss)]).unless(
             regular.is_none().then_some("the recipe's loss is Dice alone, or of a kind that has none beside it"),
         ),
         Rung::new(format!("optimizer {}", name_of(&recipe.optimizer)?), vec![("optimizer", optimizer)])

@@ -237,6 +237,10 @@ impl Network for PatchDiscriminator {
         features(&self.layers, x)
     }
 
+    fn main_output(&self) -> usize {
+        self.layers.iter().count().saturating_sub(1)
+    }
+
     fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
         check_size(&self.facts, &self.steps, shape)
     }

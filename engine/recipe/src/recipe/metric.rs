@@ -58,6 +58,16 @@ impl Metric {
         Ok(Self::Named { key: None, metrics: usual.into_iter().map(read).collect::<Result<_, Fault>>()? })
     }
 
+    /// No metric at all.
+    pub(super) fn none() -> Self {
+        Self::Named { key: None, metrics: Vec::new() }
+    }
+
+    /// Whether nothing is measured.
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::Named { metrics, .. } if metrics.is_empty())
+    }
+
     /// All metrics by name, the key metric first.
     pub fn list(&self) -> Vec<(String, MetricConfig)> {
         match self {
@@ -152,6 +162,9 @@ impl Metric {
     /// Whether each metric makes sense for so many classes, and the key metric is one that can
     /// decide.
     pub(super) fn check(&self, document: &Document, task: &dyn Task, classes: usize) -> Result<(), Fault> {
+        if self.is_none() {
+            return Ok(());
+        }
         let Self::Named { key, metrics } = self else {
             let dice = &self.list()[0].1;
             return task.takes(dice).map_err(|what| document.fault("metric", what));

@@ -8,6 +8,8 @@
 //! [data]                                     # validation = { last = 9 } or { fraction = 0.2 }, cache, sampler, workers
 //! [network]                                  # name = "UNet" and MONAI's parameters
 //! [loss]                                     # name = "DiceCELoss", ...
+//! [discriminator]                            # of a generator: name = "Discriminator", ...
+//! [adversarial]                              # loss, optimizer, d_train_steps, ...
 //! [optimizer]                                # name = "SGD", lr = 0.2, ...
 //! [schedule]                                 # name = "Cosine", ...
 //! [training]                                 # epochs, batch_size, val_interval, seed, precision, device
@@ -23,6 +25,7 @@
 //! where `--set` changes values, and the tree into a [`Recipe`]. Every error names the place and,
 //! where a word is misspelt, the word meant.
 
+mod adversarial;
 pub mod bundled;
 mod init;
 mod listens;
@@ -32,6 +35,7 @@ pub mod post;
 mod schema;
 mod tta;
 
+pub use adversarial::Adversarial;
 pub use init::Init;
 pub use listens::Listens;
 pub use metric::Metric;

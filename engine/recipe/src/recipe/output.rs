@@ -83,6 +83,19 @@ impl Recipe {
     /// What does not go together in `[task]` and `[post]`.
     pub(super) fn check_task(&self) -> Result<(), Fault> {
         let (task, steps) = (self.learns(), &self.post.prediction);
+        if !task.generates() {
+            let only = "only task.name = \"Generation\" has two networks that compete; leave it out";
+            for (key, there) in
+                [("discriminator", self.discriminator.is_some()), ("adversarial", self.adversarial.is_some())]
+            {
+                if there {
+                    return Err(Fault::at(key, only));
+                }
+            }
+            if self.loss.is_none() {
+                return Err(Fault::at("loss", "missing: add [loss] with the `name` of a loss"));
+            }
+        }
         task.check(self)?;
         let wins = steps.iter().any(takes_the_largest);
         if let TaskEntry::Task(named) = &self.task

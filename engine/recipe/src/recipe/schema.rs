@@ -9,12 +9,13 @@ use hearth_data::layouts::Layout;
 use hearth_data::spatial::{Lazy, LazySampling};
 use hearth_handlers::{ScheduleConfig, constant};
 use hearth_nn::inferers::{InfererConfig, SimpleInferer};
-use hearth_nn::losses::LossConfig;
+use hearth_nn::losses::{Loss, LossConfig};
 use hearth_nn::networks::NetworkConfig;
 use hearth_nn::optim::{GradientClip, OptimizerConfig};
 use hearth_registry::{Document, Fault, Named, Node};
 use serde::{Deserialize, Serialize};
 
+use super::adversarial::Adversarial;
 use super::init::Init;
 use super::listens::Listens;
 use super::metric::Metric;
@@ -45,8 +46,15 @@ pub struct Recipe {
     /// What it starts from.
     #[serde(default)]
     pub init: Init,
-    /// The loss.
-    pub loss: LossConfig,
+    /// The loss; where images are generated, there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<LossConfig>,
+    /// The network that tells generated images from real ones, where images are generated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discriminator: Option<NetworkConfig>,
+    /// How the two compete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adversarial: Option<Adversarial>,
     /// The optimizer, with its learning rate.
     pub optimizer: OptimizerConfig,
     /// How the learning rate changes.
@@ -62,7 +70,7 @@ pub struct Recipe {
     #[serde(default)]
     pub post: Post,
     /// What is measured, and what of it decides which checkpoint is best.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Metric::is_none")]
     pub metric: Metric,
     /// In which ways an image is seen when it is evaluated or predicted after the training.
     #[serde(default)]
@@ -136,6 +144,8 @@ pub enum Validation {
     Fold([usize; 2]),
     /// Those that the data set itself sets apart (a list in JSON with `validation`).
     Listed,
+    /// None: where images are generated.
+    None,
 }
 
 impl Default for Validation {
@@ -248,8 +258,17 @@ impl Recipe {
     pub fn read(document: &Document) -> Result<Self, Fault> {
         Metric::check_keys(document)?;
         let mut recipe: Self = document.read()?;
-        if document.root().get("metric").is_none() {
-            recipe.metric = Metric::of(recipe.learns().metrics())?;
+        let (root, task) = (document.root(), recipe.learns());
+        if root.get("metric").is_none() {
+            recipe.metric = if task.generates() { Metric::none() } else { Metric::of(task.metrics())? };
+        }
+        if task.generates() {
+            if root.get("data").and_then(|data| data.get("validation")).is_none() {
+                recipe.data.validation = Validation::None;
+            }
+            if root.get("plugins").is_none() {
+                recipe.plugins.retain(|plugin| plugin.name != "validation");
+            }
         }
         recipe.check(document)?;
         recipe.fill_in(document);
@@ -267,6 +286,9 @@ impl Recipe {
     /// What depends on other values and was left out.
     fn fill_in(&mut self, document: &Document) {
         self.metric.fill_in();
+        if self.learns().generates() {
+            self.adversarial.get_or_insert_default();
+        }
         if let Some(weights) = &mut self.init.weights
             && let Ok(absolute) = std::path::absolute(&*weights)
         {
@@ -291,6 +313,22 @@ impl Recipe {
         for plugin in self.plugins.iter_mut().filter(|plugin| plugin.name == "validation") {
             let interval = toml::Value::Integer(self.training.val_interval.try_into().unwrap_or(i64::MAX));
             plugin.options.entry("interval").or_insert(interval);
+        }
+    }
+
+    /// Channels of the images that it trains on.
+    pub fn image_channels(&self) -> usize {
+        self.discriminator.as_ref().unwrap_or(&self.network).in_channels()
+    }
+
+    /// The loss of a recipe that trains one network.
+    ///
+    /// # Errors
+    /// Where it has none.
+    pub fn build_loss(&self) -> Result<Box<dyn Loss>, Fault> {
+        match &self.loss {
+            Some(loss) => loss.build(),
+            None => Err(Fault::at("loss", "this recipe trains two networks that compete; it has no [loss]")),
         }
     }
 
@@ -330,6 +368,11 @@ impl Recipe {
                 folds >= 2 && fold < folds,
                 "data.validation",
                 format!("there is no fold {fold} of {folds}; give [0, 5] to [4, 5] for five"),
+            )?,
+            Validation::None => demand(
+                self.learns().generates(),
+                "data.validation",
+                "only where images are generated does no case validate".into(),
             )?,
             Validation::Listed => {}
             Validation::Fraction(part) => demand(

@@ -28,7 +28,8 @@ impl Cases {
         let count = set.labelled.len();
         let doing = || format!("--data {}: dividing {count} cases", folder.display());
         let (training, validation) = split(&set, recipe).while_doing(doing)?;
-        if training.is_empty() || validation.is_empty() {
+        let lacks = validation.is_empty() && recipe.data.validation != Validation::None;
+        if training.is_empty() || lacks {
             return Err(RecipeError::new(format!(
                 "the data set {:?} has {count} labelled cases; with {:?} none are left to train or to validate: \
                  set data.validation",
@@ -91,12 +92,12 @@ pub fn list(path: &Path, recipe: &Recipe) -> Outcome<CaseList> {
         let count = list.unlabelled.len();
         return Err(RecipeError::new(format!("none of the {count} cases {lacking}")).context(doing()));
     }
-    let (named, channels) = (list.modalities.len(), recipe.network.in_channels());
+    let (named, channels) = (list.modalities.len(), recipe.image_channels());
     if named > 0 && named != channels {
         let (name, names) = (&list.name, list.modalities.join(", "));
         return Err(RecipeError::new(format!(
             "the data set {name:?} has images of {named} channels ({names}), but the network takes {channels}: choose with \
-             data.images, or change network.in_channels"
+             data.images, or change the network's in_channels"
         )));
     }
     let task = recipe.learns();
@@ -132,6 +133,7 @@ fn check_labels(list: &CaseList, recipe: &Recipe) -> Outcome {
 fn split(list: &CaseList, recipe: &Recipe) -> Outcome<(Vec<Item>, Vec<Item>)> {
     let (cases, count) = (&list.labelled, list.labelled.len());
     match recipe.data.validation {
+        Validation::None => Ok((cases.clone(), Vec::new())),
         Validation::Listed => {
             let held = list.validation.as_ref().ok_or_else(|| {
                 let what = "the data set sets no cases apart (a list in JSON does, with `validation`)";

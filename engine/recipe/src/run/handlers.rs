@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use hearth_engine::{Engine, Handler, HandlerTimes};
-use hearth_handlers::{HandlerSpec, LrSchedule, LrScheduleOptions, StopOnNonFinite, StopOnNonFiniteOptions};
+use hearth_handlers::{HandlerSpec, LookAt, LrSchedule, LrScheduleOptions, StopOnNonFinite, StopOnNonFiniteOptions};
 use hearth_registry::{Node, Registry};
 
 use super::Plan;
@@ -19,7 +19,9 @@ const LOOK_EVERY: u64 = 16;
 pub fn before(plan: &Plan) -> Outcome<Vec<Box<dyn Handler>>> {
     let every = if plan.on_processor { 1 } else { LOOK_EVERY };
     let mut handlers: Vec<Box<dyn Handler>> = Vec::new();
-    handlers.push(Box::new(StopOnNonFinite::new(StopOnNonFiniteOptions { every, ..Default::default() })?));
+    // Two networks that compete have no events within an iteration.
+    let at = if plan.recipe.learns().generates() { LookAt::IterationCompleted } else { LookAt::default() };
+    handlers.push(Box::new(StopOnNonFinite::new(StopOnNonFiniteOptions { every, at, ..Default::default() })?));
     let schedule = plan.recipe.schedule.clone();
     if schedule.name() != "Constant" {
         let handler = LrSchedule::new(LrScheduleOptions { schedule, ..Default::default() });

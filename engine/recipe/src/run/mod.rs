@@ -1,9 +1,11 @@
 //! A run: how a trainer is put together from a recipe, and what becomes of it.
 
+mod adversarial;
 mod cases;
 mod chosen;
 mod dataset;
 pub mod folders;
+mod generate;
 pub mod handlers;
 pub mod inputs;
 pub mod outputs;
@@ -19,6 +21,7 @@ mod summary;
 mod vanished;
 mod weights;
 
+pub use adversarial::gan_trainer;
 pub use cases::{Cases, list, wants};
 pub use chosen::{Chosen, Rule};
 pub use handlers::HandlerFailure;

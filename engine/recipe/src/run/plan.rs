@@ -129,13 +129,15 @@ impl Plan {
             let message = format!("the network gives out_channels = {out}, but there are {labels} labels");
             return Err(self.document.error_at("network.out_channels", message));
         }
-        self.check_sizes(&network)?;
+        if !self.recipe.learns().generates() {
+            self.check_sizes(&network)?;
+        }
         Ok(network)
     }
 
     /// Fails where the recipe's crops or windows have a size that the network cannot take: found
     /// out now, rather than in the first step.
-    fn check_sizes(&self, network: &AnyNetwork) -> Outcome {
+    pub(super) fn check_sizes(&self, network: &AnyNetwork) -> Outcome {
         let check = |path: &str, sizes: &[i64]| -> Outcome {
             let dims = network.spatial_dims();
             let size = |axis: usize| if sizes.len() == 1 { sizes.first() } else { sizes.get(axis) };
@@ -143,7 +145,7 @@ impl Plan {
                 (0..dims).map(|axis| size(axis).and_then(|size| usize::try_from(*size).ok()).filter(|n| *n > 0));
             // A size that the image decides is not known yet.
             let Some(sizes) = sizes.collect::<Option<Vec<usize>>>() else { return Ok(()) };
-            let mut shape = [1, self.recipe.network.in_channels(), 1, 1, 1];
+            let mut shape = [1, self.recipe.image_channels(), 1, 1, 1];
             shape[2..2 + dims].copy_from_slice(&sizes);
             network.check_input(shape).map_err(|error| self.document.error_at(path, error.to_string()))
         };
@@ -217,7 +219,7 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
         return;
     }
     let place = tables.iter().rposition(maps_labels).map_or(reading, |mapping| (mapping + 1).max(reading));
-    let mut table = Node::named("CheckCase").with("channels", recipe.network.in_channels() as i64);
+    let mut table = Node::named("CheckCase").with("channels", recipe.image_channels() as i64);
     match recipe.output() {
         Output::Labels => table.insert("num_classes", Node::from(recipe.labels.len() as i64)),
         // Regions are channels of 0 and 1: what its values may be is not what classes are.

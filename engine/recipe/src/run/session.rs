@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use hearth_data::{DataLoader, LoaderOptions};
+use hearth_data::{DataLoader, Item, LoaderOptions};
 use hearth_engine::{Engine, RunEnd};
 use hearth_kernels::{Tuning, TuningClock};
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
 use hearth_train::{
-    EvaluatorOptions, RunFolder, RunLock, SupervisedEvaluator, SupervisedTrainer, TrainerOptions, checkpoint, device,
+    EvaluatorOptions, RunFolder, RunLock, SupervisedEvaluator, SupervisedTrainer, Train, TrainerOptions, checkpoint,
+    device,
 };
 
+use super::adversarial::gan_trainer;
 use super::dataset::{Use, dataset};
 use super::handlers::HandlerFailure;
 use super::passing::PassProgress;
@@ -33,7 +35,7 @@ const VALIDATION: &str = "validation";
 pub struct Session {
     plan: Plan,
     plugins: Vec<Attached>,
-    trainer: SupervisedTrainer<AnyNetwork>,
+    trainer: Box<dyn Train>,
     folder: Option<RunFolder>,
     /// Held while the run writes.
     lock: Option<RunLock>,
@@ -60,7 +62,11 @@ impl Session {
         let plugins = plugins::load(&plan, given)?;
         handlers::check(&plan, &plugins)?;
         warn(&plan, &plugins);
-        let trainer = trainer(&plan, data, from)?;
+        let trainer: Box<dyn Train> = if plan.recipe.learns().generates() {
+            Box::new(gan_trainer(&plan, data, from)?)
+        } else {
+            Box::new(trainer(&plan, data, from)?)
+        };
         Ok(Self { plan, plugins, trainer, folder: None, lock: None, data: data.to_owned(), started, tuning })
     }
 
@@ -107,15 +113,15 @@ impl Session {
         for handler in before.into_iter().chain(plugins).chain(after) {
             self.trainer.engine_mut().add_boxed(handler)?;
         }
-        if let Some(evaluator) = self.trainer.evaluator_mut(VALIDATION) {
-            handlers::attach(&self.plan, &self.plugins, &root.join(VALIDATION), evaluator.engine_mut())?;
+        if let Some(evaluator) = self.trainer.evaluator_engine_mut(VALIDATION) {
+            handlers::attach(&self.plan, &self.plugins, &root.join(VALIDATION), evaluator)?;
         }
         Ok(())
     }
 
     /// The trainer, to add handlers of one's own to.
-    pub fn trainer_mut(&mut self) -> &mut SupervisedTrainer<AnyNetwork> {
-        &mut self.trainer
+    pub fn trainer_mut(&mut self) -> &mut dyn Train {
+        &mut *self.trainer
     }
 
     /// Raised, it asks the run to stop after its step and to keep what it has.
@@ -162,7 +168,7 @@ impl Session {
 
     /// The evaluator's engine.
     fn validation(&self) -> Option<&Engine> {
-        self.trainer.evaluator(VALIDATION).map(|evaluator| evaluator.engine())
+        self.trainer.evaluator_engine(VALIDATION)
     }
 
     /// A run without the checkpoint plugin loses nothing either when it is interrupted.
@@ -214,7 +220,8 @@ pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
 
 /// Says what will be missing at the end, while there is time.
 fn warn(plan: &Plan, plugins: &[Attached]) {
-    if plan.recipe.network.has_deep_supervision() && plan.recipe.loss.name() != "DeepSupervisionLoss" {
+    let looks_deep = plan.recipe.loss.as_ref().is_none_or(|loss| loss.name() == "DeepSupervisionLoss");
+    if plan.recipe.network.has_deep_supervision() && !looks_deep {
         warning!(
             "the network has heads for deep supervision, but the loss looks at its main output alone, so they are not \
              trained; wrap the loss: [loss] name = \"DeepSupervisionLoss\", [loss.loss] name = ..."
@@ -228,6 +235,9 @@ fn warn(plan: &Plan, plugins: &[Attached]) {
     if !loaded("checkpoint", "Checkpoints") {
         warning!("no `checkpoint` plugin is loaded, so the run will keep no checkpoint");
     }
+    if plan.recipe.learns().generates() {
+        return;
+    }
     if !loaded("validation", "Validation") {
         warning!("no `validation` plugin is loaded, so the run will not validate");
     } else if training.epochs < training.val_interval {
@@ -239,32 +249,20 @@ fn warn(plan: &Plan, plugins: &[Attached]) {
 /// The trainer of a recipe with its `validation`, caches filled, without handlers.
 pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrainer<AnyNetwork>> {
     let recipe = &plan.recipe;
+    // Before the work begins.
+    let loss = recipe.build_loss().map_err(|fault| plan.document.located("", fault))?;
     let cases = Cases::open(data, recipe)?;
     let network = plan.starting_network(from)?;
     let (train, validate) = (cases.training.len(), cases.validation.len());
     notice!("{}: {train} cases train, {validate} validate, on {}", cases.name, device::name(&plan.device));
-    let seed = recipe.training.seed;
-    let sampler = recipe.data.sampler.as_ref();
-    let sampler = sampler.map(|sampler| sampler.sampler(&cases.training, seed)).transpose();
-    let sampler = sampler.map_err(|fault| plan.document.located("data.sampler", fault))?;
-    let training = dataset(plan, cases.training, plan.training.clone(), Use::Training)?;
+    let loader = training_loader(plan, cases.training)?;
     let validation = dataset(plan, cases.validation, plan.validation.clone(), Use::Validation)?;
-    let loader = LoaderOptions {
-        batch_size: recipe.training.batch_size,
-        shuffle: true,
-        workers: recipe.data.workers,
-        seed,
-        ..LoaderOptions::default()
-    };
+    let seed = recipe.training.seed;
     let mut options = TrainerOptions::new(&plan.device);
     options.precision = plan.precision;
     options.max_epochs = recipe.training.epochs;
     (options.accumulate, options.clip) = (recipe.training.accumulate, recipe.training.clip);
     options.seed = seed;
-    let (loss, mut loader) = (recipe.loss.build()?, DataLoader::new(training, loader)?);
-    if let Some(sampler) = sampler {
-        loader = loader.with_sampler(sampler);
-    }
     let mut trainer = SupervisedTrainer::builder(network, loss, &recipe.optimizer, loader)
         .options(options)
         .build()
@@ -275,6 +273,26 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
     validation.engine_mut().add(PassProgress::new("validation", plan.progress))?;
     trainer.add_evaluator(VALIDATION, validation);
     Ok(trainer)
+}
+
+/// The training cases behind their pipeline, caches filled, in the order of the recipe's sampler.
+pub(super) fn training_loader(plan: &Plan, cases: Vec<Item>) -> Outcome<DataLoader> {
+    let recipe = &plan.recipe;
+    let seed = recipe.training.seed;
+    let sampler = recipe.data.sampler.as_ref().map(|sampler| sampler.sampler(&cases, seed)).transpose();
+    let sampler = sampler.map_err(|fault| plan.document.located("data.sampler", fault))?;
+    let options = LoaderOptions {
+        batch_size: recipe.training.batch_size,
+        shuffle: true,
+        workers: recipe.data.workers,
+        seed,
+        ..LoaderOptions::default()
+    };
+    let loader = DataLoader::new(dataset(plan, cases, plan.training.clone(), Use::Training)?, options)?;
+    Ok(match sampler {
+        Some(sampler) => loader.with_sampler(sampler),
+        None => loader,
+    })
 }
 
 /// The evaluator that the `validation` plugin runs, or `hearth evaluate` with an inferer of its

@@ -5,6 +5,7 @@
 //! registered like theirs.
 
 mod classification;
+mod generation;
 mod reconstruction;
 mod regions;
 mod regression;
@@ -21,6 +22,7 @@ use hearth_train::Post;
 use crate::recipe::{Output, Recipe};
 
 pub use classification::Classification;
+pub use generation::Generation;
 pub use reconstruction::Reconstruction;
 pub use regions::Regions;
 pub use regression::Regression;
@@ -63,6 +65,11 @@ pub trait Task: Debug + Send + Sync {
     /// Further steps on prediction and label, behind those of `[post]`, for one metric alone.
     fn metric_post(&self, _metric: &MetricConfig, _labels: usize) -> (Vec<Post>, Vec<Post>) {
         (Vec::new(), Vec::new())
+    }
+
+    /// Whether images come from random numbers, by two networks that compete, and not from images.
+    fn generates(&self) -> bool {
+        false
     }
 
     /// Whether the largest of its scores is the answer.

@@ -24,6 +24,8 @@
 
 pub(crate) mod background;
 mod error;
+pub(crate) mod gan_files;
+pub(crate) mod learner_files;
 mod manifest;
 mod name;
 mod prune;

@@ -6,6 +6,7 @@ pub(crate) mod combine;
 pub(crate) mod ensemble;
 pub(crate) mod evaluate;
 pub(crate) mod evaluator;
+pub(crate) mod evaluators;
 pub(crate) mod inference;
 pub(crate) mod pass;
 pub(crate) mod post;

@@ -185,11 +185,10 @@ pub(crate) fn run<N: Network>(
     watch: impl FnMut(&RangePoint),
 ) -> Result<RangeResult, RangeError> {
     options.check()?;
-    let before = (work.network.clone(), work.optimizer.clone(), work.scaler.clone(), work.learning_rate);
-    let (pending, held) = (work.pending.take(), work.feed.hold());
+    let (before, held) = (work.learner.clone(), work.feed.hold());
+    work.learner.pending = None;
     let result = ramp(work, options, watch);
-    (work.network, work.optimizer, work.scaler, work.learning_rate) = before;
-    work.pending = pending;
+    work.learner = before;
     work.feed.put_back(held);
     result
 }
@@ -204,7 +203,7 @@ fn ramp<N: Network>(
     let mut result = RangeResult::default();
     for step in 0..options.num_iter {
         let lr = options.lr(step);
-        work.learning_rate = lr;
+        work.learner.learning_rate = lr;
         let loss = batches(work, &mut state).map_err(|source| match source.downcast::<RangeError>() {
             Ok(error) => *error,
             Err(source) => RangeError::Step { step: step + 1, lr, source },
@@ -241,7 +240,7 @@ fn batches<N: Network>(work: &mut Training<N>, state: &mut State) -> Result<f64,
 
 /// The next batch, of the next pass where one is used up.
 fn fetch<N: Network>(work: &mut Training<N>, state: &mut State) -> Result<(), BoxError> {
-    let spatial_dims = work.network()?.spatial_dims();
+    let spatial_dims = work.learner.network()?.spatial_dims();
     for fresh in [false, true] {
         if fresh || !state.pass.open {
             (state.pass.number, state.pass.open) = (state.pass.number + 1, true);

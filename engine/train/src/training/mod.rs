@@ -1,10 +1,13 @@
-//! Training: [`SupervisedTrainer`](crate::SupervisedTrainer), its step, its precision, and the
-//! search for a learning rate.
+//! Training: [`SupervisedTrainer`](crate::SupervisedTrainer) and [`GanTrainer`](crate::GanTrainer),
+//! their steps, their precision, and the search for a learning rate.
 
+pub(crate) mod adversarial;
 pub(crate) mod builder;
 pub(crate) mod grad_scaler;
 pub(crate) mod layer_statistics;
+pub(crate) mod learner;
 pub(crate) mod lr_find;
 pub(crate) mod precision;
 pub(crate) mod step;
+pub(crate) mod train;
 pub(crate) mod trainer;

@@ -1,18 +1,7 @@
 //! One training step: the workflow behind [`SupervisedTrainer`](crate::SupervisedTrainer).
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::batch::feed::{Feed, Placement};
-use crate::batch::loader::Loader;
-use crate::batch::step_error::{StepError, name_cases};
-use crate::checkpoint::background::CheckpointWriter;
-use crate::checkpoint::trainer_files;
-use crate::evaluation::evaluate::Evaluate;
-use crate::evaluation::inference::{Outputs, infer_all};
-use crate::training::grad_scaler::{DeviceScaler, GradScaler};
-use crate::training::layer_statistics;
-use crate::training::trainer::TrainerOptions;
 use burn::tensor::Tensor;
 use hearth_engine::{
     BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, LayerStatistics, LayerValues,
@@ -20,21 +9,24 @@ use hearth_engine::{
 };
 use hearth_nn::losses::{Loss, LossError};
 use hearth_nn::networks::Network;
-use hearth_nn::optim::{Gradients, Optimizer, OptimizerConfig};
+use hearth_nn::optim::Gradients;
+
+use crate::batch::feed::{Feed, Placement};
+use crate::batch::loader::Loader;
+use crate::batch::step_error::StepError;
+use crate::checkpoint::background::CheckpointWriter;
+use crate::checkpoint::trainer_files;
+use crate::evaluation::evaluators::Evaluators;
+use crate::evaluation::inference::{Outputs, infer_all};
+use crate::training::layer_statistics;
+use crate::training::learner::{Learner, check_learning_rate};
+use crate::training::trainer::TrainerOptions;
 
 pub(crate) struct Training<N> {
-    /// `None` only after the optimizer has failed with the parameters in its hands.
-    pub network: Option<N>,
+    pub learner: Learner<N>,
     pub loss: Box<dyn Loss>,
-    pub optimizer: Optimizer,
-    pub optimizer_config: OptimizerConfig,
     pub options: TrainerOptions,
-    pub learning_rate: f64,
-    /// In fp16 only.
-    pub scaler: Option<DeviceScaler>,
-    pub evaluators: BTreeMap<String, Box<dyn Evaluate<N>>>,
-    /// The sum of the gradients since the last step, and of how many batches.
-    pub pending: Option<(Gradients, u64)>,
+    pub evaluators: Evaluators<N>,
     pub feed: Feed,
     writer: CheckpointWriter,
     /// The gradients of the present batch, while `backward_completed` is handled.
@@ -48,25 +40,12 @@ pub(crate) struct Training<N> {
 }
 
 impl<N: Network> Training<N> {
-    pub fn new(
-        network: N,
-        loss: Box<dyn Loss>,
-        (optimizer, optimizer_config): (Optimizer, OptimizerConfig),
-        options: TrainerOptions,
-        loader: Box<dyn Loader>,
-    ) -> Self {
-        let fp16 = options.precision == crate::Precision::Fp16;
-        let scaler = fp16.then(|| DeviceScaler::new(GradScaler::default(), &options.device.clone().inner()));
+    pub fn new(learner: Learner<N>, loss: Box<dyn Loss>, options: TrainerOptions, loader: Box<dyn Loader>) -> Self {
         Self {
-            network: Some(network),
+            learner,
             loss,
-            optimizer,
-            learning_rate: optimizer_config.lr(),
-            optimizer_config,
             options,
-            scaler,
-            evaluators: BTreeMap::new(),
-            pending: None,
+            evaluators: Evaluators::default(),
             feed: Feed::new(loader),
             writer: CheckpointWriter::default(),
             gradients: None,
@@ -76,13 +55,9 @@ impl<N: Network> Training<N> {
         }
     }
 
-    pub fn network(&self) -> Result<&N, StepError> {
-        self.network.as_ref().ok_or(StepError::NoNetwork)
-    }
-
     /// The outputs in f32, with their autodiff graph.
     pub fn forward(&self, state: &State) -> Result<Outputs, BoxError> {
-        let network = self.network()?;
+        let network = self.learner.network()?;
         // A tensor under autodiff is what tells layers that they train.
         let image = self.feed.named("image")?.autodiff();
         network.set_draw(state.seed, state.iteration);
@@ -98,7 +73,7 @@ impl<N: Network> Training<N> {
             (Ok(loss), _) => loss.mean(),
             // An overflow of fp16 is no error: the scaler finds no gradient finite, leaves the step
             // out and goes on with less.
-            (Err(LossError::NonFinite { what: "prediction", .. }), Some(pred)) if self.scaler.is_some() => {
+            (Err(LossError::NonFinite { what: "prediction", .. }), Some(pred)) if self.learner.scaler.is_some() => {
                 pred.mean() * f32::NAN
             }
             (Err(error), _) => return Err(self.feed.part("the loss", error).into()),
@@ -109,53 +84,13 @@ impl<N: Network> Training<N> {
         })
     }
 
-    pub fn backward(&self, loss: &Tensor<1>) -> Result<Gradients, BoxError> {
-        if !loss.is_tracked() {
-            return Err(StepError::NoGradient { cases: name_cases(self.feed.cases()) }.into());
-        }
-        let network = self.network()?;
-        Ok(match &self.scaler {
-            None => Gradients::of(network, loss),
-            Some(scaler) => {
-                let scale = scaler.scale();
-                Gradients::of(network, &(loss.clone() * scale.clone().autodiff())).scale_by(&scale.recip())
-            }
-        })
+    pub fn backward(&self, loss: &Tensor<1>) -> Result<Gradients, StepError> {
+        self.learner.backward(loss, &self.feed)
     }
 
     /// Adds a batch's gradients to those that wait; steps when there are enough.
     pub fn gather(&mut self, gradients: Gradients) -> Result<(), BoxError> {
-        let (sum, count) = match self.pending.take() {
-            Some((sum, count)) => (sum + gradients, count + 1),
-            None => (gradients, 1),
-        };
-        self.pending = Some((sum, count));
-        if count >= self.options.accumulate { self.step() } else { Ok(()) }
-    }
-
-    /// One step with the mean of the gradients that wait, if there are any.
-    pub fn step(&mut self) -> Result<(), BoxError> {
-        let Some((sum, count)) = self.pending.take() else { return Ok(()) };
-        let mut gradients = if count == 1 { sum } else { sum.scale(1.0 / count as f64) };
-        // Whether there is a step is the device's to say: reading back would make it wait.
-        let finite = match (&mut self.scaler, gradients.norm()) {
-            (Some(scaler), Some(norm)) => {
-                let finite = norm.is_finite();
-                scaler.update(&finite);
-                Some(finite)
-            }
-            _ => None,
-        };
-        if let Some(clip) = self.options.clip {
-            gradients = clip.apply(gradients);
-        }
-        let network = self.network.take().ok_or(StepError::NoNetwork)?;
-        let stepped = match finite {
-            Some(finite) => self.optimizer.step_where(network, gradients, self.learning_rate, &finite),
-            None => self.optimizer.step(network, gradients, self.learning_rate),
-        };
-        self.network = Some(stepped.map_err(|e| self.feed.part("the optimizer", e))?);
-        Ok(())
+        self.learner.gather(gradients, self.options.accumulate, &self.feed)
     }
 }
 
@@ -168,16 +103,10 @@ impl<N: Network> Host for Training<N> {
                 }
                 let tensor = self.loss_tensor.clone();
                 let tensor = tensor.ok_or_else(|| HostError::new("there is no loss before `loss_completed`"))?;
-                let value: f32 = tensor
-                    .try_into_scalar()
-                    .map_err(|e| HostError::new(format!("the loss cannot be read back from the device: {e}")))?;
-                Ok(*self.loss_value.insert(f64::from(value)))
+                let value = read_back(tensor, "the loss")?;
+                Ok(*self.loss_value.insert(value))
             }
-            "scale" => {
-                let scaler = self.scaler.as_ref();
-                let scale = scaler.map(|scaler| scaler.read().0.scale());
-                scale.ok_or_else(|| HostError::new("only a run in fp16 has a gradient scaler"))
-            }
+            "scale" => self.learner.scale(),
             _ => Err(HostError::new(format!("no output `{name}`; there are: loss, scale"))),
         }
     }
@@ -185,13 +114,13 @@ impl<N: Network> Host for Training<N> {
     fn names(&self, of: NamesOf) -> Vec<String> {
         match of {
             NamesOf::Outputs => {
-                let known = [("loss", self.loss_tensor.is_some()), ("scale", self.scaler.is_some())];
+                let known = [("loss", self.loss_tensor.is_some()), ("scale", self.learner.scaler.is_some())];
                 known.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned()).collect()
             }
             NamesOf::Tensors => self.feed.tensor_names(),
             NamesOf::Numbers => self.feed.facts().number_names(),
             NamesOf::Texts => self.feed.facts().text_names(),
-            NamesOf::Engines => self.evaluators.keys().cloned().collect(),
+            NamesOf::Engines => self.evaluators.names(),
         }
     }
 
@@ -208,7 +137,7 @@ impl<N: Network> Host for Training<N> {
     }
 
     fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError> {
-        let network = self.network().map_err(|e| HostError::from_error(&e))?;
+        let network = self.learner.network().map_err(|e| HostError::from_error(&e))?;
         match (of, &self.gradients) {
             (LayerValues::Weights, _) => layer_statistics::of_weights(network),
             (LayerValues::Gradients, Some(gradients)) => layer_statistics::of_gradients(network, gradients),
@@ -219,29 +148,19 @@ impl<N: Network> Host for Training<N> {
     }
 
     fn learning_rate(&self) -> Option<f64> {
-        Some(self.learning_rate)
+        Some(self.learner.learning_rate)
     }
 
     fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), HostError> {
-        if !learning_rate.is_finite() || learning_rate < 0.0 {
-            return Err(HostError::new(format!("a learning rate of {learning_rate} makes no sense; give 0 or more")));
-        }
-        self.learning_rate = learning_rate;
+        check_learning_rate(learning_rate)?;
+        self.learner.learning_rate = learning_rate;
         Ok(())
     }
 
     fn run(&mut self, engine: &str) -> Result<Metrics, HostError> {
-        let known = || self.evaluators.keys().cloned().collect::<Vec<_>>().join(", ");
-        if !self.evaluators.contains_key(engine) {
-            let known = if self.evaluators.is_empty() { "none".to_owned() } else { known() };
-            return Err(HostError::new(format!("no engine is called `{engine}`; there is: {known}")));
-        }
-        let network = self.network().map_err(|e| HostError::from_error(&e))?.valid();
-        let epoch = self.epoch;
-        match self.evaluators.get_mut(engine) {
-            Some(evaluator) => evaluator.evaluate(network, epoch).map_err(|e| HostError::new(e.to_string())),
-            None => Err(HostError::not_offered(engine)),
-        }
+        let learner = &self.learner;
+        let network = || Ok(learner.network().map_err(|e| HostError::from_error(&e))?.valid());
+        self.evaluators.run(engine, self.epoch, network)
     }
 
     fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError> {
@@ -281,7 +200,7 @@ impl<N: Network> Workflow for Training<N> {
     fn fetch(&mut self, state: &State) -> Result<bool, BoxError> {
         self.epoch = state.epoch;
         (self.loss_tensor, self.loss_value, self.gradients) = (None, None, None);
-        let spatial_dims = self.network()?.spatial_dims();
+        let spatial_dims = self.learner.network()?.spatial_dims();
         let TrainerOptions { device, image_key, label_key, .. } = &self.options;
         self.feed.fetch(&Placement { device, spatial_dims, image_key, label_key })
     }
@@ -314,18 +233,15 @@ impl<N: Network> Workflow for Training<N> {
     fn epoch_started(&mut self, state: &mut State) -> Result<(), BoxError> {
         self.epoch = state.epoch;
         // What a run that was terminated in mid-epoch left behind belongs to no step.
-        self.pending = None;
+        self.learner.pending = None;
         Ok(())
     }
 
     fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
         self.epoch = state.epoch;
         // The last batches of an epoch are stepped with, however few they are.
-        self.step()?;
-        // Once per epoch the host looks at what the device decided.
-        if let Some((steps, scale)) = self.scaler.as_mut().map(DeviceScaler::news).filter(|(steps, _)| *steps > 0) {
-            tracing::info!("fp16: {steps} steps left out, their gradients were not finite; the scale is {scale} now");
-        }
+        self.learner.step(&self.feed)?;
+        self.learner.report_skipped_steps();
         Ok(())
     }
 
@@ -342,4 +258,12 @@ impl<N: Network> Workflow for Training<N> {
     fn read_checkpoint(&mut self, dir: &Path) -> Result<Snapshot, HostError> {
         trainer_files::read(self, dir).map_err(|e| HostError::from_error(&*e))
     }
+}
+
+/// A number that handlers ask for, read back from the device.
+pub(crate) fn read_back(tensor: Tensor<1>, what: &str) -> Result<f64, HostError> {
+    let value: Result<f32, _> = tensor.try_into_scalar();
+    let value =
+        value.map_err(|error| HostError::new(format!("{what} cannot be read back from the device: {error}")))?;
+    Ok(f64::from(value))
 }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::tensor::{Device, TensorData};
-use hearth_engine::{BoxError, CheckpointRequest, Engine, HostError, RegisterError, RunEnd, RunError, Workflow as _};
+use hearth_engine::{BoxError, CheckpointRequest, Engine, HostError, RegisterError, RunEnd, RunError};
 use hearth_nn::inferers::{Inferer, SimpleInferer};
 use hearth_nn::losses::Loss;
-use hearth_nn::networks::Network;
+use hearth_nn::networks::{Network, ShapeError};
 use hearth_nn::optim::{GradientClip, OptimError, OptimizerConfig};
 
 use crate::batch::loader::Loader;
@@ -17,9 +17,11 @@ use crate::checkpoint::trainer_files;
 use crate::evaluation::evaluate::Evaluate;
 use crate::training::builder::TrainerBuilder;
 use crate::training::grad_scaler::GradScaler;
+use crate::training::learner::{Learner, Learning};
 use crate::training::lr_find::{self, RangeError, RangePoint, RangeResult, RangeTest};
 use crate::training::precision::{Precision, PrecisionError};
 use crate::training::step::Training;
+use crate::training::train;
 
 /// How a trainer works.
 #[derive(Clone)]
@@ -101,6 +103,18 @@ pub enum TrainerError {
     /// The size that gradients are clipped to is none.
     #[error("clipping gradients: {0}")]
     Clip(OptimError),
+    /// A discriminator that never learns.
+    #[error("d_train_steps is 0: the discriminator takes at least 1 step for each of the generator")]
+    DiscriminatorSteps,
+    /// Latent numbers of no shape.
+    #[error("latent_shape is {shape:?}; expected one to four numbers of at least 1")]
+    LatentShape {
+        /// What was asked for.
+        shape: Vec<usize>,
+    },
+    /// Latent numbers that the generator does not take.
+    #[error("latent_shape: {0}")]
+    Latents(ShapeError),
     /// The device cannot compute in the precision asked for.
     #[error(transparent)]
     Precision(#[from] PrecisionError),
@@ -139,7 +153,7 @@ impl<N> fmt::Debug for SupervisedTrainer<N> {
         f.debug_struct("SupervisedTrainer")
             .field("engine", &self.engine)
             .field("options", &self.work.options)
-            .field("optimizer", &self.work.optimizer_config)
+            .field("optimizer", &self.work.learner.optimizer_config)
             .finish_non_exhaustive()
     }
 }
@@ -172,24 +186,19 @@ impl<N: Network> SupervisedTrainer<N> {
         if (rank, world_size) != (0, 1) {
             return Err(TrainerError::Distributed { rank, world_size });
         }
-        options.precision.check(&options.device)?;
         if options.accumulate == 0 {
             return Err(TrainerError::Accumulate);
         }
-        options.clip.map_or(Ok(()), GradientClip::check).map_err(TrainerError::Clip)?;
-        let mut built = optimizer.build()?;
-        built.bind(&network)?;
-        // Leaving autodiff and coming back makes leaves of the parameters, wherever the network was
-        // made.
-        let network = network.valid().to_device(&options.device.clone().inner()).train();
-        let network = options.precision.apply(network);
+        let TrainerOptions { device, precision, clip, .. } = &options;
+        let how = Learning { device, precision: *precision, clip: *clip };
+        let learner = Learner::new(network, optimizer, &how)?;
         let mut engine = Engine::new(options.name.clone());
         let state = engine.state_mut();
         (state.seed, state.rank, state.world_size) = (options.seed, rank, world_size);
-        let work = Training::new(network, loss, (built, optimizer), options, loader);
+        let work = Training::new(learner, loss, options, loader);
         let mut trainer = Self { engine, work };
         for (name, evaluator) in evaluators {
-            trainer.insert_evaluator(name, evaluator);
+            trainer.work.evaluators.insert(&mut trainer.engine, name, evaluator);
         }
         for handler in handlers {
             trainer.engine.add_boxed(handler)?;
@@ -200,26 +209,17 @@ impl<N: Network> SupervisedTrainer<N> {
     /// Adds an evaluator that handlers run by this name. Its key metric becomes the trainer's, if
     /// that has none yet.
     pub fn add_evaluator(&mut self, name: impl Into<String>, evaluator: impl Evaluate<N> + 'static) {
-        self.insert_evaluator(name.into(), Box::new(evaluator));
-    }
-
-    fn insert_evaluator(&mut self, name: String, evaluator: Box<dyn Evaluate<N>>) {
-        let theirs = evaluator.engine().state();
-        if let (None, Some(metric)) = (&self.engine.state().key_metric, &theirs.key_metric) {
-            let (metric, better) = (metric.clone(), theirs.better);
-            self.engine.set_key_metric(&metric, better);
-        }
-        self.work.evaluators.insert(name, evaluator);
+        self.work.evaluators.insert(&mut self.engine, name.into(), Box::new(evaluator));
     }
 
     /// The evaluator of this name.
     pub fn evaluator(&self, name: &str) -> Option<&dyn Evaluate<N>> {
-        self.work.evaluators.get(name).map(|evaluator| &**evaluator)
+        self.work.evaluators.get(name)
     }
 
     /// The evaluator of this name, to add handlers to its engine.
     pub fn evaluator_mut(&mut self, name: &str) -> Option<&mut (dyn Evaluate<N> + 'static)> {
-        self.work.evaluators.get_mut(name).map(|evaluator| &mut **evaluator)
+        self.work.evaluators.get_mut(name)
     }
 
     /// Runs to the options' `max_epochs`, or goes on where an interrupt or a checkpoint left it.
@@ -238,9 +238,7 @@ impl<N: Network> SupervisedTrainer<N> {
     /// When there is no whole checkpoint, or it is one of another network or optimizer; the message
     /// lists what differs. The trainer is unchanged then.
     pub fn resume(&mut self, dir: &Path) -> Result<(u64, u64), BoxError> {
-        let snapshot = self.work.read_checkpoint(dir)?;
-        self.engine.restore(&snapshot)?;
-        Ok((self.engine.state().epoch, self.engine.state().iteration))
+        train::resume(&mut self.engine, &mut self.work, dir)
     }
 
     /// Writes a checkpoint now, between runs (after an interrupt); returns its folder.
@@ -256,7 +254,7 @@ impl<N: Network> SupervisedTrainer<N> {
 
     /// The network as it is now, under autodiff. `None` only after the optimizer failed.
     pub fn network(&self) -> Option<&N> {
-        self.work.network.as_ref()
+        self.work.learner.network.as_ref()
     }
 
     /// The engine: its state, its handlers' times.
@@ -281,7 +279,7 @@ impl<N: Network> SupervisedTrainer<N> {
 
     /// The learning rate of the next step.
     pub fn learning_rate(&self) -> f64 {
-        self.work.learning_rate
+        self.work.learner.learning_rate
     }
 
     /// What the learning rate should be: a range test ([`RangeTest`]) over batches of the training
@@ -301,11 +299,11 @@ impl<N: Network> SupervisedTrainer<N> {
 
     /// The gradient scaler of a run in fp16 as it is now, read back from the device.
     pub fn scaler(&self) -> Option<GradScaler> {
-        self.work.scaler.as_ref().map(|scaler| scaler.read().0)
+        self.work.learner.scaler.as_ref().map(|scaler| scaler.read().0)
     }
 
     /// The optimizer's state by `path/name`, read back from the device.
     pub fn optimizer_state(&self) -> BTreeMap<String, TensorData> {
-        self.work.optimizer.state()
+        self.work.learner.optimizer.state()
     }
 }

@@ -1,0 +1,49 @@
+//! `hearth predict --count`: images from nothing but random numbers.
+
+use std::path::PathBuf;
+
+use hearth_data::{WriteOptions, write_image};
+use hearth_nn::networks::Network;
+use serde_json::json;
+
+use crate::commands::predict::Args;
+use crate::error::{Context, Outcome};
+use crate::run::Trained;
+use crate::run::outputs::Outputs;
+use crate::{note, out};
+
+/// Writes so many images: pictures of 2-D ones, where 0 is black and 1 is white, volumes of others.
+pub fn generate(args: &Args, trained: &Trained, count: u64) -> Outcome {
+    let seed = args.seed.unwrap_or(0);
+    let flat = trained.network.spatial_dims() == 2;
+    let end = if flat { "png" } else { "nii.gz" };
+    let mut outputs = Outputs::new("predict", args.overwrite);
+    let digits = (count - 1).to_string().len().max(4);
+    let paths: Vec<PathBuf> =
+        (0..count).map(|index| args.out.join(format!("generated_{index:0digits$}.{end}"))).collect();
+    paths.iter().try_for_each(|path| outputs.claim(path))?;
+    std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
+    let mut outside = 0;
+    for (index, path) in (0..count).zip(&paths) {
+        let mut image = trained.generate(seed, index)?;
+        let mut options = WriteOptions::default();
+        if flat {
+            outside += usize::from(image.to_vec().iter().any(|value| !(-0.05..=1.05).contains(value)));
+            image.data = image.data.clamp(0.0, 1.0);
+            options.scale = Some(255.0);
+        }
+        write_image(path, &image, &options).while_doing(|| format!("cannot write {}", path.display()))?;
+        let facts = json!({
+            "seed": seed, "index": index, "checkpoint": trained.checkpoint, "recipe": trained.plan.recipe.title(),
+        });
+        outputs.record(path, facts)?;
+        out!("{}", path.display());
+    }
+    if outside > 0 {
+        note!(
+            "{outside} of {count} images have values below 0 or above 1, which are black and white in a picture: scale \
+             them by [post] prediction, or the training's images to 0 to 1"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Images from random numbers.
+
+use hearth_data::layouts::Target;
+use hearth_nn::losses::AdversarialCriterion;
+use hearth_nn::metrics::MetricConfig;
+use hearth_registry::{Fault, Node};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Task;
+use crate::recipe::{Adversarial, Output, Recipe, Tta, Validation};
+
+/// Images like those of the data set, from random latent numbers: `network` is the generator
+/// (`Generator`), `discriminator` a network that tells its images from real ones (`Discriminator`,
+/// `Critic`, `PatchDiscriminator`), and `[adversarial]` says how they compete. Cases have nothing
+/// but their images, and all of them train; there is no validation, so that the newest checkpoint
+/// counts. `hearth predict RUN --count N` writes images.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Generation {}
+
+impl Task for Generation {
+    fn output(&self) -> Output {
+        Output::Image
+    }
+
+    fn target(&self) -> Target {
+        Target::Nothing
+    }
+
+    fn check(&self, recipe: &Recipe) -> Result<(), Fault> {
+        let Some(discriminator) = &recipe.discriminator else {
+            return Err(Fault::at("discriminator", "a generator learns from a discriminator: add [discriminator]"));
+        };
+        if recipe.loss.is_some() {
+            let what = "what a GAN's networks are measured by is adversarial.loss: leave [loss] out";
+            return Err(Fault::at("loss", what));
+        }
+        let adversarial = recipe.adversarial.clone().unwrap_or_default();
+        check_adversarial(&adversarial)?;
+        let activation = discriminator.node().text("last_act").unwrap_or_default();
+        if adversarial.loss.criterion == AdversarialCriterion::Bce && activation.eq_ignore_ascii_case("sigmoid") {
+            let what = "the criterion `bce` takes logits, of which it takes the sigmoid itself: set last_act = \"\"";
+            return Err(Fault::at("discriminator.last_act", what));
+        }
+        if recipe.training.accumulate > 1 {
+            return Err(Fault::at("training.accumulate", "both networks take their steps with every batch; give 1"));
+        }
+        if recipe.tta != Tta::default() {
+            return Err(Fault::at("tta", "there is no image to augment; leave [tta] out"));
+        }
+        let is_validation = |name: &str| name.eq_ignore_ascii_case("validation");
+        let nothing = "nothing validates where images are generated; leave it out";
+        if let Some(index) = recipe.plugins.iter().position(|plugin| is_validation(&plugin.name)) {
+            return Err(Fault::at(format!("plugins.{index}.name"), nothing));
+        }
+        if let Some(index) = recipe.handlers.iter().position(|entry| entry.text("name").is_some_and(is_validation)) {
+            return Err(Fault::at(format!("handlers.{index}.name"), nothing));
+        }
+        if recipe.data.validation != Validation::None {
+            return Err(Fault::at("data.validation", "all images train where images are generated; leave it out"));
+        }
+        Ok(())
+    }
+
+    fn channels(&self, labels: usize) -> Option<usize> {
+        (labels > 0).then_some(labels)
+    }
+
+    fn post(&self, _: usize) -> (Vec<Node>, Vec<Node>) {
+        (Vec::new(), Vec::new())
+    }
+
+    fn takes(&self, _: &MetricConfig) -> Result<(), String> {
+        Err("there is no label to compare generated images with; leave [metric] out".to_owned())
+    }
+
+    fn generates(&self) -> bool {
+        true
+    }
+}
+
+fn check_adversarial(adversarial: &Adversarial) -> Result<(), Fault> {
+    let under = |key: &str, message: String| Err(Fault::at(format!("adversarial.{key}"), message));
+    if adversarial.d_train_steps == 0 {
+        return under("d_train_steps", "a discriminator that takes no step teaches nothing; give 1 or more".into());
+    }
+    match adversarial.optimizer.as_ref().map(|optimizer| optimizer.lr()) {
+        Some(lr) if !(lr.is_finite() && lr > 0.0) => {
+            under("optimizer.lr", format!("a learning rate of {lr} cannot train; give a number above 0"))
+        }
+        _ => Ok(()),
+    }
+}
+
+hearth_registry::entry!(dyn Task => Generation, example: "");

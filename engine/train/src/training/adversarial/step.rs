@@ -1,0 +1,318 @@
+//! One step of two networks that compete: the workflow behind [`GanTrainer`](crate::GanTrainer).
+
+use std::path::{Path, PathBuf};
+
+use burn::tensor::{DType, Tensor};
+use hearth_engine::{
+    BoxError, CheckpointRequest, Combine, Engine, Host, HostError, HostTensor, LayerStatistics, LayerValues, Level,
+    Metrics, NamesOf, Snapshot, State, Workflow, Written, not_offered, trace,
+};
+use hearth_nn::losses::LossError;
+use hearth_nn::networks::Network;
+
+use crate::batch::feed::{Feed, Placement};
+use crate::batch::loader::Loader;
+use crate::checkpoint::background::CheckpointWriter;
+use crate::checkpoint::gan_files;
+use crate::evaluation::evaluators::Evaluators;
+use crate::training::adversarial::latents::Latents;
+use crate::training::adversarial::loss::{AdversarialLoss, Judge};
+use crate::training::adversarial::trainer::GanOptions;
+use crate::training::layer_statistics;
+use crate::training::learner::{Learner, check_learning_rate};
+use crate::training::step::read_back;
+
+/// The losses of both networks, `[1]` each, on the device.
+#[derive(Clone)]
+pub(crate) struct Losses {
+    pub generator: Tensor<1>,
+    pub discriminator: Tensor<1>,
+}
+
+impl Losses {
+    fn plus(self, other: Self) -> Self {
+        let (generator, discriminator) = (self.generator + other.generator, self.discriminator + other.discriminator);
+        Self { generator, discriminator }
+    }
+}
+
+pub(crate) struct Adversarial<G, D> {
+    pub generator: Learner<G>,
+    pub discriminator: Learner<D>,
+    pub options: GanOptions,
+    pub evaluators: Evaluators<G>,
+    /// The sum over the iterations of the present epoch, and how many there were.
+    pub so_far: Option<(Losses, u64)>,
+    loss: Box<dyn AdversarialLoss>,
+    latents: Latents,
+    feed: Feed,
+    writer: CheckpointWriter,
+    /// Of the present iteration.
+    losses: Option<Losses>,
+    /// The epoch as of the last fetch.
+    epoch: u64,
+}
+
+impl<G: Network, D: Network> Adversarial<G, D> {
+    pub fn new(
+        generator: Learner<G>,
+        discriminator: Learner<D>,
+        loss: Box<dyn AdversarialLoss>,
+        latents: Latents,
+        options: GanOptions,
+        loader: Box<dyn Loader>,
+    ) -> Self {
+        Self {
+            generator,
+            discriminator,
+            options,
+            evaluators: Evaluators::default(),
+            so_far: None,
+            loss,
+            latents,
+            feed: Feed::new(loader),
+            writer: CheckpointWriter::default(),
+            losses: None,
+            epoch: 0,
+        }
+    }
+
+    /// Latent numbers of an iteration: those of the discriminator's steps, then those of the
+    /// generator's.
+    fn latents(&self, state: &State, draw: u64, count: usize) -> Tensor<5> {
+        let device = self.options.device.clone().inner();
+        self.latents.draw(state.seed, &[state.epoch, state.iteration, draw], count, &device)
+    }
+
+    /// Images, with their autodiff graph.
+    fn generate(&self, latents: &Tensor<5>) -> Result<Tensor<5>, BoxError> {
+        let network = self.generator.network()?;
+        Ok(network.forward(latents.clone().autodiff()).cast(DType::F32))
+    }
+
+    /// What the discriminator says of images, given to a loss; its mean, `[1]`.
+    fn judged(&self, loss: impl FnOnce(&Judge<'_>) -> Result<Tensor<1>, LossError>) -> Result<Tensor<1>, BoxError> {
+        let network = self.discriminator.network()?;
+        // What stands before the main output are features; what stands behind it are other scales.
+        let judge = |x: Tensor<5>| {
+            let outputs = network.forward_all(x).into_iter().skip(network.main_output());
+            outputs.map(|y| y.cast(DType::F32)).collect()
+        };
+        Ok(loss(&judge).map_err(|e| self.feed.part("the loss", e))?.mean())
+    }
+
+    /// Fails where the discriminator does not take the images, or where generated ones are not as
+    /// large as real ones.
+    fn check_images(&self, fakes: &Tensor<5>, reals: &Tensor<5>) -> Result<(), BoxError> {
+        let network = self.discriminator.network()?;
+        for (what, images) in [("the discriminator, given a real image,", reals), ("the discriminator", fakes)] {
+            network.check_input(images.dims()).map_err(|e| self.feed.part(what, e))?;
+        }
+        let (made, given) = (fakes.dims(), reals.dims());
+        if made != given {
+            let what = format!(
+                "it makes images of shape {made:?} [batch, channel, x, y, z], the real ones have {given:?}: change the \
+                 generator, or crop or resize the images"
+            );
+            return Err(self.feed.part("the generator", what).into());
+        }
+        Ok(())
+    }
+
+    fn known(&self) -> Result<&Losses, HostError> {
+        self.losses.as_ref().ok_or_else(|| HostError::new("there is no loss before `iteration_completed`"))
+    }
+}
+
+impl<G: Network, D: Network> Host for Adversarial<G, D> {
+    fn output(&mut self, name: &str) -> Result<f64, HostError> {
+        match name {
+            "g_loss" | "loss" => read_back(self.known()?.generator.clone(), "the generator's loss"),
+            "d_loss" => read_back(self.known()?.discriminator.clone(), "the discriminator's loss"),
+            "scale" => self.generator.scale(),
+            "d_scale" => self.discriminator.scale(),
+            _ => Err(HostError::new(format!("no output `{name}`; there are: d_loss, d_scale, g_loss, loss, scale"))),
+        }
+    }
+
+    fn names(&self, of: NamesOf) -> Vec<String> {
+        match of {
+            NamesOf::Outputs => {
+                let (losses, scales) = (self.losses.is_some(), self.generator.scaler.is_some());
+                let known =
+                    [("d_loss", losses), ("d_scale", scales), ("g_loss", losses), ("loss", losses), ("scale", scales)];
+                known.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned()).collect()
+            }
+            NamesOf::Tensors => self.feed.tensor_names(),
+            NamesOf::Numbers => self.feed.facts().number_names(),
+            NamesOf::Texts => self.feed.facts().text_names(),
+            NamesOf::Engines => self.evaluators.names(),
+        }
+    }
+
+    fn cases(&self) -> Vec<String> {
+        self.feed.cases().to_vec()
+    }
+
+    fn numbers(&mut self, name: &str) -> Result<Vec<Vec<f64>>, HostError> {
+        self.feed.facts().numbers(name)
+    }
+
+    fn texts(&mut self, name: &str) -> Result<Vec<String>, HostError> {
+        self.feed.facts().texts(name)
+    }
+
+    fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError> {
+        if of == LayerValues::Gradients {
+            return Err(HostError::new("two networks take their steps within an iteration, without an event between"));
+        }
+        let lost = |e| HostError::from_error(&e);
+        let generator = layer_statistics::of_weights(self.generator.network().map_err(lost)?)?;
+        let discriminator = layer_statistics::of_weights(self.discriminator.network().map_err(lost)?)?;
+        let under = |network: &'static str| {
+            move |layer: LayerStatistics| LayerStatistics { name: format!("{network}.{}", layer.name), ..layer }
+        };
+        let generator = generator.into_iter().map(under("generator"));
+        Ok(generator.chain(discriminator.into_iter().map(under("discriminator"))).collect())
+    }
+
+    fn learning_rate(&self) -> Option<f64> {
+        Some(self.generator.learning_rate)
+    }
+
+    fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), HostError> {
+        check_learning_rate(learning_rate)?;
+        self.generator.learning_rate = learning_rate;
+        let [first, second] = [self.generator.optimizer_config.lr(), self.discriminator.optimizer_config.lr()];
+        if first > 0.0 {
+            // Exactly the same where both begin with the same.
+            self.discriminator.learning_rate = learning_rate * (second / first);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, engine: &str) -> Result<Metrics, HostError> {
+        let learner = &self.generator;
+        let network = || Ok(learner.network().map_err(|e| HostError::from_error(&e))?.valid());
+        self.evaluators.run(engine, self.epoch, network)
+    }
+
+    fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError> {
+        self.feed.read(name)
+    }
+
+    fn put_tensor(&mut self, name: &str, tensor: HostTensor<'_>) -> Result<(), HostError> {
+        if name != "image" {
+            let why = "the step makes it itself; replace `image`, the real images, at iteration_started instead";
+            return Err(HostError::new(format!("tensor `{name}` cannot be put while a GAN trains: {why}")));
+        }
+        self.feed.put(name, &tensor)
+    }
+
+    fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
+        self.feed.combine(inputs, how, output)
+    }
+
+    fn log(&mut self, level: Level, message: &str) {
+        trace(level, message);
+    }
+
+    not_offered!(requests);
+}
+
+impl<G: Network, D: Network> Workflow for Adversarial<G, D> {
+    fn epoch_length(&self) -> Option<u64> {
+        self.feed.epoch_length()
+    }
+
+    fn restart(&mut self, state: &State, skip: u64) -> Result<Option<u64>, BoxError> {
+        self.epoch = state.epoch;
+        Ok(self.feed.restart(state, skip))
+    }
+
+    fn fetch(&mut self, state: &State) -> Result<bool, BoxError> {
+        self.epoch = state.epoch;
+        self.losses = None;
+        let spatial_dims = self.discriminator.network()?.spatial_dims();
+        let GanOptions { device, image_key, .. } = &self.options;
+        self.feed.fetch(&Placement { device, spatial_dims, image_key, label_key: "label" })
+    }
+
+    /// As MONAI's `GanTrainer`, in its order, and without events of its own.
+    fn iterate(&mut self, engine: &mut Engine) -> Result<(), BoxError> {
+        let state = engine.state();
+        let reals = self.feed.named("image")?;
+        self.feed.insert("reals", reals.clone())?;
+        let (count, reals) = (reals.dims()[0], reals.autodiff());
+        self.generator.network()?.set_draw(state.seed, state.iteration);
+        self.discriminator.network()?.set_draw(state.seed, state.iteration);
+
+        let mut latents = self.latents(state, 0, count);
+        // The discriminator's steps leave the generator alone.
+        let fakes = self.generate(&latents)?.detach();
+        self.check_images(&fakes, &reals)?;
+        let mut d_loss: Option<Tensor<1>> = None;
+        for _ in 0..self.options.d_train_steps {
+            let loss = self.judged(|judge| self.loss.discriminator(fakes.clone(), reals.clone(), judge))?;
+            let gradients = self.discriminator.backward(&loss, &self.feed)?;
+            let loss = loss.without_autodiff();
+            d_loss = Some(match d_loss.take() {
+                Some(sum) => sum + loss,
+                None => loss,
+            });
+            self.discriminator.gather(gradients, 1, &self.feed)?;
+        }
+
+        if self.options.g_update_latents {
+            latents = self.latents(state, 1, count);
+        }
+        let fakes = self.generate(&latents)?;
+        let g_loss = self.judged(|judge| self.loss.generator(fakes.clone(), judge))?;
+        let gradients = self.generator.backward(&g_loss, &self.feed)?;
+        let generator = g_loss.without_autodiff();
+        self.generator.gather(gradients, 1, &self.feed)?;
+
+        self.feed.insert("fakes", fakes)?;
+        self.feed.insert("latents", latents)?;
+        let discriminator = d_loss.unwrap_or_else(|| generator.zeros_like());
+        let losses = Losses { generator, discriminator };
+        self.so_far = Some(match self.so_far.take() {
+            Some((sum, iterations)) => (sum.plus(losses.clone()), iterations + 1),
+            None => (losses.clone(), 1),
+        });
+        self.losses = Some(losses);
+        Ok(())
+    }
+
+    fn epoch_started(&mut self, state: &mut State) -> Result<(), BoxError> {
+        self.epoch = state.epoch;
+        self.so_far = None;
+        Ok(())
+    }
+
+    fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
+        self.epoch = state.epoch;
+        if let Some((sum, iterations)) = self.so_far.take() {
+            let mean = |loss: Tensor<1>, what| Ok::<_, HostError>(read_back(loss, what)? / iterations as f64);
+            state.observe("g_loss", mean(sum.generator, "the generator's loss")?);
+            state.observe("d_loss", mean(sum.discriminator, "the discriminator's loss")?);
+        }
+        self.generator.report_skipped_steps();
+        self.discriminator.report_skipped_steps();
+        Ok(())
+    }
+
+    fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<Written, HostError> {
+        let job = gan_files::collect(self, request, snapshot).map_err(|e| HostError::from_error(&*e))?;
+        self.writer.begin(job)?;
+        Ok(Written::Begun)
+    }
+
+    fn checkpoint_written(&mut self, wait: bool) -> Option<Result<PathBuf, HostError>> {
+        self.writer.end(wait)
+    }
+
+    fn read_checkpoint(&mut self, dir: &Path) -> Result<Snapshot, HostError> {
+        gan_files::read(self, dir).map_err(|e| HostError::from_error(&*e))
+    }
+}

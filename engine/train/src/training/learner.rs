@@ -1,0 +1,133 @@
+//! [`Learner`]: a network with its optimizer, and how it takes a step.
+
+use burn::tensor::{Device, Tensor};
+use hearth_engine::{BoxError, HostError};
+use hearth_nn::networks::Network;
+use hearth_nn::optim::{GradientClip, Gradients, Optimizer, OptimizerConfig};
+
+use crate::batch::feed::Feed;
+use crate::batch::step_error::{StepError, name_cases};
+use crate::training::grad_scaler::{DeviceScaler, GradScaler};
+use crate::training::precision::Precision;
+use crate::training::trainer::TrainerError;
+
+/// What of a trainer's options a learner needs.
+pub(crate) struct Learning<'a> {
+    pub device: &'a Device,
+    pub precision: Precision,
+    pub clip: Option<GradientClip>,
+}
+
+/// A network that learns.
+#[derive(Clone)]
+pub(crate) struct Learner<N> {
+    /// `None` only after the optimizer has failed with the parameters in its hands.
+    pub network: Option<N>,
+    pub optimizer: Optimizer,
+    pub optimizer_config: OptimizerConfig,
+    pub learning_rate: f64,
+    /// In fp16 only.
+    pub scaler: Option<DeviceScaler>,
+    /// The sum of the gradients since the last step, and of how many batches.
+    pub pending: Option<(Gradients, u64)>,
+    clip: Option<GradientClip>,
+}
+
+impl<N: Network> Learner<N> {
+    /// The network on the device, under autodiff and in the precision asked for.
+    pub fn new(network: N, optimizer: OptimizerConfig, how: &Learning<'_>) -> Result<Self, TrainerError> {
+        how.precision.check(how.device)?;
+        how.clip.map_or(Ok(()), GradientClip::check).map_err(TrainerError::Clip)?;
+        let mut built = optimizer.build()?;
+        built.bind(&network)?;
+        let device = how.device.clone().inner();
+        // Leaving autodiff and coming back makes leaves of the parameters, wherever the network was
+        // made.
+        let network = how.precision.apply(network.valid().to_device(&device).train());
+        let fp16 = how.precision == Precision::Fp16;
+        Ok(Self {
+            network: Some(network),
+            optimizer: built,
+            learning_rate: optimizer.lr(),
+            optimizer_config: optimizer,
+            scaler: fp16.then(|| DeviceScaler::new(GradScaler::default(), &device)),
+            pending: None,
+            clip: how.clip,
+        })
+    }
+
+    pub fn network(&self) -> Result<&N, StepError> {
+        self.network.as_ref().ok_or(StepError::NoNetwork)
+    }
+
+    /// The gradients of a loss of the present batch.
+    pub fn backward(&self, loss: &Tensor<1>, feed: &Feed) -> Result<Gradients, StepError> {
+        if !loss.is_tracked() {
+            return Err(StepError::NoGradient { cases: name_cases(feed.cases()) });
+        }
+        let network = self.network()?;
+        Ok(match &self.scaler {
+            None => Gradients::of(network, loss),
+            Some(scaler) => {
+                let scale = scaler.scale();
+                Gradients::of(network, &(loss.clone() * scale.clone().autodiff())).scale_by(&scale.recip())
+            }
+        })
+    }
+
+    /// Adds a batch's gradients to those that wait; steps when there are as many as `accumulate`.
+    pub fn gather(&mut self, gradients: Gradients, accumulate: u64, feed: &Feed) -> Result<(), BoxError> {
+        let (sum, count) = match self.pending.take() {
+            Some((sum, count)) => (sum + gradients, count + 1),
+            None => (gradients, 1),
+        };
+        self.pending = Some((sum, count));
+        if count >= accumulate { self.step(feed) } else { Ok(()) }
+    }
+
+    /// One step with the mean of the gradients that wait, if there are any.
+    pub fn step(&mut self, feed: &Feed) -> Result<(), BoxError> {
+        let Some((sum, count)) = self.pending.take() else { return Ok(()) };
+        let mut gradients = if count == 1 { sum } else { sum.scale(1.0 / count as f64) };
+        // Whether there is a step is the device's to say: reading back would make it wait.
+        let finite = match (&mut self.scaler, gradients.norm()) {
+            (Some(scaler), Some(norm)) => {
+                let finite = norm.is_finite();
+                scaler.update(&finite);
+                Some(finite)
+            }
+            _ => None,
+        };
+        if let Some(clip) = self.clip {
+            gradients = clip.apply(gradients);
+        }
+        let network = self.network.take().ok_or(StepError::NoNetwork)?;
+        let stepped = match finite {
+            Some(finite) => self.optimizer.step_where(network, gradients, self.learning_rate, &finite),
+            None => self.optimizer.step(network, gradients, self.learning_rate),
+        };
+        self.network = Some(stepped.map_err(|e| feed.part("the optimizer", e))?);
+        Ok(())
+    }
+
+    /// Once per epoch the host looks at what the device decided.
+    pub fn report_skipped_steps(&mut self) {
+        if let Some((steps, scale)) = self.scaler.as_mut().map(DeviceScaler::news).filter(|(steps, _)| *steps > 0) {
+            tracing::info!("fp16: {steps} steps left out, their gradients were not finite; the scale is {scale} now");
+        }
+    }
+
+    /// The output `scale` of handlers.
+    pub fn scale(&self) -> Result<f64, HostError> {
+        let scale = self.scaler.as_ref().map(|scaler| scaler.read().0.scale());
+        scale.ok_or_else(|| HostError::new("only a run in fp16 has a gradient scaler"))
+    }
+}
+
+/// Fails for a learning rate that no step can be taken with.
+pub(crate) fn check_learning_rate(learning_rate: f64) -> Result<(), HostError> {
+    if learning_rate.is_finite() && learning_rate >= 0.0 {
+        return Ok(());
+    }
+    Err(HostError::new(format!("a learning rate of {learning_rate} makes no sense; give 0 or more")))
+}

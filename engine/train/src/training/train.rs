@@ -1,0 +1,91 @@
+//! What every trainer can do: [`Train`].
+
+use std::path::{Path, PathBuf};
+
+use hearth_engine::{BoxError, Engine, HostError, RunEnd, RunError, Workflow};
+use hearth_nn::networks::Network;
+
+use crate::training::adversarial::trainer::GanTrainer;
+use crate::training::trainer::SupervisedTrainer;
+
+/// A trainer, whatever it trains: what a program needs to run it, to stop it and to resume it.
+pub trait Train {
+    /// Runs to the last epoch, or goes on where an interrupt or a checkpoint left it.
+    ///
+    /// # Errors
+    /// Whatever ended the run early.
+    fn run(&mut self) -> Result<RunEnd, RunError>;
+
+    /// Goes on from the newest whole checkpoint in `dir` at the next [`run`](Self::run). Returns
+    /// the epoch and iteration it was written at.
+    ///
+    /// # Errors
+    /// When there is no whole checkpoint, or it is one of another network or optimizer.
+    fn resume(&mut self, dir: &Path) -> Result<(u64, u64), BoxError>;
+
+    /// Writes a checkpoint between runs; returns its folder.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn save(&mut self, dir: &Path, tag: &str, keep_last: Option<usize>) -> Result<PathBuf, HostError>;
+
+    /// Its engine.
+    fn engine(&self) -> &Engine;
+
+    /// Its engine, to add handlers to.
+    fn engine_mut(&mut self) -> &mut Engine;
+
+    /// The engine of one of its evaluators.
+    fn evaluator_engine(&self, name: &str) -> Option<&Engine>;
+
+    /// The engine of one of its evaluators, to add handlers to.
+    fn evaluator_engine_mut(&mut self, name: &str) -> Option<&mut Engine>;
+}
+
+/// The functions that trainers have themselves.
+macro_rules! as_they_do {
+    () => {
+        fn run(&mut self) -> Result<RunEnd, RunError> {
+            self.run()
+        }
+
+        fn resume(&mut self, dir: &Path) -> Result<(u64, u64), BoxError> {
+            self.resume(dir)
+        }
+
+        fn save(&mut self, dir: &Path, tag: &str, keep_last: Option<usize>) -> Result<PathBuf, HostError> {
+            self.save(dir, tag, keep_last)
+        }
+
+        fn engine(&self) -> &Engine {
+            self.engine()
+        }
+
+        fn engine_mut(&mut self) -> &mut Engine {
+            self.engine_mut()
+        }
+
+        fn evaluator_engine(&self, name: &str) -> Option<&Engine> {
+            self.evaluator(name).map(|evaluator| evaluator.engine())
+        }
+
+        fn evaluator_engine_mut(&mut self, name: &str) -> Option<&mut Engine> {
+            self.evaluator_mut(name).map(|evaluator| evaluator.engine_mut())
+        }
+    };
+}
+
+impl<N: Network> Train for SupervisedTrainer<N> {
+    as_they_do!();
+}
+
+impl<G: Network, D: Network> Train for GanTrainer<G, D> {
+    as_they_do!();
+}
+
+/// Takes a checkpoint back into a workflow and its engine.
+pub(crate) fn resume(engine: &mut Engine, work: &mut impl Workflow, dir: &Path) -> Result<(u64, u64), BoxError> {
+    let snapshot = work.read_checkpoint(dir)?;
+    engine.restore(&snapshot)?;
+    Ok((engine.state().epoch, engine.state().iteration))
+}
