@@ -49,6 +49,19 @@ impl Default for TensorBoardImageOptions {
 /// Writes a picture every few epochs: the middle slice of the epoch's first batch. Added to a
 /// validation's engine it shows the same case each time. Tensors the workflow does not have (a
 /// label, when predicting) are left out.
+///
+/// ```
+/// # use hearth_engine::HostTensor;
+/// # use hearth_handlers::{TensorBoardImage, TensorBoardImageOptions};
+/// # use hearth_plugin::testkit::Rehearsal;
+/// # let folder = tempfile::tempdir()?;
+/// let images = TensorBoardImage::new(TensorBoardImageOptions::default(), folder.path())?;
+/// let mut run = Rehearsal::new(images);
+/// run.host.give("image", HostTensor::from_f32(vec![1, 1, 4, 4, 4], &[0.5; 64])?);
+/// run.epochs(1, 1)?;
+/// assert_eq!(std::fs::read_dir(folder.path().join("tensorboard"))?.count(), 1);
+/// # Ok::<(), hearth_engine::HandlerError>(())
+/// ```
 #[derive(Debug)]
 pub struct TensorBoardImage {
     options: TensorBoardImageOptions,
