@@ -94,3 +94,42 @@ fn all_kinds_are_known() {
     known.sort_unstable();
     assert_eq!(hearth_registry::kinds(), known);
 }
+
+/// Where things run stands in text, JSON and pages, and only where it is a question.
+#[test]
+fn it_is_said_where_things_run() {
+    assert!(succeed(&["reference", "networks", "UNet"]).contains("runs on any device"));
+    assert!(succeed(&["reference", "readers", "--markdown"]).contains("\nRuns on the host.\n"));
+    assert!(succeed(&["reference", "transforms", "Flip"]).contains("runs where its tensor lives"));
+    let json = |kind: &str, name: &str| {
+        let text = succeed(&["reference", kind, name, "--json"]);
+        serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["place"].clone()
+    };
+    assert_eq!(json("losses", "DiceLoss"), "any device");
+    assert_eq!(json("schedules", "StepLR"), serde_json::Value::Null);
+}
+
+/// The entry's type has an example in Rust that asserts something: for those whose reference is
+/// the type's documentation.
+#[test]
+fn every_entry_has_an_example_in_rust() {
+    let kinds = ["transform", "loss", "metric", "optimizer", "inferer", "schedule"];
+    let lacks = |entry: &hearth_registry::Described| {
+        let doc = entry.schema.get("description").and_then(|doc| doc.as_str()).unwrap_or_default();
+        // The table of `Range` in a recipe is another type than the transform.
+        entry.name != "Range" && !(doc.contains("```\n") && doc.contains("assert"))
+    };
+    let all = hearth_registry::described();
+    let lacking = all.iter().filter(|entry| kinds.contains(&entry.kind) && lacks(entry));
+    let mut lacking: Vec<String> = lacking.map(|entry| format!("{} {}", entry.kind, entry.name)).collect();
+    // Of handlers the registry knows the options: the handler has its example in the same file.
+    for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../handlers/src")).expect("a folder") {
+        let path = file.expect("a file").path();
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        let docs: String = text.lines().filter(|line| line.starts_with("///")).collect();
+        if text.contains("\nhandler_entry!(") && !(docs.contains("/// ```") && docs.contains("assert")) {
+            lacking.push(path.display().to_string());
+        }
+    }
+    assert!(lacking.is_empty(), "no example in Rust that asserts something: {lacking:#?}");
+}

@@ -50,8 +50,13 @@ impl Default for CheckpointsOptions {
 /// end of an epoch. A key metric that is not a finite number never makes a best checkpoint.
 ///
 /// ```
-/// use hearth_handlers::{Checkpoints, CheckpointsOptions};
-/// let checkpoints = Checkpoints::new(CheckpointsOptions::default().dir("run/checkpoints").keep_last(1));
+/// # use hearth_handlers::{Checkpoints, CheckpointsOptions};
+/// # use hearth_plugin::testkit::Rehearsal;
+/// let options = CheckpointsOptions::default().dir("run/checkpoints").keep_last(1);
+/// let mut run = Rehearsal::new(Checkpoints::new(options));
+/// run.epochs(2, 1)?;
+/// assert!(run.host.checkpoints().len() >= 2, "{:?}", run.host.checkpoints());
+/// # Ok::<(), hearth_engine::HandlerError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoints {

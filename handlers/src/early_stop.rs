@@ -44,6 +44,15 @@ struct Memory {
 ///
 /// Epochs in which the metric was not computed do not count. A value that is not a number is no
 /// improvement (ignite takes it for one). Add it after the handler that validates.
+///
+/// ```
+/// # use hearth_engine::Better;
+/// # use hearth_handlers::{EarlyStop, EarlyStopOptions};
+/// let mut stop = EarlyStop::new(EarlyStopOptions::default().patience(2))?;
+/// let ends = [0.5, 0.6, 0.6, 0.5].map(|dice| stop.step(dice, Better::Higher));
+/// assert_eq!(ends, [false, false, false, true]);
+/// # Ok::<(), hearth_registry::Fault>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct EarlyStop {
     options: EarlyStopOptions,

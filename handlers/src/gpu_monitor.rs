@@ -61,6 +61,18 @@ const HEADER: &str = "time,gpu_utilisation_percent,memory_used_bytes,memory_tota
 /// Writes a row about one GPU every second, from a thread of its own, from `Started` to the end of
 /// the run. Time is in seconds since 1970. Where there is no NVIDIA driver it says so in one line
 /// and does nothing.
+///
+/// ```
+/// # use hearth_handlers::{GpuMonitor, GpuMonitorOptions, GpuProbe, GpuSample};
+/// # use hearth_plugin::testkit::Rehearsal;
+/// # let folder = tempfile::tempdir()?;
+/// let sample = GpuSample { utilisation: 90, used: 1, total: 2 };
+/// let probe = move || Ok(Box::new(move || Ok(sample)) as GpuProbe);
+/// let monitor = GpuMonitor::with_probe(GpuMonitorOptions::default(), folder.path(), probe)?;
+/// Rehearsal::new(monitor).epochs(1, 1)?;
+/// assert!(std::fs::read_to_string(folder.path().join("gpu.csv"))?.contains(",90,1,2,0.5"));
+/// # Ok::<(), hearth_engine::HandlerError>(())
+/// ```
 pub struct GpuMonitor {
     path: PathBuf,
     every: Duration,

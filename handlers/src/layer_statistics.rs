@@ -47,9 +47,20 @@ impl Default for LayerStatisticsOptions {
 /// the same files; rows of iterations that are run again are dropped first.
 ///
 /// ```
-/// use hearth_handlers::{LayerStatisticsLog, LayerStatisticsOptions};
-/// let log = LayerStatisticsLog::new(LayerStatisticsOptions::default().every(50), "runs/one".as_ref())?;
-/// # Ok::<(), hearth_registry::Fault>(())
+/// # use hearth_engine::LayerStatistics;
+/// # use hearth_handlers::{LayerStatisticsLog, LayerStatisticsOptions};
+/// # use hearth_plugin::testkit::Rehearsal;
+/// # let folder = tempfile::tempdir()?;
+/// # let name = "conv.weight".to_owned();
+/// # let (mean, std, min, max) = (0.0, 0.5, -1.0, 1.0);
+/// let options = LayerStatisticsOptions::default().every(2).gradients(false).csv("layers.csv");
+/// let mut run = Rehearsal::new(LayerStatisticsLog::new(options, folder.path())?);
+/// let layer = LayerStatistics { name, count: 8, mean, std, min, max, non_finite: 0 };
+/// run.host.weights = vec![layer];
+/// run.epochs(1, 4)?;
+/// // A head, and a row after the second and the fourth iteration.
+/// assert_eq!(std::fs::read_to_string(folder.path().join("layers.csv"))?.lines().count(), 3);
+/// # Ok::<(), hearth_engine::HandlerError>(())
 /// ```
 #[derive(Debug)]
 pub struct LayerStatisticsLog {

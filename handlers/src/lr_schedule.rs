@@ -43,6 +43,18 @@ impl Default for LrScheduleOptions {
 ///
 /// The first epoch trains with step 0 of the schedule, which may be a rate of 0. The base rate goes
 /// into checkpoints: the optimizer of a resumed run already has a rate the schedule made.
+///
+/// ```
+/// # use hearth_handlers::{LrSchedule, LrScheduleOptions};
+/// # use hearth_plugin::testkit::Rehearsal;
+/// let schedule = toml::from_str("name = \"StepLR\"\nstep_size = 1\ngamma = 0.5")?;
+/// let options = LrScheduleOptions::default().schedule(schedule);
+/// let mut run = Rehearsal::new(LrSchedule::new(options)?);
+/// run.host.learning_rate = Some(0.1);
+/// run.epochs(3, 1)?;
+/// assert_eq!(run.host.learning_rate, Some(0.025));
+/// # Ok::<(), hearth_engine::HandlerError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct LrSchedule {
     options: LrScheduleOptions,

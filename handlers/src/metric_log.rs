@@ -38,6 +38,19 @@ impl Default for MetricLogOptions {
 /// A resumed run goes on in the same files. Rows of epochs and iterations that are run again are
 /// dropped first, and so is a last line that was cut off; no row stands twice. A run from the start
 /// empties the files. Add it after the handlers that compute metrics.
+///
+/// ```
+/// # use hearth_engine::Metrics;
+/// # use hearth_handlers::{MetricLog, MetricLogOptions};
+/// # use hearth_plugin::testkit::Rehearsal;
+/// # let folder = tempfile::tempdir()?;
+/// let mut run = Rehearsal::new(MetricLog::new(MetricLogOptions::default(), folder.path()));
+/// run.metrics = vec![Metrics::from([("dice".to_owned(), 0.5)])];
+/// run.epochs(1, 4)?;
+/// let table = std::fs::read_to_string(folder.path().join("metrics.csv"))?;
+/// assert_eq!(table, "epoch,iteration,learning_rate,dice\n1,4,,0.5\n");
+/// # Ok::<(), hearth_engine::HandlerError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct MetricLog {
     options: MetricLogOptions,

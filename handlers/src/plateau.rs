@@ -72,6 +72,15 @@ struct Memory {
 /// torch's `ReduceLROnPlateau`: multiplies the learning rate when a metric has not got better for
 /// `patience` epochs. Epochs in which the metric was not computed do not count. Add it after the
 /// handler that validates.
+///
+/// ```
+/// # use hearth_engine::Better;
+/// # use hearth_handlers::{PlateauOptions, ReduceLrOnPlateau};
+/// let mut plateau = ReduceLrOnPlateau::new(PlateauOptions::default().patience(1).factor(0.5))?;
+/// let rates = [0.6, 0.6, 0.6].map(|dice| plateau.step(dice, Better::Higher, 0.1));
+/// assert_eq!(rates, [None, None, Some(0.05)]);
+/// # Ok::<(), hearth_registry::Fault>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ReduceLrOnPlateau {
     options: PlateauOptions,

@@ -34,6 +34,16 @@ enum Output {
 
 /// A bar with the time left on a terminal, and a line per epoch everywhere. Writes to standard
 /// error.
+///
+/// ```
+/// # use hearth_handlers::{Progress, ProgressOptions};
+/// # use hearth_plugin::testkit::Rehearsal;
+/// let lines = tempfile::NamedTempFile::new()?;
+/// let progress = Progress::lines(ProgressOptions::default(), lines.reopen()?);
+/// Rehearsal::new(progress).epochs(2, 1)?;
+/// assert!(std::fs::read_to_string(lines.path())?.contains("epoch 2/2"));
+/// # Ok::<(), hearth_engine::HandlerError>(())
+/// ```
 pub struct Progress {
     options: ProgressOptions,
     output: Output,

@@ -39,6 +39,16 @@ impl Default for StopOnNonFiniteOptions {
 
 /// Stops the run with an error when the loss is infinite or not a number; the error names the
 /// iteration, the cases and the learning rate. No checkpoint is written of the event it stops at.
+///
+/// ```
+/// # use hearth_handlers::{StopOnNonFinite, StopOnNonFiniteOptions};
+/// # use hearth_plugin::testkit::Rehearsal;
+/// let mut run = Rehearsal::new(StopOnNonFinite::new(StopOnNonFiniteOptions::default())?);
+/// run.host.outputs.insert("loss".to_owned(), f64::NAN);
+/// let error = run.epochs(1, 1).unwrap_err().to_string();
+/// assert!(error.starts_with("the loss is NaN at epoch 1, iteration 1"), "{error}");
+/// # Ok::<(), hearth_registry::Fault>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct StopOnNonFinite(StopOnNonFiniteOptions);
 

@@ -55,6 +55,19 @@ impl Default for TensorBoardImageOptions {
 /// anterior or superior is up, and the patient's right is on the right, unlike in the pictures of
 /// `hearth predict --picture`. Without `Orientation` a picture is as its file is stored, and can be
 /// upside down; 2-D images have their second axis upwards.
+///
+/// ```
+/// # use hearth_engine::HostTensor;
+/// # use hearth_handlers::{TensorBoardImage, TensorBoardImageOptions};
+/// # use hearth_plugin::testkit::Rehearsal;
+/// # let folder = tempfile::tempdir()?;
+/// let images = TensorBoardImage::new(TensorBoardImageOptions::default(), folder.path())?;
+/// let mut run = Rehearsal::new(images);
+/// run.host.give("image", HostTensor::from_f32(vec![1, 1, 4, 4, 4], &[0.5; 64])?);
+/// run.epochs(1, 1)?;
+/// assert_eq!(std::fs::read_dir(folder.path().join("tensorboard"))?.count(), 1);
+/// # Ok::<(), hearth_engine::HandlerError>(())
+/// ```
 #[derive(Debug)]
 pub struct TensorBoardImage {
     options: TensorBoardImageOptions,

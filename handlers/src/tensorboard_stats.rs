@@ -36,6 +36,19 @@ impl Default for TensorBoardStatsOptions {
 /// Writes the metrics of each epoch (step: the epoch), and the loss, the learning rate and whatever
 /// handlers hand to `Host::scalar` (step: the iteration). A resumed run goes on in the same file,
 /// from where its checkpoint was written. Add it after the handlers that compute metrics.
+///
+/// ```
+/// # use hearth_engine::Metrics;
+/// # use hearth_handlers::{TensorBoardStats, TensorBoardStatsOptions};
+/// # use hearth_plugin::testkit::Rehearsal;
+/// # let folder = tempfile::tempdir()?;
+/// let stats = TensorBoardStats::new(TensorBoardStatsOptions::default(), folder.path());
+/// let mut run = Rehearsal::new(stats);
+/// run.metrics = vec![Metrics::from([("dice".to_owned(), 0.5)])];
+/// run.epochs(1, 4)?;
+/// assert_eq!(std::fs::read_dir(folder.path().join("tensorboard"))?.count(), 1);
+/// # Ok::<(), hearth_engine::HandlerError>(())
+/// ```
 #[derive(Debug)]
 pub struct TensorBoardStats {
     options: TensorBoardStatsOptions,

@@ -15,6 +15,15 @@ pub struct TimingOptions {}
 /// Measures the time between each two events of an iteration and logs a table when the run is over:
 /// how much of it is fetching data, the forward pass, the backward pass. On a device that works on
 /// its own the time shows where the host waits, which is where a result is first needed.
+///
+/// ```
+/// # use hearth_handlers::Timing;
+/// # use hearth_plugin::testkit::Rehearsal;
+/// let mut run = Rehearsal::new(Timing::default());
+/// run.epochs(1, 3)?;
+/// assert_eq!(run.handler.seconds()["forward_completed -> loss_completed"].0, 3);
+/// # Ok::<(), hearth_engine::HandlerError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Timing {
     last: Option<(Event, Instant)>,

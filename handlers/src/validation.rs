@@ -33,9 +33,14 @@ impl Default for ValidationOptions {
 /// back.
 ///
 /// ```
-/// use hearth_handlers::{Validation, ValidationOptions};
-/// let every_other_epoch = Validation::new(ValidationOptions::default().interval(2))?;
-/// # Ok::<(), hearth_registry::Fault>(())
+/// # use hearth_handlers::{Validation, ValidationOptions};
+/// # use hearth_plugin::testkit::Rehearsal;
+/// let mut run = Rehearsal::new(Validation::new(ValidationOptions::default().interval(2))?);
+/// run.host.engine("validation", &[("dice", 0.9)]);
+/// run.epochs(3, 1)?;
+/// // After the second epoch alone.
+/// assert_eq!((run.state.metrics["dice"], run.state.observed["dice"]), (0.9, 2));
+/// # Ok::<(), hearth_engine::HandlerError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Validation {

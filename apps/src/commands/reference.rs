@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use hearth_registry::{Described, Parameter, described, unknown};
+use hearth_registry::{Described, Parameter, Place, described, unknown};
 use serde_json::{Value, json};
 
 use crate::error::{Failure, Outcome};
@@ -63,10 +63,7 @@ pub fn run(args: &Args) -> Outcome {
         }
         None if args.markdown => out!("{}", page(plural, word, &entries).trim_end()),
         None => {
-            let rows: Vec<Vec<String>> =
-                entries.iter().map(|entry| vec![entry.name.to_owned(), first_sentence(&entry.doc)]).collect();
-            let columns = [("name", Lean::Left), ("what it does", Lean::Left)];
-            table::lines(&columns, &rows).iter().for_each(|line| out!("{line}"));
+            list(&entries);
             out!("{}", dim(&format!("hearth reference {plural} NAME describes one of them")));
         }
         Some(name) => {
@@ -119,6 +116,20 @@ fn find<'a>(entries: &'a [Described], word: &str, name: &str) -> Outcome<&'a Des
     })
 }
 
+/// A line for each entry; with where it runs, where that differs among them.
+fn list(entries: &[Described]) {
+    let differ = entries.windows(2).any(|pair| pair[0].place != pair[1].place);
+    let row = |entry: &Described| {
+        let place = differ.then(|| entry.place.map_or("", Place::word).to_owned());
+        std::iter::once(entry.name.to_owned()).chain(place).chain([first_sentence(&entry.doc)]).collect()
+    };
+    let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+    let place = differ.then_some(("runs on", Lean::Left));
+    let columns: Vec<_> =
+        std::iter::once(("name", Lean::Left)).chain(place).chain([("what it does", Lean::Left)]).collect();
+    table::lines(&columns, &rows).iter().for_each(|line| out!("{line}"));
+}
+
 /// The first sentence of a text that may run over lines.
 fn first_sentence(text: &str) -> String {
     let line = text.split("\n\n").next().unwrap_or("").replace('\n', " ");
@@ -131,6 +142,9 @@ fn first_sentence(text: &str) -> String {
 fn show(entry: &Described) {
     out!("{}  {}", bold(entry.name), dim(entry.kind));
     out!("{}", entry.doc);
+    if let Some(place) = entry.place {
+        out!("{}", dim(&place.to_string()));
+    }
     if !entry.aliases.is_empty() {
         out!("{} {}", dim("also called"), entry.aliases.join(", "));
     }
@@ -198,7 +212,7 @@ fn as_json(entry: &Described) -> Value {
         .collect();
     json!({
         "kind": entry.kind, "name": entry.name, "aliases": entry.aliases, "doc": entry.doc, "paper": entry.paper,
-        "example": entry.example, "parameters": parameters, "schema": entry.schema,
+        "place": entry.place.map(Place::word), "example": entry.example, "parameters": parameters, "schema": entry.schema,
     })
 }
 
@@ -221,6 +235,10 @@ fn page(plural: &str, word: &str, entries: &[Described]) -> String {
 
 fn section(entry: &Described) -> String {
     let mut text = format!("## {}\n\n{}\n", entry.name, entry.doc);
+    if let Some(place) = entry.place {
+        let place = place.to_string();
+        let _ = writeln!(text, "\n{}{}.", place[..1].to_uppercase(), &place[1..]);
+    }
     if !entry.aliases.is_empty() {
         let _ = writeln!(text, "\nAlso called {}.", entry.aliases.join(", "));
     }

@@ -38,6 +38,7 @@ mod sampler_config;
 mod select;
 pub mod spatial;
 mod stored;
+pub mod tiny;
 mod transform;
 pub mod transforms;
 mod workers;

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use hearth_registry::{Fault, Kind, type_name};
+use hearth_registry::{Fault, Kind, Place, type_name};
 use serde_json::json;
 
 use crate::{Draw, Effect, Sample, TransformError};
@@ -82,6 +82,13 @@ pub trait Transform: Send + Sync + Debug {
         false
     }
 
+    /// Whether voxels of an image on a GPU are copied to the host's memory for its work, and back
+    /// where it changes them. A few numbers (a mean, a range) do not count. The run reports such
+    /// steps of the random part where images are on a GPU: each of them waits for the device.
+    fn through_host(&self) -> bool {
+        false
+    }
+
     /// Does the work. Crops may give several samples for one.
     ///
     /// # Errors
@@ -128,6 +135,10 @@ impl Kind for dyn Transform {
     /// letters.
     fn is_spelt(known: &str, written: &str) -> bool {
         written.strip_suffix('d') == Some(known) || known.to_lowercase() == written.replace('_', "")
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(if self.through_host() { Place::ThroughHost } else { Place::WithTensor })
     }
 }
 

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::fault::Fault;
 use crate::node::Node;
 use crate::parameters::{Parameter, parameters, table};
+use crate::place::Place;
 use crate::read::read;
 
 /// A kind of thing that recipes name: implemented for a trait object, `dyn Transform`.
@@ -34,6 +35,12 @@ pub trait Kind: 'static {
     /// have further spellings for all names of a kind, they are understood here.
     fn is_spelt(known: &str, written: &str) -> bool {
         known == written
+    }
+
+    /// Where it does its work, as the reference says of an entry whose example it is; nothing for
+    /// what only says how a run goes.
+    fn place(&self) -> Option<Place> {
+        None
     }
 
     /// Whether what was built makes sense.
@@ -97,6 +104,8 @@ pub struct Described {
     pub paper: &'static str,
     /// Parameters in a recipe, as TOML.
     pub example: &'static str,
+    /// Where its example does its work, for kinds where that is a question.
+    pub place: Option<Place>,
     /// All parameters.
     pub parameters: Vec<Parameter>,
     /// Whether a key that is no parameter is refused by the type itself.
@@ -106,6 +115,15 @@ pub struct Described {
 }
 
 impl<T: Kind + ?Sized> Entry<T> {
+    /// The table of its example, without `name`.
+    ///
+    /// # Errors
+    /// When the example is no TOML; a test of each kind sees to it that it is.
+    pub fn example_table(&self) -> Result<Node, Fault> {
+        let table: toml::Table = toml::from_str(self.example).map_err(|error| Fault::new(error.to_string()))?;
+        Ok(Node::from(toml::Value::Table(table)))
+    }
+
     /// What the reference says of it.
     pub fn describe(&self) -> Described {
         let schema = (self.schema)();
@@ -123,6 +141,7 @@ impl<T: Kind + ?Sized> Entry<T> {
             doc,
             paper: self.paper,
             example: self.example,
+            place: self.example_table().and_then(|table| (self.build)(&table)).ok().and_then(|built| built.place()),
             parameters: own.chain(T::COMMON.iter().map(Parameter::common)).collect(),
             schema,
         }

@@ -64,8 +64,7 @@ impl<T: Kind + ?Sized> Named<T> {
     /// # Errors
     /// When the example is none; a test of each kind sees to it that it is one.
     pub fn example(entry: &Entry<T>) -> Result<Self, Fault> {
-        let table: toml::Table = toml::from_str(entry.example).map_err(|error| Fault::new(error.to_string()))?;
-        Self::new(&Node::from(toml::Value::Table(table)).with(T::TAG, entry.name))
+        Self::new(&entry.example_table()?.with(T::TAG, entry.name))
     }
 
     /// The same with another value of a parameter.

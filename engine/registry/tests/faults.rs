@@ -1,6 +1,6 @@
 //! Every mistake in a recipe is reported at its key.
 
-use hearth_registry::{Document, Fault, Kind, Named, Node, Registry, entry, read};
+use hearth_registry::{Document, Fault, Kind, Named, Node, Place, Registry, entry, read};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,10 @@ impl Kind for dyn Shape {
 
     fn check(&self) -> Result<(), Fault> {
         self.sound()
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(if self.area() > 3.5 { Place::Host } else { Place::WithTensor })
     }
 }
 
@@ -203,6 +207,9 @@ fn the_reference_is_read_off_the_types() {
         ]
     );
     let circle = registry.find("disc").expect("an alias").describe();
+    // Asked of the thing that the example makes.
+    assert_eq!((circle.place, square.place), (Some(Place::WithTensor), Some(Place::Host)));
+    assert_eq!(Place::ThroughHost.to_string(), "goes through the host on a GPU");
     assert_eq!((circle.paper, circle.parameters[0].doc.as_str()), ("Archimedes", "Half the diameter."));
 }
 

@@ -5,6 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::Schedule;
 
 /// The same rate throughout.
+///
+/// ```
+/// # use hearth_handlers::{Constant, Schedule};
+/// assert_eq!(Constant {}.at(0.1, 5), 0.1);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Constant {}

@@ -6,6 +6,13 @@ use serde::{Deserialize, Serialize};
 use super::{Schedule, at_least_one, half_wave, numbers};
 
 /// `eta_min + (base - eta_min) / 2 * (1 + cos(pi * step / T_max))`: rises again after `T_max`.
+///
+/// ```
+/// # use hearth_handlers::{CosineAnnealingLr, Schedule};
+/// let schedule = CosineAnnealingLr { t_max: 10, eta_min: 0.0 };
+/// assert_eq!(schedule.at(1.0, 0), 1.0);
+/// assert!((schedule.at(1.0, 5) - 0.5).abs() < 1e-12 && schedule.at(1.0, 10) < 1e-12);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct CosineAnnealingLr {

@@ -6,6 +6,14 @@ use serde::{Deserialize, Serialize};
 use super::{Schedule, at_least_one, half_wave, numbers};
 
 /// Cosine annealing that starts again after `T_0`, then `T_0 * T_mult`, ... steps.
+///
+/// ```
+/// # use hearth_handlers::{CosineAnnealingWarmRestarts, Schedule};
+/// // The second round is 20 steps long.
+/// let schedule = CosineAnnealingWarmRestarts { t_0: 10, t_mult: 2, eta_min: 0.0 };
+/// assert_eq!(schedule.at(1.0, 10), 1.0);
+/// assert!((schedule.at(1.0, 20) - 0.5).abs() < 1e-12);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct CosineAnnealingWarmRestarts {

@@ -6,6 +6,11 @@ use serde::{Deserialize, Serialize};
 use super::{Schedule, numbers};
 
 /// `base * gamma ^ step`.
+///
+/// ```
+/// # use hearth_handlers::{ExponentialLr, Schedule};
+/// assert_eq!(ExponentialLr { gamma: 0.5 }.at(1.0, 2), 0.25);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct ExponentialLr {

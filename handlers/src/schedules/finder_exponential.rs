@@ -7,6 +7,12 @@ use super::{Schedule, at_least_two, last, numbers};
 
 /// MONAI's `ExponentialLR` of its learning-rate finder:
 /// `base * (end_lr / base) ^ (step / (num_iter - 1))`.
+///
+/// ```
+/// # use hearth_handlers::{FinderExponential, Schedule};
+/// let schedule = FinderExponential { end_lr: 1.0, num_iter: 3 };
+/// assert!((schedule.at(0.01, 1) - 0.1).abs() < 1e-12);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct FinderExponential {

@@ -7,6 +7,12 @@ use super::{Schedule, at_least_two, last, numbers};
 
 /// MONAI's `LinearLR` of its learning-rate finder: in a line from `base` to `end_lr` at step
 /// `num_iter - 1`.
+///
+/// ```
+/// # use hearth_handlers::{FinderLinear, Schedule};
+/// let schedule = FinderLinear { end_lr: 1.0, num_iter: 3 };
+/// assert_eq!([0, 1, 2].map(|step| schedule.at(0.0, step)), [0.0, 0.5, 1.0]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct FinderLinear {

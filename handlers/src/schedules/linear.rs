@@ -6,6 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::{Schedule, numbers};
 
 /// From `base * start_factor` in a line to `base * end_factor`.
+///
+/// ```
+/// # use hearth_handlers::{LinearLr, Schedule};
+/// let schedule = LinearLr { start_factor: 0.5, end_factor: 1.0, total_iters: 10 };
+/// assert_eq!([0, 5, 10, 11].map(|step| schedule.at(1.0, step)), [0.5, 0.75, 1.0, 1.0]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct LinearLr {

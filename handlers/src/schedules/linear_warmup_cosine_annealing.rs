@@ -6,6 +6,14 @@ use serde::{Deserialize, Serialize};
 use super::{Schedule, half_wave, numbers, way_down};
 
 /// Up in a line to `base` over `warmup_epochs`, then down as a cosine to `eta_min` at `max_epochs`.
+///
+/// ```
+/// # use hearth_handlers::{LinearWarmupCosineAnnealingLr, Schedule};
+/// let text = "warmup_epochs = 5\nmax_epochs = 15";
+/// let schedule: LinearWarmupCosineAnnealingLr = toml::from_str(text).expect("parameters");
+/// assert_eq!([0, 2, 4].map(|step| schedule.at(1.0, step)), [0.0, 0.5, 1.0]);
+/// assert!((schedule.at(1.0, 10) - 0.5).abs() < 1e-12);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct LinearWarmupCosineAnnealingLr {

@@ -6,6 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::{Schedule, numbers};
 
 /// `base * gamma ^ (milestones reached)`.
+///
+/// ```
+/// # use hearth_handlers::{MultiStepLr, Schedule};
+/// let schedule = MultiStepLr { milestones: vec![30, 80], gamma: 0.5 };
+/// assert_eq!([29, 30, 80].map(|step| schedule.at(1.0, step)), [1.0, 0.5, 0.25]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct MultiStepLr {

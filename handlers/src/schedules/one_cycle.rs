@@ -7,6 +7,15 @@ use super::{Schedule, half_wave, last, numbers};
 
 /// Up from `max_lr / div_factor` to `max_lr`, then down far below where it began. The optimizer's
 /// own rate does not matter, and its momentum stays.
+///
+/// ```
+/// # use hearth_handlers::{OneCycleLr, Schedule};
+/// let text = "max_lr = 0.5\ntotal_steps = 10";
+/// let schedule: OneCycleLr = toml::from_str(text).expect("parameters");
+/// // Up for 3 of the 10 steps.
+/// assert_eq!(schedule.at(0.1, 2), 0.5);
+/// assert!(schedule.at(0.1, 0) < 0.5 && schedule.at(0.1, 9) < schedule.at(0.1, 0));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct OneCycleLr {

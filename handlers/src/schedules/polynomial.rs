@@ -6,6 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::{Schedule, at_least_one, numbers};
 
 /// `base * (1 - step / total_iters) ^ power`, 0 afterwards.
+///
+/// ```
+/// # use hearth_handlers::{PolynomialLr, Schedule};
+/// let schedule = PolynomialLr { total_iters: 10, power: 2.0 };
+/// assert_eq!([0, 5, 10].map(|step| schedule.at(1.0, step)), [1.0, 0.25, 0.0]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct PolynomialLr {

@@ -6,6 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::{Schedule, at_least_one, numbers};
 
 /// `base * gamma ^ (step div step_size)`.
+///
+/// ```
+/// # use hearth_handlers::{StepLr, Schedule};
+/// let schedule = StepLr { step_size: 10, gamma: 0.5 };
+/// assert_eq!([9, 10, 20].map(|step| schedule.at(1.0, step)), [1.0, 0.5, 0.25]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct StepLr {

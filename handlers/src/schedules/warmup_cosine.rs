@@ -6,6 +6,14 @@ use serde::{Deserialize, Serialize};
 use super::{Schedule, numbers, way_down};
 
 /// MONAI's `WarmupCosineSchedule`: up in a line, then down as a cosine wave.
+///
+/// ```
+/// # use hearth_handlers::{Schedule, WarmupCosineSchedule};
+/// let text = "warmup_steps = 10\nt_total = 30";
+/// let schedule: WarmupCosineSchedule = toml::from_str(text).expect("parameters");
+/// assert_eq!([0, 5, 10].map(|step| schedule.at(1.0, step)), [0.0, 0.5, 1.0]);
+/// assert!((schedule.at(1.0, 20) - 0.5).abs() < 1e-12);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct WarmupCosineSchedule {

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use hearth_registry::{Fault, Kind};
+use hearth_registry::{Fault, Kind, Place};
 
 pub use lmdb::LmdbCache;
 pub use memory::MemoryCache;
@@ -81,6 +81,10 @@ impl Kind for dyn Cache {
 
     fn check(&self) -> Result<(), Fault> {
         Cache::check(self)
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(Place::Host)
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) use tiff::region as slide_region;
 pub use tiff::{TiffReader, WSIReader};
 
 use crate::Image;
-use hearth_registry::{Fault, Kind, Node, Registry, nearest};
+use hearth_registry::{Fault, Kind, Node, Place, Registry, nearest};
 
 /// What a reader may be told besides the path. Each reader looks at what concerns it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Setters)]
@@ -191,6 +191,10 @@ impl Kind for dyn Reader {
 
     fn is_spelt(known: &str, written: &str) -> bool {
         known.eq_ignore_ascii_case(written)
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(Place::Host)
     }
 }
 

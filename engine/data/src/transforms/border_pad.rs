@@ -7,6 +7,13 @@ use crate::{Fault, Image, TransformError};
 
 /// Adds a border of `spatial_border` voxels: one number for all sides, one per axis, or one per
 /// side (before and after the first axis, then the second, ...). Negative ones count as 0.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::BorderPad};
+/// let image = tiny::apply(BorderPad::new("image", [1, 0, 0]), tiny::line([1.0, 2.0]))?;
+/// assert_eq!(image.to_vec(), [0.0, 1.0, 2.0, 0.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BorderPad {

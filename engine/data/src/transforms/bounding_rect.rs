@@ -14,6 +14,13 @@ use crate::{Draw, Effect, Fault, Image, Sample, Select, TransformError, Value};
 ///
 /// The numbers are, channel after channel, start and end (not included) of each axis; zeros where a
 /// channel has no such voxel.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::BoundingRect};
+/// let boxes = BoundingRect::new("image").boxes(&tiny::line([0.0, 1.0, 1.0, 0.0]))?;
+/// assert_eq!(boxes, [[1, 3, 0, 1, 0, 1]]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BoundingRect {

@@ -7,6 +7,13 @@ use crate::{Fault, Image, TransformError};
 
 /// Cuts out the part `roi_scale` of each axis about the centre, rounded up to whole voxels; 0 or
 /// less keeps an axis.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::CenterScaleCrop};
+/// let step = CenterScaleCrop::new("image", [0.5, 1.0, 1.0]);
+/// assert_eq!(tiny::apply(step, tiny::line([1.0, 2.0, 3.0, 4.0]))?.to_vec(), [2.0, 3.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CenterScaleCrop {

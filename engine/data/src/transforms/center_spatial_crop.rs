@@ -7,6 +7,13 @@ use crate::{Effect, Image, TransformError};
 
 /// Cuts out `roi_size` voxels about the centre; 0 or less keeps an axis, and so does a size beyond
 /// the image.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::CenterSpatialCrop};
+/// let step = CenterSpatialCrop::new("image", [2, 0, 0]);
+/// assert_eq!(tiny::apply(step, tiny::line([1.0, 2.0, 3.0, 4.0]))?.to_vec(), [2.0, 3.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CenterSpatialCrop {

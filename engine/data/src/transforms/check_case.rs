@@ -22,6 +22,14 @@ const NAMED: usize = 5;
 /// affine (axes to 0.001 of the spacing, position to 0.1 voxel), and whole values from 0 to
 /// `num_classes - 1`; without `num_classes`, finite ones. Where the sample has only one of the two,
 /// only that one is looked at. Nothing is changed. (MONAI has no such transform.)
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::CheckCase};
+/// let step = CheckCase::new().channels(2);
+/// assert!(tiny::apply(step.clone(), tiny::ramp([2, 4, 1, 1])).is_ok());
+/// let error = tiny::apply(step, tiny::line([1.0])).unwrap_err().to_string();
+/// assert!(error.contains("channel"), "{error}");
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckCase {

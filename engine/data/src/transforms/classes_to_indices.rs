@@ -16,6 +16,15 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError, Value};
 /// `image_threshold`. At most `max_samples_per_class` voxels are kept of each class, evenly spread.
 /// Indices are flat, row-major, on the CPU; with `output_shape` each class has one list per axis
 /// instead, classes one after another.
+///
+/// ```
+/// # use hearth_data::{Sample, tiny, transforms::ClassesToIndices};
+/// let sample = Sample::new("case").with_image("label", tiny::line([0.0, 1.0, 0.0]));
+/// let made = tiny::run(ClassesToIndices::new("label").num_classes(2), sample)?;
+/// let classes = made[0].lists("label_cls_indices")?;
+/// assert_eq!((&classes[0][..], &classes[1][..]), (&[0, 2][..], &[1][..]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClassesToIndices {

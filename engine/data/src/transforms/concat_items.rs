@@ -10,6 +10,16 @@ use crate::{Draw, Effect, Fault, Sample, TransformError, Value};
 
 /// Joins images along axis `dim` (0: the channels) into one, kept under `name`. Geometry is that of
 /// the first.
+///
+/// ```
+/// # use hearth_data::{Sample, tiny, transforms::ConcatItems};
+/// let (a, b) = (tiny::line([1.0, 2.0]), tiny::line([3.0, 4.0]));
+/// let sample = Sample::new("case").with_image("a", a).with_image("b", b);
+/// let made = tiny::run(ConcatItems::new(["a", "b"], "both"), sample)?;
+/// let both = made[0].image("both")?;
+/// assert_eq!((both.channels(), both.to_vec()), (2, vec![1.0, 2.0, 3.0, 4.0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConcatItems {

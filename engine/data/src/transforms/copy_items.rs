@@ -10,6 +10,14 @@ use crate::{Draw, Effect, Fault, Sample, TransformError};
 /// Copies values to other keys: `times` copies of each, under `names` (first one name per key, then
 /// the second copies' names, ...), or under `KEY_0`, `KEY_1`, ... A copy shares its voxels until
 /// one of the two is changed.
+///
+/// ```
+/// # use hearth_data::{Sample, tiny, transforms::CopyItems};
+/// let sample = Sample::new("case").with_image("image", tiny::line([1.0, 2.0]));
+/// let made = tiny::run(CopyItems::new("image"), sample)?;
+/// assert_eq!(made[0].image("image_0")?.to_vec(), [1.0, 2.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CopyItems {

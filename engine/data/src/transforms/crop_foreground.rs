@@ -19,6 +19,13 @@ use crate::{Draw, Fault, Image, Sample, Select, TransformError, Value};
 ///
 /// Differs from MONAI: an image without foreground is an error that says so, unless `allow_empty`;
 /// MONAI returns an empty image.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::CropForeground};
+/// let step = CropForeground::new("image", "image");
+/// assert_eq!(tiny::apply(step, tiny::line([0.0, 1.0, 2.0, 0.0]))?.to_vec(), [1.0, 2.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CropForeground {

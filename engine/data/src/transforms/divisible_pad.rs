@@ -8,6 +8,13 @@ use crate::spatial::PadMode;
 use crate::{Fault, Image, TransformError};
 
 /// Pads each axis to the next multiple of `k`, one number or one per axis; 0 or less keeps an axis.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::DivisiblePad};
+/// let image = tiny::apply(DivisiblePad::new("image", [2, 1, 1]), tiny::line([1.0, 2.0, 3.0]))?;
+/// assert_eq!(image.to_vec(), [1.0, 2.0, 3.0, 0.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DivisiblePad {

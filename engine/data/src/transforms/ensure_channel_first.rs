@@ -36,6 +36,16 @@ impl ChannelDim {
 /// the image's metadata name an axis that was not moved. With `channel_dim`, that axis of the
 /// stored array becomes the channels, and the axis that a reader took for the channels goes back to
 /// its place.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::{ChannelDim, EnsureChannelFirst}};
+/// // The last axis that was stored is the channels.
+/// let stored = tiny::ramp([1, 4, 4, 2]);
+/// let step = EnsureChannelFirst::new("image").channel_dim(ChannelDim::Axis(-1));
+/// let image = tiny::apply(step, stored)?;
+/// assert_eq!((image.channels(), image.shape()), (2, [4, 4, 1]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnsureChannelFirst {

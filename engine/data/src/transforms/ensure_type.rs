@@ -11,6 +11,15 @@ use crate::{Draw, Fault, Sample, TransformError};
 
 /// Makes values f32 tensors, on a device if one is named, and forgets their history where
 /// `track_meta` is false (predictions can then not be brought back onto the input's grid).
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::{EnsureType, Flip}};
+/// let flipped = tiny::apply(Flip::new("image"), tiny::line([1.0, 2.0]))?;
+/// assert_eq!(flipped.meta.applied.len(), 1);
+/// let image = tiny::apply(EnsureType::new("image").track_meta(false), flipped)?;
+/// assert!(image.meta.applied.is_empty());
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnsureType {

@@ -16,6 +16,15 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError, Value};
 /// the rest, or with `image_key` that part of the rest where any channel of the image is above
 /// `image_threshold`. Indices are flat, row-major, on the CPU; with `output_shape` they are
 /// coordinates, one list per axis, which the crops do not take.
+///
+/// ```
+/// # use hearth_data::{Sample, tiny, transforms::FgBgToIndices};
+/// let sample = Sample::new("case").with_image("label", tiny::line([0.0, 1.0, 0.0]));
+/// let made = tiny::run(FgBgToIndices::new("label"), sample)?;
+/// assert_eq!(made[0].indices("label_fg")?[..], [1]);
+/// assert_eq!(made[0].indices("label_bg")?[..], [0, 2]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FgBgToIndices {

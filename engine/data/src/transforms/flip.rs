@@ -7,6 +7,13 @@ use crate::{Effect, Fault, Image, TransformError, spatial};
 
 /// Reverses `spatial_axis`: one, several, or all where not given. Negative axes count from the
 /// last.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::Flip};
+/// let image = tiny::apply(Flip::new("image"), tiny::line([1.0, 2.0, 3.0]))?;
+/// assert_eq!(image.to_vec(), [3.0, 2.0, 1.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Flip {

@@ -22,6 +22,15 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError, Value};
 /// not given) fill up. `KEY_location` holds each patch's first voxel.
 ///
 /// Differs from MONAI: patches are samples of their own rather than one stack under the key.
+///
+/// ```
+/// # use hearth_data::{Sample, tiny, transforms::GridPatch};
+/// let sample = Sample::new("case").with_image("image", tiny::line([1.0, 2.0, 3.0, 4.0]));
+/// let patches = tiny::run(GridPatch::new("image", [2, 1, 1]), sample)?;
+/// assert_eq!(patches.len(), 2);
+/// assert_eq!(patches[1].image("image")?.to_vec(), [3.0, 4.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GridPatch {

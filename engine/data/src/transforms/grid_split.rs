@@ -13,6 +13,15 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError, Value};
 /// Parts have `size` voxels (one number, one per axis, or a table of them by key), or where not
 /// given as many as fit side by side; their distance is such that the last one ends with the image,
 /// as far as whole voxels allow.
+///
+/// ```
+/// # use hearth_data::{Sample, tiny, transforms::GridSplit};
+/// let sample = Sample::new("case").with_image("image", tiny::line([1.0, 2.0, 3.0, 4.0]));
+/// let parts = tiny::run(GridSplit::new("image").grid([2, 1, 1]), sample)?;
+/// assert_eq!(parts.len(), 2);
+/// assert_eq!(parts[0].image("image")?.to_vec(), [1.0, 2.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GridSplit {

@@ -5,6 +5,13 @@ use crate::params::Keys;
 use crate::{Effect, Image, TransformError};
 
 /// Changes nothing: a place for a step that is not decided yet.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::Identity};
+/// let image = tiny::apply(Identity::new("image"), tiny::line([1.0, 2.0]))?;
+/// assert_eq!(image.to_vec(), [1.0, 2.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {

@@ -18,6 +18,17 @@ use crate::{Draw, Effect, Fault, Image, Sample, Select, TransformError};
 ///
 /// The forward transforms need not be named: an image remembers what was done to it, draws of
 /// random transforms included.
+///
+/// ```
+/// # use hearth_data::{Sample, tiny, transforms::{CenterSpatialCrop, Invert}};
+/// let crop = CenterSpatialCrop::new("image", [2, 0, 0]);
+/// let image = tiny::apply(crop, tiny::line([1.0, 2.0, 3.0, 4.0]))?;
+/// let sample = Sample::new("case").with_image("image", image);
+/// let sample = sample.with_image("pred", tiny::line([5.0, 6.0]));
+/// let made = tiny::run(Invert::new("pred", "image"), sample)?;
+/// assert_eq!(made[0].image("pred")?.to_vec(), [0.0, 5.0, 6.0, 0.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Invert {

@@ -15,6 +15,17 @@ use crate::{Draw, Fault, Parts, Sample, TransformError, Value};
 /// The last axis of a 4-D file, or the colours of a picture, become the channels, as MONAI's
 /// `LoadImage` and `EnsureChannelFirst` together have it. An image of several files (modalities,
 /// frames) has their channels one after another; files on different grids are an error.
+///
+/// ```
+/// # use hearth_data::{Sample, Value, WriteOptions, tiny, write_image, transforms::LoadImage};
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("line.nii.gz");
+/// write_image(&path, &tiny::line([1.0, 2.0]), &WriteOptions::default())?;
+/// let sample = Sample::new("case").with("image", Value::Path(path));
+/// let made = tiny::run(LoadImage::new("image"), sample)?;
+/// assert_eq!(made[0].image("image")?.to_vec(), [1.0, 2.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadImage {

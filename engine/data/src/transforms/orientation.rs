@@ -11,6 +11,13 @@ use crate::{Effect, Fault, Image, TransformError, spatial};
 /// No value changes, and every voxel keeps its place in the world. `as_closest_canonical` means
 /// `RAS`. `labels` are the (beginning, end) letters of each world axis; left out, they follow the
 /// image's own space.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::Orientation};
+/// let image = tiny::apply(Orientation::new("image", "LAS"), tiny::line([1.0, 2.0, 3.0]))?;
+/// assert_eq!((image.orientation().as_str(), image.to_vec()), ("LAS", vec![3.0, 2.0, 1.0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Orientation {

@@ -7,6 +7,13 @@ use crate::{Fault, Image, TransformError};
 
 /// Adds `to_pad` voxels: for the channels, which must be `[0, 0]`, and then for each axis, how many
 /// before and how many after. Axes that are left out stay.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::Pad};
+/// let image = tiny::apply(Pad::new("image", [[0, 0], [1, 0]]), tiny::line([1.0, 2.0]))?;
+/// assert_eq!(image.to_vec(), [0.0, 1.0, 2.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pad {

@@ -11,6 +11,14 @@ use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Reverses one axis, drawn at random, with probability `prob`, for all keys alike. The probability
 /// is drawn first, then the axis.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandAxisFlip};
+/// let image = tiny::apply(RandAxisFlip::new("image").prob(1.0), tiny::ramp([1, 2, 2, 2]))?;
+/// // Along the first, the second or the third axis.
+/// assert!([4.0, 2.0, 1.0].contains(&image.to_vec()[0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandAxisFlip {

@@ -16,6 +16,14 @@ use crate::{Draw, Effect, Fault, Sample, TransformError};
 /// `label_key` each time, as [`super::ClassesToIndices`] does. A class without voxels is left out,
 /// with one warning per case (unless `warn = false`); a case in which no class can be chosen is an
 /// error. `allow_smaller` cuts a box that is larger than the image down to it.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandCropByLabelClasses};
+/// let step = RandCropByLabelClasses::new("image", "image", [1, 1, 1]).num_classes(2);
+/// let step = step.ratios(vec![0.0, 1.0]);
+/// assert_eq!(tiny::apply(step, tiny::line([0.0, 0.0, 1.0, 0.0]))?.to_vec(), [1.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandCropByLabelClasses {

@@ -17,6 +17,13 @@ use crate::{Draw, Effect, Fault, Sample, TransformError, Value};
 /// `image_key`, `image_threshold`) each time. A case without foreground gives background only, with
 /// one warning that names its file. `allow_smaller` cuts a box that is larger than the image down
 /// to it.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandCropByPosNegLabel};
+/// let step = RandCropByPosNegLabel::new("image", "image", [1, 1, 1]).neg(0.0);
+/// assert_eq!(tiny::apply(step, tiny::line([0.0, 0.0, 1.0, 0.0]))?.to_vec(), [1.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandCropByPosNegLabel {

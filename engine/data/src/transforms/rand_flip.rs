@@ -10,6 +10,13 @@ use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Reverses `spatial_axis` (one, several, or all where not given) with probability `prob`, for all
 /// keys alike.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandFlip};
+/// let image = tiny::apply(RandFlip::new("image").prob(1.0), tiny::line([1.0, 2.0, 3.0]))?;
+/// assert_eq!(image.to_vec(), [3.0, 2.0, 1.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandFlip {

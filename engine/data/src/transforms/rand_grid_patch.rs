@@ -15,6 +15,16 @@ use crate::{Draw, Effect, Fault, Sample, TransformError};
 /// `sort_fn = "random"` takes patches in any order.
 ///
 /// Offset and order are drawn once for all keys (MONAI draws an order for each).
+///
+/// ```
+/// # use hearth_data::{Sample, tiny, transforms::RandGridPatch};
+/// let sample = Sample::new("case").with_image("image", tiny::line([1.0, 2.0, 3.0, 4.0, 5.0]));
+/// let patches = tiny::run(RandGridPatch::new("image", [2, 1, 1]), sample)?;
+/// // The grid begins at the first voxel or at the second.
+/// let first = patches[0].image("image")?.to_vec();
+/// assert!(patches.len() == 2 && [[1.0, 2.0], [2.0, 3.0]].iter().any(|patch| first == patch));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandGridPatch {

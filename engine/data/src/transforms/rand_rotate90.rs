@@ -12,6 +12,14 @@ use crate::{Draw, Fault, Sample, TransformError};
 /// Rotates by 1 to `max_k` quarter turns in the plane of two axes, the first towards the second,
 /// with probability `prob`, for all keys alike. The probability is drawn first, then the number of
 /// turns.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandRotate90};
+/// let step = RandRotate90::new("image").prob(1.0).max_k(1_u64);
+/// let image = tiny::apply(step, tiny::ramp([1, 2, 3, 1]))?;
+/// assert_eq!(image.shape(), [3, 2, 1]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandRotate90 {

@@ -12,6 +12,14 @@ use crate::{Draw, Fault, Sample, TransformError};
 
 /// [`super::RandSpatialCrop`] with sizes as parts of the image: `roi_scale` and `max_roi_scale` of
 /// each axis, rounded up to whole voxels.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandScaleCrop};
+/// let step = RandScaleCrop::new("image", [0.5, 1.0, 1.0]).random_size(false);
+/// let values = tiny::apply(step, tiny::ramp([1, 4, 1, 1]))?.to_vec();
+/// assert!(values.len() == 2 && values[1] == values[0] + 1.0);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandScaleCrop {

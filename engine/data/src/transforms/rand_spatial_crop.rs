@@ -14,6 +14,14 @@ use crate::{Draw, Effect, Fault, Sample, TransformError};
 ///
 /// With `random_size` the size of each axis is drawn first, from `roi_size` to `max_roi_size` (the
 /// image's size where not given). Without `random_center` the box lies in the middle.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandSpatialCrop};
+/// let step = RandSpatialCrop::new("image", [2, 1, 1]).random_size(false);
+/// let values = tiny::apply(step, tiny::ramp([1, 4, 1, 1]))?.to_vec();
+/// assert!(values.len() == 2 && values[1] == values[0] + 1.0);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandSpatialCrop {

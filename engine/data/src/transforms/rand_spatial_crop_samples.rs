@@ -10,6 +10,14 @@ use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Cuts out `num_samples` boxes, each drawn as [`super::RandSpatialCrop`] does.
+///
+/// ```
+/// # use hearth_data::{Sample, tiny, transforms::RandSpatialCropSamples};
+/// let step = RandSpatialCropSamples::new("image", [2, 1, 1], 3).random_size(false);
+/// let crops = tiny::run(step, Sample::new("case").with_image("image", tiny::ramp([1, 4, 1, 1])))?;
+/// assert_eq!((crops.len(), crops[0].image("image")?.shape()), (3, [2, 1, 1]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandSpatialCropSamples {

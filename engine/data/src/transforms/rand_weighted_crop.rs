@@ -17,6 +17,13 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 /// is as likely, with one warning that names the file.
 ///
 /// Differs from MONAI: weights that are NaN or infinite are an error, not all alike.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandWeightedCrop};
+/// let step = RandWeightedCrop::new("image", "image", [1, 1, 1]);
+/// assert_eq!(tiny::apply(step, tiny::line([0.0, 0.0, 1.0]))?.to_vec(), [1.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandWeightedCrop {

@@ -18,6 +18,13 @@ use crate::{Draw, Effect, Sample, TransformError};
 /// range = "load"
 /// transform = { name = "LoadImage", keys = ["image", "label"] }
 /// ```
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::{Flip, Range}};
+/// let image = tiny::apply(Range::new("flip", Flip::new("image")), tiny::line([1.0, 2.0]))?;
+/// assert_eq!(image.to_vec(), [2.0, 1.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Debug)]
 pub struct Range {
     range: String,

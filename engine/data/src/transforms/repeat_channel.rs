@@ -5,6 +5,13 @@ use crate::params::Keys;
 use crate::{Fault, Image, TransformError};
 
 /// Repeats each channel `repeats` times, copies beside each other: channels `a b` become `a a b b`.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RepeatChannel};
+/// let image = tiny::apply(RepeatChannel::new("image", 2), tiny::image([2, 1, 1, 1], [1.0, 2.0]))?;
+/// assert_eq!(image.to_vec(), [1.0, 1.0, 2.0, 2.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RepeatChannel {

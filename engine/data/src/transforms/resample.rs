@@ -16,6 +16,17 @@ use crate::{Draw, Effect, Fault, Sample, TransformError};
 /// it is, and nothing can take the sampling back.
 ///
 /// MONAI has it in array form only. The name of the key that holds the grid is ours.
+///
+/// ```
+/// # use hearth_data::{Sample, tiny, transforms::Resample};
+/// // Places along the first axis about the centre, then those along the others.
+/// let grid = tiny::image([3, 3, 1, 1], [1.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+/// let sample = Sample::new("case").with_image("image", tiny::line([1.0, 2.0, 3.0]));
+/// let sample = sample.with_image("grid", grid);
+/// let made = tiny::run(Resample::new("image", "grid"), sample)?;
+/// assert!(tiny::is_near(made[0].image("image")?, [3.0, 2.0, 1.0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resample {

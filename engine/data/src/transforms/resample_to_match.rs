@@ -11,6 +11,17 @@ use crate::{Draw, Fault, Image, Sample, TransformError, affine};
 /// Resamples onto the grid of the image `key_dst`: its affine and its size.
 ///
 /// What the image knows of its file stays; MONAI takes over what the other one knows.
+///
+/// ```
+/// # use hearth_data::{Sample, tiny, transforms::ResampleToMatch};
+/// let mut coarse = tiny::line([0.0, 0.0]);
+/// coarse.affine[0][0] = 2.0;
+/// let sample = Sample::new("case").with_image("image", tiny::ramp([1, 4, 1, 1]));
+/// let sample = sample.with_image("coarse", coarse);
+/// let made = tiny::run(ResampleToMatch::new("image", "coarse"), sample)?;
+/// assert!(tiny::is_near(made[0].image("image")?, [0.0, 2.0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResampleToMatch {

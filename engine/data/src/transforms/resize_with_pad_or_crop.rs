@@ -10,6 +10,13 @@ use crate::{Effect, Fault, Image, TransformError};
 
 /// Crops about the centre where an axis is longer than `spatial_size`, and pads where it is
 /// shorter; 0 or less keeps an axis.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::ResizeWithPadOrCrop};
+/// let image = tiny::apply(ResizeWithPadOrCrop::new("image", [4, 0, 0]), tiny::line([1.0, 2.0]))?;
+/// assert_eq!(image.to_vec(), [0.0, 1.0, 2.0, 0.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResizeWithPadOrCrop {

@@ -7,6 +7,13 @@ use crate::{Fault, Image, TransformError, spatial};
 
 /// Rotates by `k` quarter turns (1 where not given; negative ones turn back) in the plane of two
 /// axes, the first towards the second.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::Rotate90};
+/// let image = tiny::apply(Rotate90::new("image"), tiny::ramp([1, 2, 3, 1]))?;
+/// assert_eq!((image.shape(), image.to_vec()), ([3, 2, 1], vec![2.0, 5.0, 1.0, 4.0, 0.0, 3.0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rotate90 {

@@ -14,6 +14,15 @@ use crate::{Draw, Effect, Fault, Image, NiftiOptions, Sample, TransformError};
 ///
 /// The image passes through unchanged. With several keys give each its own postfix by a step of its
 /// own.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::SaveImage};
+/// let folder = tempfile::tempdir()?;
+/// let step = SaveImage::new("image", folder.path()).output_postfix("seg");
+/// tiny::apply(step, tiny::line([1.0, 2.0]))?;
+/// assert!(folder.path().join("tiny/tiny_seg.nii.gz").is_file());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SaveImage {

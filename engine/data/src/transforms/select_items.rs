@@ -8,6 +8,15 @@ use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Keeps these values and drops all others.
+///
+/// ```
+/// # use hearth_data::{Sample, tiny, transforms::SelectItems};
+/// let sample = Sample::new("case").with_image("image", tiny::line([1.0]));
+/// let sample = sample.with_image("label", tiny::line([0.0]));
+/// let made = tiny::run(SelectItems::new("image"), sample)?;
+/// assert!(made[0].image("image").is_ok() && made[0].get("label").is_err());
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SelectItems {

@@ -16,6 +16,14 @@ use crate::{Draw, Fault, Image, Sample, TransformError, affine};
 /// keeps that axis. An axis within `min_pixdim..max_pixdim` keeps its size too. Coordinates are f64
 /// and exact: output voxel `i` reads the source at `source_affine^-1 * new_affine * i`. The result
 /// is f32.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::Spacing};
+/// let image = tiny::apply(Spacing::new("image", [2.0, 1.0, 1.0]), tiny::ramp([1, 5, 1, 1]))?;
+/// assert_eq!(image.spacing(), [2.0, 1.0, 1.0]);
+/// assert!(tiny::is_near(&image, [0.0, 2.0, 4.0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spacing {

@@ -16,6 +16,13 @@ use crate::{Draw, Fault, Image, Sample, TransformError};
 /// has Python's meaning: `[1, 4]`, `[-3]` (from the third last on), `[]`.
 ///
 /// Differs from MONAI: a box without voxels is an error, unless `allow_empty`.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::SpatialCrop};
+/// let step = SpatialCrop::between("image", [1, 0, 0], [3, 1, 1]);
+/// assert_eq!(tiny::apply(step, tiny::line([1.0, 2.0, 3.0, 4.0]))?.to_vec(), [2.0, 3.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpatialCrop {

@@ -28,6 +28,13 @@ impl PadMethod {
 }
 
 /// Pads to at least `spatial_size` voxels per axis; an entry that is not positive keeps that axis.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::SpatialPad};
+/// let image = tiny::apply(SpatialPad::new("image", [4, 0, 0]), tiny::line([1.0, 2.0]))?;
+/// assert_eq!(image.to_vec(), [0.0, 1.0, 2.0, 0.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpatialPad {

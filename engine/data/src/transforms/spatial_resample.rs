@@ -16,6 +16,15 @@ use crate::{Affine, Draw, Fault, Image, Sample, TransformError, affine};
 /// number for all axes, or one per axis, where a negative one keeps that of the image; left out, it
 /// is such that the grid holds as much as the image did. With neither affine, the image's own is
 /// meant.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::SpatialResample};
+/// let voxels_of_2_mm = vec![vec![2.0, 0.0, 0.0], vec![0.0, 1.0, 0.0], vec![0.0, 0.0, 1.0]];
+/// let step = SpatialResample::new("image").dst_affine(voxels_of_2_mm);
+/// let image = tiny::apply(step, tiny::ramp([1, 5, 1, 1]))?;
+/// assert_eq!((image.spacing(), image.shape()), ([2.0, 1.0, 1.0], [3, 1, 1]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpatialResample {

@@ -14,6 +14,14 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError, Value};
 /// Parts go under `KEY_0`, `KEY_1`, ... (or with `output_postfixes` instead of the numbers), or
 /// with `list_output` into a sample each, under the same key. Without `keepdim` slices of a volume
 /// become 2-D images; channels are always kept.
+///
+/// ```
+/// # use hearth_data::{Sample, tiny, transforms::SplitDim};
+/// let sample = Sample::new("case").with_image("image", tiny::image([2, 1, 1, 1], [1.0, 2.0]));
+/// let made = tiny::run(SplitDim::new("image"), sample)?;
+/// assert_eq!(made[0].image("image_1")?.to_vec(), [2.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitDim {

@@ -12,6 +12,13 @@ use crate::{Fault, Image, TransformError, spatial};
 /// `dim` counts the channels as 0, so spatial axes are 1 to 3, or -1 to -3. Differs from MONAI: an
 /// image always has channels, so dropping axis 0 is an error; the place in the world is kept
 /// whatever the axis, and it can be undone.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::SqueezeDim};
+/// let image = tiny::apply(SqueezeDim::new("image", -1), tiny::ramp([1, 2, 3, 1]))?;
+/// assert_eq!(image.spatial_shape(), [2, 3]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SqueezeDim {

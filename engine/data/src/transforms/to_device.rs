@@ -22,6 +22,13 @@ pub(super) enum Where {
 /// Moves images to a device; what follows runs there. Indices stay on the CPU.
 ///
 /// In a recipe `device` is `"run"` (default) or `"cpu"`: which accelerator that is, the run says.
+///
+/// ```
+/// # use hearth_data::{host_device, tiny, transforms::ToDevice};
+/// let image = tiny::apply(ToDevice::new("image", host_device()), tiny::line([1.0, 2.0]))?;
+/// assert_eq!(image.data.device(), host_device());
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToDevice {

@@ -10,6 +10,13 @@ use crate::{Fault, Image, TransformError, spatial};
 ///
 /// Differs from MONAI: the affine goes along, so every voxel keeps its place in the world, and it
 /// can be undone.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::Transpose};
+/// let image = tiny::apply(Transpose::new("image", [0, 2, 1, 3]), tiny::ramp([1, 2, 3, 1]))?;
+/// assert_eq!((image.shape(), image.to_vec()), ([3, 2, 1], vec![0.0, 3.0, 1.0, 4.0, 2.0, 5.0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Transpose {

@@ -24,7 +24,7 @@ pub use windows::{dense_patch_slices, scan_interval};
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
-use hearth_registry::{Fault, Kind, Named};
+use hearth_registry::{Fault, Kind, Named, Place};
 
 /// Options or shapes an inferer cannot work with.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -75,6 +75,10 @@ impl Kind for dyn Inferer {
             InferError::Value { name, .. } => Fault::at(*name, error.to_string()),
             _ => Fault::new(error.to_string()),
         })
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(Place::AnyDevice)
     }
 }
 

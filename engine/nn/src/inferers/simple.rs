@@ -7,6 +7,15 @@ use serde::{Deserialize, Serialize};
 use super::{InferError, Inferer};
 
 /// Applies the network to the whole batch at once.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::inferers::{Inferer, SimpleInferer};
+/// let x = Tensor::ones([1, 1, 4, 4, 4], &Device::default());
+/// let y = SimpleInferer {}.infer(x, &|image| image * 2.0)?;
+/// assert_eq!(y.sum().into_scalar::<f32>(), 128.0);
+/// # Ok::<(), hearth_nn::inferers::InferError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SimpleInferer {}

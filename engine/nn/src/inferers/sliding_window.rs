@@ -20,6 +20,20 @@ use crate::layers::Axes;
 /// Windows of all items are taken in order, `sw_batch_size` at a time, and a group may span items.
 /// The network may give another spatial size than the window's; the output is scaled likewise.
 /// Two-dimensional images (`z = 1`) take options for two axes.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::inferers::{Inferer, SlidingWindowInferer};
+/// let text = "roi_size = [4, 4, 4]\noverlap = 0.5";
+/// let inferer: SlidingWindowInferer = toml::from_str(text).expect("options");
+/// let x = Tensor::ones([1, 1, 8, 6, 5], &Device::default());
+/// let y = inferer.infer(x.clone(), &|window| {
+///     assert_eq!(window.dims()[2..], [4, 4, 4]);
+///     window * 2.0
+/// })?;
+/// assert!((y - x * 2.0).abs().max().into_scalar::<f32>() < 1e-5);
+/// # Ok::<(), hearth_nn::inferers::InferError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]

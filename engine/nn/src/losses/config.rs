@@ -1,6 +1,6 @@
 //! Losses as a recipe names them.
 
-use hearth_registry::{Fault, Kind, Named};
+use hearth_registry::{Fault, Kind, Named, Place};
 
 use super::{Loss, LossError};
 
@@ -21,6 +21,10 @@ impl Kind for dyn Loss {
 
     fn check(&self) -> Result<(), Fault> {
         Ok(Loss::check(self)?)
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(Place::AnyDevice)
     }
 }
 

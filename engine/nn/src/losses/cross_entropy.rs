@@ -16,6 +16,17 @@ use crate::softmax::log_softmax;
 ///
 /// With indices the mean is weighted by the labels' class weights, with probabilities it is over
 /// voxels, as in PyTorch.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::losses::{CrossEntropyLoss, Loss};
+/// // Two classes that are as likely, whatever the label.
+/// let logits = Tensor::zeros([1, 2, 2, 2, 2], &Device::default());
+/// let label = Tensor::ones([1, 1, 2, 2, 2], &Device::default());
+/// let loss = CrossEntropyLoss::default().forward(logits, label)?;
+/// assert!((loss.into_scalar::<f32>() - 2.0_f32.ln()).abs() < 1e-6);
+/// # Ok::<(), hearth_nn::losses::LossError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]

@@ -19,6 +19,21 @@ use crate::softmax::log_softmax;
 ///
 /// With one channel the second part is binary cross-entropy, with `weight` as weight of positive
 /// voxels. The background is left out of the Dice part alone.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::losses::{DiceCELoss, Loss};
+/// # let device = Device::default();
+/// let loss = DiceCELoss { to_onehot_y: true, softmax: true, ..DiceCELoss::default() };
+/// let label = Tensor::cat(
+///     vec![Tensor::zeros([1, 1, 2, 1, 1], &device), Tensor::ones([1, 1, 2, 1, 1], &device)],
+///     3,
+/// );
+/// // Sure of the right class at every voxel.
+/// let sure = Tensor::cat(vec![label.clone() * -20.0, label.clone() * 20.0 - 10.0], 1);
+/// assert!(loss.forward(sure, label)?.into_scalar::<f32>() < 0.01);
+/// # Ok::<(), hearth_nn::losses::LossError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]

@@ -1,6 +1,6 @@
 //! Metrics as a recipe names them.
 
-use hearth_registry::{Fault, Kind, Named};
+use hearth_registry::{Fault, Kind, Named, Place};
 
 use super::{Metric, MetricError};
 
@@ -18,6 +18,10 @@ pub type MetricConfig = Named<dyn Metric>;
 
 impl Kind for dyn Metric {
     const WORD: &'static str = "metric";
+
+    fn place(&self) -> Option<Place> {
+        Some(Place::AnyDevice)
+    }
 }
 
 impl From<MetricError> for Fault {

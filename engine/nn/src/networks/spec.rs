@@ -1,7 +1,7 @@
 //! [`NetworkConfig`]: networks as a recipe names them.
 
 use burn::tensor::Device;
-use hearth_registry::{Fault, Kind, Named};
+use hearth_registry::{Fault, Kind, Named, Place};
 
 use super::{AnyNetwork, Network};
 use crate::layers::ConfigError;
@@ -101,6 +101,10 @@ impl Kind for NetworkSpec {
 
     fn is_spelt(known: &str, written: &str) -> bool {
         known.eq_ignore_ascii_case(written)
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(Place::AnyDevice)
     }
 }
 

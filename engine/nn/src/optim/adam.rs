@@ -154,6 +154,17 @@ impl Adam {
 }
 
 /// Adam, as `torch.optim.Adam`.
+///
+/// ```
+/// # use burn::{module::Param, tensor::{Device, Tensor}};
+/// # use hearth_nn::optim::{Gradients, OptimizerSpec, AdamConfig};
+/// # let weight = Tensor::<1>::from_floats([1.0], &Device::default().autodiff());
+/// let weight = Param::from_tensor(weight);
+/// let gradients = Gradients::of(&weight, &(weight.val() * 2.0).sum());
+/// let weight = AdamConfig::default().build()?.step(weight, gradients, 0.1)?;
+/// assert!((weight.val().into_scalar::<f32>() - 0.9).abs() < 1e-5);
+/// # Ok::<(), hearth_nn::optim::OptimError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdamConfig {
@@ -203,6 +214,17 @@ hearth_registry::entry!(
 );
 
 /// Adam with decoupled weight decay, as `torch.optim.AdamW`.
+///
+/// ```
+/// # use burn::{module::Param, tensor::{Device, Tensor}};
+/// # use hearth_nn::optim::{Gradients, OptimizerSpec, AdamWConfig};
+/// # let weight = Tensor::<1>::from_floats([1.0], &Device::default().autodiff());
+/// let weight = Param::from_tensor(weight);
+/// let gradients = Gradients::of(&weight, &(weight.val() * 2.0).sum());
+/// let weight = AdamWConfig::default().weight_decay(0.1).build()?.step(weight, gradients, 0.1)?;
+/// assert!((weight.val().into_scalar::<f32>() - 0.89).abs() < 1e-5);
+/// # Ok::<(), hearth_nn::optim::OptimError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdamWConfig {

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use hearth_registry::{Fault, Kind, Named};
+use hearth_registry::{Fault, Kind, Named, Place};
 use serde::{Deserialize, Serialize};
 
 use super::optimizer::Optimizer;
@@ -39,6 +39,10 @@ impl Kind for dyn OptimizerSpec {
             };
             Fault::at(place, error.to_string())
         })
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(Place::AnyDevice)
     }
 }
 

@@ -95,6 +95,17 @@ impl Sgd {
 }
 
 /// Stochastic gradient descent with momentum, as `torch.optim.SGD`.
+///
+/// ```
+/// # use burn::{module::Param, tensor::{Device, Tensor}};
+/// # use hearth_nn::optim::{Gradients, OptimizerSpec, SgdConfig};
+/// # let weight = Tensor::<1>::from_floats([1.0], &Device::default().autodiff());
+/// let weight = Param::from_tensor(weight);
+/// let gradients = Gradients::of(&weight, &(weight.val() * 2.0).sum());
+/// let weight = SgdConfig::default().build()?.step(weight, gradients, 0.1)?;
+/// assert!((weight.val().into_scalar::<f32>() - 0.8).abs() < 1e-5);
+/// # Ok::<(), hearth_nn::optim::OptimError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct SgdConfig {

@@ -149,8 +149,10 @@ impl Plan {
             shape[2..2 + dims].copy_from_slice(&sizes);
             network.check_input(shape).map_err(|error| self.document.error_at(path, error.to_string()))
         };
+        // What is done to the label alone is not the network's size.
+        let of_image = |place: &usize| self.recipe.transforms.get(*place).is_none_or(|table| works_on(table, "image"));
         let steps = self.training.steps().iter().zip(&self.training_places).rev();
-        let last = steps.map(|(step, place)| (step.effect(), place));
+        let last = steps.filter(|(_, place)| of_image(place)).map(|(step, place)| (step.effect(), place));
         let last = last.skip_while(|(effect, _)| matches!(effect, Effect::Nothing | Effect::Values | Effect::Moves));
         if let Some((Effect::Sizes { key, size }, place)) = last.into_iter().next() {
             check(&format!("transforms.{place}.{key}"), &size)?;
@@ -229,6 +231,14 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
     }
     tables.insert(place, table);
     places.insert(place, places[place - 1]);
+}
+
+/// Whether a transform works on the value of a key: one that names no keys may.
+fn works_on(table: &Node, key: &str) -> bool {
+    match table.get("keys") {
+        None => true,
+        Some(keys) => keys.as_str() == Some(key) || keys.items().iter().any(|one| one.as_str() == Some(key)),
+    }
 }
 
 /// Whether a transform is one of these, with or without the `d` of MONAI's dictionary form.

@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 use hearth_data::{Affine, Image, Pipeline, Sample, affine};
 use hearth_engine::BoxError;
 use hearth_nn::post::{Activations, AsDiscrete};
-use hearth_registry::{Fault, Kind, entry, read};
+use hearth_registry::{Fault, Kind, Place, entry, read};
 
 /// A post-processing step, on a batch `[B, C, X, Y, Z]`. In a recipe:
 /// `{ name = "AsDiscrete", argmax = true, to_onehot = 2 }`.
@@ -45,6 +45,10 @@ impl Kind for Post {
             Post::Activations(step) => step.check().map_err(|error| Fault::new(error.to_string())),
             _ => Ok(()),
         }
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(Place::AnyDevice)
     }
 }
 

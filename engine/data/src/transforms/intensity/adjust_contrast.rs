@@ -13,6 +13,13 @@ use crate::{Fault, Image, TransformError};
 ///
 /// `invert_image`: of the negated image, negated back. `retain_stats`: mean and standard deviation
 /// are brought back to what they were. The range is that of all channels together.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::AdjustContrast};
+/// let image = tiny::apply(AdjustContrast::new("image", 2.0), tiny::line([0.0, 0.5, 1.0]))?;
+/// assert!(tiny::is_near(&image, [0.0, 0.25, 1.0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdjustContrast {

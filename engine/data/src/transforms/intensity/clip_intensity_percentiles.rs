@@ -16,6 +16,14 @@ use crate::{Fault, Image, TransformError};
 /// With `sharpness_factor` c, softly:
 /// `x + softplus(-c (x - low)) / c - softplus(c (x - high)) / c`, which keeps the order of the
 /// values.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::ClipIntensityPercentiles};
+/// let step = ClipIntensityPercentiles::new("image", 0.0, 50.0);
+/// let image = tiny::apply(step, tiny::line([0.0, 1.0, 2.0, 3.0, 4.0]))?;
+/// assert!(tiny::is_near(&image, [0.0, 1.0, 2.0, 2.0, 2.0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClipIntensityPercentiles {

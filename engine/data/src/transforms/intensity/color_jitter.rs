@@ -13,6 +13,14 @@ use crate::{Draw, Fault, Image, TransformError};
 /// A number b means factors from `max(0, 1 - b)` to `1 + b`, for `hue` from -b to b; a pair is the
 /// range itself; 0 leaves a step out. All keys share order and factors. `dtype` says what the
 /// values are: `float32`, from 0 to 1, or `uint8`, grey levels from 0 to 255.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::ColorJitter};
+/// let pixel = tiny::image([3, 1, 1, 1], [0.1, 0.2, 0.3]).with_spatial_dims(2);
+/// let image = tiny::apply(ColorJitter::new("image").brightness([2.0, 2.0]), pixel)?;
+/// assert!(tiny::is_near(&image, [0.2, 0.4, 0.6]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ColorJitter {

@@ -19,6 +19,15 @@ use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 /// `threshold` and `hsv_threshold` are a number, `"otsu"`, `"mean"`, or a table of these by channel
 /// (`R`, `G`, `B`; `H`, `S`, `V`). A threshold of 0 leaves its channel out, as in MONAI. `invert`:
 /// of `1 - x`. `new_key_prefix`: the mask is a new value and the image stays. Runs on the CPU.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::{ForegroundMask, Thresholds}};
+/// // A white pixel and one of tissue; each colour by itself.
+/// let slide = tiny::image([3, 2, 1, 1], [1.0, 0.2, 1.0, 0.2, 1.0, 0.2]).with_spatial_dims(2);
+/// let mask = tiny::apply(ForegroundMask::new("image").threshold(Thresholds::from(0.5)), slide)?;
+/// assert_eq!(mask.to_vec(), [0.0, 1.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForegroundMask {

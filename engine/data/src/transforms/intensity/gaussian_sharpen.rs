@@ -9,6 +9,14 @@ use crate::{Fault, Image, TransformError};
 
 /// Unsharp masking: smoothed by `sigma1`, plus `alpha` times its difference from itself smoothed
 /// once more by `sigma2`.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::GaussianSharpen};
+/// let edge = tiny::line([0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
+/// let values = tiny::apply(GaussianSharpen::new("image").sigma1(0.5), edge)?.to_vec();
+/// assert!(values[3] - values[2] > 1.0);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GaussianSharpen {

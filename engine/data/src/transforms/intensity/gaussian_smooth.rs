@@ -32,6 +32,14 @@ impl From<GaussianApprox> for Approximation {
 
 /// Smooths by a Gaussian of `sigma` voxels, one number or one per spatial axis, cut off at four
 /// sigmas; zeros around the image.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::GaussianSmooth};
+/// let peak = tiny::line([0.0, 0.0, 1.0, 0.0, 0.0]);
+/// let values = tiny::apply(GaussianSmooth::new("image").sigma(0.5), peak)?.to_vec();
+/// assert!(values[2] < 1.0 && values[1] > 0.0);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GaussianSmooth {

@@ -12,6 +12,15 @@ use crate::{Fault, Image, TransformError};
 ///
 /// What is kept lies within `(1 - alpha) * sqrt(2) / 2` of the largest side of the spectrum, around
 /// its middle. Runs on the CPU.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::GibbsNoise};
+/// // The highest frequency that there is.
+/// let stripes = tiny::line([1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0]);
+/// let image = tiny::apply(GibbsNoise::new("image").alpha(0.5), stripes)?;
+/// assert!(tiny::is_near(&image, [0.0; 8]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GibbsNoise {

@@ -14,6 +14,13 @@ use crate::{Draw, Fault, Image, Sample, TransformError};
 ///
 /// `mask_key` names an image of the same shape: only where it is not 0 are values counted; all are
 /// changed. Runs on the CPU.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::HistogramNormalize};
+/// let image = tiny::apply(HistogramNormalize::new("image"), tiny::line([0.0, 1.0, 2.0, 100.0]))?;
+/// assert!(image.to_vec()[2] > 150.0);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistogramNormalize {

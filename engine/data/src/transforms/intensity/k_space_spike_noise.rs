@@ -14,6 +14,14 @@ use crate::{Fault, Image, TransformError};
 /// `[channel, x, y, z]` for one, or a list of such places; `k_intensity` is the logarithm of the
 /// magnitude there, one for a place and a list for a list. Without it, 2.5 times the mean logarithm
 /// of each channel, given to a list of places in order, as MONAI does. Runs on the CPU.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::KSpaceSpikeNoise};
+/// let step = KSpaceSpikeNoise::new("image", vec![6, 0, 0]).k_intensity(Some(3.0.into()));
+/// let values = tiny::apply(step, tiny::line([1.0; 8]))?.to_vec();
+/// assert!(values.iter().any(|value| (value - values[0]).abs() > 0.1));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KSpaceSpikeNoise {

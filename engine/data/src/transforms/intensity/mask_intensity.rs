@@ -12,6 +12,15 @@ use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Keeps the values where the image `mask_key` is above `threshold` (MONAI's `select_fn`, which is
 /// `x > 0` by default), and makes the others 0. A mask of one channel serves all.
+///
+/// ```
+/// # use hearth_data::{Sample, tiny, transforms::MaskIntensity};
+/// let (image, mask) = (tiny::line([1.0, 2.0, 3.0]), tiny::line([0.0, 1.0, 1.0]));
+/// let sample = Sample::new("case").with_image("image", image).with_image("mask", mask);
+/// let made = tiny::run(MaskIntensity::new("image", "mask"), sample)?;
+/// assert_eq!(made[0].image("image")?.to_vec(), [0.0, 2.0, 3.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MaskIntensity {

@@ -8,6 +8,13 @@ use crate::{Fault, Image, TransformError};
 /// are repeated outwards.
 ///
 /// `radius` is one number or one per spatial axis. Runs on the CPU.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::MedianSmooth};
+/// let image = tiny::apply(MedianSmooth::new("image"), tiny::line([1.0, 1.0, 9.0, 1.0, 1.0]))?;
+/// assert_eq!(image.to_vec(), [1.0; 5]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MedianSmooth {

@@ -13,6 +13,13 @@ use crate::{Fault, Image, TransformError};
 /// `nonzero`: statistics over, and change of, voxels other than 0 only; an image without such
 /// voxels stays. `channel_wise`: each channel by itself. A deviation of 0 counts as 1. Statistics
 /// are summed in f64.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::NormalizeIntensity};
+/// let image = tiny::apply(NormalizeIntensity::new("image"), tiny::line([1.0, 3.0]))?;
+/// assert_eq!(image.to_vec(), [-1.0, 1.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NormalizeIntensity {

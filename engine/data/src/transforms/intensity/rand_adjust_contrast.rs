@@ -10,6 +10,14 @@ use crate::{Draw, Fault, Image, TransformError};
 /// [`AdjustContrast`](super::AdjustContrast) with a gamma drawn uniformly, with probability `prob`.
 ///
 /// A single number `gamma` means 0.5..gamma. All keys share the gamma.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandAdjustContrast};
+/// let step = RandAdjustContrast::new("image").prob(1.0).gamma([2.0, 2.0]);
+/// let image = tiny::apply(step, tiny::line([0.0, 0.5, 1.0]))?;
+/// assert!(tiny::is_near(&image, [0.0, 0.25, 1.0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandAdjustContrast {

@@ -16,6 +16,14 @@ use crate::{Draw, Fault, Image, TransformError};
 ///
 /// The polynomial has all products of Legendre polynomials up to `degree` together, with
 /// coefficients drawn uniformly from `coeff_range`; all channels and keys share them.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandBiasField};
+/// let step = RandBiasField::new("image").prob(1.0).coeff_range([0.1, 0.2]);
+/// let values = tiny::apply(step, tiny::line([1.0; 4]))?.to_vec();
+/// assert!(values.iter().all(|value| *value > 0.0) && values[0] != values[3]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandBiasField {

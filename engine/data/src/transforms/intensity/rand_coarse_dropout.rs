@@ -19,6 +19,14 @@ use crate::{Draw, Fault, Image, TransformError};
 /// drawn from the range of the image. There are `holes` boxes of `spatial_size` (an entry that is
 /// not positive means the image's own size), or a number and sizes up to `max_holes` and
 /// `max_spatial_size`. All keys share the boxes, each has fillings of its own.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandCoarseDropout};
+/// let step = RandCoarseDropout::new("image", 1, [2, 1, 1]).fill_value(Some(0.0.into())).prob(1.0);
+/// let values = tiny::apply(step, tiny::line([1.0; 4]))?.to_vec();
+/// assert_eq!(values.iter().filter(|value| **value == 0.0).count(), 2);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandCoarseDropout {

@@ -12,6 +12,16 @@ use crate::{Draw, Fault, Image, TransformError};
 ///
 /// Number and size of the boxes as in [`RandCoarseDropout`](super::RandCoarseDropout). Runs on the
 /// CPU.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandCoarseShuffle};
+/// let step = RandCoarseShuffle::new("image", 1, [8, 1, 1]).prob(1.0);
+/// let mut values = tiny::apply(step, tiny::ramp([1, 8, 1, 1]))?.to_vec();
+/// assert!(!values.is_sorted());
+/// values.sort_by(f32::total_cmp);
+/// assert_eq!(values, tiny::ramp([1, 8, 1, 1]).to_vec());
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandCoarseShuffle {

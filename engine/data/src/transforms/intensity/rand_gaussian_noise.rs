@@ -14,6 +14,14 @@ use crate::{Draw, Fault, Image, TransformError};
 /// noise.
 ///
 /// The noise is made by the CPU, so that a batch is the same on every device.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandGaussianNoise};
+/// let step = RandGaussianNoise::new("image").prob(1.0).std(0.01).sample_std(false);
+/// let values = tiny::apply(step, tiny::line([1.0; 4]))?.to_vec();
+/// assert!(values[0] != values[1] && values.iter().all(|value| (value - 1.0).abs() < 0.1));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandGaussianNoise {

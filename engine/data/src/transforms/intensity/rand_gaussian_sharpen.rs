@@ -14,6 +14,14 @@ use crate::{Draw, Fault, Image, TransformError};
 ///
 /// A single number for a `sigma2` means from that number to the first sigma of the axis. All keys
 /// share the draws.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandGaussianSharpen};
+/// let edge = tiny::line([0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
+/// let values = tiny::apply(RandGaussianSharpen::new("image").prob(1.0), edge)?.to_vec();
+/// assert!(values[3] - values[2] > 1.0);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandGaussianSharpen {

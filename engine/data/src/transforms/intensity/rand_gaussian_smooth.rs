@@ -9,6 +9,14 @@ use crate::{Draw, Fault, Image, TransformError};
 
 /// [`GaussianSmooth`](super::GaussianSmooth) with a sigma per axis drawn uniformly, with
 /// probability `prob`. All keys share the sigmas.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandGaussianSmooth};
+/// let peak = tiny::line([0.0, 0.0, 1.0, 0.0, 0.0]);
+/// let values = tiny::apply(RandGaussianSmooth::new("image").prob(1.0), peak)?.to_vec();
+/// assert!(values[2] < 1.0 && values[1] > 0.0);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandGaussianSmooth {

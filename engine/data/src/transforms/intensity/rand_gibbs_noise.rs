@@ -10,6 +10,14 @@ use crate::{Draw, Fault, Image, TransformError};
 /// [`GibbsNoise`](super::GibbsNoise) with an alpha drawn uniformly, with probability `prob`.
 ///
 /// A single number `alpha` means 0..alpha. All keys share the alpha.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandGibbsNoise};
+/// let stripes = tiny::line([1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0]);
+/// let image = tiny::apply(RandGibbsNoise::new("image").prob(1.0).alpha([0.5, 0.5]), stripes)?;
+/// assert!(tiny::is_near(&image, [0.0; 8]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandGibbsNoise {

@@ -14,6 +14,15 @@ use crate::{Draw, Fault, Image, TransformError};
 /// The curve runs over the range of the image through `num_control_points` points (one number, or a
 /// range that the number is drawn from) at equal distances; each inner one is moved to between the
 /// one before and the one after. All keys share the curve.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandHistogramShift};
+/// let step = RandHistogramShift::new("image").prob(1.0);
+/// let values = tiny::apply(step, tiny::line([0.0, 1.0, 2.0, 3.0]))?.to_vec();
+/// assert!(values.is_sorted() && values[0].abs() < 1e-5 && (values[3] - 3.0).abs() < 1e-5);
+/// assert_ne!(values[1..3], [1.0, 2.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandHistogramShift {

@@ -17,6 +17,14 @@ use crate::{Draw, Fault, Image, TransformError};
 /// plus a line of slope `slope` or `-slope`; it is scaled as MONAI scales it: from the smallest
 /// intensity up by the largest. `channel_wise` false bends all channels by one curve. All keys draw
 /// curves of their own. Runs on the CPU, and sorts all values.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandIntensityRemap};
+/// let step = RandIntensityRemap::new("image").prob(1.0).kernel_size(2_usize);
+/// let image = tiny::apply(step, tiny::ramp([1, 8, 1, 1]))?;
+/// assert_ne!(image.to_vec(), tiny::ramp([1, 8, 1, 1]).to_vec());
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandIntensityRemap {

@@ -14,6 +14,14 @@ use crate::{Draw, Fault, Image, TransformError};
 /// The logarithm of the magnitude is drawn uniformly from `intensity_range`, one pair or one per
 /// channel; without it from 0.95 to 1.1 times 2.5 times the mean logarithm of the channel.
 /// `channel_wise` false puts the spikes of all channels in one place. Each key draws for itself.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandKSpaceSpikeNoise};
+/// let step = RandKSpaceSpikeNoise::new("image").prob(1.0);
+/// let image = tiny::apply(step, tiny::ramp([1, 8, 1, 1]))?;
+/// assert_ne!(image.to_vec(), tiny::ramp([1, 8, 1, 1]).to_vec());
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandKSpaceSpikeNoise {

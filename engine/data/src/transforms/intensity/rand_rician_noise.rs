@@ -18,6 +18,13 @@ use crate::{Draw, Fault, Image, TransformError};
 /// Their deviation is drawn uniformly from 0..`std`, or is `std` itself where `sample_std` is
 /// false; `relative` multiplies it by the deviation of the image. `channel_wise`: each channel by
 /// itself, then `mean` and `std` may be lists. Each key gets noise of its own.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandRicianNoise};
+/// let image = tiny::apply(RandRicianNoise::new("image").prob(1.0), tiny::line([0.0; 4]))?;
+/// assert!(image.to_vec().iter().all(|value| *value > 0.0));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandRicianNoise {

@@ -11,6 +11,13 @@ use crate::{Draw, Fault, Image, TransformError};
 ///
 /// A single number `factors` means -factors..factors. With `channel_wise` each channel draws its
 /// own. All keys share the draws.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandScaleIntensity};
+/// let step = RandScaleIntensity::new("image", [1.0, 1.0]).prob(1.0);
+/// assert_eq!(tiny::apply(step, tiny::line([1.0, 2.0]))?.to_vec(), [2.0, 4.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandScaleIntensity {

@@ -13,6 +13,13 @@ use crate::{Draw, Fault, Image, TransformError};
 ///
 /// A single number `factors` means -factors..factors. With `channel_wise` each channel draws its
 /// own. All keys share the draws.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandScaleIntensityFixedMean};
+/// let step = RandScaleIntensityFixedMean::new("image", [1.0, 1.0]).prob(1.0);
+/// assert_eq!(tiny::apply(step, tiny::line([1.0, 3.0]))?.to_vec(), [0.0, 4.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandScaleIntensityFixedMean {

@@ -15,6 +15,13 @@ use crate::{Draw, Fault, Sample, TransformError};
 /// A single number `offsets` means -offsets..offsets. With `channel_wise` each channel draws its
 /// own. All keys share the draws; each multiplies them by the number of the sample that
 /// `factor_key` names for it, where that is given.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandShiftIntensity};
+/// let step = RandShiftIntensity::new("image", [1.0, 1.0]).prob(1.0);
+/// assert_eq!(tiny::apply(step, tiny::line([1.0, 2.0]))?.to_vec(), [2.0, 3.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandShiftIntensity {

@@ -12,6 +12,13 @@ use crate::{Draw, Fault, Image, TransformError};
 ///
 /// A single number `factors` means -factors..factors. One factor is drawn for all channels and
 /// keys.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandStdShiftIntensity};
+/// let step = RandStdShiftIntensity::new("image", [1.0, 1.0]).prob(1.0);
+/// assert_eq!(tiny::apply(step, tiny::line([1.0, 3.0]))?.to_vec(), [2.0, 4.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandStdShiftIntensity {

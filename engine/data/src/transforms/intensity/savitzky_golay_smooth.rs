@@ -9,6 +9,15 @@ use crate::{Fault, Image, TransformError};
 /// Golay, 1964).
 ///
 /// `axis` counts as in MONAI: 1 is the first spatial axis.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::SavitzkyGolaySmooth};
+/// // A line through three voxels has their mean in its middle.
+/// let peak = tiny::line([0.0, 0.0, 3.0, 0.0, 0.0]);
+/// let image = tiny::apply(SavitzkyGolaySmooth::new("image", 3, 1), peak)?;
+/// assert!(tiny::is_near(&image, [0.0, 1.0, 1.0, 1.0, 0.0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SavitzkyGolaySmooth {

@@ -11,6 +11,13 @@ use crate::{Fault, Image, TransformError};
 /// A constant image becomes `x * minv`, as in MONAI. A recipe that gives `factor` alone means the
 /// latter; MONAI wants `minv` and `maxv` set to None for it, which a recipe can't say and a library
 /// call may: `.minv(None).maxv(None)`.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::ScaleIntensity};
+/// let image = tiny::apply(ScaleIntensity::new("image"), tiny::line([2.0, 4.0, 6.0]))?;
+/// assert_eq!(image.to_vec(), [0.0, 0.5, 1.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Given")]
 pub struct ScaleIntensity {

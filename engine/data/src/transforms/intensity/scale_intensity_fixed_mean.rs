@@ -12,6 +12,13 @@ use crate::{Fault, Image, TransformError};
 ///
 /// `preserve_range` clips to the range that the values had; without `fixed_mean` they are
 /// multiplied as they are. `channel_wise`: mean and range of each channel by itself.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::ScaleIntensityFixedMean};
+/// let image = tiny::apply(ScaleIntensityFixedMean::new("image", 1.0), tiny::line([1.0, 3.0]))?;
+/// assert_eq!(image.to_vec(), [0.0, 4.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleIntensityFixedMean {

@@ -9,6 +9,13 @@ use crate::{Fault, Image, TransformError};
 /// `b_min` and `b_max`, to 0..1.
 ///
 /// `a_min == a_max` leaves the values but for a shift: `x - a_min + b_min`.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::ScaleIntensityRange};
+/// let step = ScaleIntensityRange::new("image", 0.0, 10.0).b_min(0.0).b_max(1.0).clip(true);
+/// assert_eq!(tiny::apply(step, tiny::line([0.0, 5.0, 20.0]))?.to_vec(), [0.0, 0.5, 1.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleIntensityRange {

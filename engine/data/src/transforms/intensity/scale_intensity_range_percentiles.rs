@@ -14,6 +14,13 @@ use crate::{Fault, Image, TransformError};
 ///
 /// `relative`: to the same percentiles of `b_min..b_max` rather than to its ends. The percentiles
 /// are those of `torch.quantile`, and above a million values those of numpy, as in MONAI.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::ScaleIntensityRangePercentiles};
+/// let step = ScaleIntensityRangePercentiles::new("image", 0.0, 100.0).b_min(0.0).b_max(1.0);
+/// assert!(tiny::is_near(&tiny::apply(step, tiny::line([2.0, 4.0, 6.0]))?, [0.0, 0.5, 1.0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleIntensityRangePercentiles {

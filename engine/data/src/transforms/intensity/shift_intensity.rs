@@ -11,6 +11,13 @@ use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 
 /// Adds `offset`, times the number of the sample that `factor_key` names where it is given (one
 /// name, or one per key).
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::ShiftIntensity};
+/// let image = tiny::apply(ShiftIntensity::new("image", 1.0), tiny::line([1.0, 2.0]))?;
+/// assert_eq!(image.to_vec(), [2.0, 3.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShiftIntensity {

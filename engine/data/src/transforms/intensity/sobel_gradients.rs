@@ -19,6 +19,15 @@ use crate::{Draw, Fault, Image, Sample, TransformError};
 /// `normalize_kernels` makes them true gradients, `normalize_gradients` scales those along each
 /// axis to 0..1. Larger kernels are the one of size 3 smoothed by `[1, 2, 1]`. `new_key_prefix`:
 /// the gradients are a new value and the image stays.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::SobelGradients};
+/// // A channel for each axis; along the first one the values grow by 16.
+/// let image = tiny::apply(SobelGradients::new("image"), tiny::ramp([1, 4, 4, 4]))?;
+/// assert_eq!(image.channels(), 3);
+/// assert!((image.to_vec()[21] - 16.0).abs() < 1e-3);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SobelGradients {

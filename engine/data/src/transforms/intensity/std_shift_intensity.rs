@@ -10,6 +10,13 @@ use crate::{Fault, Image, TransformError};
 /// Adds `factor` times the (population) standard deviation of the image, or of each channel.
 ///
 /// `nonzero`: deviation over, and change of, voxels other than 0 only.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::StdShiftIntensity};
+/// let image = tiny::apply(StdShiftIntensity::new("image", 1.0), tiny::line([1.0, 3.0]))?;
+/// assert_eq!(image.to_vec(), [2.0, 4.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StdShiftIntensity {

@@ -9,6 +9,13 @@ use crate::{Fault, Image, TransformError};
 
 /// Keeps the values above `threshold` (or below it, where `above` is false) and replaces the
 /// others, NaN among them, by `cval`.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::ThresholdIntensity};
+/// let image = tiny::apply(ThresholdIntensity::new("image", 1.5), tiny::line([1.0, 2.0]))?;
+/// assert_eq!(image.to_vec(), [0.0, 2.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThresholdIntensity {

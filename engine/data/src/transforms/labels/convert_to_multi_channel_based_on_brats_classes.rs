@@ -12,6 +12,16 @@ use crate::{Fault, Image, TransformError};
 /// The labels are those of BraTS: 1 necrotic and non-enhancing core, 2 oedema, `et_label` enhancing
 /// tumour (4 until 2022, 3 from 2023). `classes` (not in MONAI) lists the labels of each channel
 /// instead, for other numberings: the Decathlon's Task01 is `[[2, 3], [1, 2, 3], [3]]`.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::ConvertToMultiChannelBasedOnBratsClasses};
+/// let step = ConvertToMultiChannelBasedOnBratsClasses::new("image");
+/// let image = tiny::apply(step, tiny::line([0.0, 1.0, 2.0, 4.0]))?;
+/// // Core, whole tumour, enhancing tumour.
+/// let expected = [[0.0, 1.0, 0.0, 1.0], [0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 1.0]];
+/// assert_eq!(image.to_vec(), expected.concat());
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConvertToMultiChannelBasedOnBratsClasses {

@@ -12,6 +12,14 @@ use crate::{Fault, Image, TransformError};
 ///
 /// `sampling`: size of a voxel, one number or one per axis; left out, distances are in voxels. In a
 /// channel without a 0, distances are to a voxel before the first one, as scipy has it.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::DistanceTransformEDT};
+/// let mask = tiny::line([0.0, 1.0, 1.0, 1.0, 0.0]);
+/// let image = tiny::apply(DistanceTransformEDT::new("image"), mask)?;
+/// assert_eq!(image.to_vec(), [0.0, 1.0, 2.0, 1.0, 0.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DistanceTransformEDT {

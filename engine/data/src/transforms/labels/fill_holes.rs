@@ -13,6 +13,14 @@ use crate::{Fault, Image, TransformError};
 /// filled, left out all but 0. A hole at the edge of the image is open. `connectivity`: orthogonal
 /// steps by which one gets out of a hole, left out as many as there are axes. A label map's labels
 /// are filled in ascending order; channels of a one-hot map become 0 or 1.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::FillHoles};
+/// let ring = tiny::image([1, 3, 3, 1], [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
+/// let ring = ring.with_spatial_dims(2);
+/// assert_eq!(tiny::apply(FillHoles::new("image"), ring)?.to_vec(), [1.0; 9]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FillHoles {

@@ -15,6 +15,14 @@ use crate::{Fault, Image, TransformError};
 /// but 0. `is_onehot`: left out, an image of several channels is one. `independent = false` takes
 /// the labels together, as one region. `connectivity`: orthogonal steps that make a neighbour, left
 /// out as many as there are axes. Of components of one size the later is kept.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::KeepLargestConnectedComponent};
+/// let mask = tiny::line([1.0, 0.0, 1.0, 1.0]);
+/// let image = tiny::apply(KeepLargestConnectedComponent::new("image"), mask)?;
+/// assert_eq!(image.to_vec(), [0.0, 0.0, 1.0, 1.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeepLargestConnectedComponent {

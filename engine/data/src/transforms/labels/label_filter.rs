@@ -7,6 +7,13 @@ use crate::transforms::intensity::map;
 use crate::{Fault, Image, TransformError};
 
 /// Keeps the labels of `applied_labels` and sets all others to 0.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::LabelFilter};
+/// let image = tiny::apply(LabelFilter::new("image", 2), tiny::line([0.0, 1.0, 2.0]))?;
+/// assert_eq!(image.to_vec(), [0.0, 0.0, 2.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LabelFilter {

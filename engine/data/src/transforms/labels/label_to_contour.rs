@@ -11,6 +11,14 @@ use crate::{Fault, Image, TransformError};
 ///
 /// This is a Laplace filter over all neighbours, cut off at 0 and 1; `kernel_type` has no other
 /// choice.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::LabelToContour};
+/// let square = tiny::image([1, 3, 3, 1], [1.0; 9]).with_spatial_dims(2);
+/// let contour = tiny::apply(LabelToContour::new("image"), square)?;
+/// assert_eq!(contour.to_vec(), [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LabelToContour {

@@ -10,6 +10,13 @@ use crate::{Fault, Image, TransformError};
 /// these channels.
 ///
 /// `merge_channels`: one channel, 1 where any of them is not 0.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::LabelToMask};
+/// let image = tiny::apply(LabelToMask::new("image", 2), tiny::line([0.0, 1.0, 2.0]))?;
+/// assert_eq!(image.to_vec(), [0.0, 0.0, 1.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LabelToMask {

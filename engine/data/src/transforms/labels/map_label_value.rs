@@ -9,6 +9,13 @@ use crate::{Fault, Image, TransformError};
 /// that is listed twice the last entry counts.
 ///
 /// Values are always f32 here; with a whole-numbered `dtype` fractions are cut off.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::MapLabelValue};
+/// let step = MapLabelValue::new("image", [1.0, 2.0], [2.0, 1.0]);
+/// assert_eq!(tiny::apply(step, tiny::line([0.0, 1.0, 2.0]))?.to_vec(), [0.0, 2.0, 1.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapLabelValue {

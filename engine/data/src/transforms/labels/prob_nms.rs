@@ -14,6 +14,13 @@ use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 /// The key then holds numbers, `1 + spatial_dims` per peak: its probability and its voxel. `sigma`
 /// smooths first; as in MONAI, which takes the first two axes of the map for batch and channel,
 /// only along the third axis.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::ProbNMS};
+/// let peaks = ProbNMS::new("image", 3).detections(&tiny::line([0.1, 0.9, 0.2]))?;
+/// assert_eq!((peaks[0].probability, peaks[0].at), (0.9, [1, 0, 0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProbNMS {

@@ -6,6 +6,14 @@ use crate::params::Keys;
 use crate::{Fault, Image, TransformError};
 
 /// Keeps the first of every `repeats` channels.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RemoveRepeatedChannel};
+/// let twice = tiny::image([2, 1, 1, 1], [5.0, 5.0]);
+/// let image = tiny::apply(RemoveRepeatedChannel::new("image", 2), twice)?;
+/// assert_eq!(image.to_vec(), [5.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveRepeatedChannel {

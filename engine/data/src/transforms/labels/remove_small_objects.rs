@@ -20,6 +20,13 @@ use crate::{Fault, Image, TransformError, affine};
 ///
 /// The size of a voxel is the image's own; `pixdim` is for images without a geometry (an affine of
 /// 1).
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RemoveSmallObjects};
+/// let step = RemoveSmallObjects::new("image").min_size(1.0);
+/// assert_eq!(tiny::apply(step, tiny::line([1.0, 0.0, 1.0, 1.0]))?.to_vec(), [0.0, 0.0, 1.0, 1.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveSmallObjects {

@@ -21,6 +21,14 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError, affine as matric
 ///
 /// With `align_corners` the image's affine differs from what was sampled by the ratio of n to n - 1
 /// voxels, as MONAI's does.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::Affine};
+/// let step = Affine::new("image").translate_params([1.0, 0.0, 0.0]);
+/// let values = tiny::apply(step, tiny::line([1.0, 2.0, 3.0]))?.to_vec();
+/// assert!((values[0] - 2.0).abs() < 1e-4 && (values[1] - 3.0).abs() < 1e-4);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Affine {

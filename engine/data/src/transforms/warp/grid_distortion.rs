@@ -12,6 +12,17 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 /// Stretches and squeezes the cells of a grid: `num_cells` along each axis (one number, or one per
 /// axis), the widths of which are multiplied by `distort_steps`, a list per axis with one factor
 /// for each cell and one for what is left behind the last. It can't be undone.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::GridDistortion};
+/// // The first half is stretched, so that its voxels come from nearer to the beginning.
+/// let steps = vec![vec![0.5, 1.5, 1.0], vec![1.0; 3], vec![1.0; 3]];
+/// let ramp = tiny::ramp([1, 8, 1, 1]);
+/// let step = GridDistortion::new("image", [2, 1, 1], steps);
+/// let values = tiny::apply(step, ramp.clone())?.to_vec();
+/// assert!(values[3] < ramp.to_vec()[3]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GridDistortion {

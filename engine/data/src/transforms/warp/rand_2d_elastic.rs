@@ -23,6 +23,15 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 /// probability is drawn first, then the magnitude, and what the affine ranges ask for.
 /// `spatial_size` is the size of the result, about the same centre; that part can be undone, the
 /// deformation can't.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::Rand2DElastic};
+/// let image = tiny::ramp([1, 8, 8, 1]).with_spatial_dims(2);
+/// let step = Rand2DElastic::new("image", 4.0, [1.0, 2.0]).prob(1.0);
+/// let deformed = tiny::apply(step, image.clone())?;
+/// assert!(deformed.shape() == image.shape() && deformed.to_vec() != image.to_vec());
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rand2DElastic {

@@ -21,6 +21,15 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 /// deviation from `sigma_range` (voxels), times a number from `magnitude_range`. The probability is
 /// drawn first, then magnitude, sigma, and what the affine ranges ask for. `spatial_size` is the
 /// size of the result, about the same centre; that part can be undone, the deformation can't.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::Rand3DElastic};
+/// let image = tiny::ramp([1, 8, 8, 8]);
+/// let step = Rand3DElastic::new("image", [1.0, 2.0], [5.0, 6.0]).prob(1.0);
+/// let deformed = tiny::apply(step, image.clone())?;
+/// assert!(deformed.shape() == image.shape() && deformed.to_vec() != image.to_vec());
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rand3DElastic {

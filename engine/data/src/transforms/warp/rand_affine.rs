@@ -21,6 +21,14 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 /// centre.
 ///
 /// `cache_grid` is understood and changes nothing: no grid is made.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandAffine};
+/// let step = RandAffine::new("image").prob(1.0).translate_range([[1.0, 1.0]]);
+/// let values = tiny::apply(step, tiny::line([1.0, 2.0, 3.0]))?.to_vec();
+/// assert!((values[0] - 2.0).abs() < 1e-4 && (values[1] - 3.0).abs() < 1e-4);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandAffine {

@@ -15,6 +15,14 @@ use crate::{Draw, Effect, Fault, Sample, TransformError};
 /// `distort_limit` (a number a means -a..a), with probability `prob`, for all keys alike. See
 /// [`GridDistortion`](super::GridDistortion). The probability is drawn first, then the factors,
 /// axis by axis.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandGridDistortion};
+/// let image = tiny::ramp([1, 8, 8, 8]);
+/// let step = RandGridDistortion::new("image").prob(1.0).distort_limit(0.3);
+/// assert_ne!(tiny::apply(step, image.clone())?.to_vec(), image.to_vec());
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandGridDistortion {

@@ -14,6 +14,15 @@ use crate::{Draw, Effect, Fault, Sample, TransformError};
 /// Rotates about the centre by angles drawn from `range_x`, `range_y` and `range_z` (radians; a
 /// number a means -a..a), with probability `prob`, for all keys alike. A 2-D image turns by the
 /// first. The probability is drawn first, then three angles.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandRotate};
+/// let step = RandRotate::new("image").range_z([0.5, 0.5]).prob(1.0);
+/// let values = tiny::apply(step, tiny::ramp([1, 3, 3, 1]))?.to_vec();
+/// // The centre stays, what is around it turns.
+/// assert!((values[4] - 4.0).abs() < 1e-4 && (values[0] - 0.0).abs() > 0.1);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandRotate {

@@ -16,6 +16,15 @@ use crate::{Draw, Fault, Image, Sample, TransformError};
 ///
 /// The probability is drawn first, then one factor for all keys (MONAI draws one for each key).
 /// `align_corners` counts for linear and cubic modes.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandSimulateLowResolution};
+/// let stripes = tiny::image([1, 4, 4, 4], [0.0_f32, 1.0].repeat(32));
+/// let step = RandSimulateLowResolution::new("image").prob(1.0).zoom_range([0.5, 0.5]);
+/// let coarse = tiny::apply(step, stripes.clone())?;
+/// assert!(coarse.shape() == [4, 4, 4] && coarse.to_vec() != stripes.to_vec());
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandSimulateLowResolution {

@@ -16,6 +16,14 @@ use crate::{Draw, Effect, Fault, Sample, TransformError};
 ///
 /// One number each: one factor for all axes. Two for a 3-D image: the first for all axes but the
 /// last. Otherwise one per axis. The probability is drawn first, then the factors.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::RandZoom};
+/// let step = RandZoom::new("image").prob(1.0).keep_size(false);
+/// let step = step.min_zoom([2.0, 1.0, 1.0]).max_zoom([2.0, 1.0, 1.0]);
+/// assert_eq!(tiny::apply(step, tiny::line([1.0, 2.0]))?.to_vec(), [1.0, 1.0, 2.0, 2.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandZoom {

@@ -27,6 +27,13 @@ pub enum SizeMode {
 /// `anti_aliasing_sigma` voxels along the axes that shrink; where that is not given, of half of
 /// what the factor is above 1. A list of sigmas has an entry per key, each one number or one per
 /// axis.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::Resize};
+/// let image = tiny::apply(Resize::new("image", [2, 1, 1]), tiny::line([1.0, 3.0, 5.0, 7.0]))?;
+/// assert!(tiny::is_near(&image, [2.0, 6.0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resize {

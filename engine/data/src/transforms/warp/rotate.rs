@@ -13,6 +13,15 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 /// number counts for all three), about the axes of `rotate_order`.
 ///
 /// Without `keep_size` the result is as large as it takes to hold the whole image.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::Rotate};
+/// let step = Rotate::new("image", [0.0, 0.0, std::f64::consts::FRAC_PI_2]);
+/// let image = tiny::apply(step, tiny::ramp([1, 3, 3, 1]))?;
+/// // The centre stays, a corner comes from another.
+/// assert!((image.to_vec()[4] - 4.0).abs() < 1e-3 && (image.to_vec()[0] - 0.0).abs() > 1.0);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rotate {

@@ -12,6 +12,14 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 /// Zooms by a factor, one for all axes or one per axis: the image is resized to `floor(n * zoom)`
 /// voxels and, with `keep_size`, cut or padded about its centre to the size it had. `value` (or
 /// `constant_values`) counts for `padding_mode = "constant"`.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::Zoom};
+/// let step = Zoom::new("image", [2.0, 1.0, 1.0]).keep_size(false);
+/// let image = tiny::apply(step, tiny::line([1.0, 2.0]))?;
+/// assert_eq!(image.to_vec(), [1.0, 1.0, 2.0, 2.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Zoom {
