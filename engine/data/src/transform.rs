@@ -71,6 +71,13 @@ pub trait Transform: Send + Sync + Debug {
         false
     }
 
+    /// Whether voxels of an image on a GPU are copied to the host's memory for its work, and back
+    /// where it changes them. A few numbers (a mean, a range) do not count. The run reports such
+    /// steps of the random part where images are on a GPU: each of them waits for the device.
+    fn through_host(&self) -> bool {
+        false
+    }
+
     /// Does the work. Crops may give several samples for one.
     ///
     /// # Errors

@@ -56,13 +56,21 @@ macro_rules! transform_entry {
 /// Implements [`Transform`](crate::Transform) for a transform that changes each image by itself.
 ///
 /// It has `keys`, `allow_missing_keys`, `check_parameters(&self)` and the function named second,
-/// `(&self, Image)` to an image.
+/// `(&self, Image)` to an image. `through_host` behind it, a function of it, says
+/// whether it [goes through the host](crate::Transform::through_host).
 macro_rules! image_transform {
-    ($type:ident, $change:ident) => {
+    ($type:ident, $change:ident $(, through_host: $host:expr)?) => {
         impl $crate::Transform for $type {
             fn name(&self) -> &'static str {
                 stringify!($type)
             }
+
+            $(
+                fn through_host(&self) -> bool {
+                    let host: fn(&Self) -> bool = $host;
+                    host(self)
+                }
+            )?
 
             fn apply(
                 &self,
@@ -89,9 +97,11 @@ macro_rules! image_transform {
 
 /// [`Transform`](crate::Transform) for a type that changes the image of each key by itself: by its
 /// function `apply`, given the image and the place of its key. `lazy` says whether it may be
-/// [lazy](crate::Transform::is_lazy); `check` names the function that looks at the parameters.
+/// [lazy](crate::Transform::is_lazy); `check` names the function that looks at the parameters,
+/// `through_host` is a function of it that says whether it [goes through the
+/// host](crate::Transform::through_host).
 macro_rules! per_image {
-    ($type:ident { apply: $change:ident, lazy: $lazy:literal $(, check: $check:ident)? }) => {
+    ($type:ident { apply: $change:ident, lazy: $lazy:literal $(, check: $check:ident)? $(, through_host: $host:expr)? }) => {
         impl crate::Transform for $type {
             fn name(&self) -> &'static str {
                 stringify!($type)
@@ -100,6 +110,13 @@ macro_rules! per_image {
             fn is_lazy(&self) -> bool {
                 $lazy
             }
+
+            $(
+                fn through_host(&self) -> bool {
+                    let host: fn(&Self) -> bool = $host;
+                    host(self)
+                }
+            )?
 
             fn apply(
                 &self,

@@ -131,6 +131,10 @@ impl Transform for RandCropByLabelClasses {
         self.indices_key.is_some() || !looked_at
     }
 
+    fn through_host(&self) -> bool {
+        self.indices_key.is_none()
+    }
+
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
         let at_label = |e: TransformError| e.at(&self.label_key);
         let shape = sample.shape(&self.label_key).map_err(at_label)?;

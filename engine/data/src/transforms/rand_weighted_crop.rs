@@ -132,6 +132,10 @@ impl Transform for RandWeightedCrop {
         key != self.w_key
     }
 
+    fn through_host(&self) -> bool {
+        true
+    }
+
     fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
         let weights = sample.image(&self.w_key).map_err(|e| e.at(&self.w_key))?;
         let shape = weights.shape();

@@ -47,6 +47,11 @@ impl ResizeWithPadOrCrop {
         pad_to_size(center_crop(image, size), size, self.method, self.mode.at(place).unwrap_or_default(), self.value)
     }
 
+    /// Statistics of whole lines are taken on the host.
+    fn looks_at_all(&self) -> bool {
+        self.mode.as_slice().iter().any(|mode| mode.looks_at_all())
+    }
+
     fn check_parameters(&self) -> Result<(), Fault> {
         self.keys.check_list("mode", &self.mode)
     }
@@ -63,7 +68,12 @@ setters!(ResizeWithPadOrCrop {
     allow_missing_keys: bool,
 });
 
-per_image!(ResizeWithPadOrCrop { apply: resize, lazy: true, check: check_parameters });
+per_image!(ResizeWithPadOrCrop {
+    apply: resize,
+    lazy: true,
+    check: check_parameters,
+    through_host: Self::looks_at_all
+});
 
 transform_entry!(
     ResizeWithPadOrCrop,

@@ -114,7 +114,7 @@ setters!(RandKSpaceSpikeNoise {
     allow_missing_keys: bool,
 });
 
-random_image_transform!(RandKSpaceSpikeNoise);
+random_image_transform!(RandKSpaceSpikeNoise, through_host: |_| true);
 
 transform_entry!(
     RandKSpaceSpikeNoise,
