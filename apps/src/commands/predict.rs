@@ -36,6 +36,9 @@ pub struct Args {
     /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "auto")]
     pub device: String,
+    /// Time for choosing kernels on a card, in place of the recipe's: off, quick, full or auto
+    #[arg(long, value_name = "HOW")]
+    pub tune: Option<String>,
     /// Test-time augmentation, in place of the recipe's
     #[arg(long, value_name = "HOW")]
     pub tta: Option<TtaWord>,
@@ -59,7 +62,8 @@ struct Task {
 /// Predicts each image. A bad one does not keep the others from being done.
 pub fn run(args: &Args) -> Outcome {
     let folder = folders::open_run(&args.run)?;
-    let trained = Trained::open(&folder, &args.checkpoint, &args.device, args.tta.map(TtaWord::tta))?;
+    let trained =
+        Trained::open(&folder, &args.checkpoint, &args.device, args.tune.as_deref(), args.tta.map(TtaWord::tta))?;
     let mut outputs = Outputs::new("predict", args.overwrite);
     let recipe = &trained.plan.recipe;
     let scores = (recipe.output() == Output::Scores).then(|| args.out.join("scores.csv"));

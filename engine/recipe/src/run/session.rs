@@ -21,7 +21,7 @@ use super::record::Record;
 use super::{Cases, Plan, Start, folders, handlers, plugins, summary};
 use crate::error::{At, Context, Outcome, RecipeError};
 use crate::notice::{notice, warning};
-use crate::recipe::Listens;
+use crate::recipe::{Listens, Recipe};
 
 /// The evaluator's name, and its handlers' folder within the run's.
 const VALIDATION: &str = "validation";
@@ -213,6 +213,7 @@ fn warn(plan: &Plan, plugins: &[Attached]) {
         plugins.iter().any(|known| known.name() == plugin)
             || plan.recipe.handlers.iter().any(|entry| entry.text("name") == Some(handler))
     };
+    warn_of_host_steps(plan);
     let training = &plan.recipe.training;
     if !loaded("checkpoint", "Checkpoints") {
         warning!("no `checkpoint` plugin is loaded, so the run will keep no checkpoint");
@@ -238,13 +239,7 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
     let sampler = sampler.map_err(|fault| plan.document.located("data.sampler", fault))?;
     let training = dataset(plan, cases.training, plan.training.clone(), Use::Training)?;
     let validation = dataset(plan, cases.validation, plan.validation.clone(), Use::Validation)?;
-    let loader = LoaderOptions {
-        batch_size: recipe.training.batch_size,
-        shuffle: true,
-        workers: recipe.data.workers,
-        seed,
-        ..LoaderOptions::default()
-    };
+    let loader = loader_options(plan);
     let mut options = TrainerOptions::new(&plan.device);
     options.precision = plan.precision;
     options.max_epochs = recipe.training.epochs;
@@ -262,6 +257,35 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
     let loader = DataLoader::new(validation, single)?;
     trainer.add_evaluator(VALIDATION, evaluator(plan, loader, recipe.inferer.shared())?);
     Ok(trainer)
+}
+
+/// How training batches are made: on a card they are there before they are asked for.
+fn loader_options(plan: &Plan) -> LoaderOptions {
+    let Recipe { training, data, .. } = &plan.recipe;
+    LoaderOptions {
+        batch_size: training.batch_size,
+        shuffle: true,
+        workers: data.workers,
+        seed: training.seed,
+        device: (!plan.on_processor).then(|| plan.device.clone()),
+        ..LoaderOptions::default()
+    }
+}
+
+/// Says which random steps make each batch wait for the card.
+fn warn_of_host_steps(plan: &Plan) {
+    let placed = plan.recipe.transforms.iter().any(|table| table.get("device").is_some());
+    if plan.on_processor || !(plan.recipe.data.cache.on_device() || placed) {
+        return;
+    }
+    let steps = plan.training.random_through_host();
+    if !steps.is_empty() {
+        notice!(
+            "{}: copied from the device to the host and back for each batch; put such steps before the first random one, or \
+             keep the cache on the host",
+            steps.join(", ")
+        );
+    }
 }
 
 /// The evaluator that the `validation` plugin runs, or `hearth evaluate` with an inferer of its
@@ -287,4 +311,29 @@ pub fn evaluator(
         evaluator = evaluator.metric_after(name, config.build()?, pred, label);
     }
     Ok(evaluator.build()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::bundled;
+
+    fn plan(device: &str) -> Plan {
+        let mut document = bundled::find("hippocampus").expect("bundled").document().expect("sound");
+        document.set_option("--device", "training.device", device).expect("a text");
+        Plan::new(document).expect("sound")
+    }
+
+    #[test]
+    fn batches_stay_on_a_processor() {
+        assert_eq!(loader_options(&plan("cpu")).device, None);
+    }
+
+    #[cfg(feature = "vulkan")]
+    #[test]
+    #[ignore = "needs a Vulkan driver"]
+    fn batches_are_handed_over_on_vulkan() {
+        let plan = plan("vulkan");
+        assert_eq!(loader_options(&plan).device, Some(plan.device));
+    }
 }

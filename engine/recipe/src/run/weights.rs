@@ -35,10 +35,13 @@ pub struct Trained {
 
 impl Trained {
     /// Opens a run on a device. `which` is `best`, `latest` or the name of a checkpoint's folder;
-    /// `tta` replaces the recipe's test-time augmentation.
-    pub fn open(folder: &RunFolder, which: &str, device: &str, tta: Option<Tta>) -> Outcome<Self> {
+    /// `tune` and `tta` replace the recipe's tuning and test-time augmentation.
+    pub fn open(folder: &RunFolder, which: &str, device: &str, tune: Option<&str>, tta: Option<Tta>) -> Outcome<Self> {
         let mut document = Document::open(&folder.recipe())?;
         document.set_option("--device", "training.device", device)?;
+        if let Some(tune) = tune {
+            document.set_option("--tune", "training.tune", tune)?;
+        }
         let mut plan = Plan::new(document)?;
         if let Some(tta) = tta {
             plan.recipe.tta = tta;
