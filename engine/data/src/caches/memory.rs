@@ -27,7 +27,7 @@ pub struct MemoryCache {
     /// Fill at the first use of each case rather than before the training.
     pub runtime: bool,
     /// GiB that it may take; an error where it would take more, unless `rate = "auto"`. Where it is
-    /// not said: what the machine has free, or `device_part` of what the device has.
+    /// not said: 9/10 of what this machine has free, `device_part` of what the device has.
     pub limit_gib: Option<f64>,
     /// Part of the device's free memory that it may take with `device = "same"`; the rest is for
     /// the training.
