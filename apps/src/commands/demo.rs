@@ -14,7 +14,7 @@ use crate::folders;
 use crate::interrupt;
 use crate::picture::{Subject, save};
 use crate::recipe::{Recipe, bundled};
-use crate::run::{Cases, Session, Trained};
+use crate::run::{Cases, Opening, Session, Trained};
 use crate::terminal::{bold, seconds};
 use crate::{note, out};
 
@@ -30,6 +30,9 @@ pub struct Args {
     /// Where to train: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "auto")]
     pub device: String,
+    /// Time for choosing kernels on a card, in place of the recipe's: off, quick, full or auto
+    #[arg(long, value_name = "HOW")]
+    pub tune: Option<String>,
 }
 
 /// How many volumes are made; the recipe says how many of them validate.
@@ -49,6 +52,9 @@ pub fn run(args: &Args) -> Outcome {
     let mut document = bundled::find("demo")?.document()?;
     document.set_option("--seed", "training.seed", &args.seed.to_string())?;
     document.set_option("--device", "training.device", &args.device)?;
+    if let Some(tune) = &args.tune {
+        document.set_option("--tune", "training.tune", tune)?;
+    }
     let plan = crate::terminal::plan(document)?;
 
     out!("{}", bold(&format!("1/4  {CASES} CT volumes with a spleen -> {}", data.display())));
@@ -72,6 +78,7 @@ pub fn run(args: &Args) -> Outcome {
         empty: EmptyWord::Penalty,
         accept: Vec::new(),
         device: args.device.clone(),
+        tune: args.tune.clone(),
         tta: None,
         json: false,
     })?;
@@ -90,7 +97,8 @@ pub fn run(args: &Args) -> Outcome {
 
 /// Predicts the first validation case and draws it; returns its Dice on the scanner's grid.
 fn draw(args: &Args, run: &Path, data: &Path, labels: &Path, picture: &Path) -> Outcome<f64> {
-    let trained = Trained::open(&folders::open_run(run)?, "best", &args.device, None)?;
+    let opening = Opening { tune: args.tune.as_deref(), ..Opening::new("best", &args.device) };
+    let trained = Trained::open_with(&folders::open_run(run)?, opening)?;
     let case = first_validation_case(data, &trained.plan.recipe)?;
     let file = |key: &str| case.files.get(key).cloned().ok_or_else(|| Failure::new(format!("the case has no {key}")));
     let (image, label) = (file("image")?, file("label")?);

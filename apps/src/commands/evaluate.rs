@@ -52,6 +52,9 @@ pub struct Args {
     /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "auto")]
     pub device: String,
+    /// Time for choosing kernels on a card, in place of the recipe's: off, quick, full or auto
+    #[arg(long, value_name = "HOW")]
+    pub tune: Option<String>,
     /// Test-time augmentation, in place of the recipe's
     #[arg(long, value_name = "HOW")]
     pub tta: Option<TtaWord>,
@@ -125,7 +128,7 @@ pub fn run(args: &Args) -> Outcome {
 pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
     let folder = folders::open_run(&args.run)?;
     let (tta, accept) = (args.tta.map(TtaWord::tta), args.accept.clone());
-    let opening = Opening { checkpoint: &args.checkpoint, device: &args.device, tta, accept, progress: progress() };
+    let opening = Opening { checkpoint: &args.checkpoint, device: &args.device, tune: args.tune.as_deref(), tta, accept, progress: progress() };
     let trained = Trained::open_with(&folder, opening)?;
     if trained.plan.recipe.learns().generates() {
         let what = "this run generates images, and there is no label to compare them with";

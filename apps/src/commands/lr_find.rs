@@ -54,6 +54,9 @@ pub struct Args {
     /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long)]
     pub device: Option<String>,
+    /// Time for choosing kernels on a card, in place of the recipe's: off, quick, full or auto
+    #[arg(long, value_name = "HOW")]
+    pub tune: Option<String>,
     /// Changes one value of the recipe, as in training.batch_size=4
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
@@ -85,6 +88,9 @@ pub fn run(args: &Args) -> Outcome {
     let mut document = bundled::open(&args.recipe)?;
     if let Some(device) = &args.device {
         document.set_option("--device", "training.device", device)?;
+    }
+    if let Some(tune) = &args.tune {
+        document.set_option("--tune", "training.tune", tune)?;
     }
     args.sets.iter().try_for_each(|set| document.set(set))?;
     let plan = crate::terminal::plan(document)?;

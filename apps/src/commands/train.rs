@@ -28,6 +28,9 @@ pub struct Args {
     /// Where to train: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long)]
     pub device: Option<String>,
+    /// Time for choosing kernels on a card, in place of the recipe's: off, quick, full or auto
+    #[arg(long, value_name = "HOW")]
+    pub tune: Option<String>,
     /// Epochs to train, in place of the recipe's
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub epochs: Option<String>,
@@ -129,7 +132,8 @@ impl Args {
                     ("--set", !self.sets.is_empty()),
                 ];
                 if let Some((option, _)) = changed.iter().find(|(_, given)| *given) {
-                    let advice = "a resumed run only takes --epochs and --device; start a new run to change more";
+                    let advice =
+                        "a resumed run only takes --epochs, --device and --tune; start a new run to change more";
                     return Err(Failure::new(format!("{option} cannot be given with --resume: {advice}")));
                 }
                 Document::open(&folders::open_run(&self.out)?.recipe())?
@@ -140,6 +144,7 @@ impl Args {
         };
         let options = [
             ("--device", "training.device", &self.device),
+            ("--tune", "training.tune", &self.tune),
             ("--epochs", "training.epochs", &self.epochs),
             ("--seed", "training.seed", &self.seed),
             ("--precision", "training.precision", &self.precision),

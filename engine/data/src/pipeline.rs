@@ -130,6 +130,18 @@ impl Pipeline {
         self.steps.iter().position(|s| s.is_random()).unwrap_or(self.steps.len())
     }
 
+    /// The names of the steps from the first random one on that take images of a GPU through the
+    /// host's memory (see [`Transform::through_host`]), each once.
+    pub fn random_through_host(&self) -> Vec<&'static str> {
+        let mut names: Vec<&str> = Vec::new();
+        for step in self.steps.iter().skip(self.split()).filter(|step| step.through_host()) {
+            if !names.contains(&step.name()) {
+                names.push(step.name());
+            }
+        }
+        names
+    }
+
     /// The keys that files are loaded for.
     pub fn input_keys(&self) -> Vec<String> {
         self.steps

@@ -54,6 +54,27 @@ fn no_cache_changes_a_sample() {
 }
 
 #[test]
+fn a_window_that_does_not_fit_says_what_would() {
+    let (_dir, items) = phantom(4);
+    let window = |limit| {
+        let options =
+            SmartCacheOptions { rate: 0.5, replace_rate: 0.5, shuffle: false, ..SmartCacheOptions::default() };
+        SmartCacheDataset::new(items.clone(), pipeline(), SmartCacheOptions { limit, ..options }).expect("sound")
+    };
+    let roomy = window(None);
+    roomy.get(0, 1).expect("samples");
+    let tight = window(Some(1000));
+    for index in [0, 1] {
+        let told = tight.get(index, 1).expect_err("no room").to_string();
+        assert!(told.contains("for 3 cases") && told.contains("1000") | told.contains("1.0 KiB"), "{told}");
+        assert!(told.contains("0 cases fit") && told.contains("device = \"host\""), "{told}");
+    }
+    assert!(tight.cached() <= 1, "nothing more is tried");
+    let wide = window(Some(1 << 30));
+    assert_eq!(contents(&wide, 1..3), contents(&roomy, 1..3));
+}
+
+#[test]
 fn errors_are_those_without_a_cache() {
     let (dir, mut items) = phantom(2);
     fs::write(&items[0].files["image"], b"not an image").expect("written");

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use hearth_data::spatial::PadMode;
 use hearth_data::transforms::*;
 use hearth_data::{Affine, DrawKey, Image, Pipeline, RecipeOptions, Sample, Transform, Value, affine, host_device};
 use hearth_registry::Document;
@@ -358,4 +359,24 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn random_steps_that_go_through_the_host_are_named_once() {
+    let indices = |key: &str| Some(format!("label_{key}"));
+    let crop = || RandCropByPosNegLabel::new(["image", "label"], "label", 8);
+    let listed = crop().fg_indices_key(indices("fg")).bg_indices_key(indices("bg"));
+    let through = |steps: Vec<Box<dyn Transform>>| Pipeline::new(steps).expect("sound").random_through_host();
+    let first = || Box::new(RandFlip::new("image")) as Box<dyn Transform>;
+    // What is before the first random step is done once.
+    let median = || Box::new(MedianSmooth::new("image")) as Box<dyn Transform>;
+    assert!(through(vec![median(), Box::new(FgBgToIndices::new("label")), Box::new(listed), first()]).is_empty());
+    assert_eq!(through(vec![median(), Box::new(crop())]), ["RandCropByPosNegLabel"]);
+    let twice = vec![first(), median(), Box::new(RandGibbsNoise::new("image")), median()];
+    assert_eq!(through(twice), ["MedianSmooth", "RandGibbsNoise"]);
+    assert_eq!(through(vec![first(), Box::new(Range::new("a span", MedianSmooth::new("image")))]), ["MedianSmooth"]);
+    let pad = |mode| SpatialPad::new("image", 8).mode(mode);
+    assert!(!pad(PadMode::Reflect).through_host() && pad(PadMode::Median).through_host());
+    let holes = RandCoarseDropout::new("image", 1, 2);
+    assert!(!holes.clone().through_host() && holes.dropout_holes(false).through_host());
 }

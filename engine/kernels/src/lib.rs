@@ -29,7 +29,7 @@
 //! - [`mod@linear`]: a matrix for the last axis, forward and backward.
 //! - [`memory`]: an allocator that keeps large blocks for their next use.
 //! - [`mod@update`]: steps of optimizers in one pass, in place.
-//! - [`TuningClock`]: time that goes into finding a GPU's fastest kernels.
+//! - [`TuningClock`]: time that goes into finding a GPU's fastest kernels; [`Tune`]: how much may.
 //! - [`join_thread_pool`]: the thread that trains works too, instead of waiting.
 //! - [`use_kernels`]: turns the kernels of networks off, to compare.
 //! - [`math`]: powers and exponentials of many values at once.
@@ -76,6 +76,7 @@ mod switch;
 mod threads;
 #[cfg(gpu_kernels)]
 mod totals;
+mod tune;
 mod tuning;
 pub mod update;
 
@@ -90,4 +91,5 @@ pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, resample_
 pub use separable::{AxisTaps, separable};
 pub use switch::{use_kernels, uses_kernels};
 pub use threads::join_thread_pool;
+pub use tune::Tune;
 pub use tuning::{Tuning, TuningClock};

@@ -9,10 +9,16 @@
 //! # Ok::<(), hearth_train::device::DeviceError>(())
 //! ```
 
+mod memory;
+mod tune;
+
 use std::fmt::Write as _;
 
 use burn::tensor::{Device, DeviceType};
 use serde::Serialize;
+
+pub use memory::{DeviceMemory, memory};
+pub use tune::{TuneWord, UnknownTune};
 
 /// A runtime that a build can have.
 struct Runtime {
@@ -63,6 +69,12 @@ fn card(device: &Device) -> Option<(String, bool)> {
 #[cfg(not(any(feature = "cuda", feature = "rocm", feature = "metal", feature = "vulkan", feature = "wgpu")))]
 fn card(_device: &Device) -> Option<(String, bool)> {
     None
+}
+
+/// Whether a device is a card rather than a processor that plays one; `None` for the processor's own
+/// runtime.
+fn is_card(device: &Device) -> Option<bool> {
+    card(device).map(|(_, physical)| physical)
 }
 
 /// What people call a device: the card's own name, or `cpu`.
@@ -201,14 +213,14 @@ pub fn list() -> Vec<DeviceInfo> {
             });
         }
         for (index, device) in found.iter().enumerate() {
-            let (word, name, memory) = if runtime.word == "cpu" {
+            let (word, name, bytes) = if runtime.word == "cpu" {
                 let (name, memory) = processor();
                 (runtime.word.to_owned(), name, Some(memory))
             } else {
                 let name = card(device).map_or_else(|| runtime.about.to_owned(), |(name, _)| name);
-                (format!("{}:{index}", runtime.word), name, None)
+                (format!("{}:{index}", runtime.word), name, memory(device).map(|memory| memory.total))
             };
-            lines.push(DeviceInfo { word, name, feature: runtime.word, compiled_in, available: true, memory });
+            lines.push(DeviceInfo { word, name, feature: runtime.word, compiled_in, available: true, memory: bytes });
         }
     }
     lines

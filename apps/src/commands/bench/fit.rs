@@ -29,6 +29,7 @@ pub fn run(args: &Args) -> Outcome {
         ("--epochs", "training.epochs", args.epochs.to_string()),
         ("--seed", "training.seed", args.seed.to_string()),
         ("--device", "training.device", args.device.clone()),
+        ("--tune", "training.tune", args.tune.clone()),
         ("--amp", "training.precision", amp.to_owned()),
     ] {
         document.set_option(option, key, &value)?;

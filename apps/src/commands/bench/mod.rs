@@ -15,11 +15,13 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Instant;
 
+use burn::tensor::Device;
 use clap::ValueEnum;
 use hearth::kernels::TuningClock;
+use hearth_train::device::{self, TuneWord};
 use serde_json::{Map, Value, json};
 
-use crate::error::{Failure, Outcome};
+use crate::error::{Context, Failure, Outcome};
 use crate::out;
 
 /// Arguments of `hearth bench`.
@@ -42,6 +44,9 @@ pub struct Args {
     /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "cpu")]
     device: String,
+    /// Time for choosing kernels on a card: off, quick, full or auto
+    #[arg(long, default_value = "auto")]
+    tune: String,
     /// Mixed precision
     #[arg(long, default_value = "none")]
     amp: Amp,
@@ -166,6 +171,14 @@ fn import(args: &Args) -> Outcome {
 }
 
 impl Args {
+    /// The device, tuned as asked.
+    fn device(&self) -> Outcome<Device> {
+        let tune: TuneWord = self.tune.parse().while_doing(|| "--tune")?;
+        let device = device::parse(&self.device)?;
+        tune.set(&device);
+        Ok(device)
+    }
+
     /// The n-th file, which the bench needs.
     fn file(&self, n: usize, what: &str) -> Outcome<&PathBuf> {
         self.files.get(n).ok_or_else(|| {

@@ -25,7 +25,16 @@ pub fn run(args: &Args) -> Outcome {
     for name in if names.is_empty() { all } else { names } {
         let mut child = std::process::Command::new(&program);
         child.args(["bench", "models", &name, "--json", "--runs", &args.runs.to_string()]);
-        child.args(["--device", &args.device, "--seed", &args.seed.to_string(), "--amp", args.amp.word()]);
+        child.args([
+            "--device",
+            &args.device,
+            "--tune",
+            &args.tune,
+            "--seed",
+            &args.seed.to_string(),
+            "--amp",
+            args.amp.word(),
+        ]);
         if let Some(threads) = args.threads {
             child.args(["--threads", &threads.to_string()]);
         }
@@ -39,7 +48,7 @@ pub fn run(args: &Args) -> Outcome {
 fn measure(args: &Args, name: &str) -> Outcome {
     let Example { entry, config } = Example::named(name)?;
     let input = config.example_input();
-    let plain = hearth_train::device::parse(&args.device)?;
+    let plain = args.device()?;
     let device = plain.clone().autodiff();
     let precision = args.amp.precision();
     precision.check(&plain)?;

@@ -7,7 +7,7 @@ use hearth_nn::inferers::{BlendMode, Inferer, SlidingWindowInferer};
 use hearth_nn::losses::{DiceCELoss, DiceFocalLoss, Loss};
 use hearth_nn::networks::{Network, NetworkConfig};
 use hearth_nn::optim::{Gradients, OptimizerConfig};
-use hearth_train::{DeviceScaler, GradScaler, Precision, device};
+use hearth_train::{DeviceScaler, GradScaler, Precision};
 use serde_json::json;
 
 use super::{Args, say, timed};
@@ -89,7 +89,7 @@ impl Net {
 
 /// One step: forward, loss, backward, optimizer.
 pub fn step(args: &Args) -> Outcome {
-    let plain = device::parse(&args.device)?;
+    let plain = args.device()?;
     let precision = args.amp.precision();
     precision.check(&plain)?;
     let device = plain.clone().autodiff();
@@ -138,7 +138,7 @@ pub fn step(args: &Args) -> Outcome {
 
 /// A volume, window by window.
 pub fn infer(args: &Args) -> Outcome {
-    let device = device::parse(&args.device)?;
+    let device = args.device()?;
     let precision = args.amp.precision();
     precision.check(&device)?;
     let case = args.net.case()?;

@@ -6,7 +6,7 @@ use hearth_registry::{Fault, entry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Cache, CachePlace, CacheRun, Rate, check_storage, two};
+use super::{Budget, Cache, CachePlace, CacheRun, Rate, check_storage, half, two};
 use crate::{CacheDataset, CacheOptions, DataError, Dataset, Item, Pipeline, Storage};
 
 /// Cases are kept in memory, in this machine's or the device's (MONAI's `CacheDataset`). Cases of
@@ -26,8 +26,12 @@ pub struct MemoryCache {
     pub storage: Storage,
     /// Fill at the first use of each case rather than before the training.
     pub runtime: bool,
-    /// GiB that `rate = "auto"` may take, where not what is free.
+    /// GiB that it may take; an error where it would take more, unless `rate = "auto"`. Where it is
+    /// not said: 9/10 of what this machine has free, `device_part` of what the device has.
     pub limit_gib: Option<f64>,
+    /// Part of the device's free memory that it may take with `device = "same"`; the rest is for
+    /// the training.
+    pub device_part: f64,
 }
 
 impl Default for MemoryCache {
@@ -40,11 +44,16 @@ impl Default for MemoryCache {
             storage: Storage::F32,
             runtime: false,
             limit_gib: None,
+            device_part: half(),
         }
     }
 }
 
 impl MemoryCache {
+    fn budget(&self) -> Budget {
+        Budget { place: self.device, limit: self.limit_gib, part: self.device_part }
+    }
+
     pub(super) fn options(&self, run: &CacheRun) -> CacheOptions {
         CacheOptions {
             rate: self.rate.part(),
@@ -55,7 +64,7 @@ impl MemoryCache {
             device: self.device.of(&run.device),
             storage: self.storage,
             progress: run.progress,
-            limit: self.limit_gib.map(|gib| (gib * (1_u64 << 30) as f64) as u64),
+            limit: self.budget().bytes(run),
             ..CacheOptions::default()
         }
     }
@@ -76,9 +85,7 @@ impl Cache for MemoryCache {
 
     fn check(&self) -> Result<(), Fault> {
         self.rate.check()?;
-        if let Some(limit) = self.limit_gib.filter(|limit| *limit <= 0.0 || !limit.is_finite()) {
-            return Err(Fault::at("limit_gib", format!("{limit} GiB hold nothing")));
-        }
+        self.budget().check()?;
         check_storage(self.storage, self.device)
     }
 }

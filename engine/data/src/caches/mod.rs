@@ -1,6 +1,7 @@
 //! What is kept of the cases between epochs, as a recipe names it:
 //! `[data] cache = { kind = "cache", rate = 0.5 }`.
 
+mod budget;
 mod lmdb;
 mod memory;
 mod none;
@@ -15,6 +16,8 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use hearth_registry::{Fault, Kind, Place};
+
+use budget::Budget;
 
 pub use lmdb::LmdbCache;
 pub use memory::MemoryCache;
@@ -70,6 +73,8 @@ pub struct CacheRun {
     pub progress: Progress,
     /// Whether every case is needed in every epoch, as for validation.
     pub whole: bool,
+    /// Bytes that the device has free, where that is known.
+    pub free: Option<u64>,
 }
 
 impl Kind for dyn Cache {
@@ -95,6 +100,11 @@ fn check_storage(storage: Storage, place: CachePlace) -> Result<(), Fault> {
         return Err(Fault::at("storage", message));
     }
     Ok(())
+}
+
+/// The default of `device_part`.
+fn half() -> f64 {
+    Budget::PART
 }
 
 /// The default of threads that fill a cache.

@@ -6,7 +6,7 @@ use hearth_registry::{Fault, entry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Cache, CachePlace, CacheRun, MemoryCache, Rate, check_storage, two};
+use super::{Budget, Cache, CachePlace, CacheRun, MemoryCache, Rate, check_storage, half, two};
 use crate::{DataError, Dataset, Item, Pipeline, SmartCacheDataset, SmartCacheOptions, Storage};
 
 /// A window of the cases is kept in memory and moves on each epoch, prepared by threads meanwhile
@@ -28,6 +28,12 @@ pub struct SmartCache {
     pub replace_rate: f64,
     /// Whether the list is shuffled before the window moves over it.
     pub shuffle: bool,
+    /// GiB that it may take; an error where it would take more. Where it is not said: any number
+    /// in this machine's memory, `device_part` of what the device has free.
+    pub limit_gib: Option<f64>,
+    /// Part of the device's free memory that it may take with `device = "same"`; the rest is for
+    /// the training.
+    pub device_part: f64,
 }
 
 impl Default for SmartCache {
@@ -40,7 +46,15 @@ impl Default for SmartCache {
             storage: Storage::F32,
             replace_rate: 0.1,
             shuffle: true,
+            limit_gib: None,
+            device_part: half(),
         }
+    }
+}
+
+impl SmartCache {
+    fn budget(&self) -> Budget {
+        Budget { place: self.device, limit: self.limit_gib, part: self.device_part }
     }
 }
 
@@ -48,9 +62,18 @@ impl Cache for SmartCache {
     fn dataset(&self, cases: Vec<Item>, steps: Arc<Pipeline>, run: &CacheRun) -> Result<Arc<dyn Dataset>, DataError> {
         if run.whole {
             // A window would leave out cases that are to be measured.
-            let Self { rate, num, workers, device, storage, .. } = self.clone();
-            return MemoryCache { rate, num, workers, device, storage, ..MemoryCache::default() }
-                .dataset(cases, steps, run);
+            let Self { rate, num, workers, device, storage, limit_gib, device_part, .. } = self.clone();
+            return MemoryCache {
+                rate,
+                num,
+                workers,
+                device,
+                storage,
+                limit_gib,
+                device_part,
+                ..MemoryCache::default()
+            }
+            .dataset(cases, steps, run);
         }
         let options = SmartCacheOptions {
             replace_rate: self.replace_rate,
@@ -62,6 +85,7 @@ impl Cache for SmartCache {
             device: self.device.of(&run.device),
             storage: self.storage,
             progress: run.progress,
+            limit: self.budget().bytes(run),
             ..SmartCacheOptions::default()
         };
         Ok(Arc::new(SmartCacheDataset::new(cases, steps, options)?))
@@ -89,6 +113,7 @@ impl Cache for SmartCache {
             let message = format!("{rate} is not a part; give more than 0 and at most 1, or kind = \"cache\"");
             return Err(Fault::at("replace_rate", message));
         }
+        self.budget().check()?;
         check_storage(self.storage, self.device)
     }
 }

@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use derive_setters::Setters;
 use hearth_kernels::host;
 
-use super::cases::{Cases, for_each};
+use super::cases::{Cases, for_each, guarded};
 use super::identity::{Identity, KeyMaker, Stamp};
 use super::kept::{CachePool, Kept, Slot, no_exact_on_device};
 use super::{Dataset, Item, Storage};
@@ -164,7 +164,11 @@ impl CacheDataset {
             if self.options.auto && self.left.load(Ordering::Relaxed) == 0 {
                 return Ok(None);
             }
-            let kept = Kept::new(self.cases.fixed(index)?, self.options.storage, self.options.device.as_ref())?;
+            let samples = self.cases.fixed(index)?;
+            // A device without memory for it may panic.
+            let kept = guarded(self.cases.name(index), || {
+                Kept::new(samples, self.options.storage, self.options.device.as_ref())
+            })?;
             let bytes = kept.bytes() as u64;
             let room =
                 self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok();
@@ -175,6 +179,10 @@ impl CacheDataset {
             }
             Ok(Some(kept))
         })
+    }
+
+    fn on_host(&self) -> bool {
+        self.options.device.as_ref().is_none_or(host::is_host)
     }
 
     fn slot(&self, index: usize) -> Result<Arc<Slot>, DataError> {
@@ -201,12 +209,13 @@ impl CacheDataset {
         }
         Err(DataError::Cache(format!(
             "the cache would take about {} for {count} cases ({} each), but only {} may be used.\n  {fits} cases fit: \
-             use a cache rate of {:.2} or cache_num = {fits}, let it take as many as fit (auto), or crop or downsample before \
-             the first random step",
+             use a cache rate of {:.2} or cache_num = {fits}, let it take as many as fit (auto), {}or crop or downsample \
+             before the first random step",
             readable(needed),
             readable(each),
             readable(self.limit),
-            (fits as f64 / all as f64 * 100.0).floor() / 100.0
+            (fits as f64 / all as f64 * 100.0).floor() / 100.0,
+            if self.on_host() { "" } else { "keep it in host memory (device = \"host\"), " }
         )))
     }
 }

@@ -1,13 +1,13 @@
 //! [`SmartCacheDataset`]: a window over the cases that moves on each epoch.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 
 use burn::tensor::Device;
 use derive_setters::Setters;
 
-use super::cache::count;
+use super::cache::{count, readable};
 use super::cases::{Cases, for_each, threads};
 use super::kept::{Kept, Slot};
 use super::{Dataset, Item, Storage, no_case};
@@ -38,6 +38,9 @@ pub struct SmartCacheOptions {
     pub storage: Storage,
     /// How the first filling is shown.
     pub progress: Progress,
+    /// Bytes that the window and what prepares the next one may take; where it would be more, every
+    /// case is an error that says so. Not given: no limit.
+    pub limit: Option<u64>,
     /// Number of the epoch whose window is the first one.
     pub first_epoch: u64,
 }
@@ -55,6 +58,7 @@ impl Default for SmartCacheOptions {
             device: None,
             storage: Storage::F32,
             progress: Progress::None,
+            limit: None,
             first_epoch: 1,
         }
     }
@@ -85,6 +89,8 @@ struct Shared {
     replaced: usize,
     state: Mutex<State>,
     changed: Condvar,
+    /// Why nothing is kept: it would be more than the limit.
+    refused: OnceLock<String>,
 }
 
 #[derive(Debug, Default)]
@@ -125,7 +131,8 @@ impl SmartCacheDataset {
         let replaced = ((cached as f64 * rate).ceil() as usize).min(total - cached);
         let order = if options.shuffle { shuffled_indices(total, options.shuffle_seed) } else { (0..total).collect() };
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { cases, options, order, cached, replaced, state, changed });
+        let refused = OnceLock::new();
+        let shared = Arc::new(Shared { cases, options, order, cached, replaced, state, changed, refused });
         Ok(SmartCacheDataset { shared, threads: Mutex::default() })
     }
 
@@ -167,7 +174,25 @@ impl Shared {
     }
 
     fn make(&self, case: usize) -> Result<Kept, DataError> {
+        if let Some(why) = self.refused.get() {
+            return Err(DataError::Cache(why.clone()));
+        }
         Kept::new(self.cases.fixed(case)?, self.options.storage, self.options.device.as_ref())
+    }
+
+    /// Refuses to keep anything where a case of this size says that the window would not fit.
+    fn check_room(&self, each: u64) {
+        let Some(limit) = self.options.limit else { return };
+        let count = (self.cached + self.replaced) as u64;
+        if each.saturating_mul(count) > limit {
+            let (most, [needed, each, limit]) = (limit / each.max(1), [each * count, each, limit].map(readable));
+            let why = format!(
+                "the cache would take about {needed} for {count} cases ({each} each, those of the next window with them), but \
+                 only {limit} may be used.\n  {most} cases fit: use a lower rate or num, or device = \"host\""
+            );
+            // Only the first case looks.
+            let _ = self.refused.set(why);
+        }
     }
 
     /// Moves the window to an epoch and fills what it lacks.
@@ -186,6 +211,12 @@ impl Shared {
         state.wanted = next.into_iter().filter(|case| state.kept[case].get().is_none()).collect();
         state.wanted.retain(|case| !window.contains(case));
         drop(state);
+        if first && let (Some(slot), Some(case)) = (slots.first(), window.first()) {
+            // A case that fails is told when it is asked for.
+            if let Ok(Some(kept)) = slot.get_or_make(|| self.make(*case).map(Some)) {
+                self.check_room(kept.bytes() as u64);
+            }
+        }
         let progress = if first { self.options.progress } else { Progress::None };
         let bar = progress.start("cache", slots.len() as u64);
         // A case that fails is told when it is asked for.
@@ -248,6 +279,9 @@ impl Dataset for SmartCacheDataset {
         let case = shared.case(epoch, index);
         // Out of the window where somebody still works at an older epoch.
         let slot = shared.lock().kept.get(&case).cloned().unwrap_or_default();
+        if let Some(why) = shared.refused.get() {
+            return Err(DataError::Cache(why.clone()));
+        }
         let kept = slot.get_or_make(|| shared.make(case).map(Some))?;
         let samples = kept.map(Kept::samples).unwrap_or_default();
         shared.cases.rest(case, epoch, samples)

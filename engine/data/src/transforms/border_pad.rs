@@ -66,6 +66,11 @@ impl BorderPad {
         spatial::pad(image, sides[0], sides[1], self.mode.at(place).unwrap_or_default(), self.value)
     }
 
+    /// Statistics of whole lines are taken on the host.
+    fn looks_at_all(&self) -> bool {
+        self.mode.as_slice().iter().any(|mode| mode.looks_at_all())
+    }
+
     fn check_parameters(&self) -> Result<(), Fault> {
         if !matches!(self.spatial_border.as_slice().len(), 1..=4 | 6) {
             return Err(Fault::at("spatial_border", "must have one entry, one per axis, or two per axis"));
@@ -83,7 +88,7 @@ setters!(BorderPad {
     allow_missing_keys: bool,
 });
 
-per_image!(BorderPad { apply: pad, lazy: true, check: check_parameters });
+per_image!(BorderPad { apply: pad, lazy: true, check: check_parameters, through_host: Self::looks_at_all });
 
 transform_entry!(
     BorderPad,

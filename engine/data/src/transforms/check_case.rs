@@ -232,6 +232,10 @@ impl Transform for CheckCase {
         Effect::Nothing
     }
 
+    fn through_host(&self) -> bool {
+        true
+    }
+
     fn apply(&self, sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         let image = self.find(&sample, &self.image_key)?;
         let label = self.find(&sample, &self.label_key)?;

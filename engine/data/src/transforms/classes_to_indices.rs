@@ -159,6 +159,10 @@ impl Transform for ClassesToIndices {
         Effect::Nothing
     }
 
+    fn through_host(&self) -> bool {
+        true
+    }
+
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
             let label = sample.image(key).map_err(|e| e.at(key))?;

@@ -59,6 +59,11 @@ impl DivisiblePad {
         pad_to_size(image, size, self.method, self.mode.at(place).unwrap_or_default(), self.value)
     }
 
+    /// Statistics of whole lines are taken on the host.
+    fn looks_at_all(&self) -> bool {
+        self.mode.as_slice().iter().any(|mode| mode.looks_at_all())
+    }
+
     fn check_parameters(&self) -> Result<(), Fault> {
         self.keys.check_list("mode", &self.mode)
     }
@@ -75,7 +80,7 @@ setters!(DivisiblePad {
     allow_missing_keys: bool,
 });
 
-per_image!(DivisiblePad { apply: pad, lazy: true, check: check_parameters });
+per_image!(DivisiblePad { apply: pad, lazy: true, check: check_parameters, through_host: Self::looks_at_all });
 
 transform_entry!(
     DivisiblePad,

@@ -56,9 +56,10 @@ macro_rules! transform_entry {
 /// Implements [`Transform`](crate::Transform) for a transform that changes each image by itself.
 ///
 /// It has `keys`, `allow_missing_keys`, `check_parameters(&self)` and the function named second,
-/// `(&self, Image)` to an image.
+/// `(&self, Image)` to an image. `through_host` behind it, a function of it, says
+/// whether it [goes through the host](crate::Transform::through_host).
 macro_rules! image_transform {
-    ($type:ident, $change:ident $(, maps_labels: $maps:literal)?) => {
+    ($type:ident, $change:ident $(, maps_labels: $maps:literal)? $(, through_host: $host:expr)?) => {
         impl $crate::Transform for $type {
             fn name(&self) -> &'static str {
                 stringify!($type)
@@ -67,6 +68,13 @@ macro_rules! image_transform {
             $(
                 fn maps_labels(&self) -> bool {
                     $maps
+                }
+            )?
+
+            $(
+                fn through_host(&self) -> bool {
+                    let host: fn(&Self) -> bool = $host;
+                    host(self)
                 }
             )?
 
@@ -96,9 +104,13 @@ macro_rules! image_transform {
 /// [`Transform`](crate::Transform) for a type that changes the image of each key by itself: by its
 /// function `apply`, given the image and the place of its key. `lazy` says whether it may be
 /// [lazy](crate::Transform::is_lazy); `check` names the function that checks the parameters,
-/// `effect` the one that says what becomes of the grid.
+/// `effect` the one that says what becomes of the grid; `through_host` is a function of it that says
+/// whether it [goes through the host](crate::Transform::through_host).
 macro_rules! per_image {
-    ($type:ident { apply: $change:ident, lazy: $lazy:literal $(, check: $check:ident)? $(, effect: $effect:ident)? }) => {
+    ($type:ident {
+        apply: $change:ident, lazy: $lazy:literal
+        $(, check: $check:ident)? $(, effect: $effect:ident)? $(, through_host: $host:expr)?
+    }) => {
         impl crate::Transform for $type {
             fn name(&self) -> &'static str {
                 stringify!($type)
@@ -111,6 +123,13 @@ macro_rules! per_image {
             $(
                 fn effect(&self) -> crate::Effect {
                     self.$effect()
+                }
+            )?
+
+            $(
+                fn through_host(&self) -> bool {
+                    let host: fn(&Self) -> bool = $host;
+                    host(self)
                 }
             )?
 

@@ -55,6 +55,11 @@ impl Pad {
         spatial::pad(image, side(0), side(1), self.mode.at(place).unwrap_or_default(), self.value)
     }
 
+    /// Statistics of whole lines are taken on the host.
+    fn looks_at_all(&self) -> bool {
+        self.mode.as_slice().iter().any(|mode| mode.looks_at_all())
+    }
+
     fn check_parameters(&self) -> Result<(), Fault> {
         if self.to_pad.first().is_some_and(|channels| *channels != [0, 0]) || self.to_pad.len() > 4 {
             return Err(Fault::at("to_pad", "must be [0, 0] (the channels), then [before, after] for each axis"));
@@ -72,7 +77,7 @@ setters!(Pad {
     allow_missing_keys: bool,
 });
 
-per_image!(Pad { apply: pad, lazy: true, check: check_parameters });
+per_image!(Pad { apply: pad, lazy: true, check: check_parameters, through_host: Self::looks_at_all });
 
 transform_entry!(
     Pad,

@@ -143,6 +143,10 @@ impl Transform for RandCropByLabelClasses {
         Effect::sizing("spatial_size", self.spatial_size.as_slice())
     }
 
+    fn through_host(&self) -> bool {
+        self.indices_key.is_none()
+    }
+
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
         let at_label = |e: TransformError| e.at(&self.label_key);
         let shape = sample.shape(&self.label_key).map_err(at_label)?;

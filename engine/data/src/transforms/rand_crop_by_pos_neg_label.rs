@@ -139,6 +139,10 @@ impl Transform for RandCropByPosNegLabel {
         Effect::sizing("spatial_size", self.spatial_size.as_slice())
     }
 
+    fn through_host(&self) -> bool {
+        self.fg_indices_key.is_none() || self.bg_indices_key.is_none()
+    }
+
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
         let mut taken = |key: &Option<String>| match key {
             Some(key) => {

@@ -143,6 +143,10 @@ impl Transform for RandWeightedCrop {
         Effect::sizing("spatial_size", self.spatial_size.as_slice())
     }
 
+    fn through_host(&self) -> bool {
+        true
+    }
+
     fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
         let weights = sample.image(&self.w_key).map_err(|e| e.at(&self.w_key))?;
         let shape = weights.shape();

@@ -67,6 +67,10 @@ impl Transform for Range {
         self.transform.effect()
     }
 
+    fn through_host(&self) -> bool {
+        self.transform.through_host()
+    }
+
     fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
         let span = tracing::info_span!("range", name = %self.range, transform = self.transform.name());
         let _entered = span.enter();

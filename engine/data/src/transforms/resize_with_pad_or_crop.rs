@@ -54,6 +54,11 @@ impl ResizeWithPadOrCrop {
         pad_to_size(center_crop(image, size), size, self.method, self.mode.at(place).unwrap_or_default(), self.value)
     }
 
+    /// Statistics of whole lines are taken on the host.
+    fn looks_at_all(&self) -> bool {
+        self.mode.as_slice().iter().any(|mode| mode.looks_at_all())
+    }
+
     fn check_parameters(&self) -> Result<(), Fault> {
         self.keys.check_list("mode", &self.mode)
     }
@@ -76,7 +81,13 @@ impl ResizeWithPadOrCrop {
     }
 }
 
-per_image!(ResizeWithPadOrCrop { apply: resize, lazy: true, check: check_parameters, effect: of_grid });
+per_image!(ResizeWithPadOrCrop {
+    apply: resize,
+    lazy: true,
+    check: check_parameters,
+    effect: of_grid,
+    through_host: Self::looks_at_all
+});
 
 transform_entry!(
     ResizeWithPadOrCrop,

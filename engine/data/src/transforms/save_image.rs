@@ -111,6 +111,10 @@ impl Transform for SaveImage {
         Effect::Nothing
     }
 
+    fn through_host(&self) -> bool {
+        true
+    }
+
     fn apply(&self, sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         let nifti = self.output_dtype.map_or_else(NiftiOptions::image, |t| NiftiOptions::image().data_type(t));
         let options = WriteOptions { nifti, scale: self.scale };

@@ -13,6 +13,7 @@ use hearth_nn::losses::{Loss, LossConfig};
 use hearth_nn::networks::NetworkConfig;
 use hearth_nn::optim::{GradientClip, OptimizerConfig};
 use hearth_registry::{Document, Fault, Named, Node};
+use hearth_train::device::TuneWord;
 use serde::{Deserialize, Serialize};
 
 use super::adversarial::Adversarial;
@@ -175,6 +176,9 @@ pub struct Training {
     pub precision: PrecisionWord,
     /// `cpu`, `cuda:0`, `vulkan`, `rocm:0`, `metal`, `auto`.
     pub device: String,
+    /// How much time may go into choosing kernels for a card: `off`, `quick`, `full`, or `auto`:
+    /// full on a card, off where a driver in software plays one.
+    pub tune: TuneWord,
 }
 
 impl Default for Training {
@@ -188,6 +192,7 @@ impl Default for Training {
             seed: 0,
             precision: PrecisionWord::Fp32,
             device: "auto".into(),
+            tune: TuneWord::Auto,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hearth_data::caches::CacheRun;
 use hearth_data::{Dataset, Item, Pipeline};
+use hearth_train::device;
 
 use super::Plan;
 use crate::error::{Context, Outcome};
@@ -19,7 +20,10 @@ pub enum Use {
 
 /// The cases behind a pipeline, and filled.
 pub fn dataset(plan: &Plan, items: Vec<Item>, pipeline: Arc<Pipeline>, what: Use) -> Outcome<Arc<dyn Dataset>> {
-    let run = CacheRun { device: plan.device.clone(), progress: plan.progress, whole: what == Use::Validation };
+    let cache = &plan.recipe.data.cache;
+    // Asked again for the validation: what the training's cases took is no longer free.
+    let free = if cache.on_device() { device::memory(&plan.device).map(|memory| memory.free) } else { None };
+    let run = CacheRun { device: plan.device.clone(), progress: plan.progress, whole: what == Use::Validation, free };
     let name = if what == Use::Training { "training" } else { "validation" };
-    plan.recipe.data.cache.dataset(items, pipeline, &run).while_doing(|| format!("preparing the {name} cases"))
+    cache.dataset(items, pipeline, &run).while_doing(|| format!("preparing the {name} cases"))
 }

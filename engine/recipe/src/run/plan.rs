@@ -54,6 +54,8 @@ impl Plan {
         let mut recipe = Recipe::read(&document)?;
         let device = device::parse(&recipe.training.device)
             .map_err(|error| document.error_at("training.device", error.to_string()))?;
+        // Before the first work on it.
+        recipe.training.tune.set(&device);
         let on_processor = device.clone() == device::parse("cpu").unwrap_or_default();
         let precision = match recipe.training.precision {
             PrecisionWord::Fp32 => Precision::Fp32,

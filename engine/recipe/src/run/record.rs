@@ -14,7 +14,7 @@ use crate::error::{Context, Outcome, RecipeError};
 const FILE: &str = "run.json";
 
 /// What may differ when a run goes on: nothing of it changes what is computed for a step.
-const FREE: [&str; 3] = ["training.epochs", "training.device", "data.workers"];
+const FREE: [&str; 4] = ["training.epochs", "training.device", "training.tune", "data.workers"];
 
 /// What a run was started with.
 #[derive(Debug, Serialize, Deserialize)]

@@ -26,7 +26,7 @@ use super::vanished::FolderWatch;
 use super::{Cases, Plan, Start, folders, handlers, plugins, summary};
 use crate::error::{At, Context, Outcome, RecipeError};
 use crate::notice::{notice, warning};
-use crate::recipe::Listens;
+use crate::recipe::{Listens, Recipe};
 
 /// The evaluator's name, and its handlers' folder within the run's.
 const VALIDATION: &str = "validation";
@@ -231,6 +231,7 @@ fn warn(plan: &Plan, plugins: &[Attached]) {
         plugins.iter().any(|known| known.name() == plugin)
             || plan.recipe.handlers.iter().any(|entry| entry.text("name") == Some(handler))
     };
+    warn_of_host_steps(plan);
     let training = &plan.recipe.training;
     if !loaded("checkpoint", "Checkpoints") {
         warning!("no `checkpoint` plugin is loaded, so the run will keep no checkpoint");
@@ -281,18 +282,40 @@ pub(super) fn training_loader(plan: &Plan, cases: Vec<Item>) -> Outcome<DataLoad
     let seed = recipe.training.seed;
     let sampler = recipe.data.sampler.as_ref().map(|sampler| sampler.sampler(&cases, seed)).transpose();
     let sampler = sampler.map_err(|fault| plan.document.located("data.sampler", fault))?;
-    let options = LoaderOptions {
-        batch_size: recipe.training.batch_size,
-        shuffle: true,
-        workers: recipe.data.workers,
-        seed,
-        ..LoaderOptions::default()
-    };
-    let loader = DataLoader::new(dataset(plan, cases, plan.training.clone(), Use::Training)?, options)?;
+    let loader = DataLoader::new(dataset(plan, cases, plan.training.clone(), Use::Training)?, loader_options(plan))?;
     Ok(match sampler {
         Some(sampler) => loader.with_sampler(sampler),
         None => loader,
     })
+}
+
+/// How training batches are made: on a card they are there before they are asked for.
+fn loader_options(plan: &Plan) -> LoaderOptions {
+    let Recipe { training, data, .. } = &plan.recipe;
+    LoaderOptions {
+        batch_size: training.batch_size,
+        shuffle: true,
+        workers: data.workers,
+        seed: training.seed,
+        device: (!plan.on_processor).then(|| plan.device.clone()),
+        ..LoaderOptions::default()
+    }
+}
+
+/// Says which random steps make each batch wait for the card.
+fn warn_of_host_steps(plan: &Plan) {
+    let placed = plan.recipe.transforms.iter().any(|table| table.get("device").is_some());
+    if plan.on_processor || !(plan.recipe.data.cache.on_device() || placed) {
+        return;
+    }
+    let steps = plan.training.random_through_host();
+    if !steps.is_empty() {
+        notice!(
+            "{}: copied from the device to the host and back for each batch; put such steps before the first random one, or \
+             keep the cache on the host",
+            steps.join(", ")
+        );
+    }
 }
 
 /// The evaluator that the `validation` plugin runs, or `hearth evaluate` with an inferer of its
@@ -322,4 +345,29 @@ pub fn evaluator(
         all.push(penalties);
     }
     Ok((evaluator.build()?, all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::bundled;
+
+    fn plan(device: &str) -> Plan {
+        let mut document = bundled::find("hippocampus").expect("bundled").document().expect("sound");
+        document.set_option("--device", "training.device", device).expect("a text");
+        Plan::new(document).expect("sound")
+    }
+
+    #[test]
+    fn batches_stay_on_a_processor() {
+        assert_eq!(loader_options(&plan("cpu")).device, None);
+    }
+
+    #[cfg(feature = "vulkan")]
+    #[test]
+    #[ignore = "needs a Vulkan driver"]
+    fn batches_are_handed_over_on_vulkan() {
+        let plan = plan("vulkan");
+        assert_eq!(loader_options(&plan).device, Some(plan.device));
+    }
 }

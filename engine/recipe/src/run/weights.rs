@@ -42,6 +42,8 @@ pub struct Opening<'a> {
     pub checkpoint: &'a str,
     /// Where it computes.
     pub device: &'a str,
+    /// In place of the recipe's tuning.
+    pub tune: Option<&'a str>,
     /// In place of the recipe's test-time augmentation.
     pub tta: Option<Tta>,
     /// Faults of DICOM series that are accepted beside the recipe's: `MissingSlices`.
@@ -53,7 +55,7 @@ pub struct Opening<'a> {
 impl<'a> Opening<'a> {
     /// As the recipe says, and nothing is shown.
     pub fn new(checkpoint: &'a str, device: &'a str) -> Self {
-        Self { checkpoint, device, tta: None, accept: Vec::new(), progress: Progress::None }
+        Self { checkpoint, device, tune: None, tta: None, accept: Vec::new(), progress: Progress::None }
     }
 }
 
@@ -91,9 +93,12 @@ impl Trained {
     /// # Errors
     /// A damaged run, a checkpoint or a device that is not there, a fault that cannot be accepted.
     pub fn open_with(folder: &RunFolder, opening: Opening<'_>) -> Outcome<Self> {
-        let Opening { checkpoint, device, tta, accept, progress } = opening;
+        let Opening { checkpoint, device, tune, tta, accept, progress } = opening;
         let mut document = Document::open(&folder.recipe())?;
         document.set_option("--device", "training.device", device)?;
+        if let Some(tune) = tune {
+            document.set_option("--tune", "training.tune", tune)?;
+        }
         accept_faults(&mut document, &accept)?;
         let mut plan = Plan::new(document)?;
         plan.progress = progress;

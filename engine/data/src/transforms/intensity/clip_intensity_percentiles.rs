@@ -140,7 +140,7 @@ setters!(ClipIntensityPercentiles {
     allow_missing_keys: bool,
 });
 
-image_transform!(ClipIntensityPercentiles, clip);
+image_transform!(ClipIntensityPercentiles, clip, through_host: |_| true);
 
 transform_entry!(
     ClipIntensityPercentiles,

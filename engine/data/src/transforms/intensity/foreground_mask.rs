@@ -235,6 +235,10 @@ impl Transform for ForegroundMask {
         "ForegroundMask"
     }
 
+    fn through_host(&self) -> bool {
+        true
+    }
+
     fn apply(&self, sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         let keys = self.keys.of(&sample, self.allow_missing_keys);
         to_new_keys(sample, keys, self.new_key_prefix.as_deref(), |image| self.mask(image))

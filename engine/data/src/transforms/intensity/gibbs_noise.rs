@@ -97,7 +97,7 @@ setters!(GibbsNoise {
     allow_missing_keys: bool,
 });
 
-image_transform!(GibbsNoise, change);
+image_transform!(GibbsNoise, change, through_host: |_| true);
 
 transform_entry!(
     GibbsNoise,

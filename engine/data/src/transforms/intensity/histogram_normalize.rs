@@ -170,6 +170,10 @@ impl Transform for HistogramNormalize {
         "HistogramNormalize"
     }
 
+    fn through_host(&self) -> bool {
+        true
+    }
+
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         let mask = self.mask_key.as_ref().map(|key| sample.image(key).cloned()).transpose()?;
         for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {

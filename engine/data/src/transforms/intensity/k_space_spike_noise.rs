@@ -179,7 +179,7 @@ setters!(KSpaceSpikeNoise {
     allow_missing_keys: bool,
 });
 
-image_transform!(KSpaceSpikeNoise, spike);
+image_transform!(KSpaceSpikeNoise, spike, through_host: |_| true);
 
 transform_entry!(
     KSpaceSpikeNoise,

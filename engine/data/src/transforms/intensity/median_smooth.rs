@@ -72,7 +72,7 @@ setters!(MedianSmooth {
     allow_missing_keys: bool,
 });
 
-image_transform!(MedianSmooth, smooth);
+image_transform!(MedianSmooth, smooth, through_host: |_| true);
 
 transform_entry!(
     MedianSmooth,

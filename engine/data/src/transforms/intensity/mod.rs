@@ -9,13 +9,21 @@
 ///
 /// It has `keys`, `prob`, `allow_missing_keys`, `check_parameters(&self)`,
 /// `draw(&self, &Draw, &[&Image])` that draws the parameters, and
-/// `change(&self, Image, &Drawn, usize)` that changes the image of the key at that place.
+/// `change(&self, Image, &Drawn, usize)` that changes the image of the key at that place. `through_host`,
+/// a function of it, says whether it [goes through the host](crate::Transform::through_host).
 macro_rules! random_image_transform {
-    ($type:ident) => {
+    ($type:ident $(, through_host: $host:expr)?) => {
         impl $crate::Transform for $type {
             fn name(&self) -> &'static str {
                 stringify!($type)
             }
+
+            $(
+                fn through_host(&self) -> bool {
+                    let host: fn(&Self) -> bool = $host;
+                    host(self)
+                }
+            )?
 
             fn is_random(&self) -> bool {
                 true

@@ -178,7 +178,7 @@ setters!(RandCoarseDropout {
     allow_missing_keys: bool,
 });
 
-random_image_transform!(RandCoarseDropout);
+random_image_transform!(RandCoarseDropout, through_host: |dropout| !dropout.dropout_holes);
 
 transform_entry!(
     RandCoarseDropout,

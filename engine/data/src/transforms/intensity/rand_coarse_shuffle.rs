@@ -102,7 +102,7 @@ setters!(RandCoarseShuffle {
     allow_missing_keys: bool,
 });
 
-random_image_transform!(RandCoarseShuffle);
+random_image_transform!(RandCoarseShuffle, through_host: |_| true);
 
 transform_entry!(
     RandCoarseShuffle,

@@ -73,7 +73,7 @@ setters!(RandGibbsNoise {
     allow_missing_keys: bool,
 });
 
-random_image_transform!(RandGibbsNoise);
+random_image_transform!(RandGibbsNoise, through_host: |_| true);
 
 transform_entry!(
     RandGibbsNoise,

@@ -121,7 +121,7 @@ setters!(RandIntensityRemap {
     allow_missing_keys: bool,
 });
 
-random_image_transform!(RandIntensityRemap);
+random_image_transform!(RandIntensityRemap, through_host: |_| true);
 
 #[cfg(test)]
 mod tests {

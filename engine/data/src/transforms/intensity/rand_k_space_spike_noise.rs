@@ -122,7 +122,7 @@ setters!(RandKSpaceSpikeNoise {
     allow_missing_keys: bool,
 });
 
-random_image_transform!(RandKSpaceSpikeNoise);
+random_image_transform!(RandKSpaceSpikeNoise, through_host: |_| true);
 
 transform_entry!(
     RandKSpaceSpikeNoise,

@@ -112,7 +112,7 @@ setters!(ScaleIntensityRangePercentiles {
     allow_missing_keys: bool,
 });
 
-image_transform!(ScaleIntensityRangePercentiles, scale);
+image_transform!(ScaleIntensityRangePercentiles, scale, through_host: |_| true);
 
 transform_entry!(
     ScaleIntensityRangePercentiles,

@@ -95,7 +95,7 @@ setters!(DistanceTransformEDT {
     allow_missing_keys: bool,
 });
 
-image_transform!(DistanceTransformEDT, distances);
+image_transform!(DistanceTransformEDT, distances, through_host: |_| true);
 
 #[cfg(test)]
 mod tests {

@@ -129,7 +129,7 @@ setters!(FillHoles {
     allow_missing_keys: bool,
 });
 
-image_transform!(FillHoles, fill);
+image_transform!(FillHoles, fill, through_host: |_| true);
 
 #[cfg(test)]
 mod tests {

@@ -181,7 +181,7 @@ setters!(KeepLargestConnectedComponent {
     allow_missing_keys: bool,
 });
 
-image_transform!(KeepLargestConnectedComponent, keep);
+image_transform!(KeepLargestConnectedComponent, keep, through_host: |_| true);
 
 #[cfg(test)]
 mod tests {

@@ -155,6 +155,10 @@ impl Transform for ProbNMS {
         "ProbNMS"
     }
 
+    fn through_host(&self) -> bool {
+        true
+    }
+
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
             let found = sample.image(key).and_then(|image| self.detections(image)).map_err(|e| e.at(key))?;

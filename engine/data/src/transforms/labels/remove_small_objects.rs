@@ -169,7 +169,7 @@ setters!(RemoveSmallObjects {
     allow_missing_keys: bool,
 });
 
-image_transform!(RemoveSmallObjects, remove);
+image_transform!(RemoveSmallObjects, remove, through_host: |_| true);
 
 #[cfg(test)]
 mod tests {

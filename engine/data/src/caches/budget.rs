@@ -1,0 +1,93 @@
+//! How much memory a cache may take: [`Budget`].
+
+use hearth_registry::Fault;
+
+use super::{CachePlace, CacheRun};
+
+/// What counts as free on a device that does not say.
+const UNKNOWN: u64 = 4 << 30;
+
+/// How much memory a cache may take, as its table says it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Budget {
+    pub place: CachePlace,
+    /// GiB.
+    pub limit: Option<f64>,
+    /// Of a device's free memory.
+    pub part: f64,
+}
+
+impl Budget {
+    /// Half: the rest is for the training.
+    pub const PART: f64 = 0.5;
+
+    /// Bytes; `None` where the cache finds out how much this machine has free.
+    pub fn bytes(&self, run: &CacheRun) -> Option<u64> {
+        if let Some(gib) = self.limit {
+            return Some((gib * (1_u64 << 30) as f64) as u64);
+        }
+        if self.place == CachePlace::Host || hearth_kernels::host::is_host(&run.device) {
+            return None;
+        }
+        Some(self.of_device(run.free))
+    }
+
+    /// The part of what a device has free.
+    fn of_device(&self, free: Option<u64>) -> u64 {
+        let free = free.unwrap_or_else(|| {
+            tracing::warn!("the device does not say how much memory is free: 4 GiB are assumed; set `limit_gib`");
+            UNKNOWN
+        });
+        (free as f64 * self.part) as u64
+    }
+
+    pub fn check(&self) -> Result<(), Fault> {
+        if let Some(limit) = self.limit.filter(|limit| *limit <= 0.0 || !limit.is_finite()) {
+            return Err(Fault::at("limit_gib", format!("{limit} GiB hold nothing")));
+        }
+        if !(self.part > 0.0 && self.part <= 1.0) {
+            let message = format!("{} is not a part of the device's memory; give more than 0 and at most 1", self.part);
+            return Err(Fault::at("device_part", message));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Device;
+
+    use super::*;
+    use crate::Progress;
+
+    fn run(device: Device, free: Option<u64>) -> CacheRun {
+        CacheRun { device, progress: Progress::None, whole: false, free }
+    }
+
+    #[test]
+    fn a_limit_that_is_said_wins_and_the_host_finds_out_for_itself() {
+        let device = crate::host_device();
+        let budget = |place, limit| Budget { place, limit, part: 0.5 };
+        assert_eq!(budget(CachePlace::Same, Some(1.5)).bytes(&run(device.clone(), Some(8))), Some(3 << 29));
+        assert_eq!(budget(CachePlace::Host, None).bytes(&run(device.clone(), Some(8))), None);
+        assert_eq!(budget(CachePlace::Same, None).bytes(&run(device, Some(8))), None, "a processor's is the host's");
+    }
+
+    #[test]
+    fn a_device_gives_a_part_of_what_it_has_free() {
+        let budget = Budget { place: CachePlace::Same, limit: None, part: 0.25 };
+        assert_eq!(budget.of_device(Some(80 << 30)), 20 << 30);
+        assert_eq!(budget.of_device(None), 1 << 30, "what it does not say is little");
+    }
+
+    #[test]
+    fn parts_and_limits_that_hold_nothing_are_faults() {
+        let check = |limit, part| Budget { place: CachePlace::Same, limit, part }.check().map_err(|f| f.path);
+        assert_eq!(check(Some(0.0), 0.5), Err("limit_gib".to_owned()));
+        assert_eq!(check(Some(f64::NAN), 0.5), Err("limit_gib".to_owned()));
+        for part in [0.0, -1.0, 1.5, f64::NAN] {
+            assert_eq!(check(None, part), Err("device_part".to_owned()));
+        }
+        assert_eq!(check(Some(2.0), 1.0), Ok(()));
+    }
+}
