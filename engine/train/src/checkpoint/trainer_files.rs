@@ -26,11 +26,12 @@ const SEED: &str = "rng/seed";
 
 #[derive(Serialize, Deserialize)]
 struct OptimizerJson {
-    /// As the recipe gives it.
+    /// As in the recipe.
     config: OptimizerConfig,
-    /// The present learning rate, as text: a JSON number may come back with another last digit.
+    /// The current learning rate, as text: a JSON number may be read back with a different last
+    /// digit.
     learning_rate: String,
-    /// How many batches' gradients wait for a step, in a file of their own.
+    /// How many batches' gradients wait for a step; they are in a separate file.
     #[serde(default, skip_serializing_if = "is_zero")]
     gathered: u64,
 }
@@ -82,8 +83,7 @@ pub(crate) fn collect<N: Network>(
     Ok(Job { dir: request.dir.clone(), header, files, keep_last: request.keep_last })
 }
 
-/// Takes back the newest whole checkpoint. Everything is read and checked before anything is
-/// changed.
+/// Restores the newest intact checkpoint. Everything is read and checked before anything changes.
 pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<Snapshot, BoxError> {
     let checkpoint = checkpoint::newest(dir)?;
     let mismatch =
@@ -102,7 +102,7 @@ pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<
     let learning_rate: f64 = json
         .learning_rate
         .parse()
-        .map_err(|_| mismatch(OPTIMIZER_JSON, format!("the learning rate `{}` is no number", json.learning_rate)))?;
+        .map_err(|_| mismatch(OPTIMIZER_JSON, format!("the learning rate `{}` is not a number", json.learning_rate)))?;
     let state =
         tensor_file::from_bytes(&checkpoint.file(OPTIMIZER)?).map_err(|e| mismatch(OPTIMIZER, e.to_string()))?;
     check_optimizer_state(&network, &state).map_err(|why| mismatch(OPTIMIZER, why))?;
@@ -125,7 +125,7 @@ pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<
                 .map_err(|e| mismatch(SCALER, format!("it does not parse: {e}")))?;
             Some(DeviceScaler::new(scaler, &trainer.options.device.clone().inner()))
         }
-        // A run may go on in another precision.
+        // A run may resume in another precision.
         (present, _) => present.clone(),
     };
     let snapshot = snapshot_files::read(&checkpoint, "")?;
@@ -138,7 +138,7 @@ pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<
     }
     (trainer.network, trainer.optimizer) = (Some(network), optimizer);
     (trainer.learning_rate, trainer.scaler, trainer.pending) = (learning_rate, scaler, pending);
-    tracing::info!("going on from checkpoint {}", checkpoint.path.display());
+    tracing::info!("resuming from checkpoint {}", checkpoint.path.display());
     Ok(snapshot)
 }
 

@@ -23,7 +23,7 @@ use hearth_nn::networks::Network;
 use hearth_nn::optim::{Gradients, Optimizer, OptimizerConfig};
 
 pub(crate) struct Training<N> {
-    /// `None` only after the optimizer has failed with the parameters in its hands.
+    /// `None` only after the optimizer has failed while it owned the parameters.
     pub network: Option<N>,
     pub loss: Box<dyn Loss>,
     pub optimizer: Optimizer,
@@ -33,15 +33,15 @@ pub(crate) struct Training<N> {
     /// In fp16 only.
     pub scaler: Option<DeviceScaler>,
     pub evaluators: BTreeMap<String, Box<dyn Evaluate<N>>>,
-    /// The sum of the gradients since the last step, and of how many batches.
+    /// The sum of the gradients since the last step, and the number of batches.
     pub pending: Option<(Gradients, u64)>,
     pub feed: Feed,
     writer: CheckpointWriter,
-    /// The gradients of the present batch, while `backward_completed` is handled.
+    /// The gradients of the current batch, while `backward_completed` is handled.
     gradients: Option<Gradients>,
-    /// The loss of the present iteration, on the device.
+    /// The loss of the current iteration, on the device.
     loss_tensor: Option<Tensor<1>>,
-    /// The same, read back because somebody asked.
+    /// The same, read back because a handler asked.
     loss_value: Option<f64>,
     /// The epoch as of the last fetch.
     epoch: u64,
@@ -83,7 +83,7 @@ impl<N: Network> Training<N> {
     /// The outputs in f32, with their autodiff graph.
     pub fn forward(&self, state: &State) -> Result<Outputs, BoxError> {
         let network = self.network()?;
-        // A tensor under autodiff is what tells layers that they train.
+        // Layers know that they train by their input being under autodiff.
         let image = self.feed.named("image")?.autodiff();
         network.set_draw(state.seed, state.iteration);
         infer_all(&*self.options.inferer, image, network).map_err(|e| self.feed.part("the forward pass", e).into())
@@ -96,8 +96,8 @@ impl<N: Network> Training<N> {
         let main = outputs.all.first().cloned();
         let loss = match (self.loss.forward_with(outputs.all, label, needed), main) {
             (Ok(loss), _) => loss.mean(),
-            // An overflow of fp16 is no error: the scaler finds no gradient finite, leaves the step
-            // out and goes on with less.
+            // An fp16 overflow is not an error: the scaler finds non-finite gradients, skips the
+            // step and lowers the scale.
             (Err(LossError::NonFinite { what: "prediction", .. }), Some(pred)) if self.scaler.is_some() => {
                 pred.mean() * f32::NAN
             }
@@ -123,7 +123,7 @@ impl<N: Network> Training<N> {
         })
     }
 
-    /// Adds a batch's gradients to those that wait; steps when there are enough.
+    /// Accumulates a batch's gradients; takes a step when there are enough.
     pub fn gather(&mut self, gradients: Gradients) -> Result<(), BoxError> {
         let (sum, count) = match self.pending.take() {
             Some((sum, count)) => (sum + gradients, count + 1),
@@ -133,11 +133,11 @@ impl<N: Network> Training<N> {
         if count >= self.options.accumulate { self.step() } else { Ok(()) }
     }
 
-    /// One step with the mean of the gradients that wait, if there are any.
+    /// Takes one step with the mean of the accumulated gradients, if there are any.
     pub fn step(&mut self) -> Result<(), BoxError> {
         let Some((sum, count)) = self.pending.take() else { return Ok(()) };
         let mut gradients = if count == 1 { sum } else { sum.scale(1.0 / count as f64) };
-        // Whether there is a step is the device's to say: reading back would make it wait.
+        // The device decides whether to step: reading back would stall it.
         let finite = match (&mut self.scaler, gradients.norm()) {
             (Some(scaler), Some(norm)) => {
                 let finite = norm.is_finite();
@@ -224,7 +224,7 @@ impl<N: Network> Host for Training<N> {
 
     fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), HostError> {
         if !learning_rate.is_finite() || learning_rate < 0.0 {
-            return Err(HostError::new(format!("a learning rate of {learning_rate} makes no sense; give 0 or more")));
+            return Err(HostError::new(format!("a learning rate of {learning_rate} is invalid; give 0 or more")));
         }
         self.learning_rate = learning_rate;
         Ok(())
@@ -251,7 +251,7 @@ impl<N: Network> Host for Training<N> {
     fn put_tensor(&mut self, name: &str, tensor: HostTensor<'_>) -> Result<(), HostError> {
         if name == "pred" {
             let why =
-                "a prediction from outside has no gradient; replace `image` or `label` at iteration_started instead";
+                "a prediction from a handler has no gradient; replace `image` or `label` at iteration_started instead";
             return Err(HostError::new(format!("tensor `pred` cannot be put while training: {why}")));
         }
         self.feed.put(name, &tensor)
@@ -303,7 +303,7 @@ impl<N: Network> Workflow for Training<N> {
         self.gradients = Some(self.backward(&loss)?);
         engine.fire(Event::BackwardCompleted, self)?;
 
-        // A second hold on them would make the optimizer copy what it can change in place.
+        // A second reference to them would make the optimizer copy what it can change in place.
         if let Some(gradients) = self.gradients.take() {
             self.gather(gradients)?;
         }
@@ -313,18 +313,18 @@ impl<N: Network> Workflow for Training<N> {
 
     fn epoch_started(&mut self, state: &mut State) -> Result<(), BoxError> {
         self.epoch = state.epoch;
-        // What a run that was terminated in mid-epoch left behind belongs to no step.
+        // Gradients left by a run that was terminated in mid-epoch belong to no step.
         self.pending = None;
         Ok(())
     }
 
     fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
         self.epoch = state.epoch;
-        // The last batches of an epoch are stepped with, however few they are.
+        // The last batches of an epoch make a step, however few they are.
         self.step()?;
-        // Once per epoch the host looks at what the device decided.
+        // Once per epoch the host reads what the device decided.
         if let Some((steps, scale)) = self.scaler.as_mut().map(DeviceScaler::news).filter(|(steps, _)| *steps > 0) {
-            tracing::info!("fp16: {steps} steps left out, their gradients were not finite; the scale is {scale} now");
+            tracing::info!("fp16: {steps} steps skipped because of non-finite gradients; the scale is {scale} now");
         }
         Ok(())
     }
