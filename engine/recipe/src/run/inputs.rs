@@ -1,4 +1,5 @@
-//! What `predict` is given: files, folders of images, cases of modalities, data sets, lists.
+//! The inputs of `predict`: files, folders of images, cases with several modalities, data sets,
+//! lists.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use super::outputs::is_record;
 use crate::error::{Context, Outcome};
 use crate::recipe::Recipe;
 
-/// An image to predict: of one file, or of several.
+/// An image to predict, from one file or several.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A file, or a folder of slices.
@@ -34,7 +35,7 @@ impl Input {
         }
     }
 
-    /// The files it is made of.
+    /// The files it consists of.
     pub fn files(&self) -> Box<dyn Iterator<Item = &PathBuf> + '_> {
         match self {
             Input::File(path) => Box::new(std::iter::once(path)),
@@ -45,7 +46,7 @@ impl Input {
         }
     }
 
-    /// What it is called in messages and tables.
+    /// Its name in messages and tables.
     pub fn name(&self) -> String {
         match self {
             Input::File(path) => path.display().to_string(),
@@ -53,7 +54,7 @@ impl Input {
         }
     }
 
-    /// What its results are called.
+    /// The name of its results.
     pub fn stem(&self) -> String {
         match self {
             Input::File(path) => stem(path),
@@ -62,8 +63,8 @@ impl Input {
     }
 }
 
-/// What a path stands for: the cases of a data set, a table or a list; the images of a folder; a
-/// folder of slices; a file.
+/// What a path means: the cases of a data set, a table or a list; the images of a folder; a folder
+/// of slices; a file.
 ///
 /// # Errors
 /// A data set that is damaged, or lacks a modality that the recipe takes; a folder that cannot be
@@ -77,7 +78,7 @@ pub fn inputs(given: &Path, recipe: &Recipe) -> Outcome<Vec<Input>> {
     Ok(images_of(given)?.into_iter().map(Input::File).collect())
 }
 
-/// The layout of a data set, of whatever is more than images.
+/// The layout of a data set, for a path that holds more than images.
 fn layout_of(given: &Path, recipe: &Recipe) -> Option<Box<dyn Layout>> {
     if let Some(named) = &recipe.data.layout
         && named.fits(given)
@@ -88,16 +89,16 @@ fn layout_of(given: &Path, recipe: &Recipe) -> Option<Box<dyn Layout>> {
     layouts::recognize_list(given)
 }
 
-/// Ends of files that hold an image by themselves.
+/// Extensions of files that hold a whole image.
 const IMAGES: &[&str] = &["nii.gz", "nii", "hdr", "npy", "npz", "tif", "tiff", "png", "jpg", "jpeg", "bmp"];
 
-/// The images that a word of the command line means: those of a folder, unless its files are the
+/// The images that a command-line argument names: those of a folder, unless its files are the
 /// slices of one.
 fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
     if !given.is_dir() {
         return Ok(vec![given.to_owned()]);
     }
-    let listed = std::fs::read_dir(given).while_doing(|| format!("cannot look into {}", given.display()))?;
+    let listed = std::fs::read_dir(given).while_doing(|| format!("cannot read the folder {}", given.display()))?;
     let ends = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         !name.starts_with('.') && IMAGES.iter().any(|end| name.ends_with(&format!(".{end}")))
@@ -111,7 +112,7 @@ fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
     if images.is_empty() { Ok(vec![given.to_owned()]) } else { Ok(images) }
 }
 
-/// The name of an image without its end; that of a folder as it is called where it lies.
+/// The name of an image without its extension; for a folder, the folder's name.
 fn stem(image: &Path) -> String {
     let named = if image.is_dir() { image.canonicalize().ok() } else { None };
     let name = named.as_deref().unwrap_or(image).file_name().unwrap_or_default().to_string_lossy().into_owned();
