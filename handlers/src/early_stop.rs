@@ -14,16 +14,16 @@ use hearth_registry::Fault;
 pub struct EarlyStopOptions {
     /// Values without improvement after which the run ends; 1 or more.
     pub patience: u64,
-    /// The metric to watch; the key metric where it is not given.
+    /// The metric to watch; by default the key metric.
     #[setters(into)]
     pub metric: Option<String>,
-    /// Which way it gets better; as the key metric where it is not given.
+    /// Which values are better; by default as for the key metric.
     #[schemars(schema_with = "crate::registry::better_words")]
     pub better: Option<Better>,
-    /// What a value must be better by to count as an improvement.
+    /// The minimum change that counts as an improvement.
     pub min_delta: f64,
-    /// Whether improvements smaller than `min_delta` add up: the value compared with then stays the
-    /// last real improvement.
+    /// Whether improvements smaller than `min_delta` add up: values are then compared with the last
+    /// real improvement.
     pub cumulative_delta: bool,
 }
 
@@ -42,8 +42,8 @@ struct Memory {
 /// Terminates the run when a metric has not got better for `patience` of its values, as ignite's
 /// `EarlyStopping` does.
 ///
-/// Epochs in which the metric was not computed do not count. A value that is not a number is no
-/// improvement (ignite takes it for one). Add it after the handler that validates.
+/// Epochs in which the metric was not computed do not count. NaN is no improvement (in ignite it is
+/// one). Add it after the handler that validates.
 #[derive(Clone, Debug)]
 pub struct EarlyStop {
     options: EarlyStopOptions,
@@ -54,7 +54,7 @@ impl EarlyStop {
     /// A handler with these options.
     ///
     /// # Errors
-    /// For a patience of 0 and a delta that is negative or not a number.
+    /// For a patience of 0 and a delta that is negative or NaN.
     pub fn new(options: EarlyStopOptions) -> Result<Self, Fault> {
         if options.patience == 0 {
             return Err(Fault::at("patience", "`patience` is 0; give 1 or more"));
@@ -68,7 +68,7 @@ impl EarlyStop {
 
     /// Takes the next value; `true` when patience has run out.
     pub fn step(&mut self, value: f64, better: Better) -> bool {
-        // From here on larger is better.
+        // From here on higher is better.
         let score = if better == Better::Higher { value } else { -value };
         let Memory { counter, best } = &mut self.memory;
         let Some(known) = *best else {
@@ -80,7 +80,7 @@ impl EarlyStop {
             return false;
         }
         if !self.options.cumulative_delta {
-            // `max` passes a value by that is not a number.
+            // `max` ignores NaN.
             *best = Some(known.max(score));
         }
         *counter += 1;

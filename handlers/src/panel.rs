@@ -9,7 +9,8 @@ pub(crate) struct Slice {
     channels: Vec<Vec<f32>>,
 }
 
-/// Black for the background, then colours that are told apart with any eyes (Okabe and Ito 2008).
+/// Black for the background, then colours that people with colour blindness can distinguish (Okabe
+/// and Ito 2008).
 const COLOURS: [[u8; 3]; 9] = [
     [0, 0, 0],
     [230, 159, 0],
@@ -32,7 +33,7 @@ impl Slice {
             _ => return Err(format!("it is {:?}, not [B, C, X, Y] or [B, C, X, Y, Z]", tensor.shape)),
         };
         if item >= items {
-            return Err(format!("item {item} was asked for, the batch has {items}"));
+            return Err(format!("item {item} was requested, but the batch has {items}"));
         }
         if tensor.is_empty() || tensor.bytes.len() != tensor.len() * tensor.dtype.size() {
             return Err(format!("shape {:?} and {} bytes do not fit", tensor.shape, tensor.bytes.len()));
@@ -61,8 +62,8 @@ impl Slice {
         plane.iter().map(|v| [(((v - low) / range).clamp(0.0, 1.0) * 255.0).round() as u8; 3]).collect()
     }
 
-    /// Class by class in colour: the number itself of one channel, the largest of several. Grey
-    /// where one channel does not hold class numbers (a probability, a reconstruction).
+    /// Each class in its colour: one channel holds class numbers, of several channels the largest
+    /// wins. Grey where one channel does not hold class numbers (a probability, a reconstruction).
     fn classes(&self) -> Vec<[u8; 3]> {
         let classes: Vec<usize> = match &self.channels[..] {
             [plane] if plane.iter().any(|v| v.fract() != 0.0 || *v < 0.0 || !v.is_finite()) => return self.grey(),

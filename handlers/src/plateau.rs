@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use hearth_registry::Fault;
 
-/// How a threshold is meant.
+/// How a threshold is interpreted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ThresholdMode {
-    /// A part of the best value.
+    /// A fraction of the best value.
     #[default]
     Rel,
     /// A difference from the best value.
@@ -23,25 +23,25 @@ pub enum ThresholdMode {
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct PlateauOptions {
-    /// The metric to watch; the key metric where it is not given.
+    /// The metric to watch; by default the key metric.
     #[setters(into)]
     pub metric: Option<String>,
-    /// Which way it gets better; as the key metric where it is not given.
+    /// Which values are better; by default as for the key metric.
     #[schemars(schema_with = "crate::registry::better_words")]
     pub better: Option<Better>,
     /// What the rate is multiplied with.
     pub factor: f64,
-    /// Values without improvement that are borne.
+    /// Values without improvement before the rate falls.
     pub patience: u64,
     /// What counts as an improvement.
     pub threshold: f64,
-    /// How `threshold` is meant.
+    /// How `threshold` is interpreted.
     pub threshold_mode: ThresholdMode,
-    /// Values that are not looked at after a fall.
+    /// Values that are ignored after a reduction.
     pub cooldown: u64,
-    /// The rate never falls below this.
+    /// The lowest rate.
     pub min_lr: f64,
-    /// A fall smaller than this is left out.
+    /// A smaller reduction is skipped.
     pub eps: f64,
 }
 
@@ -107,7 +107,7 @@ impl ReduceLrOnPlateau {
         }
     }
 
-    /// Takes the next value of the metric; returns the new rate where it falls.
+    /// Takes the next value of the metric; returns the new rate if it is reduced.
     pub fn step(&mut self, value: f64, better: Better, rate: f64) -> Option<f64> {
         if self.improves(value, better) {
             self.memory.best = Some(value);

@@ -20,8 +20,7 @@ pub struct TensorBoardImageOptions {
     pub dir: PathBuf,
     /// A picture every so many epochs; 1 or more.
     pub every: u64,
-    /// Which tensors stand side by side. The first is shown in grey, the others as classes in
-    /// colour.
+    /// The tensors to show side by side, the first in grey, the others as classes in colour.
     #[setters(into)]
     pub tensors: Vec<String>,
     /// The axis cut across, in its middle: 0 is X, 1 is Y, 2 is Z.
@@ -47,8 +46,8 @@ impl Default for TensorBoardImageOptions {
 }
 
 /// Writes a picture every few epochs: the middle slice of the epoch's first batch. Added to a
-/// validation's engine it shows the same case each time. Tensors the workflow does not have (a
-/// label, when predicting) are left out.
+/// validation's engine it shows the same case each time. Tensors that the workflow does not have (a
+/// label, when predicting) are skipped.
 #[derive(Debug)]
 pub struct TensorBoardImage {
     options: TensorBoardImageOptions,
@@ -101,7 +100,7 @@ impl Handler for TensorBoardImage {
         }
         let Some((width, height, png)) = panel.png()? else {
             let names = tensors.join(", ");
-            return Err(HandlerError::new(format!("none of the tensors {names} can be had: {missing}")));
+            return Err(HandlerError::new(format!("none of the tensors {names} is available: {missing}")));
         };
         self.curves.image(tag, cx.state.epoch, width, height, png)?;
         self.curves.flush()

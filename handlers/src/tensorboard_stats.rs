@@ -17,12 +17,12 @@ pub struct TensorBoardStatsOptions {
     /// Folder of the event files.
     #[setters(into)]
     pub dir: PathBuf,
-    /// The loss and the learning rate every so many iterations; 0 for never. Each look at the loss
-    /// waits for the device.
+    /// The loss and the learning rate every so many iterations; 0 for never. Reading the loss waits
+    /// for the device.
     pub every_iterations: u64,
     /// The metrics every so many epochs; 0 for never.
     pub every_epochs: u64,
-    /// The loss's name among the curves.
+    /// The name of the loss's curve.
     #[setters(into)]
     pub loss: String,
 }
@@ -33,14 +33,14 @@ impl Default for TensorBoardStatsOptions {
     }
 }
 
-/// Writes the metrics of each epoch (step: the epoch), and the loss, the learning rate and whatever
-/// handlers hand to `Host::scalar` (step: the iteration). A resumed run goes on in the same file,
-/// from where its checkpoint was written. Add it after the handlers that compute metrics.
+/// Writes the metrics of each epoch (step: the epoch), and the loss, the learning rate and the
+/// values that handlers pass to `Host::scalar` (step: the iteration). A resumed run continues the
+/// same file from the point of its checkpoint. Add it after the handlers that compute metrics.
 #[derive(Debug)]
 pub struct TensorBoardStats {
     options: TensorBoardStatsOptions,
     curves: Curves,
-    /// The iteration of the newest point of each handed-out curve.
+    /// The iteration of the newest point of each handlers' curve.
     written: BTreeMap<String, u64>,
 }
 

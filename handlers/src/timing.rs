@@ -1,4 +1,4 @@
-//! Where the time goes: [`Timing`] between events, [`summary`] in handlers.
+//! Measures time: [`Timing`] between events, [`summary`] in handlers.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use hearth_engine::{Context, Engine, Event, Handler, HandlerError, Level, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Options of [`Timing`]: there are none.
+/// [`Timing`] has no options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TimingOptions {}
 
 /// Measures the time between each two events of an iteration and logs a table when the run is over:
-/// how much of it is fetching data, the forward pass, the backward pass. On a device that works on
-/// its own the time shows where the host waits, which is where a result is first needed.
+/// how much of it is fetching data, the forward pass, the backward pass. On an asynchronous device
+/// the time shows where the host waits, which is where a result is first needed.
 #[derive(Clone, Debug, Default)]
 pub struct Timing {
     last: Option<(Event, Instant)>,
@@ -82,8 +82,8 @@ impl Handler for Timing {
     }
 }
 
-/// The times of an engine's events and handlers as two tables, for the summary of a run. Rows that
-/// took no call are left out.
+/// The times of an engine's events and handlers as two tables, for the summary of a run. Rows
+/// without a call are skipped.
 pub fn summary(engine: &Engine) -> String {
     let counts = engine.event_counts();
     let events: Vec<_> = engine

@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{Schedule, at_least_two, last, numbers};
 
-/// MONAI's `LinearLR` of its learning-rate finder: in a line from `base` to `end_lr` at step
+/// MONAI's `LinearLR` of its learning-rate finder: linearly from `base` to `end_lr` at step
 /// `num_iter - 1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct FinderLinear {
     /// The last rate.
     pub end_lr: f64,
-    /// Steps in all.
+    /// The number of steps.
     pub num_iter: u64,
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Schedule, numbers};
 
-/// From `base * start_factor` in a line to `base * end_factor`.
+/// Linearly from `base * start_factor` to `base * end_factor`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct LinearLr {

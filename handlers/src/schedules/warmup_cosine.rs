@@ -5,21 +5,21 @@ use serde::{Deserialize, Serialize};
 
 use super::{Schedule, numbers, way_down};
 
-/// MONAI's `WarmupCosineSchedule`: up in a line, then down as a cosine wave.
+/// MONAI's `WarmupCosineSchedule`: linearly up, then down as a cosine wave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct WarmupCosineSchedule {
-    /// Steps of the way up.
+    /// Steps of the warm-up.
     pub warmup_steps: u64,
-    /// Steps in all.
+    /// The number of steps.
     pub t_total: u64,
-    /// Waves of the cosine on the way down.
+    /// Periods of the cosine after the warm-up.
     #[serde(default = "cycles")]
     pub cycles: f64,
-    /// The rate never falls below this after the way up.
+    /// The lowest rate after the warm-up.
     #[serde(default)]
     pub end_lr: f64,
-    /// The rate of step 0, as a part of `base`.
+    /// The rate of step 0, as a fraction of `base`.
     #[serde(default)]
     pub warmup_multiplier: f64,
 }
