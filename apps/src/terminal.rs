@@ -1,5 +1,4 @@
-//! Lines on standard output and notes on standard error, with colour only where somebody looks at
-//! it.
+//! Lines on standard output and notes on standard error, with colour only on a terminal.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -14,8 +13,7 @@ use crate::run::Plan;
 
 pub use hearth_recipe::text::{bytes, seconds, thousands};
 
-/// Prints a line of results to standard output. A reader that went away (`| head`) ends the program
-/// quietly.
+/// Prints a line of results to standard output. A closed pipe (`| head`) ends the program quietly.
 #[macro_export]
 macro_rules! out {
     ($($arg:tt)*) => { $crate::terminal::line(format_args!($($arg)*)) };
@@ -31,14 +29,14 @@ macro_rules! note {
 pub fn line(text: Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_fmt(text).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
-        // Whoever closes the pipe has seen enough; anything else (a full disk) is a failure.
+        // A closed pipe is no failure; anything else (a full disk) is.
         std::process::exit(if error.kind() == ErrorKind::BrokenPipe { 0 } else { 1 });
     }
 }
 
 /// See [`note!`].
 pub fn note_line(text: Arguments<'_>) {
-    // A run goes on when nobody reads its notes any more.
+    // A run continues when nobody reads its notes any more.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
@@ -79,17 +77,17 @@ impl<S: Subscriber> Layer<S> for Notices {
     }
 }
 
-/// Whether standard error is a terminal that somebody watches: bars there, plain lines elsewhere.
+/// Whether standard error is a terminal: bars there, plain lines elsewhere.
 pub fn watched() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// How long work is shown.
+/// How the progress of long work is shown.
 pub fn progress() -> hearth_data::Progress {
     if watched() { hearth_data::Progress::Bar } else { hearth_data::Progress::Lines }
 }
 
-/// A recipe made ready, which shows the filling of its caches here.
+/// A recipe made ready to run, which shows the filling of its caches here.
 pub fn plan(document: Document) -> Outcome<Plan> {
     let mut plan = Plan::new(document)?;
     plan.progress = progress();
@@ -102,7 +100,7 @@ fn colours(stream: &impl IsTerminal) -> bool {
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Whether standard error takes colours.
+/// Whether standard error supports colours.
 pub fn colours_on_stderr() -> bool {
     colours(&std::io::stderr())
 }

@@ -1,4 +1,4 @@
-//! `hearth demo`: the whole way, from generated volumes to a picture.
+//! `hearth demo`: the whole workflow, from generated volumes to a picture.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -19,7 +19,7 @@ use crate::{note, out};
 /// Arguments of `hearth demo`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where the data, the run, the labels and the picture go; new or empty
+    /// The folder for the data, the run, the labels and the picture; new or empty
     #[arg(long, value_name = "DIR", default_value = "hearth-demo")]
     pub out: PathBuf,
     /// The seed of the volumes and of the training
@@ -30,13 +30,13 @@ pub struct Args {
     pub device: String,
 }
 
-/// How many volumes are made; the recipe says how many of them validate.
+/// How many volumes are generated; the recipe says how many of them validate.
 const CASES: usize = 24;
 
 /// Voxels of a volume in plane.
 const SIZE: usize = 128;
 
-/// What is drawn black and white: soft tissue, in Hounsfield units.
+/// The display window: soft tissue, in Hounsfield units.
 const WINDOW: (f32, f32) = (-160.0, 240.0);
 
 /// Generates, trains, evaluates, predicts, draws.
@@ -99,7 +99,7 @@ fn draw(args: &Args, run: &Path, data: &Path, labels: &Path, picture: &Path) -> 
     write_nifti(&target, &predicted, NiftiOptions::label())
         .while_doing(|| format!("cannot write {}", target.display()))?;
 
-    // Shown as radiologists look at it: oriented to RAS, which is what the picture expects.
+    // Oriented to RAS, as the picture expects, and drawn as radiologists view it.
     let sample = [("image", &image), ("label", &label), ("prediction", &target)]
         .into_iter()
         .fold(Sample::new("overlay"), |sample, (key, path)| sample.with(key, Value::Path(path.clone())));

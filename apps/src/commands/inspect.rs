@@ -1,4 +1,4 @@
-//! `hearth data inspect`: what an image holds, and what is odd about it.
+//! `hearth data inspect`: describes an image, and anything unusual in it.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::table::{self, Lean};
 use crate::terminal::{bold, thousands};
 use crate::{note, out};
 
-/// So many label values are listed.
+/// The number of label values that are listed.
 const LABELS: usize = 24;
 
 /// Arguments of `hearth data inspect`.
@@ -25,7 +25,7 @@ pub struct Args {
     pub json: bool,
 }
 
-/// Looks at a file, or at each of a folder.
+/// Inspects a file, or each file of a folder.
 pub fn run(args: &Args) -> Outcome {
     let path = &args.path;
     // A folder of slices is one image.
@@ -44,7 +44,7 @@ pub fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// The regions of a DICOM structure set, which has no voxels of its own.
+/// The regions of a DICOM structure set, which has no voxels.
 fn structures(path: &Path) -> Option<Vec<Region>> {
     let set = Regions::open(path, &ReadOptions::default()).ok().filter(|_| path.is_file())?;
     matches!(set, Regions::Structures(_)).then(|| set.list())
@@ -131,7 +131,7 @@ fn folder(dir: &Path, json: bool) -> Outcome {
     }
     match broken {
         0 => Ok(()),
-        _ => Err(Failure::new(format!("{broken} of {} images can't be read", files.len()))),
+        _ => Err(Failure::new(format!("{broken} of {} images cannot be read", files.len()))),
     }
 }
 

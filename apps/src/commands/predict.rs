@@ -22,11 +22,12 @@ pub struct Args {
     /// The folder of a run
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The images: files that a reader knows, folders of DICOM slices, folders of images, or what
-    /// --data of `train` takes: data sets, a case's folder of modalities, tables, lists
+    /// The images: files that a reader knows, folders of DICOM slices, folders of images, or
+    /// anything that --data of `train` takes: data sets, a case's folder of modalities, tables,
+    /// lists
     #[arg(short = 'i', long = "image", value_name = "PATH", required = true, num_args = 1..)]
     pub images: Vec<PathBuf>,
-    /// Where the results go: NAME_seg.nii.gz with labels or a channel for each region,
+    /// The output folder: NAME_seg.nii.gz with labels or a channel for each region,
     /// NAME_pred.nii.gz with an image, scores.csv
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: PathBuf,
@@ -39,24 +40,24 @@ pub struct Args {
     /// Test-time augmentation, in place of the recipe's
     #[arg(long, value_name = "HOW")]
     pub tta: Option<TtaWord>,
-    /// Write NAME_std.nii.gz too: how much the probability of anything but background differs
-    /// between the augmented images
+    /// Also write NAME_std.nii.gz: the standard deviation of the foreground's probability over the
+    /// augmented images
     #[arg(long)]
     pub uncertainty: bool,
-    /// Replace results that an earlier `hearth predict` wrote and nobody has changed since
+    /// Replace results of an earlier `hearth predict` that were not changed since
     #[arg(long)]
     pub overwrite: bool,
 }
 
-/// An image, and where its result goes.
+/// An image, and the file of its result.
 struct Task {
     input: Input,
     result: PathBuf,
-    /// Of `--uncertainty`.
+    /// The file of `--uncertainty`.
     deviation: Option<PathBuf>,
 }
 
-/// Predicts each image. A bad one does not keep the others from being done.
+/// Predicts each image. An error in one does not stop the others.
 pub fn run(args: &Args) -> Outcome {
     let folder = folders::open_run(&args.run)?;
     let trained = Trained::open(&folder, &args.checkpoint, &args.device, args.tta.map(TtaWord::tta))?;
@@ -67,7 +68,7 @@ pub fn run(args: &Args) -> Outcome {
         outputs.claim(path)?;
     }
     if args.uncertainty && scores.is_some() {
-        return Err(Failure::new("--uncertainty is a map of where predictions differ; this run gives numbers"));
+        return Err(Failure::new("--uncertainty is a map of where predictions differ; this run predicts numbers"));
     }
     let tasks = tasks(args, recipe, &mut outputs)?;
     if args.uncertainty && trained.augmentation.is_none() {
@@ -109,10 +110,10 @@ pub fn run(args: &Args) -> Outcome {
     failed.truncate(8);
     let tail = if more > 0 { format!("\nand {more} more") } else { String::new() };
     let bad = failed.len() + more;
-    Err(Failure::new(format!("{bad} of {count} images could not be done:\n{}{tail}", failed.join("\n"))))
+    Err(Failure::new(format!("{bad} of {count} images failed:\n{}{tail}", failed.join("\n"))))
 }
 
-/// What is done with each image; fails where a result would take the place of a file.
+/// Plans the result of each image; fails if a result would replace a file.
 fn tasks(args: &Args, recipe: &Recipe, outputs: &mut Outputs) -> Outcome<Vec<Task>> {
     let mut tasks = Vec::new();
     let (end, output) = match recipe.output() {
@@ -136,7 +137,7 @@ fn tasks(args: &Args, recipe: &Recipe, outputs: &mut Outputs) -> Outcome<Vec<Tas
     Ok(tasks)
 }
 
-/// Predicts one image and writes what is asked for; scores are returned.
+/// Predicts one image and writes the requested files; returns scores.
 fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome<Option<Vec<f32>>> {
     let Task { input, result, deviation } = task;
     if trained.plan.recipe.output() == Output::Scores {

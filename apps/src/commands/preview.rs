@@ -1,4 +1,4 @@
-//! `hearth data preview`: what a pipeline makes of a case, as a contact sheet.
+//! `hearth data preview`: a case after a pipeline, as a contact sheet.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use serde_json::json;
 /// Arguments of `hearth data preview`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A bundled recipe or a TOML file; one with nothing but `[[transforms]]` will do
+    /// A bundled recipe or a TOML file; one with only `[[transforms]]` is enough
     #[arg(value_name = "RECIPE")]
     pub recipe: String,
     /// The image
@@ -44,7 +44,7 @@ pub struct Args {
     /// Changes one value of the recipe
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
-    /// Replace a sheet that an earlier `hearth data preview` wrote and nobody has changed since
+    /// Replace a sheet of an earlier `hearth data preview` that was not changed since
     #[arg(long)]
     pub overwrite: bool,
 }
@@ -115,8 +115,8 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// The deterministic part once, then what the random part makes of it, draw by draw. All are
-    /// drawn with the first one's window, so that a change of intensity shows.
+    /// The deterministic part once, then the random part on top of it, draw by draw. All use the
+    /// first one's window, so that changes of intensity are visible.
     fn samples(&self) -> Outcome<Vec<Panel>> {
         let pipeline = self.pipeline(self.tables.len())?;
         let before = pipeline.run_deterministic(self.sample())?;
@@ -147,11 +147,11 @@ impl<'a> Chain<'a> {
         let mut done = 0;
         for count in 1..=self.tables.len() {
             let pipeline = self.pipeline(count)?;
-            // A step on keys that are not shown leaves the chain as it was.
+            // A step on keys that are not shown changes nothing here.
             let Some(step) = pipeline.steps().last().filter(|_| pipeline.len() > done) else { continue };
             done = pipeline.len();
             let samples = pipeline.run(self.sample(), DrawKey::new(self.args.seed, 1, 0))?;
-            let first = samples.first().ok_or_else(|| Failure::new(format!("step {count} gave nothing")))?;
+            let first = samples.first().ok_or_else(|| Failure::new(format!("step {count} returned nothing")))?;
             panels.push(panel(first, self.args, format!("{done} {}", step.name()), &mut None)?);
         }
         Ok(panels)
@@ -161,7 +161,7 @@ impl<'a> Chain<'a> {
 /// The slice of a sample that shows most of its label, else its middle.
 fn panel(sample: &Sample, args: &Args, caption: String, window: &mut Option<(f32, f32)>) -> Outcome<Panel> {
     let image = sample.image("image")?;
-    // The axes stay as the chain leaves them, which is what a network sees: a flip is to show.
+    // The axes stay as the chain leaves them, as the network sees them, so that a flip is visible.
     let side = image.orientation().chars().next().filter(|_| image.meta.spatial_dims == 3);
     let values = image.to_vec();
     let size = image.shape().iter().product::<usize>();
@@ -195,7 +195,7 @@ fn panel(sample: &Sample, args: &Args, caption: String, window: &mut Option<(f32
     Ok(volume.slice(most, caption))
 }
 
-/// What is drawn black and white: all but the lowest and highest half per cent.
+/// The display window: all but the lowest and highest half per cent.
 fn range(channels: &[&[f32]]) -> (f32, f32) {
     let mut values: Vec<f32> = channels.iter().flat_map(|c| c.iter().copied()).filter(|v| v.is_finite()).collect();
     if values.is_empty() {

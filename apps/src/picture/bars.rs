@@ -1,4 +1,4 @@
-//! Values beside names, as horizontal bars.
+//! Values with names, as horizontal bars.
 
 use super::canvas::Canvas;
 use super::colours::{BACKGROUND, CURVE, FAINT, TEXT};
@@ -13,7 +13,7 @@ const SCALE: usize = 2;
 pub struct Bar {
     /// At its left.
     pub name: String,
-    /// Its length; not finite or below 0, there is none.
+    /// Its length; no bar if non-finite or negative.
     pub value: f64,
     /// At its right.
     pub text: String,

@@ -32,12 +32,12 @@ impl Canvas {
         self.height
     }
 
-    /// The colour at a place inside the picture.
+    /// The colour of a pixel inside the picture.
     pub fn get(&self, x: usize, y: usize) -> Rgb {
         self.pixels[y * self.width + x]
     }
 
-    /// Sets a pixel; a place outside of the picture is left out.
+    /// Sets a pixel; one outside of the picture is ignored.
     pub fn set(&mut self, x: usize, y: usize, colour: Rgb) {
         if x < self.width && y < self.height {
             self.pixels[y * self.width + x] = colour;

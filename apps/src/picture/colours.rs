@@ -1,8 +1,8 @@
-//! The colours that all pictures have in common.
+//! The colours that all pictures share.
 
 use super::canvas::Rgb;
 
-/// Behind everything.
+/// The background.
 pub const BACKGROUND: Rgb = [18, 18, 22];
 /// Titles and names.
 pub const TEXT: Rgb = [235, 235, 235];

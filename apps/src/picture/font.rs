@@ -1,9 +1,10 @@
 //! Letters of 5 x 7 dots, so that a picture can say what it shows.
 
-/// Dots from one letter to the next.
+/// Dots from one letter's start to the next.
 pub const ADVANCE: usize = 6;
 
-/// A letter as five columns from the left; bit 0 is the top dot. What the font lacks is a box.
+/// A letter as five columns from the left; bit 0 is the top dot. A missing letter is drawn as a
+/// box.
 pub fn glyph(letter: char) -> [u8; 5] {
     let index = (letter as usize).wrapping_sub(0x20);
     GLYPHS.get(index).copied().unwrap_or([0x7f, 0x41, 0x41, 0x41, 0x7f])

@@ -12,7 +12,7 @@ const LINE: usize = 30;
 const PANEL_WIDTH: usize = 340;
 
 /// The three axial slices that show most: where the label and prediction are largest, and halfway
-/// to either end. Shorter volumes give fewer slices.
+/// to either end. Shorter volumes have fewer slices.
 pub fn panels(volume: &Volume<'_>) -> Vec<Panel> {
     let nz = volume.shape[2];
     let areas = volume.areas();

@@ -9,7 +9,7 @@ const PREDICTION: Rgb = [255, 90, 200];
 const HALO: Rgb = [0, 0, 0];
 
 /// A slice: for volumes, rows from anterior to posterior and columns from the patient's right to
-/// left, as radiologists look at it; pictures as they are stored.
+/// left, as radiologists view it; 2-D pictures as they are stored.
 pub struct Panel {
     /// Columns.
     pub width: usize,
@@ -41,10 +41,10 @@ pub struct Volume<'a> {
     pub label: &'a [u8],
     /// Predicted classes; empty where there is none.
     pub prediction: &'a [u8],
-    /// What is drawn black and white.
+    /// The display window.
     pub window: (f32, f32),
-    /// Which side of the patient the first axis ends at: `R` where it is oriented RAS. None of a
-    /// flat picture, which is drawn as it is stored.
+    /// Which side of the patient the first axis ends at: `R` where it is oriented RAS. `None` for a
+    /// 2-D picture, which is drawn as it is stored.
     pub side: Option<char>,
 }
 
@@ -139,7 +139,8 @@ impl Panel {
                                 .any(|other| *other != class))
                 })
                 .collect();
-            // A dark rim keeps the solid line readable on bright tissue; the dashes lie on it.
+            // A dark rim keeps the solid line readable on bright tissue; the dashes are drawn on
+            // top.
             if !dashed {
                 for &(x, y) in &edge {
                     canvas.fill((left + x).saturating_sub(1), (top + y).saturating_sub(1), 4, 4, HALO);

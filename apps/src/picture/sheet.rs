@@ -32,7 +32,7 @@ pub fn sheet(title: &str, panels: &[Panel], columns: usize) -> Canvas {
     canvas
 }
 
-/// As much of a text as goes into a width.
+/// A text, cut to a width.
 fn fitting(text: &str, width: usize) -> String {
     let mut text = text.to_owned();
     while Canvas::text_width(2, &text) > width && text.pop().is_some() {}

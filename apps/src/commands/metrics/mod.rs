@@ -24,40 +24,40 @@ pub struct Args {
     /// times
     #[arg(short, long = "metric", value_name = "NAME", default_values = ["dice"])]
     metrics: Vec<String>,
-    /// The classes: names in the order of their values, background first, or 1=spleen,2=tumour; all
-    /// values otherwise
+    /// The classes: names in the order of their values, background first, or 1=spleen,2=tumour; by
+    /// default all values
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     labels: Vec<String>,
-    /// Class 0 counts too
+    /// Also measure class 0
     #[arg(long)]
     include_background: bool,
-    /// What a distance counts as where the prediction or the label alone has no voxel of a class
+    /// The value of a distance where only the prediction or only the label has no voxel of a class
     #[arg(long, value_enum, default_value_t = Empty::Penalty)]
     empty: Empty,
     /// Print one JSON object
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print comma-separated values, a line per case and class
+    /// Print comma-separated values, one line per case and class
     #[arg(long)]
     csv: bool,
 }
 
-/// What a distance to nothing is.
+/// The value of a distance to an absent class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Empty {
     /// The diagonal of the image in mm: a missed or an invented organ makes the figure worse
     Penalty,
-    /// No value, which means leave out, as MONAI does
+    /// No value, which is excluded from means, as in MONAI
     Skip,
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub fn run(args: &Args) -> Outcome {
     let specs = args.metrics.iter().map(|text| spec::Spec::read(text)).collect::<Outcome<Vec<_>>>()?;
     let classes = measure::Classes::read(&args.labels, args.include_background)?;
     let pairs = pairs::find(&args.pred, &args.label)?;
     for (path, of) in &pairs.alone {
-        note!("{} has no {of}; it is left out", path.display());
+        note!("{} has no {of}; it is skipped", path.display());
     }
     let mut measured = report::Report::new(specs.iter().map(|spec| spec.text.clone()).collect());
     for pair in &pairs.found {
