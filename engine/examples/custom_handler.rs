@@ -1,5 +1,5 @@
-//! A custom handler, as a struct and as a closure. `cargo run --release -p hearth --example
-//! custom_handler`
+//! A custom handler, as a struct and as a closure.
+//! `cargo run --release -p hearth --example custom_handler`
 
 mod toy;
 

@@ -1,4 +1,4 @@
-//! Ends the run when a metric no longer gets better: [`EarlyStop`].
+//! Ends the run when a metric no longer improves: [`EarlyStop`].
 
 use derive_setters::Setters;
 use hearth_engine::{Better, Context, Event, Handler, HandlerError, Level, When};
@@ -39,7 +39,7 @@ struct Memory {
     best: Option<f64>,
 }
 
-/// Terminates the run when a metric has not got better for `patience` of its values, as ignite's
+/// Terminates the run when a metric has not improved for `patience` of its values, as ignite's
 /// `EarlyStopping` does.
 ///
 /// Epochs in which the metric was not computed do not count. NaN is no improvement (in ignite it is
@@ -113,7 +113,7 @@ impl Handler for EarlyStop {
         let metric = metric.clone();
         if self.step(value, self.options.better.unwrap_or(cx.state.better)) {
             let patience = self.options.patience;
-            cx.host.terminate(&format!("{metric} has not got better for {patience} evaluations, it is {value:.4}"));
+            cx.host.terminate(&format!("{metric} has not improved for {patience} evaluations, it is {value:.4}"));
         }
         Ok(())
     }
@@ -128,4 +128,4 @@ impl Handler for EarlyStop {
     }
 }
 
-handler_entry!(EarlyStopOptions => "EarlyStop", paper: "", about: "Ends the run when a metric has not got better for `patience` of its values, as ignite's `EarlyStopping`.", example: "patience = 20", |options, _| EarlyStop::new(options));
+handler_entry!(EarlyStopOptions => "EarlyStop", paper: "", about: "Ends the run when a metric has not improved for `patience` of its values, as ignite's `EarlyStopping`.", example: "patience = 20", |options, _| EarlyStop::new(options));

@@ -12,13 +12,13 @@
 //! | Name | What it does |
 //! |---|---|
 //! | [`Checkpoints`] | checkpoints: the latest, the best, the last |
-//! | [`EarlyStop`] | ends the run when a metric no longer gets better |
+//! | [`EarlyStop`] | ends the run when a metric no longer improves |
 //! | [`GpuMonitor`] | `gpu.csv`: a row per second about the GPU |
 //! | [`LayerStatisticsLog`] | weights and gradients of each layer |
 //! | [`LrSchedule`] | sets the learning rate by a [`ScheduleConfig`] |
 //! | [`MetricLog`] | `metrics.csv` and `log.jsonl` |
 //! | [`Progress`] | a bar with the time left, or a line per epoch |
-//! | [`ReduceLrOnPlateau`] | a lower learning rate when a metric no longer gets better |
+//! | [`ReduceLrOnPlateau`] | lowers the learning rate when a metric no longer improves |
 //! | [`StopOnNonFinite`] | an error when the loss is not finite |
 //! | [`TensorBoardImage`] | pictures of image, label and prediction |
 //! | [`TensorBoardStats`] | curves |

@@ -1,4 +1,4 @@
-//! Lowers the learning rate when a metric no longer gets better: [`ReduceLrOnPlateau`].
+//! Lowers the learning rate when a metric no longer improves: [`ReduceLrOnPlateau`].
 
 use derive_setters::Setters;
 use hearth_engine::{Better, Context, Event, Handler, HandlerError, Level, When};
@@ -69,9 +69,9 @@ struct Memory {
     cooldown: u64,
 }
 
-/// torch's `ReduceLROnPlateau`: multiplies the learning rate when a metric has not got better for
-/// `patience` epochs. Epochs in which the metric was not computed do not count. Add it after the
-/// handler that validates.
+/// torch's `ReduceLROnPlateau`: multiplies the learning rate by `factor` when a metric has not
+/// improved for `patience` epochs. Epochs in which the metric was not computed do not count. Add it
+/// after the handler that validates.
 #[derive(Clone, Debug)]
 pub struct ReduceLrOnPlateau {
     options: PlateauOptions,
@@ -146,7 +146,7 @@ impl Handler for ReduceLrOnPlateau {
         let metric = metric.clone();
         let rate = cx.host.learning_rate().ok_or_else(|| HandlerError::new("there is no optimizer to schedule"))?;
         if let Some(lower) = self.step(value, self.options.better.unwrap_or(cx.state.better), rate) {
-            cx.host.log(Level::Info, &format!("{metric} no longer gets better: learning rate {rate} -> {lower}"));
+            cx.host.log(Level::Info, &format!("{metric} no longer improves: learning rate {rate} -> {lower}"));
             cx.host.set_learning_rate(lower)?;
         }
         Ok(())
@@ -162,4 +162,4 @@ impl Handler for ReduceLrOnPlateau {
     }
 }
 
-handler_entry!(PlateauOptions => "ReduceLROnPlateau", paper: "", about: "Lowers the learning rate when a metric has not got better for `patience` epochs, as torch's.", example: "patience = 5\nfactor = 0.5", |options, _| ReduceLrOnPlateau::new(options));
+handler_entry!(PlateauOptions => "ReduceLROnPlateau", paper: "", about: "Lowers the learning rate when a metric has not improved for `patience` epochs, as torch's.", example: "patience = 5\nfactor = 0.5", |options, _| ReduceLrOnPlateau::new(options));

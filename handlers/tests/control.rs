@@ -47,7 +47,7 @@ fn early_stop_in_a_run() {
     mock::checkpoints(&mut engine);
     let end = engine.run(&mut trainer, 20).unwrap();
     let RunEnd::Terminated(why) = end else { panic!("{end:?}") };
-    assert_eq!(why, "dice has not got better for 3 evaluations, it is 0.6500");
+    assert_eq!(why, "dice has not improved for 3 evaluations, it is 0.6500");
     assert_eq!(engine.state().epoch, 10);
     // Patience is remembered: resumed from epoch 7, the run ends in epoch 10 too.
     let (_, snapshot) = trainer.saved.lock().unwrap()[6].clone();

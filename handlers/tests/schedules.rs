@@ -180,7 +180,7 @@ fn the_plateau_handler_lowers_the_rate_and_resumes() {
     engine.run(&mut trainer, 9).unwrap();
     // Values without improvement: epochs 4 and 6 (falls after it), 7 and 8 (falls again).
     assert_eq!(trainer.rates, [0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05, 0.025]);
-    assert!(trainer.log_text().contains("dice no longer gets better: learning rate 0.1 -> 0.05"));
+    assert!(trainer.log_text().contains("dice no longer improves: learning rate 0.1 -> 0.05"));
 
     let (_, snapshot) = trainer.saved.lock().unwrap()[3].clone();
     let mut rest = Trainer::new(1);

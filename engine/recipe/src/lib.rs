@@ -2,8 +2,8 @@
 //!
 //! * [`recipe`]: what a recipe can say, its text with positions, `--set`, the bundled ones.
 //! * [`task`]: what is learned.
-//! * [`run`]: what is built from it. [`Plan`](run::Plan) checks it, [`Session`](run::Session) trains,
-//!   [`Trained`](run::Trained) evaluates and predicts.
+//! * [`run`]: what is built from it. [`Plan`](run::Plan) checks it, [`Session`](run::Session)
+//!   trains, [`Trained`](run::Trained) evaluates and predicts.
 //!
 //! Nothing here prints. The crate reports by errors ([`RecipeError`]) and notices ([`notice`]).
 

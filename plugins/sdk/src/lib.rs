@@ -44,9 +44,9 @@
 //! # }
 //! ```
 //!
-//! `Cargo.toml` names `hearth-plugin` and says `crate-type = ["cdylib", "rlib"]`; `cargo build
-//! --release` makes the library, and `hearth plugin check PATH` tries it. `hearth plugin new NAME`
-//! writes all of it. Burn is not built.
+//! `Cargo.toml` names `hearth-plugin` and says `crate-type = ["cdylib", "rlib"]`;
+//! `cargo build --release` makes the library, and `hearth plugin check PATH` tries it.
+//! `hearth plugin new NAME` writes all of it. Burn is not built.
 //!
 //! # How a plugin is used
 //!

@@ -91,8 +91,8 @@ pub enum EvaluatorError {
     Ensemble(#[from] EnsembleError),
 }
 
-/// Builds a [`SupervisedEvaluator`] or an [`EnsembleEvaluator`]; returned by their `builder`.
-/// Unset options are those of [`EvaluatorOptions::default`].
+/// Builds a [`SupervisedEvaluator`] or an [`EnsembleEvaluator`]; returned by their `builder`. Unset
+/// options are those of [`EvaluatorOptions::default`].
 #[must_use]
 pub struct EvaluatorBuilder<N> {
     loader: Box<dyn Loader>,
