@@ -1,9 +1,9 @@
 //! TensorBoard's event files: [`EventFile`].
 //!
 //! Records and messages come from `tensorboard-rs` and its generated types. Its `SummaryWriter` is
-//! not used: it panics on a full disk, overwrites the file of a second writer of the same second,
-//! and stores images that are not square askew. `tensorboard-rs` depends on `protobuf` 2.28 itself,
-//! so messages of our own on `prost` would come beside it and could not replace it.
+//! not used: it panics on a full disk, overwrites the file of another writer that started in the
+//! same second, and distorts images that are not square. `tensorboard-rs` depends on `protobuf`
+//! 2.28 itself, so our own messages on `prost` could not replace it.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};

@@ -35,7 +35,7 @@ pub struct Plan {
     pub label: Arc<Pipeline>,
     /// The entry of `transforms` that each step of the training chain comes from.
     training_places: Vec<usize>,
-    /// How the filling of caches is shown; not at all unless it is set.
+    /// How the filling of caches is shown; by default not at all.
     pub progress: Progress,
 }
 
@@ -70,7 +70,7 @@ impl Plan {
             Precision::Fp16 => PrecisionWord::Fp16,
         };
         let (training, training_places) = pipeline(&recipe, &device, Chain::Training, |_| true)?;
-        // What is random, as the transforms themselves say: a `Range` around one is random too.
+        // Transforms report themselves whether they are random: a `Range` around one is random too.
         let steps = training_places.iter().zip(training.steps());
         let random: Vec<usize> = steps.filter(|(_, step)| step.is_random()).map(|(place, _)| *place).collect();
         let fixed = |place: usize| !random.contains(&place);
@@ -143,7 +143,7 @@ impl Plan {
             let size = |axis: usize| if sizes.len() == 1 { sizes.first() } else { sizes.get(axis) };
             let sizes =
                 (0..dims).map(|axis| size(axis).and_then(|size| usize::try_from(*size).ok()).filter(|n| *n > 0));
-            // A size that the image decides is not known yet.
+            // A size that depends on the image is not known yet.
             let Some(sizes) = sizes.collect::<Option<Vec<usize>>>() else { return Ok(()) };
             let mut shape = [1, self.recipe.network.in_channels(), 1, 1, 1];
             shape[2..2 + dims].copy_from_slice(&sizes);
