@@ -31,7 +31,7 @@ fn replay_case(case: &Case) -> Outcome {
     }
 }
 
-/// Operations and options that the project does not have, and why: family, operation, a word of the
+/// Operations and options that the project does not have, and why: family, operation, a text in the
 /// case's parameters (empty for all). A case that is neither here nor replayed fails.
 const UNSUPPORTED: &[(&str, &str, &str)] = &[];
 
@@ -47,7 +47,7 @@ struct Tally {
     unsupported: Vec<String>,
 }
 
-/// A case that panics is a case that failed, and the others are still replayed.
+/// A case that panics has failed; the others are still replayed.
 fn guarded(case: &Case) -> Outcome {
     catch_unwind(AssertUnwindSafe(|| replay_case(case))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -71,7 +71,8 @@ fn every_case_of_a_supported_operation_passes() {
             Err(Miss::Unsupported(why)) if expected_unsupported(&case) => {
                 tally.unsupported.push(format!("{}: {why}", case.name));
             }
-            // What was replayed once, or is not on the list, must not vanish without a failure.
+            // A case that was replayed before, or is not on the list, must not be skipped without a
+            // failure.
             Err(Miss::Unsupported(why)) => {
                 tally.failed.push(format!(
                     "{} ({}): not supported, and not on the list of what is not: {why}",
@@ -91,8 +92,8 @@ fn every_case_of_a_supported_operation_passes() {
         let (passed, failed, unsupported) = (tally.passed, tally.failed.len(), tally.unsupported.len());
         report.push_str(&format!("golden {family} passed {passed} failed {failed} unsupported {unsupported}\n"));
     }
-    // Written to the handle, which the test runner does not capture: the lines are shown for a
-    // passing run too.
+    // Written to the handle, which the test runner does not capture, so that the lines also appear
+    // for a passing run.
     std::io::stdout().write_all(report.as_bytes()).expect("standard output");
     assert_eq!(failures, 0, "cases of supported operations failed; see the lines above");
 }

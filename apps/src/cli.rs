@@ -1,4 +1,4 @@
-//! The command line: what can be typed, and which command does it.
+//! The command line: arguments and subcommands.
 
 use std::process::ExitCode;
 
@@ -23,52 +23,52 @@ use crate::terminal;
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Say more of what happens; twice for more still
+    /// Log more; give it twice for even more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Train, validate and predict on generated volumes, with a picture to look at; needs no data
+    /// Train, validate and predict on generated volumes, and draw the result; needs no data
     Demo(demo::Args),
-    /// Train a network as a recipe says
+    /// Train a network by a recipe
     Train(train::Args),
-    /// Find a learning rate: train with rising rates until the loss diverges, keep nothing but the
+    /// Find a learning rate: train with rising rates until the loss diverges, and keep only the
     /// curve
     LrFind(lr_find::Args),
     /// Measure a run's network on labelled cases
     Evaluate(evaluate::Args),
-    /// Segment images; the labels are on the images' own grids
+    /// Segment images; labels are written on the images' own grids
     Predict(predict::Args),
-    /// Write what a recipe's deterministic transforms make of a case
+    /// Apply a recipe's deterministic transforms to a case and write the result
     Preprocess(preprocess::Args),
     /// Compare predictions with labels, file by file: Dice, distances, rates, errors
     Metrics(metrics::Args),
-    /// List networks, and count what one of them costs
+    /// List networks, and count the cost of one
     Models(models::Args),
-    /// Turn weights of PyTorch and MONAI into safetensors, and check them against a network
+    /// Convert weights of PyTorch and MONAI to safetensors, and check them against a network
     Convert(convert_weights::Args),
-    /// Make data sets and look at them
+    /// Make, inspect and check data sets
     Data(data::Args),
     /// List the devices that this program can use
     Devices(devices::Args),
-    /// Find, look into, check and write plugins
+    /// Find, inspect, check and write plugins
     Plugin(plugin::Args),
     /// List and show the bundled recipes
     Recipes(recipes::Args),
     /// Everything that a recipe can name: parameters, defaults, examples, papers
     Reference(reference::Args),
-    /// Measure this machine: the work and the names of MONAI's counterpart
+    /// Benchmark this machine, under the names of MONAI's benchmark
     Bench(bench::Args),
 }
 
-/// Parses the arguments, does the command, prints its error.
+/// Parses the arguments, runs the command, prints its error.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     listen(cli.verbose);
     if cli.command.computes() {
-        // It is new, so that there is no pool yet.
+        // The process is new, so there is no pool yet.
         let _ = hearth::kernels::join_thread_pool(0);
     }
     match cli.command.run() {
@@ -80,8 +80,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints what the library reports: notices of a run, warnings always, more where it is asked for
-/// (`-v`, or the variable `RUST_LOG`).
+/// Prints what the library reports: notices of a run, all warnings, and more with `-v` or the
+/// variable `RUST_LOG`.
 fn listen(verbose: u8) {
     let level = match verbose {
         0 => "warn",
@@ -108,7 +108,7 @@ fn listen(verbose: u8) {
 }
 
 impl Command {
-    /// Whether this thread runs kernels. `bench` sees to that itself.
+    /// Whether this thread runs kernels. `bench` decides that itself.
     fn computes(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! What a command ends with when it cannot do its work: [`Failure`], printed once, by `main`.
+//! The error of a command: [`Failure`], printed once, by `main`.
 
 use std::error::Error;
 use std::io::Write;
@@ -8,8 +8,8 @@ const MAX_LINES: usize = 12;
 
 /// An error on its way to the user: what failed, why, and the exit code.
 ///
-/// Any error converts into it with `?`; [`Context::while_doing`] says what was being done. It does
-/// not implement `Error` itself, because nothing handles it but [`Failure::print`].
+/// Any error converts into it with `?`; [`Context::while_doing`] adds what was being done. It does
+/// not implement `Error` itself, because only [`Failure::print`] handles it.
 pub struct Failure {
     /// The message first, then its causes, outermost first.
     chain: Vec<String>,
@@ -20,7 +20,7 @@ pub struct Failure {
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// A failure of these words, with exit code 1; 2 is clap's own, for what it cannot parse.
+    /// A failure with this message and exit code 1; 2 is clap's own, for what it cannot parse.
     pub fn new(message: impl Into<String>) -> Self {
         Self { chain: vec![message.into()], code: 1 }
     }
@@ -40,13 +40,13 @@ impl Failure {
         self.chain.join(": ")
     }
 
-    /// Puts what was being done in front.
+    /// Adds what was being done in front.
     pub fn context(mut self, doing: impl Into<String>) -> Self {
         self.chain.insert(0, doing.into());
         self
     }
 
-    /// Prints the chain to standard error: a cause that the line above already quotes is left out.
+    /// Prints the chain to standard error: a cause that the line above already quotes is skipped.
     pub fn print(&self) {
         if self.chain.is_empty() {
             return;
@@ -91,7 +91,7 @@ impl<E: Error> From<E> for Failure {
 
 /// A failure about a key of a recipe.
 pub trait At {
-    /// About the value at a dotted path, at its place.
+    /// A failure about the value at a dotted path, with its position.
     fn error_at(&self, path: &str, message: impl Into<String>) -> Failure;
 }
 
@@ -101,7 +101,7 @@ impl At for hearth_registry::Document {
     }
 }
 
-/// Says what was being done when an error came up.
+/// Adds to an error what was being done.
 pub trait Context<T> {
     /// `read_nifti(&path).while_doing(|| format!("case {case}"))?`
     fn while_doing<S: Into<String>>(self, doing: impl FnOnce() -> S) -> Outcome<T>;

@@ -1,4 +1,4 @@
-//! What may and may not be written where.
+//! Checks of output folders and paths.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,7 @@ use crate::error::{Context, Failure, Outcome};
 use crate::interrupt;
 pub use hearth_recipe::run::folders::{open_run, replace};
 
-/// Fails where a new run, data set or the like cannot be: a file is in the way, or something is
-/// there already.
+/// Fails if a folder cannot hold a new run, data set or the like: it is a file, or not empty.
 pub fn check_free(folder: &Path) -> Outcome {
     check_new(folder, "give a new or an empty folder")
 }
@@ -31,7 +30,7 @@ fn check_new(folder: &Path, advice: &str) -> Outcome {
     let mut inside = match std::fs::read_dir(folder) {
         Ok(inside) => inside,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Failure::from(error).context(format!("cannot look into {}", folder.display()))),
+        Err(error) => return Err(Failure::from(error).context(format!("cannot read the folder {}", folder.display()))),
     };
     if inside.next().is_none() {
         return Ok(());
@@ -49,13 +48,13 @@ pub fn check_path(option: &str, path: &Path) -> Outcome<String> {
     })
 }
 
-/// A folder that is made and can be written before the long work for it begins. Dropped, it is
-/// removed again if nothing came into it.
+/// A folder that is created, and known to be writable, before long work begins. When dropped, it is
+/// removed if it is empty.
 #[derive(Debug)]
 pub struct Reserved(());
 
 impl Reserved {
-    /// Makes the folder, and those above it.
+    /// Creates the folder and its parents.
     pub fn new(folder: &Path) -> Outcome<Self> {
         check_free(folder)?;
         let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();

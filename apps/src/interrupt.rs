@@ -8,25 +8,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::error::{Context, Outcome};
 use crate::note;
 
-/// What Ctrl-C finds.
+/// What Ctrl-C does.
 enum Stage {
     /// Nothing is running yet.
     Preparing,
-    /// A run that stops when the flag is raised.
+    /// A run that stops when the flag is set.
     Running(Arc<AtomicBool>),
-    /// It was asked to stop already, or there is nothing left to stop.
+    /// The run was asked to stop already, or there is nothing left to stop.
     Ending,
 }
 
 static STAGE: Mutex<Stage> = Mutex::new(Stage::Preparing);
-/// The folder of the work, and those that were made for it, outermost first.
+/// The output folder, and those that were created for it, outermost first.
 static MADE: Mutex<Option<(PathBuf, Vec<PathBuf>)>> = Mutex::new(None);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on Ctrl-C (and a polite `kill`) is listened to.
+/// Installs the handler for Ctrl-C and SIGTERM.
 pub fn listen() -> Outcome {
     ctrlc::set_handler(|| {
         let mut stage = lock(&STAGE);
@@ -53,7 +53,7 @@ pub fn listen() -> Outcome {
     .while_doing(|| "cannot listen for Ctrl-C")
 }
 
-/// A run has begun: the first Ctrl-C raises `flag`.
+/// A run has begun: the first Ctrl-C sets `flag`.
 pub fn running(flag: Arc<AtomicBool>) {
     *lock(&STAGE) = Stage::Running(flag);
 }
@@ -63,14 +63,13 @@ pub fn over() {
     *lock(&STAGE) = Stage::Ending;
 }
 
-/// Notes the folder of the work and those made for it, outermost first, to remove them when nothing
-/// came into them.
+/// Records the output folder and those created for it, outermost first, to remove them if they stay
+/// empty.
 pub fn made(root: PathBuf, folders: Vec<PathBuf>) {
     *lock(&MADE) = Some((root, folders));
 }
 
-/// Removes the noted folders as far as they are empty. Returns the folder of the work if something
-/// is in it.
+/// Removes the recorded folders if they are empty. Returns the output folder if it is not.
 pub fn remove_empty() -> Option<PathBuf> {
     let (root, folders) = lock(&MADE).take()?;
     for folder in folders.iter().rev() {

@@ -1,7 +1,7 @@
 //! The bundled recipes and the program `hearth`.
 //!
-//! An app is a recipe of the crate `hearth-recipe`, which makes pipeline, network and trainer of
-//! it. Here is what a person sees of that: commands, tables, pictures.
+//! An app is a recipe of the crate `hearth-recipe`, which builds pipeline, network and trainer from
+//! it. This crate is the user interface: commands, tables, pictures.
 //!
 //! * [`cli`] and [`commands`]: one file for each command.
 //! * [`picture`]: slices with outlines as a PNG.

@@ -1,16 +1,16 @@
 //! Tables of text.
 
-/// Which way a column leans.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lean {
-    /// Words.
+    /// For text.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-/// Lines of a table: each column as wide as its widest entry, two blanks between columns. A last
-/// column that leans left is not padded.
+/// Lines of a table: each column as wide as its widest entry, with two spaces between columns. A
+/// left-aligned last column is not padded.
 pub fn lines(columns: &[(&str, Lean)], rows: &[Vec<String>]) -> Vec<String> {
     let head: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
     let all: Vec<&Vec<String>> = std::iter::once(&head).chain(rows).collect();

@@ -1,5 +1,4 @@
-//! Lines on standard output and notes on standard error, with colour only where somebody looks at
-//! it.
+//! Lines on standard output and notes on standard error, with colour only on a terminal.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -15,8 +14,7 @@ use crate::run::Plan;
 
 pub use hearth_recipe::text::{bytes, seconds, thousands};
 
-/// Prints a line of results to standard output. A reader that went away (`| head`) ends the program
-/// quietly.
+/// Prints a line of results to standard output. A closed pipe (`| head`) ends the program quietly.
 #[macro_export]
 macro_rules! out {
     ($($arg:tt)*) => { $crate::terminal::line(format_args!($($arg)*)) };
@@ -89,17 +87,17 @@ impl<S: Subscriber> Layer<S> for Notices {
     }
 }
 
-/// Whether standard error is a terminal that somebody watches: bars there, plain lines elsewhere.
+/// Whether standard error is a terminal: bars there, plain lines elsewhere.
 pub fn watched() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// How long work is shown.
+/// How the progress of long work is shown.
 pub fn progress() -> hearth_data::Progress {
     if watched() { hearth_data::Progress::Bar } else { hearth_data::Progress::Lines }
 }
 
-/// A recipe made ready, which shows the filling of its caches here.
+/// A recipe made ready to run, which shows the filling of its caches here.
 pub fn plan(document: Document) -> Outcome<Plan> {
     let mut plan = Plan::new(document)?;
     plan.progress = progress();
@@ -112,7 +110,7 @@ fn colours(stream: &impl IsTerminal) -> bool {
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Whether standard error takes colours.
+/// Whether standard error supports colours.
 pub fn colours_on_stderr() -> bool {
     colours(&std::io::stderr())
 }

@@ -1,4 +1,4 @@
-//! What the program says to mistakes: one message, no panic, the exit code, nothing written.
+//! The program's response to mistakes: one message, no panic, the exit code, nothing written.
 
 mod common;
 
@@ -11,7 +11,7 @@ fn temporary() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
-/// `hearth train` with the tiny recipe's text changed; the error must hold these words.
+/// `hearth train` with the tiny recipe's text changed; the error must contain these texts.
 fn recipe_fails(from: &str, to: &str, words: &[&str]) {
     let dir = temporary();
     assert!(TINY.contains(from), "{from:?} is in the recipe");
@@ -73,7 +73,7 @@ fn wrong_types_and_absurd_values_are_pointed_at() {
     recipe_fails("lr = 0.02", "lr = nan", &["lr is NaN"]);
     recipe_fails("lr = 0.02", "lr = -1", &["lr is -1"]);
     recipe_fails("lr = 0.02", "lr = \"fast\"", &["lr = \"fast\""]);
-    recipe_fails("last = 1", "last = 0", &["at least 1 case validates"]);
+    recipe_fails("last = 1", "last = 0", &["at least 1 case must validate"]);
     recipe_fails("last = 1", "fraction = 1.5", &["1.5 is not a part"]);
     recipe_fails("channels = [4, 8]", "channels = [4]", &["channels"]);
     recipe_fails("out_channels = 2", "out_channels = 3", &["out_channels", "2 labels"]);
@@ -306,7 +306,7 @@ fn a_run_goes_on_when_its_notes_cannot_be_written_and_is_resumed_only_as_itself(
     fail(&["train", "--data", &other, "--out", &out, "--resume"], 1, &["other cases to train", "4 cases, it had 3"]);
     let (zero, labels) = ("/dev/zero", text(&dir.path().join("labels")));
     fail(&["predict", &out, "-i", zero, "-o", &labels, "--device", "cpu"], 1, &["/dev/zero: not a regular file"]);
-    // Nobody can make a folder there, so it is said before the cases are prepared.
+    // The folder cannot be created, which is reported before the cases are prepared.
     let said = fail(&["train", &recipe, "--data", &data, "--out", "/proc/hearth/run"], 1, &["cannot make the folder"]);
     assert!(!said.contains("cases train"), "{said}");
 }

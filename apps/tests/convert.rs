@@ -52,7 +52,7 @@ fn pytorch_files_become_safetensors() {
         assert_eq!(keys(&file), keys(&out("state_dict.pt.safetensors")), "{name}");
     }
     assert!(keys(&out("state_dict.pt.safetensors")).contains(&"model.0.conv.unit0.conv.weight".to_owned()));
-    // Without a network the file is taken as it is.
+    // Without a network the file is converted as it is.
     let (input, output) = (fixture("half.pt"), text(&out("half.safetensors")));
     let said = succeed(&["convert", &input, &output, "--json"]);
     let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
@@ -72,7 +72,7 @@ fn keys_that_do_not_fit_are_told() {
     let told = &["renamed.pt does not fit UNet", "missing: model.0.conv", "--map"];
     fail(&with(&["convert", &renamed, &output], &NETWORK), 1, told);
     assert!(!Path::new(&output).exists());
-    // Three classes are another shape.
+    // Three classes have another shape.
     let whole = fixture("state_dict.pt");
     let other = with(&["convert", &whole, &output], &with(&NETWORK, &["--config", "out_channels=3"]));
     fail(&other, 1, &["wrong shape or type: model.2", "in the network"]);

@@ -1,5 +1,5 @@
-//! Handlers and plugins on the trainer and on the evaluator, what they leave behind, and how
-//! mistakes in them are told.
+//! Handlers and plugins on the trainer and on the evaluator, what they write, and how mistakes in
+//! them are reported.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn train(recipe: &str, data: &Path, out: &Path) -> String {
     errors(&output)
 }
 
-/// What `summary.json` says of a handler.
+/// A handler's entry in `summary.json`.
 fn summary(run: &Path, engine: &str, name: &str) -> Value {
     let summary = std::fs::read_to_string(run.join("summary.json")).expect("a summary");
     let summary: Value = serde_json::from_str(&summary).expect("JSON");
@@ -99,7 +99,7 @@ fn handlers_and_plugins_listen_to_the_evaluator() {
     let file = safetensors::SafeTensors::deserialize(&bytes).expect("safetensors");
     assert!(file.names().iter().any(|name| layers.contains(&format!("6,weights,{name},"))), "names of the state dict");
 
-    // The same handlers listen to `hearth evaluate`, and write to a folder of its own.
+    // The same handlers listen to `hearth evaluate`, and write to their own folder.
     let words = ["evaluate", &text(&out), "--data", &text(&data), "--device", "cpu"];
     succeed(&words);
     assert_eq!(files(&out.join("evaluation/tensorboard")).len(), 1);
@@ -130,7 +130,7 @@ fn a_handler_that_failed_leaves_a_trace() {
     assert!(plugins_are_built());
     let dir = tempfile::tempdir().expect("a temporary folder");
     let data = phantom(dir.path(), 3);
-    // A folder is no file that rows can be written to.
+    // Rows cannot be written to a folder.
     let disabled = "[[handlers]]\nname = \"LayerStatistics\"\nevery = 1\ncsv = \"checkpoints\"\n";
     let on_evaluator =
         "[[handlers]]\nname = \"LayerStatistics\"\nengine = \"validation\"\nevery = 1\ncsv = \"../checkpoints\"\n";
@@ -139,7 +139,7 @@ fn a_handler_that_failed_leaves_a_trace() {
     for engine in ["trainer", "validation"] {
         let found = summary(&out, engine, "layer_statistics");
         assert_eq!((&found["errors"], &found["disabled"]), (&Value::from(1), &Value::from(true)), "{found}");
-        let first = found["first_error"].as_str().expect("its words");
+        let first = found["first_error"].as_str().expect("its message");
         assert!(first.contains("checkpoints cannot be "), "{first}");
         let line =
             format!("the handler layer_statistics of the {engine} failed once and was not called again; first in ");
@@ -198,12 +198,12 @@ fn mistakes_in_handlers_and_plugins_are_pointed_at() {
         (
             "[[handlers]]\nname = \"Checkpoints\"\nengine = \"validation\"\n".to_owned(),
             at(3, 10),
-            "\"Checkpoints\" asks for what a trainer alone can do",
+            "\"Checkpoints\" needs a trainer",
         ),
         (
             "[[plugins]]\nname = \"validation\"\nengine = \"validation\"\n".to_owned(),
             at(3, 10),
-            "\"validation\" asks for what a trainer alone can do",
+            "\"validation\" needs a trainer",
         ),
         (
             "[[plugins]]\nname = \"stats\"\n[[plugins]]\nname = \"stats\"\n".to_owned(),

@@ -1,4 +1,4 @@
-//! `hearth models`: the list, what a network costs, and the page that is made of it.
+//! `hearth models`: the list, the cost of a network, and the generated page.
 
 mod common;
 

@@ -33,7 +33,7 @@ fn trained_for(dir: &Path, epochs: u32) -> (PathBuf, PathBuf) {
 fn volumes(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder).expect("a folder").map(|e| e.expect("a file").path()).collect();
-    // Beside a result lies the record of where it came from.
+    // Each result has a record of where it came from.
     files.retain(|path| text(path).ends_with(".nii.gz"));
     files.sort();
     files
@@ -79,7 +79,7 @@ fn labels_lie_on_the_grid_of_their_image() {
         let values = after.to_vec();
         assert!(values.iter().all(|value| *value == 0.0 || *value == 1.0), "{name:?} holds classes");
     }
-    // A second time they are in the way, and are replaced only where nobody has touched them.
+    // The second time the results exist, and only unchanged ones are replaced.
     let one = text(&images[0]);
     let again = ["predict", &text(&run_folder), "--device", "cpu", "-o", &text(&out), "-i", &one];
     let target = result(&out, &images[0]);
@@ -97,8 +97,7 @@ fn nothing_of_somebody_else_is_replaced() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let (run_folder, data) = trained(dir.path());
     let image_path = volumes(&data.join("imagesTr"))[0].clone();
-    // Patient B's own file has the name that patient A's result would have had, and the one that it
-    // has.
+    // Patient B's own files have the old and the present name of patient A's result.
     let other = dir.path().join("patB");
     std::fs::create_dir_all(&other).expect("a folder");
     let theirs = [other.join(image_path.file_name().expect("a name")), result(&other, &image_path)];
@@ -112,7 +111,7 @@ fn nothing_of_somebody_else_is_replaced() {
         );
     }
     theirs.iter().for_each(|path| assert_eq!(std::fs::read(path).expect("a file"), b"patient B"));
-    // Neither is an image beside which its result is written.
+    // Nor is an image whose result is written to the same folder.
     let folder = image_path.parent().expect("a folder");
     let before = std::fs::read(&image_path).expect("an image");
     succeed(&["predict", &text(&run_folder), "--device", "cpu", "-o", &text(folder), "-i", &text(&image_path)]);
@@ -144,7 +143,7 @@ fn a_folder_of_images_is_done_image_by_image() {
     assert!(record["input_blake3"].is_string() && record["checkpoint"].is_string(), "{record}");
 }
 
-/// The mean Dice of what `predict` wrote, by `hearth metrics`.
+/// The mean Dice of `predict`'s files, by `hearth metrics`.
 fn measured(predictions: &Path, labels: &Path) -> f64 {
     // Predictions and labels are paired by name.
     let folder = predictions.parent().expect("a folder").join("named");

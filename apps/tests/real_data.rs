@@ -67,8 +67,8 @@ fn hippocampus_reaches_its_dice_and_holds_it_on_other_cases() {
     let dice = mean_dice(&out, &source, &[]);
     assert!(dice >= 0.78, "mean Dice {dice}");
 
-    // Two cases that neither trained nor chose the checkpoint: the first two, by a run that does
-    // not see them.
+    // Two cases used neither for training nor for choosing the checkpoint: the first two, in a run
+    // without them.
     let (rest, unseen) = (dir.path().join("rest"), dir.path().join("unseen"));
     decathlon(&rest, list["labels"].clone(), &pairs[2..]);
     decathlon(&unseen, list["labels"].clone(), &pairs[..2]);
@@ -87,7 +87,7 @@ fn spleen_learns_a_real_ct_and_predicts_onto_its_grid() {
     let pair = |name: &str| (source.join(format!("{name}_ct.nii.gz")), source.join(format!("{name}_spleen.nii.gz")));
     let data = dir.path().join("data");
     decathlon(&data, json!({ "0": "background", "1": "spleen" }), &[pair("case_a"), pair("case_a_crop")]);
-    // The recipe's own network is for a GPU and 32 cases; one case on two cores takes a smaller
+    // The recipe's own network is for a GPU and 32 cases; one case on two cores needs a smaller
     // one.
     let (out, labels) = (dir.path().join("run"), dir.path().join("labels"));
     let sets = [

@@ -56,7 +56,7 @@ fn every_kind_and_entry_can_be_asked_for() {
             toml::from_str::<toml::Table>(entry["example"].as_str().expect("an example")).expect(name);
         }
     }
-    // As people write names: with MONAI's `d`, in another case, in the singular.
+    // Other spellings of names: with MONAI's `d`, in another case, in the singular.
     assert!(succeed(&["reference", "transform", "Spacingd"]).contains("pixdim"));
     let dice = succeed(&["reference", "losses", "DiceLoss"]);
     assert!(!dice.contains("use hearth_nn") && dice.contains("[loss]"), "{dice}");
@@ -69,7 +69,7 @@ fn what_is_unknown_is_answered_with_what_was_meant() {
     fail(&["reference", "losses", "DicLoss"], 1, &["unknown loss \"DicLoss\"", "did you mean \"DiceLoss\""]);
 }
 
-/// No kind of entry is left out of the command.
+/// The command covers every kind of entry.
 #[test]
 fn all_kinds_are_known() {
     let words = [

@@ -1,4 +1,4 @@
-//! Killed, interrupted and gone on with: the run ends as if nothing had happened.
+//! Killed or interrupted, then resumed: the run ends as if it had not stopped.
 #![cfg(unix)]
 
 mod common;
@@ -43,7 +43,7 @@ impl Bench {
     }
 }
 
-/// The checkpoints of a run whose names hold a word, by name.
+/// The checkpoints of a run whose names contain a text, by name.
 fn checkpoints(run: &Path, word: &str) -> Vec<PathBuf> {
     let Ok(folder) = std::fs::read_dir(run.join("checkpoints")) else { return Vec::new() };
     let mut found: Vec<PathBuf> = folder
@@ -65,7 +65,7 @@ fn metrics(run: &Path) -> String {
     std::fs::read_to_string(run.join("metrics.csv")).expect("metrics.csv")
 }
 
-/// What happened, without the times: the first one differs between any two runs.
+/// The log without times, which differ between any two runs.
 fn log(run: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(run.join("log.jsonl")).expect("log.jsonl");
     text.lines()

@@ -1,4 +1,4 @@
-//! What a recipe can learn, through the program: classes, numbers, images, regions; images of
+//! What a recipe can learn, through the program: classes, numbers, images, regions; images from
 //! several files.
 
 mod common;
@@ -103,13 +103,13 @@ fn classes_by_name_by_number_and_several_at_once() {
     let run = train(dir.path(), &by_name, &table);
     assert!(measured(&run, &table, "accuracy") >= 0.99 && measured(&run, &table, "roc_auc") >= 0.99);
 
-    // The same by numbers is the same run.
+    // Class numbers instead of names make the same run.
     let by_number = recipe(dir.path(), "numbers.toml", &[&exclusive("number"), &network(2), loss]);
     let other = train(dir.path(), &by_number, &table);
     let losses = |run: &Path| fs::read_to_string(run.join("metrics.csv")).expect("a log");
     assert_eq!(losses(&run), losses(&other));
 
-    // A table of scores, the winner named, and never in the place of another file.
+    // A table of scores that names the winner, and never replaces another file.
     let out = dir.path().join("out");
     let arguments = ["predict", &text(&run), "-i", &text(&table), "-o", &text(&out), "--device", "cpu"];
     succeed(&arguments);
@@ -136,7 +136,7 @@ fn classes_by_name_by_number_and_several_at_once() {
     let run = train(dir.path(), &several, &table);
     assert!(measured(&run, &table, "accuracy") >= 0.87, "{}", measured(&run, &table, "accuracy"));
 
-    // What cannot be learned is told before the training.
+    // What cannot be learned is reported before the training.
     let out = text(&dir.path().join("refused"));
     let refuse = |from: &str, to: &str, words: &[&str]| {
         let changed = fs::read_to_string(&by_name).expect("a recipe").replacen(from, to, 1);
@@ -160,7 +160,7 @@ fn numbers_of_images() {
     let parts = [&*head, "[task]\nname = \"Regression\"\n", &network(1), "[loss]\nname = \"MSELoss\"\n"];
     let run = train(dir.path(), &recipe(dir.path(), "level.toml", &parts), &table);
     let error = measured(&run, &table, "mae");
-    // The mean of the levels alone is 0.25 off.
+    // Predicting the mean of the levels has an error of 0.25.
     assert!(error < 0.12, "{error}");
     let out = dir.path().join("out");
     succeed(&[
@@ -202,7 +202,7 @@ fn images_from_images_and_from_themselves() {
     let parts =
         [&*rest, "[task]\nname = \"Reconstruction\"\ntarget = \"clean\"\n", unet, "[loss]\nname = \"MSELoss\"\n"];
     let run = train(dir.path(), &recipe(dir.path(), "denoise.toml", &parts), &list);
-    // The noise is 0.25 off in the mean.
+    // The noise has a mean error of 0.25.
     let error = measured(&run, &list, "mae");
     assert!(error < 0.12, "{error}");
     let (noisy, out) = (dir.path().join("noisy/9.nii.gz"), dir.path().join("out"));
@@ -228,7 +228,7 @@ fn images_from_images_and_from_themselves() {
     assert!(measured(&run, &list, "mae") < 0.2);
 }
 
-/// Heads of four files; the tumour shows in the second contrast alone.
+/// Heads of four files; the tumour is visible only in the second contrast.
 fn heads(folder: &Path, cases: usize, scheme: [&str; 5], end: &str) {
     let mut draw = Draw(11);
     for case in 0..cases {
@@ -284,7 +284,7 @@ val_interval = 5
     };
     let all = recipe(dir.path(), "all.toml", &[&text_of(4, "")]);
     let run = train(dir.path(), &all, &old);
-    // Both naming schemes are the same data, and the same predictions come of them.
+    // Both naming schemes are the same data, and yield the same predictions.
     let dice = measured(&run, &old, "mean_dice");
     assert!(dice > 0.4, "{dice}");
     let predict = |data: &Path, out: &str| {
@@ -296,7 +296,7 @@ val_interval = 5
     assert_eq!(of_all, predict(&new, "b"));
     assert_eq!(of_all, predict(&new.join("BraTS-5"), "c"));
 
-    // One contrast is enough where it is the one that shows the tumour, and no other is.
+    // One contrast is enough if it shows the tumour, and no other is.
     let one = recipe(dir.path(), "one.toml", &[&text_of(1, "images = [\"T1w\"]")]);
     let run_of_one = train(dir.path(), &one, &new);
     assert!(measured(&run_of_one, &old, "mean_dice") > 0.4);

@@ -1,6 +1,5 @@
-//! What a recipe may ask of a training beyond the plain: several metrics, a start from other
-//! weights, frozen layers, heads, groups, a learning rate that is searched for, augmentation of
-//! what is predicted.
+//! Advanced options of a training: several metrics, initial weights, frozen layers, heads, groups,
+//! a learning rate search, test-time augmentation.
 
 mod common;
 
@@ -103,7 +102,7 @@ fn named_metrics_are_measured_recorded_and_decide() {
     let of = |name: &str| -> Vec<f64> {
         let column = columns.iter().position(|column| *column == name).expect("a column");
         let cells = table.lines().skip(1).map(|row| row.split(',').nth(column).expect("a cell").parse());
-        // A distance to what is not there is infinite, and its percentile no number.
+        // A distance to an absent class is infinite, and its percentile NaN.
         cells
             .map(|cell: Result<f64, _>| cell.expect("a number"))
             .map(|v| if v.is_nan() { f64::INFINITY } else { v })
@@ -126,10 +125,10 @@ fn named_metrics_are_measured_recorded_and_decide() {
     }
     assert_eq!((&found["key_metric"], &found["metrics"]["hd95"]["better"]), (&"hd95".into(), &"lower".into()));
     let people = bench.evaluate(&out, &[]);
-    for words in ["hd95: HausdorffDistanceMetric, the key metric, less is better", "dice: DiceMetric", "spleen"] {
+    for words in ["hd95: HausdorffDistanceMetric, the key metric, lower is better", "dice: DiceMetric", "spleen"] {
         assert!(people.contains(words), "{people}");
     }
-    // The resolved recipe names the key, and resuming goes by it.
+    // The resolved recipe names the key metric, and resuming uses it.
     assert!(read(&out.join("recipe.toml")).contains("key = \"hd95\""));
     succeed(&["train", "--data", &bench.data, "--out", &text(&out), "--device", "cpu", "--resume", "--epochs", "4"]);
     assert_eq!(read(&out.join("metrics.csv")).lines().count(), 5);
@@ -153,7 +152,7 @@ fn a_run_starts_from_other_weights_and_leaves_frozen_ones_alone() {
         }
     };
     compare(&weights(&second));
-    // Gone on with after the weights it began with are gone.
+    // Resumed after its initial weights were deleted.
     std::fs::rename(&first, bench.at("elsewhere")).expect("renamed");
     let resume = ["train", "--data", &bench.data, "--out", &text(&second), "--device", "cpu", "--resume"];
     succeed(&[&resume[..], &["--epochs", "3"]].concat());
@@ -178,7 +177,7 @@ fn a_head_for_other_classes_is_left_out_only_where_that_is_asked_for() {
         "second",
         &["--epochs", "1", "--init", &from, "--init-skip-mismatched", "--freeze", "model.0.*"],
     );
-    assert!(said.contains("of another shape, drawn anew"), "{said}");
+    assert!(said.contains("of another shape, newly drawn"), "{said}");
     let (before, after) = (weights(&first), weights(&second));
     let kept = before.iter().filter(|(name, bytes)| name.starts_with("model.0.") && after[*name] == **bytes).count();
     assert!(kept > 3, "{kept}");
@@ -317,11 +316,11 @@ fn a_learning_rate_is_found_and_nothing_else_is_left() {
 #[test]
 fn predictions_are_augmented_where_that_is_asked_for() {
     let bench = Bench::new(3);
-    // With the background, so that every voxel that another augmentation gives another class
-    // changes the figure.
+    // With the background, so that every voxel whose class an augmentation changes, changes the
+    // figure.
     let background = "\n[metric]\ninclude_background = true\n";
     let recipe = bench.recipe("tiny.toml", &[], background);
-    // Weights as they were drawn take either class anywhere.
+    // Untrained weights predict either class anywhere.
     let drawn = ["--epochs", "1", "--set", "optimizer.lr=1e-12"];
     let (_, out) = bench.train(&recipe, "run", &drawn);
     let dice = |more: &[&str]| {
@@ -331,7 +330,9 @@ fn predictions_are_augmented_where_that_is_asked_for() {
     let (plain, flips) = (dice(&[]), dice(&["--tta", "flips"]));
     assert!(plain.1.is_null() && flips.1.as_str().is_some_and(|words| words.contains("flips")), "{plain:?} {flips:?}");
     assert_ne!(plain.0, flips.0);
-    assert!(bench.evaluate(&out, &["--tta", "flips"]).contains("seen in several ways: flips along axis 0, 1, 2"));
+    assert!(
+        bench.evaluate(&out, &["--tta", "flips"]).contains("with test-time augmentation: flips along axis 0, 1, 2")
+    );
 
     let images = Path::new(&bench.data).join("imagesTr");
     let image = std::fs::read_dir(images).expect("images").next().expect("one").expect("one").path();
@@ -361,7 +362,7 @@ fn predictions_are_augmented_where_that_is_asked_for() {
     assert_ne!(off["mean_dice"], found["mean_dice"]);
 }
 
-/// The tiny recipe with something added must be refused, with these words.
+/// The tiny recipe with something added must be refused, with these texts.
 fn refused(more: &str, words: &[&str]) {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let recipe = dir.path().join("bad.toml");

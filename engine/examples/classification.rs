@@ -1,5 +1,6 @@
-//! Classes of whole images: here, whether a scan shows much of the organ. A class is a field of a
-//! case: a column where cases come from a table (`csv_items`), and made up from the labels here.
+//! Classification of whole images: here, whether a scan shows much of the organ. The class is a
+//! field of a case. `csv_items` reads it from a column of a table; this example computes it from
+//! the label maps.
 //!
 //! `cargo run --release -p hearth --example classification`
 
@@ -20,7 +21,7 @@ fn classes(items: Vec<Item>) -> hearth::Result<Vec<Item>> {
     Ok(items.iter().zip(volumes).map(class).collect())
 }
 
-/// Runs the example in the present folder.
+/// Runs the example in the current folder.
 pub fn main() -> hearth::Result<()> {
     let mut train = classes(DecathlonDataset::open("Task09_Spleen")?.training)?;
     let validate = train.split_off(train.len() - 2);

@@ -1,11 +1,11 @@
-//! A handler of one's own: as a struct, and as a closure.
+//! A custom handler, as a struct and as a closure.
 //! `cargo run --release -p hearth --example custom_handler`
 
 mod toy;
 
 use hearth::prelude::*;
 
-/// Ends the run once the loss is small enough.
+/// Ends the run when the loss is small enough.
 struct GoodEnough {
     loss: f64,
 }
@@ -27,7 +27,7 @@ impl Handler for GoodEnough {
     }
 }
 
-/// Runs the example in the present folder.
+/// Runs the example in the current folder.
 pub fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut trainer = toy::trainer()?;
     trainer.engine_mut().add(GoodEnough { loss: 0.4 })?;

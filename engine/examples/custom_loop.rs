@@ -1,12 +1,12 @@
-//! A training loop of one's own, without an engine: networks, losses, optimizers and loaders are
-//! plain values.
+//! A custom training loop without an engine. Networks, losses, optimizers and loaders are plain
+//! values.
 //!
 //! `cargo run --release -p hearth --example custom_loop`
 
 use hearth::nn::optim::Gradients;
 use hearth::prelude::*;
 
-/// Runs the example in the present folder.
+/// Runs the example in the current folder.
 pub fn main() -> hearth::Result<()> {
     let items = DecathlonDataset::open("Task09_Spleen")?.training;
     let both = ["image", "label"];
@@ -24,7 +24,7 @@ pub fn main() -> hearth::Result<()> {
         for batch in loader.epoch(epoch, 0) {
             let batch = batch?.to_device(&device);
             let (image, label) = (batch.tensor("image")?.clone().autodiff(), batch.tensor("label")?.clone());
-            // Keys what dropout draws, so that a run can be repeated.
+            // Seeds dropout, so that a run can be repeated.
             network.set_draw(3, epoch);
             let value = loss.forward(network.forward(image / 1000.0), label)?;
             sum += value.clone().into_scalar::<f32>();
@@ -35,5 +35,5 @@ pub fn main() -> hearth::Result<()> {
         last = sum;
     }
     weights::save(&network, "network.safetensors")?;
-    if last.is_finite() { Ok(()) } else { Err("the loss is not a number".into()) }
+    if last.is_finite() { Ok(()) } else { Err("the loss is not finite".into()) }
 }

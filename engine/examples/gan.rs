@@ -7,7 +7,7 @@ use hearth::nn::losses::{AdversarialCriterion, PatchAdversarialLoss};
 use hearth::nn::networks::{DiscriminatorConfig, GeneratorConfig};
 use hearth::prelude::*;
 
-/// Runs the example in the present folder.
+/// Runs the example in the current folder.
 pub fn main() -> hearth::Result<()> {
     let items = DecathlonDataset::open("Task09_Spleen")?.training;
     let keys = "image";

@@ -1,10 +1,10 @@
-//! The label map of one image, on its own grid, by weights that a run has kept.
+//! Predicts the label map of one image, on the image's own grid, with weights from a training run.
 //!
 //! `cargo run --release -p hearth --example inference`
 
 use hearth::prelude::*;
 
-/// Runs the example in the present folder.
+/// Runs the example in the current folder.
 pub fn main() -> hearth::Result<()> {
     let network = UNetConfig::new(3, 1, 2, &[4, 8, 16], &[2, 2]).num_res_units(2).init(&device::parse("cpu")?, 0)?;
     let (network, _) = weights::load(network, "network.safetensors")?;

@@ -1,6 +1,6 @@
-//! A network, a loss, a transform, a metric and a handler of one's own, trained and validated
-//! together. Each is one trait with at most three functions. `hearth data phantom spleen -o
-//! Task09_Spleen && cargo run --release -p hearth --example own_parts`
+//! A custom network, loss, transform, metric and handler, trained and validated together. Each
+//! implements one trait with at most three functions. `hearth data phantom spleen -o Task09_Spleen
+//! && cargo run --release -p hearth --example own_parts`
 
 use hearth::nn::layers::{Convolution, ConvolutionOptions, Scope};
 use hearth::nn::metrics::{count, read, same_shape};
@@ -35,7 +35,7 @@ impl Network for Hourglass {
     }
 }
 
-/// One less the Jaccard index of the foreground's probability.
+/// One minus the Jaccard index of the foreground's probability.
 struct SoftJaccard;
 
 impl Loss for SoftJaccard {
@@ -62,7 +62,7 @@ impl Transform for Floor {
     }
 }
 
-/// By how much the volume of each class is wrong, as a share of the label's.
+/// The volume error of each class, relative to the label's volume.
 struct VolumeError;
 
 impl PerItem for VolumeError {
@@ -77,7 +77,7 @@ impl PerItem for VolumeError {
     }
 }
 
-/// Ends the run once the loss is small enough.
+/// Ends the run when the loss is small enough.
 struct GoodEnough(f64);
 
 impl Handler for GoodEnough {
@@ -95,7 +95,7 @@ impl Handler for GoodEnough {
     }
 }
 
-/// Trains in the present folder.
+/// Trains in the current folder.
 pub fn train() -> hearth::Result<RunEnd> {
     let (train, validate) = DecathlonDataset::open("Task09_Spleen")?.split_last(1)?;
     let load = LoadImage::new(["image", "label"]);

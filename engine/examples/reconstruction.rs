@@ -1,5 +1,5 @@
-//! From image to image: noise is added to each crop, of which `CopyItems` has kept a copy, and the
-//! network learns to take it away.
+//! Denoising, from image to image. `CopyItems` keeps a copy of each crop, noise is added to the
+//! original, and the network learns to remove it.
 //!
 //! `cargo run --release -p hearth --example reconstruction`
 
@@ -7,7 +7,7 @@ use hearth::nn::losses::MseLoss;
 use hearth::nn::metrics::PsnrMetric;
 use hearth::prelude::*;
 
-/// Runs the example in the present folder.
+/// Runs the example in the current folder.
 pub fn main() -> hearth::Result<()> {
     let (train, validate) = DecathlonDataset::open("Task09_Spleen")?.split_last(1)?;
     let steps = Pipeline::new((
@@ -19,7 +19,8 @@ pub fn main() -> hearth::Result<()> {
         RandGaussianNoise::new("image").prob(1.0).std(0.1),
     ))?;
     let train = DataLoader::new(train.cached(&steps)?, LoaderOptions::default().batch_size(2).shuffle(true))?;
-    // Noise belongs to what is measured, so validation draws too: the same in each epoch.
+    // Validation also adds noise, because the metric measures its removal. The draws are the same
+    // in each epoch.
     let validate = DataLoader::new(validate.cached(&steps)?, LoaderOptions::default())?;
     let network = UNetConfig::new(3, 1, 1, &[4, 8], &[2]).init(&device::parse("cpu")?, 0)?;
     let evaluator = SupervisedEvaluator::builder(validate)

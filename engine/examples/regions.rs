@@ -1,12 +1,12 @@
 //! Overlapping regions, each with a sigmoid of its own: tumour core, whole tumour and enhancing
-//! tumour, as BraTS counts them. On made-up volumes whose one label is 1, the third region is
+//! tumour, as BraTS counts them. On generated volumes, whose only label is 1, the third region is
 //! empty.
 //!
 //! `cargo run --release -p hearth --example regions`
 
 use hearth::prelude::*;
 
-/// Runs the example in the present folder.
+/// Runs the example in the current folder.
 pub fn main() -> hearth::Result<()> {
     let (train, validate) = DecathlonDataset::open("Task09_Spleen")?.split_last(1)?;
     let both = ["image", "label"];

@@ -1,4 +1,4 @@
-//! A number of whole images: here, the share of a scan that the organ fills.
+//! Regression of a number per image: here, the fraction of a scan that the organ fills.
 //!
 //! `cargo run --release -p hearth --example regression`
 
@@ -14,7 +14,7 @@ fn share(item: &Item) -> hearth::Result<Item> {
     Ok(Item::new(&item.case).with("image", &item.files["image"]).with_field("label", Field::Number(share)))
 }
 
-/// Runs the example in the present folder.
+/// Runs the example in the current folder.
 pub fn main() -> hearth::Result<()> {
     let items = DecathlonDataset::open("Task09_Spleen")?.training;
     let mut train = items.iter().map(share).collect::<hearth::Result<Vec<Item>>>()?;

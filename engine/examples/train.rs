@@ -1,12 +1,12 @@
 //! A UNet, trained, validated and checkpointed on a folder in the layout of the Medical
-//! Segmentation Decathlon. Small numbers, so that it ends in seconds on made-up data; crops of 96,
-//! channels from 16 to 256 and hundreds of epochs are for real ones.
+//! Segmentation Decathlon. The sizes are small, so that it finishes in seconds on generated data.
+//! Real data needs crops of 96, channels from 16 to 256, and hundreds of epochs.
 //!
 //! `hearth data phantom spleen -o Task09_Spleen && cargo run --release -p hearth --example train`
 
 use hearth::prelude::*;
 
-/// Runs the example in the present folder.
+/// Runs the example in the current folder.
 pub fn main() -> hearth::Result<()> {
     let (train, validate) = DecathlonDataset::open("Task09_Spleen")?.split_last(1)?;
     let both = ["image", "label"];

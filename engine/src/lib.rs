@@ -1,9 +1,9 @@
 //! **Hearth** trains, evaluates and runs medical-imaging networks on any GPU that [Burn](burn) runs
 //! on.
 //!
-//! An [`Engine`](engine::Engine) walks through a run and says what happens; handlers listen. A
-//! trainer owns network, loss, optimizer and data, and does one step when the engine says so. This
-//! crate is the door to all of it:
+//! An [`Engine`](engine::Engine) drives a run and fires events; handlers listen to them. A trainer
+//! owns the network, the loss, the optimizer and the data, and takes one step when the engine asks
+//! for it. This crate re-exports all of it:
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -12,30 +12,33 @@
 //! | [`nn`] | networks, losses, metrics, optimizers, inferers |
 //! | [`train`] | trainer, evaluators, predictor, precision, devices, checkpoints |
 //! | [`handlers`] | validation, checkpoints, learning-rate schedules, logs, early stop |
-//! | `recipe` | recipes, with the feature `recipe`: what the program `hearth` is made of |
+//! | `recipe` | recipes, with the feature `recipe`: what the program `hearth` is built on |
 //! | [`kernels`] | the device operations that Burn lacks |
 //!
 //! # A whole training run
 //!
-//! This is `examples/train.rs`. Beside it stand one for each kind of task, for parts of one's own,
-//! for a loop of one's own, for inference alone, and for two networks that compete.
+//! This is `examples/train.rs`. Other examples cover each kind of task, custom parts, a custom
+//! loop, inference only, and a GAN.
 //!
 //! ```no_run
 #![doc = include_str!("../examples/train.rs")]
 //! ```
 //!
-//! A program of one's own reports of it as it likes: `trainer.engine_mut().on(Event::EpochCompleted, |cx| ...)` before
-//! `trainer.run()`. `trainer.resume("checkpoints")` goes on with a run that ended early.
+//! To report progress, add a handler before `trainer.run()`:
+//! `trainer.engine_mut().on(Event::EpochCompleted, |cx| ...)`. `trainer.resume("checkpoints")`
+//! resumes a run that ended early.
 //!
 //! # Your own handler
 //!
-//! A closure will do, as above; a struct where there is state to keep. `examples/custom_handler.rs` shows both in forty lines, and
-//! the `hearth-plugin` crate turns the same struct into a plugin that is loaded from a file.
+//! A handler is a closure, as above, or a struct where it has state. `examples/custom_handler.rs`
+//! shows both in forty lines. The `hearth-plugin` crate turns the same struct into a plugin that is
+//! loaded from a file.
 //!
 //! # Features
 //!
-//! `cpu` (the default), `cuda`, `rocm`, `metal`, `vulkan`, `wgpu`: which devices a build can use. Several may be on at once; which
-//! one a run takes is said at run time by [`train::device::parse`]. `recipe` adds recipes and plugins, `download` public data sets.
+//! `cpu` (the default), `cuda`, `rocm`, `metal`, `vulkan`, `wgpu`: which devices a build can use.
+//! Several may be enabled at once; [`train::device::parse`] chooses one at run time. `recipe` adds
+//! recipes and plugins, `download` adds public data sets.
 
 pub use burn;
 pub use hearth_data as data;
@@ -54,7 +57,7 @@ pub mod prelude;
 /// What a program that uses the library returns: any error of Hearth, or of its own.
 pub type Result<T = ()> = std::result::Result<T, engine::BoxError>;
 
-/// The pages of `docs/` about the library: their code is run by the tests.
+/// The pages of `docs/` about the library, included so that doc tests run their code.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/own.md")]
 mod pages {}

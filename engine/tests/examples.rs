@@ -1,4 +1,4 @@
-//! The examples do what they say, on made-up volumes, and are as short as the documentation says.
+//! The examples work on generated volumes, and are as short as the documentation says.
 #![allow(dead_code)]
 
 use hearth::data::phantom::{self, SpleenOptions};
@@ -31,7 +31,7 @@ fn lines(source: &str) -> usize {
     source.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count()
 }
 
-/// One test, since all of them work in the present folder.
+/// One test, since all of them work in the current folder.
 #[test]
 fn every_example_runs() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Asks for checkpoints: [`Checkpoints`].
+//! Requests checkpoints: [`Checkpoints`].
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ pub struct CheckpointsOptions {
     pub every_epochs: u64,
     /// A checkpoint every so many iterations; 0 for none.
     pub every_iterations: u64,
-    /// The newest so many of them stay; 0 keeps all.
+    /// How many of the newest to keep; 0 keeps all.
     pub keep_last: usize,
     /// A checkpoint of the best key metric.
     pub best: bool,
@@ -43,11 +43,11 @@ impl Default for CheckpointsOptions {
     }
 }
 
-/// Asks for checkpoints every so many epochs or iterations, of the best key metric, when the run is
+/// Requests checkpoints every so many epochs or iterations, of the best key metric, when the run is
 /// interrupted, and at its end. The trainer writes them.
 ///
-/// Add it after [`Validation`](crate::Validation): it takes the best metric as it finds it at the
-/// end of an epoch. A key metric that is not a finite number never makes a best checkpoint.
+/// Add it after [`Validation`](crate::Validation): it reads the best metric at the end of an epoch.
+/// A non-finite key metric never makes a best checkpoint.
 ///
 /// ```
 /// # use hearth_handlers::{Checkpoints, CheckpointsOptions};
@@ -61,7 +61,7 @@ impl Default for CheckpointsOptions {
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoints {
     options: CheckpointsOptions,
-    /// The epoch whose best checkpoint was asked for.
+    /// The epoch whose best checkpoint was requested.
     best_saved: Option<u64>,
 }
 
@@ -71,12 +71,12 @@ impl Checkpoints {
         Self { options, best_saved: None }
     }
 
-    /// Asks for a checkpoint; of the same tag, `keep_last` stay.
+    /// Requests a checkpoint; `keep_last` of the same tag are kept.
     fn ask(&self, cx: &mut Context<'_>, tag: &str, keep_last: Option<usize>) -> Result<(), HostError> {
         cx.host.save_checkpoint(CheckpointRequest { dir: self.options.dir.clone(), tag: tag.to_owned(), keep_last })
     }
 
-    /// Whether this epoch gave the best key metric, a finite one, that is not saved yet.
+    /// Whether this epoch has the best key metric, finite and not saved yet.
     fn is_new_best(&self, state: &State) -> bool {
         let present = state.key_metric.as_ref().and_then(|name| state.metrics.get(name));
         let finite = [present, state.best_metric.as_ref()].iter().all(|value| value.is_some_and(|v| v.is_finite()));
@@ -125,8 +125,8 @@ impl Handler for Checkpoints {
             Event::Completed if self.options.on_completed => self.ask(cx, "final", Some(1))?,
             _ => {}
         }
-        // At the end of the run the weights are those of the last epoch: a best one that a later
-        // handler found is kept too.
+        // At the end of the run the weights are those of the last epoch: a best metric that a later
+        // handler set is saved too.
         if matches!(event, Event::EpochCompleted | Event::Completed) && self.is_new_best(cx.state) {
             self.ask(cx, "best", Some(1))?;
             self.best_saved = cx.state.best_epoch;
@@ -146,7 +146,7 @@ impl Handler for Checkpoints {
     }
 }
 
-/// The folder in the run's, where the options name one that lies in it.
+/// The folder, within the run's unless it is absolute.
 fn in_run(options: CheckpointsOptions, run: &std::path::Path) -> Result<Checkpoints, Fault> {
     let inside = options.dir.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     if options.dir.as_os_str().is_empty() || !inside {
@@ -156,4 +156,4 @@ fn in_run(options: CheckpointsOptions, run: &std::path::Path) -> Result<Checkpoi
     Ok(Checkpoints::new(CheckpointsOptions { dir: run.join(&options.dir), ..options }))
 }
 
-handler_entry!(CheckpointsOptions => "Checkpoints", paper: "", about: "Asks for checkpoints every so many epochs or iterations, of the best key metric, when the run is interrupted, and at its end.", example: "every_epochs = 5\nkeep_last = 1", |options, run| in_run(options, run));
+handler_entry!(CheckpointsOptions => "Checkpoints", paper: "", about: "Requests checkpoints every so many epochs or iterations, of the best key metric, when the run is interrupted, and at its end.", example: "every_epochs = 5\nkeep_last = 1", |options, run| in_run(options, run));

@@ -1,4 +1,4 @@
-//! Ends the run when a metric no longer gets better: [`EarlyStop`].
+//! Ends the run when a metric no longer improves: [`EarlyStop`].
 
 use derive_setters::Setters;
 use hearth_engine::{Better, Context, Event, Handler, HandlerError, Level, When};
@@ -14,16 +14,16 @@ use hearth_registry::Fault;
 pub struct EarlyStopOptions {
     /// Values without improvement after which the run ends; 1 or more.
     pub patience: u64,
-    /// The metric to watch; the key metric where it is not given.
+    /// The metric to watch; by default the key metric.
     #[setters(into)]
     pub metric: Option<String>,
-    /// Which way it gets better; as the key metric where it is not given.
+    /// Which values are better; by default as for the key metric.
     #[schemars(schema_with = "crate::registry::better_words")]
     pub better: Option<Better>,
-    /// What a value must be better by to count as an improvement.
+    /// The minimum change that counts as an improvement.
     pub min_delta: f64,
-    /// Whether improvements smaller than `min_delta` add up: the value compared with then stays the
-    /// last real improvement.
+    /// Whether improvements smaller than `min_delta` add up: values are then compared with the last
+    /// real improvement.
     pub cumulative_delta: bool,
 }
 
@@ -39,7 +39,7 @@ struct Memory {
     best: Option<f64>,
 }
 
-/// Terminates the run when a metric has not got better for `patience` of its values, as ignite's
+/// Terminates the run when a metric has not improved for `patience` of its values, as ignite's
 /// `EarlyStopping` does.
 ///
 /// Epochs in which the metric was not computed do not count. A value that is not a number is no
@@ -63,7 +63,7 @@ impl EarlyStop {
     /// A handler with these options.
     ///
     /// # Errors
-    /// For a patience of 0 and a delta that is negative or not a number.
+    /// For a patience of 0 and a delta that is negative or NaN.
     pub fn new(options: EarlyStopOptions) -> Result<Self, Fault> {
         if options.patience == 0 {
             return Err(Fault::at("patience", "`patience` is 0; give 1 or more"));
@@ -77,7 +77,7 @@ impl EarlyStop {
 
     /// Takes the next value; `true` when patience has run out.
     pub fn step(&mut self, value: f64, better: Better) -> bool {
-        // From here on larger is better.
+        // From here on higher is better.
         let score = if better == Better::Higher { value } else { -value };
         let Memory { counter, best } = &mut self.memory;
         let Some(known) = *best else {
@@ -89,7 +89,7 @@ impl EarlyStop {
             return false;
         }
         if !self.options.cumulative_delta {
-            // `max` passes a value by that is not a number.
+            // `max` ignores NaN.
             *best = Some(known.max(score));
         }
         *counter += 1;
@@ -122,7 +122,7 @@ impl Handler for EarlyStop {
         let metric = metric.clone();
         if self.step(value, self.options.better.unwrap_or(cx.state.better)) {
             let patience = self.options.patience;
-            cx.host.terminate(&format!("{metric} has not got better for {patience} evaluations, it is {value:.4}"));
+            cx.host.terminate(&format!("{metric} has not improved for {patience} evaluations, it is {value:.4}"));
         }
         Ok(())
     }
@@ -137,4 +137,4 @@ impl Handler for EarlyStop {
     }
 }
 
-handler_entry!(EarlyStopOptions => "EarlyStop", paper: "", about: "Ends the run when a metric has not got better for `patience` of its values, as ignite's `EarlyStopping`.", example: "patience = 20", |options, _| EarlyStop::new(options));
+handler_entry!(EarlyStopOptions => "EarlyStop", paper: "", about: "Ends the run when a metric has not improved for `patience` of its values, as ignite's `EarlyStopping`.", example: "patience = 20", |options, _| EarlyStop::new(options));

@@ -1,9 +1,9 @@
 //! TensorBoard's event files: [`EventFile`].
 //!
 //! Records and messages come from `tensorboard-rs` and its generated types. Its `SummaryWriter` is
-//! not used: it panics on a full disk, overwrites the file of a second writer of the same second,
-//! and stores images that are not square askew. `tensorboard-rs` depends on `protobuf` 2.28 itself,
-//! so messages of our own on `prost` would come beside it and could not replace it.
+//! not used: it panics on a full disk, overwrites the file of another writer that started in the
+//! same second, and distorts images that are not square. `tensorboard-rs` depends on `protobuf`
+//! 2.28 itself, so our own messages on `prost` could not replace it.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -19,7 +19,7 @@ use tensorboard_proto::event::Event;
 use tensorboard_proto::summary::{Summary, Summary_Image, Summary_Value};
 use tensorboard_rs::record_writer::RecordWriter;
 
-/// A place in an event file. It goes into checkpoints, so that a resumed run cuts off what was
+/// A position in an event file. It is saved in checkpoints, so that a resumed run cuts off what was
 /// written after it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
@@ -62,8 +62,8 @@ impl EventFile {
                     file.set_len(mark.length)?;
                     return Self::around(path, file);
                 }
-                // The file is gone or shorter than it was: what is left of it stays, and a new one
-                // is begun.
+                // The file is gone or shorter than it was: the rest of it is kept, and a new one is
+                // started.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -109,8 +109,8 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// A handler's hold on the event file of a folder. Opened when first written to, closed when the
-/// last hold is dropped.
+/// A handler's reference to the event file of a folder. The file is opened by the first write, and
+/// closed when the last reference is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Curves {
     dir: PathBuf,
@@ -174,14 +174,14 @@ impl Curves {
         self.write(step, value)
     }
 
-    /// Hands everything to the operating system.
+    /// Flushes everything to the operating system.
     pub fn flush(&mut self) -> Result<(), HandlerError> {
         let Some(open) = &self.open else { return Ok(()) };
         let result = lock(open).writer.0.flush();
         result.map_err(|error| self.fault(&error))
     }
 
-    /// Where the file is now, for a checkpoint.
+    /// The current position, for a checkpoint.
     pub fn mark(&self) -> Option<Vec<u8>> {
         let mark = match &self.open {
             None => self.resume.clone()?,
@@ -195,7 +195,7 @@ impl Curves {
         serde_json::to_vec(&mark).ok()
     }
 
-    /// Goes on from a mark: what was written after it is cut off.
+    /// Resumes from a mark: what was written after it is cut off.
     pub fn go_on(&mut self, state: &[u8]) -> Result<(), HandlerError> {
         let mark: Mark = serde_json::from_slice(state)?;
         if let Some(open) = &self.open {

@@ -1,4 +1,4 @@
-//! What the GPU does while the run goes on: [`GpuMonitor`].
+//! Records the use of the GPU during the run: [`GpuMonitor`].
 
 use derive_setters::Setters;
 use std::fmt;
@@ -25,7 +25,7 @@ pub struct GpuMonitorOptions {
     pub file: PathBuf,
     /// Seconds between two rows.
     pub every_seconds: f64,
-    /// Number of the GPU, as the driver counts.
+    /// Index of the GPU, as the driver counts.
     pub device: u32,
 }
 
@@ -35,27 +35,27 @@ impl Default for GpuMonitorOptions {
     }
 }
 
-/// One look at a GPU.
+/// One reading of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GpuSample {
     /// Percent of the time in which a kernel ran.
     pub utilisation: u32,
-    /// Bytes of memory in use.
+    /// Used memory in bytes.
     pub used: u64,
-    /// Bytes of memory.
+    /// Total memory in bytes.
     pub total: u64,
 }
 
-/// Looks at a GPU. The monitor's thread owns it.
+/// Reads a GPU's state. The monitor's thread owns it.
 pub type GpuProbe = Box<dyn FnMut() -> Result<GpuSample, String> + Send>;
 
-/// The thread that writes, and what ends it.
+/// The thread that writes, and the flag that ends it.
 struct Recorder {
     stop: Sender<()>,
     thread: JoinHandle<Result<(), String>>,
 }
 
-/// What the columns of the file are.
+/// The columns of the file.
 const HEADER: &str = "time,gpu_utilisation_percent,memory_used_bytes,memory_total_bytes,memory_used_ratio\n";
 
 /// Writes a row about one GPU every second, from a thread of its own, from `Started` to the end of
@@ -97,8 +97,8 @@ impl GpuMonitor {
         Self::with_probe(options, run, move || nvml_probe(device))
     }
 
-    /// A monitor that looks with a probe of one's own (another vendor's GPU); `connect` is called
-    /// when a run starts.
+    /// A monitor with a custom probe (for another vendor's GPU); `connect` is called when a run
+    /// starts.
     ///
     /// # Errors
     /// As [`GpuMonitor::new`].
@@ -148,7 +148,7 @@ impl GpuMonitor {
 
     fn stop(&mut self) -> Result<(), HandlerError> {
         let Some(Recorder { stop, thread }) = self.running.take() else { return Ok(()) };
-        // It may be gone already, because it failed.
+        // It may have ended already, because it failed.
         let _ = stop.send(());
         match thread.join() {
             Ok(result) => result.map_err(HandlerError::new),
@@ -207,7 +207,7 @@ impl Handler for GpuMonitor {
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         match event {
             Event::Started => self.start(cx),
-            // A run that goes on after an interrupt has no `Started`; the monitor comes back with
+            // A run that continues after an interrupt has no `Started`; the monitor restarts with
             // the next epoch.
             Event::EpochStarted if self.interrupted => self.start(cx),
             Event::EpochStarted => Ok(()),
@@ -215,7 +215,7 @@ impl Handler for GpuMonitor {
                 self.interrupted = true;
                 self.stop()
             }
-            // What went wrong in the thread is told here, not at the end of a long run.
+            // Errors of the thread are reported here, not at the end of a long run.
             Event::EpochCompleted if self.running.as_ref().is_some_and(|recorder| recorder.thread.is_finished()) => {
                 self.stop()
             }
@@ -235,7 +235,7 @@ impl Handler for GpuMonitor {
 
 impl Drop for GpuMonitor {
     fn drop(&mut self) {
-        // Nobody is left to tell.
+        // There is nobody to report to.
         let _ = self.stop();
     }
 }

@@ -1,4 +1,4 @@
-//! How weights and gradients of each layer look in the course of a run: [`LayerStatisticsLog`].
+//! Statistics of each layer's weights and gradients during a run: [`LayerStatisticsLog`].
 
 use std::path::{Path, PathBuf};
 
@@ -17,12 +17,12 @@ use crate::text_file::{append, csv_line, read, replace, whole_lines};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct LayerStatisticsOptions {
-    /// Every so many iterations; 1 or more. Each look passes over all weights and waits for the
+    /// Every so many iterations; 1 or more. Each reading visits all weights and waits for the
     /// device.
     pub every: u64,
-    /// Look at the weights, after the step.
+    /// Record the weights, after the step.
     pub weights: bool,
-    /// Look at the gradients of the batch, before they are clipped. An evaluator has none.
+    /// Record the gradients of the batch, before they are clipped. An evaluator has none.
     pub gradients: bool,
     /// A row for each layer; empty for none.
     #[setters(into)]
@@ -39,12 +39,11 @@ impl Default for LayerStatisticsOptions {
     }
 }
 
-/// Writes mean, standard deviation, minimum, maximum and the number of values that are not finite,
-/// for the weights and the gradients of each layer: gradients that vanish or explode show up there,
-/// with the layer's name.
+/// Writes mean, standard deviation, minimum, maximum and the number of non-finite values of each
+/// layer's weights and gradients. They show which layers have vanishing or exploding gradients.
 ///
-/// Layers whose values are not finite are named in a warning, each once. A resumed run goes on in
-/// the same files; rows of iterations that are run again are dropped first.
+/// A warning names each layer with non-finite values once. A resumed run continues the same files;
+/// rows of iterations that run again are dropped first.
 ///
 /// ```
 /// # use hearth_engine::LayerStatistics;
@@ -67,9 +66,9 @@ pub struct LayerStatisticsLog {
     options: LayerStatisticsOptions,
     csv: Option<PathBuf>,
     curves: Option<Curves>,
-    /// Whether rows that are run again were dropped.
+    /// Whether rows of iterations that run again were dropped.
     trimmed: bool,
-    /// The layers that were named already.
+    /// The layers that a warning has named.
     named: Vec<String>,
 }
 
@@ -77,17 +76,17 @@ impl LayerStatisticsLog {
     /// A handler with these options, its files in the run's folder.
     ///
     /// # Errors
-    /// When `every` is 0, or there is nothing to look at or to write.
+    /// When `every` is 0, or there is nothing to record or to write.
     pub fn new(options: LayerStatisticsOptions, run: &Path) -> Result<Self, Fault> {
         if options.every == 0 {
             return Err(Fault::at("every", "`every` is 0; give 1 or more"));
         }
         if !options.weights && !options.gradients {
-            return Err(Fault::at("gradients", "neither `weights` nor `gradients` are looked at; give one of them"));
+            return Err(Fault::at("gradients", "neither `weights` nor `gradients` are recorded; enable one of them"));
         }
         let there = |path: &Path| !path.as_os_str().is_empty();
         if !there(&options.csv) && !there(&options.tensorboard) {
-            return Err(Fault::at("csv", "neither `csv` nor `tensorboard` is written; give one of them"));
+            return Err(Fault::at("csv", "neither `csv` nor `tensorboard` is written; set one of them"));
         }
         let csv = there(&options.csv).then(|| run.join(&options.csv));
         let curves = there(&options.tensorboard).then(|| Curves::new(run.join(&options.tensorboard)));
@@ -122,7 +121,7 @@ impl LayerStatisticsLog {
         let wild = layers.iter().filter(|layer| layer.non_finite > 0).map(|layer| format!("{word} {}", layer.name));
         let new: Vec<String> = wild.filter(|name| !self.named.contains(name)).collect();
         if !new.is_empty() {
-            let text = format!("iteration {iteration}: values that are not finite in {}", new.join(", "));
+            let text = format!("iteration {iteration}: non-finite values in {}", new.join(", "));
             cx.host.log(Level::Warn, &text);
             self.named.extend(new);
         }
@@ -170,7 +169,7 @@ impl Handler for LayerStatisticsLog {
         self.write(cx, of)
     }
 
-    /// Files that cannot be written do not end a run.
+    /// A file that cannot be written does not end a run.
     fn on_error(&self) -> OnError {
         OnError::Disable
     }

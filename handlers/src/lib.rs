@@ -1,7 +1,7 @@
-//! The built-in handlers of Hearth, one file each. None of them knows a tensor library: they ask
-//! the [`Host`](hearth_engine::Host).
+//! The built-in handlers of Hearth, one file each. None of them uses a tensor library: they ask the
+//! [`Host`](hearth_engine::Host).
 //!
-//! A recipe names them, and [`build`] makes them:
+//! A recipe names them, and [`build`] builds them:
 //!
 //! ```toml
 //! [[handlers]]
@@ -12,22 +12,22 @@
 //! | Name | What it does |
 //! |---|---|
 //! | [`Checkpoints`] | checkpoints: the latest, the best, the last |
-//! | [`EarlyStop`] | ends the run when a metric no longer gets better |
+//! | [`EarlyStop`] | ends the run when a metric no longer improves |
 //! | [`GpuMonitor`] | `gpu.csv`: a row per second about the GPU |
 //! | [`LayerStatisticsLog`] | weights and gradients of each layer |
-//! | [`LrSchedule`] | the learning rate by a [`ScheduleConfig`] |
+//! | [`LrSchedule`] | sets the learning rate by a [`ScheduleConfig`] |
 //! | [`MetricLog`] | `metrics.csv` and `log.jsonl` |
 //! | [`Progress`] | a bar with the time left, or a line per epoch |
-//! | [`ReduceLrOnPlateau`] | a lower learning rate when a metric no longer gets better |
-//! | [`StopOnNonFinite`] | an error when the loss is not a number |
+//! | [`ReduceLrOnPlateau`] | lowers the learning rate when a metric no longer improves |
+//! | [`StopOnNonFinite`] | an error when the loss is not finite |
 //! | [`TensorBoardImage`] | pictures of image, label and prediction |
 //! | [`TensorBoardStats`] | curves |
 //! | [`Timing`] | where the time of an iteration goes |
 //! | [`Validation`] | runs an evaluator every so often |
 //!
 //! Handlers are called in the order they are added: first what stops a bad run, then what computes
-//! metrics (validation), then what reads them, then what writes checkpoints. A handler of one's own
-//! is a closure or an `impl Handler`:
+//! metrics (validation), then what reads them, then what writes checkpoints. Your own handler is a
+//! closure or an `impl Handler`:
 //!
 //! ```
 //! use hearth_engine::{Engine, Event};
@@ -39,7 +39,7 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used))]
 
-// Its macro comes before the handlers that use it.
+// Its macro must come before the handlers that use it.
 #[macro_use]
 mod registry;
 

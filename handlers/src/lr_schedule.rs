@@ -24,11 +24,11 @@ pub enum StepBy {
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct LrScheduleOptions {
-    /// How the rate follows from the step.
+    /// The schedule: the rate as a function of the step.
     pub schedule: ScheduleConfig,
     /// What a step is.
     pub step_by: StepBy,
-    /// The rate the schedule starts from; the optimizer's own where it is not given.
+    /// The rate the schedule starts from; by default the optimizer's.
     pub base_lr: Option<f64>,
 }
 
@@ -66,7 +66,7 @@ impl LrSchedule {
     /// A schedule with these options.
     ///
     /// # Errors
-    /// As [`Schedule::check`]; and for a base rate that is negative or not a number.
+    /// As [`Schedule::check`]; and for a base rate that is negative or NaN.
     pub fn new(options: LrScheduleOptions) -> Result<Self, Fault> {
         Schedule::check(&*options.schedule).map_err(|fault| fault.under("schedule"))?;
         if let Some(base) = options.base_lr.filter(|base| !base.is_finite() || *base < 0.0) {
@@ -82,7 +82,7 @@ impl Handler for LrSchedule {
     }
 
     fn subscriptions(&self) -> Vec<When> {
-        // Iterations too where epochs are the steps: an epoch taken up in its middle has no
+        // At iterations too, even if steps are epochs: an epoch resumed in its middle has no
         // `EpochStarted`.
         vec![Event::EpochStarted | Event::IterationStarted]
     }

@@ -1,4 +1,4 @@
-//! Metrics in files that other programs read: [`MetricLog`].
+//! Writes metrics to files that other programs read: [`MetricLog`].
 
 use derive_setters::Setters;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,11 @@ pub struct MetricLogOptions {
     /// One JSON object per line: epochs, iterations, the end. Empty for none.
     #[setters(into)]
     pub jsonl: PathBuf,
-    /// A line with the loss every so many iterations; 0 for none. Each waits for the device.
+    /// A line with the loss every so many iterations; 0 for none. Reading the loss waits for the
+    /// device.
     pub every_iterations: u64,
-    /// Whether epoch lines say how many seconds the epoch took. Without, two equal runs write equal
-    /// files.
+    /// Whether epoch lines say how many seconds the epoch took. Without it, two equal runs write
+    /// equal files.
     pub seconds: bool,
 }
 
@@ -56,7 +57,7 @@ pub struct MetricLog {
     options: MetricLogOptions,
     csv: Option<PathBuf>,
     jsonl: Option<PathBuf>,
-    /// Columns of the CSV file, once it is known what it holds.
+    /// Columns of the CSV file, once they are known.
     columns: Option<Vec<String>>,
     trimmed: bool,
 }
@@ -68,8 +69,8 @@ impl MetricLog {
         Self { csv: place(&options.csv), jsonl: place(&options.jsonl), options, columns: None, trimmed: false }
     }
 
-    /// Drops what is run again from here: iteration `iteration` of epoch `epoch` is the next to be
-    /// complete.
+    /// Drops the rows that will be written again: iteration `iteration` of epoch `epoch` is the
+    /// next to complete.
     fn trim(&mut self, epoch: u64, iteration: u64, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         if std::mem::replace(&mut self.trimmed, true) {
             return Ok(());
@@ -92,7 +93,7 @@ impl MetricLog {
             for line in whole_lines(&text) {
                 let Ok(Value::Object(entry)) = serde_json::from_str(line) else {
                     let shown: String = line.chars().take(40).collect();
-                    cx.host.log(Level::Warn, &format!("{}: dropped a line that is no JSON: {shown}", path.display()));
+                    cx.host.log(Level::Warn, &format!("{}: dropped a line that is not JSON: {shown}", path.display()));
                     continue;
                 };
                 let number = |key: &str| entry.get(key).and_then(Value::as_u64).unwrap_or(u64::MAX);
@@ -122,8 +123,7 @@ impl MetricLog {
         let fresh: Vec<&String> = state.metrics.keys().filter(|name| state.fresh(name).is_some()).collect();
         columns.extend(fresh.into_iter().filter(|name| !known.contains(name)).cloned());
         if columns != *known {
-            // A metric that was not there before gets a column; the rows before it stay short of
-            // it.
+            // A new metric gets a column; earlier rows have one cell less.
             let text = read(path)?;
             let wider = csv_line(&columns);
             let rows = text.split_once('\n').map_or("", |(_, rows)| rows);
@@ -207,7 +207,7 @@ impl Handler for MetricLog {
                 if event == Event::Completed {
                     self.trim(state.epoch + 1, state.iteration + 1, cx)?;
                 }
-                // The next run of this process may start anew.
+                // The next run of this process may start from the beginning.
                 self.trimmed = false;
                 let name = event.name();
                 self.write_entry(json!({
@@ -231,7 +231,7 @@ impl Handler for MetricLog {
     }
 }
 
-/// JSON has no word for infinite and not-a-number values: they become text.
+/// JSON has no infinity and no NaN: they become text.
 fn number(value: f64) -> Value {
     if value.is_finite() { json!(value) } else { json!(value.to_string()) }
 }

@@ -21,7 +21,7 @@ impl Slice {
             _ => return Err(format!("it is {:?}, not [B, C, X, Y] or [B, C, X, Y, Z]", tensor.shape)),
         };
         if item >= items {
-            return Err(format!("item {item} was asked for, the batch has {items}"));
+            return Err(format!("item {item} was requested, but the batch has {items}"));
         }
         if tensor.is_empty() || tensor.bytes.len() != tensor.len() * tensor.dtype.size() {
             return Err(format!("shape {:?} and {} bytes do not fit", tensor.shape, tensor.bytes.len()));

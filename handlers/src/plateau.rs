@@ -1,4 +1,4 @@
-//! Lowers the learning rate when a metric no longer gets better: [`ReduceLrOnPlateau`].
+//! Lowers the learning rate when a metric no longer improves: [`ReduceLrOnPlateau`].
 
 use derive_setters::Setters;
 use hearth_engine::{Better, Context, Event, Handler, HandlerError, Level, When};
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use hearth_registry::Fault;
 
-/// How a threshold is meant.
+/// How a threshold is interpreted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ThresholdMode {
-    /// A part of the best value.
+    /// A fraction of the best value.
     #[default]
     Rel,
     /// A difference from the best value.
@@ -23,25 +23,25 @@ pub enum ThresholdMode {
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct PlateauOptions {
-    /// The metric to watch; the key metric where it is not given.
+    /// The metric to watch; by default the key metric.
     #[setters(into)]
     pub metric: Option<String>,
-    /// Which way it gets better; as the key metric where it is not given.
+    /// Which values are better; by default as for the key metric.
     #[schemars(schema_with = "crate::registry::better_words")]
     pub better: Option<Better>,
     /// What the rate is multiplied with.
     pub factor: f64,
-    /// Values without improvement that are borne.
+    /// Values without improvement before the rate falls.
     pub patience: u64,
     /// What counts as an improvement.
     pub threshold: f64,
-    /// How `threshold` is meant.
+    /// How `threshold` is interpreted.
     pub threshold_mode: ThresholdMode,
-    /// Values that are not looked at after a fall.
+    /// Values that are ignored after a reduction.
     pub cooldown: u64,
-    /// The rate never falls below this.
+    /// The lowest rate.
     pub min_lr: f64,
-    /// A fall smaller than this is left out.
+    /// A smaller reduction is skipped.
     pub eps: f64,
 }
 
@@ -116,7 +116,7 @@ impl ReduceLrOnPlateau {
         }
     }
 
-    /// Takes the next value of the metric; returns the new rate where it falls.
+    /// Takes the next value of the metric; returns the new rate if it is reduced.
     pub fn step(&mut self, value: f64, better: Better, rate: f64) -> Option<f64> {
         if self.improves(value, better) {
             self.memory.best = Some(value);
@@ -155,7 +155,7 @@ impl Handler for ReduceLrOnPlateau {
         let metric = metric.clone();
         let rate = cx.host.learning_rate().ok_or_else(|| HandlerError::new("there is no optimizer to schedule"))?;
         if let Some(lower) = self.step(value, self.options.better.unwrap_or(cx.state.better), rate) {
-            cx.host.log(Level::Info, &format!("{metric} no longer gets better: learning rate {rate} -> {lower}"));
+            cx.host.log(Level::Info, &format!("{metric} no longer improves: learning rate {rate} -> {lower}"));
             cx.host.set_learning_rate(lower)?;
         }
         Ok(())
@@ -171,4 +171,4 @@ impl Handler for ReduceLrOnPlateau {
     }
 }
 
-handler_entry!(PlateauOptions => "ReduceLROnPlateau", paper: "", about: "Lowers the learning rate when a metric has not got better for `patience` epochs, as torch's.", example: "patience = 5\nfactor = 0.5", |options, _| ReduceLrOnPlateau::new(options));
+handler_entry!(PlateauOptions => "ReduceLROnPlateau", paper: "", about: "Lowers the learning rate when a metric has not improved for `patience` epochs, as torch's.", example: "patience = 5\nfactor = 0.5", |options, _| ReduceLrOnPlateau::new(options));

@@ -1,4 +1,4 @@
-//! Where the run is, for whoever watches: [`Progress`].
+//! Shows the progress of the run: [`Progress`].
 
 use derive_setters::Setters;
 use std::fmt;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct ProgressOptions {
     /// The loss is shown every so many iterations and at the end of an epoch; 0 never shows it.
-    /// Each look waits for the device.
+    /// Reading it waits for the device.
     pub every: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct Progress {
     options: ProgressOptions,
     output: Output,
     loss: Option<f64>,
-    /// When this process began, and how many iterations had been done by then.
+    /// When this process began, and how many iterations were done by then.
     begun: Option<(Instant, u64)>,
 }
 
@@ -78,7 +78,7 @@ impl Progress {
         let (since, before) = self.begun?;
         let done = state.iteration.checked_sub(before).filter(|done| *done > 0)?;
         let total = state.epoch_length?.checked_mul(state.max_epochs)?;
-        // An epoch that ended early leaves fewer iterations than the counter says.
+        // After an epoch that ended early, the counter is higher than the iterations done.
         let epochs_left = state.max_epochs.saturating_sub(state.epoch);
         let here = state.epoch_length?.saturating_sub(state.epoch_iteration);
         let left = (epochs_left.saturating_mul(state.epoch_length?) + here).min(total);
@@ -113,8 +113,8 @@ impl Progress {
         line
     }
 
-    /// Prints a line. A closed terminal is no reason to end anything, so a line that cannot be
-    /// written is dropped.
+    /// Prints a line. A closed terminal must not end the run, so a line that cannot be written is
+    /// dropped.
     fn say(&mut self, line: &str) {
         match &mut self.output {
             Output::Bar(bar) => {
@@ -184,7 +184,7 @@ impl Handler for Progress {
     }
 
     fn on_error(&self) -> OnError {
-        // A closed terminal is no reason to end a run.
+        // A closed terminal must not end a run.
         OnError::Disable
     }
 

@@ -1,4 +1,4 @@
-//! Built-in handlers by name, as recipes carry them: [`build`].
+//! Built-in handlers by name, as in recipes: [`build`].
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use hearth_registry::{Fault, Kind, Node, Registry};
 use serde::Deserialize;
 use serde::de::Deserializer;
 
-/// A handler's options, checked; the handler is made of them once the run's folder is known.
+/// A handler's checked options; the handler is built from them once the run's folder is known.
 pub struct HandlerSpec(Box<Make>);
 
 type Make = dyn Fn(&Path) -> Result<Box<dyn Handler>, Fault> + Send + Sync;
 
 impl HandlerSpec {
-    /// A handler that `make` builds for a run's folder. An empty path asks whether the options make
-    /// sense: nothing is written before the run starts.
+    /// A handler that `make` builds for a run's folder. With an empty path it only checks the
+    /// options: nothing is written before the run starts.
     pub fn new<H: Handler + 'static>(make: impl Fn(&Path) -> Result<H, Fault> + Send + Sync + 'static) -> Self {
         Self(Box::new(move |run| make(run).map(|handler| Box::new(handler) as Box<dyn Handler>)))
     }
@@ -23,7 +23,7 @@ impl HandlerSpec {
     /// absolute.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// For invalid options.
     pub fn make(&self, run: &Path) -> Result<Box<dyn Handler>, Fault> {
         (self.0)(run)
     }
@@ -36,7 +36,7 @@ impl Kind for HandlerSpec {
         "engine",
         "\"train\" or \"validation\"",
         "\"train\"",
-        "Whose events it listens to: the trainer's, or the evaluator's in each validation and in `hearth evaluate`. What it writes in a validation goes into the folder `validation` of the run's.",
+        "Whose events it listens to: the trainer's, or the evaluator's in each validation and in `hearth evaluate`. In a validation it writes into the folder `validation` of the run.",
     ]];
 
     fn check(&self) -> Result<(), Fault> {
@@ -44,7 +44,7 @@ impl Kind for HandlerSpec {
     }
 }
 
-/// Registers a handler beside its options: `new` takes them, and the run's folder.
+/// Registers a handler with its options: `new` takes them, and the run's folder.
 macro_rules! handler_entry {
     ($options:ty => $name:literal, paper: $paper:literal, about: $about:literal, example: $example:literal, $new:expr) => {
         hearth_registry::entry!(
@@ -80,17 +80,17 @@ macro_rules! handler_entry {
 /// ```
 ///
 /// # Errors
-/// For an unknown name, and for options the handler does not have or cannot work with.
+/// For an unknown name, and for unknown or invalid options.
 pub fn build<'de, D: Deserializer<'de>>(name: &str, options: D, run: &Path) -> Result<Box<dyn Handler>, Fault> {
     let options = Node::deserialize(options).map_err(|error| Fault::new(error.to_string()))?;
     let (registry, table) = (Registry::<HandlerSpec>::new(), options.with("name", name));
     registry.entry(&table)?;
-    // Nothing else says which handler it is: the options come without a place.
+    // The name says which handler it is: the options have no position in a file.
     let named = |fault: Fault| Fault { message: format!("{name}: {}", fault.message), ..fault };
     registry.build(&table).and_then(|spec| spec.make(run)).map_err(named)
 }
 
-/// What [`Better`](hearth_engine::Better) is called in a recipe.
+/// The name of [`Better`](hearth_engine::Better) in a recipe.
 pub(crate) fn better_words(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "enum": ["higher", "lower"] })
 }

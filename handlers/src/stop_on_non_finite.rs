@@ -1,4 +1,4 @@
-//! Stops the run when the loss is not a finite number: [`StopOnNonFinite`].
+//! Stops the run when the loss is non-finite: [`StopOnNonFinite`].
 
 use derive_setters::Setters;
 use hearth_engine::{Context, Event, Handler, HandlerError, When};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use hearth_registry::Fault;
 
-/// When [`StopOnNonFinite`] looks.
+/// When [`StopOnNonFinite`] checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LookAt {
@@ -22,12 +22,12 @@ pub enum LookAt {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct StopOnNonFiniteOptions {
-    /// The number to look at, as the workflow calls it.
+    /// The output to check, by the workflow's name for it.
     #[setters(into)]
     pub output: String,
-    /// When to look.
+    /// When to check.
     pub at: LookAt,
-    /// Look every so many iterations. Each look waits for the device to finish the forward pass.
+    /// Check every so many iterations. Each check waits for the device to finish the forward pass.
     pub every: u64,
 }
 
@@ -92,10 +92,10 @@ impl Handler for StopOnNonFinite {
         let rate = cx.host.learning_rate().map_or("not known".to_owned(), |rate| rate.to_string());
         Err(HandlerError::new(format!(
             "the {output} is {value} at epoch {}, iteration {} (cases: {cases}; learning rate: {rate}); \
-             lower the learning rate, or look at these cases",
+             lower the learning rate, or inspect these cases",
             cx.state.epoch, cx.state.iteration
         )))
     }
 }
 
-handler_entry!(StopOnNonFiniteOptions => "StopOnNonFinite", paper: "", about: "Stops the run with an error when the loss is infinite or not a number.", example: "every = 10", |options, _| StopOnNonFinite::new(options));
+handler_entry!(StopOnNonFiniteOptions => "StopOnNonFinite", paper: "", about: "Stops the run with an error when the loss is infinite or NaN.", example: "every = 10", |options, _| StopOnNonFinite::new(options));

@@ -20,8 +20,7 @@ pub struct TensorBoardImageOptions {
     pub dir: PathBuf,
     /// A picture every so many epochs; 1 or more.
     pub every: u64,
-    /// Which tensors stand side by side. The first is shown in grey, the others as classes in
-    /// colour.
+    /// The tensors to show side by side, the first in grey, the others as classes in colour.
     #[setters(into)]
     pub tensors: Vec<String>,
     /// The axis cut across, in its middle: 0 is X, 1 is Y, 2 is Z.
@@ -120,7 +119,7 @@ impl Handler for TensorBoardImage {
         }
         let Some((width, height, png)) = panel.png()? else {
             let names = tensors.join(", ");
-            return Err(HandlerError::new(format!("none of the tensors {names} can be had: {missing}")));
+            return Err(HandlerError::new(format!("none of the tensors {names} is available: {missing}")));
         };
         self.curves.image(tag, cx.state.epoch, width, height, png)?;
         self.curves.flush()

@@ -17,12 +17,12 @@ pub struct TensorBoardStatsOptions {
     /// Folder of the event files.
     #[setters(into)]
     pub dir: PathBuf,
-    /// The loss and the learning rate every so many iterations; 0 for never. Each look at the loss
-    /// waits for the device.
+    /// The loss and the learning rate every so many iterations; 0 for never. Reading the loss waits
+    /// for the device.
     pub every_iterations: u64,
     /// The metrics every so many epochs; 0 for never.
     pub every_epochs: u64,
-    /// The loss's name among the curves.
+    /// The name of the loss's curve.
     #[setters(into)]
     pub loss: String,
 }
@@ -53,7 +53,7 @@ impl Default for TensorBoardStatsOptions {
 pub struct TensorBoardStats {
     options: TensorBoardStatsOptions,
     curves: Curves,
-    /// The iteration of the newest point of each handed-out curve.
+    /// The iteration of the newest point of each handlers' curve.
     written: BTreeMap<String, u64>,
 }
 

@@ -1,4 +1,5 @@
-//! Text files that grow by whole lines, and from which a resumed run drops what it runs again.
+//! Text files that grow by whole lines, and from which a resumed run drops the lines it will write
+//! again.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,7 +15,7 @@ pub(crate) fn csv_line(cells: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(",") + "\n"
 }
 
-/// The lines that end in a line feed: one that does not was cut off.
+/// The lines that end in a line feed: one that does not was truncated.
 pub(crate) fn whole_lines(text: &str) -> impl Iterator<Item = &str> {
     text.rfind('\n').map_or("", |end| &text[..end]).lines().filter(|line| !line.is_empty())
 }
@@ -32,7 +33,7 @@ pub(crate) fn read(path: &Path) -> Result<String, HandlerError> {
     }
 }
 
-/// Writes a whole file beside the old one and puts it in its place.
+/// Writes a new file next to the old one and replaces it.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), HandlerError> {
     let write = || {
         if let Some(folder) = path.parent() {

@@ -1,4 +1,4 @@
-//! Where the time goes: [`Timing`] between events, [`summary`] in handlers.
+//! Measures time: [`Timing`] between events, [`summary`] in handlers.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use hearth_engine::{Context, Engine, Event, Handler, HandlerError, Level, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Options of [`Timing`]: there are none.
+/// [`Timing`] has no options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TimingOptions {}
@@ -91,8 +91,8 @@ impl Handler for Timing {
     }
 }
 
-/// The times of an engine's events and handlers as two tables, for the summary of a run. Rows that
-/// took no call are left out.
+/// The times of an engine's events and handlers as two tables, for the summary of a run. Rows
+/// without a call are skipped.
 pub fn summary(engine: &Engine) -> String {
     let counts = engine.event_counts();
     let events: Vec<_> = engine

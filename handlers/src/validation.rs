@@ -16,8 +16,8 @@ pub struct ValidationOptions {
     pub epoch_level: bool,
     /// Validate before the first epoch as well.
     pub exec_at_start: bool,
-    /// The evaluator to run, by the name that the trainer has it under.
-    // In a table of handlers `engine` says whose events one listens to.
+    /// The evaluator to run, by its name in the trainer.
+    // In a handler's table `engine` already says whose events it listens to.
     #[serde(alias = "engine")]
     #[setters(into)]
     pub evaluator: String,
@@ -29,8 +29,7 @@ impl Default for ValidationOptions {
     }
 }
 
-/// Runs an evaluator, as MONAI's `ValidationHandler` does; the engine records the metrics that come
-/// back.
+/// Runs an evaluator, as MONAI's `ValidationHandler` does; the engine records its metrics.
 ///
 /// ```
 /// # use hearth_handlers::{Validation, ValidationOptions};

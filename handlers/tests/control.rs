@@ -47,7 +47,7 @@ fn early_stop_in_a_run() {
     mock::checkpoints(&mut engine);
     let end = engine.run(&mut trainer, 20).unwrap();
     let RunEnd::Terminated(why) = end else { panic!("{end:?}") };
-    assert_eq!(why, "dice has not got better for 3 evaluations, it is 0.6500");
+    assert_eq!(why, "dice has not improved for 3 evaluations, it is 0.6500");
     assert_eq!(engine.state().epoch, 10);
     // Patience is remembered: resumed from epoch 7, the run ends in epoch 10 too.
     let (_, snapshot) = trainer.saved.lock().unwrap()[6].clone();
@@ -97,7 +97,7 @@ fn a_loss_that_is_no_number_stops_before_anything_is_written() {
             |i| if i == 5 { f64::INFINITY } else { 0.5 }
         };
         let mut engine = Engine::new("trainer");
-        // A checkpoint asked for in the same iteration, before the loss is looked at.
+        // A checkpoint requested in the same iteration, before the loss is checked.
         engine
             .on(Event::ForwardCompleted | Event::IterationCompleted, |cx| {
                 let tag = format!("{}", cx.state.iteration);
@@ -112,7 +112,7 @@ fn a_loss_that_is_no_number_stops_before_anything_is_written() {
         let error = engine.run(&mut trainer, 3).unwrap_err().to_string();
         let wanted = format!(
             "trainer, epoch 2, iteration 5: handler `stop_on_non_finite` failed at loss_completed: the loss is {name} at \
-             epoch 2, iteration 5 (cases: case_2, case_x; learning rate: 0.1); lower the learning rate, or look at these cases"
+             epoch 2, iteration 5 (cases: case_2, case_x; learning rate: 0.1); lower the learning rate, or inspect these cases"
         );
         assert_eq!(error, wanted);
         assert_eq!(trainer.rates.len(), 4, "the optimizer did not step with it");

@@ -1,4 +1,4 @@
-//! Statistics of layers: rows, curves, a resumed run, layers that are not finite.
+//! Statistics of layers: rows, curves, a resumed run, non-finite layers.
 
 mod mock;
 
@@ -9,7 +9,7 @@ use hearth_handlers::build;
 use mock::Trainer;
 use serde_json::{Value, json};
 
-/// Two layers; the gradients of iteration 4 hold a value that is not finite.
+/// Two layers; the gradients of iteration 4 hold a non-finite value.
 fn layers(of: LayerValues, iteration: u64) -> Option<Vec<LayerStatistics>> {
     let layer = |name: &str, count: u64| LayerStatistics {
         name: name.into(),
@@ -55,7 +55,7 @@ fn a_row_for_each_layer_and_a_warning_for_wild_ones() {
         ]
     );
     assert_eq!(lines.len(), 1 + 3 * 4);
-    assert_eq!(trainer.log_text(), "iteration 4: values that are not finite in gradients b", "told once");
+    assert_eq!(trainer.log_text(), "iteration 4: non-finite values in gradients b", "reported once");
     assert_eq!(fs::read_dir(folder.path().join("tensorboard")).unwrap().count(), 1);
 }
 

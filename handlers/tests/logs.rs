@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 fn trainer() -> Trainer {
     let mut trainer = Trainer::new(4);
     // A metric with a comma in its name, one that is computed in every second epoch only, one that
-    // is no number once.
+    // is NaN once.
     trainer.metrics = |e| {
         let mut list = vec![("loss", if e == 3 { f64::NAN } else { 1.0 / e as f64 })];
         if e % 2 == 0 {
@@ -69,7 +69,7 @@ fn a_resumed_run_leaves_the_files_of_one_that_went_through() {
         let run = tempfile::tempdir().unwrap();
         let mut first = trainer();
         engine(run.path()).run(&mut first, killed_after).unwrap();
-        // The crash cut off the last line of each file.
+        // The crash truncated the last line of each file.
         for name in ["metrics.csv", "log.jsonl"] {
             let mut file = fs::OpenOptions::new().append(true).open(run.path().join(name)).unwrap();
             file.write_all(b"{\"event\":\"epo").unwrap();
@@ -130,7 +130,7 @@ fn lines_that_are_no_json_are_dropped_with_a_warning() {
     let mut rest = trainer();
     second.run(&mut rest, 2).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
-    assert!(rest.log_text().contains("log.jsonl: dropped a line that is no JSON"), "{}", rest.log_text());
+    assert!(rest.log_text().contains("log.jsonl: dropped a line that is not JSON"), "{}", rest.log_text());
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_line_for_each_epoch() {
     let mut trainer = Trainer::new(5);
     trainer.metrics = |e| vec![("dice", [0.5, 0.25, 0.75][e as usize - 1])];
     engine.run(&mut trainer, 3).unwrap();
-    assert_eq!(trainer.looks, 6, "the loss is looked at in iterations 4, 8 and 12, and at the ends 5, 10 and 15");
+    assert_eq!(trainer.looks, 6, "the loss is read in iterations 4, 8 and 12, and at the ends 5, 10 and 15");
     let text = String::from_utf8(out.0.lock().unwrap().clone()).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);
@@ -177,7 +177,7 @@ fn a_line_for_each_epoch() {
         lines[2].starts_with("epoch 3/3  loss 0.0667  dice 0.7500 (best)  0.0 s") && !lines[2].contains("left"),
         "{text}"
     );
-    // A number of 0 never looks.
+    // With 0 it never reads the loss.
     let mut silent = Trainer::new(5);
     let mut engine = Engine::new("trainer");
     engine.add(Progress::lines(ProgressOptions { every: 0 }, out)).unwrap();

@@ -83,7 +83,7 @@ fn every_golden_schedule() {
                 case.compare(step, column, schedule.at(base, step as u64));
             }
         }
-        // What a recipe carries is read back the same.
+        // A serialized schedule is read back unchanged.
         let text = toml::to_string(&schedule).unwrap();
         assert_eq!(toml::from_str::<ScheduleConfig>(&text).unwrap(), schedule, "{text}");
         closed_forms += 1;
@@ -115,7 +115,7 @@ fn linear_warmup_cosine_of_the_recipes() {
         let rate = schedule.at(1e-4, step);
         assert!((rate - wanted).abs() <= wanted * 1e-3 + 1e-18, "step {step}: {rate}");
     }
-    // A way up of one step does not divide by zero.
+    // A warm-up of one step does not divide by zero.
     let short = LinearWarmupCosineAnnealingLr { warmup_epochs: 1, max_epochs: 3, warmup_start_lr: 0.01, eta_min: 0.0 };
     assert_eq!((short.at(0.1, 0), short.at(0.1, 1)), (0.01, 0.1));
 }
@@ -180,7 +180,7 @@ fn the_plateau_handler_lowers_the_rate_and_resumes() {
     engine.run(&mut trainer, 9).unwrap();
     // Values without improvement: epochs 4 and 6 (falls after it), 7 and 8 (falls again).
     assert_eq!(trainer.rates, [0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05, 0.025]);
-    assert!(trainer.log_text().contains("dice no longer gets better: learning rate 0.1 -> 0.05"));
+    assert!(trainer.log_text().contains("dice no longer improves: learning rate 0.1 -> 0.05"));
 
     let (_, snapshot) = trainer.saved.lock().unwrap()[3].clone();
     let mut rest = Trainer::new(1);
@@ -212,7 +212,7 @@ fn schedules_that_make_no_sense() {
     {
         assert!(toml::from_str::<ScheduleConfig>(text).is_err(), "{text}");
     }
-    // Extreme numbers give a number.
+    // Extreme values yield finite rates.
     let far = CosineAnnealingWarmRestarts { t_0: 1, t_mult: 3, eta_min: 0.0 };
     assert!(far.at(0.1, u64::MAX).is_finite());
     assert!(CosineAnnealingWarmRestarts { t_0: 1, t_mult: 1, eta_min: 0.0 }.at(0.1, u64::MAX).is_finite());

@@ -219,8 +219,8 @@ fn a_resumed_run_goes_on_in_the_same_file_and_repeats_nothing() {
     drop(second);
     assert_eq!(scalars(&run.path().join("tensorboard")), wanted);
 
-    // A file that was taken away, and a checkpoint that names a file elsewhere: a new file, nothing
-    // else is touched.
+    // A file that was removed, and a checkpoint that names a file elsewhere: a new file is written,
+    // nothing else is touched.
     let other = tempfile::tempdir().unwrap();
     let stranger = other.path().join("stranger");
     fs::write(&stranger, "not yours").unwrap();
@@ -327,11 +327,11 @@ fn pictures_of_other_axes_flat_images_and_what_cannot_be_drawn() {
     // Across X: Y to the right (4), Z up (5).
     let (width, height, _) = draw(json!({"axis": 0, "tensors": ["image"]}), &mut with_volume()).unwrap();
     assert_eq!((width, height), (4, 5));
-    // Without a label the other two stand alone.
+    // Without a label only the other two are shown.
     let mut predicting = with_volume();
     predicting.tensors.remove("label");
     assert_eq!(draw(json!({}), &mut predicting).unwrap().0, 14);
-    // Flat images, as [B, C, X, Y] and with a depth of 1, whatever the axis.
+    // Flat images, as [B, C, X, Y] and with a depth of 1, for any axis.
     for shape in [vec![1, 1, 3, 2], vec![1, 1, 3, 2, 1]] {
         let mut flat = trainer();
         flat.tensors.insert("image", (shape, vec![0.0, 0.5, f32::NAN, 0.2, 0.1, 1.0]));
@@ -346,8 +346,8 @@ fn pictures_of_other_axes_flat_images_and_what_cannot_be_drawn() {
     assert_eq!(draw(json!({}), &mut probability).unwrap().2[4..], [[0; 3], [255; 3]]);
     for (shape, options, says) in [
         (vec![6], json!({}), "not [B, C, X, Y]"),
-        (vec![1, 1, 6, 1], json!({"item": 3}), "item 3 was asked for, the batch has 1"),
-        (vec![1, 6, 1, 1], json!({"tensors": ["lable"]}), "none of the tensors lable can be had"),
+        (vec![1, 1, 6, 1], json!({"item": 3}), "item 3 was requested, but the batch has 1"),
+        (vec![1, 6, 1, 1], json!({"tensors": ["lable"]}), "none of the tensors lable is available"),
     ] {
         let mut bad = trainer();
         bad.tensors.insert("image", (shape, vec![0.0; 6]));

@@ -3,7 +3,7 @@
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_tests::golden::{Array, Miss};
 
-/// An array of any rank up to 5 as a tensor; the axes it lacks are 1 at the end.
+/// An array of any rank up to 5 as a tensor; missing axes are 1 at the end.
 pub fn tensor(array: &Array, device: &Device) -> Result<Tensor<5>, Miss> {
     if array.shape.len() > 5 {
         return Err(Miss::unsupported(format!("rank {}", array.shape.len())));

@@ -1,4 +1,4 @@
-//! Blocks that have cases of their own, dressed as networks.
+//! Blocks that have their own cases, wrapped as networks.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};

@@ -18,7 +18,7 @@ use super::{blocks, state_dict};
 const DROPOUT: [&str; 7] =
     ["dropout", "dropout_prob", "dropout_rate", "drop_rate", "attn_drop_rate", "drop_path_rate", "dropout_path_rate"];
 
-/// Parameters of MONAI that do not change a network here, where they have these values.
+/// Parameters of MONAI that, with these values, do not change a network here.
 const NO_EFFECT: [(&str, &str); 4] =
     [("progress", "true"), ("downsample", "null"), ("fc_name", "\"fc\""), ("node_name", "\"\"")];
 
@@ -42,16 +42,16 @@ fn config(case: &Case) -> Result<NetworkConfig, Miss> {
     params.extend(case.call.as_object().cloned().unwrap_or_default());
     params.insert("name".to_owned(), json!(case.op));
     params.retain(|name, value| !NO_EFFECT.contains(&(name.as_str(), value.to_string().as_str())));
-    // Training was recorded with dropout at 0, and evaluation knows none.
+    // Training was recorded with dropout at 0, and evaluation has none.
     for name in DROPOUT {
         params.entry(name).and_modify(|p| *p = if p.is_number() { json!(0.0) } else { p.take() });
     }
     if ["SENet", "SEResNe"].iter().any(|name| case.op.starts_with(name)) {
-        // Some of these have dropout without being asked.
+        // Some of these have dropout by default.
         params.insert("dropout_prob".to_owned(), Value::Null);
     }
     serde_json::from_value(Value::Object(params)).map_err(|error| match error.to_string() {
-        // The message goes on with every name there is.
+        // The message continues with all known names.
         text if text.starts_with("unknown variant") => Miss::unsupported(format!("op {}", case.op)),
         text => Miss::unsupported(format!("{}: {text}", case.op)),
     })
@@ -81,7 +81,7 @@ fn outputs<N: Network>(case: &Case, net: &N, x: Tensor<5>, count: usize) -> Resu
     }
 }
 
-/// Compares an output, which has axes of length 1 that the recorded one lacks.
+/// Compares an output, which has additional axes of length 1.
 fn compare(check: &mut Check<'_>, case: &Case, name: &str, y: Tensor<5>) {
     let rank = case.find(&format!("out.{name}")).map_or(0, |array| array.shape.len());
     let dims = y.dims();
@@ -133,7 +133,7 @@ fn check<N: Network>(case: &Case, net: N, device: &Device) -> Outcome {
         check.network_gradient(name, &array.shape, &values(gradient.clone()));
     }
     if let Some(keys) = case.record["grad_l2_keys"].as_array() {
-        // A parameter that is not used has no gradient here, and one of zeros there.
+        // A parameter that is not used has no gradient here, and a zero gradient in the case.
         let norm = |gradient: Option<&&Tensor<1>>| {
             gradient.map_or(0.0, |g| values((*g).clone()).iter().map(|v| v * v).sum::<f64>().sqrt())
         };

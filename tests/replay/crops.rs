@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::transforms_spatial::{finish, image, input, shape, typed};
 
-/// Replays one of them; `None` where it is another operation.
+/// Replays one of them; `None` for another operation.
 pub fn replay(case: &Case) -> Option<Outcome> {
     Some(match case.op.as_str() {
         "BorderPad" => one_image(case, |t: &BorderPad, image| t.pad(image, 0)),
@@ -45,7 +45,7 @@ fn one_image<T: DeserializeOwned>(case: &Case, apply: impl Fn(&T, Image) -> Resu
     finish(case, apply(&transform, input(case)?)?, |_, _| ())
 }
 
-/// The recorded parameters in the words of a recipe.
+/// The recorded parameters as in a recipe.
 fn parameters(case: &Case) -> Result<Value, Miss> {
     let mut params = case.params.clone();
     for (name, value) in case.call.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
@@ -54,7 +54,7 @@ fn parameters(case: &Case) -> Result<Value, Miss> {
     in_recipe_words(params)
 }
 
-/// Slices, comparisons and what has no effect.
+/// Slices, comparisons and parameters without effect.
 pub fn in_recipe_words(mut params: Value) -> Result<Value, Miss> {
     if let Some(params) = params.as_object_mut() {
         if let Some(slices) = params.get_mut("roi_slices") {
@@ -63,7 +63,7 @@ pub fn in_recipe_words(mut params: Value) -> Result<Value, Miss> {
         if let Some(select) = params.get_mut("select_fn") {
             *select = comparison(select)?;
         }
-        // Whether MONAI runs it lazily; the result is the same.
+        // Lazy or not, MONAI's result is the same.
         params.remove("lazy");
     }
     Ok(params)
@@ -114,7 +114,7 @@ fn grid_patch(case: &Case) -> Outcome {
     let found = typed::<GridPatch>(case, params)?.patches(&image)?;
     let n = image.meta.spatial_dims;
     let mut check = case.check();
-    // Of no patch there is nothing but the number.
+    // Without patches only their number is recorded.
     if !found.is_empty() {
         check_stack(&mut check, &found.iter().map(|(image, _)| image).collect::<Vec<_>>());
     }
@@ -156,7 +156,7 @@ fn check_list(check: &mut Check<'_>, name: &str, list: &[u64]) {
     check.close(name, &[list.len()], &values);
 }
 
-/// The centre that each voxel of a list leads to.
+/// The centre for each voxel of a list.
 fn check_centers(check: &mut Check<'_>, name: &str, list: &[u64], shape: [usize; 3], size: [usize; 3], n: usize) {
     let center = |flat: &u64| {
         let flat = *flat as usize;

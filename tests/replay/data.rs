@@ -124,7 +124,7 @@ fn distributed(case: &Case) -> Outcome {
     check.outcome()
 }
 
-/// The cases 0..n, and a pipeline that leaves them as they are.
+/// The cases 0..n, and a pipeline that does not change them.
 fn numbers(case: &Case) -> Result<(Vec<Item>, Arc<Pipeline>), Miss> {
     let items = (0..length(case)).map(|i| Item::new(i.to_string())).collect();
     Ok((items, Arc::new(Pipeline::new(())?)))

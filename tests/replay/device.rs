@@ -1,4 +1,4 @@
-//! Where cases are replayed.
+//! The device on which cases are replayed.
 
 use std::sync::OnceLock;
 
@@ -7,7 +7,7 @@ use hearth::data::host_device;
 
 static CHOSEN: OnceLock<Device> = OnceLock::new();
 
-/// Replays all further cases there; once per process.
+/// Replays all further cases on this device; called once per process.
 #[allow(dead_code, reason = "only the test on a GPU chooses")]
 pub fn choose(device: Device) {
     CHOSEN.get_or_init(|| device);

@@ -34,7 +34,7 @@ pub fn replay(case: &Case) -> Outcome {
     }
 }
 
-/// Options without an effect on the result here: a cache, a bar, where tensors live.
+/// Options without an effect on the result here: a cache, a bar, the device of tensors.
 const NO_EFFECT: [&str; 6] = ["cache_roi_weight_map", "progress", "device", "sw_device", "cpu_thresh", "with_coord"];
 
 /// An inferer for networks with one output or several.
@@ -60,7 +60,7 @@ scans!(PatchInferer);
 scans!(SliceInferer);
 scans!(SlidingWindowInferer);
 
-/// The one merger there is, and no other processing.
+/// The only merger, and no other processing.
 fn patches(params: &Value) -> Result<Value, Miss> {
     let mut params = params.clone();
     let map = params.as_object_mut().ok_or_else(|| Miss::unsupported("parameters"))?;
@@ -74,7 +74,7 @@ fn patches(params: &Value) -> Result<Value, Miss> {
     if let Some(inner) = map.get("splitter").and_then(|splitter| splitter.get("params")).cloned() {
         map.insert("splitter".to_owned(), inner);
         if let Some(splitter) = map.get_mut("splitter").and_then(Value::as_object_mut) {
-            // A `pad_mode` of null says something, these do not.
+            // A `pad_mode` of null has a meaning, these do not.
             splitter.retain(|name, value| !(value.is_null() && ["filter_fn", "device"].contains(&name.as_str())));
         }
     }
@@ -84,11 +84,11 @@ fn patches(params: &Value) -> Result<Value, Miss> {
 fn scan<I: Scans>(case: &Case, mut options: Value) -> Outcome {
     if let Some(map) = options.as_object_mut() {
         if map.get("with_coord") == Some(&json!(true)) {
-            return Err(Miss::unsupported("places of windows for the predictor"));
+            return Err(Miss::unsupported("positions of windows for the predictor"));
         }
         NO_EFFECT.iter().for_each(|name| drop(map.remove(*name)));
         map.retain(|_, value| !value.is_null());
-        // MONAI writes None where we write -1.
+        // MONAI's None is -1 here.
         let lengths = map.get_mut("roi_size").and_then(Value::as_array_mut).into_iter().flatten();
         lengths.filter(|length| length.is_null()).for_each(|length| *length = json!(-1));
     }
@@ -145,7 +145,7 @@ impl Predictor {
     }
 
     fn pool(&self, y: Tensor<5>) -> Tensor<5> {
-        // PyTorch leaves out what makes no pair.
+        // PyTorch drops the last element if the number is odd.
         let [b, c, dx, dy, dz] = y.dims();
         let (dx, dy, dz) = (dx / 2 * 2, dy / 2 * 2, if self.dims == 2 { dz } else { dz / 2 * 2 });
         let y = y.slice([0..b, 0..c, 0..dx, 0..dy, 0..dz]);

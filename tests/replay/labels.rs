@@ -31,8 +31,7 @@ pub fn replay(case: &Case) -> Outcome {
     check.outcome()
 }
 
-/// The transform, its parameters checked; arguments of the call take the place of the
-/// constructor's.
+/// The transform, its parameters checked; arguments of the call replace the constructor's.
 fn transform<T: Transform + DeserializeOwned>(case: &Case) -> Result<T, Miss> {
     let mut params = case.params.clone();
     for (name, value) in case.call.as_object().into_iter().flatten() {
@@ -45,14 +44,14 @@ fn transform<T: Transform + DeserializeOwned>(case: &Case) -> Result<T, Miss> {
     Ok(transform)
 }
 
-/// An array whose axes are all of space.
+/// An array with only spatial axes.
 fn without_channel(array: &Array) -> Result<Image, Miss> {
     let mut array = array.clone();
     array.shape.insert(0, 1);
     image(&array, affine::IDENTITY)
 }
 
-/// Only an array of four axes has a channel axis, and loses it.
+/// Only an array of four axes has a channel axis, which is removed.
 fn brats(case: &Case) -> Outcome {
     let array = case.array("in.image")?;
     let volume = if array.shape.len() == 4 { image(array, affine::IDENTITY)? } else { without_channel(array)? };

@@ -96,16 +96,16 @@ fn without_nulls(params: &Value) -> Value {
     params
 }
 
-/// MONAI's class and parameters as a recipe has them.
+/// MONAI's class and parameters as in a recipe.
 fn named(op: &str, params: Value) -> Value {
     let mut table = json!({ "name": op });
     for (key, value) in params.as_object().into_iter().flatten() {
         table[key] = match (key.as_str(), value) {
             ("loss", inner) => named(inner["op"].as_str().unwrap_or_default(), without_nulls(&inner["params"])),
             ("weight", Value::Number(_)) if op == "DiceCELoss" => json!([value]),
-            // A shape to broadcast, in PyTorch.
+            // In PyTorch, a shape to broadcast.
             ("weight" | "pos_weight", Value::Array(_)) => json!(flat(value)),
-            // Has no effect since long.
+            // Deprecated in PyTorch, without effect.
             ("batch_size", _) if op == "ContrastiveLoss" => continue,
             _ => value.clone(),
         };
@@ -120,7 +120,7 @@ fn flat(value: &Value) -> Vec<Value> {
     }
 }
 
-/// MONAI's parameters as ours; what we do not know is unsupported.
+/// MONAI's parameters as ours; unknown ones are unsupported.
 fn options<L: DeserializeOwned>(params: Value) -> Result<L, Miss> {
     serde_json::from_value(params).map_err(|e| Miss::unsupported(format!("parameters: {e}")))
 }

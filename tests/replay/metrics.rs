@@ -57,7 +57,7 @@ fn read<T: serde::de::DeserializeOwned>(params: Value) -> Result<T, Miss> {
     serde_json::from_value(params).map_err(|e| Miss::unsupported(format!("parameters: {e}")))
 }
 
-/// Takes a flag out of the parameters.
+/// Removes a flag from the parameters.
 fn take(params: &mut Value, name: &str) -> Result<bool, Miss> {
     match params.as_object_mut().and_then(|map| map.remove(name)) {
         None | Some(Value::Null) => Ok(false),
@@ -113,8 +113,8 @@ fn close(check: &mut Check<'_>, name: &str, reduced: &Reduced) {
     check.close_f32(name, &reduced.shape, &reduced.values);
 }
 
-/// MONAI's spacing: a number, one per axis, or either of them for each item. The third axis of an
-/// image of two is 1.
+/// MONAI's spacing: a number, one per axis, or either of them for each item. The third axis of a
+/// 2-D image is 1.
 fn spacing(given: &Value, items: usize, axes: usize) -> Result<Vec<[f64; 3]>, Miss> {
     let unsupported = || Miss::unsupported(format!("spacing {given}"));
     let one = |value: &Value| -> Result<[f64; 3], Miss> {

@@ -80,7 +80,7 @@ fn read<T: DeserializeOwned>(params: Value) -> Result<T, Miss> {
     serde_json::from_value(params).map_err(|e| Miss::unsupported(format!("parameters: {e}")))
 }
 
-/// The parameters with dropout at 0, as training was recorded; evaluation knows none.
+/// The parameters with dropout at 0, as training was recorded; evaluation has none.
 fn params(case: &Case) -> Value {
     let none: &[(&str, Value)] = match case.op.as_str() {
         "UNet"
@@ -119,14 +119,14 @@ fn noise(case: &Case, device: &Device) -> Result<Option<Tensor<2>>, Miss> {
     Ok(Some(tensor(noise, device)?.reshape([b, n])))
 }
 
-/// The shape of a result whose rank is that of the recorded one: axes it lacks there are 1 here.
+/// The shape of a result with the recorded rank: missing axes are 1 here.
 fn shape_like(expected: Option<&Array>, dims: [usize; 5]) -> Vec<usize> {
     let rank = expected.map_or(5, |array| array.shape.len());
     if dims.iter().skip(rank).all(|n| *n == 1) { dims.into_iter().take(rank).collect() } else { dims.to_vec() }
 }
 
-/// Compares outputs with `<name>`, or `<name>0`, `<name>1`, ... where the case has those; several
-/// with one recorded tensor where they are stacked behind the batch axis.
+/// Compares outputs with `<name>`, or `<name>0`, `<name>1`, ... where the case has those; or with
+/// one recorded tensor, where several outputs are stacked after the batch axis.
 fn compare(case: &Case, check: &mut Check<'_>, name: &str, outputs: &[Tensor<5>]) {
     let (single, first) = (case.find(name), format!("{name}0"));
     if single.is_none() && case.find(&first).is_some() {
@@ -169,8 +169,8 @@ fn counts(key: &str) -> bool {
     key.ends_with("num_batches_tracked")
 }
 
-/// Runs the network with the case's weights and compares all that is recorded; `train` is its pass
-/// in training.
+/// Runs the network with the case's weights and compares everything recorded; `train` is its
+/// training pass.
 fn run<N: Network>(case: &Case, net: N, device: &Device, train: impl Fn(&N, Tensor<5>) -> Vec<Tensor<5>>) -> Outcome {
     let mut check = case.check();
     let stored = state_dict::stored(case)?;
@@ -223,11 +223,11 @@ fn run<N: Network>(case: &Case, net: N, device: &Device, train: impl Fn(&N, Tens
         check.network_gradient(name, &array.shape, gradient(key)?);
     }
     if let Some(keys) = case.record["grad_l2_keys"].as_array() {
-        // A parameter that is not used has no gradient here, and one of zeros there.
+        // A parameter that is not used has no gradient here, and a zero gradient in the case.
         let norm = |key: &str| gradients.get(key).map_or(0.0, |g| g.iter().map(|v| v * v).sum::<f64>().sqrt());
         let norms: Vec<f64> = keys.iter().filter_map(Value::as_str).map(norm).collect();
-        // What cancels (a bias before a norm) is left with the rounding of what it is the sum of,
-        // and that depends on the order.
+        // A gradient that cancels (of a bias before a norm) is the rounding error of its sum, which
+        // depends on the order.
         let largest = norms.iter().fold(0.0_f64, |largest, norm| largest.max(*norm));
         let (atol, rtol) = (case.tolerance("l2_atol").max(5e-6 * largest), case.tolerance("l2_rtol"));
         check.close_at("out.grad_l2", &[norms.len()], &norms, atol, rtol, 0);

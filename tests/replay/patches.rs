@@ -55,10 +55,10 @@ fn patches(case: &Case) -> Outcome {
     check.outcome()
 }
 
-/// What is beyond the image: mode and constant.
+/// The padding: mode and constant.
 pub fn padding(case: &Case) -> Result<Option<(PadMode, f32)>, Miss> {
     let mode = match &case.params["mode"] {
-        // `null` that is written means no padding; a mode that is not given means `wrap`.
+        // An explicit `null` means no padding; an absent mode means `wrap`.
         Value::Null if case.params.get("mode").is_some() => None,
         Value::Null => Some(PadMode::Wrap),
         Value::String(name) if name.is_empty() => None,

@@ -34,7 +34,7 @@ fn options<T: DeserializeOwned>(case: &Case) -> Result<T, Miss> {
         params
             .retain(|name, value| !(value.is_null() || name == "keepdim" || (name == "dtype" && *value == "float32")));
         for (name, value) in case.call.as_object().into_iter().flatten() {
-            // In Activations either place may say yes; in AsDiscrete the call's word counts.
+            // In Activations constructor or call may enable it; in AsDiscrete the call decides.
             if !value.is_null() && (case.op != "Activations" || *value == true) {
                 params.insert(name.clone(), value.clone());
             }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::device::device;
 use super::transforms_spatial::{close_affine, finish, input, only_call, shape, typed};
 
-/// Replays one of them; `None` where it is another operation.
+/// Replays one of them; `None` for another operation.
 pub fn replay(case: &Case) -> Option<Outcome> {
     Some(match case.op.as_str() {
         "Spacing" => spacing(case),
@@ -84,8 +84,7 @@ fn resample(case: &Case) -> Outcome {
     finish(case, transform.sample(input(case)?, grid.data, 0)?, |_, _| ())
 }
 
-/// The eager result, what is lazy only where that is the same, and what MONAI's lazy evaluation
-/// gives.
+/// The eager result, the lazy one where it is the same, and MONAI's lazy result.
 fn compose(case: &Case) -> Outcome {
     case.only_params(&["transforms"])?;
     only_call(case, &[])?;
@@ -95,7 +94,7 @@ fn compose(case: &Case) -> Outcome {
         (Lazy::Exact, "out.image", "out.affine"),
         (Lazy::On, "out.lazy_image", "out.lazy_affine"),
     ] {
-        // MONAI's lazy evaluation does not know how a step samples.
+        // MONAI's lazy evaluation ignores how a step samples.
         let sampling = LazySampling::default();
         let pipeline = pipeline(case)?.lazy(lazy).lazy_sampling("image", sampling);
         let sample = Sample::new("case").with_image("image", input(case)?);
@@ -108,7 +107,7 @@ fn compose(case: &Case) -> Outcome {
     check.outcome()
 }
 
-/// A slice for TOML, which knows no null: an open start is 0, an open end is left out.
+/// A slice for TOML, which has no null: an open start is 0, an open end is omitted.
 fn without_nulls(slice: &mut Value) {
     let ends =
         slice.as_array().map_or([None, None], |ends| [ends.first(), ends.get(1)].map(|v| v.and_then(Value::as_i64)));
@@ -127,7 +126,7 @@ fn pipeline(case: &Case) -> Result<Pipeline, Miss> {
             slices.iter_mut().for_each(without_nulls);
         }
         let Some(params) = table.as_object_mut() else { return Err(Miss::failed("a step without parameters")) };
-        // The type and place of MONAI's computation; the rest is understood or refused.
+        // The type and device of MONAI's computation; other parameters are supported or refused.
         params.retain(|name, value| {
             !value.is_null() && !["dtype", "device", "lazy", "image_only"].contains(&name.as_str())
         });

@@ -1,5 +1,5 @@
 //! A case's weights: stored, shared between keys, or, where they are too large to store, a formula
-//! of key and index as the cases' README gives it.
+//! of key and index, defined in the cases' README.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ pub fn stored(case: &Case) -> Result<BTreeMap<String, Stored>, Miss> {
     Ok(found)
 }
 
-/// Keys that stand for another key's tensor.
+/// Keys that share another key's tensor.
 pub fn aliases(case: &Case) -> impl Iterator<Item = (&str, &str)> {
     let all = case.record["aliases"].as_object().into_iter().flatten();
     all.filter_map(|(alias, main)| Some((alias.as_str(), main.as_str()?)))

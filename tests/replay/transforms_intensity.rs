@@ -52,7 +52,7 @@ fn parameters(case: &Case) -> Value {
         if matches!(params.get("dtype"), Some(Value::Null)) || params.get("dtype") == Some(&json!("float32")) {
             params.remove("dtype");
         }
-        // What is returned besides the image, and what to do where an integer type ends.
+        // Additional return values, and the treatment of integer overflow.
         params.remove("return_clipping_values");
         params.remove("safe");
         params.remove("prob");
@@ -65,7 +65,7 @@ fn of<T: DeserializeOwned>(case: &Case) -> Result<T, Miss> {
     typed(case, parameters(case))
 }
 
-/// scikit-image counts whole numbers another way than f32, which is what images are here.
+/// scikit-image bins integers differently from f32, and images here are f32.
 fn floats(case: &Case, name: &str) -> Outcome {
     match case.array(name)?.dtype.as_str() {
         "F32" | "F64" => Ok(()),
@@ -96,7 +96,7 @@ fn histogram_shift(case: &Case, input: Image) -> Result<Image, Miss> {
     Ok(t::shift_histogram(input, &points("reference_control_points")?, &points("floating_control_points")?)?)
 }
 
-/// In a call, `None` is a value of its own and `factor` means nothing beside the default range.
+/// In a call, `None` is a distinct value, and `factor` has no effect next to the default range.
 fn scale(case: &Case, input: Image) -> Result<Image, Miss> {
     let mut params = json!({"keys": "image", "minv": 0.0, "maxv": 1.0});
     if let (Some(params), Value::Object(given)) = (params.as_object_mut(), parameters(case)) {

@@ -44,7 +44,7 @@ fn compare(check: &mut Check<'_>, case: &Case, image: &Image, [values, matrix]: 
     }
 }
 
-/// Compares an affine; MONAI now and then has one of 3x3 for a 2-D image.
+/// Compares an affine; MONAI sometimes has a 3x3 one for a 2-D image.
 pub fn close_affine(check: &mut Check<'_>, case: &Case, name: &str, image: &Image) {
     match case.find(name) {
         Some(expected) if expected.shape == [3, 3] && image.meta.spatial_dims == 2 => {

@@ -18,7 +18,7 @@ pub fn replay(case: &Case) -> Outcome {
     }
 }
 
-/// The array comes as a reader gives it: no channel axis known yet.
+/// The array as a reader returns it, with an unknown channel axis.
 fn channel_first(case: &Case) -> Outcome {
     let transform: EnsureChannelFirst = typed(case, case.params.clone())?;
     let array = case.array("in.image")?;
@@ -34,8 +34,8 @@ fn channel_first(case: &Case) -> Outcome {
         _ => None,
     };
     if array.shape.len() == 4 {
-        // An image has three axes of space: a reader takes one for channels, the fourth if nothing
-        // else is known.
+        // An image has three spatial axes: a reader takes one axis for channels, by default the
+        // fourth.
         let axis = raw.meta.original_channel_dim.unwrap_or(-1);
         let channels = axis.rem_euclid(4) as isize;
         let [x, y, z] = [0, 1, 2].map(|axis| axis + isize::from(axis >= channels));

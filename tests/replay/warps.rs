@@ -1,5 +1,4 @@
-//! Spatial transforms that sample anew: affine transforms, rotations, zooms, resizing,
-//! deformations.
+//! Spatial transforms that resample: affine transforms, rotations, zooms, resizing, deformations.
 
 use hearth::data::spatial::AffineParameters;
 use hearth::data::transforms::{
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 use super::device::device;
 use super::transforms_spatial::{finish, image, input, only_call, shape, typed};
 
-/// Replays one of them; `None` where it is another operation.
+/// Replays one of them; `None` for another operation.
 pub fn replay(case: &Case) -> Option<Outcome> {
     Some(match case.op.as_str() {
         "Affine" => affine_transform(case),
@@ -27,8 +26,7 @@ pub fn replay(case: &Case) -> Option<Outcome> {
     })
 }
 
-/// The parameters without those that say where and in which type MONAI computes, and what it
-/// returns.
+/// The parameters without those for MONAI's device, type and return values.
 fn parameters(case: &Case) -> Value {
     let mut params = case.params.clone();
     if let Some(params) = params.as_object_mut() {
@@ -39,7 +37,7 @@ fn parameters(case: &Case) -> Value {
     params
 }
 
-/// The same with the arguments of the call, which count before them.
+/// The same with the arguments of the call, which take precedence.
 fn with_call(case: &Case) -> Value {
     let mut params = parameters(case);
     let arguments = case.call.as_object().into_iter().flatten();

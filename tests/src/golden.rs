@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-/// What a replay gives: passed, or why not.
+/// The result of a replay: passed, or why not.
 pub type Outcome = Result<(), Miss>;
 
 /// Why a case did not pass.
@@ -34,7 +34,7 @@ pub type Outcome = Result<(), Miss>;
 pub enum Miss {
     /// The project does not have this operation, or not with these parameters.
     Unsupported(String),
-    /// The project has it, and its answer is wrong.
+    /// The project has it, and its result is wrong.
     Failed(String),
 }
 
@@ -44,7 +44,7 @@ impl Miss {
         Miss::Unsupported(why.into())
     }
 
-    /// The answer is wrong, or an error came instead of one.
+    /// The result is wrong, or there was an error.
     pub fn failed(why: impl std::fmt::Display) -> Self {
         Miss::Failed(why.to_string())
     }
@@ -77,7 +77,7 @@ impl Array {
     /// A 4x4 matrix.
     pub fn matrix4(&self) -> Result<[[f64; 4]; 4], Miss> {
         if self.shape == [3, 3] {
-            // Of a 2-D image, where MONAI keeps no third axis.
+            // From a 2-D image, for which MONAI has no third axis.
             let at = |r: usize, c: usize| self.values[r * 3 + c];
             return Ok([
                 [at(0, 0), at(0, 1), 0.0, at(0, 2)],
@@ -197,7 +197,7 @@ fn widen(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f64>> {
     })
 }
 
-/// Collects what differs.
+/// Collects differences.
 pub struct Check<'a> {
     case: &'a Case,
     problems: Vec<String>,
@@ -206,8 +206,8 @@ pub struct Check<'a> {
 
 impl Check<'_> {
     /// Compares with the recorded tensor at the case's `atol` and `rtol` (an affine at
-    /// `affine_atol`), allowing `max_mismatch` voxels and `max_abs_steps` grey levels where the
-    /// case does.
+    /// `affine_atol`), allowing `max_mismatch` voxels and `max_abs_steps` grey levels if the case
+    /// sets them.
     pub fn close(&mut self, name: &str, shape: &[usize], values: &[f64]) {
         let (mut atol, mut rtol) = (self.case.tolerance("atol"), self.case.tolerance("rtol"));
         if matches!(name, "out.affine" | "out.matrix" | "out.inverse_affine") {
@@ -280,7 +280,7 @@ impl Check<'_> {
         }
     }
 
-    /// Notes a difference.
+    /// Records a difference.
     pub fn problem(&mut self, problem: String) {
         self.problems.push(problem);
     }
@@ -301,7 +301,7 @@ pub fn root() -> PathBuf {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("golden"), PathBuf::from)
 }
 
-/// Folders beside the families that hold recordings of other programs in formats of their own.
+/// Other folders, with recordings of other programs in their own formats.
 const OTHER_RECORDINGS: [&str; 2] = ["bundles", "nnunet"];
 
 /// Every case file under a folder, sorted by family and name.

@@ -1,3 +1,3 @@
-//! What the tests of the whole project share: the golden case reader, and the comparison at a
+//! Shared by the tests of the whole project: the reader of golden cases, and the comparison at a
 //! case's own tolerance.
 pub mod golden;

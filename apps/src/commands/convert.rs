@@ -13,13 +13,13 @@ pub struct Args {
     /// An image in any format that a reader knows
     #[arg(value_name = "IN")]
     pub input: PathBuf,
-    /// Where it goes; the name's end says how: .nii.gz, .nii, .npy, .png
+    /// The output; its extension decides the format: .nii.gz, .nii, .npy, .png
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
-    /// Write whole numbers: a label map
+    /// Write integers: a label map
     #[arg(long)]
     pub label: bool,
-    /// The reader to use, by name; chosen by the file's content otherwise
+    /// The reader to use, by name; by default chosen by the file's content
     #[arg(long, value_name = "NAME")]
     pub reader: Option<String>,
     /// The DICOM series of a folder with several, by its UID or description
@@ -30,11 +30,11 @@ pub struct Args {
     pub accept: Vec<String>,
 }
 
-/// Reads and writes.
+/// Converts the image.
 pub fn run(args: &Args) -> Outcome {
     if args.output.symlink_metadata().is_ok() {
         let advice = "remove it, or give another name";
-        return Err(Failure::new(format!("{} is there already; {advice}", args.output.display())));
+        return Err(Failure::new(format!("{} exists already; {advice}", args.output.display())));
     }
     let mut options = ReadOptions::default();
     options.reader.clone_from(&args.reader);

@@ -25,11 +25,11 @@ pub struct Args {
     #[arg(value_name = "OUT")]
     output: PathBuf,
     /// The dictionary within the file that holds the weights, as in state_dict or model.state_dict;
-    /// found by itself otherwise
+    /// detected by default
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// Renames keys: a regular expression and what takes its place, $1 for its first group; may be
-    /// given several times
+    /// Renames keys: a regular expression and its replacement, $1 for its first group; may be given
+    /// several times
     #[arg(long = "map", value_name = "FROM=TO")]
     maps: Vec<String>,
     /// Compares the keys with those of this network (`hearth models list`)
@@ -38,7 +38,7 @@ pub struct Args {
     /// Compares the keys with those of a recipe's network
     #[arg(long, value_name = "RECIPE")]
     recipe: Option<String>,
-    /// A parameter of the network, as in out_channels=3; with --network, beside its example's, or
+    /// A parameter of the network, as in out_channels=3; with --network, added to its example's, or
     /// with --recipe
     #[arg(long = "config", value_name = "KEY=VALUE")]
     changes: Vec<String>,
@@ -64,10 +64,10 @@ struct Weights {
 pub fn run(args: &Args) -> Outcome {
     if args.output.symlink_metadata().is_ok() {
         let advice = "remove it, or give another name";
-        return Err(Failure::new(format!("{} is there already; {advice}", args.output.display())));
+        return Err(Failure::new(format!("{} exists already; {advice}", args.output.display())));
     }
     if args.output.extension().is_none_or(|end| end != "safetensors") {
-        let advice = "safetensors is what is written, and what PyTorch loads with safetensors.torch.load_file";
+        let advice = "the output is safetensors, which PyTorch loads with safetensors.torch.load_file";
         return Err(Failure::new(format!("{}: the name must end in .safetensors; {advice}", args.output.display())));
     }
     if !args.changes.is_empty() && args.network.is_none() && args.recipe.is_none() {
@@ -121,7 +121,7 @@ impl Args {
             return self.read_pytorch(rules);
         };
         if self.key.is_some() {
-            return Err(Failure::new("--key is for files of PyTorch; safetensors have no dictionaries within"));
+            return Err(Failure::new("--key is for files of PyTorch; safetensors have no nested dictionaries"));
         }
         let (bytes, changed) = weights::rename(&bytes, rules).while_doing(|| input.display().to_string())?;
         told(rules, &changed);
@@ -138,10 +138,10 @@ impl Args {
             note!("the weights are those under {}", state.found_at);
         }
         if !state.prefix.is_empty() {
-            note!("{} was taken off the front of every key", state.prefix);
+            note!("{} was removed from the front of every key", state.prefix);
         }
         if !state.passed_over.is_empty() {
-            note!("passed over, beside the weights: {}", state.passed_over.join(", "));
+            note!("skipped, in addition to the weights: {}", state.passed_over.join(", "));
         }
         Ok(Weights {
             bytes: state.to_bytes()?,
@@ -150,8 +150,7 @@ impl Args {
         })
     }
 
-    /// What the network makes of the weights, where one is given: its own file, and how they
-    /// agreed.
+    /// Loads the weights into the network, if one is given: returns its file, and how they agreed.
     fn compare(&self, weights: &Weights) -> Outcome<Option<(Vec<u8>, Report)>> {
         let chosen = match (&self.network, &self.recipe) {
             (Some(name), _) => Chosen::by_name(name, &self.changes)?,
@@ -172,15 +171,15 @@ impl Args {
     }
 }
 
-/// Says of rules that changed nothing.
+/// Reports rules that changed nothing.
 fn told(rules: &[Rule], changed: &[usize]) {
     for (rule, _) in rules.iter().zip(changed).filter(|(_, changed)| **changed == 0) {
         note!("--map '{rule}' changed no key");
     }
 }
 
-/// What stands in front of a key of the file where the network has the rest: most often a module
-/// the network was part of.
+/// A prefix of the file's keys that the network's keys lack: usually the name of a module that
+/// contained the network.
 fn common_prefix(report: &Report) -> Option<String> {
     let first = report.missing.first()?;
     let prefix = report.unexpected.iter().find_map(|key| key.strip_suffix(first.as_str()))?;

@@ -20,25 +20,25 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Say what an image holds and what is odd about it: geometry, type, values, labels
+    /// Describe an image and anything unusual in it: geometry, type, values, labels
     Inspect(inspect::Args),
-    /// Check a data set: read every file, hold labels against images, end with what to fix
+    /// Check a data set: read every file, compare labels with images, and list what to fix
     Verify(verify::Args),
     /// Download a public data set
     #[cfg(feature = "download")]
     Download(super::download::Args),
-    /// Draw what a recipe's transforms make of a case: a contact sheet
+    /// Draw a case after a recipe's transforms, as a contact sheet
     Preview(preview::Args),
     /// Write an image in another format
     Convert(convert::Args),
-    /// Make volumes that look like the real thing, with exact labels, as a Decathlon folder
+    /// Generate realistic volumes with exact labels, as a Decathlon folder
     Phantom {
         /// What they show
         kind: Kind,
         /// How many
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
         cases: u32,
-        /// Where they go; must be empty or new
+        /// The output folder; must be empty or new
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
         /// Voxels in plane; the slices follow
@@ -56,7 +56,7 @@ enum Kind {
     Spleen,
 }
 
-/// Does what is asked of data.
+/// Runs the subcommand.
 pub fn run(args: &Args) -> Outcome {
     match &args.action {
         Action::Inspect(args) => inspect::run(args),

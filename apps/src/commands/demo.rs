@@ -1,4 +1,4 @@
-//! `hearth demo`: the whole way, from generated volumes to a picture.
+//! `hearth demo`: the whole workflow, from generated volumes to a picture.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::{note, out};
 /// Arguments of `hearth demo`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where the data, the run, the labels and the picture go; new or empty
+    /// The folder for the data, the run, the labels and the picture; new or empty
     #[arg(long, value_name = "DIR", default_value = "hearth-demo")]
     pub out: PathBuf,
     /// The seed of the volumes and of the training
@@ -35,7 +35,7 @@ pub struct Args {
     pub tune: Option<String>,
 }
 
-/// How many volumes are made; the recipe says how many of them validate.
+/// How many volumes are generated; the recipe says how many of them validate.
 const CASES: usize = 24;
 
 /// Voxels of a volume in plane.

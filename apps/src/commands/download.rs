@@ -15,32 +15,29 @@ pub struct Args {
     /// A task of the Medical Segmentation Decathlon: Task09_Spleen, Task09, 9, spleen
     #[arg(value_name = "TASK", required_unless_present = "tcia")]
     task: Option<String>,
-    /// A collection of The Cancer Imaging Archive instead: what was segmented, and its images
+    /// A collection of The Cancer Imaging Archive instead: its segmentations and their images
     #[arg(long, value_name = "COLLECTION", conflicts_with = "task")]
     tcia: Option<String>,
     /// The first N segmentations of the collection only
     #[arg(long, value_name = "N", conflicts_with = "task", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
-    /// What marks the regions of the collection: SEG or RTSTRUCT
+    /// The modality of the collection's segmentations: SEG or RTSTRUCT
     #[arg(long, value_name = "MODALITY", conflicts_with = "task", default_value = "SEG")]
     modality: String,
-    /// The folder that gets a folder for the task or collection
+    /// The folder in which to create the folder of the task or collection
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Keep the archive of the task too
+    /// Also keep the archive of the task
     #[arg(long, conflicts_with = "tcia")]
     keep_archive: bool,
-    /// Another place that has the archives, or answers as The Cancer Imaging Archive does
+    /// Another server for the archives, or one with the API of The Cancer Imaging Archive
     #[arg(long, value_name = "URL")]
     from: Option<String>,
 }
 
 fn tasks() -> String {
     let names = DECATHLON_TASKS.map(|task| format!("  {}\n", task.name));
-    format!(
-        "Tasks:\n{}\nA download that broke off goes on where it was when the command is given again.",
-        names.concat()
-    )
+    format!("Tasks:\n{}\nTo resume an interrupted download, run the command again.", names.concat())
 }
 
 /// Downloads and unpacks a task or a collection.

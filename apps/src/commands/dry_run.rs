@@ -1,4 +1,4 @@
-//! `--dry-run`: everything that would be done, and nothing of it.
+//! `--dry-run`: prints what would be done, and does nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     }
     let cases = match Cases::open(data, &plan.recipe) {
         Ok(cases) => cases,
-        // A recipe can be looked at before there is any data.
+        // A recipe can be inspected without data.
         Err(failure) if !data.is_file() && !data.join("dataset.json").is_file() => {
             out!("{}     {}", bold("data"), failure.line());
             return Ok(());
@@ -66,7 +66,7 @@ fn chain(name: &str, pipeline: &Pipeline) {
     out!("{}", bold(&format!("{name} pipeline")));
     for (index, step) in pipeline.steps().iter().enumerate() {
         if index == pipeline.split() {
-            out!("{}", dim("  -- cached up to here; the rest is drawn anew each epoch --"));
+            out!("{}", dim("  -- cached up to here; the rest is drawn again each epoch --"));
         }
         let described = step.describe();
         let parameters: Vec<String> = described

@@ -37,7 +37,7 @@ pub struct Args {
     /// labelled case of other data
     #[arg(long)]
     pub all: bool,
-    /// Evaluate these cases alone, by name
+    /// Evaluate only these cases, by name
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "all")]
     pub cases: Vec<String>,
     /// Where predictions and labels are compared
@@ -66,23 +66,23 @@ pub struct Args {
 /// Where predictions and labels are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Grid {
-    /// As the network sees them, which is what validation in training does
+    /// On the network's grid, as validation in training does
     Network,
-    /// On the images' own grids, which is what `predict` writes
+    /// On the images' own grids, as `predict` writes them
     Original,
 }
 
-/// What came out.
+/// The results.
 pub struct Evaluated {
     /// What was measured, the key metric first.
     pub metrics: Vec<Measured>,
     /// Which checkpoint.
     pub checkpoint: String,
-    /// Test-time augmentation in words, where there is any.
+    /// A description of the test-time augmentation, if any.
     pub augmentation: Option<String>,
-    /// Which cases, and why these.
+    /// The cases, and why these.
     pub cases: String,
-    /// Where they were compared.
+    /// The grid of the comparison.
     pub grid: Grid,
     /// What a distance to nothing counts.
     pub empty: Empty,
@@ -90,13 +90,13 @@ pub struct Evaluated {
 
 /// One metric.
 pub struct Measured {
-    /// What the recipe calls it.
+    /// Its name in the recipe.
     pub name: String,
-    /// What it is, MONAI's name.
+    /// MONAI's name for it.
     pub kind: &'static str,
-    /// Whether a larger value is better, where that can be said.
+    /// Whether a higher value is better, where that is known.
     pub higher_is_better: Option<bool>,
-    /// Over all cases.
+    /// The value over all cases.
     pub value: f64,
     /// Names of the classes that count, where it has a value for each.
     pub classes: Vec<String>,
@@ -128,7 +128,14 @@ pub fn run(args: &Args) -> Outcome {
 pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
     let folder = folders::open_run(&args.run)?;
     let (tta, accept) = (args.tta.map(TtaWord::tta), args.accept.clone());
-    let opening = Opening { checkpoint: &args.checkpoint, device: &args.device, tune: args.tune.as_deref(), tta, accept, progress: progress() };
+    let opening = Opening {
+        checkpoint: &args.checkpoint,
+        device: &args.device,
+        tune: args.tune.as_deref(),
+        tta,
+        accept,
+        progress: progress(),
+    };
     let trained = Trained::open_with(&folder, opening)?;
     if trained.plan.recipe.learns().generates() {
         let what = "this run generates images, and there is no label to compare them with";
@@ -167,7 +174,7 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
     Ok(Evaluated { metrics: metrics.collect(), checkpoint, augmentation, cases, grid, empty })
 }
 
-/// The folder within the run's that handlers write to which listen to the evaluator.
+/// The folder within the run's for files of handlers that listen to the evaluator.
 const FOLDER: &str = "evaluation";
 
 /// The value of each metric and its rows, as in validation; handlers with `engine = "validation"`
@@ -238,7 +245,7 @@ impl Measured {
         mean(self.rows.iter().filter_map(|row| row.values.get(class)).map(|value| f64::from(*value)))
     }
 
-    /// Cases whose value of a class is none, which its mean leaves out.
+    /// Cases without a value for a class, which its mean excludes.
     fn left_out(&self, class: usize) -> usize {
         self.rows.iter().filter(|row| row.values.get(class).is_some_and(|value| value.is_nan())).count()
     }
@@ -285,7 +292,7 @@ impl Measured {
                 out!("{name}: {penalised} of {all} cases {PENALISED}");
             }
             if left > 0 {
-                out!("{left} of {all} cases have no value for {name} and are left out of its mean");
+                out!("{left} of {all} cases have no value for {name} and are excluded from its mean");
             }
         }
     }
@@ -312,7 +319,7 @@ impl Evaluated {
             let metrics: Map<String, Value> = self.metrics.iter().filter_map(of).collect();
             cases.push(json!({ "case": row.case, "metrics": metrics }));
         }
-        // The mean Dice has names of its own: it is what most runs measure.
+        // The mean Dice has its own keys, because most runs measure it.
         if let Some(dice) = self.metrics.iter().find(|one| one.name == MEAN_DICE) {
             whole["mean_dice"] = number(dice.value);
             whole["per_class"] = Value::Object(dice.per_class(|class| dice.class_mean(class)));
@@ -342,7 +349,7 @@ impl Evaluated {
     /// Prints a table for people.
     pub fn print(&self) {
         let augmented =
-            self.augmentation.as_ref().map_or(String::new(), |words| format!(", seen in several ways: {words}"));
+            self.augmentation.as_ref().map_or(String::new(), |words| format!(", with test-time augmentation: {words}"));
         let absent = "- is a class that the case does not have";
         if let [dice] = &self.metrics[..]
             && dice.name == MEAN_DICE
@@ -353,8 +360,9 @@ impl Evaluated {
             return;
         }
         for (index, one) in self.metrics.iter().enumerate() {
-            let better =
-                one.higher_is_better.map_or("", |higher| if higher { ", more is better" } else { ", less is better" });
+            let better = one
+                .higher_is_better
+                .map_or("", |higher| if higher { ", higher is better" } else { ", lower is better" });
             let key = if index == 0 { ", the key metric" } else { "" };
             out!("{}", bold(&format!("{}: {}{key}{better}", one.name, one.kind)));
             one.print();
@@ -373,7 +381,7 @@ impl Evaluated {
     }
 }
 
-/// A number in JSON: what is not a number is `null`, infinite ones are texts.
+/// A number in JSON: NaN is `null`, infinite values are texts.
 fn number(value: f64) -> Value {
     if value.is_infinite() { json!(value.to_string()) } else { json!(value) }
 }
@@ -386,7 +394,7 @@ fn cell(value: f64) -> String {
     if value.is_nan() { format!("  {:>10}", "-") } else { format!("  {value:>10.4}") }
 }
 
-/// The mean of the values that are numbers.
+/// The mean of the values that are not NaN.
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.filter(|value| !value.is_nan()).fold((0.0, 0), |(sum, n), value| (sum + value, n + 1));
     if count == 0 { f64::NAN } else { sum / f64::from(count) }

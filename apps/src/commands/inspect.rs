@@ -1,4 +1,4 @@
-//! `hearth data inspect`: what an image holds, and what is odd about it.
+//! `hearth data inspect`: describes an image, and anything unusual in it.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::table::{self, Lean};
 use crate::terminal::{bold, thousands};
 use crate::{note, out};
 
-/// So many label values are listed.
+/// The number of label values that are listed.
 const LABELS: usize = 24;
 
 /// Arguments of `hearth data inspect`.
@@ -29,7 +29,7 @@ pub struct Args {
     pub json: bool,
 }
 
-/// Looks at a file, or at each of a folder.
+/// Inspects a file, or each file of a folder.
 pub fn run(args: &Args) -> Outcome {
     let path = &args.path;
     let mut options = ReadOptions::default();
@@ -146,7 +146,7 @@ fn folder(dir: &Path, options: &ReadOptions, json: bool) -> Outcome {
     }
     match broken {
         0 => Ok(()),
-        _ => Err(Failure::new(format!("{broken} of {} images can't be read", files.len()))),
+        _ => Err(Failure::new(format!("{broken} of {} images cannot be read", files.len()))),
     }
 }
 

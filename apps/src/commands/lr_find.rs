@@ -24,7 +24,7 @@ pub struct Args {
     /// The data set: a Decathlon folder with a dataset.json
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Where the curve goes: lr-find.png, lr-find.csv, lr-find.json; new or empty
+    /// The output folder, for lr-find.png, lr-find.csv and lr-find.json; new or empty
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// The first learning rate
@@ -42,13 +42,13 @@ pub struct Args {
     /// How much the newest loss counts in the smoothed one; 0 for no smoothing
     #[arg(long, value_name = "PART", default_value_t = RangeTest::default().smooth_f)]
     pub smooth: f64,
-    /// Stop where the smoothed loss is so many times the best one
+    /// Stop when the smoothed loss is this many times the best one
     #[arg(long, value_name = "TIMES", default_value_t = RangeTest::default().diverge_th)]
     pub diverge: f64,
-    /// Points at the start that the suggestion does not look at
+    /// Points at the start that the suggestion ignores
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_start: usize,
-    /// Points at the end that the suggestion does not look at
+    /// Points at the end that the suggestion ignores
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_end: usize,
     /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
@@ -71,7 +71,7 @@ pub enum Mode {
     Linear,
 }
 
-/// Walks through the learning rates and writes the curve.
+/// Runs the range test and writes the curve.
 pub fn run(args: &Args) -> Outcome {
     let options = RangeTest {
         start_lr: args.start_lr,
@@ -112,7 +112,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let Some(RangePoint { lr, loss, .. }) = suggested else {
         return Err(Failure::new(format!(
-            "{} points are too few to say where the loss falls fastest: start lower (--start-lr), or skip fewer points",
+            "{} points are too few to find where the loss falls fastest: start lower (--start-lr), or skip fewer points",
             found.points.len()
         )));
     };

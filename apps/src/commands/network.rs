@@ -1,4 +1,4 @@
-//! A network on the command line: by its name and parameters, or as a recipe has it.
+//! A network on the command line: by its name and parameters, or from a recipe.
 
 use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig, NetworkSpec};
 use hearth_registry::{Document, Entry, Node, Registry, read, unknown};
@@ -6,11 +6,11 @@ use hearth_registry::{Document, Entry, Node, Registry, read, unknown};
 use crate::error::{Context, Failure, Outcome};
 use crate::recipe::bundled;
 
-/// A network that was asked for.
+/// The requested network.
 pub struct Chosen {
     /// Its parameters.
     pub config: NetworkConfig,
-    /// An input it might be given, `[batch, channel, x, y, z]`.
+    /// An example input's shape, `[batch, channel, x, y, z]`.
     pub input: [usize; 5],
     document: Document,
 }
@@ -33,7 +33,7 @@ impl Example {
         Ok(Self { entry, config: NetworkConfig::example(entry)? })
     }
 
-    /// That of a name, in any case.
+    /// The network of a name, ignoring case.
     pub fn named(name: &str) -> Outcome<Self> {
         let registry = Registry::<NetworkSpec>::new();
         match registry.find(name) {
@@ -84,14 +84,14 @@ impl Chosen {
         Ok(Self { config, input, document })
     }
 
-    /// The network with first weights, on the CPU.
+    /// The network with initial weights, on the CPU.
     pub fn build(&self) -> Outcome<AnyNetwork> {
         let device = hearth_train::device::parse("cpu")?;
         let net = self.config.init(&device, 0);
         Ok(net.map_err(|error| self.document.located("network", error.into()))?)
     }
 
-    /// The input that was asked for, or else the network's own.
+    /// The requested input's shape, or else the network's example.
     pub fn input_or(&self, net: &AnyNetwork, given: Option<&str>, batch: usize) -> Outcome<[usize; 5]> {
         let mut input = self.input;
         if net.spatial_dims() == 2 {

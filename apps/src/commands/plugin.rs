@@ -18,7 +18,7 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List every plugin that is found, and where was looked
+    /// List every plugin found, and the searched places
     List {
         /// A plugin library, or a folder to look for plugins in, before all others
         #[arg(long = "plugin", value_name = "PATH")]
@@ -27,17 +27,17 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Say what a plugin is, listens to and can be told
+    /// Describe a plugin: its identity, events and options
     Info {
-        /// Its name, or the path of its library
+        /// The plugin's name, or the path of its library
         plugin: String,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Load a plugin in a process of its own and say how that went
+    /// Load a plugin in a child process and report the result
     Check {
-        /// Its name, or the path of its library
+        /// The plugin's name, or the path of its library
         plugin: String,
         /// Print one JSON object
         #[arg(long)]
@@ -45,12 +45,12 @@ enum Action {
     },
     /// Write the crate of a new plugin
     New {
-        /// Its name: small letters, digits, dashes
+        /// The plugin's name: lower-case letters, digits, dashes
         name: String,
-        /// Where; the name itself if left out
+        /// The new folder; by default the plugin's name
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
-        /// The folder of the plugin SDK, to build against it and not against the registry's
+        /// The folder of the plugin SDK, to build against it instead of the registry's
         #[arg(long, value_name = "DIR")]
         sdk: Option<PathBuf>,
     },
@@ -59,7 +59,7 @@ enum Action {
     CheckHere { path: PathBuf },
 }
 
-/// Does one of them.
+/// Runs the subcommand.
 pub fn run(args: &Args) -> Outcome {
     match &args.action {
         Action::List { plugins, json } => {
@@ -102,20 +102,20 @@ pub fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// The SDK beside the sources this program was built from, where they are still there: a plugin
-/// built against it fits this program in any case.
+/// The SDK in the sources this program was built from, if they still exist: a plugin built against
+/// it always fits this program.
 fn sdk_of_the_checkout() -> Option<PathBuf> {
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.join("plugins/sdk");
     sdk.join("Cargo.toml").is_file().then_some(sdk)
 }
 
-/// What cargo calls the library of a crate of this name.
+/// Cargo's file name for the library of a crate with this name.
 fn library_file(name: &str) -> String {
     use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
     format!("{DLL_PREFIX}{}{DLL_SUFFIX}", name.replace('-', "_"))
 }
 
-/// A path where it looks like one, a name to search for otherwise.
+/// A path if it looks like one, otherwise a name to search for.
 fn file_of(plugin: &str) -> Outcome<PathBuf> {
     let path = Path::new(plugin);
     if plugin.contains(['/', '\\', '.']) || path.is_file() {

@@ -52,8 +52,8 @@ pub struct Args {
     /// Test-time augmentation, in place of the recipe's
     #[arg(long, value_name = "HOW")]
     pub tta: Option<TtaWord>,
-    /// Write NAME_std.nii.gz too: how much the probability of anything but background differs
-    /// between the augmented images
+    /// Also write NAME_std.nii.gz: the standard deviation of the foreground's probability over the
+    /// augmented images
     #[arg(long)]
     pub uncertainty: bool,
     /// Faults of DICOM series that are accepted, as in MissingSlices; may be given several times
@@ -68,21 +68,28 @@ pub struct Args {
     pub overwrite: bool,
 }
 
-/// An image, and where its result goes.
+/// An image, and the file of its result.
 struct Task {
     input: Input,
     result: PathBuf,
-    /// Of `--uncertainty`.
+    /// The file of `--uncertainty`.
     deviation: Option<PathBuf>,
     /// Of `--picture`.
     picture: Option<PathBuf>,
 }
 
-/// Predicts each image. A bad one does not keep the others from being done.
+/// Predicts each image. An error in one does not stop the others.
 pub fn run(args: &Args) -> Outcome {
     let folder = folders::open_run(&args.run)?;
     let (tta, accept) = (args.tta.map(TtaWord::tta), args.accept.clone());
-    let opening = Opening { checkpoint: &args.checkpoint, device: &args.device, tune: args.tune.as_deref(), tta, accept, progress: progress() };
+    let opening = Opening {
+        checkpoint: &args.checkpoint,
+        device: &args.device,
+        tune: args.tune.as_deref(),
+        tta,
+        accept,
+        progress: progress(),
+    };
     let trained = Trained::open_with(&folder, opening)?;
     match (args.count, trained.plan.recipe.learns().generates()) {
         (Some(count), true) => return generate(args, &trained, count),
@@ -101,7 +108,7 @@ pub fn run(args: &Args) -> Outcome {
         outputs.claim(path)?;
     }
     if args.uncertainty && scores.is_some() {
-        return Err(Failure::new("--uncertainty is a map of where predictions differ; this run gives numbers"));
+        return Err(Failure::new("--uncertainty is a map of where predictions differ; this run predicts numbers"));
     }
     let tasks = tasks(args, recipe, &mut outputs)?;
     if args.uncertainty && trained.augmentation.is_none() {
@@ -144,10 +151,10 @@ pub fn run(args: &Args) -> Outcome {
     failed.truncate(8);
     let tail = if more > 0 { format!("\nand {more} more") } else { String::new() };
     let bad = failed.len() + more;
-    Err(Failure::new(format!("{bad} of {count} images could not be done:\n{}{tail}", failed.join("\n"))))
+    Err(Failure::new(format!("{bad} of {count} images failed:\n{}{tail}", failed.join("\n"))))
 }
 
-/// What is done with each image; fails where a result would take the place of a file.
+/// Plans the result of each image; fails if a result would replace a file.
 fn tasks(args: &Args, recipe: &Recipe, outputs: &mut Outputs) -> Outcome<Vec<Task>> {
     let mut tasks = Vec::new();
     let (end, output) = match recipe.output() {

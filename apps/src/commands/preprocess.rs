@@ -23,19 +23,18 @@ pub struct Args {
     /// Its label
     #[arg(long, value_name = "FILE")]
     pub label: Option<PathBuf>,
-    /// Where the results go: image.nii.gz and label.nii.gz
+    /// The output folder, for image.nii.gz and label.nii.gz
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: PathBuf,
     /// Changes one value of the recipe
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
-    /// Replace results that an earlier `hearth preprocess` wrote and nobody has changed since
+    /// Replace results of an earlier `hearth preprocess` that were not changed since
     #[arg(long)]
     pub overwrite: bool,
 }
 
-/// Runs the chain that validation sees, or prediction where there is no label, and writes what
-/// comes out.
+/// Runs the chain of validation, or of prediction where there is no label, and writes the result.
 pub fn run(args: &Args) -> Outcome {
     let mut outputs = Outputs::new("preprocess", args.overwrite);
     let target = |key: &str| args.out.join(format!("{key}.nii.gz"));
@@ -55,7 +54,7 @@ pub fn run(args: &Args) -> Outcome {
         pipeline = &plan.validation;
     }
     let mut samples = pipeline.run_deterministic(sample)?;
-    let sample = samples.pop().ok_or_else(|| Failure::new("the pipeline gave nothing"))?;
+    let sample = samples.pop().ok_or_else(|| Failure::new("the pipeline returned nothing"))?;
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
     for (key, value) in &sample.values {
         let Value::Image(image) = value else { continue };

@@ -1,4 +1,4 @@
-//! `hearth data preview`: what a pipeline makes of a case, as a contact sheet.
+//! `hearth data preview`: a case after a pipeline, as a contact sheet.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use serde_json::json;
 /// Arguments of `hearth data preview`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A bundled recipe or a TOML file; one with nothing but `[[transforms]]` will do
+    /// A bundled recipe or a TOML file; one with only `[[transforms]]` is enough
     #[arg(value_name = "RECIPE")]
     pub recipe: String,
     /// The image
@@ -44,7 +44,7 @@ pub struct Args {
     /// Changes one value of the recipe
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
-    /// Replace a sheet that an earlier `hearth data preview` wrote and nobody has changed since
+    /// Replace a sheet of an earlier `hearth data preview` that was not changed since
     #[arg(long)]
     pub overwrite: bool,
 }
@@ -158,7 +158,7 @@ impl<'a> Chain<'a> {
         let (mut done, mut view) = (0, None);
         for count in 1..=self.tables.len() {
             let pipeline = self.pipeline(count)?;
-            // A step on keys that are not shown leaves the chain as it was.
+            // A step on keys that are not shown changes nothing here.
             let Some(step) = pipeline.steps().last().filter(|_| pipeline.len() > done) else { continue };
             done = pipeline.len();
             let samples = pipeline.run(self.sample(), DrawKey::new(self.args.seed, 1, 0))?;

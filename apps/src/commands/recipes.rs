@@ -18,14 +18,14 @@ pub struct Args {
 enum Action {
     /// List the bundled recipes
     List,
-    /// Print a recipe, to make one's own from it
+    /// Print a recipe, as a start for your own
     Show {
-        /// Its name
+        /// The recipe's name
         name: String,
     },
 }
 
-/// Lists or prints.
+/// Lists or prints recipes.
 pub fn run(args: &Args) -> Outcome {
     match &args.action {
         Action::List => {

@@ -1,4 +1,4 @@
-//! `hearth reference`: everything that a recipe can name, read off the code.
+//! `hearth reference`: everything that a recipe can name, generated from the code.
 
 use std::fmt::Write;
 
@@ -29,7 +29,7 @@ pub struct Args {
     pub markdown: bool,
 }
 
-/// Kinds as people say them, in the order of a recipe.
+/// The kinds' names, in the order of a recipe.
 const KINDS: &[(&str, &str)] = &[
     ("tasks", "task"),
     ("layouts", "layout"),
@@ -96,7 +96,7 @@ fn kinds(as_json: bool) -> Outcome {
     Ok(())
 }
 
-/// The kind that a word means: in the singular or the plural.
+/// The kind with this name, in the singular or the plural.
 fn kind_of(word: &str) -> Outcome<(&'static str, &'static str)> {
     let lower = word.to_lowercase();
     KINDS.iter().find(|(plural, singular)| *plural == lower || *singular == lower).copied().ok_or_else(|| {
@@ -176,11 +176,11 @@ fn row(parameter: &Parameter) -> Vec<String> {
     vec![parameter.name.clone(), parameter.kind.clone(), default, parameter.doc.replace('\n', " ")]
 }
 
-/// The lines of a recipe.
+/// An example as the lines of a recipe.
 fn example(entry: &Described) -> String {
     let tag = if entry.kind == "cache" { "kind" } else { "name" };
     let head = match entry.kind {
-        // A reader has no parameters of its own: it is named by what loads.
+        // A reader has no parameters: a loading transform names it.
         "reader" => {
             return format!("[[transforms]]\nname = \"LoadImage\"\nkeys = [\"image\"]\nreader = {:?}", entry.name);
         }

@@ -15,14 +15,14 @@ use hearth_engine::RunEnd;
 /// Arguments of `hearth train`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A bundled recipe (`hearth recipes list`) or a TOML file; with --resume it may be left out
+    /// A bundled recipe (`hearth recipes list`) or a TOML file; optional with --resume
     #[arg(value_name = "RECIPE", required_unless_present = "resume")]
     pub recipe: Option<String>,
     /// The data set: a folder with a dataset.json, a table (.csv) of images and labels, or a folder
     /// of DICOM
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// The run's folder; it is made, and must be empty unless --resume is given
+    /// The run's folder; it is created, and must be empty unless --resume is given
     #[arg(long, value_name = "RUN")]
     pub out: PathBuf,
     /// Where to train: cpu, cuda:0, vulkan, rocm:0, metal, auto
@@ -46,19 +46,18 @@ pub struct Args {
     /// Start from these weights: a safetensors file, a checkpoint's folder or a run's folder
     #[arg(long, value_name = "FILE")]
     pub init: Option<PathBuf>,
-    /// Leave out weights of --init that have another shape than the network's, such as a head for
-    /// other classes
+    /// Skip weights of --init whose shape differs from the network's, such as a head for other
+    /// classes
     #[arg(long)]
     pub init_skip_mismatched: bool,
-    /// Parameters that stay as they are, by name; * stands for any characters. May be given several
-    /// times
+    /// Parameters to freeze, by name; * matches any characters. May be given several times
     #[arg(long, value_name = "PATTERN")]
     pub freeze: Vec<String>,
     /// Changes one value of the recipe, as in optimizer.lr=0.01 or
     /// transforms.CropForeground.margin=5
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
-    /// Go on from the newest whole checkpoint of RUN, with RUN's own recipe
+    /// Resume from the newest intact checkpoint of RUN, with RUN's own recipe
     #[arg(long)]
     pub resume: bool,
     /// Show the recipe, pipeline, network, cache size, device and plugins, and do nothing
@@ -98,7 +97,7 @@ pub(super) fn finish(session: &mut Session) -> Outcome {
     let Finished { end, epoch, best, seconds: took, tuning, failures, folder, data } = finished?;
     let root = folder.root().display();
     if let RunEnd::Interrupted(_) = end {
-        note!("stopped in epoch {epoch}; go on with:");
+        note!("stopped in epoch {epoch}; resume with:");
         note!("  hearth train --data {} --out {root} --resume", data.display());
         return Err(Failure::interrupted());
     }
@@ -109,19 +108,19 @@ pub(super) fn finish(session: &mut Session) -> Outcome {
     let best = best.map_or(String::new(), |(name, value, epoch)| format!("best {name} {value:.4} at epoch {epoch}, "));
     if tuning.kernels > 0 {
         let (kernels, time) = (tuning.kernels, seconds(tuning.seconds));
-        note!("{time} of it went into choosing {kernels} kernels for this card, which the next run knows");
+        note!("{time} of it went into choosing {kernels} kernels for this GPU; the next run reuses them");
     }
     note!("{epoch} epochs, {best}{}: {root}", seconds(took));
     Ok(())
 }
 
 impl Args {
-    /// The recipe with everything that the command line changes.
+    /// The recipe with all changes of the command line.
     fn document(&self) -> Outcome<Document> {
         let mut document = match (&self.recipe, self.resume) {
             (recipe, true) => {
                 if recipe.is_some() {
-                    note!("--resume goes on with the run's own recipe; the one given is not read");
+                    note!("--resume uses the run's own recipe; the given one is ignored");
                 }
                 let changed = [
                     ("--seed", self.seed.is_some()),
@@ -161,7 +160,7 @@ impl Args {
         Ok(document)
     }
 
-    /// What stands for `[init]`.
+    /// The options that set `[init]`.
     fn set_init(&self, document: &mut Document) -> Outcome {
         if let Some(path) = &self.init {
             // As TOML, so that no name of a file is taken for a number.

@@ -1,18 +1,18 @@
-//! Test-time augmentation as the command line asks for it.
+//! Test-time augmentation on the command line.
 
 use crate::recipe::Tta;
 
-/// In place of the recipe's.
+/// Replaces the recipe's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum TtaWord {
-    /// Every combination of flips: eight predictions of a volume, four of a picture
+    /// Every combination of flips: eight predictions for a volume, four for a 2-D image
     Flips,
-    /// None, whatever the recipe says
+    /// None, regardless of the recipe
     None,
 }
 
 impl TtaWord {
-    /// As a recipe says it.
+    /// The same as in a recipe.
     pub fn tta(self) -> Tta {
         match self {
             TtaWord::Flips => Tta::all_flips(),

@@ -1,4 +1,4 @@
-//! `hearth data verify`: whether a data set is fit to train on, and what to fix.
+//! `hearth data verify`: checks whether a data set is fit to train on, and lists what to fix.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::out;
 use crate::table::{self, Lean};
 use crate::terminal::{bold, progress, thousands};
 
-/// So many findings of a kind are listed.
+/// The number of findings of a kind that are listed.
 const LISTED: usize = 10;
 
 /// Arguments of `hearth data verify`.
@@ -34,7 +34,7 @@ pub struct Args {
     /// A line for each case too
     #[arg(long)]
     pub cases: bool,
-    /// Every finding, not the first ten of a kind
+    /// Print every finding, not only the first ten of a kind
     #[arg(long)]
     pub all: bool,
     /// Everything as JSON
@@ -57,8 +57,8 @@ pub fn run(args: &Args) -> Outcome {
     }
     match found.count(Severity::Error) {
         0 => Ok(()),
-        1 => Err(Failure::new("1 error in the data set; fix it, or leave the case out")),
-        n => Err(Failure::new(format!("{n} errors in the data set; fix them, or leave those cases out"))),
+        1 => Err(Failure::new("1 error in the data set; fix it, or exclude the case")),
+        n => Err(Failure::new(format!("{n} errors in the data set; fix them, or exclude those cases"))),
     }
 }
 
@@ -76,7 +76,7 @@ fn print(found: &Verification, args: &Args) {
     to_fix(found, args.all);
 }
 
-/// Least, median and most of what the images are.
+/// Minimum, median and maximum of the images' properties.
 fn images(cases: &[CaseReport]) {
     let images: Vec<_> = cases.iter().filter_map(|case| case.image.as_ref()).collect();
     let axes = images.iter().map(|image| image.shape.len()).max().unwrap_or(0);
@@ -110,7 +110,7 @@ fn show(columns: &[(&str, Lean)], rows: &[Vec<String>]) {
     }
 }
 
-/// How much there is of each label.
+/// The volume of each label.
 fn labels(found: &Verification) {
     let mut by_value: BTreeMap<u32, (Vec<usize>, usize)> =
         found.names.keys().filter(|value| **value != 0).map(|value| (*value, (Vec::new(), 0))).collect();
@@ -172,7 +172,7 @@ fn each_case(cases: &[CaseReport]) {
     show(&columns, &rows);
 }
 
-/// The table of what to fix; what to do is said once for each kind.
+/// The table of what to fix, with the advice once per kind.
 fn to_fix(found: &Verification, all: bool) {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut advice: Vec<(&str, &str)> = Vec::new();

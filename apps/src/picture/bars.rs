@@ -1,4 +1,4 @@
-//! Values beside names, as horizontal bars.
+//! Values with names, as horizontal bars.
 
 use hearth_pictures::colours::{BACKGROUND, CURVE, FAINT, TEXT};
 use hearth_pictures::{Canvas, text};
@@ -12,7 +12,7 @@ const MARGIN: usize = 20;
 pub struct Bar {
     /// At its left.
     pub name: String,
-    /// Its length; not finite or below 0, there is none.
+    /// Its length; no bar if non-finite or negative.
     pub value: f64,
     /// At its right.
     pub text: String,

@@ -14,7 +14,7 @@ const RIGHT: usize = 30;
 const TOP: usize = 50;
 const BOTTOM: usize = 70;
 
-/// How values lie along an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
     /// Equal steps for equal differences.
@@ -23,19 +23,19 @@ pub enum Axis {
     Log,
 }
 
-/// A curve `y` over `x`, with single points behind it and one of its places marked.
+/// A curve `y` over `x`, with single points behind it and one marked point.
 pub struct Plot<'a> {
     /// Above the curve.
     pub title: &'a str,
     /// Below the axis of `x`.
     pub x_label: &'a str,
-    /// How `x` lies.
+    /// The scale of `x`.
     pub x_axis: Axis,
     /// The curve.
     pub curve: &'a [(f64, f64)],
     /// Points behind it.
     pub points: &'a [(f64, f64)],
-    /// The marked place and what is written beside it.
+    /// The marked point and its caption.
     pub mark: Option<((f64, f64), String)>,
 }
 
@@ -67,7 +67,7 @@ impl Scale {
         self.from + (value - self.low) / (self.high - self.low) * (self.to - self.from)
     }
 
-    /// Where lines of the grid go: whole decades, or round steps.
+    /// The positions of grid lines: whole decades, or round steps.
     fn ticks(&self) -> Vec<f64> {
         let range = self.high - self.low;
         let step = match self.axis {
@@ -118,7 +118,7 @@ impl Plot<'_> {
 
         let inside = |y: f64| y >= (TOP as f64 - 2.0) && y <= (HEIGHT - BOTTOM) as f64 + 2.0;
         for (x, y) in self.points.iter().map(|(x, y)| (across.place(*x), down.place(*y))) {
-            // A point may lie far above the curve that is smoothed.
+            // A point may lie far above the smoothed curve.
             if x.is_finite() && inside(y) {
                 canvas.fill(x as usize - 1, y as usize - 1, 3, 3, POINT);
             }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The program, deaf to the environment's wishes for colour and plugins.
+/// The program, ignoring the environment's settings for colour and plugins.
 pub fn hearth() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hearth"));
     command.env("NO_COLOR", "1").env_remove("HEARTH_PLUGIN_PATH").env_remove("RUST_LOG").stdin(Stdio::null());
@@ -25,7 +25,7 @@ pub fn succeed<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs a command that must fail with this exit code and these words, in at most a dozen lines and
+/// Runs a command that must fail with this exit code and these texts, in at most a dozen lines and
 /// without a panic.
 pub fn fail<S: AsRef<std::ffi::OsStr>>(arguments: &[S], code: i32, words: &[&str]) -> String {
     let output = run(arguments);
@@ -50,7 +50,7 @@ pub fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// A phantom data set of so many cases, as a Decathlon folder.
+/// A phantom data set with this number of cases, as a Decathlon folder.
 pub fn phantom(folder: &Path, cases: usize) -> PathBuf {
     let data = folder.join("data");
     succeed(&["data", "phantom", "spleen", "--cases", &cases.to_string(), "--size", "48", "--out", &text(&data)]);
@@ -109,12 +109,12 @@ roi_size = [16, 16, 16]
 overlap = 0.25
 "#;
 
-/// Whether the bundled plugins lie beside the program; says how to get them where not.
+/// Checks that the bundled plugins are in the program's folder; if not, says how to get them.
 pub fn plugins_are_built() -> bool {
     let folder = Path::new(env!("CARGO_BIN_EXE_hearth")).parent().expect("the program lies in a folder");
     let found = ["checkpoint", "validation", "stats"].iter().all(|name| {
         let file = format!("{}hearth_{name}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-        // As the program looks for them; on a fresh machine `cargo test` leaves them in the second
+        // The program's search order; on a fresh machine `cargo test` leaves them in the second
         // place.
         [folder.join(&file), folder.join("deps").join(&file)].iter().any(|file| file.is_file())
     });

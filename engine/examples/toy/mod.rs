@@ -1,4 +1,4 @@
-//! A trainer that needs no files, for examples: find what is bright.
+//! A trainer for examples that needs no files: it learns to find bright voxels.
 
 use std::error::Error;
 
@@ -22,7 +22,7 @@ impl Loader for Stripes {
     }
 }
 
-/// A small network on the processor, 20 epochs of 10 steps.
+/// A small network on the CPU, 20 epochs of 10 steps.
 pub fn trainer() -> Result<SupervisedTrainer<UNet>, Box<dyn Error>> {
     let device = device::parse("cpu")?;
     let net = UNetConfig::new(3, 1, 2, &[2, 4], &[2]).init(&device, 0)?;

@@ -5,31 +5,31 @@ use std::fmt;
 
 use hearth_registry::{Document, Fault};
 
-/// Work that a recipe asks for and that could not be done: a sentence, and its cause.
+/// Why work that a recipe asks for failed: a sentence, and its cause.
 ///
-/// Errors of the other crates convert into it with `?`; [`Context::while_doing`] says what was
-/// being done when they came up.
+/// Errors of the other crates convert into it with `?`; [`Context::while_doing`] adds what was
+/// being done.
 #[derive(Debug)]
 pub struct RecipeError {
     message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// What this crate returns.
+/// The result type of this crate.
 pub type Outcome<T = ()> = Result<T, RecipeError>;
 
 impl RecipeError {
-    /// An error of these words.
+    /// An error with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), source: None }
     }
 
-    /// An error of any kind.
+    /// An error from any other error.
     pub fn from_error(error: impl Error + Send + Sync + 'static) -> Self {
         Self { message: error.to_string(), source: chain(&error) }
     }
 
-    /// Puts what was being done in front.
+    /// Adds what was being done in front.
     pub fn context(self, doing: impl Into<String>) -> Self {
         Self { message: doing.into(), source: Some(Box::new(self)) }
     }
@@ -46,7 +46,7 @@ impl RecipeError {
     }
 }
 
-/// The causes of an error, as errors of their own: an error's type need not outlive it.
+/// The causes of an error, copied: an error's type need not outlive it.
 fn chain(error: &(dyn Error + 'static)) -> Option<Box<dyn Error + Send + Sync>> {
     let cause = error.source()?;
     Some(Box::new(RecipeError { message: cause.to_string(), source: chain(cause) }))
@@ -101,7 +101,7 @@ convert! {
 
 /// A failure about a key of a recipe.
 pub trait At {
-    /// About the value at a dotted path, at its place.
+    /// A fault of the value at a dotted path, with its position.
     fn error_at(&self, path: &str, message: impl Into<String>) -> RecipeError;
 }
 
@@ -111,7 +111,7 @@ impl At for Document {
     }
 }
 
-/// Says what was being done when an error came up.
+/// Adds to an error what was being done.
 pub trait Context<T> {
     /// `read_nifti(&path).while_doing(|| format!("case {case}"))?`
     ///

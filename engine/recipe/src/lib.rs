@@ -2,10 +2,10 @@
 //!
 //! * [`recipe`]: what a recipe can say, its text with positions, `--set`, the bundled ones.
 //! * [`task`]: what is learned.
-//! * [`run`]: what is made of it. [`Plan`](run::Plan) checks it, [`Session`](run::Session) trains,
-//!   [`Trained`](run::Trained) evaluates and predicts.
+//! * [`run`]: what is built from it. [`Plan`](run::Plan) checks it, [`Session`](run::Session)
+//!   trains, [`Trained`](run::Trained) evaluates and predicts.
 //!
-//! Nothing here prints. What is to be said is an error ([`RecipeError`]) or a notice ([`notice`]).
+//! Nothing here prints. The crate reports by errors ([`RecipeError`]) and notices ([`notice`]).
 
 mod error;
 pub mod notice;

@@ -1,7 +1,7 @@
-//! What a run reports while it goes on. The library prints nothing: a notice is an event of
+//! What a run reports while it runs. The library prints nothing: a notice is an event of
 //! [`tracing`], which a program shows where it likes.
 
-/// The target of notices, to filter them by. Warnings have the level of one, the rest is `info`.
+/// The target of notices, to filter by. Warnings have the level `warn`, the others `info`.
 pub const TARGET: &str = "hearth::notice";
 
 /// Reports a line.
@@ -9,7 +9,7 @@ macro_rules! notice {
     ($($arg:tt)*) => { ::tracing::info!(target: $crate::notice::TARGET, $($arg)*) };
 }
 
-/// Reports something that a person may not have meant.
+/// Reports something that the user may not have meant.
 macro_rules! warning {
     ($($arg:tt)*) => { ::tracing::warn!(target: $crate::notice::TARGET, $($arg)*) };
 }

@@ -1,7 +1,7 @@
-//! Which hardware a run uses: the words of `--device`, and the one function that knows vendors.
+//! Which hardware a run uses: the values of `--device`, and the one function that names vendors.
 //!
-//! A word is a runtime and, after a colon, the index of a device: `cpu`, `cuda:1`, `vulkan`,
-//! `rocm:0`, `metal`, `wgpu`. `auto` takes the best that this build and this machine have.
+//! A value is a runtime and, after a colon, the index of a device: `cpu`, `cuda:1`, `vulkan`,
+//! `rocm:0`, `metal`, `wgpu`. `auto` takes the best device that this build and this machine have.
 //!
 //! ```
 //! let device = hearth_train::device::parse("cpu")?;
@@ -22,9 +22,9 @@ pub use tune::{TuneWord, UnknownTune};
 
 /// A runtime that a build can have.
 struct Runtime {
-    /// Its word on the command line, which is also the name of its Cargo feature.
+    /// Its name on the command line and of its Cargo feature.
     word: &'static str,
-    /// What the word stands for.
+    /// What it is for.
     about: &'static str,
 }
 
@@ -59,13 +59,13 @@ fn devices_of(word: &str) -> Option<Vec<Device>> {
     Some(found.into_vec())
 }
 
-/// A device as it names itself, and whether it is a card rather than a processor that plays one.
+/// A device's own name, and whether it is a physical GPU rather than a software one.
 #[cfg(any(feature = "cuda", feature = "rocm", feature = "metal", feature = "vulkan", feature = "wgpu"))]
 fn card(device: &Device) -> Option<(String, bool)> {
     device.identity().map(|identity| (identity.name, identity.physical.is_some()))
 }
 
-/// A build for processors alone knows no cards.
+/// A build for CPUs only has no GPUs.
 #[cfg(not(any(feature = "cuda", feature = "rocm", feature = "metal", feature = "vulkan", feature = "wgpu")))]
 fn card(_device: &Device) -> Option<(String, bool)> {
     None
@@ -82,11 +82,11 @@ pub fn name(device: &Device) -> String {
     card(device).map_or_else(|| "cpu".to_owned(), |(name, _)| name)
 }
 
-/// Why a `--device` word gives no device.
+/// Why a `--device` value selects no device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// The word is none of the known ones.
+    /// The runtime is unknown.
     #[error(
         "no device is called `{word}`; known are auto, cuda, rocm, metal, vulkan, wgpu and cpu, each but the first with `:INDEX` if wanted. Available here: {available}"
     )]
@@ -96,7 +96,7 @@ pub enum DeviceError {
         /// What would have worked.
         available: String,
     },
-    /// The word is known, but this build lacks its feature.
+    /// The runtime is known, but this build lacks its feature.
     #[error("this build cannot use `{word}`: build it with `--features {feature}`. Available here: {available}")]
     NotCompiledIn {
         /// What was asked for.
@@ -106,14 +106,14 @@ pub enum DeviceError {
         /// What would have worked.
         available: String,
     },
-    /// The runtime is there, but finds no such device.
+    /// The runtime works, but finds no such device.
     #[error(
-        "`{word}` was asked for, but {runtime} finds {found} device(s) on this machine{hint}. Available here: {available}"
+        "`{word}` was requested, but {runtime} finds {found} device(s) on this machine{hint}. Available here: {available}"
     )]
     Absent {
         /// What was asked for.
         word: String,
-        /// The runtime's word.
+        /// The runtime's name.
         runtime: &'static str,
         /// How many devices it finds.
         found: usize,
@@ -122,7 +122,7 @@ pub enum DeviceError {
         /// What would have worked.
         available: String,
     },
-    /// The part after the colon is no index.
+    /// The part after the colon is not an index.
     #[error("`{word}`: `{index}` is not the index of a device; write `cuda:0`")]
     BadIndex {
         /// What was asked for.
@@ -135,7 +135,7 @@ pub enum DeviceError {
 /// One line of `hearth devices`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceInfo {
-    /// What to give `--device`.
+    /// The value for `--device`.
     pub word: String,
     /// The device as it names itself; for a runtime without a device here, what the runtime is for.
     pub name: String,
@@ -145,11 +145,11 @@ pub struct DeviceInfo {
     pub compiled_in: bool,
     /// Whether `--device WORD` works here and now.
     pub available: bool,
-    /// Bytes of memory, where the runtime tells.
+    /// Memory in bytes, where the runtime reports it.
     pub memory: Option<u64>,
 }
 
-/// The device of this word, without autodiff. See the [module's text](self) for the words.
+/// The device for this value, without autodiff. See the [module's documentation](self).
 pub fn parse(word: &str) -> Result<Device, DeviceError> {
     let asked = word.trim();
     if asked == "auto" {
@@ -181,11 +181,11 @@ pub fn parse(word: &str) -> Result<Device, DeviceError> {
     })
 }
 
-/// The first card of the most preferred runtime, else the processor.
+/// The first GPU of the most preferred runtime, else the CPU.
 fn auto(asked: &str) -> Result<Device, DeviceError> {
     for runtime in &RUNTIMES {
         for device in devices_of(runtime.word).unwrap_or_default() {
-            // A software rasterizer calls itself a GPU; the processor's own runtime is faster.
+            // A software rasterizer reports itself as a GPU; the CPU's own runtime is faster.
             if runtime.word == "cpu" || card(&device).is_none_or(|(_, physical)| physical) {
                 return Ok(device);
             }
@@ -226,7 +226,7 @@ pub fn list() -> Vec<DeviceInfo> {
     lines
 }
 
-/// The words that work here, for error messages. Asks no device for its name, since that opens it.
+/// The values that work here, for error messages. Asks no device for its name, since that opens it.
 fn available() -> String {
     let mut text = String::new();
     for runtime in &RUNTIMES {

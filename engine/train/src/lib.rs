@@ -1,11 +1,11 @@
-//! Trains and evaluates: the workflows that drive an [`Engine`](hearth_engine::Engine), and what
-//! they stand on.
+//! Training and evaluation: the workflows that an [`Engine`](hearth_engine::Engine) drives, and
+//! what they build on.
 //!
 //! - [`SupervisedTrainer`] trains a network, [`GanTrainer`] two that compete;
 //!   [`SupervisedEvaluator`] and [`EnsembleEvaluator`] compare networks with labels.
 //! - [`device`] turns `--device` words into devices; it is the only place that names vendors.
 //! - [`Precision`] keeps f32 master weights while convolutions run in bf16 or fp16.
-//! - [`checkpoint`] writes folders that a crash cannot spoil; a resumed run on a CPU is
+//! - [`checkpoint`] writes folders that a crash cannot damage; a resumed run on a CPU is
 //!   bit-identical to an uninterrupted one.
 
 mod batch;

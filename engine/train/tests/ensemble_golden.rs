@@ -5,7 +5,7 @@ use hearth_train::{CombineError, mean_ensemble, vote_ensemble};
 use safetensors::SafeTensors;
 use serde_json::Value;
 
-/// A case: what it asks for, the members, what MONAI gave; tensors as `[1, C, X, Y, 1]`.
+/// A case: its options, the members, MONAI's result; tensors as `[1, C, X, Y, 1]`.
 struct Case {
     spec: Value,
     members: Vec<Tensor<5>>,

@@ -63,7 +63,7 @@ fn metrics_and_rows_are_those_computed_by_hand() {
     let state = evaluator.engine().state();
     assert_eq!((state.epoch, state.best_metric), (1, Some(metrics["val_mean_dice"])));
 
-    // A second pass starts from nothing; the noise is another one in every pass.
+    // A second pass starts afresh; the noise differs in every pass.
     assert_ne!(evaluator.run(&net, 5).unwrap(), metrics);
     assert_eq!((evaluator.rows().len(), evaluator.engine().state().epoch), (3, 5));
     assert_eq!(evaluator.run(&net, 1).unwrap(), metrics);
@@ -103,8 +103,8 @@ fn events_come_in_monais_order_and_handlers_see_raw_then_processed() {
     assert_eq!(seen[6], ("model_completed".into(), 2, true, "ball_0".into()));
 }
 
-/// A metric without a key metric counts too (MONAI drops it silently), and what a handler puts is
-/// what metrics see.
+/// A metric without a key metric counts too (MONAI drops it silently), and metrics see what a
+/// handler puts.
 #[test]
 fn a_prediction_put_by_a_handler_is_the_one_that_counts() {
     let evaluator = SupervisedEvaluator::<UNet>::builder(CASES).post_label(Post::onehot(2));
@@ -179,7 +179,7 @@ fn an_ensemble_that_is_never_combined_says_what_is_missing() {
     }
 }
 
-/// BatchStream that a network or metric cannot take.
+/// Batches that a network or metric cannot take.
 struct Odd(&'static str);
 
 impl Loader for Odd {
@@ -244,8 +244,7 @@ impl Loader for Spaced {
     }
 }
 
-/// Several metrics at once, the distances among them in mm, and a key metric of which less is
-/// better.
+/// Several metrics at once, some of them distances in mm, and a key metric where lower is better.
 #[test]
 fn metrics_that_a_recipe_names_are_measured_together_in_mm() {
     let configs = [

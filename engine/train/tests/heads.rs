@@ -1,5 +1,5 @@
-//! Networks with several outputs or a loss of their own: all of it is trained, and the right output
-//! is the prediction.
+//! Networks with several outputs or their own loss: all outputs are trained, and the right one is
+//! the prediction.
 
 mod common;
 
@@ -155,7 +155,7 @@ fn every_head_is_trained_and_only_with_the_loss_that_looks_at_it() {
     }
 }
 
-/// The weights of the levels count from the main output, also where a network gives it last.
+/// The weights of the levels count from the main output, also where a network returns it last.
 #[test]
 fn the_loss_is_the_weighted_sum_with_the_main_output_first() {
     for (net, backwards) in [(dynunet(), false), (segresnet_ds(), false), (plusplus(), true)] {
@@ -194,7 +194,7 @@ fn the_loss_of_an_autoencoder_is_added_and_trained() {
     let added = added.expect("it trains").into_scalar::<f32>();
     assert!(added > 0.0);
     assert!((step.loss - f64::from(alone + added)).abs() < 1e-4, "{} {alone} {added}", step.loss);
-    // Where it is not trained there is nothing to add.
+    // Outside of training there is nothing to add.
     assert!(own.valid().forward_with_loss(volume(1, false)).1.is_none());
 }
 

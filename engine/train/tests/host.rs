@@ -1,4 +1,4 @@
-//! What handlers learn of the batch, the outputs and the layers.
+//! What handlers can read about the batch, the outputs and the layers.
 
 mod common;
 
@@ -219,7 +219,7 @@ fn an_evaluator_tells_what_it_measured_of_the_batch() {
             })
             .unwrap();
         evaluator.run(&net, 1).unwrap();
-        // A second pass begins anew.
+        // A second pass starts afresh.
         evaluator.run(&net, 2).unwrap();
         let lines = lines.lock().unwrap();
         let measured: Vec<f64> = evaluator.rows().iter().map(|row| f64::from(row.values[0])).collect();

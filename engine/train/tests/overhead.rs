@@ -1,5 +1,5 @@
-//! What the engine costs: the trainer's loop beside a plain one on the same work. Printed; run with
-//! `--nocapture`.
+//! The engine's overhead: the trainer's loop compared with a plain one on the same work. Printed;
+//! run with `--nocapture`.
 
 mod common;
 
@@ -53,7 +53,7 @@ fn the_engines_share_of_a_step() {
         of_plain.push(time.as_secs_f64());
         let (time, same) = engine();
         of_engine.push(time.as_secs_f64());
-        assert!(weights == same, "the same work gives the same weights");
+        assert!(weights == same, "the same work yields the same weights");
     }
     let per_step = |mut seconds: Vec<f64>| {
         seconds.sort_by(f64::total_cmp);

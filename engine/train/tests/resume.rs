@@ -1,4 +1,5 @@
-//! A resumed run is the uninterrupted one, to the bit: weights, optimizer state, metrics, losses.
+//! A resumed run is bit-identical to the uninterrupted one: weights, optimizer state, metrics,
+//! losses.
 
 mod common;
 
@@ -133,8 +134,8 @@ fn a_handler_may_resume_at_started() {
     assert_eq!(fingerprint(&second), expected);
 }
 
-/// The newest checkpoint is cut short, as by a crash: the run goes on from the one before, and ends
-/// the same.
+/// The newest checkpoint is truncated, as by a crash: the run resumes from the one before, with the
+/// same result.
 #[test]
 fn a_damaged_newest_checkpoint_costs_an_epoch_and_nothing_else() {
     let optimizer = &optimizers()[1];
@@ -197,7 +198,7 @@ fn a_checkpoint_of_another_network_or_optimizer_is_refused_with_the_list() {
 fn an_empty_folder_is_a_clear_error() {
     let dir = tempfile::tempdir().unwrap();
     let text = trainer(1, 0.0, &optimizers()[0], 1).resume(dir.path()).unwrap_err().to_string();
-    assert!(text.contains("no whole checkpoint"), "{text}");
+    assert!(text.contains("no intact checkpoint"), "{text}");
 }
 
 /// The balls as a data set, for the loaders of hearth-data: the noise is keyed by epoch and case.

@@ -1,5 +1,5 @@
 //! What makes a step: several batches, clipped gradients, frozen parameters, groups; and the range
-//! test that leaves no trace.
+//! test, which leaves no trace.
 
 mod common;
 
@@ -47,7 +47,7 @@ impl Loader for Sizes {
     }
 }
 
-/// Without batch norm: there items of a batch know of each other.
+/// Without batch norm, which makes items of a batch depend on each other.
 fn network() -> UNet {
     let config =
         UNetConfig { num_res_units: 1, norm: Some("instance".into()), ..UNetConfig::new(3, 1, 2, &[4, 8], &[2]) };
@@ -98,7 +98,7 @@ fn farthest(a: &SupervisedTrainer<UNet>, b: &SupervisedTrainer<UNet>) -> f32 {
 fn several_batches_step_as_one_large_batch() {
     for clip in [None, Some(GradientClip::Norm(0.1)), Some(GradientClip::Value(0.01))] {
         let large = run(&[4, 2], 1, clip);
-        // The last two of an epoch are a step of their own.
+        // The last two of an epoch make a separate step.
         let small = run(&[1; 6], 4, clip);
         assert_eq!(small.engine().state().iteration, 18, "iterations count batches");
         let off = farthest(&large, &small);
@@ -139,7 +139,7 @@ fn a_run_resumes_between_the_batches_of_a_step() {
         assert_eq!(fingerprint(&second), fingerprint(&whole), "stopped at {stop}");
         let (all, rest) = (losses.lock().unwrap(), rest.lock().unwrap());
         assert_eq!(all[stop as usize..], rest[..]);
-        // The first one, too, goes on.
+        // The first one continues too.
         first.run().unwrap();
         assert_eq!(fingerprint(&first), fingerprint(&whole), "stopped at {stop}");
     }

@@ -49,8 +49,8 @@ fn events_come_in_monais_order_with_validation_nested_in_the_epochs_end() {
         let before = (epoch - 1) * 4;
         expected.push(("epoch_started".into(), epoch, before));
         for i in before..before + 4 {
-            // The pass of the epoch before was used up to its last batch; asking for one more
-            // starts the next.
+            // The previous epoch's pass was used up to its last batch; fetching one more starts the
+            // next.
             let ask = [("get_batch_started", i), ("get_batch_completed", i), ("iteration_started", i + 1)];
             let step =
                 ["forward_completed", "loss_completed", "backward_completed", "model_completed", "iteration_completed"];
@@ -145,7 +145,7 @@ fn the_learning_rate_a_handler_sets_is_the_one_that_steps() {
     assert_eq!(run(None), run(Some(0.05)));
 }
 
-/// A loss that is not a number from some iteration on.
+/// A loss that is NaN from some iteration on.
 struct NanFrom(std::sync::atomic::AtomicU32, u32);
 
 impl Loss for NanFrom {
@@ -164,8 +164,8 @@ impl Loss for NanFrom {
     }
 }
 
-/// The handler every recipe has: a loss that is not finite ends the run before the step that would
-/// spoil the weights.
+/// The handler every recipe has: a non-finite loss ends the run before the step that would damage
+/// the weights.
 #[test]
 fn a_loss_of_nan_ends_the_run_and_leaves_the_best_checkpoint_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -210,7 +210,7 @@ fn a_loss_of_nan_ends_the_run_and_leaves_the_best_checkpoint_alone() {
     }
 }
 
-/// A loss the prediction has no part in, and one that refuses its input.
+/// A loss that does not depend on the prediction, and one that refuses its input.
 struct Constant;
 
 impl Loss for Constant {
@@ -321,7 +321,7 @@ fn a_masked_loss_sees_the_mask_of_the_batch() {
     // Everywhere within the mask it is the Dice loss.
     let (ones, after_ones) = first_step(MaskedDiceLoss(dice()), Masked(Some(1.0))).unwrap();
     assert!((ones - plain).abs() < 1e-6 && plain > 0.1, "{ones} for {plain}");
-    // Where nothing counts there is nothing to lose: (0 + s) / (0 + s) is 1, and no weight moves.
+    // Where nothing counts, (0 + s) / (0 + s) is 1, the loss is 0, and no weight changes.
     let (none, after_none) = first_step(MaskedDiceLoss(dice()), Masked(Some(0.0))).unwrap();
     assert!(none.abs() < 1e-6, "{none}");
     let steepest = |after: &Fingerprint| {

@@ -1,5 +1,5 @@
-//! Test-time augmentation: what was done is undone to the bit, and what is put together is what
-//! MONAI puts together.
+//! Test-time augmentation: augmentations are undone exactly, and predictions are combined as in
+//! MONAI.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn flips_are_undone_to_the_bit() {
         let flips = TestTimeAugmentation::flips(simple(), axes).unwrap();
         assert_eq!(flips.num_examples(shape), count);
         let mut seen = 0;
-        // What the network does not change comes back as it was.
+        // An identity network returns the image unchanged.
         flips
             .examples(&image(shape), &|x| x, |y| {
                 assert_eq!(values(y), values(image(shape)));
@@ -47,15 +47,15 @@ fn flips_are_undone_to_the_bit() {
     assert_eq!(TestTimeAugmentation::flips(simple(), &[0, 1, 2]).unwrap().num_examples([1, 1, 4, 4, 1]), 4);
 }
 
-/// A network that weighs each place: over all flips, each voxel gets the mean of the weights of its
-/// mirror images.
+/// A network that weights each voxel: over all flips, each voxel gets the mean weight of its mirror
+/// images.
 #[test]
 fn the_mean_over_flips_is_that_of_the_mirror_images() {
     let shape = [1, 1, 2, 4, 2];
     let weights = image(shape);
     let flips = TestTimeAugmentation::flips(simple(), &[0, 1, 2]).unwrap();
     let mean = flips.infer(Tensor::ones(shape, &Device::flex()), &|x| x * weights.clone()).unwrap();
-    // The weight is linear in each axis, so the mean over a place and its mirror images is that of
+    // The weight is linear in each axis, so the mean over a voxel and its mirror images is that of
     // all.
     let expected = (shape.iter().product::<usize>() as f32 - 1.0) / 2.0;
     assert!(values(mean).iter().all(|value| (value - expected).abs() < 1e-5));
@@ -112,8 +112,7 @@ fn random_transforms_are_drawn_anew_each_time_and_undone() {
     assert_eq!(inputs.into_inner(), first);
 }
 
-/// Resampling inside: a constant stays one away from the border, so the way there and back is the
-/// right one.
+/// Resampling inside: a constant stays constant away from the border, so the inverse is right.
 #[test]
 fn resampled_images_come_back_onto_their_grid() {
     let steps = "{ name = \"RandZoom\", keys = [\"image\"], prob = 1.0, min_zoom = 0.8, max_zoom = 1.2 }";
@@ -129,7 +128,7 @@ fn resampled_images_come_back_onto_their_grid() {
     }
 }
 
-/// The values torch gives for `mode`, `mean`, `std` and `std() / mean()` of the same examples.
+/// The values torch returns for `mode`, `mean`, `std` and `std() / mean()` of the same examples.
 #[test]
 fn maps_are_monais() {
     let flips = TestTimeAugmentation::flips(simple(), &[0, 1]).unwrap();
@@ -168,7 +167,7 @@ fn augmentations_that_cannot_be_are_errors() {
     assert_eq!(made(fixed, 4), Err(TtaError::NotRandom));
     let flip = pipeline("{ name = \"RandFlip\", keys = [\"image\"], prob = 0.5 }");
     assert_eq!(made(flip.clone(), 0), Err(TtaError::NoExample));
-    // A network that gives another size cannot be brought back.
+    // A prediction of another size cannot be mapped back.
     let tta = TestTimeAugmentation::random(simple(), flip, 1, 0, true).unwrap();
     let error = tta.infer(image([1, 1, 4, 4, 4]), &|x| x.narrow(2, 0, 2)).unwrap_err();
     assert!(matches!(error, InferError::Augment { example: 1, .. }), "{error}");

@@ -20,7 +20,7 @@ pub struct CosineAnnealingWarmRestarts {
     /// Steps to the first restart.
     #[serde(rename = "T_0")]
     pub t_0: u64,
-    /// Each round is so many times as long as the one before.
+    /// The ratio of each round's length to that of the one before.
     #[serde(rename = "T_mult", default = "t_mult")]
     pub t_mult: u64,
     /// The lowest rate.

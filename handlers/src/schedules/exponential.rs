@@ -14,7 +14,7 @@ use super::{Schedule, numbers};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct ExponentialLr {
-    /// What the rate is multiplied with at each step.
+    /// The factor of the rate at each step.
     pub gamma: f64,
 }
 

@@ -18,7 +18,7 @@ use super::{Schedule, at_least_two, last, numbers};
 pub struct FinderExponential {
     /// The last rate.
     pub end_lr: f64,
-    /// Steps in all.
+    /// The number of steps.
     pub num_iter: u64,
 }
 

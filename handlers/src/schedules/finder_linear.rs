@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Schedule, at_least_two, last, numbers};
 
-/// MONAI's `LinearLR` of its learning-rate finder: in a line from `base` to `end_lr` at step
+/// MONAI's `LinearLR` of its learning-rate finder: linearly from `base` to `end_lr` at step
 /// `num_iter - 1`.
 ///
 /// ```
@@ -18,7 +18,7 @@ use super::{Schedule, at_least_two, last, numbers};
 pub struct FinderLinear {
     /// The last rate.
     pub end_lr: f64,
-    /// Steps in all.
+    /// The number of steps.
     pub num_iter: u64,
 }
 

@@ -17,9 +17,9 @@ use super::{Schedule, half_wave, numbers, way_down};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct LinearWarmupCosineAnnealingLr {
-    /// Steps of the way up.
+    /// Steps of the warm-up.
     pub warmup_epochs: u64,
-    /// Steps in all.
+    /// The number of steps.
     pub max_epochs: u64,
     /// The rate of step 0.
     #[serde(default)]

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use hearth_registry::{Fault, Kind, Named};
 
-/// A schedule by name, as a recipe gives it.
+/// A schedule by name, as in a recipe.
 ///
 /// ```
 /// use hearth_handlers::{Schedule, ScheduleConfig};
@@ -45,16 +45,16 @@ use hearth_registry::{Fault, Kind, Named};
 /// ```
 pub type ScheduleConfig = Named<dyn Schedule>;
 
-/// How the learning rate follows from the step: an epoch or an iteration, from 0.
+/// The learning rate as a function of the step: an epoch or an iteration, from 0.
 pub trait Schedule: std::fmt::Debug + Send + Sync {
     /// The learning rate of a step, counted from 0, for an optimizer whose own rate is `base_lr`.
     fn at(&self, base_lr: f64, step: u64) -> f64;
 
-    /// Whether the parameters make sense.
+    /// Checks the parameters.
     ///
     /// # Errors
-    /// For a length of 0, a rate or factor that is negative or not a number, a way up as long as
-    /// the whole.
+    /// For a length of 0, a rate or factor that is negative or NaN, a warm-up as long as the whole
+    /// schedule.
     fn check(&self) -> Result<(), Fault>;
 }
 
@@ -66,7 +66,7 @@ impl Kind for dyn Schedule {
     }
 }
 
-/// The same rate throughout: what a run has that names no schedule.
+/// A constant rate: the default of a run.
 pub fn constant() -> ScheduleConfig {
     Named::unchecked("Constant", &Constant {}, Arc::new(Constant {}))
 }
@@ -76,7 +76,7 @@ fn half_wave(high: f64, low: f64, part: f64) -> f64 {
     low + (high - low) / 2.0 * (1.0 + (std::f64::consts::PI * part).cos())
 }
 
-/// The last step of so many, at least 1.
+/// The index of the last step, at least 1.
 fn last(steps: u64) -> f64 {
     steps.saturating_sub(1).max(1) as f64
 }

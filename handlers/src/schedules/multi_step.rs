@@ -18,7 +18,7 @@ pub struct MultiStepLr {
     /// The steps at which the rate falls.
     #[setters(into)]
     pub milestones: Vec<u64>,
-    /// What the rate is multiplied with.
+    /// The factor of the rate.
     #[serde(default = "gamma")]
     pub gamma: f64,
 }

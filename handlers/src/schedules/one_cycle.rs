@@ -21,21 +21,21 @@ use super::{Schedule, half_wave, last, numbers};
 pub struct OneCycleLr {
     /// The highest rate.
     pub max_lr: f64,
-    /// Steps in all.
+    /// The number of steps.
     pub total_steps: u64,
-    /// The part of them on the way up.
+    /// The fraction of steps in which the rate rises.
     #[serde(default = "pct_start")]
     pub pct_start: f64,
-    /// The way from rate to rate.
+    /// How the rate changes between two rates.
     #[serde(default)]
     pub anneal_strategy: Anneal,
-    /// `max_lr` is so many times the first rate.
+    /// The ratio of `max_lr` to the first rate.
     #[serde(default = "div_factor")]
     pub div_factor: f64,
-    /// The first rate is so many times the last.
+    /// The ratio of the first rate to the last.
     #[serde(default = "final_div_factor")]
     pub final_div_factor: f64,
-    /// Goes down to the first rate as fast as it went up, and from there to the last.
+    /// Falls to the first rate as fast as it rose, and then to the last.
     #[serde(default)]
     pub three_phase: bool,
 }
@@ -52,7 +52,7 @@ fn final_div_factor() -> f64 {
     1e4
 }
 
-/// The way from one rate to another.
+/// How the rate changes from one to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Anneal {
@@ -77,7 +77,7 @@ impl Schedule for OneCycleLr {
         let reached = points[1..].iter().position(|(place, _)| t <= *place).unwrap_or(points.len() - 2);
         let ((from, high), (to, low)) = (points[reached], points[reached + 1]);
         let part = ((t - from) / (to - from)).min(1.0);
-        // What the base rate is does not matter.
+        // The base rate does not matter.
         let _ = base_lr;
         match self.anneal_strategy {
             Anneal::Cos => half_wave(high, low, part),
@@ -90,7 +90,7 @@ impl Schedule for OneCycleLr {
             return Err(Fault::at("total_steps", format!("`total_steps` is {}; give 2 or more", self.total_steps)));
         }
         if !(0.0..=1.0).contains(&self.pct_start) {
-            return Err(Fault::at("pct_start", format!("`pct_start` is {}; give a part, 0 to 1", self.pct_start)));
+            return Err(Fault::at("pct_start", format!("`pct_start` is {}; give a fraction, 0 to 1", self.pct_start)));
         }
         for (key, factor) in [("div_factor", self.div_factor), ("final_div_factor", self.final_div_factor)] {
             if !(factor > 0.0) {

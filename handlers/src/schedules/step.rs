@@ -15,9 +15,9 @@ use super::{Schedule, at_least_one, numbers};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct StepLr {
-    /// Steps between two falls.
+    /// Steps between two reductions.
     pub step_size: u64,
-    /// What the rate is multiplied with.
+    /// The factor of the rate.
     #[serde(default = "gamma")]
     pub gamma: f64,
 }

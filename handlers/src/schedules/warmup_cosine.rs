@@ -17,17 +17,17 @@ use super::{Schedule, numbers, way_down};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct WarmupCosineSchedule {
-    /// Steps of the way up.
+    /// Steps of the warm-up.
     pub warmup_steps: u64,
-    /// Steps in all.
+    /// The number of steps.
     pub t_total: u64,
-    /// Waves of the cosine on the way down.
+    /// Periods of the cosine after the warm-up.
     #[serde(default = "cycles")]
     pub cycles: f64,
-    /// The rate never falls below this after the way up.
+    /// The lowest rate after the warm-up.
     #[serde(default)]
     pub end_lr: f64,
-    /// The rate of step 0, as a part of `base`.
+    /// The rate of step 0, as a fraction of `base`.
     #[serde(default)]
     pub warmup_multiplier: f64,
 }

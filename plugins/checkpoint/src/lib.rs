@@ -1,5 +1,5 @@
-//! The plugin `checkpoint`: the library's handler [`Checkpoints`] behind the doors of a plugin.
-//! Place it after `validation`.
+//! The plugin `checkpoint`: wraps the library's handler [`Checkpoints`]. Place it after
+//! `validation`.
 
 use hearth_handlers::{Checkpoints, CheckpointsOptions};
 use hearth_plugin::{Described, export_plugin};

@@ -1,6 +1,5 @@
-//! The plugin `ensemble`: when all networks of an ensemble evaluator have predicted, it makes one
-//! prediction of theirs, as MONAI's `MeanEnsemble` and `VoteEnsemble` do. The work is done on the
-//! device.
+//! The plugin `ensemble`: when all networks of an ensemble evaluator have predicted, it combines
+//! their predictions, as MONAI's `MeanEnsemble` and `VoteEnsemble` do. It computes on the device.
 
 use hearth_plugin::{Combine, Context, Event, Fault, Handler, HandlerError, When, export_plugin, nearest, options};
 
@@ -16,7 +15,7 @@ options! {
         /// For `vote`: how many classes single-channel class maps have; without it the mean is
         /// rounded.
         num_classes: Option<usize> = None,
-        /// The prediction that is made.
+        /// The name of the combined prediction.
         output: String = "pred".into(),
     }
 }
@@ -33,7 +32,7 @@ impl Ensemble {
     /// The handler with these options.
     ///
     /// # Errors
-    /// When there is no prediction, the method is unknown, or an option does not go with it.
+    /// When there is no prediction, the method is unknown, or an option does not fit it.
     pub fn new(options: Options) -> Result<Self, Fault> {
         let Options { pred_keys: inputs, method, weights, num_classes, output } = options;
         if inputs.is_empty() {

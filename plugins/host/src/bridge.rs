@@ -22,7 +22,7 @@ impl<'h> Bridge<'h> {
         Self { host, panic: RefCell::new(None) }
     }
 
-    /// Goes on with a panic of the host, if there was one. Call it when the plugin has returned.
+    /// Resumes a panic of the host, if there was one. Call it when the plugin has returned.
     pub fn finish(self) {
         if let Some(payload) = self.panic.into_inner() {
             panic::resume_unwind(payload);
@@ -36,7 +36,7 @@ impl<'h> Bridge<'h> {
         }
     }
 
-    /// Calls the host for something that can.
+    /// Calls the host for something that can fail.
     fn ask<'a, T>(&'a mut self, call: impl FnOnce(&'a mut dyn Host) -> Result<T, HostError>) -> RResult<T, RString> {
         let Self { host, panic } = self;
         match panic::catch_unwind(AssertUnwindSafe(|| call(&mut **host))) {
@@ -101,8 +101,7 @@ impl AbiHost for Bridge<'_> {
     fn put_tensor(&mut self, name: RStr<'_>, tensor: AbiTensor<'_>) -> RResult<(), RString> {
         self.ask(|host| {
             let shape = tensor.shape.into_vec();
-            // Elements that the plugin owns are its memory: they are lent to the host, which copies
-            // them to where it wants.
+            // The plugin owns these elements: they are lent to the host, which copies them.
             let bytes = match &tensor.bytes {
                 RCowSlice::Borrowed(bytes) => bytes.as_slice(),
                 RCowSlice::Owned(bytes) => bytes.as_slice(),

@@ -1,4 +1,4 @@
-//! Trying a plugin in a process of its own, so that a library that crashes while it is loaded is a
+//! Tries a plugin in a child process, so that a library that crashes while loading becomes a
 //! report.
 
 use std::io::Read;
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use crate::load::load;
 use crate::report::{Info, Report};
 
-/// What the line of the child begins with that holds its report. A library may print other lines.
+/// The prefix of the child's line that holds its report. A library may print other lines.
 const MARK: &str = "hearth-plugin-report: ";
 
 /// How long a library may take to load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Loads a plugin in this process, and says how it went.
+/// Loads a plugin in this process, and reports the result.
 pub fn check_here(path: &Path) -> Report {
     let path_buf = path.to_owned();
     match load(path) {
@@ -36,7 +36,7 @@ pub fn check_for_parent(path: &Path) {
 }
 
 /// Runs a command that calls [`check_for_parent`] for this plugin, usually this very program with a
-/// hidden argument, and returns its report; where it crashed or hung instead, a report of that.
+/// hidden argument, and returns its report, or a report of its crash or hang.
 pub fn check_in_child(command: &mut Command, path: &Path) -> Report {
     let failed = |problem: String| Report { path: path.to_owned(), ok: false, info: None, problem: Some(problem) };
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -52,7 +52,7 @@ pub fn check_in_child(command: &mut Command, path: &Path) -> Report {
             Ok(Some(status)) => break Ok(status),
             Ok(None) if start.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(5)),
             Ok(None) => {
-                // The process is ours; that it may just have ended is no fault.
+                // The process is ours; it may have ended just now, which is no error.
                 let _ = child.kill().and_then(|()| child.wait());
                 break Err(format!("loading it did not end within {} s", PATIENCE.as_secs()));
             }
@@ -78,7 +78,7 @@ pub fn check_in_child(command: &mut Command, path: &Path) -> Report {
 fn collect(mut stream: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is still worth showing.
+        // Output read before an error is still worth showing.
         let _ = stream.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     })

@@ -7,14 +7,14 @@ use hearth_registry::Fault;
 
 use crate::file::Identity;
 
-/// Why a plugin was not found, not loaded, or gave no handler.
+/// Why a plugin was not found, not loaded, or built no handler.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PluginError {
-    /// No plugin of this name in any of the places.
+    /// No plugin of this name in any of the searched places.
     #[error("no plugin `{name}`{meant}; looked in:{looked}")]
     NotFound {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// A did-you-mean, or nothing.
         meant: String,
@@ -26,10 +26,10 @@ pub enum PluginError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// The file is not a library of this system, or a damaged one.
+    /// The file is not a library for this system, or is damaged.
     #[error("{path} is not a library that can be loaded: {why}")]
     NotALibrary {
         /// The file.
@@ -46,30 +46,30 @@ pub enum PluginError {
     /// A plugin that was built for another Hearth.
     #[error("{0}")]
     Mismatch(Box<Mismatch>),
-    /// The system could not load the library.
+    /// The operating system could not load the library.
     #[error("plugin `{name}` ({path}) cannot be loaded: {why}")]
     Open {
         /// Which plugin.
         name: String,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         why: String,
     },
-    /// An option is not valid, or the plugin refuses what it was told.
+    /// An option is invalid, or the plugin refuses it.
     #[error("plugin `{name}`: {fault}")]
     Options {
         /// Which plugin.
         name: String,
-        /// Which option, what is wrong with it and what was probably meant.
+        /// Which option, what is wrong with it, and a suggestion.
         fault: Box<Fault>,
     },
-    /// The plugin was asked for something and failed.
+    /// A call of the plugin failed.
     #[error("plugin `{name}`: {why}")]
     Plugin {
         /// Which plugin.
         name: String,
-        /// Its words.
+        /// Its message.
         why: String,
     },
 }

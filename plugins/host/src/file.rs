@@ -1,4 +1,5 @@
-//! Looking at a plugin's file before anything of it runs: is it a whole library, and who is it?
+//! Inspects a plugin's file before any of its code runs: is it an intact library, and what is its
+//! identity?
 
 use std::fmt;
 use std::fs::File;
@@ -10,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Mismatch, PluginError};
 
-/// A library larger than this is not looked at.
+/// The largest library that is inspected, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// Bytes of the identity record.
 const RECORD: usize = size_of::<identity::Identity>();
 
-/// Who a plugin is, and what it was built with.
+/// The identity of a plugin, and what it was built with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Name of the plugin.
@@ -25,13 +26,13 @@ pub struct Identity {
     pub version: String,
     /// What it does, in one line.
     pub description: String,
-    /// The crate it is made of; its symbols end in it.
+    /// Its crate; its symbols end in this name.
     pub module: String,
     /// Version of the SDK it was built with.
     pub sdk: String,
-    /// The SDK's way of being opened.
+    /// The SDK's loader version.
     pub loader: u32,
-    /// The layout of what crosses.
+    /// The hash of the layout of types that cross the boundary.
     pub abi_hash: u64,
     /// The compiler it was built with.
     pub rustc: String,
@@ -52,7 +53,7 @@ impl fmt::Display for Identity {
 impl Identity {
     /// Reads a record, already known to begin with the magic bytes.
     fn parse(record: &[u8; RECORD]) -> Option<Self> {
-        // The record is frozen: these places hold in every version.
+        // The record is frozen: these offsets hold in every version.
         let number = |at: usize| u32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
         let text = |at: usize, length: usize| {
             let bytes = &record[at..at + length];
@@ -82,13 +83,13 @@ impl Identity {
         format!("SDK {}, ABI {:016x}", self.sdk, self.abi_hash)
     }
 
-    /// What keeps this host from loading it, if anything.
+    /// Why this host cannot load it, if it cannot.
     pub fn obstacle(&self) -> Option<String> {
         if self.target != TARGET {
             return Some(format!("it was built for {}", self.target));
         }
         if self.loader != LOADER_VERSION {
-            return Some("its SDK is opened in another way".to_owned());
+            return Some("its SDK has another loader version".to_owned());
         }
         if line(&self.sdk) != line(SDK_VERSION) {
             return Some(format!("its SDK is of the {} line", line(&self.sdk)));
@@ -123,7 +124,7 @@ impl Identity {
     }
 }
 
-/// The part of a version within which abi_stable takes types for the same: `0.1` of `0.1.7`, `2` of
+/// The part of a version within which abi_stable considers types the same: `0.1` of `0.1.7`, `2` of
 /// `2.3.4`.
 fn line(version: &str) -> &str {
     let parts = if version.starts_with("0.") { 2 } else { 1 };
@@ -133,8 +134,8 @@ fn line(version: &str) -> &str {
 /// Reads the identity from a plugin's file. Nothing of the plugin runs.
 ///
 /// # Errors
-/// When there is no such file, it is not a whole library of this system, or it is no plugin. A
-/// plugin built for another Hearth has an identity all the same: see [`Identity::obstacle`].
+/// When there is no such file, it is not an intact library for this system, or it is not a plugin.
+/// A plugin built for another Hearth still has an identity: see [`Identity::obstacle`].
 pub fn inspect(path: &Path) -> Result<Identity, PluginError> {
     let file_error = |source| PluginError::File { path: path.to_owned(), source };
     let not_a_library = |why: String| PluginError::NotALibrary { path: path.to_owned(), why };
@@ -158,8 +159,8 @@ pub fn inspect(path: &Path) -> Result<Identity, PluginError> {
         .filter_map(|(index, _)| bytes.get(index * MAGIC.len()..)?.first_chunk::<RECORD>())
         .filter_map(Identity::parse)
         .collect::<Vec<_>>();
-    // A plugin that is built on another one carries that one's record as well; its own is named as
-    // its file.
+    // A plugin that is built on another one also carries that one's record; its own record has the
+    // file's name.
     if found.len() > 1 {
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         let own = stem.strip_prefix(std::env::consts::DLL_PREFIX).unwrap_or(stem);
@@ -172,8 +173,8 @@ pub fn inspect(path: &Path) -> Result<Identity, PluginError> {
     found.pop().ok_or_else(|| PluginError::NotAPlugin { path: path.to_owned() })
 }
 
-/// Says why bytes are not a whole library. The loader of the system maps a file without looking
-/// whether all of it is there, and a missing part would end the process.
+/// Checks that the bytes are an intact library. The operating system's loader maps a file without
+/// checking its length, and a missing part would end the process.
 fn check_library(bytes: &[u8]) -> Result<(), String> {
     let starts = |magic: &[u8]| bytes.starts_with(magic);
     if starts(b"\x7fELF") {
@@ -191,7 +192,7 @@ fn check_library(bytes: &[u8]) -> Result<(), String> {
 /// Checks that every loaded segment and the table of sections of a 64-bit ELF file lie within the
 /// file.
 fn check_elf(bytes: &[u8]) -> Result<(), String> {
-    let cut = || format!("it is cut off at {} bytes", bytes.len());
+    let cut = || format!("it is truncated at {} bytes", bytes.len());
     if bytes.get(4) != Some(&2) || bytes.get(5) != Some(&1) {
         return if bytes.len() < 6 { Err(cut()) } else { Err("it is not a 64-bit little-endian library".to_owned()) };
     }
@@ -201,7 +202,7 @@ fn check_elf(bytes: &[u8]) -> Result<(), String> {
     if half(0x10) != Some(3) {
         return Err("it is an ELF file, but not a shared library".to_owned());
     }
-    // The table of sections comes last: where it is whole, nothing is cut off.
+    // The table of sections comes last: if it is intact, the file is not truncated.
     let sections = (|| word(0x28)?.checked_add(u64::from(half(0x3a)?) * u64::from(half(0x3c)?)))().ok_or_else(cut)?;
     if sections > bytes.len() as u64 {
         return Err(cut());
@@ -256,7 +257,7 @@ mod tests {
     fn damaged_libraries_are_told_before_they_are_mapped() {
         assert!(check_library(b"").is_err_and(|why| why == "it is empty"));
         assert!(check_library(b"#!/bin/sh\n").is_err_and(|why| why.contains("23 21 2f 62")));
-        assert!(check_library(b"\x7fELF").is_err_and(|why| why.contains("cut off at 4")));
+        assert!(check_library(b"\x7fELF").is_err_and(|why| why.contains("truncated at 4")));
         assert!(check_library(b"\x7fELF\x01\x01").is_err_and(|why| why.contains("64-bit")));
         let whole = std::fs::read(std::env::current_exe().expect("this program")).expect("this program is a file");
         if whole.starts_with(b"\x7fELF") {

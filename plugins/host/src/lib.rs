@@ -17,10 +17,11 @@
 //!
 //! # Loading, in stages
 //!
-//! 0. The file is read, not run: is it a whole library ([`inspect`]), whose identity is in it, was
-//!    it built for this host? A mismatch is four lines that end in the command that rebuilds it.
-//! 1. The library is opened, and a C symbol says how its loader works.
-//! 2. A second one holds the identity again, as the loaded code has it.
+//! 0. The file is read, not run: is it an intact library ([`inspect`]), does it hold an identity,
+//!    was it built for this host? A mismatch is an error of four lines that ends in the command
+//!    that rebuilds the plugin.
+//! 1. The library is opened, and a C symbol holds the version of its loader.
+//! 2. A second symbol holds the identity again, from the loaded code.
 //! 3. `abi_stable` compares the layout of every type that crosses.
 //!
 //! Nothing is ever unloaded, and nothing falls back to a linked copy: a plugin that is not found is
@@ -28,10 +29,10 @@
 //!
 //! # What an event costs
 //!
-//! Filters that are numbers are plain data on this side, so an event nobody asked for costs
-//! nothing. A call sends the numbers of the state, and its named parts (metrics, times, curves)
-//! only when they changed since the last call. Tensors cross only when they are asked for, as views
-//! of host memory.
+//! Filters that are plain numbers are evaluated on this side, so an event without a subscriber
+//! costs nothing. A call sends the numbers of the state; it sends the named parts (metrics, times,
+//! curves) only when they changed since the last call. Tensors cross only on request, as views of
+//! host memory.
 
 mod bridge;
 mod check;

@@ -1,4 +1,4 @@
-//! Loading a plugin, in stages, each of which has its own readable error.
+//! Loads a plugin in stages. Each stage has its own readable error.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::error::PluginError;
 use crate::file::{Identity, inspect};
 use crate::loaded::Loaded;
 
-/// A loaded plugin. The library stays for the life of the process.
+/// A loaded plugin. The library stays loaded for the life of the process.
 #[derive(Clone)]
 pub struct Plugin {
     path: PathBuf,
@@ -38,11 +38,11 @@ impl fmt::Debug for Plugin {
 
 /// Loads a plugin from its file.
 ///
-/// A file that is damaged, no plugin, or built for another Hearth is refused before any of its code
-/// runs. Then the library is opened, its loader version and identity are read through its symbols,
-/// and `abi_stable` compares the layout of every type that crosses. The library is never unloaded.
-/// A library whose initialisers crash takes the process with it:
-/// [`check_in_child`](crate::check_in_child) tries that in another one.
+/// A file that is damaged, not a plugin, or built for another Hearth is refused before any of its
+/// code runs. Then the library is opened, its loader version and identity are read through its
+/// symbols, and `abi_stable` compares the layout of every type that crosses. The library is never
+/// unloaded. A library whose initialisers crash also ends this process:
+/// [`check_in_child`](crate::check_in_child) loads it in a child process.
 ///
 /// # Errors
 /// Each stage has its own, see [`PluginError`].
@@ -52,7 +52,8 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
         return Err(identity.mismatch(path, why));
     }
     let open_error = |why: String| PluginError::Open { name: identity.name.clone(), path: path.to_owned(), why };
-    // A bare file name would be searched for by the system, not taken from the working folder.
+    // The operating system would search for a bare file name instead of taking it from the working
+    // folder.
     let full = path.canonicalize().map_err(|source| PluginError::File { path: path.to_owned(), source })?;
     // SAFETY: opening a library runs its initialisers. The user chose this file, and it says of
     // itself that it is a plugin for this host. It is never closed, so nothing that it hands out
@@ -98,7 +99,7 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
     Ok(Plugin { path: path.to_owned(), options: options.collect(), root, identity })
 }
 
-/// abi_stable explains a layout on pages: they are for whoever looks for a fault.
+/// abi_stable explains a layout at great length: that goes to the debug log.
 fn layout_error(identity: &Identity, path: &Path, error: &LibraryError) -> PluginError {
     tracing::debug!("{error}");
     identity.mismatch(path, "the layout of its interface differs from this host's".to_owned())
@@ -121,7 +122,7 @@ unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
 }
 
 impl Plugin {
-    /// Who it is.
+    /// Its identity.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }

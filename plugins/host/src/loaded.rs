@@ -1,4 +1,4 @@
-//! A handler that lives in a plugin, as the engine sees it: one more `Handler`.
+//! A plugin's handler as the engine sees it: a `Handler`.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use hearth_plugin::abi::{AbiAlternative, AbiHandlerBox, AbiHost_TO, AbiWhen};
 
 use crate::bridge::Bridge;
 
-/// A failure in a place that has no way to report one: the next call of the handler returns it.
+/// A failure in a call that cannot return one: the next call of the handler returns it.
 type Pending = Arc<Mutex<Option<String>>>;
 
 fn put_off(pending: &Pending, what: &str) {
@@ -24,13 +24,13 @@ pub struct Loaded {
     name: String,
     whens: Vec<When>,
     raw: AbiHandlerBox,
-    /// The named parts of the state as they were sent last.
+    /// The named parts of the state as last sent.
     sent: Option<State>,
     pending: Pending,
 }
 
 impl Loaded {
-    /// Takes a handler over, and asks it for what does not change. Fails with the message of a
+    /// Takes over a handler, and asks it for what does not change. Fails with the message of a
     /// panic.
     pub fn new(raw: AbiHandlerBox) -> Result<Self, String> {
         let name = raw.name().into_result().map_err(RString::into_string)?.into_string();
@@ -103,8 +103,8 @@ fn receive_when(when: AbiWhen, pending: &Pending) -> Option<When> {
 
 fn receive_alternative(alternative: AbiAlternative, pending: &Pending) -> When {
     let event = Event::from_id(alternative.event);
-    // A name said once is known to all messages. A plugin that knows only the number sends a
-    // made-up name.
+    // A name registered once appears in all messages. A plugin that knows only the number sends a
+    // placeholder name.
     let name = alternative.custom_name.as_str();
     if event.is_custom() && !name.starts_with("event_0x") && !name.is_empty() {
         Event::custom(name);
@@ -114,8 +114,8 @@ fn receive_alternative(alternative: AbiAlternative, pending: &Pending) -> When {
             let pending = pending.clone();
             let accept = move |state: &State, counter: u64| {
                 let answer = accept.accept(&view::Named::changed(state, None).lend(state), counter);
-                // A filter has no way to fail. It passes, so that the handler is called and returns
-                // the error.
+                // A filter cannot return an error. It passes, so that the handler is called and
+                // returns the error.
                 answer.into_result().unwrap_or_else(|words| {
                     put_off(&pending, &format!("its filter {words}"));
                     true

@@ -14,11 +14,11 @@ use crate::search::Place;
 /// One library that was found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
-    /// Where.
+    /// The place.
     pub place: Place,
     /// The file.
     pub path: PathBuf,
-    /// Who it is.
+    /// Its identity.
     pub identity: Option<Identity>,
     /// Why it cannot be loaded.
     pub problem: Option<String>,
@@ -36,9 +36,9 @@ impl Entry {
 /// Every library in every place.
 #[derive(Clone, Debug, Serialize)]
 pub struct List {
-    /// Where it was looked, in order.
+    /// The searched places, in order.
     pub places: Vec<Place>,
-    /// What is there, in the order it is found.
+    /// What was found, in search order.
     pub entries: Vec<Entry>,
 }
 
@@ -87,32 +87,32 @@ impl fmt::Display for List {
     }
 }
 
-/// What a loaded plugin says of itself.
+/// What a loaded plugin reports about itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Info {
     /// The file.
     pub path: PathBuf,
-    /// Who it is.
+    /// Its identity.
     pub identity: Identity,
     /// The options it takes.
     pub options: Vec<OptionInfo>,
-    /// What it does with its default options; nothing where an option is required.
+    /// What it does with its default options; `None` if an option is required.
     pub defaults: Option<Defaults>,
 }
 
-/// What a handler does that was made with default options.
+/// What a handler with default options does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Defaults {
     /// The events it listens to, with their filters.
     pub events: Vec<String>,
     /// On which ranks of a distributed run it acts.
     pub ranks: Ranks,
-    /// What an error of it does to the run.
+    /// What its errors do to the run.
     pub on_error: OnError,
 }
 
 impl Info {
-    /// Asks a plugin. Its handler is made once, with default options.
+    /// Asks a plugin. It builds a handler once, with default options.
     pub fn of(plugin: &Plugin) -> Self {
         let defaults = plugin.handler(toml::Table::new()).ok().map(|handler| Defaults {
             events: handler
@@ -189,7 +189,7 @@ pub struct Report {
     pub path: PathBuf,
     /// Whether it can be used here.
     pub ok: bool,
-    /// What it says of itself, where it could be loaded.
+    /// What it reports about itself, if it could be loaded.
     pub info: Option<Info>,
     /// What is wrong.
     pub problem: Option<String>,

@@ -26,7 +26,7 @@ impl Default for SdkSource {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaffoldError {
-    /// The name does not do for a crate.
+    /// The name is not valid for a crate.
     #[error("`{name}` cannot be the name of a plugin: {why}")]
     Name {
         /// The name.
@@ -34,7 +34,7 @@ pub enum ScaffoldError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// There is something already.
+    /// The folder is not empty.
     #[error("{} exists already and is not empty", path.display())]
     Exists {
         /// The folder.
@@ -45,12 +45,12 @@ pub enum ScaffoldError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
-/// Words that cargo or Rust keep for themselves.
+/// Names that cargo or Rust reserve.
 const RESERVED: &[&str] = &[
     "alloc",
     "as",
@@ -101,25 +101,24 @@ const RESERVED: &[&str] = &[
     "while",
 ];
 
-/// Writes the crate of a plugin called `name` into the folder `dir`, which is made. Returns the
+/// Writes the crate of a plugin called `name` into the folder `dir`, which is created. Returns the
 /// files, in order.
 ///
 /// # Errors
-/// When the name does not do for a crate, the folder holds something already, or a file cannot be
-/// written.
+/// When the name is not valid for a crate, the folder is not empty, or a file cannot be written.
 pub fn scaffold(dir: &Path, name: &str, sdk: &SdkSource) -> Result<Vec<PathBuf>, ScaffoldError> {
     let bad_name = |why| Err(ScaffoldError::Name { name: name.to_owned(), why });
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || name.ends_with('-') || name.contains("--") {
-        return bad_name("it has to begin with a small letter, and to have single dashes between its words");
+        return bad_name("it must begin with a lower-case letter, with single dashes between its parts");
     }
     if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
-        return bad_name("use small letters, digits and dashes");
+        return bad_name("use lower-case letters, digits and dashes");
     }
     if name.len() > 60 {
         return bad_name("it is longer than 60 letters");
     }
     if RESERVED.contains(&name) || name == "hearth-plugin" {
-        return bad_name("the word has another meaning");
+        return bad_name("the name is reserved");
     }
     let write_error = |path: &Path| {
         let path = path.to_owned();

@@ -1,4 +1,4 @@
-//! Where plugins are looked for: [`Search`].
+//! The search path of plugins: [`Search`].
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -13,7 +13,7 @@ use crate::file::inspect;
 use crate::load::{Plugin, load};
 use crate::report::{Entry, List};
 
-/// Who named a place.
+/// Where a search place comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -36,7 +36,7 @@ impl fmt::Display for Origin {
             Origin::Environment => "HEARTH_PLUGIN_PATH",
             Origin::Recipe => "recipe",
             Origin::User => "user's plugins",
-            Origin::Beside => "beside the program",
+            Origin::Beside => "program's folder",
         })
     }
 }
@@ -44,13 +44,13 @@ impl fmt::Display for Origin {
 /// A library, or a folder of libraries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
-    /// Who named it.
+    /// Where it comes from.
     pub origin: Origin,
     /// The file or folder.
     pub path: PathBuf,
 }
 
-/// Places in the order they are looked through. The first plugin of a name hides the others.
+/// Places in the order they are searched. The first plugin of a name hides the others.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), hearth_plugin_host::PluginError> {
@@ -65,13 +65,13 @@ pub struct Search {
 }
 
 impl Search {
-    /// No place at all; add some with [`Search::with`].
+    /// No places; add some with [`Search::with`].
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// The order of every program: what was given (`--plugin`), `HEARTH_PLUGIN_PATH`, what the
-    /// recipe names, the user's data folder, and beside the program.
+    /// The standard order: the given paths (`--plugin`), `HEARTH_PLUGIN_PATH`, the recipe's paths,
+    /// the user's data folder, and the program's folder.
     pub fn standard(given: &[PathBuf], recipe: &[PathBuf]) -> Self {
         let variable = env::var_os("HEARTH_PLUGIN_PATH");
         let program = env::current_exe().ok();
@@ -92,15 +92,15 @@ impl Search {
         search.extend(Origin::Recipe, recipe.iter().cloned());
         search.extend(Origin::User, user);
         if let Some(folder) = program.and_then(Path::parent) {
-            // In cargo's folder for builds, `deps` has what was built last; the copy above it may
-            // be of an older build.
+            // In cargo's target folder, `deps` has the latest build; the copy above it may be
+            // older.
             let deps = Some(folder.join("deps")).filter(|deps| deps.is_dir());
             search.extend(Origin::Beside, deps.into_iter().chain([folder.to_owned()]));
         }
         search
     }
 
-    /// One more place, after the others.
+    /// Adds a place after the others.
     pub fn with(mut self, origin: Origin, path: impl Into<PathBuf>) -> Self {
         self.extend(origin, [path.into()]);
         self
@@ -115,12 +115,12 @@ impl Search {
         &self.places
     }
 
-    /// The file of the first plugin of this name. Nothing of it runs.
+    /// Finds the file of the first plugin of this name. None of its code runs.
     ///
     /// # Errors
-    /// When there is none: the text lists where it was looked for and what is there. When a library
-    /// that is named as the plugin would be cannot be read, that is the error: nothing further down
-    /// takes its place unnoticed.
+    /// When there is none: the message lists the searched places and what is there. A library with
+    /// the plugin's file name that cannot be read is an error too: no later one silently replaces
+    /// it.
     pub fn find(&self, name: &str) -> Result<PathBuf, PluginError> {
         for place in &self.places {
             let mut files = libraries(place);
@@ -129,8 +129,8 @@ impl Search {
                 match inspect(&file) {
                     Ok(identity) if identity.name == name => return Ok(file),
                     Ok(_) => {}
-                    // The folder of a program may hold libraries of all kinds; of the others every
-                    // error counts.
+                    // The folder of a program may hold any libraries; in other places every error
+                    // counts.
                     Err(PluginError::NotAPlugin { .. }) if place.origin != Origin::Given => {}
                     Err(error) if place.origin == Origin::Given || named(&file, name) => return Err(error),
                     Err(_) => {}
@@ -152,14 +152,14 @@ impl Search {
         load(&self.find(name)?)
     }
 
-    /// Every library in every place: who it is or why it cannot be loaded, and what hides it.
-    /// Nothing of them runs.
+    /// Lists every library in every place: its identity or why it cannot be loaded, and what hides
+    /// it. None of their code runs.
     pub fn list(&self) -> List {
         let mut entries: Vec<Entry> = Vec::new();
         for place in &self.places {
             for path in libraries(place) {
                 let inspected = inspect(&path);
-                // The folder of a program may hold libraries of all kinds.
+                // The folder of a program may hold any libraries.
                 if place.origin == Origin::Beside && matches!(inspected, Err(PluginError::NotAPlugin { .. })) {
                     continue;
                 }
@@ -180,8 +180,7 @@ impl Search {
     }
 }
 
-/// Whether a file is named as the library of this plugin would be: `libNAME.so`,
-/// `libhearth_NAME.so`.
+/// Whether a file has the name of this plugin's library: `libNAME.so`, `libhearth_NAME.so`.
 fn named(file: &Path, plugin: &str) -> bool {
     let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let stem = stem.strip_prefix(env::consts::DLL_PREFIX).unwrap_or(stem);
@@ -189,8 +188,8 @@ fn named(file: &Path, plugin: &str) -> bool {
     stem == plugin || stem.strip_prefix("hearth_") == Some(&plugin)
 }
 
-/// The libraries of a place: itself, or those in the folder, by name. A given file is one whatever
-/// its name.
+/// The libraries of a place: the file itself, or those in the folder, by name. A given file may
+/// have any name.
 fn libraries(place: &Place) -> Vec<PathBuf> {
     if !place.path.is_dir() {
         let named = place.origin == Origin::Given || place.path.exists();
@@ -206,8 +205,8 @@ fn libraries(place: &Place) -> Vec<PathBuf> {
     files
 }
 
-/// Whether a file is named as a library of this system. Names that end in a hash are cargo's own:
-/// its procedural macros.
+/// Whether a file has the name of a library on this system. Names that end in a hash are cargo's:
+/// procedural macros.
 fn is_library_name(name: &str) -> bool {
     let Some(stem) = name.strip_prefix(env::consts::DLL_PREFIX).and_then(|n| n.strip_suffix(env::consts::DLL_SUFFIX))
     else {
@@ -217,13 +216,14 @@ fn is_library_name(name: &str) -> bool {
     !(hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// The user's folder of plugins: `$XDG_DATA_HOME/hearth/plugins` and its like on other systems.
+/// The user's folder of plugins: `$XDG_DATA_HOME/hearth/plugins` and its equivalents on other
+/// systems.
 pub fn user_folder() -> Option<PathBuf> {
     user_folder_from(|variable| env::var_os(variable))
 }
 
 fn user_folder_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    // A relative path would mean another folder in each working folder.
+    // A relative path would depend on the working folder.
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = if cfg!(windows) {
         absolute("APPDATA")

@@ -1,5 +1,5 @@
-//! The plugin `nvtx`: marks the parts of a run for NVIDIA's profilers. Without a profiler it does
-//! nothing measurable.
+//! The plugin `nvtx`: marks the parts of a run for NVIDIA's profilers. Without a profiler its cost
+//! is not measurable.
 //!
 //! ```text
 //! Engine
@@ -9,9 +9,9 @@
 //!       Forward, Loss, Backward, Model    (an evaluator: Forward, Model)
 //! ```
 //!
-//! The ranges are nested and balanced also when a run is terminated, interrupted or fails: whatever
-//! is open is closed with the range around it, and a run that goes on in mid-epoch opens what it
-//! needs again. They belong to the thread that runs the engine.
+//! The ranges are nested and balanced also when a run is terminated, interrupted or fails: an open
+//! range is closed with the range around it, and a run that resumes in mid-epoch opens the ranges
+//! it needs again. They belong to the thread that runs the engine.
 
 mod ranges;
 
@@ -34,7 +34,7 @@ pub struct Nvtx<S: Sink = Profiler> {
     ranges: Ranges<S>,
     /// Whether there is a loss after the prediction. Known when the first iteration is complete.
     trains: Option<bool>,
-    /// Whether a loss was seen in the present iteration.
+    /// Whether a loss was seen in the current iteration.
     loss_seen: bool,
 }
 
@@ -67,7 +67,7 @@ impl Nvtx {
 }
 
 impl<S: Sink> Nvtx<S> {
-    /// The handler with somebody else to tell.
+    /// The handler with another receiver of ranges.
     ///
     /// # Errors
     /// When a range is unknown.
@@ -87,7 +87,7 @@ impl<S: Sink> Nvtx<S> {
         self.kinds.contains(&kind)
     }
 
-    /// Opens a range, and those around it that are not open: a run that goes on in mid-epoch does
+    /// Opens a range, and those around it that are not open: a run that resumes in mid-epoch does
     /// not start them again.
     fn enter(&mut self, kind: Kind, range: Range) {
         let around = [(Kind::Engine, Range::Engine), (Kind::Epoch, Range::Epoch)];

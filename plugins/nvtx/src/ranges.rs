@@ -15,7 +15,7 @@ pub enum Range {
 }
 
 impl Range {
-    /// How deep it lies: ranges of one level follow each other.
+    /// Its nesting depth: ranges of one level follow each other.
     pub const fn level(self) -> u8 {
         match self {
             Range::Engine => 0,
@@ -40,7 +40,7 @@ impl Range {
     }
 }
 
-/// Who is told.
+/// Receives the ranges.
 pub trait Sink {
     /// A range begins.
     fn push(&mut self, name: &'static str);
@@ -70,7 +70,7 @@ pub struct Ranges<S: Sink> {
 }
 
 impl<S: Sink> Ranges<S> {
-    /// None is open.
+    /// Without open ranges.
     pub fn new(sink: S) -> Self {
         Self { open: Vec::new(), sink }
     }

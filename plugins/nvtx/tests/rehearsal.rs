@@ -1,5 +1,4 @@
-//! The ranges of runs that end in every way, without a profiler. How a profiler sees them is tested
-//! with the host.
+//! The ranges of runs, however they end, without a profiler. The host's tests use a profiler.
 
 use std::sync::{Arc, Mutex};
 

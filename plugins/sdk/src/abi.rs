@@ -1,14 +1,14 @@
-//! What crosses between a plugin and its host, for whoever writes a **host**. A plugin's author
-//! needs nothing of it.
+//! The types that cross between a plugin and its host, for authors of a **host**. A plugin's author
+//! needs none of them.
 //!
 //! Every type here is `repr(C)` and layout-checked by `abi_stable`, so that a plugin and its host
 //! may be built by different compilers. A change of any of them changes
 //! [`ABI_HASH`](crate::identity::ABI_HASH) or must raise
 //! [`ABI_VERSION`](crate::identity::ABI_VERSION).
 
-// The code that `sabi_trait` writes around these traits cannot carry documentation.
+// The code that `sabi_trait` generates for these traits cannot carry documentation.
 #![allow(missing_docs, non_camel_case_types, non_local_definitions)]
-// Its vtables are made of raw pointers, and it names them in its own way.
+// Its vtables hold raw pointers, and it has its own naming scheme.
 #![allow(clippy::undocumented_unsafe_blocks, clippy::used_underscore_binding)]
 
 use abi_stable::library::RootModule;
@@ -40,7 +40,7 @@ pub struct AbiMetric {
     pub value: f64,
 }
 
-/// A number of a curve, and the iteration it was handed out in.
+/// A value of a curve, and its iteration.
 #[repr(C)]
 #[derive(Clone, Copy, StableAbi)]
 pub struct AbiScalar<'a> {
@@ -49,8 +49,8 @@ pub struct AbiScalar<'a> {
     pub iteration: u64,
 }
 
-/// What every event brings: the numbers of the state. `text` and `scalars` are there when they
-/// changed since the last call.
+/// What every event carries: the numbers of the state. `text` and `scalars` are set if they changed
+/// since the last call.
 #[repr(C)]
 #[derive(Clone, Copy, StableAbi)]
 pub struct AbiState<'a> {
@@ -99,7 +99,7 @@ pub struct AbiTensor<'a> {
     pub bytes: RCowSlice<'a, u8>,
 }
 
-/// How several predictions become one.
+/// How to combine several predictions.
 #[repr(u8)]
 #[derive(Clone, StableAbi)]
 pub enum AbiCombine<'a> {
@@ -107,7 +107,7 @@ pub enum AbiCombine<'a> {
     Vote { num_classes: ROption<usize> },
 }
 
-/// What the values of one layer look like.
+/// Statistics of one layer's values.
 #[repr(C)]
 #[derive(Clone, StableAbi)]
 pub struct AbiLayer {
@@ -120,7 +120,7 @@ pub struct AbiLayer {
     pub non_finite: u64,
 }
 
-/// What is wrong with an option: the dotted key, the words, the word that was probably meant.
+/// What is wrong with an option: the dotted key, the message, a suggestion.
 #[repr(C)]
 #[derive(Clone, StableAbi)]
 pub struct AbiFault {
@@ -169,7 +169,8 @@ pub trait AbiAccept: Send + Sync {
     fn accept(&self, state: &AbiState<'_>, counter: u64) -> RResult<bool, RString>;
 }
 
-/// The host, as a plugin sees it: the methods of the engine's `Host`. New ones go to the end.
+/// The host, as a plugin sees it: the methods of the engine's `Host`. New methods are added at the
+/// end.
 #[sabi_trait]
 pub trait AbiHost {
     fn terminate(&mut self, why: RStr<'_>);
@@ -216,7 +217,7 @@ pub trait AbiHandler: Send {
     fn load_state(&mut self, state: RSlice<'_, u8>) -> RResult<(), RString>;
 }
 
-/// A handler of a plugin, on its way to the host.
+/// A plugin's handler, passed to the host.
 pub type AbiHandlerBox = AbiHandler_TO<'static, RBox<()>>;
 
 /// The functions of a plugin.

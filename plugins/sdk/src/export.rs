@@ -1,4 +1,4 @@
-//! Turning a handler into a plugin: [`export_plugin!`](crate::export_plugin!) and what it writes.
+//! Turns a handler into a plugin: [`export_plugin!`](crate::export_plugin!) and what it generates.
 
 use std::any::Any;
 
@@ -14,8 +14,8 @@ use crate::guest::send_handler;
 use crate::options::{OptionInfo, PluginOptions};
 use crate::view;
 
-/// Makes this crate a plugin: its name, the type of its options, and the function that makes the
-/// handler from them.
+/// Makes this crate a plugin. Takes its name, the type of its options, and the function that builds
+/// the handler from them.
 ///
 /// The function returns a handler, or a `Result` of one; an error that is a [`Fault`] names the
 /// option. The version and the description come from `Cargo.toml`. Call it once, at the root of a
@@ -77,7 +77,7 @@ pub trait Plugin: 'static {
     fn create(options: &str) -> Result<Box<dyn Handler>, Fault>;
 }
 
-/// What the function given to `export_plugin!` may return. The marker tells the two cases apart.
+/// What the function given to `export_plugin!` may return. The marker distinguishes the two cases.
 pub trait IntoHandler<Marker> {
     /// The handler, or why there is none.
     fn into_handler(self) -> Result<Box<dyn Handler>, Fault>;
@@ -105,7 +105,7 @@ fn fault_of<E: Into<HandlerError> + 'static>(error: E) -> Fault {
     let mut slot = Some(error);
     let keyed = (&mut slot as &mut dyn Any).downcast_mut::<Option<Fault>>().and_then(Option::take);
     let plain = || slot.map(|error| Fault::new(error.into().message()));
-    keyed.or_else(plain).unwrap_or_else(|| Fault::new("no reason is given"))
+    keyed.or_else(plain).unwrap_or_else(|| Fault::new("no reason was given"))
 }
 
 /// Reads the options and makes the handler.
@@ -127,7 +127,7 @@ extern "C" fn root<P: Plugin>() -> RootModuleResult {
     abi_stable::library::__call_root_module_loader(Root::<P>::module)
 }
 
-/// Holds the functions of one plugin as a constant, so that they live for ever.
+/// Holds the functions of one plugin as a constant, so that they are `'static`.
 struct Root<P>(std::marker::PhantomData<P>);
 
 impl<P: Plugin> Root<P> {

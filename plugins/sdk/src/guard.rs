@@ -5,19 +5,19 @@ use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::Once;
 
 thread_local! {
-    /// How many guarded calls this thread is in.
+    /// The nesting depth of guarded calls on this thread.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// Where the last panic in a guarded call was.
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Calls `f`; a panic in it comes back as its message and place.
+/// Calls `f`; returns a panic in it as its message and location.
 ///
 /// The handler's state may be half-changed after a panic. It is not called again unless its own
 /// `on_error` says `Log`.
 pub fn guard<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
-    // A library has a copy of the standard library of its own, and so a panic hook of its own.
+    // A library has its own copy of the standard library, and so its own panic hook.
     HOOK.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| if DEPTH.get() > 0 { note(info) } else { before(info) }));
@@ -34,7 +34,7 @@ pub fn guard<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// The words of a panic.
+/// The message of a panic.
 pub fn message_of(payload: &(dyn std::any::Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()
@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(guard(|| 3), Ok(3));
         let error = guard(|| -> u8 { panic!("no {}", "luck") }).expect_err("panics");
         assert!(error.contains("guard.rs:") && error.ends_with(": no luck"), "{error}");
-        let nested = guard(|| guard(|| panic!("inner")).is_err()).expect("the outer call goes on");
+        let nested = guard(|| guard(|| panic!("inner")).is_err()).expect("the outer call continues");
         assert!(nested);
     }
 }

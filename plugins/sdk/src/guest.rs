@@ -1,4 +1,4 @@
-//! The plugin's side: a handler as the host is handed it, and the host as the handler sees it.
+//! The plugin's side: the handler as passed to the host, and the host as the handler sees it.
 
 use std::mem::ManuallyDrop;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::abi::{
 use crate::guard::guard;
 use crate::view;
 
-/// Makes a handler ready to cross.
+/// Wraps a handler for the host.
 pub fn send_handler(handler: Box<dyn Handler>) -> AbiHandlerBox {
     AbiHandler_TO::from_value(Guest { handler: ManuallyDrop::new(handler), state: State::default() }, TD_Opaque)
 }
@@ -30,8 +30,8 @@ struct Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // SAFETY: the handler is not used again: this is the only place that takes it, and `self`
-        // is going away.
+        // SAFETY: the handler is not used again: only this code takes it, and `self` is being
+        // dropped.
         let handler = unsafe { ManuallyDrop::take(&mut self.handler) };
         if let Err(panic) = guard(|| drop(handler)) {
             eprintln!("a handler of a plugin {panic} while it was dropped");
@@ -39,7 +39,7 @@ impl Drop for Guest {
     }
 }
 
-/// The result of a guarded call that can fail in its own way too.
+/// The result of a guarded call that can also return its own error.
 fn flat<T, E: std::fmt::Display>(result: Result<Result<T, E>, String>) -> RResult<T, RString> {
     match result {
         Ok(Ok(value)) => RResult::ROk(value),
@@ -119,7 +119,7 @@ impl AbiAccept for GuestFilter {
 /// The host on the other side.
 struct RemoteHost<'a, 'b> {
     host: AbiHost_TO<'a, RMut<'b, ()>>,
-    /// Keeps the elements of a tensor that the host made for this plugin.
+    /// Owns the elements of a tensor that the host made for this plugin.
     tensor: RVec<u8>,
 }
 
@@ -129,7 +129,7 @@ fn answer<T>(result: RResult<T, RString>) -> Result<T, HostError> {
 
 fn path_text(path: &Path) -> Result<RStr<'_>, HostError> {
     path.to_str().map(RStr::from_str).ok_or_else(|| {
-        HostError::new(format!("the path {} is not Unicode, and cannot be handed to the host", path.display()))
+        HostError::new(format!("the path {} is not Unicode, and cannot be passed to the host", path.display()))
     })
 }
 

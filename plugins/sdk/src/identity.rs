@@ -1,6 +1,6 @@
-//! Who a plugin is, in a record that never changes its form. A host reads it from the file, before
-//! anything of the plugin runs; the name of its symbol ends in the plugin's own crate name, so that
-//! several plugins can be linked into one program.
+//! The identity of a plugin, in a record whose layout never changes. A host reads it from the file
+//! before any of the plugin's code runs. The name of its symbol ends in the plugin's crate name, so
+//! that several plugins can be linked into one program.
 
 use std::mem::{align_of, offset_of, size_of};
 
@@ -12,11 +12,11 @@ use crate::abi::{
 /// The first bytes of a record.
 pub const MAGIC: [u8; 16] = *b"hearth-plugin-id";
 
-/// The way a plugin is opened: which symbols there are and what they hold. Stage 1 of loading.
+/// The version of the loader: which symbols there are and what they hold. Stage 1 of loading.
 pub const LOADER_VERSION: u32 = 1;
 
-/// Raised when the meaning of something in [`abi`](crate::abi) changes and its layout does not, and
-/// when the host learns a method. 2: the batch's numbers and texts, names, statistics of layers,
+/// Raised when the meaning of something in [`abi`](crate::abi) changes but its layout does not, and
+/// when the host gains a method. 2: the batch's numbers and texts, names, statistics of layers,
 /// faults of options with their keys.
 pub const ABI_VERSION: u64 = 2;
 
@@ -37,8 +37,8 @@ pub const TARGET: &str = env!("HEARTH_PLUGIN_TARGET");
 /// Set when a panic unwinds. A plugin whose panics end the process is refused.
 pub const UNWINDS: u32 = 1;
 
-/// The record: bytes and numbers only, nothing to follow. Its form is frozen; what it lacks goes
-/// into a new record.
+/// The record: bytes and numbers only, no pointers. Its layout is frozen; additions go into a new
+/// record.
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
 pub struct Identity {
@@ -54,13 +54,13 @@ pub struct Identity {
     pub flags: u32,
     /// 0.
     pub reserved: u32,
-    /// Name of the plugin; as every text here, cut at its length and filled with zeros.
+    /// Name of the plugin; like every text here, truncated to its length and padded with zeros.
     pub name: [u8; 64],
     /// Version of the plugin.
     pub version: [u8; 32],
     /// What it does, in one line.
     pub description: [u8; 192],
-    /// The crate, as the end of its symbols.
+    /// The crate's name, with which its symbols end.
     pub module: [u8; 96],
     /// Version of the SDK.
     pub sdk: [u8; 32],
@@ -109,7 +109,7 @@ const fn text<const N: usize>(text: &str) -> [u8; N] {
     out
 }
 
-/// A number that differs when the layout of anything that crosses does.
+/// A hash of the layout of every type that crosses.
 pub const ABI_HASH: u64 = {
     let shape = [
         ABI_VERSION,

@@ -1,4 +1,4 @@
-//! What a Hearth plugin is written with. This is a whole one:
+//! The SDK for Hearth plugins. This is a complete plugin:
 //!
 //! ```
 //! use hearth_plugin::{Context, Event, Handler, HandlerError, When, export_plugin, options};
@@ -46,28 +46,28 @@
 //!
 //! `Cargo.toml` names `hearth-plugin` and says `crate-type = ["cdylib", "rlib"]`;
 //! `cargo build --release` makes the library, and `hearth plugin check PATH` tries it.
-//! `hearth plugin new NAME` writes all of it. Nothing of Burn is built.
+//! `hearth plugin new NAME` writes all of it. Burn is not built.
 //!
-//! # What happens to it
+//! # How a plugin is used
 //!
 //! A host reads the plugin's [identity] from the file, before any of its code runs, and refuses one
-//! that was built for another Hearth, in four lines. Then it loads the library, and never unloads
-//! it. A handler of a plugin is the same to the engine as one that is linked in: it is called for
-//! what it subscribed to, in the order of registration. Filters that are numbers are evaluated by
-//! the host, so an iteration nobody asked for costs nothing; a filter function is called in the
-//! plugin.
+//! that was built for another Hearth, with an error of four lines. Then it loads the library, and
+//! never unloads it. To the engine a plugin's handler is the same as one that is linked in: it is
+//! called for the events it subscribes to, in the order of registration. The host evaluates filters
+//! that are plain numbers, so an iteration without a subscriber costs nothing. A filter function is
+//! called in the plugin.
 //!
-//! A **panic** is caught here, and becomes an error of that handler; what the error does is up to
-//! [`Handler::on_error`]. An option that is wrong is a [`Fault`] that names its key; so may be what
-//! the constructor returns (`Fault::at("epochs", "`epochs` is 0; give 1 or more")`). A recipe's
-//! reader is shown the line. **Tensors** are views of host memory, valid until the next call of the
-//! host: `cx.host.tensor("image")?`. [`Event::custom`] works as everywhere.
+//! A **panic** is caught here, and becomes an error of that handler; [`Handler::on_error`] decides
+//! what the error does. An invalid option is a [`Fault`] that names its key. The constructor may
+//! return a `Fault` too (`Fault::at("epochs", "`epochs` is 0; give 1 or more")`); the error then
+//! shows the line of the recipe. **Tensors** are views of host memory, valid until the next call of
+//! the host: `cx.host.tensor("image")?`. [`Event::custom`] works in plugins too.
 //!
 //! # Limits
 //!
-//! A plugin that is built with `panic = "abort"` is refused. A crash in C code of a plugin ends the
-//! program: `hearth plugin check` loads it in a process of its own. Paths handed to the host must
-//! be Unicode. Threads that a handler starts may not keep its context.
+//! A plugin that is built with `panic = "abort"` is refused. A crash in a plugin's C code ends the
+//! program; `hearth plugin check` loads a plugin in a child process. Paths passed to the host must
+//! be Unicode. Threads that a handler starts must not keep its context.
 
 pub mod abi;
 mod export;
@@ -87,7 +87,7 @@ pub use hearth_registry::{Fault, nearest};
 pub use options::{Described, NoOptions, OptionInfo, PluginOptions};
 pub use toml;
 
-/// For the macros of this crate and for hosts; not part of what a plugin's author uses.
+/// For the macros of this crate and for hosts; plugin authors do not use it.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::export::{Always, IntoHandler, Perhaps, Plugin, build, header};

@@ -9,18 +9,18 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-/// What is known of one option: `hearth plugin info` prints it.
+/// The description of one option, which `hearth plugin info` prints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptionInfo {
     /// The key in the recipe's table.
     pub name: String,
-    /// What it holds, in words: `integer`, `list of text`.
+    /// Its type for people: `integer`, `list of text`.
     pub kind: String,
-    /// The value it has when it is not given, as it would be written in a recipe.
+    /// Its default value, as it would be written in a recipe.
     pub default: Option<String>,
-    /// Whether it has to be given.
+    /// Whether it is required.
     pub required: bool,
-    /// What it is for: the documentation of the field.
+    /// Its purpose: the documentation of the field.
     pub help: String,
 }
 
@@ -51,18 +51,18 @@ pub trait PluginOptions: Sized {
     /// The options from TOML text, as in a recipe: `Options::from_toml("every = 2")`.
     ///
     /// # Errors
-    /// When the text is no TOML, and as [`from_table`](Self::from_table).
+    /// When the text is not TOML, and as [`from_table`](Self::from_table).
     fn from_toml(text: &str) -> Result<Self, Fault> {
         let table = text.parse::<Table>().map_err(|e| Fault::new(format!("the options are not TOML: {e}")))?;
         Self::from_table(table)
     }
 }
 
-/// Declares the options of a plugin: a struct whose fields are documented, with a default where
-/// they may be left out.
+/// Declares the options of a plugin: a struct with documented fields. A field with a default is
+/// optional.
 ///
-/// The documentation of a field is the help that `hearth plugin info` prints. A field's type is
-/// anything that serde can read and write. A field without a default has to be given.
+/// The documentation of a field is the help that `hearth plugin info` prints. A field's type may be
+/// any that serde can read and write. A field without a default is required.
 ///
 /// ```
 /// use hearth_plugin::PluginOptions;
@@ -136,19 +136,19 @@ macro_rules! __option_default {
 }
 
 options! {
-    /// For a plugin that has nothing to choose.
+    /// For a plugin without options.
     pub struct NoOptions {}
 }
 
 /// One entry of [`PluginOptions::list`].
 pub fn describe<T: Serialize>(name: &str, ty: &str, default: Option<T>, help: &[&str]) -> OptionInfo {
-    // `None` has no spelling in TOML: leaving the key out is how it is given.
+    // TOML cannot express `None`: omitting the key means it.
     let shown = default.as_ref().and_then(|value| Value::try_from(value).ok()).map(|value| value.to_string());
     let help = help.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
     OptionInfo { name: name.to_owned(), kind: kind_of(ty), required: default.is_none(), default: shown, help }
 }
 
-/// A Rust type in the words of somebody who writes a recipe.
+/// The name of a Rust type for people who write recipes.
 fn kind_of(ty: &str) -> String {
     let ty = ty.replace(char::is_whitespace, "");
     let inner =
@@ -170,8 +170,8 @@ fn kind_of(ty: &str) -> String {
     .to_owned()
 }
 
-/// Options of a type that `serde` reads and `schemars` describes, such as those of a handler that
-/// is linked in elsewhere: `export_plugin!("validation", Described<ValidationOptions>, |options|
+/// Options of a type that `serde` reads and `schemars` describes, such as those of an existing
+/// handler: `export_plugin!("validation", Described<ValidationOptions>, |options|
 /// ValidationHandler::new(options.0))`.
 #[derive(Clone, Debug)]
 pub struct Described<T>(pub T);
@@ -194,7 +194,7 @@ impl<T: DeserializeOwned + JsonSchema> PluginOptions for Described<T> {
     }
 }
 
-/// A value of a table whose place nobody knows.
+/// A value of a table without a position in a file.
 fn node(value: Value) -> Node {
     Node::from_toml(value, &Origin::Unknown)
 }
@@ -205,7 +205,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// Fails for a key that no option has, and for a required option without a key.
+    /// Fails for an unknown key, and for a missing required option.
     pub fn new(table: Table, list: Vec<OptionInfo>) -> Result<Self, Fault> {
         let names = || list.iter().map(|option| option.name.as_str());
         if let Some(unknown) = table.keys().find(|key| names().all(|name| name != **key)) {
@@ -220,8 +220,7 @@ impl Given {
         Ok(Self { table })
     }
 
-    /// The value of an option, its default where it is not given; fails for a value of another
-    /// type.
+    /// The value of an option, or its default; fails for a value of another type.
     pub fn take<T: DeserializeOwned>(&mut self, name: &str, default: Option<T>) -> Result<T, Fault> {
         match self.table.remove(name) {
             Some(value) => hearth_registry::read(&node(value)).map_err(|fault| fault.under(name)),
@@ -302,7 +301,7 @@ mod tests {
         assert!(Sample::from_toml("= 3").is_err());
     }
 
-    /// As a handler elsewhere has them.
+    /// Options of an existing handler.
     #[derive(Debug, Deserialize, JsonSchema)]
     #[serde(crate = "serde", default, deny_unknown_fields)]
     #[schemars(crate = "hearth_registry::schemars")]

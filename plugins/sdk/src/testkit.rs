@@ -1,5 +1,5 @@
-//! Tests of a handler without a host: a [`FakeHost`] that notes what it is asked, and a
-//! [`Rehearsal`] that plays the events of a run to a handler, through its filters.
+//! Tests a handler without a host: a [`FakeHost`] that records calls, and a [`Rehearsal`] that
+//! plays the events of a run to a handler, through its filters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub enum Call {
     Scalar(String, f64),
 }
 
-/// A host that notes every call and answers from its fields.
+/// A host that records every call and answers from its fields.
 ///
 /// ```
 /// use hearth_plugin::testkit::{Call, FakeHost};
@@ -46,25 +46,25 @@ pub enum Call {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct FakeHost {
-    /// What was asked, in order.
+    /// The calls, in order.
     pub calls: Vec<Call>,
-    /// What `tensor` answers; `put_tensor` adds to it.
+    /// What `tensor` returns; `put_tensor` adds to it.
     pub tensors: BTreeMap<String, HostTensor<'static>>,
-    /// What `output` answers.
+    /// What `output` returns.
     pub outputs: BTreeMap<String, f64>,
-    /// What `run` answers, by engine.
+    /// What `run` returns, by engine.
     pub engines: BTreeMap<String, Metrics>,
-    /// What `cases` answers.
+    /// What `cases` returns.
     pub cases: Vec<String>,
-    /// What `numbers` answers: a list for each case.
+    /// What `numbers` returns: a list for each case.
     pub numbers: BTreeMap<String, Vec<Vec<f64>>>,
-    /// What `texts` answers: one for each case.
+    /// What `texts` returns: one for each case.
     pub texts: BTreeMap<String, Vec<String>>,
-    /// What `layer_statistics` answers of weights; there are none where this is empty.
+    /// What `layer_statistics` returns for weights; an error if this is empty.
     pub weights: Vec<LayerStatistics>,
-    /// What it answers of gradients.
+    /// What it returns for gradients.
     pub gradients: Vec<LayerStatistics>,
-    /// What `learning_rate` answers; `set_learning_rate` changes it, and fails where there is none.
+    /// What `learning_rate` returns; `set_learning_rate` changes it, and fails if there is none.
     pub learning_rate: Option<f64>,
     /// Methods that fail, by name: `save_checkpoint`.
     pub refused: BTreeSet<String>,
@@ -77,7 +77,7 @@ impl FakeHost {
         self
     }
 
-    /// Adds an engine that `run` can run, and the metrics it gives.
+    /// Adds an engine that `run` can run, and the metrics it returns.
     pub fn engine(&mut self, name: &str, metrics: &[(&str, f64)]) -> &mut Self {
         let metrics = metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         self.engines.insert(name.to_owned(), metrics);
@@ -98,7 +98,7 @@ impl FakeHost {
             .collect()
     }
 
-    /// The tags of the checkpoints that were asked for.
+    /// The tags of the requested checkpoints.
     pub fn checkpoints(&self) -> Vec<&str> {
         self.calls
             .iter()
@@ -232,16 +232,15 @@ pub enum Ended {
     Interrupted,
 }
 
-/// Plays events to one handler, through its filters, and carries out what it asks of the run.
+/// Plays events to one handler, through its filters, and carries out its requests.
 pub struct Rehearsal<H> {
     /// The handler.
     pub handler: H,
-    /// What it is told of the run; set what a test needs.
+    /// The state that the handler sees; set what a test needs.
     pub state: State,
-    /// Whom it asks.
+    /// The host that it calls.
     pub host: FakeHost,
-    /// The metrics that each epoch ends with, in order: recorded before the handler hears
-    /// `EpochCompleted`.
+    /// The metrics of each epoch, in order: recorded before the handler's `EpochCompleted`.
     pub metrics: Vec<Metrics>,
 }
 
@@ -263,7 +262,7 @@ impl<H: Handler> Rehearsal<H> {
         Self { handler, state: State::new("trainer"), host: FakeHost::default(), metrics: Vec::new() }
     }
 
-    /// Fires one event. Says whether the handler was called: it is, once, when one of its
+    /// Fires one event. Returns whether the handler was called: it is called once if one of its
     /// subscriptions lets the event pass and it acts on this rank.
     pub fn fire(&mut self, event: Event) -> Result<bool, HandlerError> {
         let counter = match event.counter() {
@@ -292,9 +291,9 @@ impl<H: Handler> Rehearsal<H> {
         result.map(|()| true)
     }
 
-    /// Plays a trainer's run of so many epochs, in the order of a real one, on from `state.epoch`.
-    /// Requests to end or to pause are honoured where the engine would: after the present event,
-    /// within an iteration after the iteration.
+    /// Plays a trainer's run up to a number of epochs, in the order of a real one, continuing from
+    /// `state.epoch`. Requests to end or to pause take effect where they do in the engine: after
+    /// the current event, or within an iteration after the iteration.
     pub fn epochs(&mut self, epochs: u64, epoch_length: u64) -> Result<Ended, HandlerError> {
         self.state.max_epochs = epochs;
         self.state.epoch_length = Some(epoch_length);

@@ -1,4 +1,4 @@
-//! From the engine's types to those that cross, and back.
+//! Converts the engine's types to those that cross, and back.
 
 use abi_stable::std_types::{RCowSlice, ROption, RSlice, RStr, RString, RVec};
 use hearth_engine::{
@@ -11,8 +11,8 @@ use crate::abi::{
     AbiCombine, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved, AbiScalar, AbiState, AbiTensor, AbiText,
 };
 
-/// The parts of a state that have names, collected so that they can be lent: those that differ from
-/// what was sent last.
+/// The parts of a state that have names, collected so that they can be lent: those that changed
+/// since the last call.
 #[derive(Default)]
 pub struct Named<'a> {
     text: Option<Text<'a>>,
@@ -27,8 +27,8 @@ struct Text<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// Collects what differs; everything when nothing was sent yet. A metric that is not a number
-    /// differs from itself, and is sent again.
+    /// Collects what changed; everything at the first call. A NaN metric differs from itself, and
+    /// is sent again.
     pub fn changed(state: &'a State, sent: Option<&State>) -> Self {
         let numbers = |map: &'a Metrics| {
             map.iter().map(|(name, value)| AbiNumber { name: name.as_str().into(), value: *value }).collect()
@@ -59,7 +59,7 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// Notes in `sent` what this sends.
+    /// Records in `sent` what this sends.
     pub fn note(&self, sent: &mut State) {
         if let Some(Text { state, .. }) = &self.text {
             sent.metrics.clone_from(&state.metrics);
@@ -112,7 +112,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Brings a copy of a state up to date.
+/// Updates a copy of a state.
 pub fn update_state(state: &mut State, view: &AbiState<'_>) {
     state.epoch = view.epoch;
     state.iteration = view.iteration;
@@ -224,7 +224,7 @@ pub fn receive_layers(layers: RVec<AbiLayer>) -> Vec<LayerStatistics> {
     layers.into_iter().map(receive).collect()
 }
 
-/// A fault of an option as it crosses; where it was written is known on the other side.
+/// A fault of an option as it crosses; the other side knows its position in the file.
 pub fn send_fault(fault: Fault) -> AbiFault {
     let Fault { path, message, suggestion, .. } = fault;
     AbiFault { path: path.into(), message: message.into(), suggestion: suggestion.map(RString::from).into() }

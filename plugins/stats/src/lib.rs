@@ -1,4 +1,4 @@
-//! The plugin `stats`: lines about the run, in the words of MONAI's `StatsHandler`.
+//! The plugin `stats`: lines about the run, in the format of MONAI's `StatsHandler`.
 //!
 //! ```text
 //! Epoch: 1/40, Iter: 3/16 -- Loss: 0.8123
@@ -6,7 +6,7 @@
 //! Key metric: dice best value: 0.7012 at epoch: 1
 //! ```
 //!
-//! The loss is read back from the device in the iterations that are reported, and in no others.
+//! The loss is read back from the device only in the iterations that are reported.
 
 use std::fmt::Write;
 
@@ -19,9 +19,9 @@ options! {
         every_iterations: u64 = 1,
         /// A line every so many epochs; 0 for none.
         every_epochs: u64 = 1,
-        /// The number of an iteration that is reported.
+        /// The output of an iteration that is reported.
         output: String = "loss".into(),
-        /// What it is called in the line.
+        /// Its name in the line.
         tag: String = "Loss".into(),
     }
 }

@@ -1,4 +1,4 @@
-//! The plugin `validation`: the library's handler [`Validation`] behind the doors of a plugin.
+//! The plugin `validation`: wraps the library's handler [`Validation`].
 
 use hearth_handlers::{Validation, ValidationOptions};
 use hearth_plugin::{Described, Fault, export_plugin};

@@ -1,1 +1,1 @@
-//! Nothing: see the description in `Cargo.toml`.
+//! Empty: see the description in `Cargo.toml`.

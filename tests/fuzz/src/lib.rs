@@ -1,12 +1,11 @@
-//! What a damaged or hostile file may do to a reader: be an error.
+//! A damaged or hostile file must only cause an error in a reader.
 //!
-//! One function per kind of file takes any bytes and reads them as if they were one; what comes
-//! back, or the error, is of no interest here. A panic ends the program, and so does having more
-//! than [`LIMIT`] allocated: no reader may take memory for what a file only promises.
+//! One function per kind of file reads any bytes as such a file. The result, or the error, does not
+//! matter here. A panic ends the program, and so does allocating more than [`LIMIT`]: no reader may
+//! allocate memory for what a file only claims to hold.
 //!
-//! `cargo fuzz run --fuzz-dir tests/fuzz --features libfuzzer nifti` looks for such bytes; those
-//! found, and files that are as they should be, are kept in `corpus/` and tried again by every
-//! `cargo test`.
+//! `cargo fuzz run --fuzz-dir tests/fuzz --features libfuzzer nifti` searches for such bytes. Those
+//! found, and valid files, are kept in `corpus/`, and every `cargo test` tries them again.
 
 use std::alloc::System;
 use std::panic;
@@ -16,15 +15,15 @@ use std::sync::{Mutex, Once, PoisonError};
 use hearth_dicom::{FindingKind, Regions};
 use hearth_slides::{Slide, SlideOptions, TiffFile, TileCache};
 
-/// What may be allocated at one time, in bytes: inputs are small, and gzip unpacks to at most a
+/// The limit of allocated memory, in bytes: inputs are small, and gzip unpacks to at most a
 /// thousand times its size.
 pub const LIMIT: usize = 1 << 30;
 
 #[global_allocator]
 static ALLOCATOR: cap::Cap<System> = cap::Cap::new(System, LIMIT);
 
-/// Reads bytes for libFuzzer. Its own hook ends the program at every panic, also at one that a
-/// reader catches to make it an error of the file; here only a panic that is left does so.
+/// Reads bytes for libFuzzer. Its own hook ends the program at every panic, even one that a reader
+/// catches and turns into an error. Here only an uncaught panic does.
 pub fn fuzz(read: fn(&[u8]), bytes: &[u8]) {
     static HOOK: Once = Once::new();
     static LAST: Mutex<String> = Mutex::new(String::new());
@@ -36,12 +35,12 @@ pub fn fuzz(read: fn(&[u8]), bytes: &[u8]) {
     }
 }
 
-/// Writes the bytes under a name in a folder of their own and does something with it.
+/// Writes the bytes under a name in a new folder and calls a function with it.
 fn with_file(name: &str, bytes: &[u8], read: impl FnOnce(&Path)) {
     with_files(&[(name, bytes)], |folder| read(&folder.join(name)));
 }
 
-/// Writes files into a folder of their own and does something with it.
+/// Writes files into a new folder and calls a function with it.
 fn with_files(files: &[(&str, &[u8])], read: impl FnOnce(&Path)) {
     let folder = tempfile::tempdir_in(memory()).expect("a temporary folder");
     for (name, bytes) in files {
@@ -50,7 +49,7 @@ fn with_files(files: &[(&str, &[u8])], read: impl FnOnce(&Path)) {
     read(folder.path());
 }
 
-/// A folder in memory where the system has one.
+/// A folder in memory if the system has one.
 fn memory() -> std::path::PathBuf {
     let shared = Path::new("/dev/shm");
     if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() }
@@ -61,7 +60,7 @@ pub fn nifti(bytes: &[u8]) {
     with_file("x.nii", bytes, |path| {
         let _ = hearth_data::nifti::read_header(path);
         if let Ok(image) = hearth_data::read_nifti(path) {
-            // What was read must be sound enough to be looked at.
+            // What was read must be consistent enough to use.
             let _ = (image.spacing(), image.orientation(), image.to_vec().len());
         }
     });
@@ -87,20 +86,20 @@ pub fn dataset_json(bytes: &[u8]) {
     });
 }
 
-/// What stands between the files of a DICOM folder.
+/// The separator between the files of a DICOM folder.
 pub const NEXT_FILE: &[u8] = b"==NEXT FILE==";
 
 /// A DICOM folder of one to four files: the bytes are those of all files one after the other, with
 /// [`NEXT_FILE`] between them (a fourth file has all that is left). Every series is read, every
-/// RTSTRUCT and SEG on its own grid and on that of every series, and every file as stored. What may
-/// be wrong with a series is accepted, so that reading does not end there.
+/// RTSTRUCT and SEG on its own grid and on that of every series, and every file as stored.
+/// Acceptable faults of a series are accepted, so that reading does not end there.
 pub fn dicom(bytes: &[u8]) {
     let names = ["0.dcm", "1.dcm", "2.dcm", "3.dcm"];
     let files: Vec<(&str, &[u8])> = names.into_iter().zip(split(bytes)).collect();
     let mut options = hearth_dicom::ReadOptions::default();
     options.accept = vec![FindingKind::MissingSlices, FindingKind::DuplicateSlices, FindingKind::MissingPosition];
-    // What is allowed is small, so that a run is short. Whether limits hold does not depend on how
-    // large they are.
+    // The limits are small, so that a run is short. Whether they hold does not depend on their
+    // size.
     options.limits.file_bytes = 16 << 20;
     options.limits.frame_samples = 1 << 20;
     options.limits.frames = 1 << 10;
@@ -144,9 +143,9 @@ fn split(mut bytes: &[u8]) -> Vec<&[u8]> {
 }
 
 /// TIFF and BigTIFF, pyramids (SVS and others) among them: some pages, a region of each level,
-/// images beside the slide, and what `TiffReader` makes of it.
+/// associated images, and the result of `TiffReader`.
 pub fn tiff(bytes: &[u8]) {
-    // As for DICOM.
+    // Small limits, as for DICOM.
     let limits = hearth_slides::Limits { tag_bytes: 1 << 20, tile_bytes: 4 << 20, image_bytes: 8 << 20, pages: 64 };
     let Ok(file) = TiffFile::from_bytes("x.tif", bytes.to_vec(), limits) else { return };
     let read: Vec<bool> = (0..file.pages().len().min(4)).map(|page| file.read(page).is_ok()).collect();
@@ -162,7 +161,8 @@ pub fn tiff(bytes: &[u8]) {
         }
         let _ = slide.thumbnail(16);
     }
-    // The reader has the limits of real slides; it is given what the smaller ones allowed.
+    // This reader has the limits of real slides, so it only gets files that the smaller limits
+    // allow.
     if read.len() == file.pages().len() && read.iter().all(|page| *page) {
         let mut options = hearth_data::ReadOptions::default();
         options.reader = Some("TiffReader".to_owned());

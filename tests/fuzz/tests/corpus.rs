@@ -1,8 +1,8 @@
-//! Every file of the corpus, and every cut of each, goes through its reader.
+//! Every file of the corpus, whole and truncated, goes through its reader.
 
 use std::path::Path;
 
-/// Where a corpus file is cut.
+/// Where a corpus file is truncated.
 const CUTS: usize = 16;
 
 fn replay(target: &str, read: fn(&[u8])) {

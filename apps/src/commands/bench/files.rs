@@ -53,7 +53,7 @@ pub fn sample(image: &Path, label: &Path) -> Sample {
 
 /// The only sample there is.
 pub fn first(samples: Vec<Sample>) -> Outcome<Sample> {
-    samples.into_iter().next().ok_or_else(|| Failure::new("the pipeline gave nothing"))
+    samples.into_iter().next().ok_or_else(|| Failure::new("the pipeline returned nothing"))
 }
 
 /// A pipeline from the lines of a TOML list.

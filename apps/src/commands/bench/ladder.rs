@@ -1,5 +1,5 @@
-//! The ladder of the fast-training guides: a recipe trained again and again, each time with one
-//! more of the changes that make it fast.
+//! The ladder of the fast-training guides: trains a recipe several times, each time with one more
+//! of the changes that make it fast.
 //!
 //! The first row is the guides' regular training: nothing cached, no threads, fp32, plain kernels,
 //! Dice and Adam. Network, transforms, batch, schedule, seed and validation are the recipe's in
@@ -32,7 +32,7 @@ struct Rung {
     name: String,
     /// Keys of the recipe and their values.
     sets: Vec<(&'static str, String)>,
-    /// The kernels of this project from here on.
+    /// Uses the kernels of this project from here on.
     kernels: bool,
     /// Why there is nothing to change.
     skipped: Option<&'static str>,
@@ -49,13 +49,13 @@ impl Rung {
     }
 }
 
-/// A row: its rung, and what its training took unless there was nothing to change.
+/// A row: its rung, and its training's figures unless there was nothing to change.
 struct Row {
     rung: Rung,
     took: Option<Reached>,
 }
 
-/// Climbs.
+/// Runs the ladder.
 pub fn run(args: &Args) -> Outcome {
     let usage = "a recipe and its data: hearth bench ladder hippocampus Task04_Hippocampus";
     let (recipe, data) = (args.file(0, usage)?.to_string_lossy().into_owned(), args.file(1, usage)?);
@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> Outcome {
     ] {
         document.set_option(option, key, &value)?;
     }
-    // Whatever is wrong with the recipe is told before anything is trained.
+    // Errors in the recipe are reported before anything is trained.
     let plan = Plan::new(document.clone())?;
     let rungs = rungs(&plan.recipe, plan.on_processor, rayon::current_num_threads())?;
     let _reserved = args.out.as_deref().map(folders::Reserved::new).transpose()?;
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Outcome {
         note!("{}", bold(&rung.name));
         let took = match rung.skipped {
             Some(why) => {
-                note!("left out: {why}");
+                note!("skipped: {why}");
                 None
             }
             None => {
@@ -95,7 +95,7 @@ pub fn run(args: &Args) -> Outcome {
             }
         };
         rows.push(Row { rung, took });
-        // After each row: who stops the rest keeps these.
+        // After each row, so that an interrupted run keeps them.
         args.out.as_deref().map_or(Ok(()), |out| write(out, &recipe, &rows))?;
     }
     use_kernels(true);
@@ -143,7 +143,7 @@ fn rungs(recipe: &Recipe, on_processor: bool, threads: usize) -> Outcome<Vec<Run
     ])
 }
 
-/// Dice alone, of the same channels; `None` where the recipe's loss is of another kind, or is that
+/// Only Dice, of the same channels; `None` where the recipe's loss is of another kind, or only Dice
 /// already.
 fn regular_loss(loss: &LossConfig) -> Outcome<Option<String>> {
     let toml::Value::Table(given) = toml::Value::try_from(loss)? else { return Ok(None) };
@@ -162,7 +162,7 @@ fn inline(value: &impl serde::Serialize) -> Outcome<String> {
     Ok(toml::Value::try_from(value)?.to_string())
 }
 
-/// What a recipe calls it.
+/// Its name in a recipe.
 fn name_of(value: &impl serde::Serialize) -> Outcome<String> {
     let table = toml::Value::try_from(value)?;
     Ok(table.get("name").and_then(toml::Value::as_str).unwrap_or_default().to_owned())
@@ -186,11 +186,11 @@ const COLUMNS: [(&str, Lean); 7] = [
     ("best Dice", Lean::Right),
 ];
 
-/// Each row beside the first.
+/// Each row compared with the first.
 fn cells(rows: &[Row]) -> Vec<Vec<String>> {
     let first = rows.iter().find_map(|row| row.took.as_ref()).map_or(f64::NAN, |took| took.epoch);
     let cell = |row: &Row| match &row.took {
-        None => vec![row.rung.name.clone(), "left out".to_owned()],
+        None => vec![row.rung.name.clone(), "skipped".to_owned()],
         Some(took) => vec![
             row.rung.name.clone(),
             seconds(took.prepared),
@@ -216,7 +216,7 @@ fn write(out: &Path, recipe: &str, rows: &[Row]) -> Outcome {
         Bar {
             name: row.rung.name.clone(),
             value: took.map_or(0.0, |took| took.epoch),
-            text: took.map_or_else(|| "left out".to_owned(), text),
+            text: took.map_or_else(|| "skipped".to_owned(), text),
         }
     };
     let all: Vec<Bar> = rows.iter().map(bar).collect();
@@ -250,7 +250,7 @@ mod tests {
         sound(Plan::new(sound(bundled::open(name)))).recipe
     }
 
-    /// Every row of every bundled recipe is a recipe, with all changes above it made; the last one
+    /// Every row of every bundled recipe is a valid recipe with all changes above it; the last one
     /// is the recipe's own training.
     #[test]
     fn every_row_is_a_recipe() {
@@ -293,7 +293,7 @@ mod tests {
         let left_out = Row { rung: Rung::new("AMP", Vec::new()), took: None };
         let cells = cells(&[row("plain", 8.0, None), left_out, row("cache", 2.0, Some(9.0))]);
         assert_eq!(cells[0][3..5], ["1.00 x", "not reached"]);
-        assert_eq!(cells[1], ["AMP", "left out"]);
+        assert_eq!(cells[1], ["AMP", "skipped"]);
         assert_eq!(cells[2][3..5], ["4.00 x", "9.00 s"]);
     }
 }

@@ -1,5 +1,5 @@
-//! `hearth bench`: how long the work takes on this machine, a JSON line per measurement, under the
-//! names that MONAI's counterpart uses. Every figure is the median of `--runs` after a warm-up.
+//! `hearth bench`: benchmarks on this machine, a JSON line per measurement, under the names of
+//! MONAI's benchmark. Every figure is the median of `--runs` after a warm-up.
 
 mod crop;
 mod files;
@@ -35,7 +35,7 @@ pub struct Args {
     /// Measurements after the warm-up
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Threads; all of the machine's if left out
+    /// Threads; by default all of the machine's
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
     /// step, infer: the network
@@ -68,7 +68,7 @@ pub struct Args {
     /// fit, ladder: validate after every so many epochs
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
-    /// fit: the last so many cases validate
+    /// fit: how many of the last cases validate
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     val: u32,
     /// fit, ladder: stop at this mean Dice
@@ -80,7 +80,7 @@ pub struct Args {
     /// ladder: a folder for the table and its picture
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Print the JSON line only; without it a line for people follows on standard error
+    /// Print only the JSON line; otherwise a line for people follows on standard error
     #[arg(long)]
     json: bool,
 }
@@ -136,7 +136,7 @@ impl Amp {
     }
 }
 
-/// Measures.
+/// Runs the benchmark.
 pub fn run(args: &Args) -> Outcome {
     hearth::kernels::join_thread_pool(args.threads.map_or(0, |threads| threads as usize))?;
     LazyLock::force(&CLOCK);
@@ -155,7 +155,7 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// What a user waits for before anything happens: the program's own start.
+/// The start-up time of the program.
 fn import(args: &Args) -> Outcome {
     let program = std::env::current_exe()?;
     let mut error = None;
@@ -209,8 +209,7 @@ fn timed(runs: u32, warm_up: u32, mut one: impl FnMut() -> Outcome) -> Outcome<T
     Ok(Times { median, min: seconds[0], max: seconds[seconds.len() - 1] })
 }
 
-/// The median of at least one value, which are sorted for it; of an even number the mean of the
-/// middle two.
+/// Sorts the values and returns their median; for an even number the mean of the middle two.
 fn median(seconds: &mut [f64]) -> f64 {
     seconds.sort_by(f64::total_cmp);
     let middle = seconds.len() / 2;
@@ -229,7 +228,7 @@ fn say(args: &Args, fields: Value) -> Outcome {
     if let Value::Object(fields) = fields {
         line.extend(fields);
     }
-    // On a GPU that has not met these shapes before: part of the warm-up, not of the figures.
+    // Kernel tuning on a GPU for new shapes: part of the warm-up, not of the figures.
     let tuning = CLOCK.spent();
     if tuning.kernels > 0 {
         line.insert("tuned_kernels".into(), tuning.kernels.into());
@@ -239,7 +238,7 @@ fn say(args: &Args, fields: Value) -> Outcome {
     if !args.json {
         let name = line.get("bench").and_then(Value::as_str).unwrap_or_default().to_owned();
         match line.get("seconds").and_then(Value::as_f64) {
-            // The table says it.
+            // The table shows it.
             _ if name == "ladder" => {}
             Some(seconds) => crate::note!("{name}: {}", crate::terminal::seconds(seconds)),
             None if name == "models" => {}
@@ -249,7 +248,7 @@ fn say(args: &Args, fields: Value) -> Outcome {
     Ok(())
 }
 
-/// A path's last part.
+/// A path's last component.
 fn file_name(path: &std::path::Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }

@@ -1,5 +1,5 @@
-//! Forward and backward passes of the catalogue's networks, each in a process of its own so that
-//! its peak of memory is its own.
+//! Forward and backward passes of the catalogue's networks, each in its own process, so that its
+//! peak memory is measured separately.
 
 use burn::tensor::{DType, Distribution, Tensor};
 use hearth_nn::networks::Network;
@@ -10,7 +10,7 @@ use super::{Args, median, say};
 use crate::commands::network::Example;
 use crate::error::{Context, Failure, Outcome};
 
-/// The networks named in place of files, or all.
+/// The networks named as arguments, or all.
 pub fn run(args: &Args) -> Outcome {
     let names: Vec<String> = args.files.iter().map(|name| name.display().to_string()).collect();
     if let [name] = names.as_slice() {
@@ -64,7 +64,7 @@ fn measure(args: &Args, name: &str) -> Outcome {
         let (outputs, own) = net.forward_with_loss(x.clone());
         let squares = outputs.into_iter().map(|y| y.cast(DType::F32).powi_scalar(2).mean());
         let Some(loss) = squares.chain(own).reduce(|a, b| a + b) else {
-            return Err(Failure::new(format!("{name} gives nothing")));
+            return Err(Failure::new(format!("{name} returned no output")));
         };
         plain.sync().while_doing(|| "the device failed")?;
         let middle = std::time::Instant::now();
@@ -84,7 +84,7 @@ fn measure(args: &Args, name: &str) -> Outcome {
     say(args, fields)
 }
 
-/// The most memory this process had, in bytes; nothing where the system does not tell.
+/// Peak memory of this process in bytes; `None` where the operating system does not report it.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

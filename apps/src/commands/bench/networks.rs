@@ -29,11 +29,11 @@ pub enum Net {
     Swinunetr,
 }
 
-/// One of them, what it is fed, and what its output is measured by.
+/// One of them, its input, and its loss.
 struct Case {
     word: &'static str,
     config: NetworkConfig,
-    /// Voxels of a patch along an axis, and patches in a batch, unless the arguments say otherwise.
+    /// Default voxels of a patch along an axis, and default patches in a batch.
     patch: u32,
     batch: u32,
     loss: Box<dyn Loss>,
@@ -42,7 +42,7 @@ struct Case {
 }
 
 impl Net {
-    /// As the peer runs it.
+    /// As MONAI's benchmark runs it.
     fn case(self) -> Outcome<Case> {
         let unet = |channels: [usize; 5]| {
             json!({
@@ -116,7 +116,7 @@ pub fn step(args: &Args) -> Outcome {
                 let gradients = Gradients::of(&present, &value);
                 optimizer.step(present, gradients, 1e-3)?
             }
-            // As the trainer does.
+            // As in the trainer.
             Some(scaler) => {
                 let scale = scaler.scale();
                 let gradients = Gradients::of(&present, &(value * scale.clone().autodiff())).scale_by(&scale.recip());

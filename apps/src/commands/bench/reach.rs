@@ -1,4 +1,4 @@
-//! Training until the validation reaches a Dice, and how long that took.
+//! Trains until the validation reaches a Dice, and measures the time.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,13 +24,13 @@ pub struct Goal {
 /// What a training took, in seconds.
 #[derive(Clone, Debug, Default)]
 pub struct Reached {
-    /// Until training began: caches filled, network made.
+    /// Until training began: filling caches, building the network.
     pub prepared: f64,
     /// An epoch without its validation, the median.
     pub epoch: f64,
     /// Until the target was reached, preparing and validating included.
     pub hit: Option<f64>,
-    /// In all.
+    /// In total.
     pub total: f64,
     /// Epochs run.
     pub epochs: u64,
@@ -38,7 +38,7 @@ pub struct Reached {
     pub best: f64,
 }
 
-/// What handlers note down.
+/// What handlers record.
 #[derive(Default)]
 struct Notes {
     began: Option<Instant>,

@@ -1,5 +1,4 @@
-//! A random crop of a case that is kept on disk: what `load` reads in full, a chunked store reads
-//! in part.
+//! A random crop of a case on disk: a chunked store reads only a part of what `load` reads.
 
 use hearth_data::{Dataset, Item, PersistentDataset, Progress, StoreOptions};
 use serde_json::json;

@@ -11,7 +11,7 @@ use crate::error::Outcome;
 /// Regions of one run.
 const REGIONS: usize = 256;
 
-/// Opens the slide anew each time, so that no tile is known from the run before.
+/// Opens the slide again each time, so that no tile is cached from the run before.
 pub fn run(args: &Args) -> Outcome {
     let path = args.file(0, "a slide: hearth bench tiles SLIDE.svs")?;
     let side = args.patch.unwrap_or(256) as usize;

@@ -1,4 +1,4 @@
-//! One case: both files read, compared, and measured class by class.
+//! Measures one case: reads both files, compares their grids, and measures class by class.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,17 @@ use crate::error::{Context, Failure, Outcome};
 use crate::run::Empty;
 use crate::run::penalty::{diagonal, is_distance};
 
-/// Values beyond this many are no classes.
+/// An image with more label values than this is not a label map.
 const MOST_CLASSES: usize = 256;
 
-/// Which values are classes, and what they are called.
+/// Which values are classes, and their names.
 pub struct Classes {
-    /// All that there are; any value is one where nobody says.
+    /// By default every value is a class.
     named: Option<BTreeMap<u32, String>>,
     background: bool,
 }
 
-/// A class of one case: its value and name, or everything together.
+/// A class of one case (its value and name), or the whole image.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// A label value.
@@ -55,7 +55,7 @@ impl Classes {
             let (value, name) = match label.split_once('=') {
                 Some((value, name)) => match value.trim().parse::<u32>() {
                     Ok(value) => (value, name),
-                    Err(_) => return Err(Failure::new(format!("--labels {label}: {value:?} is no label value"))),
+                    Err(_) => return Err(Failure::new(format!("--labels {label}: {value:?} is not a label value"))),
                 },
                 None => (place as u32, label.as_str()),
             };
@@ -96,11 +96,11 @@ fn grid(image: &Image) -> String {
     format!("{x} x {y} x {z} voxels of {a:.3} x {b:.3} x {c:.3} mm, {code}, from ({ox:.2}, {oy:.2}, {oz:.2})")
 }
 
-/// Corners may be apart by so much of the smallest voxel: what writing as f32 and as quaternions
-/// costs.
+/// Corners may differ by this fraction of the smallest voxel: the rounding of f32 and of
+/// quaternions.
 const APART: f64 = 0.02;
 
-/// An error unless both images have the same voxels.
+/// Checks that both images have the same grid.
 fn same_grid(pred: &Image, label: &Image) -> Outcome {
     let corner = |corner: usize, image: &Image| {
         let shape = image.shape();
@@ -126,7 +126,7 @@ fn same_grid(pred: &Image, label: &Image) -> Outcome {
     )))
 }
 
-/// The label values of an image, or why they are none.
+/// The label values of an image, or why it is not a label map.
 fn values(image: &Image, what: &str) -> Outcome<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
     let mut last = None;
@@ -136,12 +136,14 @@ fn values(image: &Image, what: &str) -> Outcome<BTreeSet<u32>> {
         }
         last = Some(value);
         if !(value >= 0.0 && value.fract() == 0.0 && value < 1e9) {
-            let advice = "label maps hold whole numbers from 0; metrics of images are mae, mse, rmse, mape, psnr, ssim";
-            return Err(Failure::new(format!("the {what} is no label map: it holds {value}; {advice}")));
+            let advice = "label maps hold integers from 0; metrics of images are mae, mse, rmse, mape, psnr, ssim";
+            return Err(Failure::new(format!("the {what} is not a label map: it holds {value}; {advice}")));
         }
         found.insert(value as u32);
         if found.len() > MOST_CLASSES {
-            return Err(Failure::new(format!("the {what} is no label map: it holds more than {MOST_CLASSES} values")));
+            return Err(Failure::new(format!(
+                "the {what} is not a label map: it holds more than {MOST_CLASSES} values"
+            )));
         }
     }
     Ok(found)
@@ -153,7 +155,7 @@ fn batch(values: Vec<f32>, image: &Image, channels: usize) -> Tensor<5> {
     Tensor::from_data(TensorData::new(values, [1, channels, x, y, z]), &hearth_data::host_device())
 }
 
-/// Reads and measures.
+/// Reads and measures a case.
 pub fn case(pair: &Pair, specs: &[Spec], classes: &Classes, empty: Empty) -> Outcome<Rows> {
     let doing = || format!("case {}", pair.case);
     let (pred, label) = (read_image(&pair.pred).while_doing(doing)?, read_image(&pair.label).while_doing(doing)?);
@@ -179,7 +181,7 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, empt
             present
         };
         let counted: Vec<Class> = if per_channel {
-            // Channels are masks of their own: none of them is the background.
+            // Channels are separate masks: none of them is the background.
             present.iter().map(|channel| classes.channel(*channel)).collect()
         } else {
             classes.of(&present)?
@@ -230,7 +232,7 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, empt
 
 /// The value of a metric for one item of one class.
 fn one(config: &MetricConfig, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Outcome<f64> {
-    // Rates are computed from counts, which is what the rows of these two hold.
+    // The rows of these two metrics hold counts, from which the rates are computed.
     let from_counts = match config.name() {
         "ConfusionMatrixMetric" => Some(config.with("reduction", "mean_batch")?.with("compute_sample", false)?),
         "FBetaScore" => Some(config.clone()),

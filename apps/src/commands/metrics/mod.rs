@@ -27,11 +27,11 @@ pub struct Args {
     /// times
     #[arg(short, long = "metric", value_name = "NAME", default_values = ["dice"])]
     metrics: Vec<String>,
-    /// The classes: names in the order of their values, background first, or 1=spleen,2=tumour; all
-    /// values otherwise
+    /// The classes: names in the order of their values, background first, or 1=spleen,2=tumour; by
+    /// default all values
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     labels: Vec<String>,
-    /// Class 0 counts too
+    /// Also measure class 0
     #[arg(long)]
     include_background: bool,
     /// What a distance counts as where the prediction or the label alone has no voxel of a class
@@ -40,7 +40,7 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print comma-separated values, a line per case and class
+    /// Print comma-separated values, one line per case and class
     #[arg(long)]
     csv: bool,
 }
@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Outcome {
     let classes = measure::Classes::read(&args.labels, args.include_background)?;
     let pairs = pairs::find(&args.pred, &args.label)?;
     for (path, of) in &pairs.alone {
-        note!("{} has no {of}; it is left out", path.display());
+        note!("{} has no {of}; it is skipped", path.display());
     }
     let mut measured = report::Report::new(specs.iter().map(|spec| spec.text.clone()).collect());
     for pair in &pairs.found {

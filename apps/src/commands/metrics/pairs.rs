@@ -17,7 +17,7 @@ pub struct Pair {
     pub label: PathBuf,
 }
 
-/// All pairs, and files that have no counterpart, with what they lack.
+/// All pairs, and the files without a counterpart, with what they lack.
 pub struct Pairs {
     /// By case.
     pub found: Vec<Pair>,
@@ -25,7 +25,7 @@ pub struct Pairs {
     pub alone: Vec<(PathBuf, &'static str)>,
 }
 
-/// What names add to a case's own: of MONAI's and nnU-Net's writers, and of people.
+/// Suffixes that writers of MONAI, nnU-Net and people add to a case's name.
 const ENDS: [&str; 11] = [
     "_0000",
     "_pred",
@@ -40,13 +40,13 @@ const ENDS: [&str; 11] = [
     "_gt",
 ];
 
-/// The case without what a writer adds to it.
+/// The case's name without such a suffix.
 fn plain(case: &str) -> &str {
     ENDS.iter().find_map(|end| case.strip_suffix(end)).filter(|rest| !rest.is_empty()).unwrap_or(case)
 }
 
-/// Two files are a pair; two folders are paired by case name: the file's name, and where that has
-/// no counterpart, the name without ends like `_pred` and `_seg`.
+/// Two files are a pair. Two folders are paired by case name: the file's name or, if that has no
+/// counterpart, the name without suffixes like `_pred` and `_seg`.
 pub fn find(pred: &Path, label: &Path) -> Outcome<Pairs> {
     for (path, option) in [(pred, "-p"), (label, "-l")] {
         if !path.exists() {

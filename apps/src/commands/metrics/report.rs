@@ -46,13 +46,13 @@ fn name(class: &Class) -> &str {
     }
 }
 
-/// Numbers that JSON has; infinite ones as a word, missing ones as null.
+/// A number for JSON; infinite values become text, NaN becomes null.
 fn number(value: f64) -> Value {
     if value.is_infinite() { json!(if value > 0.0 { "inf" } else { "-inf" }) } else { json!(value) }
 }
 
 impl Report {
-    /// Nothing measured yet.
+    /// An empty report.
     pub fn new(metrics: Vec<String>) -> Self {
         Self { metrics, cases: Vec::new(), failed: Vec::new() }
     }
@@ -62,7 +62,7 @@ impl Report {
         self.cases.push((case.to_owned(), rows));
     }
 
-    /// Classes in the order of their values, everything together last.
+    /// Classes in the order of their values, the whole image last.
     fn classes(&self) -> Vec<&Class> {
         let mut all: Vec<&Class> = self.cases.iter().flat_map(|(_, rows)| rows.keys()).collect();
         all.sort();
@@ -97,7 +97,7 @@ impl Report {
         Spread::of(self.values(class, metric))
     }
 
-    /// The mean over classes of each class's mean; none where a metric looks at no class.
+    /// The mean over classes of each class's mean; `None` where a metric does not measure classes.
     fn over_classes(&self, metric: usize) -> Option<f64> {
         let each = self.classes().into_iter().filter(|class| **class != Class::All);
         let means: Vec<f64> = each.map(|class| self.spread(class, metric).mean).filter(|mean| !mean.is_nan()).collect();
@@ -141,7 +141,7 @@ impl Report {
         let mut lines = table::lines(&columns, &rows);
         let cases = if self.cases.len() == 1 { "1 case".to_owned() } else { format!("{} cases", self.cases.len()) };
         lines.push(format!(
-            "{cases}; - is a class that a case does not have, or a rate of nothing; it is left out of means"
+            "{cases}; - is a class that the case does not have, or a rate without a denominator; it is excluded from means"
         ));
         for class in &classes {
             for (at, metric) in self.metrics.iter().enumerate() {
@@ -154,7 +154,7 @@ impl Report {
                 if left > 0 && left < all {
                     let name = name(class);
                     lines.push(format!(
-                        "{metric} of {name}: {left} of {all} cases have no value and are left out of its mean"
+                        "{metric} of {name}: {left} of {all} cases have no value and are excluded from its mean"
                     ));
                 }
             }
@@ -181,7 +181,7 @@ impl Report {
         lines
     }
 
-    /// Everything.
+    /// The whole report as JSON.
     pub fn to_json(&self, alone: &[(PathBuf, &'static str)]) -> Value {
         let of = |values: &[Option<measure::Value>]| -> Map<String, Value> {
             let named = self.metrics.iter().zip(values);

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Context, Failure, Outcome};
 
-/// What `--help` adds.
+/// The list for `--help`.
 pub const HELP: &str = "\
 Label maps:  dice, iou, hausdorff, hd95, surface_distance, surface_dice:tolerance=2, f_beta:beta=2, generalized_dice,
              and the rates of the confusion matrix: sensitivity, specificity, precision, f1_score, ...
@@ -14,7 +14,7 @@ Images:      mae, mse, rmse, mape, psnr:max_val=255, ssim:data_range=1, ms_ssim
 Options are those of MONAI's metrics: hausdorff:percentile=95,directed=true  surface_distance:symmetric=true
 Distances are in millimetres, by the affine of the label.";
 
-/// What a metric looks at.
+/// What a metric measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One class at a time.
@@ -28,15 +28,15 @@ pub enum Kind {
 /// One metric.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// As it was asked for: the head of its column.
+    /// As given on the command line: the title of its column.
     pub text: String,
-    /// What it looks at.
+    /// What it measures.
     pub kind: Kind,
     /// MONAI's name and options.
     options: Map<String, Value>,
 }
 
-/// Short names, MONAI's names, and what they look at.
+/// Short names, MONAI's names, and what they measure.
 const NAMES: [(&str, &str, Kind); 15] = [
     ("dice", "DiceMetric", Kind::Class),
     ("iou", "MeanIoU", Kind::Class),
@@ -75,8 +75,7 @@ fn parts(text: &str) -> Vec<&str> {
 }
 
 impl Spec {
-    /// Reads `name` or `name:option=value,...`, and checks that there is such a metric with such
-    /// options.
+    /// Reads `name` or `name:option=value,...`, and checks the metric and its options.
     pub fn read(text: &str) -> Outcome<Self> {
         let (name, given) = text.split_once(':').unwrap_or((text, ""));
         let plain = name.trim().to_lowercase().replace('-', "_");
@@ -102,9 +101,9 @@ impl Spec {
         }
         for part in parts(given) {
             let said = || format!("--metric {text}");
-            let (key, value) = part
-                .split_once('=')
-                .ok_or_else(|| Failure::new(format!("{part:?} is no option: expected key=value")).context(said()))?;
+            let (key, value) = part.split_once('=').ok_or_else(|| {
+                Failure::new(format!("{part:?} is not an option: expected key=value")).context(said())
+            })?;
             let value: toml::Table = toml::from_str(&format!("v = {value}"))
                 .or_else(|_| toml::from_str(&format!("v = {:?}", value.trim())))
                 .while_doing(said)?;
@@ -116,8 +115,8 @@ impl Spec {
         Ok(spec)
     }
 
-    /// The metric for images of so many axes; `class` is the place of the class among those that
-    /// count.
+    /// The metric for images with this number of axes; `class` is the index of the class among
+    /// those that count.
     pub fn config(&self, spatial_dims: usize, class: usize) -> Outcome<MetricConfig> {
         let mut options = self.options.clone();
         let name = options["name"].as_str().unwrap_or_default().to_owned();
@@ -130,7 +129,7 @@ impl Spec {
             | "SurfaceDiceMetric"
             | "GeneralizedDiceScore"
             | "ConfusionMatrixMetric" => {
-                // Only classes that count are ever given to it.
+                // It only gets classes that count.
                 options.insert("include_background".into(), true.into());
             }
             "SSIMMetric" | "MultiScaleSSIMMetric" => {
@@ -155,7 +154,7 @@ impl Spec {
             options.insert("class_thresholds".into(), json!([own]));
         }
         if name == "PSNRMetric" && !options.contains_key("max_val") {
-            return Err(Failure::new("psnr needs the largest value there can be: psnr:max_val=255"));
+            return Err(Failure::new("psnr needs the largest possible value: psnr:max_val=255"));
         }
         Ok(serde_json::from_value(Value::Object(options))?)
     }

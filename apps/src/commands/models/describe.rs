@@ -1,4 +1,4 @@
-//! `hearth models describe`: a network's parts, and what they cost.
+//! `hearth models describe`: the cost of a network, part by part.
 
 use hearth_nn::cost::{Cost, Stage, cost};
 use hearth_nn::networks::Network;
@@ -13,7 +13,7 @@ use crate::terminal::{bold, bytes, thousands};
 /// Arguments of `hearth models describe`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Its name (`hearth models list`)
+    /// The network's name (`hearth models list`)
     #[arg(required_unless_present = "recipe", conflicts_with = "recipe")]
     name: Option<String>,
     /// The network of a recipe: a bundled one or a TOML file
@@ -28,7 +28,7 @@ pub struct Args {
     /// Images at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     batch: u32,
-    /// Parts at most, unless it has more at its top
+    /// The most parts to list, unless the top level has more
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
     parts: u32,
     /// Everything as JSON
@@ -36,7 +36,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Counts and prints.
+/// Counts and prints the cost.
 pub fn run(args: &Args) -> Outcome {
     let chosen = match (&args.name, &args.recipe) {
         (_, Some(recipe)) => Chosen::by_recipe(recipe, &args.changes)?,
@@ -69,7 +69,7 @@ fn shape(shape: &[usize]) -> String {
     shape.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ")
 }
 
-/// `3.034`: thousands of millions.
+/// `3.034`: in billions (1e9).
 pub(super) fn giga(flops: u64) -> String {
     format!("{:.3}", flops as f64 / 1e9)
 }

@@ -1,4 +1,4 @@
-//! `hearth models`: which networks there are, and what one of them costs.
+//! `hearth models`: lists networks, and counts the cost of one.
 
 mod describe;
 mod page;
@@ -29,7 +29,7 @@ enum Action {
     },
     /// Parameters, FLOPs and activations of a network, part by part
     Describe(describe::Args),
-    /// Print docs/models.md: every network's example with its cost and the times that were measured
+    /// Print docs/models.md: every network's example with its cost and its measured times
     Table,
 }
 

@@ -1,4 +1,4 @@
-//! `docs/models.md`: made from the code, so that it cannot say anything else, and from the times in
+//! `docs/models.md`: generated from the code, so that it cannot disagree, and from the times in
 //! `docs/benches/models.jsonl`.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const MEASURED: &str = include_str!("../../../../docs/benches/models.jsonl");
 const HEAD: &str = "\
 # Networks
 
-This page is made by `hearth models table`; a test says that it is current. `hearth models list` prints the first table,
+`hearth models table` generates this page; a test checks that it is current. `hearth models list` prints the first table,
 `hearth models describe NAME` the parts of one network at any size and with any parameters:
 
 ```text
@@ -27,11 +27,11 @@ $ hearth models describe UNet --config out_channels=14 --input 1x96x96x96
 $ hearth models describe --recipe spleen --batch 4
 ```
 
-All networks are compared with MONAI's values, 2-D and 3-D where MONAI has both, and each learns a small batch by heart in the tests.
-Parameters and FLOPs of the examples below are equal to those that PyTorch counts for MONAI's networks.
+Tests compare all networks with MONAI's values, 2-D and 3-D where MONAI has both, and check that each overfits a small batch.
+Parameters and FLOPs of the examples below equal those that PyTorch counts for MONAI's networks.
 
-`CheckpointUNet` of MONAI is the UNet above, with activations computed twice to save memory in PyTorch; it has the same keys and values, and
-here the memory of a training step is what the tables say.
+MONAI's `CheckpointUNet` is the UNet above, with activations computed twice to save memory in PyTorch. It has the same keys and values;
+here the tables show the memory of a training step.
 ";
 
 /// The page.
@@ -54,7 +54,7 @@ pub fn text() -> Outcome<String> {
         let _ = writeln!(page, "| {} | {} | {parameters} | {flops} | {activations} |", entry.name, input.join("x"));
     }
     times(&mut page, &examples);
-    page.push_str("\n## The examples\n\nWhat is not named has MONAI's default.\n\n```json\n");
+    page.push_str("\n## The examples\n\nParameters that are not named have MONAI's defaults.\n\n```json\n");
     for example in &examples {
         let _ = writeln!(page, "{:27} {}", format!("{}:", example.entry.name), example.json()?);
     }
@@ -65,14 +65,14 @@ pub fn text() -> Outcome<String> {
 const COSTS: &str = "
 ## What they cost
 
-One image of the size given, evaluated; the examples are at the end of this page. FLOPs are two per multiply-add of convolutions, linear layers and the
-products of attention. Activations are the results of all layers in f32: about what a training step keeps per image, beside the weights.
+One image of the given size, in evaluation mode; the examples are at the end of this page. FLOPs are two per multiply-add of convolutions, linear layers and the
+products of attention. Activations are the results of all layers in f32: about what a training step keeps per image, in addition to the weights.
 
 | network | input | parameters | GFLOPs | activations |
 |---|---|---|---|---|
 ";
 
-/// The table of times, where there are any.
+/// The table of times, if there are any.
 fn times(page: &mut String, examples: &[Example]) {
     let mut measured: BTreeMap<(&str, bool), Value> = BTreeMap::new();
     for line in MEASURED.lines() {
@@ -112,8 +112,8 @@ fn times(page: &mut String, examples: &[Example]) {
 const TIMES: &str = "
 ## Time and memory
 
-Forward in training, and backward, of one image of the size above, in milliseconds; the ratio is of both together, above 1 where Hearth is faster. Memory is the
-peak of a process above what it took before the first step. Two CPU threads, the peer is MONAI on PyTorch, each network and side in a process of its own, in turn:
+Forward in training, and backward, of one image of the size above, in milliseconds; the ratio is of their sum, above 1 where Hearth is faster. Memory is the
+peak of a process above its use before the first step. Two CPU threads; the peer is MONAI on PyTorch; each network and side runs in its own process, alternating:
 `hearth bench models` and `docs/benches/models_peer.py`; [Benchmarks](benchmarks.md) has the date and the machine.
 
 | network | forward, peer | forward, Hearth | backward, peer | backward, Hearth | ratio | memory, peer | memory, Hearth |

@@ -18,7 +18,7 @@ pub enum Listens {
 const KEY: &str = "engine";
 
 impl Listens {
-    /// What the table of a handler says; the trainer's where it says nothing.
+    /// Reads the key from a handler's table; by default the trainer's.
     ///
     /// # Errors
     /// When it names another engine.
@@ -29,7 +29,7 @@ impl Listens {
         }
     }
 
-    /// The table without it: what is left are the handler's own options.
+    /// The table without this key: the handler's own options remain.
     pub fn taken_from(handler: &Node) -> Node {
         let mut own = handler.clone();
         own.remove(KEY);
@@ -41,7 +41,7 @@ impl Listens {
         *self == Self::Train
     }
 
-    /// The word in a recipe.
+    /// The name in a recipe.
     pub fn word(self) -> &'static str {
         match self {
             Self::Train => "train",

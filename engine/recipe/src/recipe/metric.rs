@@ -1,4 +1,5 @@
-//! `[metric]`: what validation and evaluation measure, and which of it decides what is best.
+//! `[metric]`: what validation and evaluation measure, and which metric decides the best
+//! checkpoint.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,30 +13,30 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::task::Task;
 use hearth_registry::{Document, Fault, Node, Value, unknown};
 
-/// What the mean Dice is called.
+/// The name of the mean Dice.
 pub const MEAN_DICE: &str = "mean_dice";
 
 const BACKGROUND: &str = "include_background";
 const EMPTY: &str = "ignore_empty";
 const KEY: &str = "key";
 
-/// Columns of `metrics.csv` that are no metrics, and what stands beside metrics in a log.
+/// Columns of `metrics.csv` that are not metrics, and other fields in a log.
 const TAKEN: [&str; 5] = ["epoch", "iteration", "learning_rate", "loss", "case"];
 
 /// The metrics of a recipe: the mean Dice with two options (`[metric]` without tables), or several
-/// by names of one's own (`[metric.NAME]`), one of which is the key metric.
+/// with chosen names (`[metric.NAME]`), one of them the key metric.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Metric {
     /// The mean Dice.
     Dice {
         /// Whether class 0 counts.
         include_background: bool,
-        /// Whether cases without a class leave it out.
+        /// Whether cases without a class are skipped in its mean.
         ignore_empty: bool,
     },
     /// Metrics by name.
     Named {
-        /// The metric that decides which checkpoint is best; the first one where it is not given.
+        /// The metric that decides which checkpoint is best; by default the first one.
         key: Option<String>,
         /// In the order of the recipe.
         metrics: Vec<(String, MetricConfig)>,
@@ -49,7 +50,7 @@ impl Default for Metric {
 }
 
 impl Metric {
-    /// Those of a task: the first one is the key. None are the mean Dice.
+    /// The metrics of a task; the first one is the key metric. An empty list means the mean Dice.
     pub(super) fn of(usual: Vec<(&'static str, Node)>) -> Result<Self, Fault> {
         if usual.is_empty() {
             return Ok(Self::default());
@@ -86,7 +87,7 @@ impl Metric {
         }
     }
 
-    /// Which way the key metric gets better; nothing where that cannot be said.
+    /// Which values of the key metric are better; `None` where that is unknown.
     pub fn better(&self) -> Option<Better> {
         let higher = self.list().first().and_then(|(_, config)| config.higher_is_better());
         higher.map(|higher| if higher { Better::Higher } else { Better::Lower })
@@ -142,7 +143,7 @@ impl Metric {
             match key {
                 KEY if tables => {}
                 KEY => {
-                    let message = "there is no metric to be the key: add one, [metric.NAME], or leave `key` out";
+                    let message = "there is no metric to be the key: add one, [metric.NAME], or remove `key`";
                     return Err(at_key(message.to_owned()));
                 }
                 BACKGROUND | EMPTY if tables => {
@@ -159,8 +160,7 @@ impl Metric {
         Ok(())
     }
 
-    /// Whether each metric makes sense for so many classes, and the key metric is one that can
-    /// decide.
+    /// Checks that each metric suits the number of classes, and that the key metric can decide.
     pub(super) fn check(&self, document: &Document, task: &dyn Task, classes: usize) -> Result<(), Fault> {
         if self.is_none() {
             return Ok(());
@@ -181,7 +181,7 @@ impl Metric {
         if self.better().is_none() {
             let name = self.list().swap_remove(0).0;
             let message = format!(
-                "{name:?} cannot be the key metric: whether more or less of it is better depends; name another one by `key`"
+                "{name:?} cannot be the key metric: whether higher or lower values are better is unknown; choose another one with `key`"
             );
             return Err(document.fault(&format!("metric.{name}"), message));
         }

@@ -22,8 +22,8 @@
 //! ```
 //!
 //! A recipe is read in two steps: the text into a tree that remembers positions ([`Document`]),
-//! where `--set` changes values, and the tree into a [`Recipe`]. Every error names the place and,
-//! where a word is misspelt, the word meant.
+//! where `--set` changes values, and the tree into a [`Recipe`]. Every error names the position
+//! and, for a misspelt name, the nearest known one.
 
 mod adversarial;
 pub mod bundled;

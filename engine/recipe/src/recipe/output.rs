@@ -8,8 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::schema::Recipe;
 use crate::task::{Regions, Segmentation, Task};
 
-/// What comes out of the chain of `[post] prediction`: the same in validation, `evaluate` and
-/// `predict`.
+/// The output of the chain `[post] prediction`: the same in validation, `evaluate` and `predict`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Exclusive classes, the background first: the likeliest wins (`AsDiscrete` with `argmax`).
@@ -24,14 +23,14 @@ pub enum Output {
 }
 
 impl Output {
-    /// Whether it is a map of what is where.
+    /// Whether it is a map over the image's grid.
     pub fn is_map(self) -> bool {
         matches!(self, Output::Labels | Output::Regions)
     }
 }
 
-/// `task`: what is learned as a table, or a name for the run alone; then the chain of `[post]`
-/// tells whether classes or regions are segmented.
+/// `task`: what is learned, as a table, or only a name for the run. With a name, the chain of
+/// `[post]` decides whether classes or regions are segmented.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum TaskEntry {
@@ -74,13 +73,13 @@ impl Recipe {
         }
     }
 
-    /// Whether the largest channel wins. It does where `[post] prediction` is left out.
+    /// Whether the largest channel wins. It does by default, without `[post] prediction`.
     fn decides_classes(&self) -> bool {
         let steps = &self.post.prediction;
         steps.is_empty() || steps.iter().any(takes_the_largest)
     }
 
-    /// What does not go together in `[task]` and `[post]`.
+    /// Checks that `[task]` and `[post]` fit together.
     pub(super) fn check_task(&self) -> Result<(), Fault> {
         let (task, steps) = (self.learns(), &self.post.prediction);
         if !task.generates() {
@@ -104,7 +103,7 @@ impl Recipe {
             && wins != (task.output() == Output::Labels)
         {
             let what = if wins {
-                "this chain lets the largest channel win (argmax), and regions are decided one by one: leave argmax out"
+                "this chain lets the largest channel win (argmax), but regions are decided one by one: remove argmax"
             } else {
                 "exclusive classes are decided by an AsDiscrete with argmax = true; for regions that overlap \
                  take task.name = \"Regions\""

@@ -1,4 +1,4 @@
-//! The steps of `[post]`: what is made of predictions and labels before the metric sees them.
+//! The steps of `[post]`: post-processing of predictions and labels before the metric sees them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use hearth_train::Post;
 /// The steps of `post.prediction` or `post.label`, checked.
 ///
 /// # Errors
-/// The first that cannot be used, at its place in the recipe.
+/// The first step that cannot be used, with its position in the recipe.
 pub fn steps(which: &str, tables: &[Node]) -> Result<Vec<Post>, Fault> {
     let place = |index: usize| format!("post.{which}.{index}");
     tables.iter().enumerate().map(|(index, table)| step(table).map_err(|fault| fault.under(&place(index)))).collect()
@@ -27,7 +27,7 @@ fn step(table: &Node) -> Result<Post, Fault> {
         return Err(Fault::at("name", unknown("step", name, &known)).within(table));
     }
     if table.get("keys").is_some() {
-        let message = "leave `keys` out: a step of [post] works on the prediction, or on the label";
+        let message = "remove `keys`: a step of [post] works on the prediction, or on the label";
         return Err(Fault::at("keys", message).within(table));
     }
     let keyed = table.clone().with("keys", vec![Post::KEY]);
@@ -37,7 +37,7 @@ fn step(table: &Node) -> Result<Post, Fault> {
         fault.within(table)
     })?;
     if pipeline.steps().iter().any(|step| step.is_random()) {
-        return Err(Fault::at("name", format!("{name} is random, post-processing is not")).within(table));
+        return Err(Fault::at("name", format!("{name} is random, which post-processing cannot be")).within(table));
     }
     Ok(Post::Transforms(Arc::new(pipeline)))
 }

@@ -1,4 +1,4 @@
-//! What a recipe says, typed.
+//! The content of a recipe, typed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,24 +27,24 @@ use super::tta::Tta;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// What the run is called, where `task` does not say it.
+    /// The name of the run, where `task` is a table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What is learned: a table `[task]`, or what is segmented in a word.
+    /// What is learned: a table `[task]`, or a name for a segmentation.
     pub task: TaskEntry,
-    /// What the network's channels stand for: classes, the background first; regions; columns of
+    /// What the network's channels mean: classes, the background first; regions; columns of
     /// numbers.
     #[serde(default)]
     pub labels: Vec<String>,
     /// The training chain. `only = "train"` or `"validation"` keeps a transform out of the other
     /// chain.
     pub transforms: Vec<Node>,
-    /// The data set's use.
+    /// How the data set is used.
     #[serde(default)]
     pub data: Data,
     /// The network.
     pub network: NetworkConfig,
-    /// What it starts from.
+    /// Initial weights.
     #[serde(default)]
     pub init: Init,
     /// The loss; where images are generated, there is none.
@@ -67,19 +67,19 @@ pub struct Recipe {
     /// How a whole volume is predicted.
     #[serde(default = "at_once")]
     pub inferer: InfererConfig,
-    /// What is made of predictions and labels before the metric sees them.
+    /// Post-processing of predictions and labels before the metric sees them.
     #[serde(default)]
     pub post: Post,
     /// What is measured, and what of it decides which checkpoint is best.
     #[serde(default, skip_serializing_if = "Metric::is_none")]
     pub metric: Metric,
-    /// In which ways an image is seen when it is evaluated or predicted after the training.
+    /// Test-time augmentation in `hearth evaluate` and `hearth predict`.
     #[serde(default)]
     pub tta: Tta,
     /// Plugins, in the order in which they are called.
     #[serde(default = "PluginEntry::usual")]
     pub plugins: Vec<PluginEntry>,
-    /// Built-in handlers beside those that every run has.
+    /// Built-in handlers, in addition to those that every run has.
     #[serde(default)]
     pub handlers: Vec<Node>,
 }
@@ -88,27 +88,26 @@ pub struct Recipe {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Data {
-    /// How the data set lies on disk; found out where nothing is said.
+    /// The layout of the data set on disk; detected by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<Named<dyn Layout>>,
     /// The modalities that make up an image, in the order of its channels: names of channels,
-    /// suffixes of files, columns of a table. Left out, all that there are.
+    /// suffixes of files, columns of a table. By default, all that there are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
     /// Which labelled cases validate.
     pub validation: Validation,
-    /// What is kept of the cases after the deterministic transforms.
+    /// How cases are cached after the deterministic transforms.
     pub cache: Named<dyn Cache>,
-    /// Threads that prepare batches ahead; with 0 the training thread prepares each when it needs
-    /// it.
+    /// Threads that prepare batches ahead; with 0 the training thread prepares each batch itself.
     pub workers: usize,
-    /// How the training cases of an epoch are drawn; left out, each comes once, in an order of the
-    /// seed.
+    /// How the training cases of an epoch are drawn; by default each comes once, in an order that
+    /// the seed determines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampler: Option<Named<dyn SamplerConfig>>,
     /// Whether a run of spatial transforms is sampled once: `off`, `exact` or `on`.
     pub lazy: Lazy,
-    /// With `on`: how a key is sampled, whatever its transforms say.
+    /// With `on`: how a key is sampled, regardless of its transforms.
     pub lazy_sampling: BTreeMap<String, LazySampling>,
 }
 
@@ -136,14 +135,13 @@ fn usual_cache() -> Named<dyn Cache> {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Validation {
-    /// The last so many of the list.
+    /// The last cases of the list, by number.
     Last(usize),
-    /// This part of the list, drawn by the seed.
+    /// This fraction of the list, drawn by the seed.
     Fraction(f64),
-    /// A fold of a cross-validation, from 0, and how many there are: the cases are dealt out by the
-    /// seed.
+    /// A fold of a cross-validation, from 0, and the number of folds: the seed assigns the cases.
     Fold([usize; 2]),
-    /// Those that the data set itself sets apart (a list in JSON with `validation`).
+    /// The data set's own validation cases (a JSON list with `validation`).
     Listed,
     /// None: where images are generated.
     None,
@@ -161,18 +159,18 @@ impl Default for Validation {
 pub struct Training {
     /// Epochs to train.
     pub epochs: u64,
-    /// Cases in a batch; each may give several crops.
+    /// Cases in a batch; each may yield several crops.
     pub batch_size: usize,
-    /// Batches that make one step of the optimizer.
+    /// Batches per step of the optimizer.
     pub accumulate: u64,
-    /// How gradients are kept small before a step.
+    /// How gradients are clipped before a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip: Option<GradientClip>,
     /// Validate after every so many epochs.
     pub val_interval: u64,
-    /// The seed every random draw is keyed by.
+    /// The seed that keys every random draw.
     pub seed: u64,
-    /// `fp32`, `bf16`, `fp16`, or `auto`: fp32 on a processor, fp16 on a card.
+    /// `fp32`, `bf16`, `fp16`, or `auto`: fp32 on a CPU, fp16 on a GPU.
     pub precision: PrecisionWord,
     /// `cpu`, `cuda:0`, `vulkan`, `rocm:0`, `metal`, `auto`.
     pub device: String,
@@ -207,16 +205,16 @@ pub enum PrecisionWord {
     Bf16,
     /// 16-bit floats where it is safe, and a scaled loss.
     Fp16,
-    /// fp32 on a processor, fp16 on a card.
+    /// fp32 on a CPU, fp16 on a GPU.
     Auto,
 }
 
-/// A volume is predicted in one call of the network where the recipe does not say.
+/// By default one call of the network predicts a whole volume.
 fn at_once() -> InfererConfig {
     InfererConfig::unchecked("SimpleInferer", &SimpleInferer {}, Arc::new(SimpleInferer {}))
 }
 
-/// What is made of predictions and labels before the metric sees them. Left out, a prediction's
+/// Post-processing of predictions and labels before the metric sees them. By default a prediction's
 /// largest channel wins.
 ///
 /// A step is `Activations`, `AsDiscrete`, or a transform of images without its `keys`.
@@ -229,7 +227,7 @@ pub struct Post {
     pub label: Vec<Node>,
 }
 
-/// A plugin and what it is told.
+/// A plugin and its options.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PluginEntry {
@@ -247,7 +245,7 @@ pub struct PluginEntry {
 }
 
 impl PluginEntry {
-    /// What a run has unless its recipe says otherwise.
+    /// The plugins of a run unless its recipe says otherwise.
     fn usual() -> Vec<Self> {
         ["validation", "stats", "checkpoint"]
             .map(|name| Self { name: name.into(), engine: Listens::Train, path: None, options: toml::Table::new() })
@@ -259,7 +257,7 @@ impl Recipe {
     /// Reads a document and checks its values.
     ///
     /// # Errors
-    /// The first key that is unknown, missing, of another type or makes no sense, at its place.
+    /// The first key that is unknown, missing, of another type or invalid, with its position.
     pub fn read(document: &Document) -> Result<Self, Fault> {
         Metric::check_keys(document)?;
         let mut recipe: Self = document.read()?;
@@ -288,7 +286,7 @@ impl Recipe {
         toml::to_string(self).map_err(|error| Fault::new(format!("this recipe cannot be written as TOML: {error}")))
     }
 
-    /// What depends on other values and was left out.
+    /// Fills in defaults that depend on other values.
     fn fill_in(&mut self, document: &Document) {
         self.metric.fill_in();
         if self.learns().generates() {
@@ -297,7 +295,7 @@ impl Recipe {
         if let Some(weights) = &mut self.init.weights
             && let Ok(absolute) = std::path::absolute(&*weights)
         {
-            // The run may be gone on with from another folder.
+            // The run may be resumed from another folder.
             *weights = absolute;
         }
         let (prediction, label) = self.learns().post(self.labels.len());
@@ -344,11 +342,7 @@ impl Recipe {
         let (data, training) = (&self.data, &self.training);
         self.check_task().map_err(|fault| document.located("", fault))?;
         demand(!self.transforms.is_empty(), "transforms", "a recipe needs at least LoadImage".into())?;
-        demand(
-            training.epochs >= 1,
-            "training.epochs",
-            format!("{} epochs are none; give 1 or more", training.epochs),
-        )?;
+        demand(training.epochs >= 1, "training.epochs", format!("epochs is {}; give 1 or more", training.epochs))?;
         demand(training.batch_size >= 1, "training.batch_size", "a batch holds at least 1 case".into())?;
         demand(training.accumulate >= 1, "training.accumulate", "a step takes at least 1 batch".into())?;
         if let Some(clip) = training.clip {
@@ -358,17 +352,17 @@ impl Recipe {
         demand(
             data.sampler.is_none() || !data.cache.moves(),
             "data.sampler",
-            "the `smart` cache shows other cases in each epoch, which a sampler knows nothing of; choose another \
+            "the `smart` cache shows other cases in each epoch, which a sampler cannot follow; choose another \
              data.cache.kind"
                 .into(),
         )?;
         demand(
             data.lazy == Lazy::On || data.lazy_sampling.is_empty(),
             "data.lazy_sampling",
-            "it takes effect with `lazy = \"on\"` alone".into(),
+            "it only takes effect with `lazy = \"on\"`".into(),
         )?;
         match data.validation {
-            Validation::Last(n) => demand(n >= 1, "data.validation", "at least 1 case validates".into())?,
+            Validation::Last(n) => demand(n >= 1, "data.validation", "at least 1 case must validate".into())?,
             Validation::Fold([fold, folds]) => demand(
                 folds >= 2 && fold < folds,
                 "data.validation",
@@ -383,7 +377,7 @@ impl Recipe {
             Validation::Fraction(part) => demand(
                 part > 0.0 && part < 1.0,
                 "data.validation",
-                format!("{part} is not a part of the cases; give more than 0 and less than 1"),
+                format!("{part} is not a fraction of the cases; give more than 0 and less than 1"),
             )?,
         }
         let lr = self.optimizer.lr();
@@ -406,13 +400,11 @@ impl Recipe {
         Ok(())
     }
 
-    /// Plugins and handlers that cannot be where they are listed.
+    /// Refuses plugins and handlers that cannot be where they are listed.
     fn check_handlers(&self, document: &Document) -> Result<(), Fault> {
         let of_trainers = |engine: Listens, at: &str, name: &str| match engine {
             Listens::Train => Ok(()),
-            Listens::Validation => {
-                Err(document.fault(&format!("{at}.engine"), format!("{name:?} asks for what a trainer alone can do")))
-            }
+            Listens::Validation => Err(document.fault(&format!("{at}.engine"), format!("{name:?} needs a trainer"))),
         };
         for (index, plugin) in self.plugins.iter().enumerate() {
             let at = format!("plugins.{index}");
@@ -437,7 +429,7 @@ impl Recipe {
             of_trainers(engine, &at, handler.text("name").unwrap_or_default())?;
             if self.plugins.iter().any(|plugin| plugin.name == same) {
                 let message =
-                    format!("the plugin {same:?} does the same; list `[[plugins]]` without it, or leave this out");
+                    format!("the plugin {same:?} does the same; list `[[plugins]]` without it, or remove this handler");
                 return Err(document.fault(&format!("{at}.name"), message));
             }
         }

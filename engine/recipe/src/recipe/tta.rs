@@ -8,10 +8,10 @@ use hearth_registry::{Document, Fault, Node};
 use hearth_train::TestTimeAugmentation;
 use serde::{Deserialize, Serialize};
 
-/// How many draws there are where the recipe does not say.
+/// The default number of draws.
 const EXAMPLES: usize = 10;
 
-/// In which ways an image is seen in `hearth evaluate` and `hearth predict`. Left out, as it is.
+/// How `hearth evaluate` and `hearth predict` augment an image. By default not at all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tta {
@@ -19,10 +19,10 @@ pub struct Tta {
     pub flips: Vec<usize>,
     /// Random transforms without their keys, drawn `num_examples` times.
     pub transforms: Vec<Node>,
-    /// How many draws; 10.
+    /// How many draws; by default 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_examples: Option<usize>,
-    /// Brings predictions back by the nearest voxel, rather than linearly.
+    /// Maps predictions back by the nearest voxel instead of linearly.
     pub nearest_interp: bool,
 }
 
@@ -32,8 +32,8 @@ impl Tta {
         Self { flips: vec![0, 1, 2], ..Self::default() }
     }
 
-    /// The augmentation around an inferer, checked; errors point at the recipe. Nothing where there
-    /// is none.
+    /// Wraps an inferer in the augmentation, checked; errors point at the recipe. `None` without
+    /// augmentation.
     pub fn build(
         &self,
         document: &Document,
@@ -70,8 +70,7 @@ impl Tta {
         let mut tables = Vec::with_capacity(self.transforms.len());
         for (index, table) in self.transforms.iter().enumerate() {
             if let Some(keys) = table.get("keys") {
-                let message =
-                    "leave `keys` out: a transform of [tta] works on the image, and is undone on the prediction";
+                let message = "remove `keys`: a transform of [tta] works on the image, and is undone on the prediction";
                 return Err(Fault::on(keys, message).under(&format!("tta.transforms.{index}.keys")));
             }
             tables.push(table.clone().with("keys", vec![TestTimeAugmentation::KEY]));

@@ -1,4 +1,4 @@
-//! The cases of a data set, divided as the recipe says.
+//! The cases of a data set, split as the recipe says.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::recipe::{Output, Recipe, Validation};
 
 /// The labelled cases of a data set.
 pub struct Cases {
-    /// What the data set calls itself.
+    /// The data set's own name.
     pub name: String,
     /// The cases to train on.
     pub training: Vec<Item>,
@@ -22,11 +22,11 @@ pub struct Cases {
 }
 
 impl Cases {
-    /// Opens the folder and divides it.
+    /// Opens the folder and splits its cases.
     pub fn open(folder: &Path, recipe: &Recipe) -> Outcome<Self> {
         let set = list(folder, recipe)?;
         let count = set.labelled.len();
-        let doing = || format!("--data {}: dividing {count} cases", folder.display());
+        let doing = || format!("--data {}: splitting {count} cases", folder.display());
         let (training, validation) = split(&set, recipe).while_doing(doing)?;
         let lacks = validation.is_empty() && recipe.data.validation != Validation::None;
         if training.is_empty() || lacks {
@@ -44,8 +44,8 @@ impl Cases {
         Ok(list(folder, recipe)?.labelled)
     }
 
-    /// About how many bytes the caches take, in memory or on disk: the first case of each kind
-    /// tells.
+    /// Estimates the size of the caches in bytes, in memory or on disk, from the first case of each
+    /// kind.
     pub fn predicted_bytes(&self, plan: &Plan) -> Outcome<u64> {
         let cache = &plan.recipe.data.cache;
         let mut total = 0;
@@ -60,7 +60,7 @@ impl Cases {
     }
 }
 
-/// What a recipe wants of each case.
+/// What a recipe needs of each case.
 pub fn wants(recipe: &Recipe) -> Wants {
     let target = match recipe.learns().target() {
         // A task that learns numbers of the recipe's labels names no columns itself.
@@ -73,7 +73,7 @@ pub fn wants(recipe: &Recipe) -> Wants {
 /// The cases of a data set, in its own order.
 ///
 /// # Errors
-/// Where the data set is damaged, or its labels or channels are not the recipe's.
+/// Where the data set is damaged, or its labels or channels differ from the recipe's.
 pub fn list(path: &Path, recipe: &Recipe) -> Outcome<CaseList> {
     let doing = || format!("--data {}", path.display());
     let wants = wants(recipe);
@@ -114,8 +114,8 @@ pub fn list(path: &Path, recipe: &Recipe) -> Outcome<CaseList> {
 /// Refuses a data set whose label maps hold classes that the recipe does not know.
 fn check_labels(list: &CaseList, recipe: &Recipe) -> Outcome {
     let highest = list.labels.keys().max().copied().unwrap_or(0) as usize;
-    // A recipe that gives labels other values says itself what is left of them.
-    // Regions have no background among their names.
+    // A recipe that maps labels to other values decides what remains of them. Regions have no
+    // background among their names.
     let known = recipe.labels.len() + usize::from(recipe.output() == Output::Regions);
     if recipe.output().is_map() && highest >= known && !recipe.transforms.iter().any(maps_labels) {
         return Err(RecipeError::new(format!(
@@ -136,7 +136,7 @@ fn split(list: &CaseList, recipe: &Recipe) -> Outcome<(Vec<Item>, Vec<Item>)> {
         Validation::None => Ok((cases.clone(), Vec::new())),
         Validation::Listed => {
             let held = list.validation.as_ref().ok_or_else(|| {
-                let what = "the data set sets no cases apart (a list in JSON does, with `validation`)";
+                let what = "the data set names no validation cases (a JSON list does, with `validation`)";
                 RecipeError::new(format!("data.validation = \"listed\": {what}"))
             })?;
             let (validate, train) = cases.iter().cloned().partition(|item| held.contains(&item.case));

@@ -18,9 +18,9 @@ pub enum Rule {
     Validation,
     /// Data that the run has not seen: every labelled case.
     Foreign,
-    /// Every labelled case was asked for.
+    /// `--all` asked for every labelled case.
     All,
-    /// These were asked for by name.
+    /// `--cases` named these.
     Named,
 }
 
@@ -35,10 +35,10 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// Those of a data set: all of them, the named ones, or what the run's record says.
+    /// Chooses cases of a data set: all of them, the named ones, or those of the run's record.
     ///
-    /// A data set is the run's own where it has all cases that the run was started with; it may
-    /// have moved. Without a record (an early version's run) the recipe divides it.
+    /// A data set is the run's own if it has all cases that the run was started with; it may have
+    /// moved. Without a record (a run of an early version) the recipe splits it.
     pub fn new(folder: &RunFolder, plan: &Plan, data: &Path, all: bool, names: &[String]) -> Outcome<Self> {
         let items = Cases::all(data, &plan.recipe)?;
         let record = Record::read(folder)?;
@@ -70,7 +70,7 @@ impl Chosen {
         if items.is_empty() {
             return Err(RecipeError::new(format!("--data {}: there is no labelled case to measure", data.display())));
         }
-        // Cases of other data may have the names of those that the run trained on.
+        // Cases of other data may share names with those that the run trained on.
         let trained_on = items.iter().filter(|item| own && trained.contains(item.case.as_str())).count();
         Ok(Self { items, rule, trained_on })
     }

@@ -12,9 +12,9 @@ use crate::error::{Context, Outcome};
 /// Which cases they are.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Use {
-    /// An epoch may have a part of them.
+    /// An epoch may use a part of them.
     Training,
-    /// Every one is looked at each time.
+    /// All of them are used each time.
     Validation,
 }
 

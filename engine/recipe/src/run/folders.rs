@@ -1,4 +1,4 @@
-//! Run folders that exist, and the files in them.
+//! Existing run folders, and the files in them.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub fn open_run(folder: &Path) -> Outcome<RunFolder> {
     Ok(RunFolder::open(folder)?)
 }
 
-/// Replaces a file as a whole. Nothing is left of one that could not be written.
+/// Replaces a file as a whole. A failed write leaves nothing behind.
 pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Outcome {
     hearth_files::replace(path, content).while_doing(|| format!("cannot write {}", path.display()))
 }

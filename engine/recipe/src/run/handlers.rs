@@ -12,10 +12,11 @@ use super::plugins::{self, Attached};
 use crate::error::Outcome;
 use crate::recipe::Listens;
 
-/// On a card a look at the loss waits for the card, so it is looked at less often.
+/// Reading the loss waits for the GPU, so it is checked less often there.
 const LOOK_EVERY: u64 = 16;
 
-/// Called before the plugins: what may end the run, and what sets the learning rate.
+/// Handlers called before the plugins: those that may end the run, and the one that sets the
+/// learning rate.
 pub fn before(plan: &Plan) -> Outcome<Vec<Box<dyn Handler>>> {
     let every = if plan.on_processor { 1 } else { LOOK_EVERY };
     let mut handlers: Vec<Box<dyn Handler>> = Vec::new();
@@ -30,8 +31,8 @@ pub fn before(plan: &Plan) -> Outcome<Vec<Box<dyn Handler>>> {
     Ok(handlers)
 }
 
-/// Called after the plugins, which have validated by then: the recipe's own, and those that write
-/// the run's files.
+/// Handlers called after the plugins, and so after the validation: the recipe's own, and those that
+/// write the run's files.
 pub fn after(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
     let mut handlers = listed(plan, run, Listens::Train)?;
     for name in ["MetricLog", "TensorBoardStats", "Progress"] {
@@ -60,8 +61,8 @@ pub fn listed(plan: &Plan, run: &Path, engine: Listens) -> Outcome<Vec<Box<dyn H
     Ok(handlers)
 }
 
-/// Builds every handler and plugin's handler once, so that what is wrong with one is known before
-/// the work begins.
+/// Builds every handler and plugin's handler once, so that errors are reported before the work
+/// begins.
 pub fn check(plan: &Plan, plugins: &[Attached]) -> Outcome {
     before(plan)?;
     for engine in [Listens::Train, Listens::Validation] {
@@ -81,7 +82,7 @@ pub fn attach(plan: &Plan, plugins: &[Attached], folder: &Path, evaluator: &mut 
     Ok(())
 }
 
-/// A handler that failed in a run that went on.
+/// A handler that failed without ending the run.
 #[derive(Clone, Debug)]
 pub struct HandlerFailure {
     /// The engine whose events it listened to: `trainer`, `validation`.
@@ -92,7 +93,7 @@ pub struct HandlerFailure {
     pub errors: u64,
     /// Whether it was no longer called.
     pub disabled: bool,
-    /// The first failure: event, counters, words.
+    /// The first failure: event, counters, message.
     pub first: String,
 }
 
@@ -100,7 +101,7 @@ impl fmt::Display for HandlerFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { engine, name, errors, disabled, first } = self;
         let times = if *errors == 1 { "once".to_owned() } else { format!("{errors} times") };
-        let fate = if *disabled { "was not called again" } else { "went on" };
+        let fate = if *disabled { "was not called again" } else { "the run continued" };
         write!(f, "the handler {name} of the {engine} failed {times} and {fate}; first in {first}")
     }
 }

@@ -1,4 +1,5 @@
-//! What `predict` is given: files, folders of images, cases of modalities, data sets, lists.
+//! The inputs of `predict`: files, folders of images, cases with several modalities, data sets,
+//! lists.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use super::outputs::is_record;
 use crate::error::{Context, Outcome};
 use crate::recipe::Recipe;
 
-/// An image to predict: of one file, or of several.
+/// An image to predict, from one file or several.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A file, or a folder of slices.
@@ -39,7 +40,7 @@ impl Input {
         }
     }
 
-    /// The files it is made of.
+    /// The files it consists of.
     pub fn files(&self) -> Box<dyn Iterator<Item = &PathBuf> + '_> {
         match self {
             Input::File(path) => Box::new(std::iter::once(path)),
@@ -50,7 +51,7 @@ impl Input {
         }
     }
 
-    /// What it is called in messages and tables.
+    /// Its name in messages and tables.
     pub fn name(&self) -> String {
         match self {
             Input::File(path) => path.display().to_string(),
@@ -71,8 +72,8 @@ impl Input {
     }
 }
 
-/// What a path stands for: the cases of a data set, a table or a list; the images of a folder; a
-/// folder of slices; a file.
+/// What a path means: the cases of a data set, a table or a list; the images of a folder; a folder
+/// of slices; a file.
 ///
 /// # Errors
 /// A data set that is damaged, or lacks a modality that the recipe takes; a folder that cannot be
@@ -112,13 +113,13 @@ const UNNAMED: &str = "image";
 /// Ends of files that hold an image by themselves.
 const IMAGES: &[&str] = &["nii.gz", "nii", "hdr", "npy", "npz", "tif", "tiff", "png", "jpg", "jpeg", "bmp"];
 
-/// The images that a word of the command line means: those of a folder, unless its files are the
+/// The images that a command-line argument names: those of a folder, unless its files are the
 /// slices of one.
 fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
     if !given.is_dir() {
         return Ok(vec![given.to_owned()]);
     }
-    let listed = std::fs::read_dir(given).while_doing(|| format!("cannot look into {}", given.display()))?;
+    let listed = std::fs::read_dir(given).while_doing(|| format!("cannot read the folder {}", given.display()))?;
     let ends = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         !name.starts_with('.') && IMAGES.iter().any(|end| name.ends_with(&format!(".{end}")))

@@ -1,4 +1,4 @@
-//! A run: how a trainer is put together from a recipe, and what becomes of it.
+//! A run: builds a trainer from a recipe, trains, evaluates and predicts.
 
 mod adversarial;
 mod cases;

@@ -1,4 +1,4 @@
-//! Files that a command writes: never in the place of somebody else's.
+//! Files that a command writes; they never replace files of others.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use super::folders;
 use crate::error::{Context, Outcome, RecipeError};
 
-/// What is put behind the name of a file for the record of where it came from.
+/// The suffix of the record that says where a file came from.
 const RECORD: &str = ".hearth.json";
 
 /// The files of one command, claimed before its work begins.
 ///
-/// A file that exists is in the way, unless `--overwrite` is given and this program wrote it: the
-/// record beside it (`NAME.hearth.json`) holds the sum of its bytes. A file that somebody has
-/// changed since is theirs.
+/// An existing file is an error, unless `--overwrite` is given and this program wrote it: the
+/// record beside it (`NAME.hearth.json`) holds the hash of its bytes. A file that was changed since
+/// is never replaced.
 pub struct Outputs {
     command: &'static str,
     overwrite: bool,
@@ -23,7 +23,7 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Those of this command.
+    /// The claimed files of this command.
     pub fn new(command: &'static str, overwrite: bool) -> Self {
         Self { command, overwrite, claimed: Vec::new() }
     }
@@ -98,7 +98,7 @@ impl Outputs {
     }
 }
 
-/// The record beside a file.
+/// The path of a file's record.
 fn beside(path: &Path) -> PathBuf {
     let mut name: OsString = path.as_os_str().to_owned();
     name.push(RECORD);
@@ -116,7 +116,7 @@ fn recorded_sum(path: &Path) -> Option<String> {
     record["blake3"].as_str().map(str::to_owned)
 }
 
-/// The BLAKE3 sum of a file.
+/// The BLAKE3 hash of a file.
 pub fn sum(path: &Path) -> Outcome<String> {
     let mut hasher = blake3::Hasher::new();
     let read = std::fs::File::open(path).and_then(|mut file| std::io::copy(&mut file, &mut hasher));
@@ -124,7 +124,7 @@ pub fn sum(path: &Path) -> Outcome<String> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// The path without links, as far as it exists.
+/// The path with links resolved, as far as it exists.
 fn real(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     if let Ok(real) = absolute.canonicalize() {

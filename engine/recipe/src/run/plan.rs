@@ -1,4 +1,4 @@
-//! A recipe made ready: device, precision, pipelines, all checked before anything runs.
+//! A recipe made ready to run: device, precision and pipelines, all checked before anything runs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,29 +12,30 @@ use hearth_train::{Post, Precision, TestTimeAugmentation, device};
 use crate::error::{At, Outcome};
 use crate::recipe::{Document, Fault, Node, Output, PrecisionWord, Recipe, post};
 
-/// What a recipe asks for, checked.
+/// What a recipe asks for, checked and ready to run.
 pub struct Plan {
     /// The recipe's text, for errors.
     pub document: Document,
-    /// What it says; the precision is no longer `auto`.
+    /// The recipe; the precision is no longer `auto`.
     pub recipe: Recipe,
-    /// Where it runs.
+    /// The device it runs on.
     pub device: Device,
-    /// Whether that is this machine's processor.
+    /// Whether that is this machine's CPU.
     pub on_processor: bool,
     /// The precision.
     pub precision: Precision,
     /// The training chain.
     pub training: Arc<Pipeline>,
-    /// The same without what is random and what is for training only.
+    /// The same without random transforms and those for training only.
     pub validation: Arc<Pipeline>,
     /// The same without the label.
     pub prediction: Arc<Pipeline>,
-    /// What is done to a label that stays on its own grid: reading, and giving labels other values.
+    /// The transforms of a label that stays on its own grid: reading, and mapping labels to other
+    /// values.
     pub label: Arc<Pipeline>,
     /// The entry of `transforms` that each step of the training chain comes from.
     training_places: Vec<usize>,
-    /// How the filling of caches is shown; not at all unless it is set.
+    /// How the filling of caches is shown; by default not at all.
     pub progress: Progress,
 }
 
@@ -71,7 +72,7 @@ impl Plan {
             Precision::Fp16 => PrecisionWord::Fp16,
         };
         let (training, training_places) = pipeline(&recipe, &device, Chain::Training, |_| true)?;
-        // What is random, as the transforms themselves say: a `Range` around one is random too.
+        // Transforms report themselves whether they are random: a `Range` around one is random too.
         let steps = training_places.iter().zip(training.steps());
         let random: Vec<usize> = steps.filter(|(_, step)| step.is_random()).map(|(place, _)| *place).collect();
         let fixed = |place: usize| !random.contains(&place);
@@ -101,34 +102,35 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The recipe's test-time augmentation around its inferer.
+    /// Wraps the recipe's inferer in its test-time augmentation.
     pub fn augmentation(&self) -> Outcome<Option<TestTimeAugmentation>> {
         let Recipe { tta, inferer, training, .. } = &self.recipe;
         let augmentation = tta.build(&self.document, inferer.shared(), training.seed)?;
         if augmentation.is_some() && self.recipe.output() == Output::Scores {
-            let what = "test-time augmentation brings maps back to the image; this task gives numbers: leave [tta] out";
+            let what =
+                "test-time augmentation maps predictions back to the image; this task predicts numbers: remove [tta]";
             return Err(self.document.error_at("tta", what));
         }
         Ok(augmentation)
     }
 
-    /// What is made of a prediction.
+    /// The post-processing of a prediction.
     pub fn post_prediction(&self) -> Outcome<Vec<Post>> {
         Ok(post::steps("prediction", &self.recipe.post.prediction)?)
     }
 
-    /// What is made of a label before the metric sees it.
+    /// The post-processing of a label before the metric sees it.
     pub fn post_label(&self) -> Outcome<Vec<Post>> {
         Ok(post::steps("label", &self.recipe.post.label)?)
     }
 
-    /// The network with its first weights, on a device of the caller's.
+    /// The network with its initial weights, on the given device.
     pub fn network(&self, device: &Device) -> Outcome<AnyNetwork> {
         let init = self.recipe.network.init(device, self.recipe.training.seed);
         let network = init.map_err(|error| self.document.located("network", error.into()))?;
         let ([_, out], labels) = (network.channels(), self.recipe.labels.len());
         if self.recipe.learns().channels(labels).is_some_and(|expected| out != expected) {
-            let message = format!("the network gives out_channels = {out}, but there are {labels} labels");
+            let message = format!("the network has out_channels = {out}, but there are {labels} labels");
             return Err(self.document.error_at("network.out_channels", message));
         }
         if !self.recipe.learns().generates() {
@@ -145,7 +147,7 @@ impl Plan {
             let size = |axis: usize| if sizes.len() == 1 { sizes.first() } else { sizes.get(axis) };
             let sizes =
                 (0..dims).map(|axis| size(axis).and_then(|size| usize::try_from(*size).ok()).filter(|n| *n > 0));
-            // A size that the image decides is not known yet.
+            // A size that depends on the image is not known yet.
             let Some(sizes) = sizes.collect::<Option<Vec<usize>>>() else { return Ok(()) };
             let mut shape = [1, self.recipe.image_channels(), 1, 1, 1];
             shape[2..2 + dims].copy_from_slice(&sizes);
@@ -202,7 +204,7 @@ fn pipeline(
         lazy_sampling: recipe.data.lazy_sampling.clone(),
     };
     let pipeline = Pipeline::from_nodes_with(&tables, &options).map_err(|fault| {
-        // The place among the tables of this chain, as a place in the recipe.
+        // The index in this chain, mapped to the index in the recipe.
         let (step, rest) = fault.path.split_once('.').unwrap_or((&fault.path, ""));
         let place = step.parse::<usize>().ok().and_then(|step| places.get(step).copied()).unwrap_or_default();
         Fault { path: rest.to_owned(), ..fault.clone() }.under(&format!("transforms.{place}"))
@@ -210,11 +212,11 @@ fn pipeline(
     Ok((Arc::new(pipeline.seed(recipe.training.seed)), places))
 }
 
-/// Puts a `CheckCase` behind the steps that read a case, unless the recipe has one of its own: a
-/// label that belongs to another image, or to other classes, would train without a complaint and
-/// measure nonsense.
+/// Inserts a `CheckCase` after the steps that read a case, unless the recipe has one. Otherwise a
+/// label that belongs to another image, or to other classes, would train without an error and give
+/// meaningless metrics.
 ///
-/// A label that the recipe maps to other classes is checked once it is mapped: what counts is what
+/// A label that the recipe maps to other classes is checked after the mapping, because that is what
 /// the loss sees.
 fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usize>) {
     let names: Vec<String> = tables.iter().map(|table| table.text("name").unwrap_or("").to_owned()).collect();
@@ -226,9 +228,9 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
     let mut table = Node::named("CheckCase").with("channels", recipe.image_channels() as i64);
     match recipe.output() {
         Output::Labels => table.insert("num_classes", Node::from(recipe.labels.len() as i64)),
-        // Regions are channels of 0 and 1: what its values may be is not what classes are.
+        // Regions are channels of 0 and 1, so the values are not limited by the number of classes.
         Output::Regions => {}
-        // What is learned is no map on the image's grid.
+        // The label is not a map on the image's grid.
         Output::Scores | Output::Image => table.insert("keys", Node::from(vec!["image"])),
     }
     tables.insert(place, table);

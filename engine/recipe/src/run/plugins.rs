@@ -1,4 +1,4 @@
-//! The recipe's plugins, found and loaded from disk. Nothing is linked in their place.
+//! The recipe's plugins, found and loaded from disk. There is no linked fallback.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -9,8 +9,7 @@ use super::Plan;
 use crate::error::{At, Outcome, RecipeError};
 use crate::recipe::{Fault, Listens};
 
-/// A loaded plugin and where the recipe lists it; nowhere, when somebody named it on the command
-/// line alone.
+/// A loaded plugin and its index in the recipe's list; `None` if only the command line named it.
 #[derive(Debug)]
 pub struct Attached {
     /// The plugin.
@@ -30,15 +29,13 @@ impl Attached {
     }
 }
 
-/// Finds and loads every plugin that the recipe lists, in its order. `given` are the `--plugin`
-/// paths.
+/// Finds and loads every plugin that the recipe lists, in order. `given` are the `--plugin` paths.
 pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Attached>> {
     if let Some(missing) = given.iter().find(|path| !path.exists()) {
         return Err(RecipeError::new(format!("--plugin {}: there is no such file or folder", missing.display())));
     }
     let mut loaded = load_where(plan, given, |_| true)?;
-    // A library that somebody names on the command line is wanted, whether or not the recipe lists
-    // it.
+    // A library named on the command line is used, whether or not the recipe lists it.
     for path in given.iter().filter(|path| path.is_file()) {
         let plugin = hearth_plugin_host::load(path)?;
         if !loaded.iter().any(|known| known.name() == plugin.identity().name) {
@@ -48,7 +45,7 @@ pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Attached>> {
     Ok(loaded)
 }
 
-/// The same of those that listen to the evaluator.
+/// The same for those that listen to the evaluator.
 pub fn load_for_evaluation(plan: &Plan) -> Outcome<Vec<Attached>> {
     load_where(plan, &[], |engine| engine == Listens::Validation)
 }
@@ -70,7 +67,7 @@ fn load_where(plan: &Plan, given: &[PathBuf], wanted: impl Fn(Listens) -> bool) 
     Ok(loaded)
 }
 
-/// The handlers of the plugins that listen to one engine, each told its options from the recipe.
+/// The handlers of the plugins that listen to one engine, each with its options from the recipe.
 /// Checkpoints go into the run's folder.
 pub fn handlers(plan: &Plan, plugins: &[Attached], run: &Path, engine: Listens) -> Outcome<Vec<Box<dyn Handler>>> {
     let mine = plugins.iter().filter(|attached| attached.listens(plan) == engine);
@@ -78,7 +75,7 @@ pub fn handlers(plan: &Plan, plugins: &[Attached], run: &Path, engine: Listens) 
         let place = attached.entry.map(|index| format!("plugins.{index}.options"));
         let located = |fault: Fault| {
             let Some(place) = &place else { return RecipeError::from(fault) };
-            // What is no option is wrong as a key; an option is wrong in its value.
+            // For an unknown option the error points at the key, otherwise at the value.
             let known =
                 attached.plugin.options().iter().any(|option| fault.path.split('.').next() == Some(&option.name));
             let (root, fault) = (plan.document.root(), fault.under(place));

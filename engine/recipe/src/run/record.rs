@@ -1,4 +1,4 @@
-//! `run.json`: what a run was started with, so that it is not gone on with as another one.
+//! `run.json`: what a run was started with, so that it is not resumed with something else.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ const FREE: [&str; 4] = ["training.epochs", "training.device", "training.tune", 
 pub struct Record {
     /// The resolved recipe.
     recipe: String,
-    /// The data set, as it was given; runs of earlier versions do not say.
+    /// The data set, as it was given; absent in runs of earlier versions.
     #[serde(default)]
     data: String,
     /// The cases it trains on.
@@ -31,7 +31,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// What a run with this plan and this data is.
+    /// The record of a run with this plan and this data.
     pub fn new(plan: &Plan, data: &Path) -> Outcome<Self> {
         let cases = Cases::open(data, &plan.recipe)?;
         let names = |items: Vec<Item>| items.into_iter().map(|item| item.case).collect();
@@ -40,8 +40,8 @@ impl Record {
         Ok(Self { recipe, data, training: names(cases.training), validation: names(cases.validation) })
     }
 
-    /// What the run in a folder was started with; nothing where an earlier version did not write
-    /// it.
+    /// Reads what the run in a folder was started with; `None` where an earlier version did not
+    /// write it.
     pub fn read(folder: &RunFolder) -> Outcome<Option<Self>> {
         let path = folder.root().join(FILE);
         if !path.exists() {
@@ -66,7 +66,7 @@ impl Record {
         folders::replace(&folder.root().join(FILE), &(serde_json::to_string_pretty(self)? + "\n"))
     }
 
-    /// Fails where the run in the folder is another one than this, naming the first difference.
+    /// Fails if the run in the folder differs from this one, naming the first difference.
     pub fn check(&self, folder: &RunFolder) -> Outcome {
         let path = folder.root().join(FILE);
         if !path.exists() {
@@ -75,8 +75,8 @@ impl Record {
         let doing = || format!("cannot read {}", path.display());
         let first: Self =
             serde_json::from_str(&std::fs::read_to_string(&path).while_doing(doing)?).while_doing(doing)?;
-        let advice = "a run goes on with what it was started with; start a new run to change it";
-        let cannot = format!("cannot go on with {}", folder.root().display());
+        let advice = "a run is resumed with what it was started with; start a new run to change it";
+        let cannot = format!("cannot resume {}", folder.root().display());
         let (before, now): (Table, Table) = (toml::from_str(&first.recipe)?, toml::from_str(&self.recipe)?);
         if let Some((key, before, now)) = difference("", &Value::Table(before), &Value::Table(now)) {
             return Err(RecipeError::new(format!(
@@ -101,7 +101,7 @@ impl Record {
     }
 }
 
-/// What of a cache changes a step: a window that moves over the cases, and halves.
+/// Cache options that change a step: a window that moves over the cases, and half precision.
 fn in_a_cache(cache: &Value) -> Vec<Option<&Value>> {
     let is = |key: &str, word: &str| cache.get(key).and_then(Value::as_str) == Some(word);
     let window =

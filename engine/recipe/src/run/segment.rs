@@ -1,4 +1,4 @@
-//! A network's prediction on an image's own grid, decided by the chain of `[post]`.
+//! A network's prediction on an image's own grid, with the chain of `[post]` applied.
 
 use std::cell::RefCell;
 
@@ -16,26 +16,25 @@ use super::passing::Windows;
 use crate::error::{Outcome, RecipeError};
 use crate::recipe::Output;
 
-/// What was found in an image, on its own grid.
+/// The prediction for an image, on its own grid.
 pub struct Segmented {
-    /// The class of every voxel, a channel of 0 and 1 for each region, or the image that was
-    /// learned.
+    /// The class of every voxel, a channel of 0 and 1 for each region, or the predicted image.
     pub image: Image,
-    /// Which of them.
+    /// Which of these it is.
     pub output: Output,
-    /// Over the augmented images, of the probability of anything but background: the standard
-    /// deviation at every voxel, and the volume variation coefficient.
+    /// The standard deviation of the foreground's probability over the augmented images at every
+    /// voxel, and the volume variation coefficient.
     pub uncertainty: Option<(Image, f64)>,
 }
 
 impl Trained {
-    /// Calls `work` with the network as a function, in f32; an input or window that it cannot take
-    /// is an error.
+    /// Calls `work` with the network as a function, in f32; an input or window of an unsuitable
+    /// size is an error.
     fn with_network<T>(
         &self,
         work: impl FnOnce(&dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<T, InferError>,
     ) -> Outcome<T> {
-        // The closure cannot fail, so a window that does not fit is remembered.
+        // The closure cannot fail, so the error of a window that does not fit is kept.
         let misfit = RefCell::new(None);
         let windows = Windows::new(self.plan.progress);
         let forward = |x: Tensor<5>| match self.network.check_input(x.dims()) {
@@ -55,8 +54,8 @@ impl Trained {
         }
     }
 
-    /// Probabilities of classes or regions, by the activations of the chain; exclusive classes have
-    /// a softmax where it names none.
+    /// Probabilities of classes or regions, by the activations of the chain; exclusive classes get
+    /// a softmax if it has none.
     fn probabilities(&self, steps: &[Post], logits: Tensor<5>) -> Outcome<Tensor<5>> {
         let mut activated = None;
         for step in steps.iter().take_while(|step| !matches!(step, Post::AsDiscrete(_))) {
@@ -71,11 +70,11 @@ impl Trained {
         })
     }
 
-    /// Standard deviation and volume variation coefficient of the probability of anything, on the
+    /// Standard deviation and volume variation coefficient of the foreground's probability, on the
     /// grid of `image`'s file.
     fn uncertainty(&self, steps: &[Post], input: &Tensor<5>, image: &Image) -> Outcome<Option<(Image, f64)>> {
         let Some(augmentation) = &self.augmentation else { return Ok(None) };
-        // Activations were checked with the recipe; an error here leaves the logits.
+        // Activations were checked with the recipe; on an error here the logits stay as they are.
         let anything = |logits: Tensor<5>| match (self.probabilities(steps, logits.clone()), self.plan.recipe.output())
         {
             (Ok(x), Output::Labels) => -x.narrow(1, 0, 1) + 1.0,
@@ -88,11 +87,11 @@ impl Trained {
         Ok(Some((self.plan.prediction.invert(std, image, false)?, vvc)))
     }
 
-    /// The numbers of a case whose `image` has files: a probability of each class, or what a
-    /// regression gives.
+    /// The numbers of a case whose `image` has files: a probability of each class, or the values of
+    /// a regression.
     ///
     /// # Errors
-    /// Where the image cannot be read or is not what the network takes.
+    /// Where the image cannot be read or does not suit the network.
     pub fn scores(&self, sample: Sample) -> Outcome<Vec<f32>> {
         let (steps, case) = (self.plan.post_prediction()?, sample.case.clone());
         let image = self.network_input(sample)?;
@@ -103,7 +102,7 @@ impl Trained {
         let (shape, labels) = (scores.data.dims(), self.plan.recipe.labels.len());
         if shape != [labels, 1, 1, 1] {
             let what =
-                format!("the network gives {shape:?} [channel, x, y, z] for an image, expected [{labels}, 1, 1, 1]");
+                format!("the network returns {shape:?} [channel, x, y, z] for an image, expected [{labels}, 1, 1, 1]");
             return Err(RecipeError::new(format!("{what}: a number for each of `labels`")));
         }
         Ok(scores.to_vec())
@@ -112,15 +111,15 @@ impl Trained {
     /// The image as the network sees it, on the device.
     fn network_input(&self, sample: Sample) -> Outcome<Image> {
         let mut samples = self.plan.prediction.run_deterministic(sample)?;
-        let mut sample = samples.pop().ok_or_else(|| RecipeError::new("the pipeline gave nothing"))?;
+        let mut sample = samples.pop().ok_or_else(|| RecipeError::new("the pipeline returned nothing"))?;
         Ok(sample.take_image("image")?.to_device(&self.plan.device))
     }
 
-    /// Segments a case whose `image` has files, or makes the image that is learned of it.
+    /// Segments a case whose `image` has files, or predicts the image that is learned.
     ///
-    /// Probabilities are brought back onto the image's own grid one channel after the other, and
-    /// are decided there: smoother than moving a label map, without holding all classes at full
-    /// size.
+    /// Probabilities are resampled to the image's own grid one channel at a time, and classes are
+    /// decided there. That is smoother than resampling a label map, and does not hold all classes
+    /// at full size.
     pub fn segment(&self, sample: Sample, uncertainty: bool) -> Outcome<Segmented> {
         let steps = self.plan.post_prediction()?;
         let case = sample.case.clone();
@@ -134,7 +133,7 @@ impl Trained {
         let [_, size @ ..] = likely.dims();
         let on_own_grid = |channel: usize| -> Outcome<Image> {
             let one = likely.clone().narrow(0, channel, 1);
-            // A network that gives another size has a grid of its own over the same body.
+            // A network whose output has another size has its own grid over the same space.
             if output == Output::Image && size != image.shape() {
                 return Ok(Image { data: one, affine: stretched(&image, size), meta: image.meta.clone() });
             }
@@ -153,7 +152,7 @@ impl Trained {
                 let mut maps = maps.into_iter();
                 let mut first = maps.next().ok_or_else(|| RecipeError::new("the network has no output"))?;
                 first.data = Tensor::cat(std::iter::once(first.data).chain(maps.map(|map| map.data)).collect(), 0);
-                // The activations are done.
+                // The activations are applied already.
                 let rest = steps.iter().skip_while(|step| matches!(step, Post::Activations(_)));
                 Post::finish(rest, first, &case).map_err(|error| RecipeError::new(error.to_string()))?
             }
@@ -162,12 +161,12 @@ impl Trained {
     }
 }
 
-/// The affine of so many voxels over the space of an image.
+/// The affine of a grid with this number of voxels over the space of an image.
 fn stretched(image: &Image, size: [usize; 3]) -> Affine {
     let mut scale = IDENTITY;
     for (axis, (old, new)) in image.shape().into_iter().zip(size).enumerate() {
         let factor = old as f64 / new as f64;
-        // Edges stay where they are, so that centres of voxels move.
+        // The image's edges stay in place, so voxel centres move.
         (scale[axis][axis], scale[axis][3]) = (factor, (factor - 1.0) / 2.0);
     }
     compose(&image.affine, &scale)
@@ -195,8 +194,8 @@ fn likeliest(channels: usize, channel: impl Fn(usize) -> Outcome<Image>) -> Outc
     Ok(Image { data: label, ..held })
 }
 
-/// The transforms of the chain, on the label map: on one channel for each class from a step with
-/// `to_onehot` on, as where the metric is measured.
+/// The transforms of the chain, on the label map: from a step with `to_onehot` on they work on one
+/// channel per class, as they do for the metric.
 fn clean(steps: &[Post], mut label: Image) -> Outcome<Image> {
     let (mut onehot, mut classes) = (false, None);
     for step in steps {
@@ -209,14 +208,15 @@ fn clean(steps: &[Post], mut label: Image) -> Outcome<Image> {
                 }
                 let sample = Sample::new("").with_image(Post::KEY, label);
                 let mut made = steps.run_deterministic(sample)?;
-                let mut sample = made.pop().ok_or_else(|| RecipeError::new("the transforms of [post] gave nothing"))?;
+                let mut sample =
+                    made.pop().ok_or_else(|| RecipeError::new("the transforms of [post] returned nothing"))?;
                 label = sample.take_image(Post::KEY)?;
             }
             _ => {}
         }
     }
     if onehot {
-        // A voxel that was taken out of its class is in none now: background.
+        // A voxel that was removed from its class becomes background.
         let [_, x, y, z] = label.data.dims();
         let set = label.data.clone().max_dim(0).greater_elem(0.0);
         let class = label.data.argmax(0).float().cast(DType::F32);

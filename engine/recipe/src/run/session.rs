@@ -1,4 +1,4 @@
-//! A training run: everything a recipe asks for, put together and run.
+//! A training run: builds everything a recipe asks for, and runs it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Session {
         Self::prepare(plan, data, given, Start::Init)
     }
 
-    /// The same for a run that goes on: where it has a checkpoint already, weights come from there.
+    /// The same for a resumed run: if it has a checkpoint already, weights come from there.
     pub fn of_run(plan: Plan, data: &Path, given: &[PathBuf], folder: &RunFolder) -> Outcome<Self> {
         let begun = !checkpoint::list(&folder.checkpoints())?.is_empty();
         Self::prepare(plan, data, given, if begun { Start::Checkpoint } else { Start::Init })
@@ -58,7 +58,7 @@ impl Session {
 
     fn prepare(plan: Plan, data: &Path, given: &[PathBuf], from: Start) -> Outcome<Self> {
         let (started, tuning) = (Instant::now(), TuningClock::start());
-        // What can be wrong in the recipe is found out before the work begins.
+        // Errors in the recipe are reported before the work begins.
         let plugins = plugins::load(&plan, given)?;
         handlers::check(&plan, &plugins)?;
         warn(&plan, &plugins);
@@ -70,7 +70,7 @@ impl Session {
         Ok(Self { plan, plugins, trainer, folder: None, lock: None, data: data.to_owned(), started, tuning })
     }
 
-    /// Makes the run's folder.
+    /// Creates the run's folder.
     pub fn start(&mut self, out: &Path) -> Outcome {
         let record = Record::new(&self.plan, &self.data)?;
         let folder = RunFolder::create(out, &self.plan.recipe.to_toml()?)?;
@@ -81,8 +81,7 @@ impl Session {
         Ok(())
     }
 
-    /// Goes on with a run: from its newest whole checkpoint, or from the start where it has none
-    /// yet.
+    /// Resumes a run from its newest intact checkpoint, or from the start if it has none yet.
     pub fn resume(&mut self, folder: RunFolder) -> Outcome {
         self.lock = Some(RunLock::new(folder.root())?);
         self.add_handlers(&folder)?;
@@ -90,11 +89,11 @@ impl Session {
             notice!("{} holds no checkpoint yet: starting from the beginning", folder.root().display());
         } else {
             let went = self.trainer.resume(&folder.checkpoints());
-            let doing = || format!("cannot go on with {}", folder.root().display());
+            let doing = || format!("cannot resume {}", folder.root().display());
             let (epoch, iteration) = went.map_err(|error| RecipeError::new(error.to_string()).context(doing()))?;
-            notice!("going on from epoch {epoch}, iteration {iteration}");
+            notice!("resuming from epoch {epoch}, iteration {iteration}");
         }
-        // More epochs than before are part of the run from now on.
+        // A raised number of epochs is part of the run from now on.
         let (path, recipe) = (folder.recipe(), self.plan.recipe.to_toml()?);
         if std::fs::read_to_string(&path).is_ok_and(|before| before != recipe) {
             folders::replace(&path, &recipe)?;
@@ -124,7 +123,7 @@ impl Session {
         &mut *self.trainer
     }
 
-    /// Raised, it asks the run to stop after its step and to keep what it has.
+    /// When set, the run stops after the current step and keeps its results.
     pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
         self.trainer.engine().interrupt_flag()
     }
@@ -132,7 +131,7 @@ impl Session {
     /// Trains until the end, or until it is interrupted, and writes `summary.json`.
     ///
     /// # Errors
-    /// Where the run failed, or its folder is gone.
+    /// When the run fails, or its folder is gone.
     pub fn run(&mut self) -> Outcome<Finished> {
         let folder = self.folder.clone().ok_or_else(|| RecipeError::new("the run has no folder"))?;
         let end = self.trainer.run();
@@ -171,7 +170,7 @@ impl Session {
         self.trainer.evaluator_engine(VALIDATION)
     }
 
-    /// A run without the checkpoint plugin loses nothing either when it is interrupted.
+    /// A run without the checkpoint plugin loses nothing when it is interrupted, either.
     fn save_if_needed(&mut self, folder: &RunFolder) -> Outcome {
         let iteration = self.trainer.engine().state().iteration;
         let newest = checkpoint::newest(&folder.checkpoints()).ok();
@@ -192,7 +191,7 @@ pub struct Finished {
     pub best: Option<(String, f64, u64)>,
     /// How long it took, caches included.
     pub seconds: f64,
-    /// What choosing kernels for the device took of it.
+    /// How much of it went into choosing kernels for the device.
     pub tuning: Tuning,
     /// Handlers that failed and did not end the run.
     pub failures: Vec<HandlerFailure>,
@@ -202,7 +201,7 @@ pub struct Finished {
     pub data: PathBuf,
 }
 
-/// Fails where a run cannot be gone on with as the plan says, before any of the work.
+/// Fails if a run cannot be resumed with this plan, before any of the work.
 pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
     Record::new(plan, data)?.check(folder)?;
     if checkpoint::list(&folder.checkpoints())?.is_empty() {
@@ -212,18 +211,18 @@ pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
     if asked < done {
         let root = folder.root().display();
         return Err(RecipeError::new(format!(
-            "{root} is in epoch {done} already: --epochs {asked} is less; nothing is changed"
+            "{root} is in epoch {done} already: --epochs {asked} is less; nothing was changed"
         )));
     }
     Ok(())
 }
 
-/// Says what will be missing at the end, while there is time.
+/// Warns early of what will be missing at the end.
 fn warn(plan: &Plan, plugins: &[Attached]) {
     let looks_deep = plan.recipe.loss.as_ref().is_none_or(|loss| loss.name() == "DeepSupervisionLoss");
     if plan.recipe.network.has_deep_supervision() && !looks_deep {
         warning!(
-            "the network has heads for deep supervision, but the loss looks at its main output alone, so they are not \
+            "the network has heads for deep supervision, but the loss uses only its main output, so they are not \
              trained; wrap the loss: [loss] name = \"DeepSupervisionLoss\", [loss.loss] name = ..."
         );
     }
@@ -333,7 +332,7 @@ pub fn evaluator(
     options.post_label = plan.post_label()?;
     let mut evaluator = SupervisedEvaluator::<AnyNetwork>::builder(loader).options(options);
     let (task, labels) = (plan.recipe.learns(), plan.recipe.labels.len());
-    // The first metric is the key.
+    // The first metric is the key metric.
     if let Some(better) = plan.recipe.metric.better() {
         evaluator = evaluator.better(better);
     }

@@ -1,4 +1,4 @@
-//! What a network starts from: `[init]`.
+//! Initial weights: `[init]`.
 
 use std::path::{Path, PathBuf};
 
@@ -12,24 +12,24 @@ use crate::error::{At, Context, Outcome, RecipeError};
 use crate::notice::notice;
 use crate::text::thousands;
 
-/// Where weights come from.
+/// Where initial weights come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// From the recipe's `[init]`, where it names any.
+    /// From the recipe's `[init]`, if it names any.
     Init,
-    /// From a checkpoint, later on; what is frozen is frozen now.
+    /// From a checkpoint, later on; parameters are frozen now.
     Checkpoint,
 }
 
-/// How many keys of a kind are listed.
+/// How many keys of a kind are listed in a message.
 const LISTED: usize = 6;
 
 impl Plan {
-    /// The network as its training starts: its first weights, those of `[init]` over them, and
-    /// frozen what is to stay. What was done is told.
+    /// The network as its training starts: drawn weights, replaced by those of `[init]`, and the
+    /// named parameters frozen. Reports what was done.
     pub fn starting_network(&self, from: Start) -> Outcome<AnyNetwork> {
         let init = &self.recipe.init;
-        // Whether a parameter trains is known of a network that trains.
+        // Only a network in training mode knows which of its parameters train.
         let mut network = self.network(&self.device)?.train();
         if let (Some(path), Start::Init) = (&init.weights, from) {
             let (loaded, report) = self.load(network, path)?;
@@ -66,12 +66,12 @@ impl Plan {
     }
 }
 
-/// The file behind what `[init]` names.
+/// The file that `[init]` names.
 fn weights_file(path: &Path) -> Outcome<PathBuf> {
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
     if ["pt", "pth", "ckpt", "bin", "pkl"].contains(&ending.as_str()) {
         return Err(RecipeError::new(format!(
-            "{0} is a PyTorch checkpoint, which could run anything when PyTorch reads it; make safetensors of it first: \
+            "{0} is a PyTorch checkpoint, which can execute code when PyTorch reads it; convert it to safetensors first: \
              hearth convert {0} {1}",
             path.display(),
             path.with_extension("safetensors").display()
@@ -94,13 +94,16 @@ fn listed(keys: &[String]) -> String {
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
-/// Says what came from the file and what did not.
+/// Reports which weights came from the file and which did not.
 fn tell(path: &Path, report: &Report) {
     let Report { loaded, missing, unexpected, misfits, .. } = report;
     let total = loaded + missing.len() + misfits.len();
     notice!("init: {loaded} of {total} weights from {}", path.display());
-    let kinds =
-        [("not in the file, drawn anew", missing), ("of another shape, drawn anew", misfits), ("not used", unexpected)];
+    let kinds = [
+        ("not in the file, newly drawn", missing),
+        ("of another shape, newly drawn", misfits),
+        ("not used", unexpected),
+    ];
     for (kind, keys) in kinds.into_iter().filter(|(_, keys)| !keys.is_empty()) {
         notice!("init: {} {kind}: {}", keys.len(), listed(keys));
     }

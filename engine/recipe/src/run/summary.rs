@@ -1,4 +1,4 @@
-//! `summary.json`: what came out, and where the time went.
+//! `summary.json`: results and timings.
 
 use hearth_engine::{Engine, HandlerTimes, RunEnd, RunError};
 use hearth_kernels::Tuning;
@@ -9,7 +9,7 @@ use super::Plan;
 use super::folders;
 use crate::error::Outcome;
 
-/// Writes the summary of a run that has ended in whatever way: of its trainer and its evaluator.
+/// Writes the summary of a run, however it ended: of its trainer and its evaluator.
 pub fn write(
     folder: &RunFolder,
     plan: &Plan,
@@ -67,8 +67,7 @@ fn handlers(engine: &Engine) -> Vec<Value> {
     engine.handler_times().into_iter().map(one).collect()
 }
 
-/// JSON has no word for infinite and not-a-number values, such as a distance to what is not there:
-/// they become text.
+/// JSON has no infinity and no NaN, which a distance to an absent class may be: they become text.
 fn number(value: f64) -> Value {
     if value.is_finite() { json!(value) } else { json!(value.to_string()) }
 }

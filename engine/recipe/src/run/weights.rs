@@ -22,16 +22,16 @@ pub(super) const WEIGHTS: &str = "network.safetensors";
 
 /// A trained network, ready to predict.
 pub struct Trained {
-    /// The run's recipe, on the device asked for.
+    /// The run's recipe, on the requested device.
     pub plan: Plan,
     /// The network, in evaluation mode, read in the recipe's precision.
     pub network: AnyNetwork,
     /// Which checkpoint it came from.
     pub checkpoint: String,
-    /// How it is led over an image: by the recipe's inferer, with test-time augmentation where that
-    /// is asked for.
+    /// How the network is applied to an image: the recipe's inferer, with test-time augmentation if
+    /// requested.
     pub inferer: Arc<dyn Inferer>,
-    /// The augmentation, where there is one.
+    /// The augmentation, if there is one.
     pub augmentation: Option<TestTimeAugmentation>,
 }
 

@@ -12,15 +12,15 @@ use super::{Task, takes_only};
 use crate::recipe::{Output, Recipe};
 use hearth_train::Post;
 
-/// Above this a score says yes, where an image may have several labels.
+/// The threshold of a score, where an image may have several labels.
 const YES: f64 = 0.5;
 
 /// Classes of whole images: `labels` names them, and a column or key of the data set holds the
-/// class of each image, by number (from 0) or by name. The network gives `[b, classes, 1, 1, 1]`;
+/// class of each image, by number (from 0) or by name. The network returns `[b, classes, 1, 1, 1]`;
 /// predictions are a table of probabilities (softmax).
 ///
 /// With `multi_label` an image may have several labels or none: each of `labels` is a column of 0
-/// and 1, and has a probability of its own (sigmoid).
+/// and 1, with a separate probability (sigmoid).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Classification {
@@ -42,7 +42,7 @@ impl Task for Classification {
     }
 
     fn target(&self) -> Target {
-        // Several labels are columns of their own, called as the recipe's.
+        // Each of several labels has its own column, with the recipe's name for it.
         Target::Fields(if self.multi_label { Vec::new() } else { vec![self.label.clone()] })
     }
 
@@ -78,7 +78,7 @@ impl Task for Classification {
                 let decide = AsDiscrete { threshold: Some(YES), ..AsDiscrete::default() };
                 (vec![Post::AsDiscrete(decide)], Vec::new())
             }
-            // The largest score against the number of the class.
+            // Compares the index of the largest score with the class number.
             (false, false) if indices => (Vec::new(), Vec::new()),
             (false, true) => (Vec::new(), Post::onehot(labels)),
             (false, false) => (Post::argmax(labels), Post::onehot(labels)),

@@ -1,8 +1,8 @@
 //! What is learned: `[task]`.
 //!
-//! A [`Task`] says what a case has beside its image, what the network's outputs mean, what is
-//! measured, and what a prediction is written as. There is one file for each; a user's own is
-//! registered like theirs.
+//! A [`Task`] says what a case has in addition to its image, what the network's outputs mean, what
+//! is measured, and how a prediction is written. There is one file for each. A user's own task is
+//! registered in the same way.
 
 mod classification;
 mod generation;
@@ -33,36 +33,36 @@ pub trait Task: Debug + Send + Sync {
     /// What its predictions are.
     fn output(&self) -> Output;
 
-    /// What a case has beside its image.
+    /// What a case has in addition to its image.
     fn target(&self) -> Target;
 
-    /// Whether the recipe goes together with it.
+    /// Checks that the recipe fits the task.
     ///
     /// # Errors
-    /// The first key that does not.
+    /// The first key that does not fit.
     fn check(&self, recipe: &Recipe) -> Result<(), Fault>;
 
-    /// Channels that the network must give for so many labels; any number where nothing is said.
+    /// Output channels that the network needs for this number of labels; by default any number.
     fn channels(&self, labels: usize) -> Option<usize> {
         Some(labels)
     }
 
-    /// The chains of `[post]`, prediction and label, where the recipe has none.
+    /// The default chains of `[post]` for prediction and label.
     fn post(&self, labels: usize) -> (Vec<Node>, Vec<Node>);
 
-    /// What is measured where the recipe has no `[metric]`: names and tables, the key metric first.
-    /// Nothing: the mean Dice.
+    /// The default of `[metric]`: names and tables, the key metric first. An empty list means the
+    /// mean Dice.
     fn metrics(&self) -> Vec<(&'static str, Node)> {
         Vec::new()
     }
 
-    /// Whether a metric can measure its predictions.
+    /// Checks that a metric can measure its predictions.
     ///
     /// # Errors
-    /// Which metrics can, where this one cannot.
+    /// If this metric cannot: which ones can.
     fn takes(&self, metric: &MetricConfig) -> Result<(), String>;
 
-    /// Further steps on prediction and label, behind those of `[post]`, for one metric alone.
+    /// Further steps on prediction and label, after those of `[post]`, for one metric only.
     fn metric_post(&self, _metric: &MetricConfig, _labels: usize) -> (Vec<Post>, Vec<Post>) {
         (Vec::new(), Vec::new())
     }
@@ -85,7 +85,7 @@ pub trait Task: Debug + Send + Sync {
     /// Makes what is learned of a case's fields: its key `label`.
     ///
     /// # Errors
-    /// A value that is none of the recipe's.
+    /// A value that is not among the recipe's labels.
     fn prepare(&self, item: Item, _labels: &[String]) -> Result<Item, String> {
         Ok(item)
     }
@@ -94,7 +94,7 @@ pub trait Task: Debug + Send + Sync {
 impl Kind for dyn Task {
     const WORD: &'static str = "task";
 
-    // Recipes write kinds of tasks in lower case as often.
+    // Recipes may write kinds of tasks in lower case.
     fn is_spelt(known: &str, written: &str) -> bool {
         known.eq_ignore_ascii_case(written)
     }

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use super::{Task, takes_only};
 use crate::recipe::{Output, Recipe};
 
-/// Images from images: denoising, super-resolution, another contrast, autoencoders. What is to come
-/// out is the image of `target`, or, where nothing is named, the key `label` that the recipe's
-/// transforms make of the image (`CopyItems`, then noise on the image alone). `labels` names the
-/// channels; predictions are images.
+/// Images from images: denoising, super-resolution, another contrast, autoencoders. The target is
+/// the image of `target`. By default it is the key `label`, which the recipe's transforms make from
+/// the image (`CopyItems`, then noise on the image only). `labels` names the channels; predictions
+/// are images.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Reconstruction {
-    /// The column, key or suffix of the image that is to come out.
+    /// The column, key or suffix of the target image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
 }

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::{Task, takes_label_maps};
 use crate::recipe::{Output, Recipe};
 
-/// Regions that may overlap, as whole tumour, tumour core and enhancing tumour: a channel each,
-/// decided by itself (sigmoid, 0.5). `labels` names the channels, there is no background, and
-/// predictions are a map of 0 and 1 for each region.
+/// Regions that may overlap, such as whole tumour, tumour core and enhancing tumour. Each is a
+/// channel of its own, decided independently (sigmoid, threshold 0.5). `labels` names the channels;
+/// there is no background. Predictions are a map of 0 and 1 for each region.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Regions {

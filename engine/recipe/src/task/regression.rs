@@ -1,4 +1,4 @@
-//! Numbers of whole images.
+//! Regression of numbers per image.
 
 use hearth_data::layouts::Target;
 use hearth_data::{Field, Item};
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::{Task, takes_only};
 use crate::recipe::{Output, Recipe};
 
-/// Numbers of whole images, as an age or a score: `labels` names columns or keys of the data set
-/// that hold them. The network gives `[b, numbers, 1, 1, 1]`; predictions are a table.
+/// Numbers per image, such as an age or a score. `labels` names the columns or keys of the data set
+/// that hold them. The network returns `[b, numbers, 1, 1, 1]`; predictions are a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Regression {}
@@ -22,7 +22,7 @@ impl Task for Regression {
     }
 
     fn target(&self) -> Target {
-        // Which columns they are the recipe's labels say.
+        // The recipe's labels name the columns.
         Target::Fields(Vec::new())
     }
 

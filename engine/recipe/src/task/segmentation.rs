@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Task, takes_label_maps};
 use crate::recipe::{Output, Recipe};
 
-/// Exclusive classes: a label map of whole numbers, `labels` names them with the background first.
+/// Exclusive classes: a label map of integers. `labels` names the classes, the background first.
 /// The likeliest class wins (`AsDiscrete` with `argmax`), and predictions are label maps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -1,4 +1,4 @@
-//! What a batch says of its cases beside tensors: numbers and texts, as handlers may ask for them.
+//! The numbers and texts of a batch's cases, which handlers may ask for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 use hearth_data::{Batch, ImageInfo, affine};
 use hearth_engine::HostError;
 
-/// Numbers and texts of the present batch. What is about an image is called `image.spacing`: its
-/// key, a dot, what.
+/// Numbers and texts of the current batch. A property of an image is named by the image's key, a
+/// dot and the property: `image.spacing`.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     numbers: BTreeMap<String, Vec<f64>>,
     lists: BTreeMap<String, Vec<Arc<[f64]>>>,
     texts: BTreeMap<String, Vec<String>>,
-    /// By the names that the images' tensors have.
+    /// By the names of the images' tensors.
     images: Vec<BTreeMap<String, ImageInfo>>,
 }
 
-/// The name of something about an image, and how it is read.
+/// The name of a property of an image, and how it is read.
 type Known<T> = (&'static str, fn(&ImageInfo) -> T);
 
-/// The numbers that every image brings.
+/// The numbers that every image has.
 const OF_IMAGES: [Known<Vec<f64>>; 4] = [
     ("affine", |info| info.affine.iter().flatten().copied().collect()),
     ("original_affine", |info| info.meta.original_affine.iter().flatten().copied().collect()),
@@ -28,14 +28,14 @@ const OF_IMAGES: [Known<Vec<f64>>; 4] = [
     ("spacing", |info| affine::spacing(&info.affine).to_vec()),
 ];
 
-/// The texts that every image brings.
+/// The texts that every image has.
 const WORDS_OF_IMAGES: [Known<String>; 2] = [
     ("path", |info| info.meta.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()),
     ("stored_type", |info| info.meta.stored_type.clone()),
 ];
 
 impl Facts {
-    /// Takes them out of a batch whose keys the tensors rename with `name`.
+    /// Reads them from a batch whose keys are renamed by `name`, as those of the tensors are.
     pub fn take(batch: &mut Batch, name: impl Fn(&str) -> String) -> Self {
         let renamed = |images: BTreeMap<String, ImageInfo>| {
             images.into_iter().map(|(key, info)| (name(&key), info)).collect::<BTreeMap<_, _>>()
@@ -65,13 +65,13 @@ impl Facts {
         found.ok_or_else(|| unknown("texts", name, &self.text_names()))
     }
 
-    /// What [`numbers`](Self::numbers) knows.
+    /// The names that [`numbers`](Self::numbers) knows.
     pub fn number_names(&self) -> Vec<String> {
         let plain = self.numbers.keys().chain(self.lists.keys()).cloned();
         plain.chain(self.image_names(&OF_IMAGES)).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// What [`texts`](Self::texts) knows.
+    /// The names that [`texts`](Self::texts) knows.
     pub fn text_names(&self) -> Vec<String> {
         let names = self.texts.keys().cloned().chain(self.image_names(&WORDS_OF_IMAGES));
         names.collect::<BTreeSet<_>>().into_iter().collect()
@@ -80,7 +80,7 @@ impl Facts {
     fn of_images<T>(&self, name: &str, known: &[Known<T>]) -> Option<Vec<T>> {
         let (key, what) = name.rsplit_once('.')?;
         let (_, of) = known.iter().find(|(word, _)| *word == what)?;
-        // A batch without cases knows of no image.
+        // A batch without cases has no image.
         let all = self.images.iter().map(|images| images.get(key).map(of)).collect::<Option<Vec<T>>>()?;
         (!all.is_empty()).then_some(all)
     }

@@ -1,4 +1,4 @@
-//! What trainer and evaluator share: the batches of a pass, and the tensors of the present one by
+//! What trainer and evaluator share: the batches of a pass, and the tensors of the current batch by
 //! name.
 
 use burn::tensor::{Device, Tensor};
@@ -11,7 +11,7 @@ use crate::batch::step_error::{StepError, name_cases};
 use crate::batch::tensors::Tensors;
 use crate::evaluation::post::Item;
 
-/// Where the tensors of a batch go and what they are called in it.
+/// Which device the tensors of a batch go to, and their keys in it.
 pub(crate) struct Placement<'a> {
     pub device: &'a Device,
     pub spatial_dims: usize,
@@ -76,7 +76,7 @@ impl Feed {
         Ok(true)
     }
 
-    /// Takes away the pass in progress, so that another one can be walked through; see
+    /// Sets the pass in progress aside, so that another one can run; see
     /// [`put_back`](Self::put_back).
     pub fn hold(&mut self) -> Held {
         Held {
@@ -88,7 +88,7 @@ impl Feed {
         }
     }
 
-    /// Goes on with a pass that was held.
+    /// Resumes a pass that was held.
     pub fn put_back(&mut self, held: Held) {
         let Held { batches, tensors, cases, items, facts } = held;
         (self.batches, self.tensors, self.cases, self.items, self.facts) = (batches, tensors, cases, items, facts);
@@ -99,27 +99,27 @@ impl Feed {
         (self.tensors, self.batches, self.facts) = (None, None, Facts::default());
     }
 
-    /// The cases of the present batch.
+    /// The cases of the current batch.
     pub fn cases(&self) -> &[String] {
         &self.cases
     }
 
-    /// The present batch's cases and their geometry.
+    /// The current batch's cases and their geometry.
     pub fn items(&self) -> &[Item] {
         &self.items
     }
 
-    /// What the present batch says of its cases.
+    /// The numbers and texts of the current batch.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// The names of the present batch's tensors.
+    /// The names of the current batch's tensors.
     pub fn tensor_names(&self) -> Vec<String> {
         self.tensors.as_ref().map(Tensors::list).unwrap_or_default()
     }
 
-    /// The voxels of each case of the present batch, in mm.
+    /// The voxel size of each case of the current batch, in mm.
     pub fn spacing(&self) -> Vec<[f64; 3]> {
         self.items.iter().map(|item| affine::spacing(&item.affine)).collect()
     }
@@ -132,7 +132,7 @@ impl Feed {
         self.tensors.as_ref().and_then(|tensors| tensors.get(key)).cloned()
     }
 
-    /// A tensor that the step can't do without.
+    /// A tensor that the step needs.
     pub fn named(&self, key: &str) -> Result<Tensor<5>, StepError> {
         self.get(key).ok_or_else(|| StepError::NoTensor {
             key: key.to_owned(),
@@ -158,7 +158,7 @@ impl Feed {
         self.tensors_mut()?.combine(inputs, how, output)
     }
 
-    /// A part of the step failed on these cases.
+    /// The error of a part of the step that failed on these cases.
     pub fn part(&self, part: &'static str, source: impl Into<BoxError>) -> StepError {
         StepError::part(part, &self.cases, source)
     }

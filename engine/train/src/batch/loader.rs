@@ -5,15 +5,14 @@ use hearth_data::{Batch, DataError};
 /// One pass over the data.
 pub type BatchStream = Box<dyn Iterator<Item = Result<Batch, DataError>> + Send>;
 
-/// Whatever hands out batches, pass after pass. The loaders of `hearth-data` are loaders; so is
-/// your own.
+/// A source of batches, pass after pass. The loaders of `hearth-data` implement it; so may your own
+/// type.
 pub trait Loader: Send {
-    /// BatchStream of a whole pass, where known.
+    /// Batches in a whole pass, where known.
     fn batches(&self) -> Option<u64>;
 
-    /// Pass number `pass` (the epoch, from 1) without its first `skip` batches. Asked for the same
-    /// pass again, it must give the same batches: that is what makes a resumed run equal to an
-    /// uninterrupted one.
+    /// Pass number `pass` (the epoch, from 1) without its first `skip` batches. The same pass must
+    /// return the same batches each time: a resumed run then equals an uninterrupted one.
     fn pass(&self, pass: u64, skip: u64) -> BatchStream;
 }
 
@@ -38,7 +37,7 @@ impl Loader for hearth_data::ThreadDataLoader {
 }
 
 impl Loader for hearth_data::PatchLoader {
-    /// How many patches a case gives is known when it is made.
+    /// The number of patches of a case is known only when they are made.
     fn batches(&self) -> Option<u64> {
         None
     }

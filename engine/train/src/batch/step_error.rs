@@ -1,4 +1,4 @@
-//! What can go wrong in one iteration: it names the cases.
+//! What can go wrong in one iteration. Errors name the cases.
 
 use hearth_engine::BoxError;
 
@@ -20,14 +20,14 @@ pub enum StepError {
     /// The batch lacks a tensor.
     #[error("the batch of {cases} has no `{key}`; it has: {known}")]
     NoTensor {
-        /// What was looked for.
+        /// The tensor that was looked for.
         key: String,
         /// The cases of the batch.
         cases: String,
-        /// What there is.
+        /// The tensors that there are.
         known: String,
     },
-    /// The loss is no number that depends on the network.
+    /// The loss is not a number that depends on the network.
     #[error(
         "the loss of {cases} does not depend on the network's weights, so there is no gradient; is everything frozen?"
     )]
@@ -35,8 +35,8 @@ pub enum StepError {
         /// The cases of the batch.
         cases: String,
     },
-    /// The network was lost when a former step failed.
-    #[error("there is no network: the optimizer failed in a former step; load a checkpoint")]
+    /// The network was lost when an earlier step failed.
+    #[error("there is no network: the optimizer failed in an earlier step; load a checkpoint")]
     NoNetwork,
 }
 
@@ -46,12 +46,12 @@ impl StepError {
     }
 }
 
-/// The names of a batch, a few at most.
+/// The cases of a batch, a few at most.
 pub(crate) fn name_cases(cases: &[String]) -> String {
     const SHOWN: usize = 6;
     let mut distinct: Vec<&str> = Vec::new();
     for case in cases {
-        // Several crops of one case stand side by side.
+        // Several crops of one case are adjacent.
         if !distinct.contains(&case.as_str()) {
             distinct.push(case);
         }

@@ -1,4 +1,4 @@
-//! The tensors of the present iteration, as handlers may ask for them.
+//! The tensors of the current iteration, which handlers may ask for.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +24,8 @@ impl Tensors {
         Self { by_name: BTreeMap::new(), device: device.clone().inner(), flat: spatial_dims == 2 }
     }
 
-    /// A batch's tensors on the device, its cases and what it says of them. What the batch calls
-    /// `image_key` is called `image` from now on.
+    /// A batch's tensors on the device, its cases, and their numbers and texts. The batch's
+    /// `image_key` is called `image` from here on.
     pub fn of_batch(
         mut batch: Batch,
         device: &Device,
@@ -44,7 +44,7 @@ impl Tensors {
             let tensor = tensor.to_device(&tensors.device);
             tensors.insert(&name(&key), tensor);
         }
-        // A label that is no image: a class, numbers.
+        // A label that is not an image: a class, numbers.
         if !tensors.contains("label") {
             let rows: Option<Vec<Vec<f64>>> = match (batch.numbers.get(label_key), batch.lists.get(label_key)) {
                 (Some(numbers), _) => Some(numbers.iter().map(|number| vec![*number]).collect()),
@@ -80,7 +80,7 @@ impl Tensors {
         self.by_name.get(name)
     }
 
-    /// Keeps a tensor, without its part in an autodiff graph.
+    /// Keeps a tensor, detached from the autodiff graph.
     pub fn insert(&mut self, name: &str, tensor: Tensor<5>) {
         self.by_name.insert(name.to_owned(), tensor.without_autodiff());
     }
@@ -127,7 +127,7 @@ impl Tensors {
         Ok(())
     }
 
-    /// Makes one tensor of several, on the device.
+    /// Combines several tensors into one, on the device.
     pub fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
         let members = inputs.iter().map(|name| self.find(name).cloned()).collect::<Result<Vec<_>, _>>()?;
         let combined = match how {
@@ -135,7 +135,7 @@ impl Tensors {
             Combine::Vote { num_classes } => vote_ensemble(&members, *num_classes),
         };
         let combined = combined
-            .map_err(|e| HostError::new(format!("{} cannot be combined to `{output}`: {e}", inputs.join(", "))))?;
+            .map_err(|e| HostError::new(format!("{} cannot be combined into `{output}`: {e}", inputs.join(", "))))?;
         self.insert(output, combined);
         Ok(())
     }

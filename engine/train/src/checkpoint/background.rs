@@ -1,5 +1,5 @@
-//! Checkpoints are written by a thread of their own: the run goes on while they are summed and
-//! flushed to the disk.
+//! Writes checkpoints in a background thread: training continues while they are hashed and flushed
+//! to disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
@@ -16,7 +16,7 @@ pub(crate) struct Job {
     pub dir: PathBuf,
     pub header: Header,
     pub files: Files,
-    /// The newest so many of this tag stay.
+    /// How many of the newest with this tag are kept.
     pub keep_last: Option<usize>,
 }
 
@@ -31,14 +31,14 @@ impl Job {
     }
 }
 
-/// The new checkpoint is whole; an old one that stays is no reason to end a run.
+/// The new checkpoint is complete; failing to delete an old one does not end the run.
 fn prune(dir: &Path, tag: &str, keep: usize) {
     if let Err(error) = checkpoint::prune(dir, tag, keep) {
         tracing::warn!("{error}");
     }
 }
 
-/// The thread, and the way to it and back.
+/// The thread and the channels to and from it.
 #[derive(Debug)]
 struct Thread {
     jobs: Sender<Job>,
@@ -56,17 +56,17 @@ impl Thread {
     }
 }
 
-/// Writes checkpoints one after the other. The thread begins with the first one; when the writer is
-/// dropped, what was begun is finished.
+/// Writes checkpoints one after the other. The thread starts with the first one. Dropping the
+/// writer waits until all of them are written.
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointWriter {
     thread: Option<Thread>,
-    /// Checkpoints begun whose end was not told.
+    /// Checkpoints whose result was not yet returned.
     open: usize,
 }
 
 impl CheckpointWriter {
-    /// Takes a checkpoint over.
+    /// Queues a checkpoint.
     pub fn begin(&mut self, job: Job) -> Result<(), HostError> {
         let failed = |e: std::io::Error| HostError::new(format!("the thread that writes it does not start: {e}"));
         let thread = match self.thread.take() {
@@ -79,7 +79,8 @@ impl CheckpointWriter {
         sent.map_err(|_| stopped())
     }
 
-    /// How the oldest one that was not told of ended; `None` where it has not, or none is open.
+    /// The result of the oldest checkpoint that was not yet reported; `None` while it is being
+    /// written, or when there is none.
     pub fn end(&mut self, wait: bool) -> Option<Result<PathBuf, HostError>> {
         if self.open == 0 {
             return None;
@@ -105,7 +106,7 @@ impl Drop for CheckpointWriter {
     fn drop(&mut self) {
         if let Some(Thread { jobs, handle, .. }) = self.thread.take() {
             drop(jobs);
-            // A panic of that thread was printed by itself.
+            // The panic hook has printed the thread's panic.
             let _ = handle.join();
         }
     }

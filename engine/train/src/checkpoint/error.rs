@@ -3,20 +3,20 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a checkpoint could not be written, found or taken back.
+/// Why a checkpoint could not be written, found or restored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
     /// Writing failed; the temporary folder is removed and earlier checkpoints are as they were.
     #[error("cannot write checkpoint {path}: {step}: {hint}; earlier checkpoints are untouched")]
     Write {
-        /// The folder that was to be.
+        /// The folder that was to be written.
         path: PathBuf,
         /// What was being done.
         step: String,
         /// The reason, and for a full disk how much is needed.
         hint: String,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -25,7 +25,7 @@ pub enum CheckpointError {
     Delete {
         /// Its folder.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -34,7 +34,7 @@ pub enum CheckpointError {
     Read {
         /// The folder or file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -46,7 +46,7 @@ pub enum CheckpointError {
         /// The tag.
         tag: String,
     },
-    /// A file's name leads out of the checkpoint.
+    /// A file's name points outside of the checkpoint.
     #[error("`{name}` cannot be the name of a file in a checkpoint: relative, without `..`, of at most 200 characters")]
     FileName {
         /// The name.
@@ -60,22 +60,22 @@ pub enum CheckpointError {
         /// What is wrong.
         damage: Damage,
     },
-    /// The folder holds no whole checkpoint.
-    #[error("no whole checkpoint in {dir}{skipped}")]
+    /// The folder holds no intact checkpoint.
+    #[error("no intact checkpoint in {dir}{skipped}")]
     None {
         /// The folder of checkpoints.
         dir: PathBuf,
-        /// What was passed over, and why.
+        /// What was skipped, and why.
         skipped: String,
     },
-    /// A part of a whole checkpoint does not fit what it is loaded into.
+    /// A part of an intact checkpoint does not fit what it is loaded into.
     #[error("checkpoint {path}: {part} does not fit: {why}")]
     Mismatch {
         /// The folder.
         path: PathBuf,
         /// Which file.
         part: &'static str,
-        /// What differs, each on its own.
+        /// Every difference.
         why: String,
     },
 }
@@ -102,16 +102,16 @@ impl CheckpointError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// The manifest was never written: the writer was cut short.
-    #[error("it has no manifest.json, so writing it was cut short")]
+    /// The manifest was never written: the writer was interrupted.
+    #[error("it has no manifest.json, so writing it was interrupted")]
     NoManifest,
     /// The manifest does not parse, or its own sum is wrong.
     #[error("manifest.json {0}")]
     BadManifest(String),
-    /// A file the manifest lists is not there.
+    /// A file that the manifest lists is missing.
     #[error("{0} is missing")]
     Missing(String),
-    /// A file has another length than the manifest says.
+    /// A file's length differs from the manifest's.
     #[error("{file} has {found} bytes instead of {expected}")]
     Length {
         /// The file.
@@ -122,14 +122,14 @@ pub enum Damage {
         expected: u64,
     },
     /// A file's contents are not those that were written.
-    #[error("{0} has changed since it was written (its blake3 sum differs)")]
+    #[error("{0} has changed since it was written (its BLAKE3 hash differs)")]
     Sum(String),
     /// A file cannot be read.
     #[error("{file} cannot be read: {why}")]
     Unreadable {
         /// The file.
         file: String,
-        /// What the system said.
+        /// The operating system's error.
         why: String,
     },
 }

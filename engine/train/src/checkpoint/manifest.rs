@@ -1,4 +1,4 @@
-//! `manifest.json`: what a checkpoint holds, and the sums that prove it.
+//! `manifest.json`: what a checkpoint holds, and the hashes that verify it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,13 +9,13 @@ use super::error::Damage;
 use super::name::check_relative;
 use super::{Files, MANIFEST};
 
-/// No manifest is longer than this; a longer one is not read.
+/// The longest manifest that is read, in bytes.
 const MAX_MANIFEST_BYTES: u64 = 16 << 20;
 
-/// The manifest's layout; raised when a reader of today could not understand tomorrow's.
+/// The version of the manifest's layout; raised when older readers could not understand it.
 const FORMAT: u32 = 1;
 
-/// How the seal stands in a manifest that has none yet.
+/// The seal of a manifest that is not sealed yet.
 const EMPTY_SEAL: &str = "\"seal\": \"\"";
 
 /// When and why a checkpoint was written.
@@ -25,9 +25,9 @@ pub struct Header {
     pub epoch: u64,
     /// `state.iteration` at the time.
     pub iteration: u64,
-    /// What it is: `epoch`, `best`, `interrupted`, `final`, or a word of a handler's own.
+    /// What it is: `epoch`, `best`, `interrupted`, `final`, or a handler's own tag.
     pub tag: String,
-    /// Whether the epoch gave the best key metric so far.
+    /// Whether the epoch reached the best key metric so far.
     #[serde(default)]
     pub best: bool,
     /// The key metric's name.
@@ -38,16 +38,16 @@ pub struct Header {
     pub value: Option<f64>,
 }
 
-/// One file's length and sum.
+/// One file's length and hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSum {
     /// Bytes.
     pub bytes: u64,
-    /// The blake3 sum, in hex.
+    /// The BLAKE3 hash, in hex.
     pub blake3: String,
 }
 
-/// What `manifest.json` says.
+/// The content of `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The layout's version.
@@ -61,7 +61,7 @@ pub struct Manifest {
     pub header: Header,
     /// Every other file, by relative path.
     pub files: BTreeMap<String, FileSum>,
-    /// The blake3 sum of the manifest's text with this field empty.
+    /// The BLAKE3 hash of the manifest's text with this field empty.
     #[serde(default)]
     pub seal: String,
 }
@@ -78,7 +78,7 @@ impl Manifest {
             files: files.iter().map(|(name, bytes)| (name.clone(), sum(bytes))).collect(),
             seal: String::new(),
         };
-        // JSON has no NaN: a value that is not a number is no value.
+        // JSON has no NaN: a NaN becomes no value.
         manifest.header.value = manifest.header.value.filter(|value| value.is_finite());
         manifest
     }
@@ -94,7 +94,7 @@ impl Manifest {
         })
     }
 
-    /// Reads and checks the manifest of a checkpoint folder, without looking at the other files.
+    /// Reads and checks the manifest of a checkpoint folder, without reading the other files.
     pub(super) fn read(folder: &Path) -> Result<Self, Damage> {
         let path = folder.join(MANIFEST);
         let unreadable = |e: std::io::Error| match e.kind() {
@@ -112,14 +112,14 @@ impl Manifest {
             let newer = format!("has format {}, this build reads up to {FORMAT}: update Hearth", manifest.format);
             return Err(Damage::BadManifest(newer));
         }
-        // Compared on the text, because a number may change in its last digit when it is parsed and
+        // Compared as text, because a number may change in its last digit when it is parsed and
         // printed again.
         let unsealed = text.replacen(&format!("\"seal\": \"{}\"", manifest.seal), EMPTY_SEAL, 1);
         if *blake3::hash(unsealed.as_bytes()).to_hex() != *manifest.seal {
             return Err(Damage::BadManifest("has changed since it was written (its seal differs)".into()));
         }
         match manifest.files.keys().find(|name| check_relative(name).is_err()) {
-            Some(name) => Err(Damage::BadManifest(format!("lists `{name}`, which leads out of the checkpoint"))),
+            Some(name) => Err(Damage::BadManifest(format!("lists `{name}`, which is outside of the checkpoint"))),
             None => Ok(manifest),
         }
     }

@@ -1,4 +1,4 @@
-//! Checkpoint folders: written so that a crash at any moment leaves the earlier ones whole.
+//! Checkpoint folders: written so that a crash at any moment leaves the earlier ones intact.
 //!
 //! A checkpoint is a folder, `epoch=0007-iteration=000123-best`:
 //!
@@ -7,19 +7,19 @@
 //! | `network.safetensors` | weights under PyTorch's names; MONAI loads it with `load_state_dict` |
 //! | `optimizer.safetensors`, `optimizer.json` | moments by parameter path; kind, learning rate |
 //! | `scaler.json` | the gradient scaler of a run in fp16 |
-//! | `engine.json` | counters, metrics, best value, and which handler's state lies where |
+//! | `engine.json` | counters, metrics, best value, and the file of each handler's state |
 //! | `handlers/` | one file for each handler that saves something |
-//! | `rng/seed` | the seed: every draw of a run is keyed by it, so it is all the state there is |
-//! | `manifest.json` | length and blake3 sum of every file above; written last |
+//! | `rng/seed` | the seed: every draw of a run is keyed by it, so there is no other state |
+//! | `manifest.json` | length and BLAKE3 hash of every file above; written last |
 //!
 //! **Guarantee.** The folder is written under a temporary name, every file and folder is flushed to
-//! the disk, the folder gets its name by one rename, and its parent is flushed. [`newest`] takes
-//! the newest checkpoint whose manifest and sums are right; a damaged or half-written one is passed
-//! over with a warning that says what is wrong with it. [`prune`] never deletes the only whole one,
-//! nor the best one.
+//! disk, one rename gives the folder its name, and its parent is flushed. [`newest`] takes the
+//! newest checkpoint whose manifest and hashes are right. It skips a damaged or half-written one,
+//! with a warning that says what is wrong. [`prune`] never deletes the only intact one, nor the
+//! best one.
 //!
-//! **Limits.** It guards against crashes, full disks and bit rot, not against somebody who forges a
-//! checkpoint with fitting sums; but nothing in a checkpoint is ever executed. Two processes must
+//! **Limits.** It guards against crashes, full disks and bit rot, but not against a forged
+//! checkpoint with matching hashes. Nothing in a checkpoint is ever executed. Two processes must
 //! not write into one folder of checkpoints.
 
 pub(crate) mod background;
@@ -48,7 +48,7 @@ pub type Files = std::collections::BTreeMap<String, Vec<u8>>;
 /// The manifest's file name.
 pub const MANIFEST: &str = "manifest.json";
 
-/// Folders that begin so are half-written or half-deleted; nobody reads them.
+/// The prefix of folders that are half-written or half-deleted. They are never read.
 const TEMPORARY: &str = ".partial-";
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use super::CheckpointError;
 
-/// The folder of a checkpoint: names sort as the run went. `again` counts from 1 the times this
-/// very moment was saved.
+/// The folder of a checkpoint: names sort in the order of the run. `again` counts, from 1, how
+/// often this iteration was saved.
 pub fn folder_name(epoch: u64, iteration: u64, tag: &str, again: u32) -> Result<String, CheckpointError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if tag.is_empty() || tag.len() > 64 || tag.starts_with('.') || !tag.chars().all(fits) {
@@ -13,9 +13,9 @@ pub fn folder_name(epoch: u64, iteration: u64, tag: &str, again: u32) -> Result<
     Ok(if again > 1 { format!("{name}~{again}") } else { name })
 }
 
-/// A file name for any text (a handler's name): what is not a letter, digit, `_`, `-` or `.`
-/// becomes `%XX`, and a very long one is cut and given a sum. Two different texts give two
-/// different names, also where the file system does not tell capitals from small letters.
+/// A file name for any text (a handler's name). A character that is not a letter, digit, `_`, `-`
+/// or `.` becomes `%XX`; a very long name is cut and gets a hash. Two different texts get two
+/// different names, even on a file system that ignores case.
 pub fn file_name_of(text: &str) -> String {
     let mut name = String::with_capacity(text.len());
     for (i, byte) in text.bytes().enumerate() {

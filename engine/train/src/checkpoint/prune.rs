@@ -1,4 +1,4 @@
-//! Deletes checkpoints that nobody needs any more.
+//! Deletes checkpoints that are no longer needed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,17 @@ use super::manifest::Manifest;
 use super::{CheckpointError, TEMPORARY, list};
 
 /// Of the checkpoints with this tag, keeps the newest `keep_last` (at least one) and deletes the
-/// older ones, but never the best checkpoint of the run and never the only whole one. Returns what
+/// older ones, but never the best checkpoint of the run and never the only intact one. Returns what
 /// was deleted.
 ///
-/// The best checkpoint is the newest one, of any tag, that was written in an epoch that gave the
-/// best key metric so far.
+/// The best checkpoint is the newest one, of any tag, that was written in an epoch with the best
+/// key metric so far.
 ///
 /// # Errors
 /// [`CheckpointError::Read`] where the folder cannot be listed, [`CheckpointError::Delete`] where
 /// one cannot be deleted.
 pub fn prune(dir: &Path, tag: &str, keep_last: usize) -> Result<Vec<PathBuf>, CheckpointError> {
-    // Damaged ones are left alone: whoever wonders what happened can look at them, and they count
-    // for nothing here.
+    // Damaged ones are kept, so that a user can inspect them. They do not count here.
     let whole: Vec<(PathBuf, Manifest)> =
         list(dir)?.into_iter().filter_map(|entry| Some((entry.path, entry.manifest.ok()?))).collect();
     let best = whole.iter().find(|(_, manifest)| manifest.header.best).map(|(path, _)| path.clone());
@@ -32,8 +31,8 @@ pub fn prune(dir: &Path, tag: &str, keep_last: usize) -> Result<Vec<PathBuf>, Ch
     Ok(deleted)
 }
 
-/// Takes the name away first, so that a crash in the middle leaves nothing that looks like a
-/// damaged checkpoint.
+/// Renames the folder first, so that a crash in the middle leaves nothing that looks like a damaged
+/// checkpoint.
 fn delete(dir: &Path, path: &Path) -> Result<(), CheckpointError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let going = dir.join(format!("{TEMPORARY}old-{name}"));

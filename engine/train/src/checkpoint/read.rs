@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::manifest::Manifest;
 use super::{CheckpointError, Damage, TEMPORARY};
 
-/// A checkpoint whose files were all there and right when it was opened.
+/// A checkpoint whose files were all present and intact when it was opened.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     /// Its folder.
@@ -26,7 +26,7 @@ pub struct Entry {
 }
 
 impl Checkpoint {
-    /// Opens one checkpoint folder and checks every file's sum.
+    /// Opens one checkpoint folder and checks every file's hash.
     ///
     /// # Errors
     /// [`CheckpointError::Damaged`] says which file is wrong.
@@ -43,7 +43,7 @@ impl Checkpoint {
         Ok(Self { path: folder.to_owned(), manifest })
     }
 
-    /// The contents of one file, checked again.
+    /// Returns the contents of one file, checked again.
     ///
     /// # Errors
     /// [`CheckpointError::Damaged`] where the file is missing or not what was written.
@@ -51,7 +51,7 @@ impl Checkpoint {
         let damaged = |damage| CheckpointError::Damaged { path: self.path.clone(), damage };
         let sum = self.manifest.files.get(name).ok_or_else(|| damaged(Damage::Missing(name.to_owned())))?;
         let path = self.path.join(name);
-        // The length is compared before memory is taken.
+        // The length is checked before memory is allocated.
         let found = fs::metadata(&path).map_err(|e| damaged(unreadable(name, &e)))?.len();
         if found != sum.bytes {
             return Err(damaged(Damage::Length { file: name.to_owned(), found, expected: sum.bytes }));
@@ -101,11 +101,11 @@ pub fn list(dir: &Path) -> Result<Vec<Entry>, CheckpointError> {
     Ok(entries)
 }
 
-/// The newest whole checkpoint in `dir`, or `dir` itself where it is a checkpoint. Damaged ones are
-/// passed over, each with a warning that says what is wrong with it.
+/// The newest intact checkpoint in `dir`, or `dir` itself where it is a checkpoint. Damaged ones
+/// are skipped, each with a warning that says what is wrong.
 ///
 /// # Errors
-/// [`CheckpointError::None`] where there is no whole one; it lists what was passed over.
+/// [`CheckpointError::None`] where there is no intact one; it lists what was skipped.
 pub fn newest(dir: &Path) -> Result<Checkpoint, CheckpointError> {
     newest_where(dir, |_| true)
 }
@@ -124,7 +124,7 @@ fn newest_where(dir: &Path, wanted: impl Fn(&Manifest) -> bool) -> Result<Checkp
     }
     let mut skipped = Vec::new();
     let mut skip = |path: &Path, damage: &Damage| {
-        tracing::warn!("checkpoint {} is passed over: {damage}", path.display());
+        tracing::warn!("checkpoint {} is skipped: {damage}", path.display());
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         skipped.push(format!("{name}: {damage}"));
     };
@@ -139,7 +139,7 @@ fn newest_where(dir: &Path, wanted: impl Fn(&Manifest) -> bool) -> Result<Checkp
             },
         }
     }
-    let skipped = if skipped.is_empty() { String::new() } else { format!("; passed over: {}", skipped.join("; ")) };
+    let skipped = if skipped.is_empty() { String::new() } else { format!("; skipped: {}", skipped.join("; ")) };
     Err(CheckpointError::None { dir: dir.to_owned(), skipped })
 }
 

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Files, file_name_of};
 
-/// Fields of the state that hold floats. They are written as text, because a JSON number may come
-/// back with another last digit and cannot be NaN; a resumed run is to have the very same bits.
+/// Fields of the state that hold floats. They are written as text, because a JSON number cannot be
+/// NaN and may be read back with a different last digit. A resumed run must have identical bits.
 const BEST: &str = "best_metric";
 const MAPS: [&str; 2] = ["metrics", "times"];
 
@@ -30,7 +30,7 @@ pub(crate) fn write(files: &mut Files, prefix: &str, snapshot: &Snapshot) -> Res
         files.insert(format!("{prefix}{file}"), bytes.clone());
         handlers.insert(name.clone(), file);
     }
-    // The floats are taken out before, since not every float is a JSON number.
+    // The floats are removed first, since not every float is a JSON number.
     let mut plain = snapshot.state.clone();
     let (metrics, times) = (std::mem::take(&mut plain.metrics), std::mem::take(&mut plain.times));
     let best = plain.best_metric.take();

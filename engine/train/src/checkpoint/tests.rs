@@ -32,15 +32,14 @@ fn what_is_written_is_read_back_and_the_newest_wins() {
     let dir = tempfile::tempdir().unwrap();
     let first = write(dir.path(), &header(7, 123, "best"), &files(1)).unwrap();
     assert_eq!(first.file_name().unwrap(), "epoch=0007-iteration=000123-best");
-    // Newer in time though earlier in the run: somebody went back to an older checkpoint and goes
-    // on from it.
+    // Newer in time, though earlier in the run: a run was resumed from an older checkpoint.
     let second = write(dir.path(), &header(6, 100, "epoch"), &files(2)).unwrap();
     let newest = newest(dir.path()).unwrap();
     assert_eq!(newest.path, second);
     assert_eq!(newest.file("network.safetensors").unwrap(), vec![2; 4096]);
     assert_eq!(newest.file("handlers/stats.bin").unwrap(), vec![2; 10]);
     assert_eq!(newest_tagged(dir.path(), "best").unwrap().path, first);
-    assert_eq!(super::newest(&first).unwrap().path, first, "a checkpoint's own folder is taken too");
+    assert_eq!(super::newest(&first).unwrap().path, first, "a checkpoint's own folder is accepted too");
     assert_eq!(names(dir.path()).len(), 2, "no temporary folder stays");
 }
 
@@ -73,8 +72,7 @@ fn a_full_disk_at_any_step_loses_nothing() {
     }
 }
 
-/// A killed writer: what it leaves behind at each step is passed over, and cleared away by the next
-/// writer.
+/// A killed writer: what it leaves behind at each step is skipped, and the next writer removes it.
 #[test]
 fn a_crash_at_any_step_leaves_the_previous_one_newest() {
     struct Killed;
@@ -99,7 +97,7 @@ fn a_crash_at_any_step_leaves_the_previous_one_newest() {
     }
 }
 
-/// Every file cut short, lengthened, changed, or deleted: the damage is named and the previous
+/// Every file truncated, lengthened, changed, or deleted: the damage is named and the previous
 /// checkpoint taken.
 #[test]
 fn damage_to_any_file_is_found_and_named() {
@@ -137,7 +135,7 @@ fn damage_to_any_file_is_found_and_named() {
 fn with_nothing_whole_the_error_lists_what_was_passed_over() {
     let dir = tempfile::tempdir().unwrap();
     let text = newest(&dir.path().join("absent")).unwrap_err().to_string();
-    assert!(text.contains("no whole checkpoint in") && text.contains("absent"), "{text}");
+    assert!(text.contains("no intact checkpoint in") && text.contains("absent"), "{text}");
     let only = write(dir.path(), &header(3, 9, "epoch"), &files(1)).unwrap();
     fs::remove_file(only.join(MANIFEST)).unwrap();
     let text = newest(dir.path()).unwrap_err().to_string();

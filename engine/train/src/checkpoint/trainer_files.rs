@@ -54,8 +54,7 @@ pub(crate) fn job<N>(
     Ok(Job { dir: request.dir.clone(), header, files, keep_last: request.keep_last })
 }
 
-/// Takes back the newest whole checkpoint. Everything is read and checked before anything is
-/// changed.
+/// Restores the newest intact checkpoint. Everything is read and checked before anything changes.
 pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<Snapshot, BoxError> {
     let checkpoint = checkpoint::newest(dir)?;
     let device = trainer.options.device.clone().inner();

@@ -19,15 +19,15 @@ pub(super) enum Step {
     FlushParent,
 }
 
-/// Called before each step; an error is as if the system had refused the step.
+/// Called before each step; an error acts as if the operating system had refused the step.
 pub(super) type Gate<'a> = &'a mut dyn FnMut(Step) -> io::Result<()>;
 
-/// Writes a checkpoint with these files into the folder `dir` of checkpoints, which is made where
-/// it is missing. Returns the checkpoint's folder. When it fails, `dir` holds what it held before.
+/// Writes a checkpoint with these files into the folder `dir` of checkpoints, which is created if
+/// missing. Returns the checkpoint's folder. On failure, `dir` holds what it held before.
 ///
 /// # Errors
 /// [`CheckpointError::Write`] for a full disk, missing permission and the like,
-/// [`CheckpointError::Tag`] and [`CheckpointError::FileName`] for names that cannot be.
+/// [`CheckpointError::Tag`] and [`CheckpointError::FileName`] for invalid names.
 pub fn write(dir: &Path, header: &Header, files: &Files) -> Result<PathBuf, CheckpointError> {
     write_gated(dir, header, files, &mut |_| Ok(()))
 }
@@ -46,7 +46,7 @@ pub(super) fn write_gated(
     fs::create_dir_all(dir).map_err(|e| fail(&format!("making {}", dir.display()), e))?;
     let (sequence, leftovers) = look_around(dir)?;
     for leftover in leftovers {
-        // A crashed writer's; one that cannot be removed harms nobody.
+        // Left by a crashed writer; one that cannot be removed does no harm.
         let _ = fs::remove_dir_all(leftover);
     }
     let manifest = Manifest::new(sequence, header, files);
@@ -93,8 +93,8 @@ fn fill(folder: &Path, manifest: &Manifest, files: &Files, gate: Gate<'_>) -> Re
     hearth_files::flush_folder(folder).map_err(flushing)
 }
 
-/// A folder name that is not taken: saving one moment twice must not touch the first before the
-/// second is whole.
+/// A folder name that is free: saving an iteration twice must not touch the first checkpoint before
+/// the second is complete.
 fn free_name(dir: &Path, header: &Header) -> Result<PathBuf, (String, io::Error)> {
     let mut again = 1;
     loop {
@@ -108,7 +108,7 @@ fn free_name(dir: &Path, header: &Header) -> Result<PathBuf, (String, io::Error)
     }
 }
 
-/// The next sequence number, and what crashed writers left.
+/// The next sequence number, and the folders that crashed writers left.
 fn look_around(dir: &Path) -> Result<(u64, Vec<PathBuf>), CheckpointError> {
     let mut sequence = 0;
     let mut leftovers = Vec::new();

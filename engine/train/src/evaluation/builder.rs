@@ -1,4 +1,4 @@
-//! [`EvaluatorBuilder`]: what an evaluator is made of, part by part.
+//! [`EvaluatorBuilder`]: the parts of an evaluator, set one by one.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -23,16 +23,15 @@ use crate::training::precision::{Precision, PrecisionError};
 pub struct EvaluatorOptions {
     /// The engine's name, `validation`.
     pub name: String,
-    /// Where it computes; where the network is, if nothing is said.
+    /// The device it computes on; by default the network's.
     pub device: Option<Device>,
-    /// What weights are read in. A trainer's network brings the trainer's precision along and keeps
-    /// it.
+    /// The precision that weights are read in. A trainer's network keeps the trainer's precision.
     pub precision: Precision,
-    /// How the network is led over an image.
+    /// How the network is applied to an image.
     pub inferer: Arc<dyn Inferer>,
-    /// The batch's image.
+    /// The key of the batch's image.
     pub image_key: String,
-    /// The batch's label.
+    /// The key of the batch's label.
     pub label_key: String,
     /// Steps on each member's prediction before an ensemble is combined.
     pub post_member: Vec<Post>,
@@ -78,22 +77,22 @@ impl fmt::Debug for EvaluatorOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluatorError {
-    /// The device cannot compute in the precision asked for.
+    /// The device cannot compute in the requested precision.
     #[error(transparent)]
     Precision(#[from] PrecisionError),
     /// Which values of the key metric are better depends.
-    #[error("whether a larger `{metric}` is better depends on what it measures: say it with `better`")]
+    #[error("whether a larger `{metric}` is better depends on what it measures: set it with `better`")]
     Direction {
         /// The key metric.
         metric: String,
     },
-    /// The members of an ensemble do not go together.
+    /// The members of an ensemble do not fit together.
     #[error(transparent)]
     Ensemble(#[from] EnsembleError),
 }
 
-/// Makes a [`SupervisedEvaluator`] or an [`EnsembleEvaluator`]; begun by their `builder`. What is
-/// not set is as [`EvaluatorOptions::default`] has it.
+/// Builds a [`SupervisedEvaluator`] or an [`EnsembleEvaluator`]; returned by their `builder`. Unset
+/// options are those of [`EvaluatorOptions::default`].
 #[must_use]
 pub struct EvaluatorBuilder<N> {
     loader: Box<dyn Loader>,
@@ -130,32 +129,31 @@ impl<N: Network> EvaluatorBuilder<N> {
         }
     }
 
-    /// All options at once, in place of those set so far.
+    /// Sets all options at once, replacing those set so far.
     pub fn options(mut self, options: EvaluatorOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Where it computes; where the network is, if nothing is said.
+    /// The device it computes on; by default the network's.
     pub fn device(mut self, device: &Device) -> Self {
         self.options.device = Some(device.clone().inner());
         self
     }
 
-    /// What weights are read in. A trainer's network brings the trainer's precision along and keeps
-    /// it.
+    /// The precision that weights are read in. A trainer's network keeps the trainer's precision.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.options.precision = precision;
         self
     }
 
-    /// How the network is led over an image; called once for all of it where nothing is said.
+    /// How the network is applied to an image; by default once to the whole image.
     pub fn inferer(mut self, inferer: impl Inferer + 'static) -> Self {
         self.options.inferer = Arc::new(inferer);
         self
     }
 
-    /// The keys of the batch's image and label; `image` and `label` where nothing is said.
+    /// The keys of the batch's image and label; by default `image` and `label`.
     pub fn keys(mut self, image: impl Into<String>, label: impl Into<String>) -> Self {
         (self.options.image_key, self.options.label_key) = (image.into(), label.into());
         self
@@ -185,17 +183,17 @@ impl<N: Network> EvaluatorBuilder<N> {
         self
     }
 
-    /// The metric that decides what is best, the larger or the smaller as it is better
-    /// ([`Metric::higher_is_better`]). It is recorded as `name`; with a reduction that keeps
-    /// classes apart, `name` is the mean over them and `name_label_1`, ... are the classes.
+    /// The metric that decides what is best; [`Metric::higher_is_better`] says in which direction.
+    /// It is recorded as `name`. With a reduction that keeps classes separate, `name` is their
+    /// mean, and `name_label_1`, ... are the classes.
     pub fn key_metric(mut self, name: impl Into<String>, metric: impl Metric + 'static) -> Self {
         self.has_key = true;
         self.metrics.insert(0, NamedMetric::new(name.into(), Box::new(metric)));
         self
     }
 
-    /// Which values of the key metric are better, for one that can say it only when it is known
-    /// what it measures.
+    /// Which values of the key metric are better, for a metric where that depends on what it
+    /// measures.
     pub fn better(mut self, better: Better) -> Self {
         self.better = Some(better);
         self
@@ -206,9 +204,8 @@ impl<N: Network> EvaluatorBuilder<N> {
         self.metric_after(name, metric, Vec::new(), Vec::new())
     }
 
-    /// A further metric behind steps of its own, which no other metric sees: on the prediction, and
-    /// on the label. The first metric is the key where [`better`](Self::better) is said and no
-    /// other is the key.
+    /// A further metric with its own steps on prediction and label, which no other metric sees. If
+    /// [`better`](Self::better) is set and no other metric is the key metric, the first one is.
     pub fn metric_after(
         mut self,
         name: impl Into<String>,
@@ -230,14 +227,14 @@ impl<N: Network> EvaluatorBuilder<N> {
     /// The evaluator of one network.
     ///
     /// # Errors
-    /// When the device cannot compute in the precision asked for, and for a key metric of which
-    /// nobody says what is better.
+    /// When the device cannot compute in the requested precision, or when it is unknown which
+    /// values of the key metric are better.
     pub fn build(self) -> Result<SupervisedEvaluator<N>, EvaluatorError> {
         let (engine, work) = self.parts(vec!["pred".to_owned()])?;
         Ok(SupervisedEvaluator::of(engine, work))
     }
 
-    /// An engine that knows the key metric, and the work that it drives.
+    /// An engine that knows the key metric, and the workflow that it drives.
     pub(crate) fn parts(self, pred_keys: Vec<String>) -> Result<(Engine, Evaluation<N>), EvaluatorError> {
         if let Some(device) = &self.options.device {
             self.options.precision.check(device)?;
@@ -255,7 +252,7 @@ impl<N: Network> EvaluatorBuilder<N> {
     }
 }
 
-/// Makes an [`EnsembleEvaluator`]: the networks and how they become one, and the parts of any
+/// Builds an [`EnsembleEvaluator`]: the networks, how to combine them, and the parts of any
 /// evaluator.
 #[must_use]
 pub struct EnsembleBuilder<N> {
@@ -285,8 +282,8 @@ impl<N: Network> EnsembleBuilder<N> {
         self
     }
 
-    /// How the members' predictions become one, after `post_member` was applied to each. Where a
-    /// handler has put a `pred` at `forward_completed`, that one is taken.
+    /// How the members' predictions are combined, after `post_member` was applied to each. If a
+    /// handler has put a `pred` at `forward_completed`, that one is used instead.
     pub fn combine(mut self, how: Combine) -> Self {
         self.combine = Some(how);
         self
@@ -295,8 +292,8 @@ impl<N: Network> EnsembleBuilder<N> {
     /// The evaluator of the ensemble.
     ///
     /// # Errors
-    /// Without a network; when there are not as many keys as networks, or a key is taken; and as
-    /// [`EvaluatorBuilder::build`].
+    /// Without a network; when the number of keys differs from that of networks, or a key is taken;
+    /// and as [`EvaluatorBuilder::build`].
     pub fn build(self) -> Result<EnsembleEvaluator<N>, EvaluatorError> {
         let networks = self.networks;
         if networks.is_empty() {

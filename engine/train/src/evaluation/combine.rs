@@ -1,5 +1,5 @@
-//! One prediction of several: MONAI's `MeanEnsemble` and `VoteEnsemble`, on whatever device the
-//! tensors are.
+//! Combines several predictions into one: MONAI's `MeanEnsemble` and `VoteEnsemble`, on the
+//! tensors' device.
 
 use burn::tensor::{Int, Tensor};
 
@@ -7,7 +7,7 @@ use burn::tensor::{Int, Tensor};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CombineError {
-    /// There is nothing to combine.
+    /// There are no predictions to combine.
     #[error("no prediction to combine")]
     Empty,
     /// The predictions differ in shape.
@@ -32,10 +32,10 @@ pub enum CombineError {
         /// Channels of each.
         channels: usize,
     },
-    /// The weights average to nothing.
+    /// The weights' mean is 0.
     #[error("the weights' mean is {0}; it must be finite and not 0")]
     WeightSum(f64),
-    /// A class map holds a value that is no class.
+    /// There are no classes.
     #[error("num_classes is {0}; give 1 or more")]
     NumClasses(usize),
 }
@@ -88,10 +88,10 @@ pub fn mean_ensemble(members: &[Tensor<5>], weights: Option<&[f64]>) -> Result<T
 
 /// MONAI's `VoteEnsemble` of discrete predictions, `[B, C, X, Y, Z]` each.
 ///
-/// Without `num_classes` the mean over the members is rounded, half to even: two that disagree give 0.
-/// With it, members of one channel are class maps: each is one-hot encoded, and the class with most
-/// votes wins, the lowest of equals; members of several channels are taken for one-hot already. The
-/// channel axis stays, with length 1.
+/// Without `num_classes` the mean over the members is rounded, half to even: two that disagree
+/// yield 0. With it, members of one channel are class maps. Each is one-hot encoded, and the class
+/// with most votes wins, the lowest of equals. Members of several channels must be one-hot already.
+/// The channel axis stays, with length 1.
 ///
 /// # Errors
 /// For no members, unequal shapes, or `num_classes` of 0.
@@ -113,7 +113,7 @@ pub fn vote_ensemble(members: &[Tensor<5>], num_classes: Option<usize>) -> Resul
         };
         Tensor::cat((0..classes).map(of_class).collect(), 1)
     } else {
-        tracing::warn!("VoteEnsemble with num_classes got several channels; they are taken for one-hot already");
+        tracing::warn!("VoteEnsemble with num_classes got several channels; they are treated as one-hot");
         stacked.sum_dim(0).squeeze_dim(0)
     };
     Ok(first_argmax(votes))
@@ -124,8 +124,8 @@ fn first_argmax(votes: Tensor<5>) -> Tensor<5> {
     let [batch, channels, x, y, z] = votes.dims();
     let device = votes.device();
     let is_max = votes.clone().equal(votes.max_dim(1).expand([batch, channels, x, y, z]));
-    // Backends differ in which of equals their argmax names; the smallest index among the largest
-    // values is the same on all.
+    // Backends differ in which of equal values their argmax returns; the smallest index among the
+    // largest values is the same on all.
     let index = Tensor::<1, Int>::arange(0..channels as i64, &device).float().reshape([1, channels, 1, 1, 1]);
     let none = Tensor::<5>::full([batch, channels, x, y, z], channels as f64, &device);
     none.mask_where(is_max, index.expand([batch, channels, x, y, z])).min_dim(1)

@@ -7,14 +7,14 @@ use crate::evaluation::builder::{EnsembleBuilder, EvaluatorBuilder};
 use crate::evaluation::evaluator::{CaseRow, evaluator_parts};
 use crate::evaluation::pass::Evaluation;
 
-/// Why an ensemble cannot be.
+/// Why an ensemble cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnsembleError {
     /// There is no network.
     #[error("an ensemble needs at least one network")]
     Empty,
-    /// Another number of keys than of networks.
+    /// The number of keys differs from that of networks.
     #[error("{keys} pred_keys for {networks} networks; give one for each")]
     Keys {
         /// How many keys there are.
@@ -22,7 +22,7 @@ pub enum EnsembleError {
         /// How many networks there are.
         networks: usize,
     },
-    /// A key that means something else already, or is given twice.
+    /// A key that is reserved or given twice.
     #[error("`{0}` cannot be a member's key: it is given twice, or is one of image, label, pred")]
     Key(String),
 }
@@ -32,7 +32,7 @@ pub enum EnsembleError {
 ///
 /// All networks predict, in order, into `pred_0`, `pred_1`, ...; then `forward_completed` is fired
 /// once. A handler may combine them there (`cx.host.combine(&["pred_0", "pred_1"], &how, "pred")`),
-/// or [`combine`](EnsembleBuilder::combine) says how. The rest is as in
+/// or [`combine`](EnsembleBuilder::combine) does. The rest is as in
 /// [`SupervisedEvaluator`](crate::SupervisedEvaluator).
 pub struct EnsembleEvaluator<N> {
     engine: Engine,
@@ -43,8 +43,8 @@ pub struct EnsembleEvaluator<N> {
 evaluator_parts!(EnsembleEvaluator);
 
 impl<N: Network> EnsembleEvaluator<N> {
-    /// An ensemble of these networks over what `evaluator` says: data, inferer, post-processing,
-    /// metrics. The predictions' keys are `pred_0`, `pred_1`, ...
+    /// An ensemble of these networks with the data, inferer, post-processing and metrics of
+    /// `evaluator`. The predictions' keys are `pred_0`, `pred_1`, ...
     pub fn builder(networks: Vec<N>, evaluator: EvaluatorBuilder<N>) -> EnsembleBuilder<N> {
         EnsembleBuilder::new(networks, evaluator)
     }
@@ -56,7 +56,7 @@ impl<N: Network> EnsembleEvaluator<N> {
     /// Runs one pass and returns the metrics; `global_epoch` numbers it.
     ///
     /// # Errors
-    /// Whatever ended the pass early; it names the cases.
+    /// Any error that ended the pass early; it names the cases.
     pub fn run(&mut self, global_epoch: u64) -> Result<Metrics, RunError> {
         self.work.set_networks(self.networks.iter().map(|network| network.valid()));
         Ok(self.pass(global_epoch)?.0)

@@ -4,13 +4,13 @@ use hearth_engine::{Engine, Metrics, RunError};
 
 use crate::evaluation::evaluator::CaseRow;
 
-/// An evaluator that a trainer runs on its present weights.
+/// An evaluator that a trainer runs on its current weights.
 pub trait Evaluate<N>: Send {
     /// Runs one pass with this network, in evaluation mode and outside autodiff; `epoch` is the
     /// trainer's.
     ///
     /// # Errors
-    /// Whatever ended the pass early.
+    /// Any error that ended the pass early.
     fn evaluate(&mut self, network: N, epoch: u64) -> Result<Metrics, RunError>;
 
     /// Its engine.
@@ -19,6 +19,6 @@ pub trait Evaluate<N>: Send {
     /// Its engine, to add handlers to.
     fn engine_mut(&mut self) -> &mut Engine;
 
-    /// What the key metric gave for each case of the last pass.
+    /// The key metric's values for each case of the last pass.
     fn rows(&self) -> &[CaseRow];
 }

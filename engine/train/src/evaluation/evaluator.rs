@@ -14,8 +14,8 @@ use crate::evaluation::pass::Evaluation;
 pub struct CaseRow {
     /// The case.
     pub case: String,
-    /// One value for each class that counts, or one for all; NaN where the class is absent. Nothing
-    /// of metrics that have no value for one case.
+    /// One value for each class that counts, or one for all; NaN where the class is absent. Empty
+    /// for metrics that have no value per case.
     pub values: Vec<f32>,
 }
 
@@ -23,13 +23,13 @@ pub struct CaseRow {
 macro_rules! evaluator_parts {
     ($Evaluator:ident) => {
         impl<N: Network> $Evaluator<N> {
-            /// What the first metric (the key metric, where there is one) gave for each case of the
-            /// last pass.
+            /// The values of the first metric (the key metric, where there is one) for each case of
+            /// the last pass.
             pub fn rows(&self) -> &[CaseRow] {
                 self.work.rows(None).unwrap_or_default()
             }
 
-            /// What the metric of this name gave for each case of the last pass.
+            /// The values of the metric with this name for each case of the last pass.
             pub fn rows_of(&self, metric: &str) -> Option<&[CaseRow]> {
                 self.work.rows(Some(metric))
             }
@@ -46,7 +46,7 @@ macro_rules! evaluator_parts {
 
             fn pass(&mut self, epoch: u64) -> Result<(Metrics, RunEnd), RunError> {
                 let end = self.engine.run_epoch(&mut self.work, epoch);
-                // An evaluator must not hold on to weights that the trainer is about to replace.
+                // An evaluator must not keep weights that the trainer is about to replace.
                 self.work.networks.clear();
                 Ok((self.engine.state().metrics.clone(), end?))
             }
@@ -92,7 +92,7 @@ impl<N: Network> SupervisedEvaluator<N> {
     /// [`Self::rows`].
     ///
     /// # Errors
-    /// Whatever ended the pass early; it names the cases.
+    /// Any error that ended the pass early; it names the cases.
     pub fn run(&mut self, network: &N, global_epoch: u64) -> Result<Metrics, RunError> {
         self.work.set_networks([network.valid()]);
         Ok(self.pass(global_epoch)?.0)

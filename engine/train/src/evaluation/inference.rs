@@ -1,4 +1,4 @@
-//! Leads a network over an input.
+//! Applies a network to an input.
 
 use std::cell::RefCell;
 
@@ -13,7 +13,7 @@ pub(crate) fn infer<N: Network>(inferer: &dyn Inferer, x: Tensor<5>, network: &N
     guarded(inferer, x, network, &|x| network.forward(x).cast(DType::F32))
 }
 
-/// What a network gives in training, in f32.
+/// What a network returns in training, in f32.
 pub(crate) struct Outputs {
     /// All outputs, the main one first and then those nearest to it.
     pub all: Vec<Tensor<5>>,
@@ -22,7 +22,7 @@ pub(crate) struct Outputs {
 }
 
 /// The outputs for `x` with their autodiff graph. An inferer that calls the network more than once
-/// puts the main outputs together; the others are left out then, and the losses averaged.
+/// combines the main outputs. The other outputs are then dropped, and the losses are averaged.
 pub(crate) fn infer_all<N: Network>(inferer: &dyn Inferer, x: Tensor<5>, network: &N) -> Result<Outputs, BoxError> {
     let (calls, others, losses) = (RefCell::new(0_usize), RefCell::new(Vec::new()), RefCell::new(None));
     let main = guarded(inferer, x, network, &|x| {
@@ -46,8 +46,8 @@ pub(crate) fn infer_all<N: Network>(inferer: &dyn Inferer, x: Tensor<5>, network
     Ok(Outputs { all, loss: losses.into_inner().map(|sum: Tensor<1>| sum / calls) })
 }
 
-/// Where the main output is not the first, those before it follow it backwards: they are the
-/// further from it the earlier.
+/// Where the main output is not the first, those before it follow it in reverse order, nearest
+/// first.
 fn main_first<T>(mut outputs: Vec<T>, main: usize) -> Vec<T> {
     let after = outputs.split_off((main + 1).min(outputs.len()));
     outputs.reverse();
@@ -65,7 +65,7 @@ fn guarded<N: Network>(
     let forward = |x: Tensor<5>| match network.check_input(x.dims()) {
         Ok(()) => forward(x),
         Err(error) => {
-            // The closure has to give a tensor; what comes of it is not looked at.
+            // The closure must return a tensor; its value is ignored.
             misfit.borrow_mut().get_or_insert(error);
             x
         }

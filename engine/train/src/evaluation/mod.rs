@@ -1,5 +1,5 @@
-//! Evaluation and prediction: what leads networks over data and makes classes, rows and maps of
-//! their outputs.
+//! Evaluation and prediction: applies networks to data and turns their outputs into classes, rows
+//! and maps.
 
 pub(crate) mod builder;
 pub(crate) mod combine;

@@ -20,12 +20,12 @@ use crate::evaluation::inference::infer;
 use crate::evaluation::post::Post;
 use crate::training::layer_statistics;
 
-/// A metric, the name it is recorded under, and what it gave for each case of the pass.
+/// A metric, the name it is recorded under, and its values for each case of the pass.
 pub(crate) struct NamedMetric {
     pub name: String,
     pub metric: Box<dyn Metric>,
     pub rows: Vec<CaseRow>,
-    /// How many of them came before the present batch.
+    /// How many of them came before the current batch.
     pub before: usize,
     /// Steps on prediction and label for this metric alone.
     pub post_pred: Vec<Post>,
@@ -43,7 +43,7 @@ pub(crate) struct MeanLoss {
     pub name: String,
     pub loss: Box<dyn Loss>,
     sum: Option<Tensor<1>>,
-    /// That of the present batch.
+    /// The loss of the current batch.
     last: Option<Tensor<1>>,
     batches: u64,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Evaluation<N> {
     pub pred_keys: Vec<String>,
     pub combine: Option<Combine>,
     pub options: EvaluatorOptions,
-    /// Where it computes, as the networks of this pass and the options say.
+    /// The device, from the options or the networks of this pass.
     device: Device,
     /// The key metric is the first one, where there is one.
     pub metrics: Vec<NamedMetric>,
@@ -100,7 +100,7 @@ impl<N: Network> Evaluation<N> {
         }
     }
 
-    /// What a metric gave for each case of the last pass; of the first one where no name is given.
+    /// A metric's values for each case of the last pass; the first metric's where no name is given.
     pub fn rows(&self, name: Option<&str>) -> Option<&[CaseRow]> {
         let mut metrics = self.metrics.iter();
         let found = match name {
@@ -125,7 +125,7 @@ impl<N: Network> Evaluation<N> {
         Ok(())
     }
 
-    /// Members to one prediction, where no handler has done it at `forward_completed`.
+    /// Combines the members' predictions, unless a handler has done it at `forward_completed`.
     fn ensemble(&mut self) -> Result<(), BoxError> {
         let Some(how) = self.combine.clone().filter(|_| !self.feed.contains("pred")) else {
             return Ok(());
@@ -197,7 +197,7 @@ impl<N: Network> Evaluation<N> {
                 done.map_err(|e| self.feed.part("post-processing for a metric", e))
             };
             let (pred, label) = (after(post_pred, &all_preds)?, after(post_label, &all_labels)?);
-            // Only what is there for each item can be measured in mm.
+            // Distances are in mm only where every item has a voxel size.
             let spacing = if spacing.len() == pred.dims()[0] { &spacing[..] } else { &[] };
             if let Err(e) = metric.update_spaced(&pred, &label, spacing) {
                 let cases = name_cases(self.feed.cases());
@@ -230,7 +230,7 @@ impl<N: Network> Host for Evaluation<N> {
         names
     }
 
-    /// The losses of the present batch.
+    /// The losses of the current batch.
     fn output(&mut self, name: &str) -> Result<f64, HostError> {
         let known = || match self.names(NamesOf::Outputs) {
             names if names.is_empty() => "none".to_owned(),
@@ -248,8 +248,8 @@ impl<N: Network> Host for Evaluation<N> {
         self.feed.cases().to_vec()
     }
 
-    /// What a metric gave for the cases of the present batch, once it is measured, beside what the
-    /// batch says of them.
+    /// A metric's values for the cases of the current batch, once measured, or the batch's own
+    /// numbers.
     fn numbers(&mut self, name: &str) -> Result<Vec<Vec<f64>>, HostError> {
         let metric = self.metrics.iter().find(|metric| metric.name == name);
         match metric.map(|metric| &metric.rows[metric.before..]) {
@@ -265,7 +265,7 @@ impl<N: Network> Host for Evaluation<N> {
         self.feed.facts().texts(name)
     }
 
-    /// Of the weights. Layers of an ensemble's members begin with the member's key:
+    /// Statistics of the weights. The layers of an ensemble's members begin with the member's key:
     /// `pred_0.conv.weight`.
     fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError> {
         if of == LayerValues::Gradients {

@@ -13,14 +13,14 @@ use hearth_registry::{Fault, Kind, Place, entry, read};
 /// `{ name = "AsDiscrete", argmax = true, to_onehot = 2 }`.
 ///
 /// MONAI decollates a batch into items first. `Activations` and `AsDiscrete` treat items alike, so
-/// the batch as a whole gives the same; [`Post::Transforms`] gets each item by itself.
+/// they work on the whole batch; [`Post::Transforms`] gets each item separately.
 pub enum Post {
     /// Sigmoid, softmax or another activation.
     Activations(Activations),
     /// Argmax, one-hot, threshold, rounding.
     AsDiscrete(AsDiscrete),
     /// Transforms of images, such as `KeepLargestConnectedComponent`, with the key [`Post::KEY`].
-    /// Random ones are left out.
+    /// Random ones are skipped.
     Transforms(Arc<Pipeline>),
     /// A function of your own.
     Custom(Box<dyn Fn(Tensor<5>) -> Result<Tensor<5>, BoxError> + Send>),
@@ -64,7 +64,7 @@ entry!(
     build: |node| Ok(Box::new(Post::AsDiscrete(read(node)?)))
 );
 
-/// What [`Post::Transforms`] should know of an item besides its values.
+/// What [`Post::Transforms`] needs to know of an item, other than its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub case: String,
@@ -72,7 +72,7 @@ pub(crate) struct Item {
 }
 
 impl Post {
-    /// What the `keys` of transforms are in post-processing.
+    /// The `keys` of transforms in post-processing.
     pub const KEY: &str = "pred";
 
     /// The prediction's usual steps for exclusive classes: the class of the largest logit, one
@@ -99,10 +99,10 @@ impl Post {
         ]
     }
 
-    /// Does the steps on one image `[C, X, Y, Z]`, as validation does them on an item of a batch.
+    /// Applies the steps to one image `[C, X, Y, Z]`, as validation does to an item of a batch.
     ///
     /// # Errors
-    /// The first step that cannot be done.
+    /// The error of the first step that fails.
     pub fn finish<'a>(steps: impl IntoIterator<Item = &'a Post>, image: Image, case: &str) -> Result<Image, BoxError> {
         let (items, dims) = ([Item { case: case.to_owned(), affine: image.affine }], image.meta.spatial_dims);
         let mut x: Tensor<5> = image.data.unsqueeze_dim(0);
@@ -112,7 +112,7 @@ impl Post {
         Ok(Image { data: x.squeeze_dim(0), ..image })
     }
 
-    /// Does the step. `items` are those of the batch, in its order; without them, an item has no
+    /// Applies the step. `items` are those of the batch, in its order; without them, an item has no
     /// name and voxels of 1 mm.
     pub(crate) fn apply(&self, x: Tensor<5>, spatial_dims: usize, items: &[Item]) -> Result<Tensor<5>, BoxError> {
         match self {
@@ -135,13 +135,13 @@ fn each_item(steps: &Pipeline, x: Tensor<5>, spatial_dims: usize, items: &[Item]
         let image = Image::new(data, affine).with_spatial_dims(spatial_dims);
         let mut made = steps.run_deterministic(Sample::new(case).with_image(Post::KEY, image))?;
         let (Some(mut sample), true) = (made.pop(), made.is_empty()) else {
-            return Err("post-processing must give one result for each prediction".into());
+            return Err("post-processing must return one result for each prediction".into());
         };
         let result = sample.take_image(Post::KEY)?.data;
         if let Some(first) = done.first().filter(|first| first.dims()[1..] != result.dims()) {
             let (found, expected) = (result.dims(), first.dims()[1..].to_vec());
             return Err(
-                format!("post-processing gives a result of shape {found:?}, of another case {expected:?}").into()
+                format!("post-processing returns shape {found:?} for one case, and {expected:?} for another").into()
             );
         }
         done.push(result.unsqueeze_dim(0));

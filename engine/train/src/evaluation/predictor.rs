@@ -12,8 +12,8 @@ use crate::evaluation::inference::infer;
 use crate::evaluation::post::Post;
 use crate::training::precision::Precision;
 
-/// Reads images as a network was trained on them, leads the network over them, and brings what it
-/// gives back onto each image's own grid.
+/// Reads images as in training, applies the network to them, and maps its output back to each
+/// image's own grid.
 ///
 /// ```no_run
 /// use hearth_data::transforms::{EnsureChannelFirst, LoadImage, Orientation};
@@ -47,8 +47,8 @@ impl<N: Network> std::fmt::Debug for Predictor<N> {
 }
 
 impl<N: Network> Predictor<N> {
-    /// Predictions of this network, where it is, behind the deterministic ones of these steps; they
-    /// load the key `image`.
+    /// A predictor with this network, on its device. The deterministic ones of these steps run
+    /// first; they load the key `image`.
     pub fn new(network: N, steps: Pipeline) -> Self {
         let device = network.devices().into_iter().next().unwrap_or_default().inner();
         Self {
@@ -61,7 +61,7 @@ impl<N: Network> Predictor<N> {
         }
     }
 
-    /// How the network is led over an image; called once for all of it where nothing is said.
+    /// How the network is applied to an image; by default once to the whole image.
     #[must_use]
     pub fn inferer(mut self, inferer: impl Inferer + 'static) -> Self {
         self.inferer = Box::new(inferer);
@@ -69,15 +69,15 @@ impl<N: Network> Predictor<N> {
     }
 
     /// Steps on the prediction once it is on the image's own grid: [`Post::labels`] for exclusive
-    /// classes, [`Post::sigmoid_threshold`] for regions; none, and so logits, where nothing is
-    /// said.
+    /// classes, [`Post::sigmoid_threshold`] for regions; by default none, so that the prediction
+    /// holds logits.
     #[must_use]
     pub fn post(mut self, steps: Vec<Post>) -> Self {
         self.post = steps;
         self
     }
 
-    /// What the steps call the image; `image` where nothing is said.
+    /// The key of the image in the steps; by default `image`.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = key.into();
@@ -95,25 +95,25 @@ impl<N: Network> Predictor<N> {
     /// the file.
     ///
     /// # Errors
-    /// Where the file cannot be read, the steps fail on it, or the network cannot take it.
+    /// Where the file cannot be read, the steps fail on it, or its size does not suit the network.
     pub fn predict(&self, path: impl AsRef<Path>) -> Result<Image, BoxError> {
         let path = path.as_ref();
         let case = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         self.predict_item(&Item::new(case).with(&self.key, path))
     }
 
-    /// The same for a case, whose image may be of several files.
+    /// The same for a case, whose image may consist of several files.
     ///
     /// # Errors
     /// As [`predict`](Self::predict).
     pub fn predict_item(&self, item: &Item) -> Result<Image, BoxError> {
         let mut samples = self.steps.run_deterministic(item.sample())?;
-        let mut sample = samples.pop().ok_or_else(|| format!("case {}: the steps gave nothing", item.case))?;
+        let mut sample = samples.pop().ok_or_else(|| format!("case {}: the steps returned nothing", item.case))?;
         let image = sample.take_image(&self.key)?.to_device(&self.device);
         let logits: Tensor<4> = infer(&*self.inferer, image.data.clone().unsqueeze_dim(0), &self.network)
             .map_err(|error| format!("case {}: {error}", item.case))?
             .squeeze_dim(0);
-        // One channel after the other: all of them at full size may not fit.
+        // One channel at a time: all of them at full size may not fit into memory.
         let channels = (0..logits.dims()[0]).map(|channel| {
             let data = logits.clone().narrow(0, channel, 1);
             let one = Image { data, affine: image.affine, meta: image.meta.clone() };

@@ -1,4 +1,4 @@
-//! Predictions of an image seen in several ways: [`TestTimeAugmentation`].
+//! Test-time augmentation: [`TestTimeAugmentation`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,54 +8,53 @@ use derive_setters::Setters;
 use hearth_data::{DrawKey, Image, Pipeline, Sample, affine};
 use hearth_nn::inferers::{InferError, Inferer};
 
-/// What an image is turned into before it is predicted.
+/// How an image is augmented before it is predicted.
 #[derive(Clone)]
 enum How {
-    /// All combinations of flips along these axes of space, nothing flipped first.
+    /// All combinations of flips along these spatial axes, the unflipped image first.
     Flips(Vec<usize>),
     /// Draws of random transforms.
     Random { pipeline: Arc<Pipeline>, num_examples: usize, seed: u64, nearest_interp: bool },
 }
 
-/// Why an augmentation cannot be.
+/// Why an augmentation cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TtaError {
-    /// Axes of space are 0, 1 and 2, each at most once.
+    /// Spatial axes are 0, 1 and 2, each at most once.
     #[error("flips along {0:?}: expected one to three of the axes 0, 1, 2, each once")]
     Axes(Vec<usize>),
     /// Without a random transform all examples would be the same.
     #[error("none of the transforms is random: all examples would be the same")]
     NotRandom,
-    /// There must be something to put together.
+    /// There must be at least one example.
     #[error("num_examples is 0: expected at least 1")]
     NoExample,
 }
 
-/// Maps over all examples, each of the shape of a prediction; see [`TestTimeAugmentation::maps`].
+/// Maps over all examples, each with the shape of a prediction; see [`TestTimeAugmentation::maps`].
 #[derive(Clone, Debug)]
 pub struct TtaMaps {
-    /// The value most examples have, whole numbers alone: what is behind the point is cut off. The
-    /// smallest of equally frequent ones.
+    /// The most frequent value, after truncation to integers; the smallest of equally frequent
+    /// ones.
     pub mode: Tensor<5>,
     /// The mean over the examples.
     pub mean: Tensor<5>,
-    /// The standard deviation over the examples, with `n - 1`; NaN of a single one.
+    /// The standard deviation over the examples, with `n - 1`; NaN for a single one.
     pub std: Tensor<5>,
     /// The volume variation coefficient: standard deviation divided by mean, over all values of all
     /// examples.
     pub vvc: f64,
 }
 
-/// MONAI's `TestTimeAugmentation`: an image is predicted several times, each time changed in
-/// another way; what was done is undone on each prediction, and the predictions are put together
-/// (Wang et al., <https://doi.org/10.1016/j.neucom.2019.01.103>).
+/// MONAI's `TestTimeAugmentation`: predicts an image several times, each time augmented
+/// differently, undoes the augmentation on each prediction, and combines the predictions (Wang et
+/// al., <https://doi.org/10.1016/j.neucom.2019.01.103>).
 ///
-/// It is an inferer around an inferer, whose result is the mean; [`maps`](Self::maps) gives MONAI's
-/// four results. Flips undo exactly: every voxel comes back to its place. Random transforms are
-/// those of a [`Pipeline`] with the key [`KEY`](Self::KEY); they work on voxels of 1 mm, and are
-/// undone as [`Pipeline::invert`] does. The draws depend on the seed, the example and the place in
-/// the batch alone.
+/// It is an inferer that wraps an inferer and returns the mean; [`maps`](Self::maps) returns
+/// MONAI's four results. Flips are undone exactly. Random transforms are those of a [`Pipeline`]
+/// with the key [`KEY`](Self::KEY); they work on voxels of 1 mm, and [`Pipeline::invert`] undoes
+/// them. The draws depend only on the seed, the example and the index in the batch.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -91,14 +90,14 @@ impl fmt::Debug for TestTimeAugmentation {
 }
 
 impl TestTimeAugmentation {
-    /// What the `keys` of transforms are here.
+    /// The `keys` of transforms here.
     pub const KEY: &str = "image";
 
-    /// All combinations of flips along some axes of space (0, 1, 2): eight of a volume. An axis of
-    /// length 1 is left alone.
+    /// All combinations of flips along some spatial axes (0, 1, 2): eight for a volume. An axis of
+    /// length 1 is not flipped.
     ///
     /// # Errors
-    /// For no axis, one that is not there, or one given twice.
+    /// For no axis, an unknown one, or one given twice.
     pub fn flips(inner: Arc<dyn Inferer>, axes: &[usize]) -> Result<Self, TtaError> {
         let twice = axes.iter().enumerate().any(|(i, axis)| axes[..i].contains(axis));
         if axes.is_empty() || twice || axes.iter().any(|axis| *axis > 2) {
@@ -107,11 +106,11 @@ impl TestTimeAugmentation {
         Ok(Self { inner, how: How::Flips(axes.to_vec()) })
     }
 
-    /// So many draws of these transforms. Predictions are resampled by the nearest voxel where
-    /// `nearest_interp` says so, as class maps need it, and linearly elsewhere.
+    /// `num_examples` draws of these transforms. With `nearest_interp`, predictions are resampled
+    /// by the nearest voxel, as class maps need; otherwise linearly.
     ///
     /// # Errors
-    /// Where no transform is random, or for no example.
+    /// Where no transform is random, or `num_examples` is 0.
     pub fn random(
         inner: Arc<dyn Inferer>,
         pipeline: Arc<Pipeline>,
@@ -128,7 +127,7 @@ impl TestTimeAugmentation {
         Ok(Self { inner, how: How::Random { pipeline, num_examples, seed, nearest_interp } })
     }
 
-    /// How many predictions are made of an image of this shape, `[b, c, x, y, z]`.
+    /// How many predictions are made for an image of this shape, `[b, c, x, y, z]`.
     pub fn num_examples(&self, shape: [usize; 5]) -> usize {
         match &self.how {
             How::Flips(axes) => 1 << axes.iter().filter(|axis| shape[2 + **axis] > 1).count(),
@@ -136,10 +135,10 @@ impl TestTimeAugmentation {
         }
     }
 
-    /// Hands each prediction, on the image's own grid again, to `each`.
+    /// Calls `each` with every prediction, mapped back to the image's own grid.
     ///
     /// # Errors
-    /// Where the inferer fails, a transform does, or a prediction cannot be brought back.
+    /// Where the inferer or a transform fails, or a prediction cannot be mapped back.
     pub fn examples(
         &self,
         x: &Tensor<5>,
@@ -187,7 +186,7 @@ impl TestTimeAugmentation {
         let sample = Sample::new(item.to_string()).with_image(Self::KEY, image);
         let mut made = pipeline.run(sample, key).map_err(|e| fail(format!("{}: {}", e.transform, e.error)))?;
         let (Some(mut sample), true) = (made.pop(), made.is_empty()) else {
-            return Err(fail("the transforms must give one image for each".to_owned()));
+            return Err(fail("the transforms must return one image for each".to_owned()));
         };
         let like = sample.take_image(Self::KEY).map_err(|e| fail(e.to_string()))?;
         let output = self.inner.infer(like.data.clone().unsqueeze_dim(0), net)?;
@@ -197,7 +196,8 @@ impl TestTimeAugmentation {
     }
 
     /// Mode, mean, standard deviation and volume variation coefficient over the examples; all of
-    /// them are held at once. `net` may do more than predict: class maps, say, for the mode.
+    /// them are in memory at once. `net` may do more than predict: return class maps for the mode,
+    /// for example.
     ///
     /// # Errors
     /// As [`examples`](Self::examples).
@@ -237,8 +237,8 @@ fn mode(all: &[Tensor<5>]) -> Option<Tensor<5>> {
     best.map(|(value, _)| value)
 }
 
-/// Standard deviation (with `n - 1`) over mean, of all values; NaN where the device does not hand
-/// them out.
+/// Standard deviation (with `n - 1`) over mean, of all values; NaN where they cannot be read from
+/// the device.
 fn variation(stacked: Tensor<6>) -> f64 {
     let count = stacked.shape().num_elements() as f64;
     let Ok(mean) = stacked.clone().mean().try_into_scalar::<f32>() else { return f64::NAN };

@@ -1,4 +1,4 @@
-//! A run's folder: what lies where.
+//! The layout of a run's folder.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,40 +9,40 @@ pub struct RunFolder {
     root: PathBuf,
 }
 
-/// Why a folder cannot be that of a run.
+/// Why a folder cannot be used for a run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunFolderError {
-    /// A new run needs a place of its own.
+    /// A new run needs an empty folder.
     #[error("{path} is not empty; give a new folder, or resume the run that is in it")]
     NotEmpty {
         /// The folder.
         path: PathBuf,
     },
-    /// There is no run to go on with.
+    /// There is no run to resume.
     #[error("{path} holds no run: there is no recipe.toml in it")]
     NoRun {
         /// The folder.
         path: PathBuf,
     },
-    /// The system refused.
+    /// The operating system refused.
     #[error("cannot {task} {path}: {source}")]
     Io {
         /// What was being done.
         task: &'static str,
         /// To which folder or file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
 }
 
 impl RunFolder {
-    /// Makes the folder of a new run, with the resolved recipe in it.
+    /// Creates the folder of a new run, with the resolved recipe in it.
     ///
     /// # Errors
-    /// When the folder holds something already, or cannot be written.
+    /// When the folder is not empty, or cannot be written.
     pub fn create(root: &Path, recipe: &str) -> Result<Self, RunFolderError> {
         let folder = Self { root: root.to_owned() };
         let fail = |task, path: &Path| {
@@ -50,7 +50,7 @@ impl RunFolder {
             move |source| RunFolderError::Io { task, path, source }
         };
         std::fs::create_dir_all(root).map_err(fail("make", root))?;
-        if std::fs::read_dir(root).map_err(fail("look into", root))?.next().is_some() {
+        if std::fs::read_dir(root).map_err(fail("read", root))?.next().is_some() {
             return Err(RunFolderError::NotEmpty { path: root.to_owned() });
         }
         std::fs::create_dir_all(folder.checkpoints()).map_err(fail("make", &folder.checkpoints()))?;
@@ -95,12 +95,12 @@ impl RunFolder {
         self.root.join("metrics.csv")
     }
 
-    /// A JSON object for each thing that happened, `log.jsonl`.
+    /// A JSON object per event, `log.jsonl`.
     pub fn log(&self) -> PathBuf {
         self.root.join("log.jsonl")
     }
 
-    /// What came out, and where the time went, `summary.json`.
+    /// Results and timings, `summary.json`.
     pub fn summary(&self) -> PathBuf {
         self.root.join("summary.json")
     }

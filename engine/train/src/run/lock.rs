@@ -7,31 +7,31 @@ use std::path::{Path, PathBuf};
 /// The file in the run's folder that is locked.
 const FILE: &str = "run.lock";
 
-/// Why a run's folder cannot be had.
+/// Why a run's folder cannot be locked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Another process has it.
+    /// Another process has locked it.
     #[error("{path} is in use by {holder}; wait for it, stop it, or give another folder")]
     Held {
         /// The run's folder.
         path: PathBuf,
-        /// Process number and command, as far as the other process could write them.
+        /// Process id and command, as far as the other process could write them.
         holder: String,
     },
-    /// The system refused.
+    /// The operating system refused.
     #[error("cannot lock {path}: {source}")]
     Io {
         /// The lock file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// A run's folder, held for this process until the lock is dropped. The system lets go of it when
-/// the process ends, however it ends: the lock of a process that was killed is in nobody's way.
+/// A run's folder, held for this process until the lock is dropped. The operating system releases
+/// it when the process ends, even when it is killed.
 #[derive(Debug)]
 pub struct RunLock {
     file: Option<File>,
@@ -52,7 +52,7 @@ impl RunLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
-                // What cannot be read leaves the holder without a name.
+                // Without a readable file the holder's name is unknown.
                 let _ = file.read_to_string(&mut holder);
                 let holder = match holder.trim() {
                     "" => "another process".to_owned(),
@@ -75,8 +75,8 @@ impl RunLock {
 
 impl Drop for RunLock {
     fn drop(&mut self) {
-        // The name goes while the lock is still held, so that nobody else's is taken away. A folder
-        // that is gone has none.
+        // The name is removed while the lock is still held, so that another process's name is never
+        // removed. A deleted folder has none.
         let _ = std::fs::remove_file(&self.path);
         self.file.take();
     }

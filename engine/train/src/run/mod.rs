@@ -1,4 +1,4 @@
-//! The folder of a run, and the lock that keeps it one process's.
+//! The folder of a run, and the lock that limits it to one process.
 
 pub(crate) mod folder;
 pub(crate) mod lock;

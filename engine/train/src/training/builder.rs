@@ -1,4 +1,4 @@
-//! [`TrainerBuilder`]: what a trainer is made of, part by part.
+//! [`TrainerBuilder`]: the parts of a trainer, set one by one.
 
 use burn::tensor::Device;
 use hearth_engine::Handler;
@@ -13,8 +13,8 @@ use crate::evaluation::evaluate::Evaluate;
 use crate::training::precision::Precision;
 use crate::training::trainer::{SupervisedTrainer, TrainerError, TrainerOptions};
 
-/// Makes a [`SupervisedTrainer`]; begun by [`SupervisedTrainer::builder`]. What is not set is as
-/// [`TrainerOptions::new`] has it.
+/// Builds a [`SupervisedTrainer`]; returned by [`SupervisedTrainer::builder`]. Options that are not
+/// set are those of [`TrainerOptions::new`].
 #[must_use]
 pub struct TrainerBuilder<N> {
     pub(crate) network: N,
@@ -33,74 +33,73 @@ impl<N> std::fmt::Debug for TrainerBuilder<N> {
 }
 
 impl<N: Network> TrainerBuilder<N> {
-    /// All options at once, in place of those set so far.
+    /// Sets all options at once, replacing those set so far.
     pub fn options(mut self, options: TrainerOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Where it computes; the network's device where nothing is said.
+    /// The device it computes on; by default the network's.
     pub fn device(mut self, device: &Device) -> Self {
         self.options.device = device.clone().inner();
         self
     }
 
-    /// The number type of convolutions and matrix products; [`Precision::Fp32`] where nothing is
-    /// said.
+    /// The number type of convolutions and matrix products; by default [`Precision::Fp32`].
     pub fn precision(mut self, precision: Precision) -> Self {
         self.options.precision = precision;
         self
     }
 
-    /// Epochs to run; 1 where nothing is said.
+    /// Epochs to run; by default 1.
     pub fn max_epochs(mut self, max_epochs: u64) -> Self {
         self.options.max_epochs = max_epochs;
         self
     }
 
-    /// How the network is led over a batch; called once for all of it where nothing is said.
+    /// How the network is applied to a batch; by default once to the whole batch.
     pub fn inferer(mut self, inferer: impl Inferer + 'static) -> Self {
         self.options.inferer = Arc::new(inferer);
         self
     }
 
-    /// The keys of the batch's image and label; `image` and `label` where nothing is said.
+    /// The keys of the batch's image and label; by default `image` and `label`.
     pub fn keys(mut self, image: impl Into<String>, label: impl Into<String>) -> Self {
         (self.options.image_key, self.options.label_key) = (image.into(), label.into());
         self
     }
 
-    /// Batches that make one step; see [`TrainerOptions::accumulate`].
+    /// Batches per step; see [`TrainerOptions::accumulate`].
     pub fn accumulate(mut self, batches: u64) -> Self {
         self.options.accumulate = batches;
         self
     }
 
-    /// How gradients are kept small before a step.
+    /// How gradients are clipped before a step.
     pub fn clip(mut self, clip: GradientClip) -> Self {
         self.options.clip = Some(clip);
         self
     }
 
-    /// The seed that every random draw of the training step is keyed by; 0 where nothing is said.
+    /// The seed that keys every random draw of the training step; by default 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
         self
     }
 
-    /// An evaluator that the handler `Validation` runs: [`evaluator`](Self::evaluator) by the name
-    /// `validation`.
+    /// The evaluator that the handler `Validation` runs: [`evaluator`](Self::evaluator) with the
+    /// name `validation`.
     pub fn validation(self, evaluator: impl Evaluate<N> + 'static) -> Self {
         self.evaluator("validation", evaluator)
     }
 
-    /// An evaluator that handlers run by this name; see [`SupervisedTrainer::add_evaluator`].
+    /// Adds an evaluator that handlers run by this name; see [`SupervisedTrainer::add_evaluator`].
     pub fn evaluator(mut self, name: impl Into<String>, evaluator: impl Evaluate<N> + 'static) -> Self {
         self.evaluators.push((name.into(), Box::new(evaluator)));
         self
     }
 
-    /// A handler; called after those added before it.
+    /// Adds a handler; it is called after those added before it.
     pub fn handler(mut self, handler: impl Handler + 'static) -> Self {
         self.handlers.push(Box::new(handler));
         self
@@ -109,8 +108,8 @@ impl<N: Network> TrainerBuilder<N> {
     /// The trainer.
     ///
     /// # Errors
-    /// When the optimizer's options make no sense, the device cannot compute in the precision asked
-    /// for, or a handler listens to something that does not exist.
+    /// When the optimizer's options are invalid, the device cannot compute in the requested
+    /// precision, or a handler listens to an event that does not exist.
     pub fn build(self) -> Result<SupervisedTrainer<N>, TrainerError> {
         SupervisedTrainer::from_builder(self)
     }

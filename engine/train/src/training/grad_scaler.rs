@@ -4,8 +4,8 @@ use burn::tensor::{Bool, DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 /// A gradient scaler as `torch.amp.GradScaler`: the loss is multiplied by `scale` before the
-/// backward pass and the gradients divided by it after. A step with a gradient that is not finite
-/// is left out and the scale halved; after `growth_interval` good steps in a row it is doubled.
+/// backward pass and the gradients divided by it after. A step with a non-finite gradient is
+/// skipped and the scale halved; after `growth_interval` good steps in a row it is doubled.
 ///
 /// Micikevicius et al., *Mixed Precision Training*, ICLR 2018 (<https://arxiv.org/abs/1710.03740>),
 /// section 3.2.
@@ -44,7 +44,7 @@ impl GradScaler {
         self.good_steps
     }
 
-    /// Takes note of a step: `finite` says whether every gradient was finite.
+    /// Records a step: `finite` says whether every gradient was finite.
     pub fn update(&mut self, finite: bool) {
         if !finite {
             self.scale *= self.backoff_factor;
@@ -63,7 +63,7 @@ impl GradScaler {
     }
 }
 
-/// The same on the device: a step reads nothing back, neither to scale by nor to decide. Goes with
+/// The same on the device: a step reads nothing back, neither the scale nor the decision. Used with
 /// [`Optimizer::step_where`](hearth_nn::optim::Optimizer::step_where).
 ///
 /// ```
@@ -80,13 +80,13 @@ pub struct DeviceScaler {
     /// Scale and good steps, `[1]`, f32; powers of two and small counts, which f32 holds exactly.
     scale: Tensor<1>,
     good_steps: Tensor<1>,
-    /// Steps that were left out, `[1]`, and how many of them have been told of.
+    /// Skipped steps, `[1]`, and how many of them were reported.
     left_out: Tensor<1>,
     told: u64,
 }
 
 impl DeviceScaler {
-    /// Goes on from these numbers; the device without autodiff.
+    /// Continues from this state; the device is without autodiff.
     pub fn new(options: GradScaler, device: &Device) -> Self {
         let number = |value: f64| Tensor::<1>::full([1], value, (device, DType::F32));
         let (scale, good_steps) = (number(options.scale), number(f64::from(options.good_steps)));
@@ -98,7 +98,7 @@ impl DeviceScaler {
         self.scale.clone()
     }
 
-    /// Takes note of a step: `finite` (`[1]`) says whether every gradient was finite, as
+    /// Records a step: `finite` (`[1]`) says whether every gradient was finite, as
     /// [`GradScaler::update`].
     pub fn update(&mut self, finite: &Tensor<1, Bool>) {
         let GradScaler { growth_factor, backoff_factor, growth_interval, .. } = self.options;
@@ -113,14 +113,14 @@ impl DeviceScaler {
         self.left_out = self.left_out.clone() + bad.float().cast(DType::F32);
     }
 
-    /// Steps left out since this was last asked, and the scale now; read back.
+    /// Steps skipped since the last call, and the current scale; read back from the device.
     pub fn news(&mut self) -> (u64, f64) {
         let (now, left_out) = self.read();
         let new = left_out - std::mem::replace(&mut self.told, left_out);
         (new, now.scale)
     }
 
-    /// As it is now, and how many steps were left out; read back.
+    /// The current state, and how many steps were skipped; read back from the device.
     pub fn read(&self) -> (GradScaler, u64) {
         let numbers = Tensor::cat(vec![self.scale.clone(), self.good_steps.clone(), self.left_out.clone()], 0);
         let mut numbers = numbers.into_data().iter::<f64>().collect::<Vec<_>>().into_iter();
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!((scaler.scale(), scaler.good_steps()), (131_072.0, 0));
         (0..1999).for_each(|_| scaler.update(true));
         scaler.update(false);
-        assert_eq!((scaler.scale(), scaler.good_steps()), (65_536.0, 0), "a bad step starts the count anew");
+        assert_eq!((scaler.scale(), scaler.good_steps()), (65_536.0, 0), "a bad step resets the count");
         (0..2000).for_each(|_| scaler.update(true));
         assert_eq!(scaler.scale(), 131_072.0);
     }

@@ -1,5 +1,5 @@
-//! What the weights or the gradients of each layer look like: computed on the device, read back in
-//! one go.
+//! Statistics of the weights or gradients of each layer: computed on the device, read back
+//! together.
 
 use burn::module::{ModuleVisitor, Param};
 use burn::tensor::{DType, Int, Tensor};
@@ -16,8 +16,8 @@ pub(crate) fn of_weights<N: Network>(network: &N) -> Result<Vec<LayerStatistics>
     of(names.zip(values.0).collect())
 }
 
-/// Statistics of the gradients, in the order of the network's parameters; one without a gradient is
-/// left out.
+/// Statistics of the gradients, in the order of the network's parameters; those without a gradient
+/// are skipped.
 pub(crate) fn of_gradients<N: Network>(network: &N, gradients: &Gradients) -> Result<Vec<LayerStatistics>, HostError> {
     let parameters = parameters(network);
     let gradient = |parameter: &hearth_nn::ParameterName| {
@@ -59,13 +59,13 @@ fn of(layers: Vec<(String, Tensor<1>)>) -> Result<Vec<LayerStatistics>, HostErro
     Ok(each.collect())
 }
 
-/// Mean, standard deviation, minimum and maximum `[4]` of the finite values, and how many those are
+/// Mean, standard deviation, minimum and maximum `[4]` of the finite values, and their number
 /// `[1]`.
 fn measure(values: Tensor<1>) -> (Tensor<1>, Tensor<1, Int>) {
     let values = values.cast(DType::F32);
     let wild = values.clone().is_finite().bool_not();
     let finite = wild.clone().bool_not().int().sum();
-    // Counted as an integer: f32 ends counting at 2^24.
+    // Counted as an integer: f32 cannot count beyond 2^24.
     let divisor = finite.clone().float().cast(DType::F32).clamp_min(1.0);
     let mean = values.clone().mask_fill(wild.clone(), 0.0).sum() / divisor.clone();
     let off = (values.clone() - mean.clone()).mask_fill(wild.clone(), 0.0);

@@ -1,5 +1,4 @@
-//! What the learning rate should be: the range test of Smith, as MONAI's `LearningRateFinder` does
-//! it.
+//! Finds a learning rate: the range test of Smith, as in MONAI's `LearningRateFinder`.
 
 use std::fmt;
 
@@ -32,8 +31,8 @@ impl fmt::Display for StepMode {
 }
 
 /// A learning rate range test (Smith, <https://arxiv.org/abs/1506.01186>): the rate rises from step
-/// to step until the loss diverges; where the loss falls fastest is a good rate. Names and defaults
-/// are MONAI's.
+/// to step until the loss diverges. The rate where the loss falls fastest is a good one. Names and
+/// defaults are MONAI's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct RangeTest {
@@ -47,7 +46,7 @@ pub struct RangeTest {
     pub step_mode: StepMode,
     /// How much the newest loss counts in the smoothed one; 0 switches smoothing off. Less than 1.
     pub smooth_f: f64,
-    /// The test ends where the smoothed loss is so many times the best one.
+    /// The test ends when the smoothed loss is this many times the best one.
     pub diverge_th: f64,
 }
 
@@ -64,7 +63,7 @@ pub struct RangePoint {
     pub lr: f64,
     /// The loss of its batches before the step, smoothed.
     pub loss: f64,
-    /// The same, as it was.
+    /// The same, not smoothed.
     pub raw_loss: f64,
 }
 
@@ -81,18 +80,18 @@ pub struct RangeResult {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RangeError {
-    /// An option that makes no sense.
+    /// An invalid option.
     #[error("{name} is {value}: expected {expected}")]
     Option {
         /// Its name.
         name: &'static str,
-        /// What was given.
+        /// Its value.
         value: String,
         /// What is needed.
         expected: &'static str,
     },
-    /// The loader gave no batch.
-    #[error("the training data gave no batch")]
+    /// The loader returned no batch.
+    #[error("the training data has no batch")]
     NoData,
     /// A step failed.
     #[error("step {step} of the range test, at learning rate {lr:.3e}")]
@@ -108,10 +107,10 @@ pub enum RangeError {
 }
 
 impl RangeTest {
-    /// Whether the options make sense.
+    /// Checks the options.
     ///
     /// # Errors
-    /// The first that does not.
+    /// The first invalid option.
     pub fn check(&self) -> Result<(), RangeError> {
         let rate = |rate: f64| rate.is_finite() && rate > 0.0;
         let wrong =
@@ -143,14 +142,13 @@ impl RangeTest {
 }
 
 impl RangeResult {
-    /// The point where the loss falls fastest from step to step, leaving out so many points at the
-    /// start and the end; the very last point never counts (MONAI's `get_steepest_gradient`).
-    /// Nothing where fewer than two points are left.
+    /// The point where the loss falls fastest from step to step, skipping some points at the start
+    /// and the end. The very last point never counts (MONAI's `get_steepest_gradient`). `None`
+    /// where fewer than two points are left.
     pub fn steepest_gradient(&self, skip_start: usize, skip_end: usize) -> Option<RangePoint> {
         let end = self.points.len().checked_sub(skip_end + 1)?;
         let points = self.points.get(skip_start..end).filter(|points| points.len() >= 2)?;
-        // Differences to both sides in the middle, to the one side there is at the ends
-        // (numpy.gradient).
+        // Central differences in the middle, one-sided ones at the ends (numpy.gradient).
         let slope = |i: usize| {
             let (before, after) = (i.saturating_sub(1), (i + 1).min(points.len() - 1));
             (points[after].loss - points[before].loss) / (after - before) as f64
@@ -158,7 +156,7 @@ impl RangeResult {
         (0..points.len()).min_by(|a, b| slope(*a).total_cmp(&slope(*b))).map(|i| points[i])
     }
 
-    /// Takes in the loss of the next step; says whether to go on.
+    /// Records the loss of the next step; returns whether to continue.
     fn push(&mut self, options: &RangeTest, lr: f64, raw_loss: f64) -> bool {
         if !raw_loss.is_finite() {
             self.diverged = true;
@@ -178,7 +176,7 @@ impl RangeResult {
     }
 }
 
-/// Does the test on a trainer's network and data, and puts everything back.
+/// Runs the test on a trainer's network and data, and restores everything.
 pub(crate) fn run<N: Network>(
     work: &mut Training<N>,
     options: &RangeTest,
@@ -219,7 +217,7 @@ fn ramp<N: Network>(
     Ok(result)
 }
 
-/// As many batches as make a step, and the step. The mean of their losses.
+/// Runs the batches of one step, and the step. Returns the mean of their losses.
 fn batches<N: Network>(work: &mut Training<N>, state: &mut State) -> Result<f64, BoxError> {
     let count = work.options.accumulate;
     let mut total = 0.0;
@@ -231,14 +229,13 @@ fn batches<N: Network>(work: &mut Training<N>, state: &mut State) -> Result<f64,
         let gradients = work.backward(&loss)?;
         let value: f32 = loss.without_autodiff().try_into_scalar().map_err(|e| BoxError::from(e.to_string()))?;
         total += f64::from(value);
-        // A loss that is no number ends the test; what its gradients would do to the weights does
-        // not matter any more.
+        // A non-finite loss ends the test; its gradients no longer matter.
         work.gather(gradients)?;
     }
     Ok(total / count as f64)
 }
 
-/// The next batch, of the next pass where one is used up.
+/// The next batch; from the next pass where this one is exhausted.
 fn fetch<N: Network>(work: &mut Training<N>, state: &mut State) -> Result<(), BoxError> {
     let spatial_dims = work.learner.network()?.spatial_dims();
     for fresh in [false, true] {
@@ -265,7 +262,7 @@ mod tests {
         RangeResult { points: points.collect(), diverged: false }
     }
 
-    /// MONAI's finder gives these indices for these losses.
+    /// MONAI's finder returns these indices for these losses.
     #[test]
     fn the_loss_falls_fastest_where_numpy_says() {
         let found = curve(&[1.0, 0.9, 0.7, 0.3, 0.25, 0.4, 0.9]);

@@ -1,11 +1,11 @@
-//! Automatic mixed precision: the master weights stay f32, the forward pass sees them in half
+//! Automatic mixed precision: the master weights stay f32, and the forward pass reads them in half
 //! precision.
 //!
 //! A parameter of two or more axes (the weights of convolutions and matrix products) gets a
-//! reparameterization that casts it as the forward pass reads it; a layer casts its input to its
-//! weight's type. Gradients flow back through the cast and land on the f32 parameter, so the
-//! optimizer never sees half precision. Biases, norms, their statistics, activations with
-//! parameters, and losses stay in f32.
+//! reparameterization that casts it when the forward pass reads it. A layer casts its input to its
+//! weight's type. Gradients flow back through the cast to the f32 parameter, so the optimizer never
+//! sees half precision. Biases, norms, their statistics, activations with parameters, and losses
+//! stay in f32.
 //!
 //! Half precision by Micikevicius et al., *Mixed Precision Training*, ICLR 2018
 //! (<https://arxiv.org/abs/1710.03740>).
@@ -35,7 +35,7 @@ pub enum Precision {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrecisionError {
-    /// The word is none of the known ones.
+    /// The name is unknown.
     #[error("no precision is called `{0}`; known are fp32, bf16 and fp16")]
     Unknown(String),
     /// The device cannot compute in it.
@@ -43,7 +43,7 @@ pub enum PrecisionError {
     Unsupported {
         /// The device as Burn names it.
         device: String,
-        /// What was asked for.
+        /// The requested precision.
         precision: Precision,
         /// What it can compute in.
         instead: String,
@@ -83,7 +83,7 @@ impl Precision {
         }
     }
 
-    /// Fails where the device cannot compute in this precision.
+    /// Checks that the device can compute in this precision.
     pub fn check(self, device: &Device) -> Result<(), PrecisionError> {
         if device.supports_dtype(self.dtype()) {
             return Ok(());
@@ -97,7 +97,7 @@ impl Precision {
         })
     }
 
-    /// The network, its weights read in this precision from now on. The stored weights do not
+    /// Returns the network with its weights read in this precision. The stored weights do not
     /// change.
     pub fn apply<M: Module>(self, network: M) -> M {
         network.apply_reparameterization(ReadAs(self))

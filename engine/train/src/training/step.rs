@@ -29,11 +29,11 @@ pub(crate) struct Training<N> {
     pub evaluators: Evaluators<N>,
     pub feed: Feed,
     writer: CheckpointWriter,
-    /// The gradients of the present batch, while `backward_completed` is handled.
+    /// The gradients of the current batch, while `backward_completed` is handled.
     gradients: Option<Gradients>,
-    /// The loss of the present iteration, on the device.
+    /// The loss of the current iteration, on the device.
     loss_tensor: Option<Tensor<1>>,
-    /// The same, read back because somebody asked.
+    /// The same, read back because a handler asked.
     loss_value: Option<f64>,
     /// The epoch as of the last fetch.
     epoch: u64,
@@ -88,7 +88,7 @@ impl<N: Network> Training<N> {
         self.learner.backward(loss, &self.feed)
     }
 
-    /// Adds a batch's gradients to those that wait; steps when there are enough.
+    /// Accumulates a batch's gradients; takes a step when there are enough.
     pub fn gather(&mut self, gradients: Gradients) -> Result<(), BoxError> {
         self.learner.gather(gradients, self.options.accumulate, &self.feed)
     }
@@ -170,7 +170,7 @@ impl<N: Network> Host for Training<N> {
     fn put_tensor(&mut self, name: &str, tensor: HostTensor<'_>) -> Result<(), HostError> {
         if name == "pred" {
             let why =
-                "a prediction from outside has no gradient; replace `image` or `label` at iteration_started instead";
+                "a prediction from a handler has no gradient; replace `image` or `label` at iteration_started instead";
             return Err(HostError::new(format!("tensor `pred` cannot be put while training: {why}")));
         }
         self.feed.put(name, &tensor)
@@ -222,7 +222,7 @@ impl<N: Network> Workflow for Training<N> {
         self.gradients = Some(self.backward(&loss)?);
         engine.fire(Event::BackwardCompleted, self)?;
 
-        // A second hold on them would make the optimizer copy what it can change in place.
+        // A second reference to them would make the optimizer copy what it can change in place.
         if let Some(gradients) = self.gradients.take() {
             self.gather(gradients)?;
         }

@@ -29,29 +29,28 @@ use crate::training::train;
 pub struct TrainerOptions {
     /// The engine's name, `trainer`.
     pub name: String,
-    /// Where it computes.
+    /// The device it computes on.
     pub device: Device,
     /// The number type of convolutions and matrix products.
     pub precision: Precision,
     /// Epochs to run.
     pub max_epochs: u64,
-    /// How the network is led over a batch.
+    /// How the network is applied to a batch.
     pub inferer: Arc<dyn Inferer>,
-    /// The batch's image.
+    /// The key of the batch's image.
     pub image_key: String,
-    /// The batch's label.
+    /// The key of the batch's label.
     pub label_key: String,
-    /// Batches that make one step: the step takes the mean of their gradients, as one batch of them
-    /// all would give it. What is left at the end of an epoch makes a step of its own. Iterations
-    /// go on counting batches.
+    /// Batches per step: the step takes the mean of their gradients, as one large batch would. The
+    /// remaining batches at the end of an epoch make one more step. Iterations still count batches.
     pub accumulate: u64,
-    /// How gradients are kept small before a step.
+    /// How gradients are clipped before a step.
     pub clip: Option<GradientClip>,
-    /// The seed that every random draw is keyed by.
+    /// The seed that keys every random draw.
     pub seed: u64,
-    /// This process among those training together.
+    /// The rank of this process.
     pub rank: u32,
-    /// How many processes train together.
+    /// The number of processes.
     pub world_size: u32,
 }
 
@@ -94,13 +93,13 @@ impl TrainerOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainerError {
-    /// The optimizer's options make no sense, or not for this network.
+    /// The optimizer's options are invalid, in general or for this network.
     #[error("the optimizer: {0}")]
     Optimizer(#[from] OptimError),
-    /// A step needs a batch.
+    /// A step needs at least one batch.
     #[error("accumulate is 0: a step takes at least 1 batch")]
     Accumulate,
-    /// The size that gradients are clipped to is none.
+    /// The size to clip gradients to is invalid.
     #[error("clipping gradients: {0}")]
     Clip(OptimError),
     /// A discriminator that never learns.
@@ -131,18 +130,18 @@ pub enum TrainerError {
     },
 }
 
-/// Trains a network, as MONAI's `SupervisedTrainer`: for each batch forward by the inferer,
+/// Trains a network, as MONAI's `SupervisedTrainer` does. For each batch: forward by the inferer,
 /// `forward_completed`, loss, `loss_completed`, backward, `backward_completed`, step,
 /// `model_completed`.
 ///
-/// The loss sees all outputs of the network, the main one first ([`Loss::forward_all`]); what the
-/// network adds to the loss itself ([`Network::forward_with_loss`]) is added. An inferer that calls
-/// the network several times for a batch gives the main output alone.
+/// The loss sees all outputs of the network, the main one first ([`Loss::forward_all`]). A
+/// network's own loss ([`Network::forward_with_loss`]) is added. An inferer that calls the network
+/// several times for a batch returns only the main output.
 ///
 /// Nothing is read back from the device unless a handler asks (`cx.host.output("loss")`), once per
-/// iteration at most, and in fp16 once per epoch, to tell how many steps were left out. Handlers go
-/// to [`engine_mut`](Self::engine_mut), evaluators are added by name and run by whoever calls
-/// `cx.host.run("validation")`.
+/// iteration at most, and in fp16 once per epoch, to report how many steps were skipped. Handlers
+/// are added to [`engine_mut`](Self::engine_mut). Evaluators are added by name; a handler runs one
+/// with `cx.host.run("validation")`.
 pub struct SupervisedTrainer<N> {
     engine: Engine,
     work: Training<N>,
@@ -207,7 +206,7 @@ impl<N: Network> SupervisedTrainer<N> {
     }
 
     /// Adds an evaluator that handlers run by this name. Its key metric becomes the trainer's, if
-    /// that has none yet.
+    /// the trainer has none yet.
     pub fn add_evaluator(&mut self, name: impl Into<String>, evaluator: impl Evaluate<N> + 'static) {
         self.work.evaluators.insert(&mut self.engine, name.into(), Box::new(evaluator));
     }
@@ -222,21 +221,21 @@ impl<N: Network> SupervisedTrainer<N> {
         self.work.evaluators.get_mut(name)
     }
 
-    /// Runs to the options' `max_epochs`, or goes on where an interrupt or a checkpoint left it.
+    /// Runs to the options' `max_epochs`, continuing where an interrupt or a checkpoint left it.
     ///
     /// # Errors
-    /// Whatever ended the run early, after `exception_raised`; it names the cases.
+    /// Any error that ended the run early, after `exception_raised`; it names the cases.
     pub fn run(&mut self) -> Result<RunEnd, RunError> {
         let max_epochs = self.work.options.max_epochs;
         self.engine.run(&mut self.work, max_epochs)
     }
 
-    /// Goes on from the newest whole checkpoint in `dir` (or `dir` itself, where it is one) at the
-    /// next [`run`](Self::run). Returns the epoch and iteration it was written at.
+    /// Restores the newest intact checkpoint in `dir` (or `dir` itself, where it is one); the next
+    /// [`run`](Self::run) continues from it. Returns the epoch and iteration it was written at.
     ///
     /// # Errors
-    /// When there is no whole checkpoint, or it is one of another network or optimizer; the message
-    /// lists what differs. The trainer is unchanged then.
+    /// When there is no intact checkpoint, or it belongs to another network or optimizer; the
+    /// message lists what differs. The trainer is then unchanged.
     pub fn resume(&mut self, dir: &Path) -> Result<(u64, u64), BoxError> {
         train::resume(&mut self.engine, &mut self.work, dir)
     }
@@ -257,7 +256,7 @@ impl<N: Network> SupervisedTrainer<N> {
         self.work.learner.network.as_ref()
     }
 
-    /// The engine: its state, its handlers' times.
+    /// The engine, with its state and its handlers' times.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
@@ -267,12 +266,12 @@ impl<N: Network> SupervisedTrainer<N> {
         &mut self.engine
     }
 
-    /// How it was told to work.
+    /// The options it was built with.
     pub fn options(&self) -> &TrainerOptions {
         &self.work.options
     }
 
-    /// Changes how many epochs the next [`run`](Self::run) goes to.
+    /// Changes the last epoch of the next [`run`](Self::run).
     pub fn set_max_epochs(&mut self, max_epochs: u64) {
         self.work.options.max_epochs = max_epochs;
     }
@@ -282,13 +281,12 @@ impl<N: Network> SupervisedTrainer<N> {
         self.work.learner.learning_rate
     }
 
-    /// What the learning rate should be: a range test ([`RangeTest`]) over batches of the training
-    /// data. The trainer is as it was afterwards: weights, running statistics, the optimizer's
-    /// state, the learning rate, and no handler hears of it. `watch` is told of each point as it
-    /// comes.
+    /// Runs a learning rate range test ([`RangeTest`]) over batches of the training data.
+    /// Afterwards the trainer is as before: weights, running statistics, the optimizer's state, the
+    /// learning rate. No handler is called. `watch` is called with each point as it is measured.
     ///
     /// # Errors
-    /// For options that make no sense, and whatever ends an iteration early; it names the cases.
+    /// For invalid options, and any error that ends an iteration early; it names the cases.
     pub fn find_learning_rate(
         &mut self,
         options: &RangeTest,
@@ -297,7 +295,7 @@ impl<N: Network> SupervisedTrainer<N> {
         lr_find::run(&mut self.work, options, watch)
     }
 
-    /// The gradient scaler of a run in fp16 as it is now, read back from the device.
+    /// The current gradient scaler of a run in fp16, read back from the device.
     pub fn scaler(&self) -> Option<GradScaler> {
         self.work.learner.scaler.as_ref().map(|scaler| scaler.read().0)
     }

@@ -140,7 +140,7 @@ pub fn log_losses(trainer: &mut SupervisedTrainer<UNet>) -> LossLog {
     log
 }
 
-/// Everything about a trainer that a resumed run must have equal, to the bit.
+/// Everything about a trainer that must be bit-identical in a resumed run.
 #[derive(Debug, PartialEq)]
 pub struct Fingerprint {
     pub weights: String,

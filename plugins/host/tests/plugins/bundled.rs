@@ -12,7 +12,7 @@ fn loaded(name: &str, options: &str) -> Box<dyn Handler> {
     plugin.handler(table(options)).expect("valid options")
 }
 
-/// Three epochs of two iterations, validated; returns what was asked for.
+/// Three epochs of two iterations, validated; returns the requests.
 fn train(handlers: Vec<Box<dyn Handler>>, dice: &[f64]) -> Vec<String> {
     let mut engine = Engine::new("trainer");
     engine.set_key_metric("dice", Better::Higher);

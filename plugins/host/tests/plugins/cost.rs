@@ -1,5 +1,5 @@
-//! How much a call costs. Numbers are printed for whoever asks (`--nocapture`); a machine under
-//! load fails no test.
+//! How much a call costs. The times are only printed (`--nocapture`), so a loaded machine fails no
+//! test.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -43,7 +43,7 @@ fn nanoseconds(handler: &mut dyn Handler, mut change: impl FnMut(&mut State, u64
     let calls = 200_000;
     let start = Instant::now();
     for iteration in 1..=calls {
-        // Iteration 2 is the one where the fixture may be told to fail.
+        // Iteration 2 is the one where the fixture can be made to fail.
         state.iteration = iteration + 2;
         change(&mut state, iteration);
         let event = Event::IterationCompleted;

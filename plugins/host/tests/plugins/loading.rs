@@ -101,13 +101,13 @@ fn another_abi_is_refused_in_four_lines_before_it_runs() {
     let lines = four_lines(&fixture("other_abi"));
     assert!(lines[0].ends_with("cannot be loaded: its SDK has another binary interface"), "{lines:?}");
     assert!(lines[3].contains("cargo update -p hearth-plugin && "), "{lines:?}");
-    // The same with other places of the record changed in the file.
+    // The same with other fields of the record changed in the file.
     let bytes = std::fs::read(fixture("other_abi")).expect("the fixture can be read");
     let record = bytes.windows(16).position(|window| window == MAGIC).expect("an identity");
     let folder = tempfile::tempdir().expect("a folder");
     for (at, with, why, command) in [
         (offset_of!(Identity, sdk), &b"0.3.9"[..], "its SDK is of the 0.3 line", "cargo add hearth-plugin@0.1."),
-        (offset_of!(Identity, loader), &[9], "its SDK is opened in another way", "cargo update -p hearth-plugin"),
+        (offset_of!(Identity, loader), &[9], "its SDK has another loader version", "cargo update -p hearth-plugin"),
         (offset_of!(Identity, target), &b"sparc"[..], "it was built for sparc", "cargo add hearth-plugin@0.1."),
     ] {
         let mut bytes = bytes.clone();
@@ -132,9 +132,9 @@ fn what_is_no_plugin_is_told_apart() {
         (fixture("no_symbols"), "is a library, but not a Hearth plugin"),
         (write("text.so", b"hello, I am a text file\n"), "it starts with the bytes 68 65 6c 6c"),
         (write("empty.so", b""), "it is empty"),
-        (write("half.so", &good[..good.len() / 2]), "it is cut off at"),
-        (write("almost.so", &good[..good.len() - 1]), "it is cut off at"),
-        (write("head.so", &good[..100]), "it is cut off at"),
+        (write("half.so", &good[..good.len() / 2]), "it is truncated at"),
+        (write("almost.so", &good[..good.len() - 1]), "it is truncated at"),
+        (write("head.so", &good[..100]), "it is truncated at"),
         (folder.path().join("missing.so"), "No such file"),
         (folder.path().to_owned(), "it is not a file"),
     ];
@@ -145,7 +145,7 @@ fn what_is_no_plugin_is_told_apart() {
         let report = check_here(&path);
         assert_eq!((report.ok, report.problem), (false, Some(text)));
     }
-    // A record that was damaged in the file is not believed either.
+    // A record that was damaged in the file is refused too.
     let mut other = good.clone();
     let at = other.windows(16).position(|window| window == MAGIC).expect("the identity");
     other[at] ^= 1;
@@ -163,7 +163,7 @@ fn two_plugins_can_be_linked_into_one_library() {
     let plugin = load(&path).expect("a plugin on another one");
     assert_eq!(plugin.identity().name, "on-another");
     assert_eq!(plugin.options().len(), 4);
-    // Under another name nothing says which of the two is meant.
+    // Under another file name it is ambiguous which of the two is meant.
     let folder = tempfile::tempdir().expect("a folder");
     let copy = folder.path().join("renamed.so");
     std::fs::copy(&path, &copy).expect("a copy");
@@ -181,7 +181,7 @@ fn this_program() -> Command {
 #[test]
 #[ignore = "what the tests of `check_in_child` start"]
 fn child() {
-    // Without its parent it has nothing to do.
+    // Without its parent there is nothing to do.
     let Some(path) = std::env::var_os("HEARTH_TEST_PLUGIN") else { return };
     check_for_parent(path.as_ref());
 }

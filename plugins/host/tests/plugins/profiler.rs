@@ -10,7 +10,7 @@ use hearth_plugin_host::load;
 use crate::toy::{Toy, Validator};
 use crate::{bundled, fixture, table};
 
-/// Plays one kind of run under the profiler in a process of its own; returns the ranges as nested
+/// Plays one kind of run under the profiler in a child process; returns the ranges as nested
 /// brackets.
 fn ranges_of(kind: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder");
@@ -72,7 +72,7 @@ fn ranges_are_balanced_however_a_run_ends() {
 #[test]
 #[ignore = "what the tests above start"]
 fn child() {
-    // Without its parent it has nothing to do.
+    // Without its parent there is nothing to do.
     let Ok(kind) = std::env::var("HEARTH_TEST_RUN") else { return };
     let plugin = load(&bundled("nvtx")).expect("a bundled plugin");
     let handler = || plugin.handler(table("")).expect("valid options");
@@ -105,7 +105,7 @@ fn child() {
     let epochs = if kind == "validated" { 1 } else { 2 };
     match engine.run(&mut toy, epochs) {
         Ok(RunEnd::Interrupted(_)) => {
-            engine.run(&mut toy, epochs).expect("it goes on");
+            engine.run(&mut toy, epochs).expect("it continues");
         }
         result => assert_eq!(result.is_err(), kind == "failed", "{result:?}"),
     }

@@ -44,7 +44,7 @@ fn a_new_plugin_builds_passes_its_test_and_loads() {
     let text = cargo(&["build"]);
     assert!(!text.contains("burn") && !text.contains("cubecl") && !text.contains("warning"), "{text}");
     let text = cargo(&["test"]);
-    assert!(text.contains("it_speaks_every_second_epoch ... ok"), "{text}");
+    assert!(text.contains("it_logs_every_second_epoch ... ok"), "{text}");
 
     let plugin = load(&library(&target.join("release"), "run_diary")).expect("the new plugin loads");
     assert_eq!((plugin.identity().name.as_str(), plugin.identity().version.as_str()), ("run-diary", "0.1.0"));

@@ -1,4 +1,4 @@
-//! Where plugins are found, and what is said when they are not.
+//! Where plugins are found, and the errors when they are not.
 
 use std::fs;
 use std::path::{Path, PathBuf};

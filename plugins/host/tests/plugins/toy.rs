@@ -1,4 +1,4 @@
-//! A trainer without a network: it takes down what is asked of it.
+//! A trainer without a network: it records what it is asked for.
 
 use std::collections::BTreeMap;
 
@@ -22,11 +22,11 @@ pub struct Toy {
     pub trains: bool,
     pub epoch: u64,
     pub rate: Option<f64>,
-    /// What each validation gives.
+    /// The metrics of each validation.
     pub dice: Vec<f64>,
     pub validator: Option<Validator>,
     pub tensors: BTreeMap<String, HostTensor<'static>>,
-    /// Everything that was asked for, in order.
+    /// All requests, in order.
     pub notes: Vec<String>,
     pub snapshots: Vec<Snapshot>,
     /// The iteration that fails.

@@ -1,4 +1,4 @@
-//! Plugins that fail: errors and panics in every place, and what the run makes of them.
+//! Plugins that fail: errors and panics in every call, and how the run handles them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,7 +8,7 @@ use hearth_plugin_host::load;
 use crate::toy::Toy;
 use crate::{fixture, table};
 
-/// Runs five iterations with the plugin that was told to fail, and returns what was logged.
+/// Runs five iterations with the failing plugin, and returns the log.
 fn run(options: &str) -> (Result<RunEnd, RunError>, Engine, Vec<String>) {
     let plugin = load(&fixture("troubles")).expect("it loads well");
     let mut engine = Engine::new("trainer");
@@ -33,11 +33,11 @@ fn an_error_does_what_its_policy_says() {
         assert_eq!(engine.handler_times()[0].calls, 2);
 
         let (result, engine, notes) = run(&format!("{place}\non_error = 'disable'"));
-        assert_eq!((result.expect("goes on"), engine.handler_times()[0].calls), (RunEnd::Completed, 2));
+        assert_eq!((result.expect("continues"), engine.handler_times()[0].calls), (RunEnd::Completed, 2));
         assert!(notes.len() == 1 && notes[0].contains("is not called again: "), "{notes:?}");
 
         let (result, engine, notes) = run(&format!("{place}\non_error = 'log'"));
-        assert_eq!((result.expect("goes on"), engine.handler_times()[0].calls), (RunEnd::Completed, 5));
+        assert_eq!((result.expect("continues"), engine.handler_times()[0].calls), (RunEnd::Completed, 5));
         assert!(notes.len() == 1 && notes[0].contains("trouble at handle"), "{notes:?}");
     }
 }
