@@ -1,6 +1,6 @@
-//! Files that are replaced as a whole. Content goes to a temporary name in the same folder, is
-//! flushed to the disk and renamed, and the folder is flushed after it: whoever opens the file sees
-//! the old content or all of the new, also after a crash.
+//! Atomic replacement of files. The content is written to a temporary file in the same folder,
+//! flushed to disk and renamed; then the folder is flushed. A reader sees the old content or all of
+//! the new, even after a crash.
 //!
 //! ```
 //! let folder = tempfile::tempdir()?;
@@ -16,24 +16,23 @@ use std::path::Path;
 
 use tempfile::Builder;
 
-/// Replaces a file, or makes it.
+/// Replaces or creates a file.
 ///
 /// # Errors
 ///
-/// What the system says of the folder or the disk; the old file is then as it was, and nothing is
-/// left beside it.
+/// I/O errors of the folder or the disk. The old file is then unchanged, and no temporary file
+/// remains.
 pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     replace_with(path, |file| file.write_all(content.as_ref()))
 }
 
-/// As [`replace`], for content that is made while it is written.
+/// As [`replace`], for content that is produced while it is written.
 ///
 /// # Errors
 ///
 /// Those of [`replace`] and of `write`.
 pub fn replace_with(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
-    // A device or a pipe is written to; to rename a file onto it would put a plain file in its
-    // place.
+    // A device or a pipe is written directly: renaming onto it would replace it with a plain file.
     if path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         let mut file = BufWriter::new(File::options().write(true).open(path)?);
         write(&mut file)?;
@@ -42,7 +41,7 @@ pub fn replace_with(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io:
     let folder = folder_of(path);
     let mut builder = Builder::new();
     builder.prefix(".writing-");
-    // As any other new file: the crate's own choice keeps a file from everyone but its owner.
+    // The same mode as any new file: by default `tempfile` lets only the owner read it.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let (file, place) = builder.tempfile_in(folder)?.into_parts();
@@ -54,29 +53,29 @@ pub fn replace_with(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io:
     flush_folder(folder)
 }
 
-/// Writes a file that must not be there yet, and flushes it. Its folder is the caller's to flush,
-/// once for all its files.
+/// Writes a file that must not exist yet, and flushes it. The caller flushes the folder, once for
+/// all its files.
 ///
 /// # Errors
 ///
-/// What the system says of the folder or the disk, or that the file is there.
+/// I/O errors of the folder or the disk, or that the file exists.
 pub fn create(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     file.write_all(content)?;
     file.sync_all()
 }
 
-/// Makes the names in a folder last: a new file's, a renamed one's. Only Unix lets a program ask
-/// for it.
+/// Flushes a folder, so that new and renamed entries survive a crash. Only Unix supports it;
+/// elsewhere it does nothing.
 ///
 /// # Errors
 ///
-/// What the system says of the folder.
+/// I/O errors of the folder.
 pub fn flush_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// The folder that a file lies in: that of a bare name is the present one.
+/// The folder that contains a file; for a bare name, the current one.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
