@@ -1,6 +1,6 @@
 //! Labelling against scipy and scikit-image: recorded small cases (`label_scipy.json`, written by
-//! `label_scipy.py`), and, where `HEARTH_PYTHON` names a Python that has both, larger ones of the
-//! day.
+//! `label_scipy.py`), and, where `HEARTH_PYTHON` names a Python that has both, larger ones computed
+//! on the spot.
 
 use std::path::Path;
 use std::process::Command;
@@ -29,7 +29,7 @@ struct PerConnectivity {
     filled: Vec<u8>,
 }
 
-/// Left out where scipy has no voxel to measure to.
+/// Omitted where scipy has no voxel to measure to.
 #[derive(Deserialize)]
 struct Distances {
     set: Option<Vec<f64>>,
@@ -119,11 +119,11 @@ fn recorded_cases_of_scipy() {
 #[ignore = "needs a Python with scipy and scikit-image (HEARTH_PYTHON)"]
 fn large_cases_of_scipy() {
     let Some(python) = std::env::var_os("HEARTH_PYTHON") else {
-        return eprintln!("HEARTH_PYTHON is not set; scipy was not asked");
+        return eprintln!("HEARTH_PYTHON is not set; skipped the comparison with scipy");
     };
     let has = Command::new(&python).args(["-c", "import scipy, skimage"]).output().expect("a Python").status.success();
     if !has {
-        return eprintln!("the Python of HEARTH_PYTHON has no scipy and scikit-image; they were not asked");
+        return eprintln!("the Python of HEARTH_PYTHON has no scipy and scikit-image; skipped the comparison");
     }
     let dir = tempfile::tempdir().expect("a folder");
     for (seed, scale) in [("1", "2"), ("2", "5")] {

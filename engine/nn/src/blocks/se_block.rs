@@ -78,7 +78,7 @@ pub struct SEBlock {
     pub project: Option<Project>,
 }
 
-/// Convolution without bias, batch norm, and ReLU where asked for.
+/// Convolution without bias, batch norm, and ReLU where requested.
 fn convolution(
     scope: &Scope,
     options: &SEBlockOptions,

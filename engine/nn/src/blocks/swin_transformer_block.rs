@@ -30,7 +30,7 @@ pub struct SwinTransformerOptions {
     pub attn_drop: f64,
     /// Probability of skipping each half in training.
     pub drop_path: f64,
-    /// What dropout is keyed by.
+    /// The key of the dropout draws.
     pub clock: DropoutClock,
 }
 

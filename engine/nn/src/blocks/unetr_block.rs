@@ -9,7 +9,7 @@ use super::UnetBlock;
 use crate::layers::{ConfigError, ConvTranspose, Convolution, Kernel, LayerSpec, Scope, per_axis};
 use crate::named::Named;
 
-/// What the blocks of one network share.
+/// The options that the blocks of one network share.
 #[derive(Clone, Debug)]
 pub struct UnetrOptions {
     /// 2 or 3.
@@ -53,7 +53,7 @@ impl UnetrBasicBlock {
     }
 }
 
-/// Doubles the size, appends what came from the encoder, and runs a block.
+/// Doubles the size, appends the encoder's output, and runs a block.
 #[derive(Module, Debug)]
 pub struct UnetrUpBlock {
     /// The transposed convolution.

@@ -11,9 +11,9 @@ use crate::ignored::counted;
 
 /// Dice score of binarised predictions, per item and class.
 ///
-/// Prediction and label are `[b, classes, x, y, z]`, zero or not per class; either may instead be a
-/// map of class indices `[b, 1, x, y, z]` when `num_classes` is given. Counted on the device, one
-/// small read back per update.
+/// Prediction and label are `[b, classes, x, y, z]`, zero or nonzero per class; either may instead
+/// be a map of class indices `[b, 1, x, y, z]` when `num_classes` is given. Counted on the device,
+/// one small read back per update.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -30,7 +30,7 @@ use crate::ignored::counted;
 pub struct DiceMetric {
     /// Whether class 0 counts.
     pub include_background: bool,
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// A class that is absent from the label is NaN and does not count; else it scores 1 if the
     /// prediction has none of it either, and 0 otherwise.

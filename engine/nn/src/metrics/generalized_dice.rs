@@ -32,7 +32,7 @@ use crate::ignored::counted;
 pub struct GeneralizedDiceScore {
     /// Whether class 0 counts.
     pub include_background: bool,
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// How a class is weighted by its size.
     pub weight_type: SizeWeight,

@@ -38,7 +38,7 @@ pub struct HausdorffDistanceMetric {
     pub percentile: Option<f64>,
     /// From the prediction to the label alone, rather than the larger of both ways.
     pub directed: bool,
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// Voxels of this label do not count, and the class is NaN.
     pub ignore_index: Option<i64>,

@@ -46,7 +46,7 @@ fn column(values: Vec<f32>) -> Vec<Vec<f32>> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct MaeMetric {
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]
@@ -93,7 +93,7 @@ impl PerItem for MaeMetric {
 pub struct MapeMetric {
     /// Labels count as at least this.
     pub epsilon: f64,
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]
@@ -146,7 +146,7 @@ impl PerItem for MapeMetric {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct MseMetric {
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]
@@ -193,7 +193,7 @@ impl PerItem for MseMetric {
 pub struct PsnrMetric {
     /// The largest value there can be.
     pub max_val: f64,
-    /// How rows are put together.
+    /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
     /// The rows so far.
@@ -252,7 +252,7 @@ impl PerItem for PsnrMetric {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct RmseMetric {
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]

@@ -26,7 +26,7 @@ use super::{Aggregate, MetricError, Rows};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct RocAucMetric {
-    /// How classes are put together.
+    /// How classes are combined.
     pub average: Average,
     /// Scores and labels so far.
     #[serde(skip)]

@@ -77,7 +77,7 @@ pub struct SsimMetric {
     /// Stabilizes the ratio of variances.
     #[serde(default = "k2")]
     pub k2: f64,
-    /// How rows are put together.
+    /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
     /// The rows so far.
@@ -193,7 +193,7 @@ pub struct MultiScaleSsimMetric {
     #[serde(default = "scales")]
     #[setters(into)]
     pub weights: Vec<f64>,
-    /// How rows are put together.
+    /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
     /// The rows so far.

@@ -38,7 +38,7 @@ pub struct SurfaceDiceMetric {
     /// How distance is measured.
     #[serde(default)]
     pub distance_metric: DistanceMetric,
-    /// How rows are put together.
+    /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
     /// Weighs every place by the area (in 2-D: length) of the surface that runs through it, rather

@@ -34,7 +34,7 @@ pub struct SurfaceDistanceMetric {
     pub symmetric: bool,
     /// How distance is measured.
     pub distance_metric: DistanceMetric,
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,

@@ -243,7 +243,7 @@ impl SwinTransformer {
         layer_norm(x.clone().permute([0, 2, 3, 4, 1])).permute([0, 4, 1, 2, 3])
     }
 
-    /// What dropout is keyed by.
+    /// The key of the dropout draws.
     pub(super) fn clock(&self) -> &DropoutClock {
         &self.clock
     }

@@ -239,7 +239,7 @@ impl ViT {
         (self.norm.forward(x), hidden)
     }
 
-    /// What dropout is keyed by.
+    /// The key of the dropout draws.
     pub(super) fn clock(&self) -> &DropoutClock {
         &self.clock
     }
