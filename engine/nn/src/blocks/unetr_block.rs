@@ -82,7 +82,7 @@ impl UnetrUpBlock {
 
 /// One further doubling: the transposed convolution alone, or with a block after it.
 #[derive(Module, Debug)]
-// A network has a few of them, and modules cannot be boxed.
+// A network has only a few of them, and modules cannot be boxed.
 #[allow(clippy::large_enum_variant)]
 enum Doubling {
     Alone(Convolution),

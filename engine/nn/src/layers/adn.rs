@@ -25,7 +25,7 @@ pub struct AdnOptions {
 
 /// One layer of an [`Adn`].
 #[derive(Module, Debug)]
-// A network has a few dozen of them, and modules cannot be boxed.
+// A network has only a few dozen of them, and modules cannot be boxed.
 #[allow(clippy::large_enum_variant)]
 pub enum AdnLayer {
     /// `A`

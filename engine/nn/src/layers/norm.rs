@@ -194,7 +194,7 @@ impl InstanceNorm {
 
 /// A normalization layer by MONAI's name.
 #[derive(Module, Debug)]
-// A network has a few dozen of them, and modules cannot be boxed.
+// A network has only a few dozen of them, and modules cannot be boxed.
 #[allow(clippy::large_enum_variant)]
 pub enum Norm {
     /// `batch`, `syncbatch`

@@ -8,7 +8,7 @@ use crate::named::Named;
 
 /// Any layer that maps one batch to one batch.
 #[derive(Module, Debug)]
-// A network has a few dozen of them, and modules cannot be boxed.
+// A network has only a few dozen of them, and modules cannot be boxed.
 #[allow(clippy::large_enum_variant)]
 pub enum Layer {
     /// An activation.

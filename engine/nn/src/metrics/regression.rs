@@ -16,7 +16,7 @@ fn means(metric: &'static str, errors: Tensor<5>) -> Result<Vec<f32>, MetricErro
     read(metric, errors.reshape([items, count]).mean_dim(1))
 }
 
-/// Prediction less label.
+/// Prediction minus label.
 fn difference(metric: &'static str, pred: &Tensor<5>, label: &Tensor<5>) -> Result<Tensor<5>, MetricError> {
     same_shape(metric, pred, label)?;
     Ok(label.clone().cast(DType::F32) - pred.clone().cast(DType::F32))
@@ -191,7 +191,7 @@ impl PerItem for MseMetric {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct PsnrMetric {
-    /// The largest value there can be.
+    /// The largest possible value.
     pub max_val: f64,
     /// How rows are reduced.
     #[serde(default)]

@@ -30,7 +30,7 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 pub struct SurfaceDistanceMetric {
     /// Whether class 0 counts.
     pub include_background: bool,
-    /// Averages over the distances of both ways.
+    /// Averages over the distances in both directions.
     pub symmetric: bool,
     /// How distance is measured.
     pub distance_metric: DistanceMetric,

@@ -1,5 +1,5 @@
 //! Weights to and from MONAI itself. Runs where `HEARTH_PYTHON` names a Python that has MONAI;
-//! elsewhere the recorded cases of the golden tests stand in.
+//! elsewhere the recorded cases of the golden tests cover it.
 
 use std::path::Path;
 use std::process::Command;
@@ -48,7 +48,7 @@ fn floats(bytes: &[u8], name: &str) -> Vec<f32> {
 fn compare(python: &str, config: &UNetConfig, folder: &Path) {
     let device = Device::default().autodiff();
     let net: UNet = config.init(&device, 11).expect("a network");
-    // One step, so that running statistics and counters are not at their start.
+    // One step, so that running statistics and counters differ from their initial values.
     let shape = [2, config.in_channels, 8, 8, if config.spatial_dims == 2 { 1 } else { 8 }];
     let loss = net.forward(draw(shape, 1, &device)).powi_scalar(2).mean();
     let gradients = Gradients::of(&net, &loss);

@@ -1,6 +1,6 @@
 //! Classification networks and transformers against MONAI itself: our weights loaded there, theirs
 //! loaded here, and the same predictions. Runs where `HEARTH_PYTHON` names a Python that has MONAI;
-//! elsewhere the recorded cases stand in.
+//! elsewhere the recorded cases cover it.
 
 use std::path::Path;
 use std::process::Command;
