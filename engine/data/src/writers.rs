@@ -35,7 +35,7 @@ pub enum WriteError {
     /// As NIfTI.
     #[error(transparent)]
     Nifti(#[from] NiftiError),
-    /// The file system said no.
+    /// An I/O error.
     #[error("{path}: {source}")]
     Io {
         /// The file.

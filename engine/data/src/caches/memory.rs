@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 use super::{Cache, CachePlace, CacheRun, Rate, check_storage, two};
 use crate::{CacheDataset, CacheOptions, DataError, Dataset, Item, Pipeline, Storage};
 
-/// Cases are kept in memory, in this machine's or the device's (MONAI's `CacheDataset`). Cases of
-/// the same content are kept once.
+/// Cases are kept in host or device memory (MONAI's `CacheDataset`). Cases with the same content
+/// are kept once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryCache {
-    /// Which part of the cases, 0 to 1, or `auto`: as many as fit.
+    /// The fraction of the cases, 0 to 1, or `auto`: as many as fit.
     pub rate: Rate,
-    /// At most so many cases.
+    /// The maximum number of cases.
     pub num: Option<usize>,
     /// Threads that fill it.
     pub workers: usize,
-    /// Where images are: `host`, or `same` for the device that trains.
+    /// Where images are kept: `host`, or `same` for the training device.
     pub device: CachePlace,
-    /// In which type values are kept: `f32`, `exact` (the narrowest that loses nothing) or `f16`.
+    /// The type of cached values: `f32`, `exact` (the narrowest lossless type) or `f16`.
     pub storage: Storage,
-    /// Fill at the first use of each case rather than before the training.
+    /// Fill at the first use of each case instead of before the training.
     pub runtime: bool,
-    /// GiB that `rate = "auto"` may take, where not what is free.
+    /// GiB that `rate = "auto"` may use; by default the free memory.
     pub limit_gib: Option<f64>,
 }
 

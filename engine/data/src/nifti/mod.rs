@@ -27,7 +27,7 @@ pub const MAX_BYTES: u64 = 32 << 30;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NiftiError {
-    /// The file system said no.
+    /// An I/O error.
     #[error("{path}: {source}")]
     Io {
         /// The file.
