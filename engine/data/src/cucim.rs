@@ -71,7 +71,7 @@ fn grey_levels(table: &mut Node) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Axes without the channel axis, under the name the transform has for them.
+/// Axes without the channel axis, under the transform's parameter name.
 fn spatial(table: &mut Node, name: &str) -> Result<(), Fault> {
     let less = |axis: &Node| {
         let value = match &axis.value {
@@ -80,7 +80,7 @@ fn spatial(table: &mut Node, name: &str) -> Result<(), Fault> {
             _ => {
                 return Err(Fault::at(
                     "spatial_axis",
-                    "is no spatial axis; cuCIM counts them from 1, after the channels",
+                    "is not a spatial axis; cuCIM counts them from 1, after the channels",
                 ));
             }
         };
@@ -104,7 +104,7 @@ fn normalize(table: &mut Node) -> Result<(), Fault> {
     match table.get("type") {
         None => {}
         Some(kind) if kind.as_str() == Some("range") => {}
-        Some(_) => return Err(Fault::at("type", "of normalize_data is not offered, only \"range\"")),
+        Some(_) => return Err(Fault::at("type", "of normalize_data is not supported, only \"range\"")),
     }
     table.remove("type");
     for (from, to) in [("min_value", "a_min"), ("max_value", "a_max"), ("norm_constant", "b_max")] {

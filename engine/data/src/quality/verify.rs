@@ -1,4 +1,4 @@
-//! A whole data set.
+//! Verification of a whole data set.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,15 +12,15 @@ use super::listing::{Listed, Listing, list};
 use super::{Finding, Inspection, Kind, LabelReport, Severity, across, inspect};
 use crate::{DataError, Image, Progress, ReadOptions, Running, read_image_with};
 
-/// How [`verify`] goes about it.
+/// Options of [`verify`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct VerifyOptions {
-    /// How the work is shown.
+    /// How progress is shown.
     pub progress: Progress,
 }
 
-/// What a data set holds, and what is to be fixed in it.
+/// The content of a data set, and the findings about it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Verification {
@@ -28,15 +28,15 @@ pub struct Verification {
     pub dir: PathBuf,
     /// Name of the data set.
     pub name: String,
-    /// Names of the label values; none where the data set does not say.
+    /// Names of the label values; empty where the data set does not state them.
     pub names: BTreeMap<u32, String>,
     /// The cases, in the order of the list.
     pub cases: Vec<CaseReport>,
-    /// All that was found, the worst first, then by kind and case.
+    /// All findings, the most severe first, then by kind and case.
     pub findings: Vec<Finding>,
 }
 
-/// What one case holds.
+/// The content of one case.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CaseReport {
@@ -48,7 +48,7 @@ pub struct CaseReport {
     pub image: Option<Inspection>,
     /// Its label, where it has one and it could be read.
     pub label: Option<Inspection>,
-    /// The labels that occur, but for 0.
+    /// The labels that occur, without 0.
     pub labels: Vec<LabelReport>,
     #[serde(skip)]
     label_is_sound: bool,
@@ -70,16 +70,16 @@ impl Verification {
     }
 }
 
-/// Reads every file of a data set and looks at what it holds and how the files go together.
+/// Reads every file of a data set and checks its content and the consistency of the files.
 ///
-/// The data set is a folder with a `dataset.json` as the Decathlon has it (its labels and
-/// modalities are held against the files), or one with `imagesTr` and `labelsTr` (`images` and
-/// `labels`), or any folder of images: series of DICOM go with the structure sets and segmentations
-/// that were drawn on them. Cases are read by several threads, one case in memory for each.
+/// The data set is a folder with a `dataset.json` as in the Decathlon (its labels and modalities
+/// are compared with the files), or one with `imagesTr` and `labelsTr` (`images` and `labels`), or
+/// any folder of images: series of DICOM are paired with their structure sets and segmentations.
+/// Cases are read by several threads, one case in memory for each.
 ///
 /// # Errors
-/// Where `dataset.json` is damaged, or the folder holds no image. What is wrong with a file is a
-/// finding.
+/// Where `dataset.json` is damaged, or the folder holds no image. Errors of single files are
+/// findings.
 pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Verification, DataError> {
     let Listing { name, labels, channels, cases, mut findings } = list(dir)?;
     let running = options.progress.start("cases", cases.len() as u64);
@@ -87,13 +87,13 @@ pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Verification, DataE
     running.finish();
     findings.extend(across::findings(&cases, &labels, channels));
     findings.extend(cases.iter().flat_map(|case| case.findings.iter().cloned()));
-    // Stable: findings of a kind stay in the order of the cases.
+    // Stable: findings of a kind keep the order of the cases.
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.kind.cmp(&b.kind)).then(a.case.cmp(&b.case)));
     Ok(Verification { dir: dir.to_owned(), name, names: labels, cases, findings })
 }
 
-/// The reports in the order of the list. On threads of their own: a thread of the common pool that
-/// waits takes up further cases meanwhile, and with them their images.
+/// The reports in the order of the list. On separate threads: a waiting thread of the common pool
+/// would start further cases and load their images.
 fn look_at_all(cases: &[Listed], names: &BTreeMap<u32, String>, running: &Running) -> Vec<CaseReport> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(cases.len());
     let next = AtomicUsize::new(0);
@@ -136,12 +136,12 @@ fn look_at(listed: &Listed, names: &BTreeMap<u32, String>) -> CaseReport {
         let (counts, found) = labels(map);
         report.labels = found.into_iter().filter(|l| l.value != 0).collect();
         report.label_is_sound = counts.are_labels();
-        // A label that is all background is empty, which says more than constant.
+        // A label with only background is empty, which is more specific than constant.
         let of_label =
             report.label.iter().flat_map(|i| i.findings.iter().cloned()).filter(|f| f.kind != Kind::Constant);
         let mut more: Vec<Finding> = of_label.collect();
         more.extend(label_findings(&counts, names));
-        // Both headers' oddities are told once where they are the same.
+        // Findings of both headers are reported once where they are the same.
         let same = |f: &Finding| findings.iter().any(|of_image| of_image.kind == f.kind && of_image.what == f.what);
         more.retain(|f| !same(f));
         if let Some(image) = &image {
@@ -156,8 +156,8 @@ fn look_at(listed: &Listed, names: &BTreeMap<u32, String>) -> CaseReport {
     report
 }
 
-/// Reads a file, what was drawn on the grid of its images; what is wrong with it becomes a finding,
-/// a decoder's panic among it.
+/// Reads a file, and an annotation on the grid of its images. Errors, including panics of decoders,
+/// become findings.
 fn read(
     file: &Result<PathBuf, String>,
     what: &str,
@@ -167,7 +167,7 @@ fn read(
     let path = match file {
         Ok(path) => path,
         Err(why) => {
-            let advice = "put the file in its place, or take the case out of the list";
+            let advice = "restore the file, or take the case out of the list";
             let text = format!("the {what} is missing: {why}");
             findings.push(Finding::new(Severity::Error, Kind::MissingFile, text).advice(advice));
             return None;
@@ -178,9 +178,9 @@ fn read(
     let why = match result {
         Ok(Ok(image)) => return Some(image),
         Ok(Err(why)) => why,
-        Err(_) => "the reader gave up on it".to_owned(),
+        Err(_) => "the reader panicked".to_owned(),
     };
-    let advice = "copy or download the file again, or leave the case out";
+    let advice = "copy or download the file again, or exclude the case";
     let text = format!("the {what} can't be read: {why}");
     findings.push(Finding::new(Severity::Error, Kind::Unreadable, text).advice(advice).file(path));
     None

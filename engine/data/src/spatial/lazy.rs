@@ -43,9 +43,9 @@ pub enum Lazy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LazySampling {
-    /// How a value between voxels is found.
+    /// How a value between voxels is computed.
     pub mode: Option<GridMode>,
-    /// What lies outside the image.
+    /// The values outside the image.
     pub padding_mode: Option<GridPadding>,
     /// See [`GridSampling::align_corners`].
     pub align_corners: Option<bool>,
