@@ -117,7 +117,9 @@ impl FromStr for Select {
         let (comparison, number) = sign.unwrap_or((Comparison::Above, text));
         match number.trim().parse::<f64>() {
             Ok(number) if !number.is_nan() => Ok(Select { comparison, number }),
-            _ => Err(format!("`{text}` is not a comparison with a number; write for instance `> 0`, `>= 0.5` or `== 2`")),
+            _ => {
+                Err(format!("`{text}` is not a comparison with a number; write for instance `> 0`, `>= 0.5` or `== 2`"))
+            }
         }
     }
 }

@@ -67,9 +67,9 @@ fn of_several_series_one_is_named() {
     }
     let both = ["\"thorax\", 3 x 2 x 2, 1.2.3", "\"abdomen\", 3 x 2 x 3, 1.2.4"];
     fails(folder.path(), |step| step, &[&["several series", "`series`"], &both[..]].concat());
-    fails(folder.path(), series("pelvis"), &[&["no series is called \"pelvis\""], &both[..]].concat());
+    fails(folder.path(), series("pelvis"), &[&["no series is named \"pelvis\""], &both[..]].concat());
     slice(9, [0.0; 3]).text(tags::SERIES_INSTANCE_UID, VR::UI, "1.2.5").write(&folder.path().join("c.dcm"));
-    fails(folder.path(), series("thorax"), &["several series are called \"thorax\"", "1.2.3", "1.2.5"]);
+    fails(folder.path(), series("thorax"), &["several series are named \"thorax\"", "1.2.3", "1.2.5"]);
 }
 
 #[test]
@@ -108,8 +108,8 @@ fn a_truncated_slice_is_not_left_out() {
         let path = folder.path().join(cut);
         let whole = fs::read(&path).expect("a file");
         fs::write(&path, &whole[..whole.len() - 3]).expect("written");
-        fails(folder.path(), |step| step, &[cut, "cut off", "slices may be missing", "move them away"]);
-        fails(folder.path(), series("1.2.3"), &[cut, "cut off"]);
+        fails(folder.path(), |step| step, &[cut, "truncated", "slices may be missing", "move them away"]);
+        fails(folder.path(), series("1.2.3"), &[cut, "truncated"]);
     }
     let folder = folder();
     write_stack(folder.path(), &[0.0, 2.0, 4.0, 6.0, 8.0]);

@@ -111,7 +111,7 @@ fn what_can_t_be_had_is_told_and_nothing_is_left_under_its_name() {
     assert!(fail("/circle", &good).contains("circles"));
     assert!(fail("/stall", &good).contains("3 tries"));
     assert!(fail("/broken", &good).contains("500"));
-    assert!(fail("/wrong-range", &good).contains("asked for bytes from 2500"));
+    assert!(fail("/wrong-range", &good).contains("requested bytes from 2500"));
     assert!(fail("/huge", &good).contains("larger than the limit"));
     assert!(fail("/file", &Checksum::Md5("00".repeat(16))).contains("checksum"));
     assert_eq!(server.requests().iter().filter(|r| r.starts_with("/nowhere")).count(), 1, "a 404 is not tried again");

@@ -216,5 +216,5 @@ fn what_is_no_data_set_is_told() {
     fails(dir.path(), &wants(&[]), &["no dataset.json", "DICOM"]);
     let file = dir.path().join("notes.txt");
     fs::write(&file, "x").expect("written");
-    fails(&file, &wants(&[]), &["no list of cases", ".csv"]);
+    fails(&file, &wants(&[]), &["not a list of cases", ".csv"]);
 }

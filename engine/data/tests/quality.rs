@@ -257,7 +257,7 @@ fn headers_that_contradict_themselves_are_found() {
     patch(&set.image(0), PIXDIM + 8, &f32::NAN.to_le_bytes());
     let found = set.found();
     let bad = found.iter().find(|f| f.kind == Kind::BadSpacing).expect("a bad voxel size");
-    assert!(bad.what.contains("axis 2 is 0, negative or not a number"), "{bad}");
+    assert!(bad.what.contains("axis 2 is 0, negative or NaN"), "{bad}");
 
     let set = DataSet::new(1);
     patch(&set.image(0), UNITS, &[3]);

@@ -174,7 +174,10 @@ impl<S: Store> StoredCases<S> {
         let bytes = match encode(&samples, key, self.options.storage) {
             Ok(bytes) => bytes,
             Err(what) => {
-                self.warn_once(&format!("{}: {what}; cases like this are computed at each access", self.cases.name(index)));
+                self.warn_once(&format!(
+                    "{}: {what}; cases like this are computed at each access",
+                    self.cases.name(index)
+                ));
                 return Ok(Ready::Samples(samples));
             }
         };

@@ -142,7 +142,8 @@ pub fn recognize(path: &Path) -> Result<Box<dyn Layout>, DataError> {
     if dicom.fits(path) {
         return Ok(Box::new(dicom));
     }
-    let what = "this file is not a list of cases; give a table (.csv, .tsv), a list (.json), or the folder of a data set";
+    let what =
+        "this file is not a list of cases; give a table (.csv, .tsv), a list (.json), or the folder of a data set";
     Err(wrong(path, what.to_owned()))
 }
 

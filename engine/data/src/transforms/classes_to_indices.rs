@@ -13,9 +13,9 @@ use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 ///
 /// A one-hot map has one class per channel. A map of one channel needs `num_classes`; its values
 /// are the classes. With `image_key` only voxels count where any channel of that image is above
-/// `image_threshold`. At most `max_samples_per_class` voxels are kept of each class, evenly spread.
-/// Indices are flat, row-major, on the CPU; with `output_shape` each class has one list per axis
-/// instead, classes one after another.
+/// `image_threshold`. At most `max_samples_per_class` voxels are kept for each class, evenly
+/// spread. Indices are flat, row-major, on the CPU; with `output_shape` each class has one list per
+/// axis instead, class by class.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClassesToIndices {
@@ -40,7 +40,7 @@ fn postfix() -> String {
     "_cls_indices".to_owned()
 }
 
-/// A label has no more classes than this.
+/// The most classes of a label.
 const MOST_CLASSES: usize = 65_536;
 
 impl ClassesToIndices {
@@ -62,8 +62,8 @@ impl ClassesToIndices {
 /// Flat indices of the voxels of each class, ascending.
 ///
 /// # Errors
-/// Where a label of one channel comes without `num_classes`, the image has another shape, or the
-/// device gives no answer.
+/// Where a label of one channel comes without `num_classes`, the image has another shape, or
+/// reading from the device fails.
 pub fn class_indices(
     label: &Image,
     num_classes: Option<usize>,
@@ -113,7 +113,7 @@ pub fn class_indices(
     Ok(lists)
 }
 
-/// `most` entries at even distances, the first and the last included
+/// `most` entries at even distances, including the first and the last
 /// (`round(linspace(0, n - 1, most))`, half to even).
 fn spread(list: &[u64], most: usize) -> Vec<u64> {
     let last = list.len() - 1;
@@ -131,9 +131,9 @@ setters!(ClassesToIndices {
     num_classes: Option<usize>,
     /// The image that decides which voxels count.
     image_key: Option<String>,
-    /// Voxels count above this in the image.
+    /// Voxels with an image value above this count.
     image_threshold: f64,
-    /// Keep coordinates in an array of this shape.
+    /// Store coordinates in an array of this shape.
     output_shape: Option<Vec<usize>>,
     /// At most this many voxels of each class.
     max_samples_per_class: Option<usize>,

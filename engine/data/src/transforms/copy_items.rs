@@ -8,8 +8,8 @@ use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
 /// Copies values to other keys: `times` copies of each, under `names` (first one name per key, then
-/// the second copies' names, ...), or under `KEY_0`, `KEY_1`, ... A copy shares its voxels until
-/// one of the two is changed.
+/// the second copies' names, ...), or under `KEY_0`, `KEY_1`, ... Copies share voxels until one is
+/// changed.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CopyItems {
@@ -48,7 +48,7 @@ impl CopyItems {
 setters!(CopyItems {
     /// Copies of each value.
     times: usize,
-    /// Where the copies go.
+    /// The keys of the copies.
     names: Option<Keys>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use crate::params::Keys;
 use crate::{Image, TransformError};
 
-/// Changes nothing: a place for a step that is not decided yet.
+/// Changes nothing: a placeholder for a step.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {

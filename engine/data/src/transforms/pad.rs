@@ -5,13 +5,13 @@ use crate::params::{Keys, OneOrMany};
 use crate::spatial::{self, PadMode};
 use crate::{Fault, Image, TransformError};
 
-/// Adds `to_pad` voxels: for the channels, which must be `[0, 0]`, and then for each axis, how many
-/// before and how many after. Axes that are left out stay.
+/// Adds `to_pad` voxels: for the channels, which must be `[0, 0]`, and then for each axis the
+/// numbers before and after. Omitted axes are unchanged.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pad {
     keys: Keys,
-    /// Voxels before and behind, for the channels and each axis.
+    /// Voxels before and after, for the channels and each axis.
     to_pad: Vec<[usize; 2]>,
     #[serde(default)]
     mode: OneOrMany<PadMode>,
@@ -33,10 +33,10 @@ impl Pad {
         }
     }
 
-    /// Pads one image; `place` is that of its key.
+    /// Pads one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where an axis does not exist, the mode has nothing to copy, or the result would be absurdly
+    /// Where an axis does not exist, the mode has no voxels to copy, or the result would be too
     /// large.
     pub fn pad(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
@@ -57,7 +57,7 @@ impl Pad {
 }
 
 setters!(Pad {
-    /// What the added voxels hold, one or per key.
+    /// How added voxels are filled, one or per key.
     mode: OneOrMany<PadMode>,
     /// The constant of [`PadMode::Constant`].
     value: f32,

@@ -9,8 +9,8 @@ use crate::spatial::flip;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// Reverses one axis, drawn at random, with probability `prob`, for all keys alike. The probability
-/// is drawn first, then the axis.
+/// Reverses one axis, drawn at random, with probability `prob`, in the same way for all keys. The
+/// probability is drawn first, then the axis.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandAxisFlip {
@@ -29,7 +29,7 @@ impl RandAxisFlip {
 }
 
 setters!(RandAxisFlip {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -58,7 +58,7 @@ impl Transform for RandAxisFlip {
             for (_, key) in keys {
                 sample.update(key, |image| match image.meta.spatial_dims {
                     n if axis < n => Ok(flip(image, &[axis])),
-                    n => Err(TransformError::new(format!("an image of {n} axes beside one of more"))),
+                    n => Err(TransformError::new(format!("an image of {n} axes next to one of more"))),
                 })?;
             }
         }

@@ -10,8 +10,8 @@ use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
 /// Rotates by 1 to `max_k` quarter turns in the plane of two axes, the first towards the second,
-/// with probability `prob`, for all keys alike. The probability is drawn first, then the number of
-/// turns.
+/// with probability `prob`, in the same way for all keys. The probability is drawn first, then the
+/// number of turns.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandRotate90 {
@@ -44,7 +44,7 @@ impl RandRotate90 {
 }
 
 setters!(RandRotate90 {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// At most this many quarter turns.
     max_k: u64,

@@ -10,13 +10,13 @@ use crate::params::{Keys, OneOrMany};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// [`super::RandSpatialCrop`] with sizes as parts of the image: `roi_scale` and `max_roi_scale` of
-/// each axis, rounded up to whole voxels.
+/// [`super::RandSpatialCrop`] with sizes as fractions of the image: `roi_scale` and `max_roi_scale`
+/// of each axis, rounded up to whole voxels.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandScaleCrop {
     keys: Keys,
-    /// Part of each axis that stays, or the smallest part, one or per axis.
+    /// Fraction of each axis that is kept, or the smallest fraction, one or per axis.
     roi_scale: OneOrMany<f64>,
     #[serde(default)]
     max_roi_scale: Option<OneOrMany<f64>>,
@@ -29,7 +29,7 @@ pub struct RandScaleCrop {
 }
 
 impl RandScaleCrop {
-    /// A box of this part of each axis, anywhere in the image.
+    /// A box of this fraction of each axis, anywhere in the image.
     pub fn new(keys: impl Into<Keys>, roi_scale: impl Into<OneOrMany<f64>>) -> Self {
         RandScaleCrop {
             keys: keys.into(),
@@ -43,11 +43,11 @@ impl RandScaleCrop {
 }
 
 setters!(RandScaleCrop {
-    /// The largest part.
+    /// The largest fraction.
     max_roi_scale: Option<OneOrMany<f64>>,
-    /// Anywhere, rather than in the middle.
+    /// At a random position instead of the middle.
     random_center: bool,
-    /// Draw the size too.
+    /// Also draw the size.
     random_size: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -9,7 +9,7 @@ use crate::params::{Keys, OneOrMany};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// Cuts out `num_samples` boxes, each drawn as [`super::RandSpatialCrop`] does.
+/// Crops `num_samples` boxes, each drawn as in [`super::RandSpatialCrop`].
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandSpatialCropSamples {
@@ -45,9 +45,9 @@ impl RandSpatialCropSamples {
 setters!(RandSpatialCropSamples {
     /// The largest size.
     max_roi_size: Option<OneOrMany<i64>>,
-    /// Anywhere, rather than in the middle.
+    /// At a random position instead of the middle.
     random_center: bool,
-    /// Draw the size too.
+    /// Also draw the size.
     random_size: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 use crate::params::Keys;
 use crate::{Fault, Image, TransformError};
 
-/// Repeats each channel `repeats` times, copies beside each other: channels `a b` become `a a b b`.
+/// Repeats each channel `repeats` times, with adjacent copies: channels `a b` become `a a b b`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RepeatChannel {
     keys: Keys,
-    /// How often each channel is there afterwards.
+    /// Number of copies of each channel in the result.
     repeats: usize,
     #[serde(default)]
     allow_missing_keys: bool,
@@ -24,7 +24,7 @@ impl RepeatChannel {
     /// Repeats the channels of one image.
     ///
     /// # Errors
-    /// Never, once checked.
+    /// Never after the check.
     pub fn repeat(&self, mut image: Image, _place: usize) -> Result<Image, TransformError> {
         let [c, x, y, z] = image.data.dims();
         let repeated = image.data.reshape([c, 1, x, y * z]).repeat_dim(1, self.repeats);

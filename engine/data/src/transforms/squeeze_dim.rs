@@ -10,13 +10,13 @@ use crate::{Fault, Image, TransformError, spatial};
 /// Drops an axis of one voxel: a volume of one slice becomes a 2-D image.
 ///
 /// `dim` counts the channels as 0, so spatial axes are 1 to 3, or -1 to -3. Differs from MONAI: an
-/// image always has channels, so dropping axis 0 is an error; the place in the world is kept
-/// whatever the axis, and it can be undone.
+/// image always has channels, so dropping axis 0 is an error; the position in the world is kept for
+/// any axis, and the operation can be inverted.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SqueezeDim {
     keys: Keys,
-    /// The axis of length 1 that goes; -1 is the last.
+    /// The axis of length 1 to drop; -1 is the last.
     dim: i64,
     #[serde(default)]
     allow_missing_keys: bool,
@@ -31,7 +31,7 @@ impl SqueezeDim {
     /// Drops the axis of one image.
     ///
     /// # Errors
-    /// Where it is not one voxel long, or the image is 2-D already.
+    /// Where it is not one voxel long, or the image is already 2-D.
     pub fn squeeze(&self, image: Image, _place: usize) -> Result<Image, TransformError> {
         let axis = resolve_axis(if self.dim > 0 { self.dim - 1 } else { self.dim }, image.meta.spatial_dims)?;
         drop_axis(image, axis)
@@ -46,7 +46,7 @@ impl SqueezeDim {
     }
 }
 
-/// Makes a 3-D image of one slice along `axis` a 2-D one.
+/// Converts a 3-D image of one slice along `axis` to a 2-D image.
 pub(super) fn drop_axis(image: Image, axis: usize) -> Result<Image, TransformError> {
     let shape = image.shape();
     if image.meta.spatial_dims != 3 {

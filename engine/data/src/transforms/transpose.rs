@@ -8,13 +8,13 @@ use crate::{Fault, Image, TransformError, spatial};
 /// Permutes axes: axis `i` of the result is axis `indices[i]` of the image. The channels are axis 0
 /// and must stay there.
 ///
-/// Differs from MONAI: the affine goes along, so every voxel keeps its place in the world, and it
-/// can be undone.
+/// Differs from MONAI: the affine is permuted, too, so every voxel keeps its position in the world,
+/// and the operation can be inverted.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Transpose {
     keys: Keys,
-    /// The old place of each axis, the channels' (0) first.
+    /// The source of each axis, the channels (0) first.
     indices: Vec<usize>,
     #[serde(default)]
     allow_missing_keys: bool,

@@ -25,8 +25,9 @@ pub(super) fn layout(pages: &[Page]) -> Result<Layout, Fault> {
         let data = children(children(image, "Pixels").next()?, "TiffData").next()?;
         data.attribute("IFD").unwrap_or("0").parse::<usize>().ok()
     };
-    let main =
-        top.get(ifd(images[0]).unwrap_or(0)).ok_or_else(|| Fault::damaged("OME-XML names a page that does not exist"))?;
+    let main = top
+        .get(ifd(images[0]).unwrap_or(0))
+        .ok_or_else(|| Fault::damaged("OME-XML names a page that does not exist"))?;
 
     let mut layout = Layout { vendor: "ome-tiff", levels: generic::levels(pages, main), ..Layout::default() };
     for image in &images[1..] {

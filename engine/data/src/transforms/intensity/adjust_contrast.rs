@@ -11,8 +11,8 @@ use crate::{Fault, Image, TransformError};
 
 /// Gamma correction within the range of the image: `((x - min) / range) ^ gamma * range + min`.
 ///
-/// `invert_image`: of the negated image, negated back. `retain_stats`: mean and standard deviation
-/// are brought back to what they were. The range is that of all channels together.
+/// `invert_image`: applied to the negated image, and negated back. `retain_stats`: mean and
+/// standard deviation are restored. The range is that of all channels together.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdjustContrast {
@@ -47,13 +47,13 @@ impl AdjustContrast {
     }
 }
 
-/// What [`AdjustContrast`] does, for a given gamma.
+/// [`AdjustContrast`] with a given gamma.
 pub(super) fn adjust_contrast(image: Image, gamma: f64, invert: bool, retain: bool) -> Image {
     let before = retain.then(|| image_moments(&image, false, false)[0]);
     let Some((low, high)) = image_extremes(&image, false).first().copied() else { return image };
     let (min, max, sign) = if invert { (-high, -low, -1.0) } else { (low, high, 1.0) };
     let (range, gamma) = (max - min, gamma as f32);
-    // MONAI's epsilon: a constant image gives its own value and not NaN.
+    // MONAI's epsilon: a constant image keeps its value and does not become NaN.
     let scale = 1.0 / (range + 1e-7);
     let curve = |block: &mut [f32]| {
         block.iter_mut().for_each(|v| *v = (sign * *v - min) * scale);
@@ -74,7 +74,7 @@ pub(super) fn adjust_contrast(image: Image, gamma: f64, invert: bool, retain: bo
 }
 
 setters!(AdjustContrast {
-    /// Of the negated image.
+    /// Apply it to the negated image.
     invert_image: bool,
     /// Keep mean and deviation.
     retain_stats: bool,

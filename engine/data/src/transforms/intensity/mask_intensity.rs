@@ -11,7 +11,7 @@ use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Keeps the values where the image `mask_key` is above `threshold` (MONAI's `select_fn`, which is
-/// `x > 0` by default), and makes the others 0. A mask of one channel serves all.
+/// `x > 0` by default), and sets the others to 0. A mask of one channel applies to all.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MaskIntensity {
@@ -25,7 +25,7 @@ pub struct MaskIntensity {
 }
 
 impl MaskIntensity {
-    /// Keeps what lies where `mask_key` is above 0.
+    /// Keeps values where `mask_key` is above 0.
     pub fn new(keys: impl Into<Keys>, mask_key: &str) -> Self {
         MaskIntensity { keys: keys.into(), mask_key: mask_key.to_owned(), threshold: 0.0, allow_missing_keys: false }
     }
@@ -52,7 +52,7 @@ impl MaskIntensity {
 }
 
 setters!(MaskIntensity {
-    /// What of the mask is selected: values above this.
+    /// Mask values above this are selected.
     threshold: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

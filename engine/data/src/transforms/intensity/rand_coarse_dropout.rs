@@ -11,14 +11,14 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
-/// Fills random boxes, or (`dropout_holes` false) everything but them, with probability `prob`
+/// Fills random boxes, or (`dropout_holes` false) everything except them, with probability `prob`
 /// (DeVries and Taylor, "Improved regularization of convolutional neural networks with cutout",
 /// 2017).
 ///
-/// `fill_value` is a number, a pair that each voxel is drawn from uniformly, or left out: then
-/// drawn from the range of the image. There are `holes` boxes of `spatial_size` (an entry that is
-/// not positive means the image's own size), or a number and sizes up to `max_holes` and
-/// `max_spatial_size`. All keys share the boxes, each has fillings of its own.
+/// `fill_value` is a number, or a pair from which each voxel is drawn uniformly; by default the
+/// range of the image. There are `holes` boxes of `spatial_size` (an entry that is not positive
+/// means the image's own size), or a number and sizes up to `max_holes` and `max_spatial_size`. All
+/// keys share the boxes, but each has its own filling.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandCoarseDropout {
@@ -40,14 +40,14 @@ pub struct RandCoarseDropout {
     allow_missing_keys: bool,
 }
 
-/// What voxels are filled with.
+/// The filling of voxels.
 enum Fill {
     Number(f32),
     Between(f32, f32),
 }
 
 impl RandCoarseDropout {
-    /// So many boxes of this size, filled from the range of the image, with probability 0.1.
+    /// `holes` boxes of this size, filled from the range of the image, with probability 0.1.
     pub fn new(keys: impl Into<Keys>, holes: usize, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
         RandCoarseDropout {
             keys: keys.into(),
@@ -156,7 +156,7 @@ fn put(mut image: Image, hole: Hole, filling: Vec<f32>) -> Image {
 }
 
 setters!(RandCoarseDropout {
-    /// Fill the boxes, not what is around them.
+    /// Fill the boxes instead of their surroundings.
     dropout_holes: bool,
     /// A number, or a range.
     fill_value: Option<OneOrMany<f64>>,
@@ -164,7 +164,7 @@ setters!(RandCoarseDropout {
     max_holes: Option<usize>,
     /// The largest size; `spatial_size` is the smallest.
     max_spatial_size: Option<OneOrMany<i64>>,
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -14,9 +14,9 @@ use crate::{Draw, Fault, Image, TransformError};
 /// protocols", 2020).
 ///
 /// The curve is a moving average, over `kernel_size` values, of intensities drawn from the image,
-/// plus a line of slope `slope` or `-slope`; it is scaled as MONAI scales it: from the smallest
-/// intensity up by the largest. `channel_wise` false bends all channels by one curve. All keys draw
-/// curves of their own. Runs on the CPU, and sorts all values.
+/// plus a line of slope `slope` or `-slope`; it is scaled as in MONAI: from the smallest intensity
+/// up by the largest. `channel_wise` false uses one curve for all channels. Each key has its own
+/// curve. Runs on the CPU, and sorts all values.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandIntensityRemap {
@@ -33,7 +33,7 @@ pub struct RandIntensityRemap {
     allow_missing_keys: bool,
 }
 
-/// The longest average: its values take memory.
+/// The longest average, which bounds the memory of its values.
 const MAX_KERNEL: usize = 1 << 16;
 
 fn thirty() -> usize {
@@ -80,7 +80,7 @@ impl RandIntensityRemap {
     }
 }
 
-/// Bends the values; `pick` gives a random number below the one it is given.
+/// Remaps the values; `pick` returns a random number below its argument.
 fn remap(values: &mut [f32], kernel: usize, slope: f64, pick: impl Fn(usize) -> usize) {
     let mut levels = values.to_vec();
     levels.par_sort_unstable_by(f32::total_cmp);
@@ -101,13 +101,13 @@ fn remap(values: &mut [f32], kernel: usize, slope: f64, pick: impl Fn(usize) -> 
 }
 
 setters!(RandIntensityRemap {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Values that are averaged.
     kernel_size: usize,
     /// Slope of the line, up or down.
     slope: f64,
-    /// Each channel by itself.
+    /// Treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

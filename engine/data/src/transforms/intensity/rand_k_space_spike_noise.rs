@@ -8,12 +8,13 @@ use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
-/// [`KSpaceSpikeNoise`](super::KSpaceSpikeNoise) at a random place of each channel, with
+/// [`KSpaceSpikeNoise`](super::KSpaceSpikeNoise) at a random position of each channel, with
 /// probability `prob`.
 ///
 /// The logarithm of the magnitude is drawn uniformly from `intensity_range`, one pair or one per
 /// channel; without it from 0.95 to 1.1 times 2.5 times the mean logarithm of the channel.
-/// `channel_wise` false puts the spikes of all channels in one place. Each key draws for itself.
+/// `channel_wise` false puts the spikes of all channels at one position. Each key has its own
+/// draws.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandKSpaceSpikeNoise {
@@ -51,7 +52,7 @@ impl From<Vec<[f64; 2]>> for IntensityRange {
 }
 
 impl RandKSpaceSpikeNoise {
-    /// As strong as the image asks for, with probability 0.1.
+    /// With an intensity that depends on the image, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandKSpaceSpikeNoise {
             keys: keys.into(),
@@ -104,11 +105,11 @@ impl RandKSpaceSpikeNoise {
 }
 
 setters!(RandKSpaceSpikeNoise {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Range of the logarithm of the magnitude, one or one per channel.
     intensity_range: Option<IntensityRange>,
-    /// A place of its own for each channel.
+    /// A separate position for each channel.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -16,8 +16,8 @@ use crate::{Draw, Fault, Image, TransformError};
 /// `mean`.
 ///
 /// Their deviation is drawn uniformly from 0..`std`, or is `std` itself where `sample_std` is
-/// false; `relative` multiplies it by the deviation of the image. `channel_wise`: each channel by
-/// itself, then `mean` and `std` may be lists. Each key gets noise of its own.
+/// false; `relative` multiplies it by the deviation of the image. `channel_wise`: each channel
+/// separately; `mean` and `std` may then be lists. Each key gets its own noise.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandRicianNoise {
@@ -104,13 +104,13 @@ impl RandRicianNoise {
 }
 
 setters!(RandRicianNoise {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Mean of the normal noise, one or one per channel.
     mean: OneOrMany<f64>,
     /// Deviation of the normal noise or the largest one, one or one per channel.
     std: OneOrMany<f64>,
-    /// Each channel by itself.
+    /// Treat each channel separately.
     channel_wise: bool,
     /// In deviations of the image.
     relative: bool,

@@ -56,9 +56,9 @@ impl RandStdShiftIntensity {
 }
 
 setters!(RandStdShiftIntensity {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
-    /// Leave zeros out and alone.
+    /// Ignore zeros and keep them.
     nonzero: bool,
     /// Deviation of each channel by itself.
     channel_wise: bool,

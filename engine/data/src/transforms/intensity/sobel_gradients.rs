@@ -18,7 +18,7 @@ use crate::{Draw, Fault, Image, Sample, TransformError};
 ///
 /// `normalize_kernels` makes them true gradients, `normalize_gradients` scales those along each
 /// axis to 0..1. Larger kernels are the one of size 3 smoothed by `[1, 2, 1]`. `new_key_prefix`:
-/// the gradients are a new value and the image stays.
+/// the gradients are a new value and the image is kept.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SobelGradients {
@@ -39,7 +39,7 @@ pub struct SobelGradients {
     allow_missing_keys: bool,
 }
 
-/// Beyond this size the numbers of an unnormalized kernel leave f32.
+/// Beyond this size the numbers of an unnormalized kernel exceed f32.
 const MAX_KERNEL: usize = 63;
 
 fn three() -> usize {
@@ -108,7 +108,7 @@ impl SobelGradients {
         match &self.spatial_axes {
             Some(axes) if axes.as_slice().is_empty() => Err(Fault::at("spatial_axes", "is an empty list")),
             Some(axes) if axes.as_slice().iter().any(|a| !(-3..3).contains(a)) => {
-                Err(Fault::at("spatial_axes", "has an entry that is no axis (-3 to 2)"))
+                Err(Fault::at("spatial_axes", "has an entry that is not an axis (-3 to 2)"))
             }
             _ => Ok(()),
         }
@@ -124,8 +124,8 @@ fn widen(taps: &[f32], by: [f32; 3]) -> Vec<f32> {
     wide
 }
 
-/// From the smallest value to 0 and the largest to 1; a constant is only divided by itself, where
-/// it is positive.
+/// From the smallest value to 0 and the largest to 1; a constant is only divided by itself where it
+/// is positive.
 fn to_unit(image: Image) -> Image {
     let Some((low, high)) = image_extremes(&image, false).first().copied() else { return image };
     let shift = if low == high { 0.0 } else { low };
@@ -142,9 +142,9 @@ setters!(SobelGradients {
     normalize_kernels: bool,
     /// Scale the gradients along each axis to 0..1.
     normalize_gradients: bool,
-    /// What lies beyond the edge.
+    /// The values beyond the edge.
     padding_mode: FilterPadding,
-    /// Write the gradients to a new key, this before the old one.
+    /// Write the gradients to a new key with this prefix.
     new_key_prefix: Option<String>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

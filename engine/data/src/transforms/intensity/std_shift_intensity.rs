@@ -9,7 +9,7 @@ use crate::{Fault, Image, TransformError};
 
 /// Adds `factor` times the (population) standard deviation of the image, or of each channel.
 ///
-/// `nonzero`: deviation over, and change of, voxels other than 0 only.
+/// `nonzero`: only nonzero voxels are measured and changed.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StdShiftIntensity {
@@ -44,7 +44,7 @@ impl StdShiftIntensity {
     }
 }
 
-/// What [`StdShiftIntensity`] does, for a given factor.
+/// [`StdShiftIntensity`] with a given factor.
 pub(super) fn shift_by_deviation(image: Image, factor: f64, nonzero: bool, channel_wise: bool) -> Image {
     let offset = |m: &Moments| if m.count == 0 { 0.0 } else { (factor * m.deviation()) as f32 };
     let maps: Vec<Linear> = image_moments(&image, channel_wise, nonzero)
@@ -55,9 +55,9 @@ pub(super) fn shift_by_deviation(image: Image, factor: f64, nonzero: bool, chann
 }
 
 setters!(StdShiftIntensity {
-    /// Leave zeros out and alone.
+    /// Ignore zeros and keep them.
     nonzero: bool,
-    /// Each channel by itself.
+    /// Treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -12,8 +12,8 @@ use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 /// the largest outside the box of `box_size` voxels around it, and so on.
 ///
 /// The key then holds numbers, `1 + spatial_dims` per peak: its probability and its voxel. `sigma`
-/// smooths first; as in MONAI, which takes the first two axes of the map for batch and channel,
-/// only along the third axis.
+/// smooths first. As in MONAI, which treats the first two axes of the map as batch and channel,
+/// smoothing is only along the third axis.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProbNMS {
@@ -53,7 +53,7 @@ fn box_size() -> OneOrMany<usize> {
 }
 
 impl ProbNMS {
-    /// Peaks above 0.5 of maps with so many axes, with boxes of 48.
+    /// Peaks above 0.5 of maps with this number of axes, with boxes of 48.
     pub fn new(keys: impl Into<Keys>, spatial_dims: usize) -> Self {
         ProbNMS {
             keys: keys.into(),
@@ -65,7 +65,7 @@ impl ProbNMS {
         }
     }
 
-    /// The peaks of one map, from the highest; of equal ones the first in memory first.
+    /// The peaks of one map, from the highest; equal ones in memory order.
     ///
     /// # Errors
     /// Where the map has several channels or another number of axes.
@@ -78,7 +78,7 @@ impl ProbNMS {
         }
         let mut image = image.clone();
         if self.sigma != OneOrMany::One(0.0) && n == 3 {
-            // The kernel of the first axis, along the last: what MONAI's filter makes of a map
+            // The kernel of the first axis, along the last: the effect of MONAI's filter on a map
             // without batch and channel.
             let sigma = [0.0, 0.0, self.sigma.at(0).unwrap_or_default()];
             let smooth = filter::gaussian(image.data, sigma, 4.0, Approximation::Erf);

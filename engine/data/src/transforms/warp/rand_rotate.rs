@@ -12,8 +12,8 @@ use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Sample, TransformError};
 
 /// Rotates about the centre by angles drawn from `range_x`, `range_y` and `range_z` (radians; a
-/// number a means -a..a), with probability `prob`, for all keys alike. A 2-D image turns by the
-/// first. The probability is drawn first, then three angles.
+/// number a means -a..a), with probability `prob`, in the same way for all keys. A 2-D image uses
+/// the first. The probability is drawn first, then three angles.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandRotate {
@@ -55,7 +55,7 @@ impl RandRotate {
         }
     }
 
-    /// The angles, or none where nothing is done.
+    /// The angles, or `None` where it is not applied.
     fn draw(&self, draw: &Draw) -> Option<[f64; 3]> {
         draw.happens(self.prob).then(|| [self.range_x, self.range_y, self.range_z].map(|range| range.draw(draw)))
     }
@@ -68,13 +68,13 @@ setters!(RandRotate {
     range_y: Span,
     /// Range of the third angle.
     range_z: Span,
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
-    /// Keep the size, rather than hold the whole image.
+    /// Keep the size instead of enlarging it to the whole image.
     keep_size: bool,
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,
-    /// What lies outside, one or per key.
+    /// How the outside is filled, one or per key.
     padding_mode: OneOrMany<GridPadding>,
     /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,
