@@ -1,8 +1,8 @@
 //! Random numbers that depend only on their purpose.
 //!
-//! Every draw is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011)
-//! of a counter, under a key made of seed, epoch, case, transform and rank. So the number of
-//! workers, the kind of cache and a resume do not change a batch.
+//! Every draw is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC
+//! 2011) of a counter, under a key derived from seed, epoch, case, transform and rank. So the
+//! number of workers, the kind of cache and a resume do not change a batch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

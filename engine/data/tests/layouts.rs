@@ -1,4 +1,4 @@
-//! Data sets in every layout, made of small volumes, and what is said of damaged ones.
+//! Data sets in every layout, with small volumes, and the messages for damaged ones.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! What is written reads back: by our reader, by the `nifti` crate, and by nibabel where Python is
-//! at hand. Damaged files are errors.
+//! What is written reads back: by our reader, by the `nifti` crate, and by nibabel if Python is
+//! installed. Damaged files are errors.
 
 mod common;
 
@@ -242,7 +242,7 @@ fn damage_anywhere_in_a_gzip_file_is_an_error() {
     }
     let behind = |bytes: &[u8]| [&whole[..], bytes].concat();
     assert!(error_of("more.nii.gz", &behind(b"junk")).contains("4 bytes after its end"));
-    // A second member that the image does not need is looked at all the same, even where the
+    // A second member that the image does not need is checked nevertheless, even where the
     // lengths look right.
     let mut other = good.clone();
     other.reverse();

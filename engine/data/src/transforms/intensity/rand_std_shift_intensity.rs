@@ -60,7 +60,7 @@ setters!(RandStdShiftIntensity {
     prob: f64,
     /// Ignore zeros and keep them.
     nonzero: bool,
-    /// Deviation of each channel by itself.
+    /// Deviation of each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
