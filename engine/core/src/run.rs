@@ -146,8 +146,8 @@ impl Engine {
         self.go(workflow)
     }
 
-    /// Runs exactly one epoch, numbered `epoch` (an evaluator): counters start anew, `Started` sees
-    /// `epoch - 1`. For the epoch in which it was interrupted, it resumes.
+    /// Runs exactly one epoch, numbered `epoch` (an evaluator): counters start from zero, `Started`
+    /// sees `epoch - 1`. For the epoch in which it was interrupted, it resumes.
     ///
     /// # Errors
     /// As [`Engine::run`].

@@ -17,7 +17,7 @@ use crate::registry::Registry;
 ///
 /// It is read from a recipe like any other value (`name = "DiceLoss"` and its parameters),
 /// serialized as it was read, and dereferences to the component. A component with state of its own,
-/// such as a metric that accumulates rows, is built anew for each use ([`build`](Self::build)).
+/// such as a metric that accumulates rows, is built again for each use ([`build`](Self::build)).
 pub struct Named<T: Kind + ?Sized> {
     node: Node,
     built: Arc<T>,

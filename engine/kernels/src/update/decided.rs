@@ -1,6 +1,6 @@
 //! Steps that a GPU takes or skips by itself, as a gradient scaler for half precision needs: the
 //! kernels of the plain steps with one more flag, and without reading anything back. A skipped step
-//! changes nothing, whatever values the gradient holds.
+//! changes nothing, regardless of the gradient's values.
 
 use burn::tensor::Tensor;
 

@@ -66,7 +66,11 @@ impl TryFrom<Conv2d> for Conv {
             PaddingConfig2d::Valid => [0; 3],
             PaddingConfig2d::Explicit(top, left, bottom, right) if top == bottom && left == right => [top, left, 0],
             PaddingConfig2d::Explicit(..) => {
-                return Err(ConfigError::value("padding", conv.padding, "both ends of an axis must have the same padding"));
+                return Err(ConfigError::value(
+                    "padding",
+                    conv.padding,
+                    "both ends of an axis must have the same padding",
+                ));
             }
             PaddingConfig2d::Same => same(kernel, stride, dilation)?,
         };

@@ -62,7 +62,11 @@ impl PatchAdversarialLoss {
     ) -> Result<Tensor<1>, LossError> {
         let each = self.each(scales, target_is_real, for_discriminator)?;
         if each.is_empty() {
-            return Err(LossError::Option { key: "", loss: NAME, reason: "the discriminator has no output".to_owned() });
+            return Err(LossError::Option {
+                key: "",
+                loss: NAME,
+                reason: "the discriminator has no output".to_owned(),
+            });
         }
         Ok(self.reduction.apply(Tensor::cat(each, 0)))
     }

@@ -101,7 +101,8 @@ impl Loss for DeepSupervisionLoss {
 
     fn check(&self) -> Result<(), LossError> {
         if !self.loss.needs().is_empty() {
-            let reason = format!("{} needs more tensors of a batch than are available at every output size", self.loss.name());
+            let reason =
+                format!("{} needs more tensors of a batch than are available at every output size", self.loss.name());
             return Err(LossError::Option { key: "loss", loss: NAME, reason });
         }
         self.loss.check()
