@@ -243,5 +243,5 @@ fn a_reference_must_be_there_and_say_where_it_is_from() {
     let image = Image::from_values(vec![0.0], [1; 4], hearth_data::affine::IDENTITY, &hearth_data::host_device());
     let sample = Sample::new("case 7").with_image("image", image).with("label", Value::Path("x.dcm".into()));
     let error = pipeline.run(sample, DrawKey::new(0, 0, 0)).expect_err("no path").to_string();
-    assert!(error.contains("does not say which file it is from"), "{error}");
+    assert!(error.contains("the file of `image` is not known"), "{error}");
 }

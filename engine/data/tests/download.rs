@@ -108,7 +108,7 @@ fn what_can_t_be_had_is_told_and_nothing_is_left_under_its_name() {
     let good = sum(&body);
     assert!(fail("/nowhere", &good).contains("404 (not found)"));
     assert!(fail("/forbidden", &good).contains("403 (not allowed)"));
-    assert!(fail("/circle", &good).contains("circles"));
+    assert!(fail("/circle", &good).contains("in a loop"));
     assert!(fail("/stall", &good).contains("3 tries"));
     assert!(fail("/broken", &good).contains("500"));
     assert!(fail("/wrong-range", &good).contains("requested bytes from 2500"));
