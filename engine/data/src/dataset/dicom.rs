@@ -61,10 +61,10 @@ fn scanned(dir: &Path) -> Result<Vec<Item>, DataError> {
     let scan = hearth_dicom::scan(dir).map_err(|e| wrong(e.to_string()))?;
     let found = scan.pairs();
     for failed in &scan.failed {
-        tracing::warn!("{failed}: passed over");
+        tracing::warn!("{failed}: skipped");
     }
     for (annotation, why) in &found.unpaired {
-        tracing::warn!("{}: {why}: passed over", annotation.path.display());
+        tracing::warn!("{}: {why}: skipped", annotation.path.display());
     }
     if found.pairs.is_empty() {
         let what = match (scan.series.len(), scan.annotations.len()) {
