@@ -2,7 +2,8 @@
 //!
 //! Records and messages come from `tensorboard-rs` and its generated types. Its `SummaryWriter` is
 //! not used: it panics on a full disk, overwrites the file of a second writer of the same second,
-//! and stores images that are not square askew.
+//! and stores images that are not square askew. `tensorboard-rs` depends on `protobuf` 2.28 itself,
+//! so messages of our own on `prost` would come beside it and could not replace it.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};

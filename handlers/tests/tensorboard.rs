@@ -1,16 +1,18 @@
-//! Event files: their framing by a reader of our own, their content by TensorBoard's
-//! (`HEARTH_PYTHON` names a Python that has it).
+//! Event files: their framing by a reader of our own, their content by TensorBoard's.
 
+#[path = "../../tests/clients.rs"]
+mod clients;
 mod mock;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use hearth_engine::{Engine, Event, Snapshot};
 use hearth_handlers::build;
 use mock::Trainer;
 use protobuf::Message;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tensorboard_proto::event::Event as Record;
 
@@ -66,10 +68,33 @@ fn scalars(folder: &Path) -> Vec<(String, i64, f32)> {
         .collect()
 }
 
-/// What TensorBoard itself reads: `{"scalars": {tag: [[step, value], ..]}, "images": {tag: [[step,
-/// width, height], ..]}}`. `None`, and a line that says so, where there is no TensorBoard.
-fn by_tensorboard(folder: &Path) -> Option<Value> {
-    const SCRIPT: &str = r#"
+/// What is read of a folder: of each tag, step and value, or step, width, height and bytes.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Reading {
+    scalars: BTreeMap<String, Vec<(i64, f32)>>,
+    images: BTreeMap<String, Vec<(i64, i32, i32, usize)>>,
+}
+
+/// By the reader of these tests.
+fn reading(records: &[Record]) -> Reading {
+    let mut reading = Reading::default();
+    for (step, value) in records.iter().flat_map(|r| r.get_summary().get_value().iter().map(|v| (r.get_step(), v))) {
+        let (tag, image) = (value.get_tag().to_owned(), value.get_image());
+        match value.has_image() {
+            true => reading.images.entry(tag).or_default().push((
+                step,
+                image.get_width(),
+                image.get_height(),
+                image.get_encoded_image_string().len(),
+            )),
+            false => reading.scalars.entry(tag).or_default().push((step, value.get_simple_value())),
+        }
+    }
+    reading
+}
+
+/// By TensorBoard itself.
+const SCRIPT: &str = r#"
 import json, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 a = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0, "images": 0})
@@ -79,17 +104,67 @@ print(json.dumps({
     "scalars": {t: [[e.step, e.value] for e in a.Scalars(t)] for t in tags["scalars"]},
     "images": {t: [[e.step, e.width, e.height, len(e.encoded_image_string)] for e in a.Images(t)] for t in tags["images"]},
 }))"#;
-    let Some(python) = std::env::var_os("HEARTH_PYTHON") else {
-        eprintln!("skipped: HEARTH_PYTHON names no Python with tensorboard");
-        return None;
-    };
-    if !Command::new(&python).args(["-c", "import tensorboard"]).output().is_ok_and(|out| out.status.success()) {
-        eprintln!("skipped: the Python of HEARTH_PYTHON has no tensorboard");
-        return None;
+
+/// What TensorBoard read of `run.tfevents`, a file of `run_with_curves_and_pictures`.
+#[derive(Serialize, Deserialize)]
+struct Recorded {
+    made_with: String,
+    reading: Reading,
+}
+
+fn recorded(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded").join(name)
+}
+
+/// Its only event file.
+fn run_with_curves_and_pictures(run: &Path) -> PathBuf {
+    let mut engine = engine(run, 3);
+    engine.add_boxed(build("TensorBoardImage", json!({"every": 2}), run).unwrap()).unwrap();
+    engine.run(&mut with_volume(), 4).unwrap();
+    let files = files(&run.join("tensorboard"));
+    assert_eq!(files.len(), 1, "both handlers write to one file: {files:?}");
+    files[0].clone()
+}
+
+/// Without what differs between two runs and between two versions of a PNG encoder.
+fn comparable(mut records: Vec<Record>) -> Vec<Record> {
+    for record in &mut records {
+        record.clear_wall_time();
+        // A record without a summary stays one.
+        let values = if record.has_summary() { record.mut_summary().mut_value().iter_mut() } else { [].iter_mut() };
+        for value in values.filter(|value| value.has_image()) {
+            let (.., pixels) = decode(value.get_image().get_encoded_image_string());
+            value.mut_image().set_encoded_image_string(pixels.concat());
+        }
     }
-    let out = Command::new(&python).args(["-c", SCRIPT]).arg(folder).output().unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    Some(serde_json::from_slice(&out.stdout).unwrap())
+    records
+}
+
+#[test]
+fn a_run_writes_what_tensorboard_read() {
+    let text = fs::read_to_string(recorded("tensorboard.json")).unwrap();
+    let said: Recorded = serde_json::from_str(&text).unwrap();
+    let theirs = records(&recorded("run.tfevents"));
+    assert_eq!(reading(&theirs), said.reading, "the reader of these tests is not TensorBoard's");
+    assert_eq!((said.reading.scalars.len(), said.reading.images.len()), (5, 1));
+    let run = tempfile::tempdir().unwrap();
+    let ours = records(&run_with_curves_and_pictures(run.path()));
+    let how = clients::how_to_record("hearth-handlers");
+    assert_eq!(comparable(ours), comparable(theirs), "TensorBoard has not read this file. {how}");
+}
+
+#[test]
+fn live_tensorboard() {
+    let Some(client) = clients::find(&["tensorboard"], "a_run_writes_what_tensorboard_read") else { return };
+    let run = tempfile::tempdir().unwrap();
+    let file = run_with_curves_and_pictures(run.path());
+    let said: Reading = serde_json::from_str(&client.run(SCRIPT, [file.parent().unwrap()])).unwrap();
+    assert_eq!(said, reading(&records(&file)));
+    if clients::recording() {
+        fs::copy(&file, recorded("run.tfevents")).unwrap();
+        let record = Recorded { made_with: client.versions(), reading: said };
+        fs::write(recorded("tensorboard.json"), serde_json::to_string(&record).unwrap() + "\n").unwrap();
+    }
 }
 
 fn trainer() -> Trainer {
@@ -122,16 +197,6 @@ fn curves() {
     assert_eq!(of("learning_rate"), [3, 6, 9, 12, 15].map(|i| (i, 0.1)));
     assert_eq!(of("dice"), [(2, 0.2), (4, 0.4)], "only where it was computed");
     assert_eq!(of("lesions"), [(12, 7.0)], "handed out once, written once");
-    if let Some(read) = by_tensorboard(&folder) {
-        let steps = |tag: &str| {
-            let list = read["scalars"][tag].as_array().unwrap().clone();
-            list.iter().map(|p| (p[0].as_i64().unwrap(), p[1].as_f64().unwrap() as f32)).collect::<Vec<_>>()
-        };
-        for tag in ["train/loss", "learning_rate", "dice", "loss/mean", "lesions"] {
-            assert_eq!(steps(tag), of(tag), "{tag}");
-        }
-        assert_eq!(read["scalars"].as_object().unwrap().len(), 5);
-    }
 }
 
 fn saved(trainer: &Trainer, epoch: usize) -> Snapshot {
@@ -245,10 +310,6 @@ fn pictures() {
     assert_eq!(at(6, 1), [96; 3]);
     assert_eq!((at(8 + 4, 0), at(8 + 5, 0)), ([0, 0, 0], [230, 159, 0]));
     assert_eq!(at(16, 0), [86, 180, 233]);
-    if let Some(read) = by_tensorboard(&folder) {
-        let size = value.get_image().get_encoded_image_string().len();
-        assert_eq!(read["images"]["image | label | prediction"][0], json!([2, width, height, size]));
-    }
 }
 
 #[test]

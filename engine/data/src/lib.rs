@@ -16,6 +16,7 @@ mod dataset;
 #[cfg(feature = "download")]
 pub mod download;
 mod draw;
+mod effect;
 mod error;
 mod image;
 pub mod layouts;
@@ -58,6 +59,7 @@ pub use dataset::{
     select_cross_validation_folds, split_fraction,
 };
 pub use draw::{Draw, DrawKey};
+pub use effect::Effect;
 pub use error::{DataError, StepError, TransformError, ValueState};
 pub use image::{Applied, Image, Meta, Space};
 pub use loader::{Batches, DataLoader, LoaderOptions, PatchLoader, ThreadDataLoader};

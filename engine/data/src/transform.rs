@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use hearth_registry::{Fault, Kind, type_name};
 use serde_json::json;
 
-use crate::{Draw, Sample, TransformError};
+use crate::{Draw, Effect, Sample, TransformError};
 
 /// One step of a pipeline. Parameters have MONAI's names; values live on any device and stay there.
 /// One function is required, two for a random transform.
@@ -67,6 +67,17 @@ pub trait Transform: Send + Sync + Debug {
     /// Every other value is read in full before the step.
     fn reads_boxes(&self, key: &str) -> bool {
         let _ = key;
+        false
+    }
+
+    /// What it does to the images it works on. Unless it says otherwise, a
+    /// [lazy](Transform::is_lazy) transform changes their size, and any other changes their values.
+    fn effect(&self) -> Effect {
+        if self.is_lazy() { Effect::Regrids } else { Effect::Values }
+    }
+
+    /// Whether it changes the numbers of labels from those in their files.
+    fn maps_labels(&self) -> bool {
         false
     }
 

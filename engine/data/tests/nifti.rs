@@ -1,7 +1,12 @@
-//! What is written reads back: by our reader, by the `nifti` crate, and by nibabel if Python is
-//! installed. Damaged files are errors.
+//! What is written reads back: by our reader, by the `nifti` crate, and by nibabel. Damaged files
+//! are errors.
 
+#[path = "../../../tests/clients.rs"]
+mod clients;
 mod common;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use hearth_data::nifti::{DataType, read_header};
 use hearth_data::{Affine, Image, NiftiOptions, affine, host_device, read_nifti, write_nifti};
@@ -91,40 +96,92 @@ fn the_nifti_crate_agrees() {
     assert!((f64::from(header.srow_y[1]) - TILTED[1][1]).abs() < 1e-6);
 }
 
-#[test]
-fn nibabel_reads_what_we_write() {
-    let Some(python) = common::python() else {
-        println!("HEARTH_PYTHON is not set: not tested against nibabel");
-        return;
+/// What nibabel says of a file: values with the channels first, both matrices, the code of the
+/// quaternion's, the stored type.
+type Answer = (Vec<f64>, Affine, Affine, i32, String);
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Record {
+    made_with: String,
+    /// BLAKE3 of the file that nibabel read, unpacked, and what it said.
+    files: Vec<(String, Answer)>,
+}
+
+const RECORD: &str = "nibabel.json";
+/// A rotation without shear, so that the quaternion can hold it.
+const ROTATED: Affine = [[-1.6, -0.6, 0.0, 5.0], [-1.2, 0.8, 0.0, -6.0], [0.0, 0.0, 3.0, 7.0], affine::IDENTITY[3]];
+const STORED: [DataType; 3] = [DataType::U8, DataType::I16, DataType::F32];
+
+/// A file of each kind that nibabel is asked about.
+fn files_for_nibabel(folder: &Path) -> Vec<(PathBuf, Image)> {
+    let write = |(i, data_type): (usize, DataType)| {
+        let path = folder.join(format!("{i}.nii{}", if i == 1 { "" } else { ".gz" }));
+        let mut written = image([1 + i, 4, 5, 6]);
+        written.affine = ROTATED;
+        let options = NiftiOptions::image().data_type(data_type);
+        let options = if i == 1 { options.scaling(2.0, 1.0) } else { options };
+        if i == 1 {
+            let values = written.to_vec().iter().map(|v| v.round() * 2.0 + 1.0).collect();
+            written = Image::from_values(values, written.data.dims(), ROTATED, &host_device());
+        }
+        write_nifti(&path, &written, options).expect("written");
+        (path, written)
     };
+    STORED.into_iter().enumerate().map(write).collect()
+}
+
+/// The hash of a file's bytes, unpacked: how well they are packed does not matter.
+fn hash_of(path: &Path) -> String {
+    let bytes = std::fs::read(path).expect("readable");
+    let mut plain = Vec::new();
+    match path.extension().is_some_and(|extension| extension == "gz") {
+        true => drop(flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut plain).expect("gzip")),
+        false => plain = bytes,
+    }
+    blake3::hash(&plain).to_string()
+}
+
+fn assert_answer((values, sform, qform, code, stored): &Answer, written: &Image, data_type: DataType) {
+    let ours: Vec<f64> = written.to_vec().iter().map(|v| f64::from(*v)).collect();
+    assert_eq!(*values, ours);
+    assert!(affine::distance(sform, &ROTATED) < 1e-5 && affine::distance(qform, &ROTATED) < 1e-5);
+    assert_eq!((*code, stored.as_str()), (1, data_type.name()));
+}
+
+#[test]
+fn nibabel_read_files_like_those_we_write() {
+    let text = std::fs::read_to_string(common::recorded(RECORD)).expect("the record");
+    let record: Record = serde_json::from_str(&text).expect("a record");
     let dir = tempfile::tempdir().expect("a folder");
-    let code = "
+    let written = files_for_nibabel(dir.path());
+    assert_eq!(record.files.len(), written.len());
+    for (((path, image), (hash, answer)), data_type) in written.iter().zip(&record.files).zip(STORED) {
+        let how = clients::how_to_record("hearth-data");
+        assert_eq!(hash_of(path), *hash, "{data_type:?}: nibabel has not read these bytes. {how}");
+        assert_answer(answer, image, data_type);
+    }
+}
+
+#[test]
+fn live_nibabel() {
+    let Some(client) = clients::find(&["nibabel"], "nibabel_read_files_like_those_we_write") else { return };
+    const SCRIPT: &str = "
 import sys, json, numpy as np, nibabel as nib
 i = nib.load(sys.argv[1]); a = np.asanyarray(i.dataobj)
 a = a if a.ndim == 4 else a[..., None]
 print(json.dumps([np.moveaxis(a, 3, 0).astype(float).ravel().tolist(), i.affine.tolist(), i.get_qform().tolist(), int(i.header['qform_code']), str(i.get_data_dtype())]))
 ";
-    // A rotation without shear, so that the quaternion can hold it.
-    let (s, c) = 0.3_f64.sin_cos();
-    let rotated = [[-2.0 * c, -s, 0.0, 5.0], [-2.0 * s, c, 0.0, -6.0], [0.0, 0.0, 3.0, 7.0], affine::IDENTITY[3]];
-    for (i, data_type) in [DataType::U8, DataType::I16, DataType::F32].into_iter().enumerate() {
-        let path = dir.path().join(if i == 1 { "a.nii" } else { "a.nii.gz" });
-        let mut written = image([1 + i, 4, 5, 6]);
-        written.affine = rotated;
-        let options = NiftiOptions::image().data_type(data_type);
-        let options = if i == 1 { options.scaling(2.0, 1.0) } else { options };
-        if i == 1 {
-            let values = written.to_vec().iter().map(|v| v.round() * 2.0 + 1.0).collect();
-            written = Image::from_values(values, written.data.dims(), rotated, &host_device());
-        }
-        write_nifti(&path, &written, options).expect("written");
-        type Answer = (Vec<f64>, Affine, Affine, i32, String);
-        let (values, sform, qform, code, stored): Answer =
-            serde_json::from_str(&common::run_python(&python, code, &[&path])).expect("an answer");
-        let ours: Vec<f64> = written.to_vec().iter().map(|v| f64::from(*v)).collect();
-        assert_eq!(values, ours);
-        assert!(affine::distance(&sform, &rotated) < 1e-5 && affine::distance(&qform, &rotated) < 1e-5);
-        assert_eq!((code, stored.as_str()), (1, data_type.name()));
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut files = Vec::new();
+    for ((path, image), data_type) in files_for_nibabel(dir.path()).iter().zip(STORED) {
+        let answer: Answer = serde_json::from_str(&client.run(SCRIPT, [path])).expect("an answer");
+        assert_answer(&answer, image, data_type);
+        files.push((hash_of(path), answer));
+    }
+    if clients::recording() {
+        let record = Record { made_with: client.versions(), files };
+        let text = serde_json::to_string(&record).expect("JSON");
+        std::fs::write(common::recorded(RECORD), text + "\n").expect("written");
     }
 }
 

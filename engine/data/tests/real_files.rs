@@ -1,8 +1,11 @@
 //! Real files against what nibabel says about them (`expected.json`). Ignored: the files are not
 //! part of the project.
 
+#[path = "../../../tests/clients.rs"]
+mod clients;
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use common::real_data;
@@ -10,7 +13,7 @@ use hearth_data::nifti::read_header;
 use hearth_data::quality::{Kind, Severity, VerifyOptions, verify};
 use hearth_data::readers::choose;
 use hearth_data::transforms::Orientation;
-use hearth_data::{ReadOptions, orientation, read_image, read_image_with, read_nifti};
+use hearth_data::{Affine, ReadOptions, affine, orientation, read_image, read_image_with, read_nifti};
 use serde_json::Value;
 
 fn number(value: &Value) -> f64 {
@@ -156,29 +159,49 @@ fn a_decathlon_folder_opens() {
     }
 }
 
+/// Matrices that MONAI's LoadImage gives files, by name.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Affines {
+    made_with: String,
+    affines: BTreeMap<String, Affine>,
+}
+
+const AFFINES: &str = "affines.json";
+
+/// The NIfTI files with values that `expected.json` names.
+fn files_with_affines() -> Vec<String> {
+    let text = std::fs::read_to_string(real_data().join("expected.json")).expect("expected.json");
+    let all: serde_json::Map<String, Value> = serde_json::from_str(&text).expect("JSON");
+    let whole = |(name, e): &(&String, &Value)| e["kind"] == "nifti" && e["min"].is_number() && !name.contains("cifti");
+    all.iter().filter(whole).map(|(name, _)| name.clone()).collect()
+}
+
+fn assert_affines(expected: &BTreeMap<String, Affine>) {
+    let mut wrong = Vec::new();
+    for name in files_with_affines() {
+        let got = read_nifti(real_data().join(&name)).expect("readable").affine;
+        match expected.get(&name) {
+            Some(expected) if affine::distance(&got, expected) <= 1e-4 => {}
+            Some(expected) => wrong.push(format!("{name}: {got:?}, expected {expected:?}")),
+            None => wrong.push(format!("{name}: MONAI was not asked. {}", clients::how_to_record("hearth-data"))),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+#[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
+fn affines_are_what_monai_said() {
+    let text = std::fs::read_to_string(common::recorded(AFFINES)).expect("the record");
+    assert_affines(&serde_json::from_str::<Affines>(&text).expect("a record").affines);
+}
+
 /// MONAI's LoadImage sees the same affines, headers rectified and all.
 #[test]
-#[ignore = "needs the folder of real files (HEARTH_REAL_DATA) and a Python with MONAI (HEARTH_PYTHON)"]
-fn affines_are_monais() {
-    let monai = |python: &std::path::PathBuf| {
-        let output = std::process::Command::new(python).args(["-c", "import monai"]).output();
-        output.is_ok_and(|output| output.status.success())
-    };
-    let Some(python) = common::python().filter(monai) else {
-        eprintln!("HEARTH_PYTHON names no Python with MONAI; it was not asked");
-        return;
-    };
-    let root = real_data();
-    let text = std::fs::read_to_string(root.join("expected.json")).expect("expected.json");
-    let all: serde_json::Map<String, Value> = serde_json::from_str(&text).expect("JSON");
-    let names: Vec<&String> = all
-        .iter()
-        .filter(|(_, e)| e["kind"] == "nifti" && e["min"].is_number())
-        .filter(|(n, _)| !n.contains("cifti"))
-        .map(|(n, _)| n)
-        .collect();
-    let paths: Vec<std::path::PathBuf> = names.iter().map(|n| root.join(n)).collect();
-    let code = "
+#[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
+fn live_affines() {
+    let Some(client) = clients::find(&["monai", "nibabel"], "affines_are_what_monai_said") else { return };
+    const SCRIPT: &str = "
 import sys, json, warnings, logging
 warnings.simplefilter('ignore'); logging.disable(50)
 import nibabel as nib
@@ -189,18 +212,21 @@ for p in sys.argv[1:]:
     except ValueError: pass  # headers whose zooms MONAI can't set
     print(json.dumps(i.affine.tolist()))
 ";
-    let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
-    let out = common::run_python(&python, code, &paths);
-    let mut wrong = Vec::new();
-    for (line, path) in out.lines().zip(&paths) {
-        let expected: [[f64; 4]; 4] = serde_json::from_str(line).expect("a matrix");
-        let got = read_nifti(path).expect("readable").affine;
-        if hearth_data::affine::distance(&got, &expected) > 1e-4 {
-            wrong.push(format!("{}: {got:?}, expected {expected:?}", path.display()));
-        }
+    let (names, root) = (files_with_affines(), real_data());
+    let said = client.run(SCRIPT, names.iter().map(|name| root.join(name)));
+    assert_eq!(said.lines().count(), names.len());
+    let matrices = said.lines().map(|line| serde_json::from_str(line).expect("a matrix"));
+    let affines: BTreeMap<String, Affine> = names.into_iter().zip(matrices).collect();
+    assert_affines(&affines);
+    if clients::recording() {
+        let lines = affines
+            .iter()
+            .map(|(name, affine)| serde_json::json!(name).to_string() + ":" + &serde_json::json!(affine).to_string());
+        let lines = lines.collect::<Vec<_>>().join(",\n");
+        let made_with = serde_json::json!(client.versions());
+        let text = format!("{{\"made_with\":{made_with},\"affines\":{{\n{lines}\n}}}}\n");
+        std::fs::write(common::recorded(AFFINES), text).expect("written");
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(out.lines().count(), paths.len());
 }
 
 /// A folder of slices and the same volume as NIfTI, both turned to RAS.

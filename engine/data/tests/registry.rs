@@ -2,7 +2,7 @@
 //! read again, and the reference describes each parameter.
 
 use hearth_data::transforms::LoadImage;
-use hearth_data::{DrawKey, Image, Pipeline, Sample, Transform, Value, affine, host_device, write_image};
+use hearth_data::{DrawKey, Effect, Image, Pipeline, Sample, Transform, Value, affine, host_device, write_image};
 use hearth_registry::{Node, Origin, Registry};
 
 /// A sample with everything that examples name.
@@ -63,6 +63,7 @@ fn every_example_builds_runs_and_is_read_again_as_it_was() {
             let made = pipeline.run(sample.clone(), DrawKey::new(0, epoch, 0));
             let made = made.unwrap_or_else(|error| panic!("{name}: {error}"));
             assert!(!made.is_empty(), "{name} gives nothing");
+            made.iter().for_each(|after| has_effect(name, &pipeline.steps()[0].effect(), &sample, after));
         }
         if name == "Halve" {
             continue;
@@ -76,6 +77,24 @@ fn every_example_builds_runs_and_is_read_again_as_it_was() {
         let whole = registry.complete(&node).unwrap_or_else(|fault| panic!("{name}: {fault}"));
         let again = Pipeline::from_nodes(&[whole]).unwrap_or_else(|fault| panic!("{name}: {fault}"));
         assert_eq!(&again.describe()[0], described, "{name} with its defaults");
+    }
+}
+
+/// What a transform says of its effect is what it did to the image.
+fn has_effect(name: &str, effect: &Effect, before: &Sample, after: &Sample) {
+    let (Ok(before), Ok(after)) = (before.image("image"), after.image("image")) else { return };
+    match effect {
+        Effect::Nothing => assert_eq!(after.to_vec(), before.to_vec(), "{name} changes nothing"),
+        Effect::Values => {
+            assert_eq!((after.shape(), after.affine), (before.shape(), before.affine), "{name} keeps the grid");
+        }
+        Effect::Moves => assert_eq!(after.shape(), before.shape(), "{name} keeps the size"),
+        Effect::Sizes { key, size } => {
+            let said = |axis: usize| if size.len() == 1 { size[0] } else { size[axis] };
+            let fits = (0..3).all(|axis| said(axis) <= 0 || after.shape()[axis] as i64 == said(axis));
+            assert!(fits, "{name}: {key} says {size:?}, it makes {:?}", after.shape());
+        }
+        Effect::Regrids => {}
     }
 }
 

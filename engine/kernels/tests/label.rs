@@ -1,9 +1,10 @@
 //! Labelling against scipy and scikit-image: recorded small cases (`label_scipy.json`, written by
-//! `label_scipy.py`), and, where `HEARTH_PYTHON` names a Python that has both, larger ones computed
-//! on the spot.
+//! `label_scipy.py`), and, if a Python has both, larger ones that are computed on the spot.
+
+#[path = "../../../tests/clients.rs"]
+mod clients;
 
 use std::path::Path;
-use std::process::Command;
 
 use hearth_kernels::label::{self, To};
 use proptest::prelude::*;
@@ -116,20 +117,13 @@ fn recorded_cases_of_scipy() {
 }
 
 #[test]
-#[ignore = "needs a Python with scipy and scikit-image (HEARTH_PYTHON)"]
-fn large_cases_of_scipy() {
-    let Some(python) = std::env::var_os("HEARTH_PYTHON") else {
-        return eprintln!("HEARTH_PYTHON is not set; skipped the comparison with scipy");
-    };
-    let has = Command::new(&python).args(["-c", "import scipy, skimage"]).output().expect("a Python").status.success();
-    if !has {
-        return eprintln!("the Python of HEARTH_PYTHON has no scipy and scikit-image; skipped the comparison");
-    }
+fn live_large_cases_of_scipy() {
+    let Some(client) = clients::find(&["scipy", "skimage"], "recorded_cases_of_scipy") else { return };
     let dir = tempfile::tempdir().expect("a folder");
     for (seed, scale) in [("1", "2"), ("2", "5")] {
         let out = dir.path().join("cases.json");
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/label_scipy.py");
-        let run = Command::new(&python).arg(script).arg(&out).args([seed, scale]).status().expect("a Python");
+        let run = client.command().arg(script).arg(&out).args([seed, scale]).status().expect("a Python");
         assert!(run.success());
         println!("{} cases", check_file(&out));
     }

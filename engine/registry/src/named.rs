@@ -40,14 +40,13 @@ impl<T: Kind + ?Sized> Named<T> {
     /// # Errors
     /// When the name is unknown, or has other parameters.
     pub fn of(name: &str, parameters: &impl Serialize) -> Result<Self, Fault> {
-        let table = toml::Value::try_from(parameters).map_err(|error| Fault::new(format!("{name}: {error}")))?;
-        Self::new(&Node::from(table).with(T::TAG, name))
+        Self::new(&table(name, parameters)?.with(T::TAG, name))
     }
 
     /// The same for an existing value, without checking it: its user reports invalid parameters.
     pub fn unchecked(name: &str, parameters: &impl Serialize, value: Arc<T>) -> Self {
-        let table = toml::Value::try_from(parameters).unwrap_or_else(|_| toml::Value::Table(toml::Table::new()));
-        Self { node: Node::from(table).with(T::TAG, name), built: value }
+        let table = table(name, parameters).unwrap_or_else(|_| Node::empty());
+        Self { node: table.with(T::TAG, name), built: value }
     }
 
     /// Its name.
@@ -89,6 +88,20 @@ impl<T: Kind + ?Sized> Named<T> {
     pub fn shared(&self) -> Arc<T> {
         self.built.clone()
     }
+}
+
+/// The table of a value. Options that are none are explicitly nothing, since their default may be
+/// something; TOML leaves them out, JSON does not.
+fn table(name: &str, parameters: &impl Serialize) -> Result<Node, Fault> {
+    let fault = |error: String| Fault::new(format!("{name}: {error}"));
+    let mut table = Node::from(toml::Value::try_from(parameters).map_err(|error| fault(error.to_string()))?);
+    let all = serde_json::to_value(parameters).map_err(|error| fault(error.to_string()))?;
+    for (key, value) in all.as_object().into_iter().flatten() {
+        if value.is_null() && table.get(key).is_none() {
+            table.insert(key, Node::nothing());
+        }
+    }
+    Ok(table)
 }
 
 impl<T: Kind + ?Sized> Deref for Named<T> {

@@ -61,7 +61,7 @@ pub enum Value {
     List(Vec<Node>),
     /// A table, in the order of the file.
     Table(Vec<Field>),
-    /// Explicitly nothing, which JSON can say and TOML cannot.
+    /// Explicitly nothing: null in JSON, an empty text in TOML.
     Nothing,
 }
 
@@ -225,20 +225,22 @@ impl Node {
         }
     }
 
-    /// The same without origins; keys that are explicitly nothing are omitted.
+    /// The same without origins. A key that is explicitly nothing becomes an empty text, which
+    /// [`read`](crate::read) takes for nothing if a value is optional.
     pub fn to_toml(&self) -> toml::Value {
         match &self.value {
             Value::Leaf(leaf) => leaf.clone(),
             Value::List(items) => toml::Value::Array(items.iter().map(Node::to_toml).collect()),
-            Value::Table(_) | Value::Nothing => {
-                toml::Value::Table(self.said().map(|field| (field.key.clone(), field.node.to_toml())).collect())
+            Value::Table(fields) => {
+                toml::Value::Table(fields.iter().map(|field| (field.key.clone(), field.node.to_toml())).collect())
             }
+            Value::Nothing => toml::Value::String(String::new()),
         }
     }
 
-    /// The fields that hold something.
-    fn said(&self) -> impl Iterator<Item = &Field> {
-        self.fields().iter().filter(|field| field.node.value != Value::Nothing)
+    /// Explicitly nothing.
+    pub(crate) fn nothing() -> Self {
+        Self { origin: Origin::Unknown, value: Value::Nothing }
     }
 
     /// Converts a TOML value to a node, with this origin throughout.
@@ -270,8 +272,8 @@ impl Serialize for Node {
         match &self.value {
             Value::Leaf(leaf) => leaf.serialize(out),
             Value::List(items) => out.collect_seq(items),
-            Value::Table(_) => out.collect_map(self.said().map(|field| (&field.key, &field.node))),
-            Value::Nothing => out.serialize_none(),
+            Value::Table(fields) => out.collect_map(fields.iter().map(|field| (&field.key, &field.node))),
+            Value::Nothing => out.serialize_str(""),
         }
     }
 }
@@ -301,7 +303,7 @@ impl<'de> Visitor<'de> for Plain {
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<Node, E> {
-        Ok(Node { origin: Origin::Unknown, value: Value::Nothing })
+        Ok(Node::nothing())
     }
 
     fn visit_none<E: de::Error>(self) -> Result<Node, E> {

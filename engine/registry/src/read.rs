@@ -128,6 +128,8 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match &self.node.value {
             Value::Nothing => visitor.visit_none(),
+            // TOML has no word for nothing.
+            Value::Leaf(toml::Value::String(text)) if text.is_empty() => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }

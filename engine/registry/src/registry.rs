@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::entry::{Entry, Kind, Registration};
 use crate::fault::Fault;
 use crate::nearest::nearest;
-use crate::node::Node;
+use crate::node::{Node, Value};
 use crate::parameters::table;
 
 /// All entries of a kind that are linked into the program, in the order of their names.
@@ -125,9 +125,14 @@ impl<T: Kind + ?Sized> Registry<T> {
         let schema = (entry.schema)();
         for (key, property) in table(schema.as_value())["properties"].as_object().into_iter().flatten() {
             let default = property.get("default").filter(|value| !value.is_null());
-            if let (None, Some(value)) = (whole.get(key), default) {
-                let value = Node::deserialize(value).map_err(|error| Fault::at(key, error.to_string()))?;
-                whole.insert(key, value);
+            match (whole.get(key), default) {
+                (None, Some(value)) => {
+                    let value = Node::deserialize(value).map_err(|error| Fault::at(key, error.to_string()))?;
+                    whole.insert(key, value);
+                }
+                // It is what a recipe without the key has.
+                (Some(Node { value: Value::Nothing, .. }), None) => drop(whole.remove(key)),
+                _ => {}
             }
         }
         Ok(whole)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::params::Keys;
 use crate::spatial::foreground_box;
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Image, Sample, Select, TransformError, Value};
+use crate::{Draw, Effect, Fault, Image, Sample, Select, TransformError, Value};
 
 /// Finds the box around the voxels that `select_fn` matches, for each channel separately; stored
 /// under `KEY_bbox`.
@@ -68,6 +68,10 @@ setters!(BoundingRect {
 impl Transform for BoundingRect {
     fn name(&self) -> &'static str {
         "BoundingRect"
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Nothing
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::crop;
-use crate::{Image, TransformError};
+use crate::{Effect, Image, TransformError};
 
 /// Crops `roi_size` voxels about the centre; 0 or less keeps an axis, and so does a size beyond
 /// the image.
@@ -50,7 +50,13 @@ setters!(CenterSpatialCrop {
     allow_missing_keys: bool,
 });
 
-per_image!(CenterSpatialCrop { apply: crop, lazy: true });
+impl CenterSpatialCrop {
+    fn of_grid(&self) -> Effect {
+        Effect::sizing("roi_size", self.roi_size.as_slice())
+    }
+}
+
+per_image!(CenterSpatialCrop { apply: crop, lazy: true, effect: of_grid });
 
 transform_entry!(
     CenterSpatialCrop,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::fg_bg_to_indices::with_values;
 use crate::params::Keys;
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Image, Sample, TransformError, affine};
+use crate::{Draw, Effect, Fault, Image, Sample, TransformError, affine};
 
 /// The tolerance between the axes of image and label, as a fraction of the spacing.
 const AXES: f64 = 1e-3;
@@ -218,6 +218,10 @@ setters!(CheckCase {
 impl Transform for CheckCase {
     fn name(&self) -> &'static str {
         "CheckCase"
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Nothing
     }
 
     fn apply(&self, sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::fg_bg_to_indices::{bright, unravel, with_values};
 use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Image, Sample, TransformError, Value};
+use crate::{Draw, Effect, Fault, Image, Sample, TransformError, Value};
 
 /// Lists the voxels of each class of a label map, for [`super::RandCropByLabelClasses`]: under
 /// `KEY_cls_indices`, one list per class.
@@ -144,6 +144,10 @@ setters!(ClassesToIndices {
 impl Transform for ClassesToIndices {
     fn name(&self) -> &'static str {
         "ClassesToIndices"
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Nothing
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Sample, TransformError, Value};
+use crate::{Draw, Effect, Fault, Sample, TransformError, Value};
 
 /// Joins images along axis `dim` (0: the channels) into one, kept under `name`. Geometry is that of
 /// the first.
@@ -40,6 +40,10 @@ setters!(ConcatItems {
 impl Transform for ConcatItems {
     fn name(&self) -> &'static str {
         "ConcatItems"
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Nothing
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Copies values to other keys: `times` copies of each, under `names` (first one name per key, then
 /// the second copies' names, ...), or under `KEY_0`, `KEY_1`, ... Copies share voxels until one is
@@ -61,6 +61,10 @@ impl Transform for CopyItems {
 
     fn reads_boxes(&self, _key: &str) -> bool {
         true
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Nothing
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Image, Sample, TransformError, Value};
+use crate::{Draw, Effect, Fault, Image, Sample, TransformError, Value};
 
 /// Lists the foreground and background voxels of a label map, for [`super::RandCropByPosNegLabel`]:
 /// under `KEY_fg` and `KEY_bg`.
@@ -169,6 +169,10 @@ setters!(FgBgToIndices {
 impl Transform for FgBgToIndices {
     fn name(&self) -> &'static str {
         "FgBgToIndices"
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Nothing
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

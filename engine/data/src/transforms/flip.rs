@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rand_flip::resolve_axis;
 use crate::params::{Keys, OneOrMany};
-use crate::{Fault, Image, TransformError, spatial};
+use crate::{Effect, Fault, Image, TransformError, spatial};
 
 /// Reverses `spatial_axis`: one, several, or by default all. Negative axes count from the
 /// last.
@@ -60,7 +60,13 @@ setters!(Flip {
     allow_missing_keys: bool,
 });
 
-per_image!(Flip { apply: flip, lazy: true, check: check_parameters });
+impl Flip {
+    fn of_grid(&self) -> Effect {
+        Effect::Moves
+    }
+}
+
+per_image!(Flip { apply: flip, lazy: true, check: check_parameters, effect: of_grid });
 
 transform_entry!(
     Flip,

@@ -10,7 +10,7 @@ use crate::params::{Keys, OneOrMany};
 use crate::patches::{Overlap, PatchGrid, Patches, iter_patch};
 use crate::spatial::PadMode;
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Image, Sample, TransformError, Value};
+use crate::{Draw, Effect, Fault, Image, Sample, TransformError, Value};
 
 /// Divides images into a grid of patches: one sample per patch.
 ///
@@ -264,6 +264,10 @@ setters!(GridPatch {
 impl Transform for GridPatch {
     fn name(&self) -> &'static str {
         "GridPatch"
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Regrids
     }
 
     fn apply(&self, sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

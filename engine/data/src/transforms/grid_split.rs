@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::params::{Keys, OneOrMany};
 use crate::spatial::crop;
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Image, Sample, TransformError, Value};
+use crate::{Draw, Effect, Fault, Image, Sample, TransformError, Value};
 
 /// Splits images into a `grid` of parts, one sample each, rows first; in 3-D with three entries.
 ///
@@ -100,6 +100,10 @@ setters!(GridSplit {
 impl Transform for GridSplit {
     fn name(&self) -> &'static str {
         "GridSplit"
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Regrids
     }
 
     fn apply(&self, sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
-use crate::{Image, TransformError};
+use crate::{Effect, Image, TransformError};
 
 /// Changes nothing: a placeholder for a step.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +29,12 @@ setters!(Identity {
     allow_missing_keys: bool,
 });
 
-per_image!(Identity { apply: keep, lazy: true });
+impl Identity {
+    fn of_grid(&self) -> Effect {
+        Effect::Nothing
+    }
+}
+
+per_image!(Identity { apply: keep, lazy: true, effect: of_grid });
 
 transform_entry!(Identity, r#"keys = ["image"]"#);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::params::{Keys, OneOrMany, check_key};
 use crate::pipeline::invert;
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Image, Sample, Select, TransformError};
+use crate::{Draw, Effect, Fault, Image, Sample, Select, TransformError};
 
 /// Maps predictions back to the grid that an image was loaded with: inverts all spatial operations
 /// of the image under `orig_keys` on the one under `keys`, in reverse order (MONAI's `Invertd`).
@@ -79,6 +79,10 @@ setters!(Invert {
 impl Transform for Invert {
     fn name(&self) -> &'static str {
         "Invert"
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Regrids
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -57,11 +57,17 @@ macro_rules! transform_entry {
 /// It has `keys`, `allow_missing_keys`, `check_parameters(&self)` and the function named second,
 /// `(&self, Image)` to an image.
 macro_rules! image_transform {
-    ($type:ident, $change:ident) => {
+    ($type:ident, $change:ident $(, maps_labels: $maps:literal)?) => {
         impl $crate::Transform for $type {
             fn name(&self) -> &'static str {
                 stringify!($type)
             }
+
+            $(
+                fn maps_labels(&self) -> bool {
+                    $maps
+                }
+            )?
 
             fn apply(
                 &self,
@@ -88,9 +94,10 @@ macro_rules! image_transform {
 
 /// [`Transform`](crate::Transform) for a type that changes the image of each key separately, by its
 /// function `apply` with the image and the index of its key. `lazy` says whether it may be
-/// [lazy](crate::Transform::is_lazy); `check` names the function that checks the parameters.
+/// [lazy](crate::Transform::is_lazy); `check` names the function that checks the parameters,
+/// `effect` the one that returns the effect on the grid.
 macro_rules! per_image {
-    ($type:ident { apply: $change:ident, lazy: $lazy:literal $(, check: $check:ident)? }) => {
+    ($type:ident { apply: $change:ident, lazy: $lazy:literal $(, check: $check:ident)? $(, effect: $effect:ident)? }) => {
         impl crate::Transform for $type {
             fn name(&self) -> &'static str {
                 stringify!($type)
@@ -99,6 +106,12 @@ macro_rules! per_image {
             fn is_lazy(&self) -> bool {
                 $lazy
             }
+
+            $(
+                fn effect(&self) -> crate::Effect {
+                    self.$effect()
+                }
+            )?
 
             fn apply(
                 &self,

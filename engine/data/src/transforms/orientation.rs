@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::orientation::{Labels, RAS_LABELS, Reorder, directions, parse_codes};
 use crate::params::Keys;
-use crate::{Fault, Image, TransformError, spatial};
+use crate::{Effect, Fault, Image, TransformError, spatial};
 
 /// Permutes and flips axes to the directions of `axcodes`, for instance `RAS`: towards Right,
 /// Anterior, Superior.
@@ -85,7 +85,13 @@ setters!(Orientation {
     allow_missing_keys: bool,
 });
 
-per_image!(Orientation { apply: turn, lazy: true, check: check_parameters });
+impl Orientation {
+    fn of_grid(&self) -> Effect {
+        Effect::Moves
+    }
+}
+
+per_image!(Orientation { apply: turn, lazy: true, check: check_parameters, effect: of_grid });
 
 transform_entry!(
     Orientation,

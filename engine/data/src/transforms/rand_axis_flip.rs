@@ -7,7 +7,7 @@ use super::rand_flip::tenth;
 use crate::params::{Keys, check_probability};
 use crate::spatial::flip;
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Reverses one axis, drawn at random, with probability `prob`, in the same way for all keys. The
 /// probability is drawn first, then the axis.
@@ -46,6 +46,10 @@ impl Transform for RandAxisFlip {
 
     fn is_lazy(&self) -> bool {
         true
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Moves
     }
 
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -7,7 +7,7 @@ use super::centers::{WarnOnce, class_ratios, crop_size, cut, same_shape, start_a
 use super::class_indices;
 use crate::params::{Keys, OneOrMany, check_key};
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Cuts `num_samples` boxes of `spatial_size` voxels, each centred on a voxel of a class drawn with
 /// the weights `ratios` (equal by default), moved so that it lies within the image.
@@ -129,6 +129,10 @@ impl Transform for RandCropByLabelClasses {
     fn reads_boxes(&self, key: &str) -> bool {
         let looked_at = key == self.label_key || self.image_key.as_deref() == Some(key);
         self.indices_key.is_some() || !looked_at
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::sizing("spatial_size", self.spatial_size.as_slice())
     }
 
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -7,7 +7,7 @@ use super::centers::{WarnOnce, crop_size, cut, foreground_ratio, same_shape, sta
 use super::foreground_and_background;
 use crate::params::{Keys, OneOrMany, check_key};
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Sample, TransformError, Value};
+use crate::{Draw, Effect, Fault, Sample, TransformError, Value};
 
 /// Cuts `num_samples` boxes of `spatial_size` voxels, each centred on a foreground voxel with
 /// probability `pos / (pos + neg)`, else on a background voxel, moved so that it lies within the
@@ -126,6 +126,10 @@ impl Transform for RandCropByPosNegLabel {
     fn reads_boxes(&self, key: &str) -> bool {
         let looked_at = key == self.label_key || self.image_key.as_deref() == Some(key);
         self.fg_indices_key.is_some() || !looked_at
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::sizing("spatial_size", self.spatial_size.as_slice())
     }
 
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {

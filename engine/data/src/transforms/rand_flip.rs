@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::flip::{check_axes, flip_along};
 use crate::params::{Keys, OneOrMany, check_probability};
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Reverses `spatial_axis` (one, several, or by default all) with probability `prob`, in the
 /// same way for all keys.
@@ -63,6 +63,10 @@ impl Transform for RandFlip {
 
     fn is_lazy(&self) -> bool {
         true
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Moves
     }
 
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -8,7 +8,7 @@ use super::grid_patch::{Choice, split};
 use crate::params::{Keys, OneOrMany, per_axis};
 use crate::spatial::PadMode;
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// [`super::GridPatch`] with an offset drawn per axis from `min_offset` (0 where not given) to
 /// `max_offset` (by default the remainder of the image after a whole number of patches), both
@@ -127,6 +127,10 @@ impl Transform for RandGridPatch {
 
     fn is_random(&self) -> bool {
         true
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Regrids
     }
 
     fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {

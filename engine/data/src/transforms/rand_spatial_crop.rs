@@ -7,7 +7,7 @@ use super::center_spatial_crop::center_box;
 use super::centers::{cut, same_shape};
 use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Crops a box of `roi_size` voxels at a random position, in the same way for all keys; 0 or less
 /// means the whole axis, and so does a size beyond the image.
@@ -139,6 +139,10 @@ impl Transform for RandSpatialCrop {
 
     fn reads_boxes(&self, _key: &str) -> bool {
         true
+    }
+
+    fn effect(&self) -> Effect {
+        if self.random_size { Effect::Regrids } else { Effect::sizing("roi_size", self.roi_size.as_slice()) }
     }
 
     fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -7,7 +7,7 @@ use super::centers::cut;
 use super::rand_spatial_crop::{Boxes, common_shape, yes};
 use crate::params::{Keys, OneOrMany};
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Crops `num_samples` boxes, each drawn as in [`super::RandSpatialCrop`].
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -68,6 +68,10 @@ impl Transform for RandSpatialCropSamples {
 
     fn reads_boxes(&self, _key: &str) -> bool {
         true
+    }
+
+    fn effect(&self) -> Effect {
+        if self.random_size { Effect::Regrids } else { Effect::sizing("roi_size", self.roi_size.as_slice()) }
     }
 
     fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {

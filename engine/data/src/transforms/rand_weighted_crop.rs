@@ -7,7 +7,7 @@ use super::centers::{WarnOnce, cut, same_shape};
 use super::fg_bg_to_indices::with_values;
 use crate::params::{Keys, OneOrMany, check_key, resolve_size};
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Image, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 
 /// Cuts `num_samples` boxes of `spatial_size` voxels whose centres are drawn with the weights of
 /// the first channel of `w_key`.
@@ -130,6 +130,10 @@ impl Transform for RandWeightedCrop {
 
     fn reads_boxes(&self, key: &str) -> bool {
         key != self.w_key
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::sizing("spatial_size", self.spatial_size.as_slice())
     }
 
     fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::recipe::build_transform;
 use crate::transform::Transform;
-use crate::{Draw, Sample, TransformError};
+use crate::{Draw, Effect, Sample, TransformError};
 
 /// A named profiling span around any transform.
 ///
@@ -50,6 +50,14 @@ impl Transform for Range {
 
     fn reads_boxes(&self, key: &str) -> bool {
         self.transform.reads_boxes(key)
+    }
+
+    fn maps_labels(&self) -> bool {
+        self.transform.maps_labels()
+    }
+
+    fn effect(&self) -> Effect {
+        self.transform.effect()
     }
 
     fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {

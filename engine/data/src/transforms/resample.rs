@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::params::{Keys, OneOrMany, check_key};
 use crate::spatial::{ComputeType, GridMode, GridPadding, GridSampling, resample_at};
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Samples at the positions in the channels of the image `grid_key`, one channel per axis (further
 /// ones are ignored).
@@ -89,6 +89,10 @@ setters!(Resample {
 impl Transform for Resample {
     fn name(&self) -> &'static str {
         "Resample"
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Regrids
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

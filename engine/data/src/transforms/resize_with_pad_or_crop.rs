@@ -6,7 +6,7 @@ use super::center_spatial_crop::center_crop;
 use super::spatial_pad::pad_to_size;
 use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::PadMode;
-use crate::{Fault, Image, TransformError};
+use crate::{Effect, Fault, Image, TransformError};
 
 /// Crops about the centre where an axis is longer than `spatial_size`, and pads where it is
 /// shorter; 0 or less keeps an axis.
@@ -63,7 +63,13 @@ setters!(ResizeWithPadOrCrop {
     allow_missing_keys: bool,
 });
 
-per_image!(ResizeWithPadOrCrop { apply: resize, lazy: true, check: check_parameters });
+impl ResizeWithPadOrCrop {
+    fn of_grid(&self) -> Effect {
+        Effect::sizing("spatial_size", self.spatial_size.as_slice())
+    }
+}
+
+per_image!(ResizeWithPadOrCrop { apply: resize, lazy: true, check: check_parameters, effect: of_grid });
 
 transform_entry!(
     ResizeWithPadOrCrop,

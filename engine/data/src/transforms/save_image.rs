@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::writers::{SUFFIXES, WriteOptions, write_image};
-use crate::{Draw, Fault, Image, NiftiOptions, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Image, NiftiOptions, Sample, TransformError};
 
 /// Writes each image to `output_dir/NAME/NAME_POSTFIX.EXT`, where NAME is that of the file it was
 /// loaded from (else the case's).
@@ -96,6 +96,10 @@ setters!(SaveImage {
 impl Transform for SaveImage {
     fn name(&self) -> &'static str {
         "SaveImage"
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Nothing
     }
 
     fn apply(&self, sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

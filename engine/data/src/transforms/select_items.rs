@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Keeps these values and drops all others.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +39,10 @@ impl Transform for SelectItems {
 
     fn reads_boxes(&self, _key: &str) -> bool {
         true
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Nothing
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

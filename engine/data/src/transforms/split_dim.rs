@@ -7,7 +7,7 @@ use super::squeeze_dim::drop_axis;
 use crate::params::Keys;
 use crate::spatial::crop;
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Image, Sample, TransformError, Value};
+use crate::{Draw, Effect, Fault, Image, Sample, TransformError, Value};
 
 /// Splits images along an axis into parts of one voxel: channels (`dim = 0`) or slices.
 ///
@@ -96,6 +96,10 @@ setters!(SplitDim {
 impl Transform for SplitDim {
     fn name(&self) -> &'static str {
         "SplitDim"
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Regrids
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -9,14 +9,7 @@ pub fn real_data() -> PathBuf {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from)
 }
 
-/// A Python with nibabel, where there is one.
-pub fn python() -> Option<PathBuf> {
-    std::env::var_os("HEARTH_PYTHON").map(PathBuf::from)
-}
-
-/// Runs Python and gives what it printed.
-pub fn run_python(python: &Path, code: &str, arguments: &[&Path]) -> String {
-    let out = std::process::Command::new(python).arg("-c").arg(code).args(arguments).output().expect("python starts");
-    assert!(out.status.success(), "python: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8_lossy(&out.stdout).into_owned()
+/// What a client said once, beside the tests.
+pub fn recorded(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded").join(name)
 }

@@ -89,6 +89,13 @@ pub trait Inferer: Send + Sync {
     /// The first invalid one.
     fn check(&self) -> Result<(), InferError>;
 
+    /// The size of the windows that the network gets, in voxels along the spatial axes, where it is
+    /// known before the first image, and the parameter that says so. One number holds for all axes,
+    /// and 0 or less is the image's length.
+    fn window(&self) -> Option<(&'static str, Vec<i64>)> {
+        None
+    }
+
     /// The network's output for the whole batch.
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError>;
 }
@@ -101,6 +108,10 @@ impl<I: Inferer + ?Sized> Inferer for Arc<I> {
 
     fn check(&self) -> Result<(), InferError> {
         Inferer::check(&**self)
+    }
+
+    fn window(&self) -> Option<(&'static str, Vec<i64>)> {
+        (**self).window()
     }
 
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {

@@ -338,6 +338,14 @@ impl Inferer for SlidingWindowInferer {
         NAME
     }
 
+    fn window(&self) -> Option<(&'static str, Vec<i64>)> {
+        let size = match &self.roi_size {
+            Axes::All(size) => vec![*size],
+            Axes::Each(sizes) => sizes.clone(),
+        };
+        Some(("roi_size", size))
+    }
+
     fn check(&self) -> Result<(), InferError> {
         let wrong = |name, value: String, expected: &str| {
             Err(InferError::Value { inferer: NAME, name, value, expected: expected.to_owned() })

@@ -3,6 +3,8 @@
 
 mod checkpointing;
 mod classification;
+#[path = "../../../../tests/clients.rs"]
+mod clients;
 mod conv_networks;
 mod cost;
 mod dropout;
@@ -14,6 +16,7 @@ mod metrics;
 mod monai;
 mod monai_metrics;
 mod monai_networks;
+mod monai_record;
 mod optim;
 mod overfit;
 mod precision;

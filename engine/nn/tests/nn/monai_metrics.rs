@@ -1,23 +1,25 @@
-//! Dice of components against MONAI itself, where `HEARTH_PYTHON` names a Python that has it.
-
-use std::process::Command;
+//! Dice of components against MONAI itself.
 
 use hearth_kernels::counter_rng::Key;
 use hearth_nn::metrics::{DiceMetric, Metric, MetricError};
 
-use crate::{assert_close, batch};
+use serde::{Deserialize, Serialize};
 
-/// Reads shape, predictions and labels as JSON, prints the value of each item.
+use crate::monai_record::recorded;
+use crate::{assert_close, batch, clients};
+
+/// Reads the file of a case (shape, predictions and labels), prints the value of each item.
 const SCRIPT: &str = r"
 import json, sys, warnings
 warnings.simplefilter('ignore')
 import torch
 from monai.metrics import DiceMetric
-case = json.load(sys.stdin)
+case = json.load(open(sys.argv[1]))
 pred, label = (torch.tensor(case[key]).reshape(case['shape']) for key in ('pred', 'label'))
 metric = DiceMetric(per_component=True, ignore_empty=case['ignore_empty'])
 rows = metric(pred, label)
-print(json.dumps([[None if v != v else v for v in row] for row in rows.tolist()] + [metric.aggregate().item()]))
+rows = [None if row[0] != row[0] else row[0] for row in rows.tolist()]
+print(json.dumps({'rows': rows, 'mean': metric.aggregate().item()}))
 ";
 
 /// Two channels of balls: components whose regions have no ambiguous voxels that anything was
@@ -44,35 +46,69 @@ fn blobs(shape: [usize; 5], seed: u64) -> Vec<f32> {
     values
 }
 
+/// What MONAI says of a case: the value of each item, and their mean.
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    rows: Vec<Option<f32>>,
+    mean: f32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    made_with: String,
+    /// BLAKE3 of what MONAI read, and what it said.
+    cases: Vec<(String, Answer)>,
+}
+
+const RECORD: &str = "dice_of_components.json";
+const CASES: [([usize; 5], u64); 2] = [([3, 2, 14, 12, 10], 1), ([4, 2, 24, 20, 1], 5)];
+
+/// What MONAI reads: JSON.
+fn question(shape: [usize; 5], seed: u64) -> String {
+    let (pred, label) = (blobs(shape, seed), blobs(shape, seed + 1));
+    let torch_shape = if shape[4] == 1 { &shape[..4] } else { &shape[..] };
+    serde_json::json!({ "shape": torch_shape, "pred": pred, "label": label, "ignore_empty": true }).to_string()
+}
+
+fn assert_answer(shape: [usize; 5], seed: u64, answer: &Answer) {
+    let mut metric = DiceMetric { per_component: true, ..DiceMetric::default() };
+    let (pred, label) = (batch(&blobs(shape, seed), shape), batch(&blobs(shape, seed + 1), shape));
+    let rows = metric.update(&pred, &label).expect("two channels").concat();
+    let expected: Vec<f32> = answer.rows.iter().map(|row| row.unwrap_or(f32::NAN)).collect();
+    assert_close(&rows, &expected, 1e-6);
+    assert_close(&[metric.aggregate().expect("items").scalar()], &[answer.mean], 1e-6);
+}
+
 #[test]
-fn dice_of_components_is_monais() {
-    let Some(python) = std::env::var_os("HEARTH_PYTHON") else {
-        eprintln!("HEARTH_PYTHON is not set; MONAI was not asked");
-        return;
-    };
-    if !Command::new(&python).args(["-c", "import monai, scipy"]).output().is_ok_and(|o| o.status.success()) {
-        eprintln!("{} has no MONAI; it was not asked", python.to_string_lossy());
-        return;
+fn dice_of_components_is_what_monai_said() {
+    let text = std::fs::read_to_string(recorded(RECORD)).expect("the record");
+    let record: Record = serde_json::from_str(&text).expect("a record");
+    assert_eq!(record.cases.len(), CASES.len());
+    for ((shape, seed), (asked, answer)) in CASES.into_iter().zip(&record.cases) {
+        let hash = blake3::hash(question(shape, seed).as_bytes()).to_string();
+        assert_eq!(hash, *asked, "MONAI was asked something else. {}", clients::how_to_record("hearth-nn"));
+        assert_answer(shape, seed, answer);
     }
-    for (shape, seed) in [([3, 2, 14, 12, 10], 1), ([4, 2, 24, 20, 1], 5)] {
-        let (pred, label) = (blobs(shape, seed), blobs(shape, seed + 1));
-        let torch_shape = if shape[4] == 1 { &shape[..4] } else { &shape[..] };
-        let case = serde_json::json!({ "shape": torch_shape, "pred": pred, "label": label, "ignore_empty": true });
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("case.json");
-        std::fs::write(&file, case.to_string()).expect("a file");
-        let input = std::fs::File::open(&file).expect("the file");
-        let output = Command::new(&python).args(["-c", SCRIPT]).stdin(input).output().expect("Python starts");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let answer = answer.as_array().expect("a list");
-        let mut metric = DiceMetric { per_component: true, ..DiceMetric::default() };
-        let rows = metric.update(&batch(&pred, shape), &batch(&label, shape)).expect("two channels").concat();
-        let expected: Vec<f32> =
-            answer[..shape[0]].iter().map(|row| row[0].as_f64().map_or(f32::NAN, |v| v as f32)).collect();
-        assert_close(&rows, &expected, 1e-6);
-        let mean = answer[shape[0]].as_f64().expect("a mean") as f32;
-        assert_close(&[metric.aggregate().expect("items").scalar()], &[mean], 1e-6);
+}
+
+#[test]
+fn live_dice_of_components() {
+    const MODULES: &[&str] = &["monai", "torch", "scipy"];
+    let Some(client) = clients::find(MODULES, "dice_of_components_is_what_monai_said") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("case.json");
+    let mut cases = Vec::new();
+    for (shape, seed) in CASES {
+        let question = question(shape, seed);
+        std::fs::write(&file, &question).expect("a file");
+        let answer: Answer = serde_json::from_str(&client.run(SCRIPT, [&file])).expect("an answer");
+        assert_answer(shape, seed, &answer);
+        cases.push((blake3::hash(question.as_bytes()).to_string(), answer));
+    }
+    if clients::recording() {
+        let record = Record { made_with: client.versions(), cases };
+        let text = serde_json::to_string_pretty(&record).expect("JSON");
+        std::fs::write(recorded(RECORD), text + "\n").expect("written");
     }
 }
 

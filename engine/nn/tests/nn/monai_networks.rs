@@ -1,114 +1,14 @@
 //! Classification networks and transformers against MONAI itself: our weights loaded there, theirs
-//! loaded here, and the same predictions. Runs where `HEARTH_PYTHON` names a Python that has MONAI;
-//! elsewhere the recorded cases cover it.
+//! loaded here, and the same predictions.
 
-use std::path::Path;
-use std::process::Command;
-
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
-use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig};
-use hearth_nn::weights;
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::{Value, json};
 
-use crate::{assert_close, draw, values};
+use crate::clients;
+use crate::monai_record::{Case, MODULES, ask, replay};
 
-/// Loads our weights strictly, predicts, draws new weights, saves them and predicts again.
-const SCRIPT: &str = r#"
-import json, sys, torch
-import monai.networks.nets as nets
-import monai.networks.nets.swin_unetr
-from safetensors.torch import load_file, save_file
-folder = sys.argv[1]
-params = json.loads(sys.argv[2])
-def tuples(v):
-    if isinstance(v, list) and len(v) == 2 and isinstance(v[0], str):
-        return (v[0], v[1])
-    return v
-def build():
-    given = {k: tuples(v) for k, v in params.items()}
-    name = given.pop('name')
-    given.pop('pretrained', None)
-    if name == 'ResNetFeatures':
-        given['pretrained'] = False
-    given.pop('normalize' if name == 'SwinTransformer' else '', None)
-    if name == 'NetAdapter':
-        model = {k: tuples(v) for k, v in given.pop('model').items() if k != 'pretrained'}
-        given['model'] = nets.ResNet(**model)
-    return (getattr(nets, name, None) or getattr(nets.swin_unetr, name))(**given)
-def flat(y):
-    if isinstance(y, torch.Tensor):
-        return [y]
-    return [t for part in y for t in flat(part)]
-x = load_file(folder + '/x.safetensors')['x']
-if params.get('spatial_dims', params.get('dim', 3)) == 2:
-    x = x[..., 0]
-extra = [params['normalize']] if params['name'] == 'SwinTransformer' else []
-out = {}
-with torch.no_grad():
-    torch.manual_seed(7)
-    net = build()
-    net.load_state_dict(load_file(folder + '/ours.safetensors'), strict=True)
-    net.eval()
-    out.update({f'ours{i}': y.contiguous() for i, y in enumerate(flat(net(x, *extra)))})
-    other = build()
-    for name, value in other.state_dict().items():
-        if value.is_floating_point():
-            value += 0.01 * torch.randn_like(value).abs()
-    other.eval()
-    out.update({f'theirs{i}': y.contiguous() for i, y in enumerate(flat(other(x, *extra)))})
-save_file(out, folder + '/y.safetensors')
-save_file({k: v.contiguous() for k, v in other.state_dict().items()}, folder + '/theirs.safetensors')
-"#;
+const RECORD: &str = "networks.safetensors";
 
-fn floats(bytes: &[u8], name: &str) -> Vec<f32> {
-    let file = SafeTensors::deserialize(bytes).expect("safetensors");
-    let view = file.tensor(name).expect(name);
-    view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
-}
-
-/// Relative to the largest value of the output.
-fn compare(net: &AnyNetwork, x: Tensor<5>, recorded: &[u8], name: &str) {
-    for (i, y) in net.forward_all(x).into_iter().enumerate() {
-        let expected = floats(recorded, &format!("{name}{i}"));
-        let scale = expected.iter().fold(1.0_f32, |m, v| m.max(v.abs()));
-        assert_close(&values(y), &expected, 1e-4 * scale);
-    }
-}
-
-fn both_ways(python: &str, config: Value, shape: [usize; 5], folder: &Path) {
-    let config: NetworkConfig = serde_json::from_value(config).expect("known options");
-    let net = config.init(&Device::default(), 11).expect("a network");
-    net.check_input(shape).expect("a fitting input");
-    weights::save(&net, folder.join("ours.safetensors")).expect("a file");
-    let x = draw(shape, 2, &Device::default());
-    let bytes: Vec<u8> = values(x.clone()).iter().flat_map(|v| v.to_le_bytes()).collect();
-    let view = TensorView::new(Dtype::F32, shape.to_vec(), &bytes).expect("a whole tensor");
-    safetensors::serialize_to_file([("x", view)], None, &folder.join("x.safetensors")).expect("a file");
-    let params = serde_json::to_string(&config).expect("JSON");
-    let output = Command::new(python).args(["-c", SCRIPT]).arg(folder).arg(&params).output().expect("Python starts");
-    assert!(output.status.success(), "{params}: {}", String::from_utf8_lossy(&output.stderr));
-    let recorded = std::fs::read(folder.join("y.safetensors")).expect("predictions");
-    compare(&net.valid(), x.clone(), &recorded, "ours");
-    let (loaded, report) = weights::load(net, folder.join("theirs.safetensors")).expect("MONAI's weights");
-    assert!(report.is_complete(), "{params}");
-    compare(&loaded.valid(), x, &recorded, "theirs");
-}
-
-#[test]
-fn networks_are_monais() {
-    let Some(python) = std::env::var_os("HEARTH_PYTHON") else {
-        eprintln!("HEARTH_PYTHON is not set; MONAI was not asked");
-        return;
-    };
-    let python = python.to_string_lossy().into_owned();
-    let has_monai = Command::new(&python).args(["-c", "import monai, torch, safetensors"]).output();
-    if !has_monai.is_ok_and(|output| output.status.success()) {
-        eprintln!("{python} has no MONAI; it was not asked");
-        return;
-    }
-    let folder = tempfile::tempdir().expect("a folder");
+fn cases() -> Vec<Case> {
     let dense = json!({"name": "DenseNet169", "spatial_dims": 3, "in_channels": 1, "out_channels": 3, "init_features": 8,
         "growth_rate": 4, "block_config": [2, 1, 2], "act": "prelu", "norm": ["group", {"num_groups": 2}]});
     let resnet = json!({"name": "ResNet", "block": "bottleneck", "layers": [1, 2, 1, 1], "block_inplanes": [4, 4, 6, 8],
@@ -139,7 +39,7 @@ fn networks_are_monais() {
         "norm_name": ["instance", {"affine": true}], "normalize": false});
     let swin_unetr_3d = json!({"name": "SwinUNETR", "in_channels": 1, "out_channels": 2, "feature_size": 12,
         "window_size": 3, "depths": [2, 2, 1, 1], "num_heads": [1, 2, 3, 4], "downsample": "mergingv2"});
-    for (config, shape) in [
+    let cases = [
         (dense, [2, 1, 21, 17, 19]),
         (resnet, [2, 2, 37, 20, 1]),
         (
@@ -179,7 +79,17 @@ fn networks_are_monais() {
         (swin, [1, 1, 19, 17, 9]),
         (swin_unetr, [1, 1, 64, 32, 1]),
         (swin_unetr_3d, [1, 1, 32, 32, 64]),
-    ] {
-        both_ways(&python, config, shape, folder.path());
-    }
+    ];
+    cases.into_iter().map(|(config, shape)| Case::new(config, shape)).collect()
+}
+
+#[test]
+fn networks_are_what_monai_said() {
+    replay(&cases(), RECORD);
+}
+
+#[test]
+fn live_networks() {
+    let Some(client) = clients::find(MODULES, "networks_are_what_monai_said") else { return };
+    ask(&client, &cases(), RECORD);
 }

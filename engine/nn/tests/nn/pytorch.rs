@@ -2,7 +2,6 @@
 //! yields the same network, and nothing in the files is executed.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use burn::module::Module;
 use burn::tensor::Device;
@@ -11,7 +10,8 @@ use hearth_nn::pytorch::{OpenOptions, PytorchError, Rule, StateDict};
 use hearth_nn::weights;
 use safetensors::SafeTensors;
 
-use crate::{assert_close, draw, values};
+use crate::monai_record::MODULES;
+use crate::{assert_close, clients, draw, values};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pytorch").join(name)
@@ -142,10 +142,38 @@ fn damaged_and_other_files_are_told() {
     assert!(StateDict::open(Path::new("/no/such.pt"), &OpenOptions::default()).is_err());
 }
 
-/// Runs where `HEARTH_PYTHON` names a Python that has MONAI.
+/// What MONAI's own files of weights become here, written again.
+fn converted(folder: &Path, name: &str, dims: usize) -> PathBuf {
+    let path = folder.join("ours.safetensors");
+    weights::save(&loaded(&open(name), dims), &path).expect("written");
+    path
+}
+
+const CONVERTED: [(&str, usize); 2] = [("state_dict.pt", 3), ("flat.pt", 2)];
+
+/// A strict load asks for MONAI's keys and shapes: those of the files that MONAI's networks were
+/// saved to.
 #[test]
-fn monai_loads_the_converted_weights_strictly() {
-    let script = r"
+fn converted_weights_have_the_keys_shapes_and_values_of_monais_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, dims) in CONVERTED {
+        let ours = std::fs::read(converted(folder.path(), name, dims)).expect("just written");
+        let theirs = open(name).to_bytes().expect("whole tensors");
+        let tensors = |bytes: &[u8]| {
+            let file = SafeTensors::deserialize(bytes).expect("whole");
+            let stored = file.tensors().into_iter();
+            let of =
+                |view: safetensors::tensor::TensorView<'_>| (view.dtype(), view.shape().to_vec(), view.data().to_vec());
+            stored.map(|(key, view)| (key, of(view))).collect::<std::collections::BTreeMap<_, _>>()
+        };
+        let (ours, theirs) = (tensors(&ours), tensors(&theirs));
+        assert!(theirs.len() > 8 && ours == theirs, "{name}: {:?} for {:?}", ours.keys(), theirs.keys());
+    }
+}
+
+#[test]
+fn live_strict_load_of_converted_weights() {
+    const SCRIPT: &str = r"
 import sys, torch
 from monai.networks.nets import UNet
 from safetensors.torch import load_file
@@ -154,25 +182,13 @@ net.load_state_dict(load_file(sys.argv[1]), strict=True)
 theirs = torch.load(sys.argv[3], weights_only=True)
 assert all(torch.equal(value, theirs[key]) for key, value in net.state_dict().items())
 ";
-    let Some(python) = std::env::var_os("HEARTH_PYTHON") else {
-        eprintln!("HEARTH_PYTHON is not set; MONAI was not asked");
+    let Some(client) = clients::find(MODULES, "converted_weights_have_the_keys_shapes_and_values_of_monais_files")
+    else {
         return;
     };
-    let has_monai = Command::new(&python).args(["-c", "import monai, torch, safetensors"]).output();
-    if !has_monai.is_ok_and(|output| output.status.success()) {
-        eprintln!("{} has no MONAI; it was not asked", python.display());
-        return;
-    }
     let folder = tempfile::tempdir().expect("a folder");
-    for (name, dims) in [("state_dict.pt", 3), ("flat.pt", 2)] {
-        let net = loaded(&open(name), dims);
-        let path = folder.path().join("ours.safetensors");
-        weights::save(&net, &path).expect("written");
-        let bytes = std::fs::read(&path).expect("just written");
-        assert_eq!(SafeTensors::deserialize(&bytes).expect("whole").len(), open(name).keys().count());
-        let mut asked = Command::new(&python);
-        asked.args(["-c", script]).arg(&path).arg(dims.to_string()).arg(fixture(name));
-        let output = asked.output().expect("Python starts");
-        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    for (name, dims) in CONVERTED {
+        let path = converted(folder.path(), name, dims);
+        client.run(SCRIPT, [path.as_os_str(), dims.to_string().as_ref(), fixture(name).as_os_str()]);
     }
 }

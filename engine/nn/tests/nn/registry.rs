@@ -9,6 +9,7 @@ use hearth_nn::losses::{Loss, LossConfig};
 use hearth_nn::metrics::{Metric, MetricConfig};
 use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig, NetworkSpec, UNetConfig};
 use hearth_nn::optim::{Gradients, OptimizerSpec};
+use hearth_nn::weights::to_bytes;
 use hearth_registry::{Described, Document, Named, Registry, entry};
 
 fn half(shape: [usize; 5]) -> Tensor<5> {
@@ -186,4 +187,24 @@ fn a_network_of_ones_own_is_named_trained_and_saved_like_any_other() {
     let (back, _) = hearth_nn::weights::from_bytes(config.init(&Device::default(), 1).expect("a network"), &bytes)
         .expect("its own");
     assert_eq!(crate::values(back.forward(half([1, 1, 4, 4, 4]))), crate::values(net.forward(half([1, 1, 4, 4, 4]))));
+}
+
+/// No norm and no activation stay so in a recipe, although both have a default.
+#[test]
+fn what_is_explicitly_none_is_written_and_read_again() {
+    let mut unet = UNetConfig::new(3, 1, 2, &[2, 4], &[2]);
+    (unet.norm, unet.act) = (None, None);
+    let plain = unet.init(&Device::default(), 0).expect("a network");
+    let json = serde_json::to_value(&unet).expect("JSON").as_object().cloned().expect("a table");
+    let json = serde_json::Value::Object(json.into_iter().chain([("name".into(), "UNet".into())]).collect());
+    let of_json: NetworkConfig = serde_json::from_value(json).expect("a network");
+    for config in [NetworkConfig::of("UNet", &unet).expect("a network"), of_json] {
+        let text = toml::to_string(&config).expect("TOML");
+        assert!(text.contains("norm = \"\"") && text.contains("act = \"\""), "{text}");
+        let again: NetworkConfig = toml::from_str(&text).expect("a network");
+        for config in [&config, &again] {
+            let net = config.init(&Device::default(), 0).expect("a network");
+            assert_eq!(to_bytes(&net).expect("weights"), to_bytes(&plain).expect("weights"));
+        }
+    }
 }

@@ -116,7 +116,7 @@ fn check_labels(list: &CaseList, recipe: &Recipe) -> Outcome {
     // A recipe that gives labels other values says itself what is left of them.
     // Regions have no background among their names.
     let known = recipe.labels.len() + usize::from(recipe.output() == Output::Regions);
-    if recipe.output().is_map() && highest >= known && !maps_labels(recipe) {
+    if recipe.output().is_map() && highest >= known && !recipe.transforms.iter().any(maps_labels) {
         return Err(RecipeError::new(format!(
             "the data set {:?} has labels up to {highest}, but the recipe {:?} knows {} ({})",
             list.name,

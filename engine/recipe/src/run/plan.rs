@@ -1,10 +1,12 @@
 //! A recipe made ready: device, precision, pipelines, all checked before anything runs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use hearth_data::{Pipeline, Progress, RecipeOptions};
+use hearth_data::{Effect, Pipeline, Progress, RecipeOptions, Transform};
 use hearth_nn::networks::{AnyNetwork, Network};
+use hearth_registry::Registry;
 use hearth_train::{Post, Precision, TestTimeAugmentation, device};
 
 use crate::error::{At, Outcome};
@@ -30,6 +32,8 @@ pub struct Plan {
     pub prediction: Arc<Pipeline>,
     /// What is done to a label that stays on its own grid: reading, and giving labels other values.
     pub label: Arc<Pipeline>,
+    /// The entry of `transforms` that each step of the training chain comes from.
+    training_places: Vec<usize>,
     /// How the filling of caches is shown; not at all unless it is set.
     pub progress: Progress,
 }
@@ -64,13 +68,17 @@ impl Plan {
             Precision::Bf16 => PrecisionWord::Bf16,
             Precision::Fp16 => PrecisionWord::Fp16,
         };
-        let (training, places) = pipeline(&recipe, &device, Chain::Training, &[])?;
+        let (training, training_places) = pipeline(&recipe, &device, Chain::Training, |_| true)?;
         // What is random, as the transforms themselves say: a `Range` around one is random too.
-        let steps = places.iter().zip(training.steps());
+        let steps = training_places.iter().zip(training.steps());
         let random: Vec<usize> = steps.filter(|(_, step)| step.is_random()).map(|(place, _)| *place).collect();
-        let (validation, _) = pipeline(&recipe, &device, Chain::Validation, &random)?;
-        let (prediction, _) = pipeline(&recipe, &device, Chain::Prediction, &random)?;
-        let (label, _) = pipeline(&recipe, &device, Chain::Label, &random)?;
+        let fixed = |place: usize| !random.contains(&place);
+        let (validation, places) = pipeline(&recipe, &device, Chain::Validation, fixed)?;
+        let (prediction, _) = pipeline(&recipe, &device, Chain::Prediction, fixed)?;
+        let steps = places.iter().zip(validation.steps());
+        let in_place: BTreeSet<usize> =
+            steps.filter(|(_, step)| step.effect() == Effect::Values).map(|(place, _)| *place).collect();
+        let (label, _) = pipeline(&recipe, &device, Chain::Label, |place| in_place.contains(&place))?;
         let progress = Progress::default();
         let plan = Self {
             document,
@@ -82,6 +90,7 @@ impl Plan {
             validation,
             prediction,
             label,
+            training_places,
             progress,
         };
         plan.post_prediction()?;
@@ -127,46 +136,36 @@ impl Plan {
     /// Fails where the recipe's crops or windows have a size that the network cannot take: found
     /// out now, rather than in the first step.
     fn check_sizes(&self, network: &AnyNetwork) -> Outcome {
-        let check = |path: &str, size: &Node| -> Outcome {
-            let number = |node: &Node| node.to_toml().as_integer().and_then(|n| usize::try_from(n).ok());
-            let axis = |axis: usize| {
-                if size.items().is_empty() { number(size) } else { size.items().get(axis).and_then(number) }
-            };
+        let check = |path: &str, sizes: &[i64]| -> Outcome {
             let dims = network.spatial_dims();
-            let sizes: Option<Vec<usize>> = (0..dims).map(|n| axis(n).filter(|n| *n > 0)).collect();
+            let size = |axis: usize| if sizes.len() == 1 { sizes.first() } else { sizes.get(axis) };
+            let sizes =
+                (0..dims).map(|axis| size(axis).and_then(|size| usize::try_from(*size).ok()).filter(|n| *n > 0));
             // A size that the image decides is not known yet.
-            let Some(sizes) = sizes else { return Ok(()) };
+            let Some(sizes) = sizes.collect::<Option<Vec<usize>>>() else { return Ok(()) };
             let mut shape = [1, self.recipe.network.in_channels(), 1, 1, 1];
             shape[2..2 + dims].copy_from_slice(&sizes);
             network.check_input(shape).map_err(|error| self.document.error_at(path, error.to_string()))
         };
-        let training = self.recipe.transforms.iter().enumerate().rev();
-        let mut sizes = training.filter(|(_, table)| table.text("only") != Some("validation"));
-        let sized = sizes.find_map(|(index, table)| {
-            let name = table.text("name").unwrap_or("");
-            let (_, key) = SETS_SIZE.iter().find(|(known, _)| named(&[*known], name))?;
-            Some((format!("transforms.{index}.{key}"), key, table))
-        });
-        if let Some((path, key, table)) = sized
-            && !key.is_empty()
-            && table.get("random_size") != Some(&Node::from(true))
-            && let Some(size) = table.get(key)
-        {
-            check(&path, size)?;
+        let steps = self.training.steps().iter().zip(&self.training_places).rev();
+        let last = steps.map(|(step, place)| (step.effect(), place));
+        let last = last.skip_while(|(effect, _)| matches!(effect, Effect::Nothing | Effect::Values | Effect::Moves));
+        if let Some((Effect::Sizes { key, size }, place)) = last.into_iter().next() {
+            check(&format!("transforms.{place}.{key}"), &size)?;
         }
-        match self.recipe.inferer.node().get("roi_size") {
-            Some(size) if self.recipe.inferer.name() == "SlidingWindowInferer" => check("inferer.roi_size", size),
-            _ => Ok(()),
+        match self.recipe.inferer.shared().window() {
+            Some((key, size)) => check(&format!("inferer.{key}"), &size),
+            None => Ok(()),
         }
     }
 }
 
-/// The transforms of one chain, and which entries of the recipe they are.
+/// The transforms of one chain, of the entries that are wanted, and which entries they are.
 fn pipeline(
     recipe: &Recipe,
     device: &Device,
     chain: Chain,
-    random: &[usize],
+    wanted: impl Fn(usize) -> bool,
 ) -> Result<(Arc<Pipeline>, Vec<usize>), Fault> {
     let mut tables = Vec::new();
     let mut places = Vec::new();
@@ -174,12 +173,8 @@ fn pipeline(
         let mut table = transform.clone();
         let only = table.remove("only");
         let only = only.as_ref().and_then(Node::as_str);
-        let wanted = match chain {
-            Chain::Training => only != Some("validation"),
-            Chain::Validation | Chain::Prediction => only != Some("train") && !random.contains(&index),
-            Chain::Label => only != Some("train") && table.text("name").is_some_and(|name| named(KEEPS_GRIDS, name)),
-        };
-        if wanted {
+        let elsewhere = if chain == Chain::Training { "validation" } else { "train" };
+        if only != Some(elsewhere) && wanted(index) {
             tables.push(table);
             places.push(index);
         }
@@ -221,8 +216,7 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
     if reading == 0 || names.iter().any(|name| named(&["CheckCase"], name)) {
         return;
     }
-    let maps = |name: &String| named(MAPS_LABELS, name);
-    let place = names.iter().rposition(maps).map_or(reading, |mapping| (mapping + 1).max(reading));
+    let place = tables.iter().rposition(maps_labels).map_or(reading, |mapping| (mapping + 1).max(reading));
     let mut table = Node::named("CheckCase").with("channels", recipe.network.in_channels() as i64);
     match recipe.output() {
         Output::Labels => table.insert("num_classes", Node::from(recipe.labels.len() as i64)),
@@ -235,57 +229,14 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
     places.insert(place, places[place - 1]);
 }
 
-/// Transforms that decide the size of what the network sees, and the key that says it; none where
-/// the image has a say.
-const SETS_SIZE: &[(&str, &str)] = &[
-    ("RandCropByPosNegLabel", "spatial_size"),
-    ("RandCropByLabelClasses", "spatial_size"),
-    ("RandWeightedCrop", "spatial_size"),
-    ("RandSpatialCrop", "roi_size"),
-    ("RandSpatialCropSamples", "roi_size"),
-    ("CenterSpatialCrop", "roi_size"),
-    ("ResizeWithPadOrCrop", "spatial_size"),
-    ("Resize", "spatial_size"),
-    ("SpatialPad", ""),
-    ("DivisiblePad", ""),
-    ("BorderPad", ""),
-    ("Pad", ""),
-    ("Zoom", ""),
-    ("Spacing", ""),
-    ("SpatialCrop", ""),
-    ("GridPatch", ""),
-    ("RandGridPatch", ""),
-    ("GridSplit", ""),
-    ("RandScaleCrop", ""),
-    ("CenterScaleCrop", ""),
-    ("CropForeground", ""),
-    ("Rotate90", ""),
-    ("RandRotate90", ""),
-    ("Transpose", ""),
-];
-
 /// Whether a transform is one of these, with or without the `d` of MONAI's dictionary form.
 fn named(known: &[&str], name: &str) -> bool {
     known.iter().any(|known| name == *known || name.strip_suffix('d') == Some(known))
 }
 
-/// Transforms that leave a label on the grid of its file.
-const KEEPS_GRIDS: &[&str] = &[
-    "LoadImage",
-    "EnsureChannelFirst",
-    "EnsureType",
-    "SqueezeDim",
-    "MapLabelValue",
-    "LabelToMask",
-    "LabelFilter",
-    "ConvertToMultiChannelBasedOnBratsClasses",
-];
-
-/// Whether a recipe gives labels other values than their files have.
-pub(super) fn maps_labels(recipe: &Recipe) -> bool {
-    recipe.transforms.iter().filter_map(|table| table.text("name")).any(|name| named(MAPS_LABELS, name))
+/// Whether a step gives labels other values than their files have.
+pub(super) fn maps_labels(table: &Node) -> bool {
+    let mut table = table.clone();
+    table.remove("only");
+    Registry::<dyn Transform>::new().build(&table).is_ok_and(|step| step.maps_labels())
 }
-
-/// Transforms that give labels other values.
-const MAPS_LABELS: &[&str] =
-    &["MapLabelValue", "LabelToMask", "LabelFilter", "ConvertToMultiChannelBasedOnBratsClasses"];

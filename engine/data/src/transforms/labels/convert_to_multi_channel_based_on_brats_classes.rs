@@ -92,7 +92,7 @@ setters!(ConvertToMultiChannelBasedOnBratsClasses {
     allow_missing_keys: bool,
 });
 
-image_transform!(ConvertToMultiChannelBasedOnBratsClasses, convert);
+image_transform!(ConvertToMultiChannelBasedOnBratsClasses, convert, maps_labels: true);
 
 #[cfg(test)]
 mod tests {

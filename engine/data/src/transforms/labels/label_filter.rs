@@ -50,7 +50,7 @@ setters!(LabelFilter {
     allow_missing_keys: bool,
 });
 
-image_transform!(LabelFilter, change);
+image_transform!(LabelFilter, change, maps_labels: true);
 
 transform_entry!(
     LabelFilter,

@@ -69,7 +69,7 @@ setters!(LabelToMask {
     allow_missing_keys: bool,
 });
 
-image_transform!(LabelToMask, mask);
+image_transform!(LabelToMask, mask, maps_labels: true);
 
 transform_entry!(
     LabelToMask,

@@ -84,7 +84,7 @@ setters!(MapLabelValue {
     allow_missing_keys: bool,
 });
 
-image_transform!(MapLabelValue, change);
+image_transform!(MapLabelValue, change, maps_labels: true);
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::{AffineParameters, GridMode, GridPadding, GridSampling, RotateOrder, Warp, warp};
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Image, Sample, TransformError, affine as matrices};
+use crate::{Draw, Effect, Fault, Image, Sample, TransformError, affine as matrices};
 
 /// Rotates, shears, shifts and scales about the centre of the image.
 ///
@@ -160,6 +160,10 @@ impl Transform for Affine {
 
     fn is_lazy(&self) -> bool {
         true
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::sizing("spatial_size", self.spatial_size.as_slice())
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

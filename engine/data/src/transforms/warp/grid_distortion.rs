@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::params::{Keys, OneOrMany};
 use crate::spatial::{GridMode, GridPadding, GridSampling, deform};
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Image, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 
 /// Stretches and squeezes the cells of a grid: `num_cells` along each axis (one number, or one per
 /// axis), whose widths are multiplied by `distort_steps`, a list per axis with one factor for each
@@ -124,6 +124,10 @@ setters!(GridDistortion {
 impl Transform for GridDistortion {
     fn name(&self) -> &'static str {
         "GridDistortion"
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Moves
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

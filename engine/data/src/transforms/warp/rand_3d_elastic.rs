@@ -12,7 +12,7 @@ use crate::params::{Keys, OneOrMany, check_probability};
 use crate::spatial::{AffineParameters, GridMode, GridPadding, GridSampling, check_grid, displaced};
 use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
-use crate::{Draw, Fault, Image, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 
 /// Deforms a 3-D image elastically, followed by an affine transform as in
 /// [`RandAffine`](super::RandAffine), with probability `prob`, in the same way for all keys.
@@ -157,6 +157,10 @@ impl Transform for Rand3DElastic {
 
     fn is_random(&self) -> bool {
         true
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::sizing("spatial_size", self.spatial_size.as_slice())
     }
 
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {

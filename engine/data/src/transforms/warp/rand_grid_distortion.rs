@@ -9,7 +9,7 @@ use crate::params::{Keys, OneOrMany, check_probability};
 use crate::spatial::{GridMode, GridPadding, GridSampling};
 use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
-use crate::{Draw, Fault, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Stretches and squeezes the cells of a grid by factors of 1 plus a number drawn from
 /// `distort_limit` (a number a means -a..a), with probability `prob`, in the same way for all keys.
@@ -90,6 +90,10 @@ impl Transform for RandGridDistortion {
 
     fn is_random(&self) -> bool {
         true
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Moves
     }
 
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -9,7 +9,7 @@ use crate::params::{Keys, OneOrMany, check_probability};
 use crate::spatial::{GridMode, GridPadding, GridSampling, RotateOrder};
 use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
-use crate::{Draw, Fault, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Rotates about the centre by angles drawn from `range_x`, `range_y` and `range_z` (radians; a
 /// number a means -a..a), with probability `prob`, in the same way for all keys. A 2-D image uses
@@ -93,6 +93,10 @@ impl Transform for RandRotate {
 
     fn is_lazy(&self) -> bool {
         true
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::keeping(self.keep_size)
     }
 
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {

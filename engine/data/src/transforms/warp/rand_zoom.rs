@@ -9,7 +9,7 @@ use crate::params::{Keys, OneOrMany, check_probability};
 use crate::spatial::{PadMode, ResizeMode};
 use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
-use crate::{Draw, Fault, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Zooms by a factor drawn from `min_zoom` to `max_zoom`, with probability `prob`, in the same way
 /// for all keys. See [`Zoom`](super::Zoom).
@@ -116,6 +116,10 @@ impl Transform for RandZoom {
 
     fn is_lazy(&self) -> bool {
         true
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::keeping(self.keep_size)
     }
 
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::{ResizeMode, check_grid, resize};
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Image, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 
 /// The meaning of `spatial_size`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -139,6 +139,13 @@ impl Transform for Resize {
     /// Smoothing reads the values.
     fn is_lazy(&self) -> bool {
         !self.anti_aliasing.as_slice().contains(&true)
+    }
+
+    fn effect(&self) -> Effect {
+        match self.size_mode {
+            SizeMode::All => Effect::sizing("spatial_size", self.spatial_size.as_slice()),
+            SizeMode::Longest => Effect::Regrids,
+        }
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -7,7 +7,7 @@ use super::affine::check_numbers;
 use crate::params::{Keys, OneOrMany};
 use crate::spatial::{GridMode, GridPadding, GridSampling, RotateOrder, Warp, warp};
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Image, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 
 /// Rotates about the centre of the image by `angle` radians: one angle in 2-D, three in 3-D (one
 /// number applies to all three), about the axes of `rotate_order`.
@@ -105,6 +105,10 @@ impl Transform for Rotate {
 
     fn is_lazy(&self) -> bool {
         true
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::keeping(self.keep_size)
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -7,7 +7,7 @@ use super::rotate::yes;
 use crate::params::{Keys, OneOrMany};
 use crate::spatial::{BoundingBox, PadMode, ResizeMode, check_grid, crop_or_pad, resize};
 use crate::transform::{Transform, describe};
-use crate::{Draw, Fault, Image, Sample, TransformError};
+use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 
 /// Zooms by a factor, one for all axes or one per axis: the image is resized to `floor(n * zoom)`
 /// voxels and, with `keep_size`, cropped or padded about its centre to the original size. `value`
@@ -147,6 +147,10 @@ impl Transform for Zoom {
 
     fn is_lazy(&self) -> bool {
         true
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::keeping(self.keep_size)
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {

@@ -1,0 +1,96 @@
+//! Python libraries that read what the project writes, or say what it should compute: MONAI,
+//! nibabel, scipy, TensorBoard. The tests of several crates include this file by `#[path]`.
+//!
+//! A test that asks a client is called `live_*` and names its twin: a test of the same file that
+//! replays what the client said once, and runs everywhere. `tests/skips.rs` holds every test to
+//! that.
+
+// Each of the crates uses a part of it.
+#![allow(dead_code)]
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::panic::Location;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A Python that has what a test asks for.
+pub struct Client {
+    python: PathBuf,
+    modules: &'static [&'static str],
+}
+
+/// The Python of `HEARTH_PYTHON`, if it has all `modules`. Elsewhere a line says that the caller is
+/// skipped, that `twin` stands in, and how to run it.
+///
+/// # Panics
+/// If a module is missing that `HEARTH_REQUIRE_CLIENTS` names (separated by commas), or while
+/// something is recorded.
+#[track_caller]
+pub fn find(modules: &'static [&'static str], twin: &str) -> Option<Client> {
+    let missing = match std::env::var_os("HEARTH_PYTHON").map(PathBuf::from) {
+        None => "HEARTH_PYTHON is not set".to_owned(),
+        Some(python) => {
+            let client = Client { python, modules };
+            match client.try_run(&format!("import {}", modules.join(", ")), [""; 0]) {
+                Ok(_) => return Some(client),
+                Err(why) => format!(
+                    "{} cannot import it: {}",
+                    client.python.display(),
+                    why.trim().lines().last().unwrap_or_default()
+                ),
+            }
+        }
+    };
+    let (modules, at) = (modules.join(", "), Location::caller());
+    let how = format!("Set HEARTH_PYTHON to a Python with {modules} (pip install; skimage is scikit-image)");
+    let required = std::env::var("HEARTH_REQUIRE_CLIENTS").unwrap_or_default();
+    let required = modules.split(", ").find(|module| required.split(',').any(|name| name.trim() == *module));
+    assert!(required.is_none(), "HEARTH_REQUIRE_CLIENTS names {required:?}, and {missing}. {how}");
+    assert!(!recording(), "HEARTH_RECORD asks to record {modules}, and {missing}. {how}");
+    let line = format!("skipped: {}:{} asks {modules}; {missing}; {twin} stands in. {how}\n", at.file(), at.line());
+    // Written to the handle, which the test runner does not capture.
+    std::io::stderr().write_all(line.as_bytes()).expect("standard error");
+    None
+}
+
+/// Whether clients are asked in order to write what they say to the files of their twins.
+pub fn recording() -> bool {
+    std::env::var_os("HEARTH_RECORD").is_some_and(|value| value == "1")
+}
+
+/// How the twins of a crate's tests are written anew, for messages.
+pub fn how_to_record(package: &str) -> String {
+    format!(
+        "If that is meant, record what the client says: HEARTH_RECORD=1 HEARTH_PYTHON=PYTHON \
+         cargo test --release -p {package} -p build-once live_ -- --include-ignored (CONTRIBUTING.md)"
+    )
+}
+
+impl Client {
+    /// Runs a script, and gives what it printed.
+    pub fn run(&self, code: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
+        self.try_run(code, arguments).unwrap_or_else(|said| panic!("{}: {said}", self.python.display()))
+    }
+
+    fn try_run(&self, code: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<String, String> {
+        let output = Command::new(&self.python).arg("-c").arg(code).args(arguments).output();
+        let output = output.map_err(|error| error.to_string())?;
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    }
+
+    /// A command with this Python.
+    pub fn command(&self) -> Command {
+        Command::new(&self.python)
+    }
+
+    /// Names and versions of its modules, for what is recorded.
+    pub fn versions(&self) -> String {
+        let code = "import importlib, sys\n\
+                    print(', '.join(f'{m} {importlib.import_module(m).__version__}' for m in sys.argv[1:]))";
+        self.run(code, self.modules).trim().to_owned()
+    }
+}
