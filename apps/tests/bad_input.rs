@@ -99,13 +99,13 @@ fn post_processing_is_checked_with_the_recipe() {
 #[test]
 fn caches_that_make_no_sense_are_pointed_at() {
     let fails = |cache: &str, words: &[&str]| recipe_fails("[data]\n", &format!("[data]\ncache = {cache}\n"), words);
-    fails("{ rate = 1.5 }", &["bad.toml:16:18: 1.5 is not a part"]);
+    fails("{ rate = 1.5 }", &["bad.toml:16:18: 1.5 is not a fraction"]);
     fails("{ rate = \"all\" }", &["\"auto\""]);
     fails("{ kind = \"disk\" }", &["unknown cache \"disk\""]);
     fails("{ kind = \"persistent\" }", &["the key \"dir\" is missing"]);
     fails("{ dir = \"c\" }", &["kind = \"cache\" has no use for dir; it is for \"lmdb\", \"persistent\""]);
     fails("{ kind = \"none\", rate = 1.0 }", &["has no use for rate"]);
-    fails("{ kind = \"smart\", rate = \"auto\" }", &["needs a part"]);
+    fails("{ kind = \"smart\", rate = \"auto\" }", &["needs a fraction"]);
     fails("{ kind = \"smart\", replace_rate = 0.0 }", &["replace_rate = 0.0", "more than 0"]);
     fails("{ device = \"same\", storage = \"exact\" }", &["use f32 or f16"]);
     fails("{ rate = \"auto\", limit_gib = -1 }", &["-1 GiB"]);

@@ -379,7 +379,7 @@ fn metrics_that_make_no_sense_are_pointed_at() {
     named("name = \"HausdorffDistanceMetric\"\npercentle = 95", &["\"percentle\", did you mean \"percentile\"?"]);
     named("name = \"HausdorffDistanceMetric\"\npercentile = 950", &["`percentile` is 950", "percentile = 950"]);
     named("name = \"SurfaceDiceMetric\"\nclass_thresholds = [1.0, 2.0]", &["2 `class_thresholds` for 1 classes"]);
-    named("name = \"ConfusionMatrixMetric\"\nmetric_name = \"recal\"", &["no rate is called `recal`"]);
+    named("name = \"ConfusionMatrixMetric\"\nmetric_name = \"recal\"", &["unknown rate `recal`"]);
     named("name = \"ConfusionMatrixMetric\"\nmetric_name = [\"recall\", \"fpr\"]", &["cannot be the key metric"]);
     named("name = \"ROCAUCMetric\"", &["one score per image", "^^^^"]);
     named("include_background = true", &["name"]);

@@ -1,4 +1,4 @@
-//! Calling the handlers of one event, and taking down what they ask for; checkpoints are carried
+//! Calls the handlers of one event and records what they request. Checkpoint requests are carried
 //! out in `saves`.
 
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use crate::run_error::{RunError, RunErrorKind};
 use crate::state::{Metrics, Scalar, State};
 use crate::workflow::Workflow;
 
-/// Somebody's wish, and who had it.
+/// A request, and who made it.
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub by: String,
     pub why: String,
 }
 
-/// What handlers asked for and the run has not done yet.
+/// What handlers requested and the run has not done yet.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     pub terminate: Option<Ask>,
@@ -31,7 +31,7 @@ pub(crate) struct Requests {
     pub loads: Vec<(usize, PathBuf)>,
 }
 
-/// How often something was called and how long that took in all.
+/// How often something was called and how long that took in total.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub calls: u64,
@@ -45,15 +45,15 @@ impl Tally {
     }
 }
 
-/// The host a handler sees: what concerns the run is noted for the engine, the rest goes to the
-/// workflow.
+/// The host a handler sees: requests about the run are recorded for the engine, everything else
+/// goes to the workflow.
 struct Intercept<'a> {
     workflow: &'a mut dyn Workflow,
     requests: &'a mut Requests,
     event: Event,
     index: usize,
     handler: &'a str,
-    /// The state is lent to the handler, so these are recorded when it has returned.
+    /// The handler borrows the state, so metrics are recorded after it has returned.
     metrics: Vec<(String, f64)>,
     scalars: Vec<(String, f64)>,
 }
@@ -173,15 +173,15 @@ impl Engine {
             return Err(self.error(RunErrorKind::UnknownEvent(event)));
         }
         self.dispatch(event, workflow, false)?;
-        // Within `iterate` the workflow has its network in its hands: a checkpoint waits for the
-        // iteration's end.
+        // Within `iterate` the workflow borrows its network: a checkpoint waits for the end of the
+        // iteration.
         if !self.progress.iterating {
             self.carry_out(event, workflow, false)?;
         }
         Ok(())
     }
 
-    /// Fires `ExceptionRaised`: every handler is called, and what fails on the way is logged only.
+    /// Fires `ExceptionRaised`: every handler is called, and further errors are only logged.
     pub(crate) fn fire_exception(&mut self, workflow: &mut dyn Workflow) {
         let event = Event::ExceptionRaised;
         for result in [self.dispatch(event, workflow, true), self.carry_out(event, workflow, true)] {
@@ -238,7 +238,7 @@ impl Engine {
         outcome
     }
 
-    /// What an error of a handler does to the run is for the handler to say.
+    /// Applies the handler's error policy.
     pub(crate) fn judge(
         &mut self,
         index: usize,

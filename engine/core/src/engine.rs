@@ -14,7 +14,7 @@ use crate::saves::Saves;
 use crate::state::{Better, State};
 use crate::when::{Filter, When};
 
-/// A handler's number with its engine, for removing it.
+/// Identifies a handler of an engine, so that it can be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HandlerId(u64);
 
@@ -29,47 +29,47 @@ pub struct HandlerTimes {
     pub seconds: f64,
     /// How many calls failed.
     pub errors: u64,
-    /// The event and the words of the first failure.
+    /// The event and the message of the first failure.
     pub first_error: Option<String>,
-    /// Whether it is not called any more.
+    /// Whether it is no longer called.
     pub disabled: bool,
 }
 
-/// Removes handlers from where the engine itself cannot be reached: another handler, another
-/// thread. See [`Engine::remover`].
+/// Removes handlers from code that has no access to the engine: another handler or another thread.
+/// See [`Engine::remover`].
 #[derive(Clone, Debug)]
 pub struct Remover(Arc<Mutex<Vec<HandlerId>>>);
 
 impl Remover {
-    /// Takes a handler out before the next handler is called. A number that is gone already is
-    /// passed over.
+    /// Removes a handler before the next handler is called. An id that was already removed is
+    /// ignored.
     pub fn remove(&self, id: HandlerId) {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(id);
     }
 }
 
-/// A handler and what the engine notes about it.
+/// A handler and what the engine records about it.
 pub(crate) struct Entry {
     id: HandlerId,
     /// Its unique name.
     pub key: String,
     pub when: Vec<(Event, Filter)>,
     pub every_rank: bool,
-    /// Taken out when it is removed; the entry stays, so that numbers and names keep their meaning.
+    /// `None` after removal. The entry itself remains, so that ids and names stay valid.
     pub handler: Option<Box<dyn Handler>>,
     pub disabled: bool,
     pub tally: Tally,
-    /// How often it failed, and how the first time.
+    /// How often it failed, and the first failure.
     pub errors: u64,
     pub first_error: Option<String>,
 }
 
-/// Walks through a run and says what happens; handlers listen. See the [crate's
+/// Drives a run and fires its events; handlers listen. See the [crate's
 /// documentation](crate).
 pub struct Engine {
     pub(crate) state: State,
     pub(crate) entries: Vec<Entry>,
-    /// Events of a user's own, and built-in ones that were given a counter.
+    /// Custom events, and built-in ones that were given a counter.
     pub(crate) registered: BTreeMap<Event, (String, Option<Counter>)>,
     pub(crate) requests: Requests,
     pub(crate) saves: Saves,
@@ -127,7 +127,7 @@ impl Engine {
     }
 
     /// Calls a closure for an event: `engine.on(Event::EpochCompleted.every(2), |cx| Ok(()))?`.
-    /// In messages it goes by the file and line of this call.
+    /// Messages name it by the file and line of this call.
     ///
     /// # Errors
     /// As [`Engine::add_boxed`].
@@ -149,7 +149,7 @@ impl Engine {
         self.add_boxed(Box::new(handler))
     }
 
-    /// Adds a handler that is in a box already.
+    /// Adds a boxed handler.
     ///
     /// # Errors
     /// When a filter contradicts itself, compares with a counter the event does not have, or an
@@ -192,13 +192,14 @@ impl Engine {
         Ok(id)
     }
 
-    /// Takes a handler out; `None` when it is gone already. Its times stay in the summary.
+    /// Removes a handler; returns `None` when it was already removed. Its times stay in the
+    /// summary.
     pub fn remove(&mut self, id: HandlerId) -> Option<Box<dyn Handler>> {
         self.entries.iter_mut().find(|entry| entry.id == id)?.handler.take()
     }
 
-    /// What removes handlers while the engine runs, from a handler (itself for one) or another
-    /// thread.
+    /// Returns a remover that works while the engine runs, from a handler (which may remove itself)
+    /// or from another thread.
     ///
     /// ```
     /// use hearth_engine::{Engine, Event};
@@ -212,7 +213,7 @@ impl Engine {
         self.removals.clone()
     }
 
-    /// Takes out what the removers named.
+    /// Removes the handlers that the removers named.
     pub(crate) fn sweep(&mut self) {
         let named = std::mem::take(&mut *self.removals.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
         for id in named {
@@ -220,12 +221,12 @@ impl Engine {
         }
     }
 
-    /// Makes an event of one's own known, counted by `counter` for filters. With the name of a
-    /// built-in event that has no counter (`forward_completed`) it is given this one.
+    /// Registers a custom event; filters count it by `counter`. A built-in event without a counter
+    /// (`forward_completed`) gets this one.
     ///
     /// # Errors
-    /// When the name is empty, another name has the same number, or the event is counted otherwise
-    /// already.
+    /// When the name is empty, another name has the same number, or the event already has a
+    /// different counter.
     pub fn register_event(&mut self, name: &str, counter: Option<Counter>) -> Result<Event, RegisterError> {
         if name.trim().is_empty() {
             return Err(RegisterError("an event needs a name".to_owned()));
@@ -248,7 +249,7 @@ impl Engine {
         event.counter().or_else(|| self.registered.get(&event).and_then(|(_, counter)| *counter))
     }
 
-    /// What the run knows of itself.
+    /// The state of the run.
     pub fn state(&self) -> &State {
         &self.state
     }
@@ -258,7 +259,7 @@ impl Engine {
         &mut self.state
     }
 
-    /// Names the metric that decides what is best.
+    /// Sets the metric that decides which epoch is best.
     pub fn set_key_metric(&mut self, name: &str, better: Better) {
         if self.state.key_metric.as_deref() != Some(name) || self.state.better != better {
             (self.state.best_metric, self.state.best_epoch) = (None, None);
@@ -267,8 +268,8 @@ impl Engine {
         self.state.better = better;
     }
 
-    /// A flag that another thread (Ctrl-C) may raise: the run interrupts when the present iteration
-    /// is complete.
+    /// A flag that another thread (Ctrl-C) may raise: the run is interrupted after the current
+    /// iteration.
     pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
         self.interrupt_flag.clone()
     }
@@ -298,7 +299,7 @@ impl Engine {
         self.event_tally.iter().map(|(event, tally)| (event.name().into_owned(), tally.calls)).collect()
     }
 
-    /// An error at the present place of the run.
+    /// An error at the current point of the run.
     pub(crate) fn error(&self, kind: RunErrorKind) -> RunError {
         let State { engine, epoch, iteration, .. } = &self.state;
         RunError { engine: engine.clone(), epoch: *epoch, iteration: *iteration, kind }

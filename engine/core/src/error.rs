@@ -1,5 +1,5 @@
-//! The errors that cross the contract: plain text, because they may come from a library built by
-//! somebody else.
+//! The errors that cross the handler interface. They are plain text, because they may come from a
+//! separately built library.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use std::fmt;
 pub struct HandlerError(String);
 
 impl HandlerError {
-    /// An error of these words.
+    /// An error with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
 
-    /// The words.
+    /// The message.
     pub fn message(&self) -> &str {
         &self.0
     }
@@ -36,22 +36,22 @@ impl fmt::Debug for HandlerError {
     }
 }
 
-/// What the host answers when it cannot do what a handler asked for.
+/// What the host returns when it cannot do what a handler requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostError(String);
 
 impl HostError {
-    /// An error of these words.
+    /// An error with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
 
-    /// The answer to a question this host has no answer to.
+    /// The error for a request that this host does not support.
     pub fn not_offered(what: &str) -> Self {
         Self(format!("`{what}` is not offered here"))
     }
 
-    /// An error and all its causes, in one line.
+    /// An error and all its causes on one line.
     pub fn from_error(error: &dyn std::error::Error) -> Self {
         Self(chain(error))
     }
@@ -65,7 +65,7 @@ impl fmt::Display for HostError {
 
 impl std::error::Error for HostError {}
 
-/// An error and its causes, joined by ": ", each said once.
+/// An error and its causes, joined by ": ", without repetition.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -11,10 +11,10 @@ use crate::when::When;
 
 /// Something that happens in a run.
 ///
-/// An event is a number, so that a plugin built against an older Hearth can be handed an event it
-/// has never heard of and pass it by. The associated constants are the events of ignite and of
-/// MONAI's iteration events; names of your own come from [`Event::custom`] and must be registered
-/// with the engine before they can fire.
+/// An event is a number, so that a plugin built against an older Hearth can receive an event it
+/// does not know and ignore it. The associated constants are the events of ignite and of MONAI's
+/// iteration events; names of your own come from [`Event::custom`] and must be registered with the
+/// engine before they can fire.
 ///
 /// ```
 /// use hearth_engine::Event;
@@ -27,7 +27,7 @@ use crate::when::When;
 #[non_exhaustive]
 pub struct Event(u32);
 
-/// The bit that tells a user's event from a built-in one.
+/// The bit that distinguishes a custom event from a built-in one.
 const CUSTOM: u32 = 0x8000_0000;
 
 macro_rules! events {
@@ -53,7 +53,7 @@ events! {
     EpochStarted = 2, "epoch_started";
     /// The next batch is about to be fetched.
     GetBatchStarted = 3, "get_batch_started";
-    /// The batch is there.
+    /// The batch was fetched.
     GetBatchCompleted = 4, "get_batch_completed";
     /// An iteration starts; `state.iteration` already counts it.
     IterationStarted = 5, "iteration_started";
@@ -61,7 +61,7 @@ events! {
     ForwardCompleted = 6, "forward_completed";
     /// The loss is computed (trainers only).
     LossCompleted = 7, "loss_completed";
-    /// Gradients are there, the optimizer has not stepped yet (trainers only).
+    /// Gradients are computed, the optimizer has not stepped yet (trainers only).
     BackwardCompleted = 8, "backward_completed";
     /// The optimizer has stepped; predictions are decollated and post-processed.
     ModelCompleted = 9, "model_completed";
@@ -71,11 +71,11 @@ events! {
     EpochCompleted = 11, "epoch_completed";
     /// The run is over.
     Completed = 12, "completed";
-    /// Somebody asked to end the run.
+    /// A handler requested the end of the run.
     Terminate = 13, "terminate";
-    /// Somebody asked to end the epoch.
+    /// A handler requested the end of the epoch.
     TerminateSingleEpoch = 14, "terminate_single_epoch";
-    /// Somebody asked to pause: the next `run` goes on in mid-epoch.
+    /// A pause was requested: the next `run` resumes in mid-epoch.
     Interrupt = 15, "interrupt";
     /// An error ended the run; `state.exception` says which.
     ExceptionRaised = 16, "exception_raised";
@@ -93,7 +93,7 @@ events! {
     GeneratorDiscriminatorForwardCompleted = 22, "generator_discriminator_forward_completed";
     /// Adversarial trainer: the generator's loss is computed.
     GeneratorLossCompleted = 23, "generator_loss_completed";
-    /// Adversarial trainer: the generator's gradients are there.
+    /// Adversarial trainer: the generator's gradients are computed.
     GeneratorBackwardCompleted = 24, "generator_backward_completed";
     /// Adversarial trainer: the generator's optimizer has stepped.
     GeneratorModelCompleted = 25, "generator_model_completed";
@@ -148,7 +148,7 @@ impl Event {
         Event::BUILT_IN.iter().copied().find(|event| event.built_in_name() == Some(name))
     }
 
-    /// Whether this is an event of a user's own.
+    /// Whether this is a custom event.
     pub const fn is_custom(self) -> bool {
         self.0 & CUSTOM != 0
     }
@@ -184,7 +184,7 @@ impl Event {
         When::from(self).after(a)
     }
 
-    /// This event when the function says so; it is given the state and the event's counter.
+    /// This event when the function returns true; it receives the state and the event's counter.
     pub fn filter(self, accept: impl Fn(&crate::State, u64) -> bool + Send + Sync + 'static) -> When {
         When::from(self).filter(accept)
     }

@@ -1,4 +1,4 @@
-//! Whoever listens: [`Handler`], and the [`Context`] it is called with.
+//! What listens to events: [`Handler`], and the [`Context`] it is called with.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,9 +16,9 @@ pub enum OnError {
     /// The run ends with the error.
     #[default]
     Stop = 0,
-    /// The handler is not called again; the run goes on.
+    /// The handler is not called again; the run continues.
     Disable = 1,
-    /// The error is logged; the run goes on.
+    /// The error is logged; the run continues.
     Log = 2,
 }
 
@@ -55,7 +55,7 @@ pub trait Handler: Send {
     /// The name used in messages, times and checkpoints.
     fn name(&self) -> &str;
 
-    /// What to be called for. Asked once, at registration.
+    /// The events to be called for. Read once, at registration.
     fn subscriptions(&self) -> Vec<When>;
 
     /// Called for every event subscribed to, in the order of registration.
@@ -71,12 +71,12 @@ pub trait Handler: Send {
         Ranks::All
     }
 
-    /// What goes into checkpoints.
+    /// What is stored in checkpoints.
     fn save_state(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// Takes back what `save_state` gave.
+    /// Restores what `save_state` returned.
     fn load_state(&mut self, state: &[u8]) -> Result<(), HandlerError> {
         let _ = state;
         Ok(())
@@ -87,8 +87,8 @@ pub trait Handler: Send {
 pub struct Context<'a> {
     /// The event that happened.
     pub event: Event,
-    /// What the run knows of itself.
+    /// The state of the run.
     pub state: &'a State,
-    /// Whoever runs the engine.
+    /// The trainer or evaluator that runs the engine.
     pub host: &'a mut dyn Host,
 }

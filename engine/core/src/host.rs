@@ -1,4 +1,4 @@
-//! What a handler may ask of whoever runs the engine: [`Host`].
+//! What a handler may request from the trainer or evaluator that runs the engine: [`Host`].
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use crate::error::HostError;
 use crate::state::Metrics;
 
-/// How loud a message is.
+/// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Level {
-    /// For whoever looks for a fault.
+    /// For debugging.
     Debug = 0,
-    /// For whoever watches the run.
+    /// For the user who watches the run.
     Info = 1,
-    /// Something is odd, the run goes on.
+    /// Something is unusual, the run continues.
     Warn = 2,
     /// Something failed.
     Error = 3,
@@ -48,8 +48,8 @@ impl DType {
     }
 }
 
-/// A tensor in host memory, row-major, native byte order: a view that is valid for the call it was
-/// asked for in.
+/// A tensor in host memory, row-major, native byte order: a view that is valid for the duration of
+/// the call.
 #[derive(Clone, Debug)]
 pub struct HostTensor<'a> {
     /// Element type.
@@ -61,7 +61,7 @@ pub struct HostTensor<'a> {
 }
 
 impl<'a> HostTensor<'a> {
-    /// An f32 tensor over these values. Fails when the shape does not hold as many.
+    /// An f32 tensor over these values. Fails when the shape has another number of elements.
     pub fn from_f32(shape: Vec<usize>, values: &[f32]) -> Result<HostTensor<'static>, HostError> {
         if shape.iter().product::<usize>() != values.len() {
             return Err(HostError::new(format!("shape {shape:?} does not hold {} values", values.len())));
@@ -78,12 +78,12 @@ impl<'a> HostTensor<'a> {
         Ok(self.bytes.chunks_exact(4).map(|b| f32::from_ne_bytes([b[0], b[1], b[2], b[3]])).collect())
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Whether there is no element.
+    /// Whether the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -114,21 +114,19 @@ pub enum Combine {
 pub enum LayerValues {
     /// The parameters and running statistics.
     Weights = 0,
-    /// The gradients of the parameters, of the present batch alone: without the factor of a loss
-    /// scaler, before they are added up over batches and clipped. There are some at
-    /// `backward_completed`, and at no other event.
+    /// The gradients of the parameters for the current batch alone: without the factor of a loss
+    /// scaler, before accumulation and clipping. They exist at `backward_completed` only.
     Gradients = 1,
 }
 
-/// What the values of one layer look like.
+/// Statistics of the values of one layer.
 ///
-/// `mean`, `std`, `min` and `max` are those of the finite values, and not a number where none is
-/// finite.
+/// `mean`, `std`, `min` and `max` cover the finite values, and are NaN where none is finite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayerStatistics {
-    /// The name that the layer has in the network's state dict.
+    /// The layer's name in the network's state dict.
     pub name: String,
-    /// How many values it has.
+    /// The number of values.
     pub count: u64,
     /// Their mean.
     pub mean: f64,
@@ -138,73 +136,72 @@ pub struct LayerStatistics {
     pub min: f64,
     /// The largest.
     pub max: f64,
-    /// How many values are infinite or not a number.
+    /// The number of non-finite values.
     pub non_finite: u64,
 }
 
-/// What a host has under names: see [`Host::names`].
+/// The kinds of named things a host has: see [`Host::names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum NamesOf {
-    /// What [`Host::output`] answers to.
+    /// The names that [`Host::output`] accepts.
     Outputs = 0,
-    /// What [`Host::tensor`] answers to.
+    /// The names that [`Host::tensor`] accepts.
     Tensors = 1,
-    /// What [`Host::numbers`] answers to.
+    /// The names that [`Host::numbers`] accepts.
     Numbers = 2,
-    /// What [`Host::texts`] answers to.
+    /// The names that [`Host::texts`] accepts.
     Texts = 3,
-    /// What [`Host::run`] answers to.
+    /// The names that [`Host::run`] accepts.
     Engines = 4,
 }
 
-/// What a handler wants a checkpoint to be.
+/// A handler's request for a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointRequest {
     /// The folder of checkpoints.
     pub dir: PathBuf,
-    /// What the checkpoint is: `epoch`, `best`, `interrupted`, `final`, or a word of the handler's
+    /// What the checkpoint is: `epoch`, `best`, `interrupted`, `final`, or a tag of the handler's
     /// own.
     pub tag: String,
-    /// Of the checkpoints with this tag, the newest so many stay; `None` keeps all.
+    /// How many of the newest checkpoints with this tag are kept; `None` keeps all.
     pub keep_last: Option<usize>,
 }
 
-/// What a handler may ask of whoever runs the engine.
+/// What a handler may request from the trainer or evaluator that runs the engine.
 ///
-/// No method has a default: a host says of each what it does. [`not_offered!`](crate::not_offered)
-/// writes, by name, those that it has no answer to.
+/// No method has a default: a host implements each one. [`not_offered!`](crate::not_offered) writes
+/// stubs, by name, for the methods that a host does not support.
 pub trait Host {
-    /// Ends the run once the present event's handlers have returned (within an iteration: once it
-    /// is complete).
+    /// Ends the run once the handlers of the current event have returned (within an iteration: once
+    /// it is complete).
     fn terminate(&mut self, why: &str);
 
-    /// Ends the epoch once the present event's handlers have returned.
+    /// Ends the epoch once the handlers of the current event have returned.
     fn terminate_epoch(&mut self, why: &str);
 
-    /// Pauses: `run` returns, and the next `run` goes on in mid-epoch.
+    /// Pauses: `run` returns, and the next `run` resumes in mid-epoch.
     fn interrupt(&mut self, why: &str);
 
     /// Records a metric in the state; the handlers after this one see it.
     fn set_metric(&mut self, name: &str, value: f64);
 
-    /// The names that there are at present: a host that knows some lists them in the order of the
-    /// alphabet.
+    /// The names that exist at this event, in alphabetical order.
     fn names(&self, of: NamesOf) -> Vec<String>;
 
-    /// A number of the present iteration, read back from the device because somebody asked: `loss`.
+    /// A number of the current iteration, read back from the device on request: `loss`.
     fn output(&mut self, name: &str) -> Result<f64, HostError>;
 
-    /// The cases of the present batch, by name.
+    /// The names of the cases of the current batch.
     fn cases(&self) -> Vec<String>;
 
-    /// Numbers that belong to the cases of the present batch, one list for each case: a value of
-    /// the data set's table (`age`), voxel sizes in mm (`image.spacing`), a metric of an evaluator
-    /// once it is measured.
+    /// Numbers of the cases of the current batch, one list for each case: a value of the data set's
+    /// table (`age`), voxel sizes in mm (`image.spacing`), a metric of an evaluator once it is
+    /// computed.
     fn numbers(&mut self, name: &str) -> Result<Vec<Vec<f64>>, HostError>;
 
-    /// Texts that belong to the cases of the present batch, one for each case: a column of the data
+    /// Strings of the cases of the current batch, one for each case: a column of the data
     /// set's table (`site`), the file of an image (`image.path`).
     fn texts(&mut self, name: &str) -> Result<Vec<String>, HostError>;
 
@@ -214,45 +211,43 @@ pub trait Host {
     /// Sets the learning rate from the next step on.
     fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), HostError>;
 
-    /// What the values of each layer of the network look like, in the network's order: one pass
-    /// over all of them on the device, and one wait for it.
+    /// Statistics of the values of each layer, in the network's order. They cost one pass over the
+    /// values on the device and one synchronization.
     fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError>;
 
-    /// Runs another engine of the same program, `validation` for one, and returns its metrics. The
-    /// engine that calls the handler records them in its own state too, as `set_metric` does: the
-    /// handlers after this one see them.
+    /// Runs another engine of the same program, such as `validation`, and returns its metrics. The
+    /// calling engine also records them in its own state, as `set_metric` does: the handlers after
+    /// this one see them.
     fn run(&mut self, engine: &str) -> Result<Metrics, HostError>;
 
-    /// A tensor of the present iteration in host memory: `image`, `label`, `pred`, ... A network of
-    /// several outputs has them as `output_0`, which is `pred`, `output_1`, ...; an ensemble's
-    /// members are `pred_0`, `pred_1`, ...
+    /// A tensor of the current iteration in host memory: `image`, `label`, `pred`, ... The outputs
+    /// of a network with several are `output_0` (the same as `pred`), `output_1`, ...; an
+    /// ensemble's members are `pred_0`, `pred_1`, ...
     fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError>;
 
-    /// Replaces or adds a tensor of the present iteration.
+    /// Replaces or adds a tensor of the current iteration.
     fn put_tensor(&mut self, name: &str, tensor: HostTensor<'_>) -> Result<(), HostError>;
 
-    /// Makes one tensor of several, on the device.
+    /// Combines several tensors into one, on the device.
     fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError>;
 
-    /// Asks for a checkpoint. It is written when all handlers of the present event have run, so
-    /// that it holds what each of them has seen (inside an iteration: when that is complete); an
-    /// error in writing is an error of the handler that asked.
+    /// Requests a checkpoint. It is written after all handlers of the current event have run, so
+    /// that it holds what each of them has seen; within an iteration, after the iteration. A write
+    /// error is an error of the handler that made the request.
     fn save_checkpoint(&mut self, request: CheckpointRequest) -> Result<(), HostError>;
 
-    /// Asks to go on from the newest whole checkpoint in `dir`. Possible in `Started` only; it is
-    /// read when all handlers of that event have run.
+    /// Requests to resume from the newest complete checkpoint in `dir`. Possible in `Started` only;
+    /// the checkpoint is read after all handlers of that event have run.
     fn load_checkpoint(&mut self, dir: &Path) -> Result<(), HostError>;
 
-    /// Says something to whoever watches; [`trace`] is what most hosts do.
+    /// Logs a message for the user; most hosts call [`trace`].
     fn log(&mut self, level: Level, message: &str);
 
-    /// Hands a number to whoever draws curves. The engine keeps the newest of each tag in
-    /// `State::scalars`.
+    /// Publishes a number for curves. The engine keeps the newest of each tag in `State::scalars`.
     fn scalar(&mut self, tag: &str, value: f64);
 }
 
-/// Hands a message to the `tracing` subscriber of the program: what a host's `log` does that has
-/// nobody else to tell.
+/// Passes a message to the program's `tracing` subscriber: the usual `log` of a host.
 pub fn trace(level: Level, message: &str) {
     match level {
         Level::Debug => tracing::debug!("{message}"),

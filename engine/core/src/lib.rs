@@ -1,4 +1,4 @@
-//! The engine: it walks through a run and says what happens; handlers listen.
+//! The engine: it drives a run and fires events; handlers listen.
 //!
 //! # From a loop to an engine
 //!
@@ -10,32 +10,32 @@
 //! }
 //! ```
 //!
-//! Then one wants a progress bar, a checkpoint at each end of an epoch, a learning rate that falls,
-//! a stop when the loss is not a number, a pause when somebody presses Ctrl-C. Each is five lines
-//! at three places of the loop, and after a year nobody dares to touch it. None of these five lines
-//! cares how a batch is learned from; they only need to be called at the right moment. So the
-//! moments get names, [`Event`]s, and whoever wants to be called says for which:
+//! Then one wants a progress bar, a checkpoint at the end of each epoch, a decaying learning rate,
+//! a stop when the loss becomes NaN, a pause on Ctrl-C. Each adds a few lines in several parts of
+//! the loop, and after a year nobody dares to touch it. None of this code depends on how a batch is
+//! learned from; it only needs to be called at the right moment. So the moments get names,
+//! [`Event`]s, and code subscribes to the events it needs:
 //!
 //! ```text
 //! engine.on(Event::EpochCompleted.every(2), |cx| ...)
 //! ```
 //!
-//! **What is called must know where the run is.** It is handed the [`State`]: epoch, iteration,
-//! metrics, the best metric. All of it serializes, because it is also what a run is resumed from.
+//! **A handler must know how far the run is.** It receives the [`State`]: epoch, iteration,
+//! metrics, the best metric. The whole state serializes, because a run is resumed from it.
 //!
-//! **What is called wants to do something.** Stop the run, set the learning rate, look at a
-//! prediction, write a checkpoint. Only the trainer can do that, and a handler must not know which
-//! trainer it is. So it is handed a [`Host`], a list of what may be asked for; a trainer that has
-//! no answer says so. State and host together are the [`Context`].
+//! **A handler wants to act on the run:** stop it, set the learning rate, read a prediction, write
+//! a checkpoint. Only the trainer can do that, and a handler must not depend on a particular
+//! trainer. So it receives a [`Host`], the list of possible requests; a trainer that does not
+//! support one returns an error. State and host together are the [`Context`].
 //!
-//! **Some handlers have something to remember**, between calls and in checkpoints: they implement
-//! [`Handler`]. A closure is a handler that does not.
+//! **Some handlers have state of their own**, kept between calls and in checkpoints: they implement
+//! [`Handler`]. A closure is a handler without saved state.
 //!
-//! **Who walks the loop?** If each trainer did, each would get resuming in mid-epoch wrong in its
-//! own way. So the [`Engine`] walks it, and a trainer is what is left: "begin a pass over the
-//! data", "fetch a batch", "do an iteration". That is a [`Workflow`]. The engine is driven by no
-//! tensor library: this crate depends on `serde` and `tracing` alone, so that a plugin can be built
-//! against it in seconds and pinned for years.
+//! **Who runs the loop?** If each trainer had its own loop, each would have its own bugs in
+//! resuming mid-epoch. So the [`Engine`] runs it, and a trainer implements only the steps: "begin a
+//! pass over the data", "fetch a batch", "do an iteration". That is a [`Workflow`]. The engine
+//! knows no tensor library: this crate depends on `serde` and `tracing` alone, so that a plugin
+//! builds against it in seconds and can pin it for years.
 //!
 //! # A whole workflow
 //!
@@ -52,7 +52,7 @@
 //!     fn learning_rate(&self) -> Option<f64> { Some(self.rate) }
 //!     fn set_learning_rate(&mut self, rate: f64) -> Result<(), HostError> { self.rate = rate; Ok(()) }
 //!     fn log(&mut self, level: Level, message: &str) { trace(level, message); }
-//!     // What the engine carries out itself, and what this trainer has no answer to.
+//!     // What the engine carries out itself, and what this trainer does not support.
 //!     not_offered! {
 //!         requests, names, cases, numbers, texts, layer_statistics, run, tensor, put_tensor, combine
 //!     }
@@ -107,26 +107,25 @@
 //! | `EpochCompleted` | e | after [`Workflow::epoch_completed`] |
 //! | `Completed` | e | |
 //!
-//! The order, the filters and what follows a request are those of pytorch-ignite; the tests replay
+//! The order, the filters and the effect of a request are those of pytorch-ignite; the tests replay
 //! its traces.
 //!
-//! - [`Host::terminate`]: looked at when the event's handlers have returned (inside `iterate`: when
-//!   the iteration is complete). `Terminate`, then `Completed`; `EpochCompleted` does not fire. A
-//!   further `run` goes on with the next epoch.
+//! - [`Host::terminate`]: checked when the event's handlers have returned (inside `iterate`: when
+//!   the iteration is complete). `Terminate` fires, then `Completed`; `EpochCompleted` does not. A
+//!   further `run` continues with the next epoch.
 //! - [`Host::terminate_epoch`]: `TerminateSingleEpoch`, then `EpochCompleted`, then the next epoch
 //!   on a new pass.
 //! - [`Host::interrupt`], or the flag of [`Engine::interrupt_flag`]: `Interrupt`, and `run`
-//!   returns. The next `run` goes on where it was left; see [`Engine::run`] for going on in another
-//!   process.
-//! - An error, of the workflow or of a handler that is to stop the run: `ExceptionRaised` once,
-//!   every handler of it called once, and `run` returns the error. Checkpoints asked for and not
-//!   yet written are not written. (ignite swallows an exception when somebody listens to it, or
-//!   calls the listeners twice. Nothing is swallowed here.)
-//! - A checkpoint is written when all handlers of the event have run, within an iteration when that
-//!   is complete: a checkpoint always stands between two iterations, and what is resumed from it
-//!   does not differ by a bit.
+//!   returns. The next `run` resumes there; see [`Engine::run`] for resuming in another process.
+//! - An error of the workflow, or of a handler whose policy is to stop the run: `ExceptionRaised`
+//!   fires once, each of its handlers is called once, and `run` returns the error. Checkpoints that
+//!   were requested and not yet written are dropped. (ignite swallows an exception when a handler
+//!   listens to it, or calls the handlers twice. This engine swallows nothing.)
+//! - A checkpoint is written when all handlers of the event have run, and within an iteration when
+//!   that is complete. A checkpoint therefore always lies between two iterations, and a run resumed
+//!   from it is bit-identical.
 //!
-//! Each epoch, iteration and handler call is a `tracing` span of that name.
+//! Each epoch, iteration and handler call is a `tracing` span with that name.
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used))]
 
 mod dispatch;

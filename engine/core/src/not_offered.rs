@@ -1,12 +1,13 @@
-//! [`not_offered!`](crate::not_offered): the methods of a host that it has no answer to, by name.
+//! [`not_offered!`](crate::not_offered): stubs, by name, for the methods that a host does not
+//! support.
 
-/// Writes the methods of [`Host`](crate::Host) that a host has no answer to, by their names, within
-/// its `impl`.
+/// Writes stubs, by name, for the methods of [`Host`](crate::Host) that a host does not support,
+/// within its `impl`.
 ///
-/// One that can fail answers [`HostError::not_offered`](crate::HostError::not_offered);
-/// `learning_rate`, `cases` and `names` answer that there is none; a request is logged as a
-/// warning. A [`Workflow`](crate::Workflow) is never asked for what the [`Engine`](crate::Engine)
-/// itself carries out: the word `requests` stands for `terminate`, `terminate_epoch`, `interrupt`,
+/// A method that can fail returns [`HostError::not_offered`](crate::HostError::not_offered);
+/// `learning_rate`, `cases` and `names` return nothing; a request is logged as a warning. A
+/// [`Workflow`](crate::Workflow) never receives the requests that the [`Engine`](crate::Engine)
+/// itself carries out: the name `requests` means `terminate`, `terminate_epoch`, `interrupt`,
 /// `set_metric`, `save_checkpoint`, `load_checkpoint` and `scalar`.
 ///
 /// ```

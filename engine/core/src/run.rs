@@ -1,5 +1,5 @@
-//! The walk through a run, one step at a time, so that it can be left and taken up again between
-//! any two events.
+//! The loop of a run, one step at a time, so that it can be left and resumed between any two
+//! events.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::run_error::{RunEnd, RunError, RunErrorKind};
 use crate::state::{Pass, State};
 use crate::workflow::{BoxError, Workflow};
 
-/// What is to be done next.
+/// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Start,
@@ -27,10 +27,10 @@ enum Step {
     EndEpoch,
 }
 
-/// Where a run is, as far as this process alone needs to know.
+/// The part of a run's position that only this process needs.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// The step an interrupted run goes on with.
+    /// The step an interrupted run resumes with.
     suspended: Option<Step>,
     /// Between `IterationStarted` and the end of the iteration.
     pub in_iteration: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Progress {
     pub iterating: bool,
     /// The workflow has a pass open.
     pass_live: bool,
-    /// The pass was just begun again because the last one gave nothing.
+    /// The pass was just restarted because the last one returned no batch.
     dry: bool,
     /// The epoch's length came from the data, not from the user.
     length_from_data: bool,
@@ -74,12 +74,12 @@ impl Clock {
 }
 
 impl Progress {
-    /// Forgets the run; the next one starts from the state.
+    /// Resets the progress; the next run starts from the state.
     fn reset(&mut self) {
         *self = Self { length_from_data: self.length_from_data, ..Self::default() };
     }
 
-    /// The state was replaced, possibly in the middle of `Started`: the clocks go on.
+    /// The state was replaced, possibly in the middle of `Started`: the clocks keep running.
     pub fn restore(&mut self) {
         let Self { run_clock, epoch_clock, .. } = *self;
         self.reset();
@@ -114,24 +114,24 @@ impl Spans {
 }
 
 impl Engine {
-    /// Runs until `max_epochs`, or goes on where an interrupt or a restored snapshot left it.
+    /// Runs until `max_epochs`, or resumes from an interrupt or a restored snapshot.
     ///
-    /// - A run that was interrupted goes on with the very next thing; nothing is fired twice.
+    /// - An interrupted run resumes with the next step; nothing is fired twice.
     /// - A state restored from a snapshot fires `Started` (handlers open their files there), but
-    ///   not `EpochStarted` for an epoch in progress: handlers and workflow have what they noted at
-    ///   its start in their own saved state.
-    /// - A run that was terminated goes on with the next epoch, on fresh data.
-    /// - A run that failed goes on like a restored one, with the iteration that failed.
-    /// - A run that finished goes on when `max_epochs` is larger now, and starts from epoch 0 when
-    ///   it is the same. A *restored* finished run has nothing left to do then: `Started` and
-    ///   `Completed` are fired.
+    ///   not `EpochStarted` for an epoch in progress: what handlers and workflow recorded at its
+    ///   start is in their own saved state.
+    /// - A terminated run continues with the next epoch, on a new pass over the data.
+    /// - A failed run resumes like a restored one, with the iteration that failed.
+    /// - A finished run continues when `max_epochs` is larger now, and starts from epoch 0 when it
+    ///   is the same. A *restored* finished run has nothing left to do in that case: only `Started`
+    ///   and `Completed` are fired.
     ///
-    /// An epoch length of 0 is a warning, and nothing is run.
+    /// An epoch length of 0 logs a warning, and nothing is run.
     ///
     /// # Errors
-    /// Whatever the workflow or a handler with [`OnError::Stop`](crate::OnError::Stop) fails with,
-    /// after `ExceptionRaised` was fired once; `max_epochs` of 0 or below the epochs run already,
-    /// without any event.
+    /// Any error of the workflow or of a handler with [`OnError::Stop`](crate::OnError::Stop),
+    /// after `ExceptionRaised` was fired once. A `max_epochs` of 0 or below the number of epochs
+    /// already run is an error without any event.
     pub fn run(&mut self, workflow: &mut dyn Workflow, max_epochs: u64) -> Result<RunEnd, RunError> {
         if max_epochs == 0 || max_epochs < self.state.epoch {
             return Err(self.error(RunErrorKind::MaxEpochs { asked: max_epochs }));
@@ -146,8 +146,8 @@ impl Engine {
         self.go(workflow)
     }
 
-    /// Runs exactly one epoch, numbered `epoch` (an evaluator): counters start anew, `Started` sees
-    /// `epoch - 1`. Asked for the epoch it was interrupted in, it goes on there.
+    /// Runs exactly one epoch, numbered `epoch` (an evaluator): counters start from zero, `Started`
+    /// sees `epoch - 1`. For the epoch in which it was interrupted, it resumes.
     ///
     /// # Errors
     /// As [`Engine::run`].
@@ -156,7 +156,7 @@ impl Engine {
         if self.progress.suspended.is_none() || self.state.max_epochs != epoch {
             let best = (self.state.best_metric, self.state.best_epoch);
             self.rewind(epoch - 1);
-            // Other data may be evaluated now.
+            // The data may be different this time.
             self.state.epoch_length = self.state.epoch_length.filter(|_| !self.progress.length_from_data);
             (self.state.best_metric, self.state.best_epoch) = best;
             self.requests = Requests::default();
@@ -165,7 +165,7 @@ impl Engine {
         self.go(workflow)
     }
 
-    /// Back to the start of a run whose next epoch is `epoch + 1`.
+    /// Goes back to the start of a run whose next epoch is `epoch + 1`.
     fn rewind(&mut self, epoch: u64) {
         let old = std::mem::take(&mut self.state);
         self.state = State {
@@ -200,7 +200,7 @@ impl Engine {
             tracing::warn!("{}: the epoch length is 0, nothing is run", self.state.engine);
             return Ok(RunEnd::Completed);
         }
-        // What was begun is on disk when a run ends, however it ends.
+        // Checkpoints that were begun are on disk when a run ends, however it ends.
         let result = self.walk(workflow).and_then(|end| self.settle(workflow, 0, true, false).map(|()| end));
         match &result {
             Ok(RunEnd::Interrupted(_)) => {
@@ -213,18 +213,17 @@ impl Engine {
             }
             Err(error) => {
                 let text = error.to_string();
-                // Whoever called prints the error: once is enough.
+                // The caller prints the error: once is enough.
                 tracing::debug!("{text}");
                 self.state.exception = Some(text);
                 self.progress.iterating = false;
-                // What was asked for before the error is not done: a checkpoint would keep a broken
-                // state.
+                // Earlier requests are dropped: a checkpoint would keep a broken state.
                 self.requests = Requests::default();
                 self.fire_exception(workflow);
                 if let Err(error) = self.settle(workflow, 0, true, true) {
                     tracing::error!("while an error was being reported: {error}");
                 }
-                // The iteration that failed is not counted: a further run does it again.
+                // The iteration that failed is not counted: a further run repeats it.
                 self.state.iteration -= u64::from(self.progress.in_iteration);
                 self.progress.reset();
             }
@@ -278,13 +277,13 @@ impl Engine {
         }
     }
 
-    /// Takes one step. Returns the event it fired, after which requests are looked at, and the next
+    /// Takes one step. Returns the event it fired, after which requests are checked, and the next
     /// step if there is one.
     fn take(&mut self, step: Step, workflow: &mut dyn Workflow) -> Result<(Option<Event>, Option<Step>), RunError> {
         match step {
             Step::Start => {
                 self.fire(Event::Started, workflow)?;
-                // A checkpoint may have been loaded just now.
+                // A handler of `Started` may have loaded a checkpoint.
                 if self.state.epoch > self.state.max_epochs {
                     return Err(self.error(RunErrorKind::MaxEpochs { asked: self.state.max_epochs }));
                 }
@@ -315,7 +314,7 @@ impl Engine {
                     let resumes = pass.open && pass.length != Some(pass.taken);
                     self.open_pass(workflow, resumes)?;
                 }
-                // The length may be known only now.
+                // The length may become known only here.
                 let next = if self.state.epoch_length == Some(0) { Step::EndEpoch } else { Step::AskForBatch };
                 Ok((None, Some(next)))
             }
@@ -378,7 +377,7 @@ impl Engine {
                 let result = workflow.epoch_completed(&mut self.state);
                 result.map_err(|source| self.workflow_error("complete the epoch", source))?;
                 self.fire(Event::EpochCompleted, workflow)?;
-                // An epoch that is completed has nothing left to terminate.
+                // A completed epoch has nothing left to terminate.
                 self.requests.terminate_epoch = None;
                 self.note_time(Event::EpochCompleted, self.progress.epoch_clock);
                 Ok((Some(Event::EpochCompleted), Some(Step::NextEpoch)))
@@ -394,14 +393,14 @@ impl Engine {
         Ok(end)
     }
 
-    /// Leaves the rest of the epoch's data.
+    /// Abandons the rest of the epoch's data.
     fn abandon(&mut self) {
         self.progress.in_iteration = false;
         self.progress.pass_live = false;
         self.state.pass.open = false;
     }
 
-    /// Opens the next pass, or the one a resumed run was in.
+    /// Opens the next pass, or the pass that a resumed run was in.
     fn open_pass(&mut self, workflow: &mut dyn Workflow, resumes: bool) -> Result<(), RunError> {
         let before = self.state.pass;
         if !resumes {
@@ -419,7 +418,7 @@ impl Engine {
                     tracing::warn!("{}: the loader has no batch, nothing is run", self.state.engine);
                 }
             }
-            // Between two runs the data may have grown. An epoch that was a pass stays one.
+            // The data may have grown between two runs. An epoch that was a pass stays one.
             (Some(old), Some(length))
                 if old != length && (self.progress.length_from_data || before.length == Some(old)) =>
             {
@@ -435,7 +434,7 @@ impl Engine {
         self.state.times.insert(event.name().into_owned(), clock.seconds());
     }
 
-    /// An error of the workflow. One that came through `fire` is a run's error already.
+    /// An error of the workflow. One that came through `fire` is already a `RunError`.
     fn workflow_error(&self, task: &'static str, source: BoxError) -> RunError {
         match source.downcast::<RunError>() {
             Ok(error) => *error,

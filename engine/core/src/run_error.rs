@@ -12,14 +12,13 @@ use crate::workflow::BoxError;
 pub enum RunEnd {
     /// All epochs were run.
     Completed,
-    /// Somebody asked to end it; the reason they gave.
+    /// A handler requested the end; holds its reason.
     Terminated(String),
-    /// Somebody asked to pause; the reason they gave. The next `run` goes on where this one
-    /// stopped.
+    /// A pause was requested; holds the reason. The next `run` resumes where this one stopped.
     Interrupted(String),
 }
 
-/// The error that ended a run: where it happened, and what.
+/// The error that ended a run, and where it happened.
 #[derive(Debug)]
 pub struct RunError {
     /// Name of the engine.
@@ -42,33 +41,33 @@ pub enum RunErrorKind {
         handler: String,
         /// The event it was called for.
         event: Event,
-        /// Its words.
+        /// Its message.
         message: String,
     },
     /// The workflow could not do its part.
     Workflow {
-        /// What it was asked to do.
+        /// The step it was asked to do.
         task: &'static str,
         /// Why it could not.
         source: BoxError,
     },
-    /// An event was fired that nobody registered.
+    /// An unregistered event was fired.
     UnknownEvent(Event),
-    /// `terminate_epoch` was asked for where no epoch has data to leave out.
+    /// `terminate_epoch` was requested before any batch was requested.
     NoEpochToTerminate {
-        /// The handler that asked.
+        /// The handler that made the request.
         handler: String,
-        /// The event it asked in.
+        /// The event of the request.
         event: Event,
     },
     /// The data gave no batch, twice in a row.
     NoData,
     /// `run` was asked for fewer epochs than were run before, or for none.
     MaxEpochs {
-        /// What was asked for.
+        /// The value given.
         asked: u64,
     },
-    /// A snapshot contradicts itself, or a handler could not take its part of it.
+    /// A snapshot contradicts itself, or a handler could not restore its part of it.
     Snapshot(String),
 }
 
@@ -107,8 +106,8 @@ impl fmt::Display for RunError {
 impl std::error::Error for RunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            // The text above already tells the whole chain; the source is for programs that look at
-            // types.
+            // The text above already holds the whole chain; the source is for programs that match
+            // on types.
             RunErrorKind::Workflow { source, .. } => Some(source.as_ref()),
             _ => None,
         }

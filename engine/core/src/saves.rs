@@ -1,5 +1,5 @@
-//! Carrying out what handlers asked for: checkpoints are read, begun, and looked after until they
-//! are written.
+//! Carries out the checkpoint requests of handlers: reads checkpoints, begins them, and tracks them
+//! until they are written.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -11,25 +11,25 @@ use crate::host::CheckpointRequest;
 use crate::run_error::RunError;
 use crate::workflow::{Workflow, Written};
 
-/// At most so many checkpoints are in the making; each holds a copy of the weights.
+/// The most checkpoints that are written at the same time; each holds a copy of the weights.
 const MOST: usize = 2;
 
 /// A checkpoint that a workflow has begun to write.
 #[derive(Debug)]
 struct Begun {
-    /// The handler that asked.
+    /// The handler that made the request.
     index: usize,
     event: Event,
     request: CheckpointRequest,
 }
 
-/// Checkpoints in the making, the oldest first.
+/// Checkpoints that are being written, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Saves(VecDeque<Begun>);
 
 impl Engine {
-    /// Reads and begins to write the checkpoints that were asked for. An error is one of the
-    /// handler that asked.
+    /// Reads and begins to write the requested checkpoints. An error counts as one of the handler
+    /// that made the request.
     pub(crate) fn carry_out(
         &mut self,
         event: Event,
@@ -65,8 +65,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes note of checkpoints that are written; with `wait`, until no more than `left` are in
-    /// the making.
+    /// Records checkpoints that are complete; with `wait`, blocks until no more than `left` are
+    /// still being written.
     pub(crate) fn settle(
         &mut self,
         workflow: &mut dyn Workflow,

@@ -1,4 +1,4 @@
-//! What a checkpoint holds of the engine, and how it is taken back.
+//! What a checkpoint holds of the engine, and how it is restored.
 
 use crate::engine::Engine;
 use crate::run_error::{RunError, RunErrorKind};
@@ -10,7 +10,7 @@ impl Engine {
     /// each handler saves.
     pub fn snapshot(&self) -> Snapshot {
         let mut state = self.state.clone();
-        // An iteration that has started is done again by whoever resumes.
+        // An iteration that has started is repeated after resuming.
         state.iteration -= u64::from(self.progress.in_iteration);
         let handlers = self
             .entries
@@ -20,18 +20,18 @@ impl Engine {
         Snapshot { state, handlers }
     }
 
-    /// Takes a snapshot back; the next [`Engine::run`] goes on from it. What belongs to this
-    /// process stays: name, rank, world size, `max_epochs`, and the key metric where one is named.
+    /// Restores a snapshot; the next [`Engine::run`] resumes from it. What belongs to this process
+    /// stays: name, rank, world size, `max_epochs`, and the key metric where one is named.
     ///
     /// # Errors
     /// When the snapshot's counters contradict each other, or a handler refuses its part. The state
-    /// is unchanged then, but handlers asked before may have changed.
+    /// is then unchanged, but handlers restored before that one may have changed.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), RunError> {
         if let Some(fault) = fault(&snapshot.state) {
             return Err(self.error(RunErrorKind::Snapshot(fault)));
         }
         for key in snapshot.handlers.keys().filter(|key| !self.entries.iter().any(|entry| entry.key == **key)) {
-            tracing::warn!("the snapshot holds a state of handler `{key}`, which is not here");
+            tracing::warn!("the snapshot holds a state of handler `{key}`, which is not registered");
         }
         for index in 0..self.entries.len() {
             let entry = &mut self.entries[index];

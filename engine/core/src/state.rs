@@ -1,4 +1,4 @@
-//! What a run knows of itself: [`State`]. It serializes, and it is what resumes.
+//! The state of a run: [`State`]. It serializes, and a run is resumed from it.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Metrics by name, sorted.
 pub type Metrics = BTreeMap<String, f64>;
 
-/// Which way a metric gets better.
+/// Whether a metric improves upwards or downwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
@@ -19,7 +19,7 @@ pub enum Better {
 }
 
 /// Where the run is in the data. An epoch usually is one pass; where its length was set by hand, a
-/// pass may end in the middle of an epoch or go on into the next.
+/// pass may end in the middle of an epoch or continue into the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -35,12 +35,12 @@ pub struct Pass {
     pub open: bool,
 }
 
-/// A number that a handler handed out with [`Host::scalar`](crate::Host::scalar).
+/// A number that a handler published with [`Host::scalar`](crate::Host::scalar).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scalar {
     /// The number.
     pub value: f64,
-    /// `state.iteration` when it was handed out.
+    /// `state.iteration` when it was published.
     pub iteration: u64,
 }
 
@@ -57,10 +57,10 @@ pub struct State {
     pub iteration: u64,
     /// Iterations an epoch has; `None` until the first pass over a loader of unknown length ends.
     pub epoch_length: Option<u64>,
-    /// Iterations of the present epoch that are complete. A resumed run goes on from here.
+    /// Complete iterations of the current epoch. A resumed run continues from here.
     pub epoch_iteration: u64,
-    /// Whether nothing of the present epoch is left to run: it is completed, or was abandoned by
-    /// `terminate`.
+    /// Whether nothing of the current epoch is left to run: it is completed, or `terminate`
+    /// abandoned it.
     pub epoch_done: bool,
     /// Where the run is in the data.
     pub pass: Pass,
@@ -70,9 +70,9 @@ pub struct State {
     pub metrics: Metrics,
     /// The epoch each metric was last set in.
     pub observed: BTreeMap<String, u64>,
-    /// The metric that decides what is best.
+    /// The metric that decides which epoch is best.
     pub key_metric: Option<String>,
-    /// Which way the key metric gets better.
+    /// Whether the key metric improves upwards or downwards.
     pub better: Better,
     /// The key metric's best value so far.
     pub best_metric: Option<f64>,
@@ -88,7 +88,7 @@ pub struct State {
     pub seed: u64,
     /// Whether the run has reached its end.
     pub finished: bool,
-    /// The newest value of each number that handlers handed out for curves, by tag.
+    /// The newest value of each number that handlers published for curves, by tag.
     #[serde(skip)]
     pub scalars: BTreeMap<String, Scalar>,
     /// Inside `exception_raised`: the error that ended the run.
@@ -102,8 +102,8 @@ impl State {
         Self { engine: engine.into(), world_size: 1, ..Self::default() }
     }
 
-    /// Records a metric. Where it is the key metric and better than ever, the best value and its
-    /// epoch follow. A value that is not a number is recorded but never the best.
+    /// Records a metric. Where it is the key metric and the best so far, the best value and its
+    /// epoch are updated. NaN is recorded but never the best.
     pub fn observe(&mut self, name: &str, value: f64) {
         self.metrics.insert(name.to_owned(), value);
         self.observed.insert(name.to_owned(), self.epoch);
@@ -121,13 +121,13 @@ impl State {
         }
     }
 
-    /// The metric's value, where it was set in the present epoch (validation may run every few
-    /// epochs only).
+    /// The metric's value, where it was set in the current epoch (validation may run only every few
+    /// epochs).
     pub fn fresh(&self, name: &str) -> Option<f64> {
         self.metrics.get(name).copied().filter(|_| self.observed.get(name) == Some(&self.epoch))
     }
 
-    /// Whether the present epoch gave the best key metric so far.
+    /// Whether the current epoch has the best key metric so far.
     pub fn is_best(&self) -> bool {
         self.best_epoch == Some(self.epoch) && self.epoch > 0
     }

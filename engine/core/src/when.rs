@@ -7,11 +7,11 @@ use std::sync::Arc;
 use crate::event::Event;
 use crate::state::State;
 
-/// A function that decides whether a handler is called: it is given the state and the event's
-/// counter (0 for an event that has none).
+/// A function that decides whether a handler is called: it receives the state and the event's
+/// counter (0 for an event without one).
 pub type Accept = Arc<dyn Fn(&State, u64) -> bool + Send + Sync>;
 
-/// One or more events, each with a filter. Made from an [`Event`]:
+/// One or more events, each with a filter. Built from an [`Event`]:
 ///
 /// ```
 /// use hearth_engine::Event;
@@ -37,7 +37,7 @@ pub struct Filter {
     pub before: Option<u64>,
     /// Only above.
     pub after: Option<u64>,
-    /// Only when the function says so.
+    /// Only when the function returns true.
     pub accept: Option<Accept>,
 }
 
@@ -137,7 +137,7 @@ impl From<Event> for When {
 }
 
 impl When {
-    /// An event with a filter put together by hand (as a plugin's host does).
+    /// An event with a filter that was assembled elsewhere (by a plugin's host).
     pub fn from_filter(event: Event, filter: Filter) -> Self {
         Self { alternatives: vec![(event, filter)] }
     }
@@ -177,7 +177,7 @@ impl When {
         self.each(|f| f.after = Some(a))
     }
 
-    /// When the function says so.
+    /// When the function returns true.
     pub fn filter(self, accept: impl Fn(&State, u64) -> bool + Send + Sync + 'static) -> Self {
         let accept: Accept = Arc::new(accept);
         self.each(|f| f.accept = Some(accept.clone()))

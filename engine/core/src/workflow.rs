@@ -13,25 +13,26 @@ use crate::state::State;
 /// Any error of a workflow.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A trainer or evaluator: it owns the network and the data, and does one iteration when told to.
-/// The engine owns the order of events.
+/// A trainer or evaluator: it owns the network and the data, and does one iteration at a time. The
+/// engine owns the order of events.
 pub trait Workflow: Host {
     /// Iterations of an epoch, where they are known before the first pass is begun, so that the
-    /// handlers of `Started` see them. Not needed: the length `restart` returns is used otherwise.
+    /// handlers of `Started` see them. Optional: by default the engine uses the length that
+    /// `restart` returns.
     fn epoch_length(&self) -> Option<u64> {
         None
     }
 
     /// Starts pass `state.pass.number` over the data (the same as `state.epoch` where an epoch is a
-    /// pass), leaving out its first `skip` batches: a run that is resumed in mid-epoch.
-    /// `epoch_started` is not called then. Returns how many batches a whole pass has, skipped ones
-    /// counted, where that is known.
+    /// pass) and skips its first `skip` batches, for a run that is resumed in mid-epoch.
+    /// `epoch_started` is not called in that case. Returns the number of batches of a whole pass,
+    /// including skipped ones, where that is known.
     fn restart(&mut self, state: &State, skip: u64) -> Result<Option<u64>, BoxError>;
 
     /// Fetches the next batch; `false` when the pass is over.
     fn fetch(&mut self, state: &State) -> Result<bool, BoxError>;
 
-    /// Does one iteration on the fetched batch, and fires the events within it:
+    /// Does one iteration on the fetched batch and fires the events within it:
     /// `engine.fire(Event::ForwardCompleted, self)?`.
     fn iterate(&mut self, engine: &mut Engine) -> Result<(), BoxError>;
 
@@ -49,37 +50,37 @@ pub trait Workflow: Host {
         Ok(())
     }
 
-    /// Writes a checkpoint that holds this snapshot and what the workflow is now. It may go on
-    /// writing while the run does ([`Written::Begun`]).
+    /// Writes a checkpoint that holds this snapshot and the current state of the workflow. Writing
+    /// may continue in the background ([`Written::Begun`]).
     fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<Written, HostError> {
         let _ = (request, snapshot);
         Err(HostError::not_offered("save_checkpoint"))
     }
 
-    /// The folder of the oldest begun checkpoint that was not told of yet, or why it could not be
-    /// written; `None` while it is being written, unless it is to `wait`.
+    /// The folder of the oldest begun checkpoint that was not reported yet, or why it could not be
+    /// written; `None` while it is being written, unless `wait` is set.
     ///
-    /// The engine asks after events while one is begun, and waits for all of them before it reads
-    /// one and before a run ends.
+    /// The engine asks after each event while one is being written. It waits for all of them before
+    /// it reads a checkpoint and before a run ends.
     fn checkpoint_written(&mut self, wait: bool) -> Option<Result<PathBuf, HostError>> {
         let _ = wait;
         None
     }
 
-    /// Takes back the newest whole checkpoint in `dir`, and returns the engine's part.
+    /// Restores the newest complete checkpoint in `dir` and returns the engine's part.
     fn read_checkpoint(&mut self, dir: &Path) -> Result<Snapshot, HostError> {
         let _ = dir;
         Err(HostError::not_offered("load_checkpoint"))
     }
 }
 
-/// How far a checkpoint is.
+/// The progress of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
     /// It is on disk, in this folder.
     Done(PathBuf),
-    /// It holds what it will, and is being written: [`Workflow::checkpoint_written`] tells how that
-    /// ends.
+    /// Its content is fixed and is being written: [`Workflow::checkpoint_written`] reports the
+    /// result.
     Begun,
 }
 

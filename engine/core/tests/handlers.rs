@@ -127,7 +127,7 @@ fn an_error_stops_disables_or_is_logged() {
 }
 
 /// ignite swallows an exception when a handler listens, and calls handlers twice when one raises
-/// again. Here: every handler once, whatever the others do, and the run fails.
+/// again. Here every handler is called once, even when others fail, and the run fails.
 #[test]
 fn exceptions_are_told_to_every_handler_once_and_never_swallowed() {
     let mut engine = Engine::new("trainer");
@@ -151,7 +151,7 @@ fn exceptions_are_told_to_every_handler_once_and_never_swallowed() {
     assert_eq!(error.source().unwrap().to_string(), "out of memory");
     assert_eq!(*texts.lock().unwrap(), vec![error.to_string(); 3]);
     assert_eq!(*trace.lock().unwrap(), ["epoch_completed 1 3", "exception_raised 2 5"]);
-    // The checkpoint of the exception holds the last complete iteration. The run goes on with the
+    // The checkpoint of the exception holds the last complete iteration. The run resumes with the
     // one that failed.
     let shelf = workflow.shelf.lock().unwrap().clone();
     assert!(shelf["last words"].contains("\"iteration\":4"), "{shelf:?}");
@@ -194,8 +194,8 @@ fn a_checkpoint_that_cannot_be_written_is_an_error_of_who_asked() {
     assert!(text.contains("nowhere holds no checkpoint"), "{text}");
 }
 
-/// What is written while the run goes on: no more than two, told of late, and all on disk when the
-/// run ends.
+/// Checkpoints written in the background: at most two at once, reported late, and all on disk when
+/// the run ends.
 #[test]
 fn checkpoints_that_are_written_in_the_background() {
     let mut engine = Engine::new("trainer");
@@ -225,7 +225,7 @@ fn checkpoints_that_are_written_in_the_background() {
     assert!(text.contains("failed at completed: the checkpoint `final` could not be written"), "{text}");
     assert_eq!(*told.lock().unwrap(), 1);
 
-    // One that is asked for when an error is raised is waited for, too.
+    // A checkpoint requested when an error is raised is waited for, too.
     let mut engine = Engine::new("trainer");
     engine.on(Event::ExceptionRaised, |cx| save(cx, "last words")).unwrap();
     let mut workflow = Mock::new(2);
@@ -349,8 +349,7 @@ fn events_of_a_users_own() {
 
 #[test]
 fn data_that_gives_nothing() {
-    // A length of 0 that is known: a warning and no event but those that could not be known to be
-    // idle.
+    // A known length of 0: a warning, and only the events that fire before the length is read.
     let mut engine = Engine::new("trainer");
     engine.state_mut().epoch_length = Some(0);
     let trace = mock::listen(&mut engine, Event::BUILT_IN.iter().copied());

@@ -1,5 +1,5 @@
-//! The order of events, the filters, and what a request leads to, against traces of pytorch-ignite
-//! (`ignite_traces.py` makes them).
+//! The order of events, the filters and the effect of requests, against traces of pytorch-ignite
+//! (written by `ignite_traces.py`).
 
 mod mock;
 

@@ -1,4 +1,4 @@
-//! A run that was left and taken up again equals one that was not.
+//! A run that was interrupted and resumed equals an uninterrupted one.
 
 #![allow(clippy::unit_arg)] // `|cx| Ok(cx.host.interrupt("..."))` reads well
 
@@ -20,14 +20,14 @@ fn trainer(save_at: Option<When>) -> Engine {
     engine
 }
 
-/// Everything that a resumed run must have in common with one that went through.
+/// Everything in which a resumed run must equal an uninterrupted one.
 fn outcome(engine: &Engine, workflow: &Mock) -> (u64, u64, Snapshot) {
     let mut snapshot = engine.snapshot();
     snapshot.state.times.clear();
     (workflow.weights, workflow.total, snapshot)
 }
 
-/// Goes through `epochs`, and for each point of `save_at` resumes from there in a "new process".
+/// Runs `epochs`, then resumes from each point of `save_at` in a "new process".
 fn resumes_equal(batches: u64, known: bool, epoch_length: Option<u64>, save_at: impl Fn(u64) -> When, epochs: u64) {
     let whole = |when: Option<When>| {
         let (mut engine, mut workflow) = (trainer(when), Mock::new(batches));
@@ -65,7 +65,7 @@ fn resumes_equal(batches: u64, known: bool, epoch_length: Option<u64>, save_at: 
         assert_eq!(other.run(&mut workflow, epochs).unwrap(), RunEnd::Completed);
         assert_eq!(outcome(&other, &workflow), wanted, "restored from a checkpoint at {point}");
         assert_eq!(*trace.lock().unwrap(), *again.lock().unwrap());
-        // No iteration is done twice, and none is left out.
+        // No iteration is done twice, and none is skipped.
         let first = trace.lock().unwrap().iter().find(|line| line.starts_with("iteration")).cloned();
         let next = snapshot.state.iteration + 1;
         let first_iteration = first.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
@@ -146,9 +146,9 @@ fn an_interrupted_run_saved_at_the_interrupt() {
         engine.on(Event::Interrupt, |cx| save(cx, "interrupted")).unwrap();
         assert_eq!(engine.run(&mut workflow, 2).unwrap(), RunEnd::Interrupted("Ctrl-C".into()));
         let shelf = workflow.shelf.clone();
-        // Going on in the same process...
+        // Resuming in the same process...
         assert_eq!(engine.run(&mut workflow, 2).unwrap(), RunEnd::Completed);
-        // ...equals going on in a new one.
+        // ...equals resuming in a new one.
         let (mut other, mut rest) = (trainer(None), Mock::new(3));
         rest.shelf = shelf;
         other.on(Event::Started, |cx| Ok(cx.host.load_checkpoint("interrupted".as_ref())?)).unwrap();
@@ -182,10 +182,10 @@ fn finished_runs() {
     let (mut engine, mut workflow) = (trainer(None), Mock::new(2));
     engine.run(&mut workflow, 2).unwrap();
     assert!(engine.state().finished);
-    // More epochs: goes on.
+    // More epochs: the run continues.
     engine.run(&mut workflow, 3).unwrap();
     assert_eq!((engine.state().epoch, engine.state().iteration), (3, 6));
-    // Fewer than were run: an error that says so, and nothing is touched.
+    // Fewer than were run: an error that says so, and nothing changes.
     let error = engine.run(&mut workflow, 2).unwrap_err();
     assert!(matches!(error.kind, RunErrorKind::MaxEpochs { asked: 2 }));
     assert_eq!(
@@ -247,7 +247,7 @@ fn snapshots_that_contradict_themselves() {
         assert!(error.to_string().contains(says), "{error}");
         assert_eq!(other.state().epoch, 0, "the state is unchanged");
     }
-    // Text that is no snapshot, and one with fields of a later release, which are passed over.
+    // Text that is no snapshot, and one with fields of a later release, which are ignored.
     assert!(serde_json::from_str::<Snapshot>(r#"{"state":{"epoch":-1},"handlers":{}}"#).is_err());
     let text = serde_json::to_string(&good).unwrap().replacen("{\"state\":{", "{\"state\":{\"of_next_year\":1,", 1);
     assert_eq!(serde_json::from_str::<Snapshot>(&text).unwrap(), good);

@@ -12,7 +12,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Metadata, Subscriber};
 
-/// Notes when spans are entered and left, as `> run > epoch 1 <`.
+/// Records when spans are entered and left, as `> run > epoch 1 <`.
 #[derive(Default)]
 struct Notes {
     names: Mutex<Vec<String>>,

@@ -1,4 +1,4 @@
-//! A random 64^3 crop of a case, by where the case is kept, and what a loader costs by itself:
+//! A random 64^3 crop of a case for each kind of cache, and the overhead of a loader:
 //! `cargo bench -p hearth-data --bench datasets`.
 //!
 //! The case is a phantom of 256 x 256 x 160 voxels, or a CT and its label of your own:
@@ -17,7 +17,7 @@ use hearth_data::{
     affine, host_device,
 };
 
-// As the programs have it: large blocks are kept, on huge pages.
+// As in the programs: large blocks are kept, on huge pages.
 #[global_allocator]
 static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
 
@@ -75,7 +75,7 @@ fn crops(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Cases that cost nothing.
+/// Cases without content.
 struct Empty;
 
 impl Dataset for Empty {

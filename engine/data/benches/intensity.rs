@@ -1,4 +1,4 @@
-//! The commonest intensity transforms on 96^3 and 256^3 voxels of one channel:
+//! The most common intensity transforms on 96^3 and 256^3 voxels of one channel:
 //! `cargo bench -p hearth-data --bench intensity`.
 
 use std::hint::black_box;
@@ -7,7 +7,7 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, 
 use hearth_data::transforms::*;
 use hearth_data::{DrawKey, Image, Sample, Transform, affine, host_device};
 
-// As the programs have it: large blocks are kept, on huge pages.
+// As in the programs: large blocks are kept, on huge pages.
 #[global_allocator]
 static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
 
@@ -42,7 +42,7 @@ fn intensity(c: &mut Criterion) {
         let image = image(n);
         for transform in transforms() {
             let draw = DrawKey::new(1, 0, 0).draw("bench", 0, 0);
-            // A sample of its own each time: transforms change it in place.
+            // A new sample each time: transforms change it in place.
             let fresh = || {
                 let own = Image::from_values(image.to_vec(), [1, n, n, n], image.affine, &host_device());
                 Sample::new("bench").with_image("image", own)

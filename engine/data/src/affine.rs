@@ -56,8 +56,8 @@ pub fn translation(offset: [f64; 3]) -> Affine {
     matrix
 }
 
-/// Distance between neighbouring voxels per axis, in mm; 1 where a column is all zero (as MONAI has
-/// it).
+/// Distance between neighbouring voxels per axis, in mm; 1 where a column is all zero (as in
+/// MONAI).
 pub fn spacing(a: &Affine) -> [f64; 3] {
     std::array::from_fn(|c| {
         let norm = (0..3).map(|r| a[r][c] * a[r][c]).sum::<f64>().sqrt();
@@ -65,7 +65,7 @@ pub fn spacing(a: &Affine) -> [f64; 3] {
     })
 }
 
-/// Spacing within the first `n` spatial axes only: a 2-D image sees the upper left 2x2 block.
+/// Spacing within the first `n` spatial axes only: a 2-D image uses the upper left 2x2 block.
 pub fn spacing_in(a: &Affine, n: usize) -> [f64; 3] {
     spacing(&restrict(a, n))
 }

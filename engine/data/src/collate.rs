@@ -1,4 +1,4 @@
-//! Samples into batches, and back.
+//! Collates samples into batches, and decollates them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::{Affine, DataError, Image, Meta, Sample, Value};
 /// How samples become a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Collate {
-    /// Images of one key must have one size.
+    /// Images of one key must have the same size.
     #[default]
     List,
-    /// Smaller images are padded to the largest of their key along each axis, and remember it:
-    /// undoing takes it off again.
+    /// Smaller images are padded to the largest of their key along each axis, and record it: the
+    /// inverse removes the padding.
     Pad {
         /// On which sides.
         method: PadMethod,
-        /// What the added voxels hold.
+        /// The values of the added voxels.
         mode: PadMode,
         /// The constant of [`PadMode::Constant`].
         value: f32,
@@ -41,7 +41,7 @@ pub struct Batch {
     pub numbers: BTreeMap<String, Vec<f64>>,
     /// Several numbers per entry, by key.
     pub lists: BTreeMap<String, Vec<Arc<[f64]>>>,
-    /// One text per entry, by key.
+    /// One string per entry, by key.
     pub texts: BTreeMap<String, Vec<String>>,
 }
 
@@ -50,7 +50,7 @@ pub struct Batch {
 pub struct ImageInfo {
     /// Voxel index to mm, RAS+.
     pub affine: Affine,
-    /// What the file said and what was done since.
+    /// The file's metadata and the transforms applied since.
     pub meta: Meta,
 }
 
@@ -68,7 +68,7 @@ impl Batch {
     /// The tensor of a key.
     ///
     /// # Errors
-    /// Where there is none; the keys that exist are named.
+    /// Where there is none; the message lists the existing keys.
     pub fn tensor(&self, key: &str) -> Result<&Tensor<5>, DataError> {
         self.tensors.get(key).ok_or_else(|| {
             let known: Vec<&String> = self.tensors.keys().collect();
@@ -86,8 +86,8 @@ impl Batch {
         self
     }
 
-    /// One entry of any tensor that goes with this batch (a prediction, say) as an image, with the
-    /// geometry of `like`.
+    /// One entry of any tensor that corresponds to this batch (such as a prediction) as an image,
+    /// with the geometry of `like`.
     ///
     /// # Errors
     /// Where there is no such entry or key.
@@ -104,7 +104,7 @@ impl Batch {
     }
 }
 
-/// [`collate`] with padding first, where that is asked for.
+/// [`collate`], with padding first where requested.
 pub(crate) fn collate_with(samples: Vec<Sample>, how: &Collate) -> Result<Batch, DataError> {
     match how {
         Collate::List => collate(samples),
@@ -116,7 +116,7 @@ pub(crate) fn collate_with(samples: Vec<Sample>, how: &Collate) -> Result<Batch,
 /// `pad_list_data_collate`).
 ///
 /// # Errors
-/// Where keys or numbers of channels differ, or a mode can't pad so far.
+/// Where keys or numbers of channels differ, or a mode cannot pad that far.
 pub fn pad_collate(mut samples: Vec<Sample>, method: PadMethod, mode: PadMode, value: f32) -> Result<Batch, DataError> {
     let mut largest: BTreeMap<String, [usize; 3]> = BTreeMap::new();
     for (key, entry) in samples.iter().flat_map(|s| &s.values) {
@@ -134,7 +134,7 @@ pub fn pad_collate(mut samples: Vec<Sample>, method: PadMethod, mode: PadMode, v
             }
             let (before, after) = method.sides(std::array::from_fn(|a| size[a] - shape[a]));
             let padded = pad(image.clone(), before, after, mode, value)
-                .map_err(|e| DataError::Collate(format!("case {}, `{key}` can't be padded: {e}", sample.case)))?;
+                .map_err(|e| DataError::Collate(format!("case {}, `{key}` cannot be padded: {e}", sample.case)))?;
             sample.values.insert(key.clone(), Value::Image(padded));
         }
     }
@@ -167,7 +167,7 @@ pub fn collate(samples: Vec<Sample>) -> Result<Batch, DataError> {
                 let (a, b) = (other.dims(), image.data.dims());
                 if a != b {
                     return Err(DataError::Collate(format!(
-                        "`{key}` of different sizes can't share a batch: {a:?} (channels, x, y, z) in case {}, {b:?} in case {}\n  \
+                        "`{key}` of different sizes cannot share a batch: {a:?} (channels, x, y, z) in case {}, {b:?} in case {}\n  \
                          crop or pad to one size before batching (RandCropByPosNegLabel, SpatialPad), collate with padding, or \
                          use batch_size 1",
                         batch.cases[0], sample.case
@@ -194,7 +194,7 @@ pub fn collate(samples: Vec<Sample>) -> Result<Batch, DataError> {
     let mut lengths = numbers.chain(lists).chain(batch.texts.iter().map(|(k, v)| (k, v.len())));
     if let Some((key, _)) = lengths.find(|(_, n)| *n != count) {
         return Err(DataError::Collate(format!(
-            "only some of the cases {:?} have a value `{key}`; a batch needs it of all or none",
+            "only some of the cases {:?} have a value `{key}`; a batch needs it for all or none",
             batch.cases
         )));
     }
@@ -218,7 +218,7 @@ fn stack_images(images: Vec<Tensor<4>>) -> Tensor<5> {
     Tensor::stack(images, 0)
 }
 
-/// Takes a batch apart again, one sample per entry.
+/// Splits a batch into one sample per entry.
 ///
 /// # Errors
 /// Never for a batch made by [`collate`].

@@ -1,24 +1,24 @@
-//! Names of cuCIM: a recipe written with those of `cucim.core.operations` means the transforms
-//! here, which run on any device.
+//! cuCIM's names: a recipe with names of `cucim.core.operations` uses the transforms of this crate,
+//! which run on any device.
 //!
-//! Parameters keep cuCIM's names, too, and are turned into those of the transform. cuCIM counts the
+//! Parameters also have cuCIM's names and are converted to those of the transform. cuCIM counts the
 //! channel axis: its axis 1 is the first spatial one.
 
 use hearth_registry::{Fault, Node, Value};
 
-/// Turns parameters of cuCIM into those of a transform.
+/// Converts cuCIM's parameters to those of a transform.
 type Turn = fn(&mut Node) -> Result<(), Fault>;
 
-/// cuCIM's operations, by name: the transform, and what becomes of the parameters.
+/// cuCIM's operations, by name: the transform, and the conversion of the parameters.
 const OPERATIONS: &[(&str, &str, Turn)] = &[
     ("color_jitter", "ColorJitter", grey_levels),
     ("image_flip", "Flip", |table| spatial(table, "spatial_axis")),
     ("image_rotate_90", "Rotate90", |table| spatial(table, "spatial_axes")),
     ("normalize_data", "ScaleIntensityRange", normalize),
     ("rand_color_jitter", "ColorJitter", |table| {
-        // Batches are made after the transforms here: each image draws for itself.
+        // Batches are collated after the transforms: each image has its own draws.
         if table.get("whole_batch") == Some(&Node::from(true)) {
-            return Err(Fault::at("whole_batch", "is not offered: every image is drawn for by itself"));
+            return Err(Fault::at("whole_batch", "is not supported: every image has its own draws"));
         }
         table.remove("whole_batch");
         add(table, "prob", 0.1);
@@ -39,10 +39,11 @@ pub fn cucim_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     OPERATIONS.iter().map(|(name, transform, _)| (*name, *transform))
 }
 
-/// Where a table has a name of cuCIM, gives it that of the transform and turns its parameters.
+/// Where a table has a cuCIM name, replaces it by that of the transform and converts its
+/// parameters.
 ///
 /// # Errors
-/// A parameter that the transform has nothing for.
+/// A parameter without a counterpart in the transform.
 pub(crate) fn translate(table: &mut Node) -> Result<(), Fault> {
     let name = table.text("name");
     let Some((_, transform, turn)) = OPERATIONS.iter().find(|(known, ..)| Some(*known) == name) else { return Ok(()) };
@@ -64,13 +65,13 @@ fn add(table: &mut Node, key: &str, value: impl Into<Node>) {
     }
 }
 
-/// cuCIM turns every picture into grey levels first.
+/// cuCIM first converts every picture to grey levels.
 fn grey_levels(table: &mut Node) -> Result<(), Fault> {
     add(table, "dtype", "uint8");
     Ok(())
 }
 
-/// Axes without the channel axis, under the name the transform has for them.
+/// Axes without the channel axis, under the transform's parameter name.
 fn spatial(table: &mut Node, name: &str) -> Result<(), Fault> {
     let less = |axis: &Node| {
         let value = match &axis.value {
@@ -79,7 +80,7 @@ fn spatial(table: &mut Node, name: &str) -> Result<(), Fault> {
             _ => {
                 return Err(Fault::at(
                     "spatial_axis",
-                    "is no spatial axis; cuCIM counts them from 1, after the channels",
+                    "is not a spatial axis; cuCIM counts them from 1, after the channels",
                 ));
             }
         };
@@ -103,7 +104,7 @@ fn normalize(table: &mut Node) -> Result<(), Fault> {
     match table.get("type") {
         None => {}
         Some(kind) if kind.as_str() == Some("range") => {}
-        Some(_) => return Err(Fault::at("type", "of normalize_data is not offered, only \"range\"")),
+        Some(_) => return Err(Fault::at("type", "of normalize_data is not supported, only \"range\"")),
     }
     table.remove("type");
     for (from, to) in [("min_value", "a_min"), ("max_value", "a_max"), ("norm_constant", "b_max")] {

@@ -1,14 +1,14 @@
-//! Random numbers that depend on what they are for, and on nothing else.
+//! Random numbers that depend only on their purpose.
 //!
-//! Every draw is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011)
-//! of a counter, under a key made of seed, epoch, case, transform and rank. So the number of
-//! workers, the kind of cache and a resume do not change a batch.
+//! Every draw is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC
+//! 2011) of a counter, under a key derived from seed, epoch, case, transform and rank. So the
+//! number of workers, the kind of cache and a resume do not change a batch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hearth_kernels::philox::{self, Stream};
 
-/// What the draws of one case in one epoch depend on.
+/// The key of the draws of one case in one epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DrawKey {
     /// Seed of the run.
@@ -25,8 +25,8 @@ impl DrawKey {
         DrawKey { seed, epoch, rank }
     }
 
-    /// The draws of one transform (by its place in the pipeline) for one case, and one part of it
-    /// where an earlier transform cut it into several.
+    /// The draws of one transform (by its index in the pipeline) for one case, and for one part
+    /// where an earlier transform split the case.
     pub fn draw(&self, case: &str, transform: usize, part: usize) -> Draw {
         let mut hash = blake3::Hasher::new();
         for number in [self.seed, self.epoch, self.rank, transform as u64, part as u64] {
@@ -41,8 +41,8 @@ impl DrawKey {
     }
 }
 
-/// A sequence of random numbers. [`Draw::at`] gives any element; the other functions take the next
-/// one.
+/// A sequence of random numbers. [`Draw::at`] returns any element; the other functions consume the
+/// next one.
 #[derive(Debug)]
 pub struct Draw {
     key: [u32; 2],
@@ -74,7 +74,7 @@ impl Draw {
         ((u128::from(bits) * u128::from(n)) >> 64) as u64
     }
 
-    /// Whether something of this probability happens.
+    /// True with this probability.
     pub fn happens(&self, probability: f64) -> bool {
         self.uniform() < probability
     }
@@ -88,27 +88,27 @@ impl Draw {
         order
     }
 
-    /// A sequence of its own for part `n` of the work: the draws of one key, of one hole, of one
+    /// A separate sequence for part `n` of the work: the draws of one key, of one hole, of one
     /// channel.
     pub fn part(&self, n: u64) -> Draw {
         let [a, b, stream, _] = philox([n as u32, (n >> 32) as u32, self.stream, 2], self.key);
         Draw { key: [a, b], stream, next: AtomicU64::new(0) }
     }
 
-    /// Replaces each value by a number drawn uniformly from `low` to `high`, as
-    /// [`add_normal`](Self::add_normal) adds: the same whatever the number of threads, and no part
-    /// of the sequence.
+    /// Replaces each value by a number drawn uniformly from `low` to `high`. As in
+    /// [`add_normal`](Self::add_normal), the numbers do not depend on the number of threads, and
+    /// are not part of the sequence.
     pub fn fill_uniform(&self, values: &mut [f32], low: f32, high: f32) {
         self.run(3).fill_uniform(values, low, high);
     }
 
-    /// Adds normal noise to each value: the same numbers whatever the number of threads, and each
-    /// time it is called. They are no part of the sequence that the other functions draw from.
+    /// Adds normal noise to each value. The numbers do not depend on the number of threads and are
+    /// the same in each call. They are not part of the sequence that the other functions draw from.
     pub fn add_normal(&self, values: &mut [f32], mean: f32, std: f32) {
         self.run(1).add_normal(values, mean, std);
     }
 
-    /// The numbers of this key that are no part of the sequence.
+    /// The numbers of this key that are not part of the sequence.
     fn run(&self, kind: u32) -> Stream {
         Stream { key: self.key, stream: [self.stream, kind] }
     }

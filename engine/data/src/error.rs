@@ -1,4 +1,4 @@
-//! What can go wrong, and how it is told.
+//! Errors and their messages.
 
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
@@ -8,33 +8,33 @@ use std::path::PathBuf;
 pub struct TransformError {
     /// What is wrong.
     pub what: String,
-    /// What was expected instead.
+    /// The expected state.
     pub expected: Option<String>,
     /// What to do about it.
     pub advice: Option<String>,
-    /// Which value of the sample it is about.
+    /// The value of the sample concerned.
     pub key: Option<String>,
 }
 
 impl TransformError {
-    /// Says what is wrong.
+    /// An error with this message.
     pub fn new(what: impl Into<String>) -> Self {
         TransformError { what: what.into(), expected: None, advice: None, key: None }
     }
 
-    /// Says what was expected.
+    /// Sets what was expected.
     pub fn expected(mut self, expected: impl Into<String>) -> Self {
         self.expected = Some(expected.into());
         self
     }
 
-    /// Says what to do.
+    /// Sets the advice.
     pub fn advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
-    /// Says which value it is about, unless that is known.
+    /// Sets the value concerned, unless it is already set.
     pub fn at(mut self, key: &str) -> Self {
         self.key.get_or_insert_with(|| key.to_owned());
         self
@@ -56,7 +56,7 @@ impl fmt::Display for TransformError {
 
 impl std::error::Error for TransformError {}
 
-/// One value of a sample at the moment a step failed.
+/// One value of a sample at the time a step failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValueState {
     /// Its key.
@@ -81,9 +81,9 @@ pub struct StepError {
     pub steps: usize,
     /// The transform.
     pub transform: String,
-    /// What it said.
+    /// Its error.
     pub error: TransformError,
-    /// The values it was about (or all images).
+    /// The values concerned (or all images).
     pub values: Vec<ValueState>,
 }
 
@@ -117,7 +117,7 @@ impl fmt::Display for StepError {
 
 impl std::error::Error for StepError {}
 
-/// A case could not be had.
+/// A case could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
@@ -138,7 +138,7 @@ pub enum DataError {
         /// Why.
         source: std::io::Error,
     },
-    /// `dataset.json` is not what it should be.
+    /// `dataset.json` is invalid.
     #[error("{path}: {what}")]
     List {
         /// The file.
@@ -146,13 +146,13 @@ pub enum DataError {
         /// What is wrong.
         what: String,
     },
-    /// Samples don't go into one batch.
+    /// Samples do not fit into one batch.
     #[error("{0}")]
     Collate(String),
     /// The cache would not fit.
     #[error("{0}")]
     Cache(String),
-    /// An option has no meaning.
+    /// An invalid option.
     #[error("{0}")]
     Option(String),
     /// A transform or reader panicked.

@@ -1,4 +1,4 @@
-//! [`Image`]: a tensor, where it lies in the world, and what happened to it.
+//! [`Image`]: a tensor, its position in the world, and its history.
 
 use std::path::PathBuf;
 
@@ -18,11 +18,11 @@ pub struct Image {
     pub data: Tensor<4>,
     /// Voxel index to mm, RAS+.
     pub affine: Affine,
-    /// What the file said and what was done since.
+    /// The file's metadata and the transforms applied since.
     pub meta: Meta,
 }
 
-/// What is known about an image besides its values.
+/// The metadata of an image.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Meta {
@@ -40,11 +40,11 @@ pub struct Meta {
     pub original_channel_dim: Option<i64>,
     /// World coordinates of the affine: `RAS` (default) or `LPS`.
     pub space: Space,
-    /// Spatial operations done since loading, in order: what [`Image::undo_last`] takes back.
+    /// Spatial operations since loading, in order, which [`Image::undo_last`] inverts.
     pub applied: Vec<Applied>,
     /// The file's header, carried over when the image, or a prediction on its grid, is written.
     pub header: Option<std::sync::Arc<crate::nifti::Header>>,
-    /// What is still to be done to the values. Empty outside a pipeline.
+    /// The pending operations on the values. Empty outside a pipeline.
     pub(crate) lazy: Laziness,
 }
 
@@ -85,13 +85,13 @@ impl Default for Meta {
     }
 }
 
-/// A spatial operation that was done, with what is needed to undo it.
+/// An applied spatial operation, with the data to invert it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Applied {
     /// Axes permuted and flipped (Orientation, Flip, Rotate90).
     Reorder(Reorder),
-    /// A part was cut out.
+    /// A part was cropped.
     Crop {
         /// First voxel kept, per axis.
         start: [usize; 3],
@@ -126,7 +126,7 @@ pub enum Applied {
         spatial_dims: usize,
         /// How it was resized.
         mode: crate::spatial::ResizeMode,
-        /// Whether centres or outer corners were laid on each other.
+        /// Whether centres instead of outer corners were aligned.
         align_corners: bool,
     },
     /// Sampled through a matrix (Rotate, Affine, Zoom).
@@ -135,7 +135,7 @@ pub enum Applied {
         affine: Affine,
         /// Shape before.
         shape: [usize; 3],
-        /// Voxel before to the place that is read to undo it.
+        /// Matrix from voxels before to the positions that the inverse reads.
         back: Affine,
         /// How it was sampled.
         sampling: crate::spatial::GridSampling,
@@ -143,7 +143,7 @@ pub enum Applied {
 }
 
 impl Image {
-    /// An image of its own, not from a file.
+    /// An image that does not come from a file.
     pub fn new(data: Tensor<4>, affine: Affine) -> Self {
         let [_, x, y, z] = data.dims();
         let meta = Meta { original_affine: affine, original_shape: vec![x, y, z], ..Meta::default() };
@@ -158,7 +158,7 @@ impl Image {
         Image::new(Tensor::from_data(TensorData::new(values, shape), device), affine)
     }
 
-    /// Says that it has 2 or 3 spatial axes.
+    /// Sets the number of spatial axes, 2 or 3.
     pub fn with_spatial_dims(mut self, spatial_dims: usize) -> Self {
         self.meta.spatial_dims = spatial_dims;
         self
@@ -169,8 +169,8 @@ impl Image {
         self.data.dims()[0]
     }
 
-    /// `[X, Y, Z]`. Within a lazy run of a pipeline it is that of the result, which is not sampled
-    /// yet.
+    /// `[X, Y, Z]`. Within a lazy run of a pipeline it is that of the result, which is not yet
+    /// sampled.
     pub fn shape(&self) -> [usize; 3] {
         let [_, x, y, z] = self.data.dims();
         self.meta.lazy.shape().unwrap_or([x, y, z])
@@ -211,11 +211,12 @@ impl Image {
         self
     }
 
-    /// Takes back the last spatial operation. `nearest` forces nearest interpolation, whatever was
-    /// used forward.
+    /// Inverts the last spatial operation. `nearest` forces nearest interpolation, regardless of
+    /// the forward mode.
     ///
     /// # Errors
-    /// Where an affine can't be inverted, or the image no longer has the shape that operation left.
+    /// Where an affine cannot be inverted, or the image no longer has the shape that the operation
+    /// produced.
     pub fn undo_last(mut self, nearest: bool) -> Result<Self, crate::TransformError> {
         match self.meta.applied.pop() {
             Some(applied) => crate::spatial::undo(self, &applied, nearest),

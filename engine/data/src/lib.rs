@@ -1,12 +1,12 @@
 //! Medical images from file to batch: readers and writers, transforms, data sets, loaders,
 //! phantoms.
 //!
-//! An [`Image`] is a tensor and where it lies in the world. A [`Pipeline`] of [`transforms`] turns
-//! the files of an [`Item`] into samples; a [`Dataset`] caches what does not change from epoch to
-//! epoch; a [`DataLoader`] makes batches ahead of time.
+//! An [`Image`] is a tensor with its position in the world. A [`Pipeline`] of [`transforms`] turns
+//! the files of an [`Item`] into samples; a [`Dataset`] caches the part that is the same in every
+//! epoch; a [`DataLoader`] prepares batches in advance.
 //!
 //! Every random draw depends on seed, epoch, case, transform and rank only ([`DrawKey`]), so that
-//! the number of threads, the cache and a resume change nothing.
+//! the number of threads, the cache and resuming do not change results.
 
 pub mod affine;
 pub mod caches;
@@ -80,7 +80,7 @@ pub use writers::{WriteError, WriteOptions, write_image};
 
 use burn::tensor::Device;
 
-/// Where files are loaded to: the CPU.
+/// The device that files are loaded to: the CPU.
 pub fn host_device() -> Device {
     Device::flex()
 }

@@ -1,4 +1,4 @@
-//! [`DataLoader`]: batches made ahead of time by threads, in order.
+//! [`DataLoader`]: batches prepared in advance by threads, in order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -11,26 +11,26 @@ use crate::sampler::{Sampler, shuffled};
 use crate::workers::{Pool, Run};
 use crate::{Batch, DataError, Dataset, Sample};
 
-/// How batches are made.
+/// Options of a loader.
 #[derive(Clone, Debug, PartialEq, Setters)]
 #[setters(strip_option)]
 pub struct LoaderOptions {
-    /// Cases per batch (a case that is cropped several times gives several entries).
+    /// Cases per batch (a case that is cropped several times has several entries).
     pub batch_size: usize,
     /// A new order every epoch.
     pub shuffle: bool,
-    /// Threads; 0: batches are made by the caller when asked for. They live as long as the loader.
+    /// Threads, which live as long as the loader; 0: the caller's thread prepares batches on
+    /// demand.
     pub workers: usize,
-    /// Batches that may wait, ready or in the making.
+    /// The most batches that are ready or being prepared.
     pub buffer: usize,
     /// Seed of the order.
     pub seed: u64,
-    /// Leave out a last batch that is not full.
+    /// Drop an incomplete last batch.
     pub drop_last: bool,
-    /// Times that each batch is given, one after the other: for data that are slower than the
-    /// training.
+    /// How often each batch is repeated: for data that is slower than the training.
     pub repeats: usize,
-    /// Where batches are moved to, on the thread that makes them.
+    /// The device that batches are moved to, on the thread that prepares them.
     pub device: Option<Device>,
     /// How samples become a batch.
     pub collate: Collate,
@@ -78,12 +78,12 @@ impl DataLoader {
             return Err(DataError::Option("batch_size is 0".to_owned()));
         }
         if options.repeats == 0 {
-            return Err(DataError::Option("repeats is 0: no batch would ever be given".to_owned()));
+            return Err(DataError::Option("repeats is 0: there would be no batches".to_owned()));
         }
         Ok(DataLoader { dataset: Arc::new(dataset), options, sampler: None, pool: Arc::default() })
     }
 
-    /// Cases in the order of a sampler; `shuffle` no longer counts.
+    /// Uses the order of a sampler; `shuffle` is then ignored.
     pub fn with_sampler(mut self, sampler: impl Sampler + 'static) -> Self {
         self.sampler = Some(Arc::new(sampler));
         self
@@ -111,11 +111,11 @@ impl DataLoader {
         &self.dataset
     }
 
-    /// The batches of an epoch, without the first `skip` (which are not made): what a resumed run
-    /// still has to do.
+    /// The batches of an epoch without the first `skip`, which are not prepared: the rest of a
+    /// resumed epoch.
     ///
-    /// After an error the iterator goes on with the next batch. Dropping it in mid-epoch waits for
-    /// what is being made, and for no more.
+    /// After an error the iterator continues with the next batch. Dropping it in mid-epoch waits
+    /// only for batches that are being prepared.
     pub fn epoch(&self, epoch: u64, skip: u64) -> Batches {
         let repeats = self.options.repeats;
         let skip = usize::try_from(skip).unwrap_or(usize::MAX).min(self.len());
@@ -159,11 +159,10 @@ impl DataLoader {
         let work = move |indices: &[usize], stopped: &dyn Fn() -> bool| {
             let span = tracing::debug_span!("batch", epoch, first = indices.first());
             let _entered = span.enter();
-            // A data set of somebody else's may panic, and so may collation on a device that is
-            // gone.
+            // A custom data set may panic, and so may collation on a lost device.
             catch_unwind(AssertUnwindSafe(|| make(indices, stopped))).unwrap_or_else(|_| {
                 let cases: Vec<&str> = indices.iter().map(|i| dataset.case(*i)).collect();
-                Err(DataError::Panic { case: cases.join(", "), what: "making the batch panicked".to_owned() })
+                Err(DataError::Panic { case: cases.join(", "), what: "preparing the batch panicked".to_owned() })
             })
         };
         let pool = (self.options.workers > 0)
@@ -172,7 +171,7 @@ impl DataLoader {
     }
 }
 
-/// The samples of several cases; `None` where nobody waits for them any more.
+/// The samples of several cases; `None` where they are no longer needed.
 fn samples(
     dataset: &dyn Dataset,
     indices: &[usize],
@@ -195,7 +194,7 @@ pub struct Batches {
     run: Run<Batch>,
     repeats: usize,
     left: usize,
-    /// Times that the last batch was given.
+    /// How often the last batch was returned.
     again: usize,
     last: Option<Batch>,
 }
@@ -214,7 +213,7 @@ impl Iterator for Batches {
             match self.run.next()? {
                 Ok(batch) => self.last = Some(batch),
                 Err(error) => {
-                    // An error is told once, not as often as its batch would have been given.
+                    // An error is returned once, not once per repeat of its batch.
                     self.left = self.left.saturating_sub(self.repeats - self.again);
                     self.again = 0;
                     return Some(Err(error));
@@ -228,12 +227,12 @@ impl Iterator for Batches {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        // An error stands for all repeats of its batch.
+        // An error replaces all repeats of its batch.
         (if self.repeats == 1 { self.left } else { self.left.div_ceil(self.repeats) }, Some(self.left))
     }
 }
 
-/// A [`DataLoader`] with at least one thread, so that the next batch is made, and moved to the
+/// A [`DataLoader`] with at least one thread, so that the next batch is prepared, and moved to the
 /// device, while the current one is used (MONAI's name; `buffer` is its `buffer_size`).
 #[derive(Clone, Debug)]
 pub struct ThreadDataLoader(DataLoader);
@@ -263,8 +262,8 @@ impl std::ops::Deref for ThreadDataLoader {
     }
 }
 
-/// Batches of so many samples, however many a case gives: patches flow over from one case to the
-/// next.
+/// Batches of a fixed number of samples, independent of the number per case: a batch may hold
+/// patches of several cases.
 #[derive(Clone, Debug)]
 pub struct PatchLoader {
     loader: DataLoader,
@@ -272,8 +271,7 @@ pub struct PatchLoader {
 }
 
 impl PatchLoader {
-    /// Batches of `options.batch_size` samples (not cases) of this data set. `repeats` does not
-    /// count.
+    /// Batches of `options.batch_size` samples (not cases) of this data set. `repeats` is ignored.
     ///
     /// # Errors
     /// Where the batch size is 0.
@@ -285,8 +283,8 @@ impl PatchLoader {
         Ok(PatchLoader { loader: DataLoader::new(dataset, LoaderOptions { batch_size: 1, ..options })?, batch_size })
     }
 
-    /// The batches of an epoch without the first `skip`, whose samples are made all the same: how
-    /// many a case gives is not known before.
+    /// The batches of an epoch without the first `skip`. Their samples are still prepared, because
+    /// the number per case is not known before.
     pub fn epoch(&self, epoch: u64, skip: u64) -> impl Iterator<Item = Result<Batch, DataError>> + Send + use<> {
         let (size, options) = (self.batch_size, self.loader.options.clone());
         let mut run = self.loader.samples(epoch);

@@ -2,12 +2,12 @@
 
 use rand_mt::Mt;
 
-/// `numpy.random.RandomState(seed)`: the Mersenne Twister MT19937, as far as splitting needs it.
+/// `numpy.random.RandomState(seed)`: the Mersenne Twister MT19937, limited to what splitting needs.
 #[derive(Debug)]
 pub struct RandomState(Mt);
 
 impl RandomState {
-    /// Seeds as numpy does.
+    /// Seeds as numpy.
     pub fn new(seed: u32) -> Self {
         RandomState(Mt::new(seed))
     }

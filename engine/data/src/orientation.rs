@@ -1,5 +1,5 @@
-//! Which way the axes of an image run: orientation codes such as `RAS`, as nibabel and MONAI find
-//! and change them.
+//! The directions of an image's axes: orientation codes such as `RAS`, computed and changed as in
+//! nibabel and MONAI.
 
 use crate::affine::{Affine, IDENTITY};
 
@@ -7,7 +7,7 @@ use crate::affine::{Affine, IDENTITY};
 /// runs along, and whether it runs against it. `None` for an axis without direction.
 pub type AxisDirection = Option<(usize, bool)>;
 
-/// Labels of (beginning, end) of each world axis.
+/// Labels of the (beginning, end) of each world axis.
 pub type Labels = [(char, char); 3];
 
 /// The labels of RAS+ space.
@@ -16,7 +16,7 @@ pub const RAS_LABELS: Labels = [('L', 'R'), ('P', 'A'), ('I', 'S')];
 pub const LPS_LABELS: Labels = [('R', 'L'), ('A', 'P'), ('I', 'S')];
 
 /// The nearest world axis of each of the first `n` voxel axes: the closest rotation is found by a
-/// singular value decomposition, then the voxel axes choose in order of how clearly they point
+/// singular value decomposition, then the voxel axes choose in the order of how closely they align
 /// (nibabel's `io_orientation`).
 pub fn directions(affine: &Affine, n: usize) -> [AxisDirection; 3] {
     let mut columns = [[0.0_f64; 3]; 3];
@@ -124,11 +124,11 @@ pub struct Reorder {
 }
 
 impl Reorder {
-    /// Nothing moves.
+    /// The identity.
     pub const NONE: Reorder = Reorder { source: [0, 1, 2], flip: [false; 3] };
 
-    /// What turns axes that run as `from` into axes that run as `to`. `None` where they don't cover
-    /// the same axes.
+    /// The reordering from axes with the directions `from` to axes with the directions `to`. `None`
+    /// where they do not cover the same axes.
     pub fn between(from: &[AxisDirection; 3], to: &[(usize, bool)]) -> Option<Reorder> {
         let mut out = Reorder::NONE;
         for (axis, (world, reversed)) in to.iter().enumerate() {
@@ -139,7 +139,7 @@ impl Reorder {
         Some(out)
     }
 
-    /// What undoes it.
+    /// The inverse reordering.
     pub fn inverse(&self) -> Reorder {
         let mut out = Reorder::NONE;
         for axis in 0..3 {

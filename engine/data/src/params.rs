@@ -1,5 +1,4 @@
-//! Parameters that MONAI lets one write in several ways: one value or one per key, one value or one
-//! per axis.
+//! Parameters with several forms in MONAI: one value or one per key, one value or one per axis.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +27,7 @@ impl<T> OneOrMany<T> {
 }
 
 impl<T: Copy> OneOrMany<T> {
-    /// The value at a place: the one value, or that of the list (its last one beyond the end).
+    /// The value at an index: the single value, or that of the list (its last one beyond the end).
     pub fn at(&self, place: usize) -> Option<T> {
         match self {
             OneOrMany::One(value) => Some(*value),
@@ -72,17 +71,17 @@ impl Keys {
         self.0.iter().map(String::as_str)
     }
 
-    /// How many.
+    /// The number of names.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Every key must be known.
+    /// Checks that every key is known.
     ///
     /// # Errors
     /// Where a key is not known, or there is none.
@@ -93,7 +92,7 @@ impl Keys {
         self.0.iter().try_for_each(|key| check_key("keys", key, known))
     }
 
-    /// A list parameter must have one entry per key.
+    /// Checks that a list parameter has one entry per key.
     ///
     /// # Errors
     /// Where it has another length.
@@ -108,10 +107,10 @@ impl Keys {
     }
 }
 
-/// A key named by any parameter must be known.
+/// Checks that a key named by any parameter is known.
 ///
 /// # Errors
-/// Where it is not; a similar one is suggested.
+/// Where it is not; the message suggests a similar one.
 pub fn check_key(parameter: &str, key: &str, known: &BTreeSet<String>) -> Result<(), Fault> {
     if known.contains(key) {
         return Ok(());
@@ -121,7 +120,7 @@ pub fn check_key(parameter: &str, key: &str, known: &BTreeSet<String>) -> Result
     Err(Fault::at(parameter, message).meaning(nearest(key, names)))
 }
 
-/// A probability must lie in 0..=1.
+/// Checks that a probability lies in 0..=1.
 ///
 /// # Errors
 /// Where it does not.
@@ -166,7 +165,7 @@ impl From<&[&str]> for Keys {
     }
 }
 
-/// A size per axis as MONAI reads it: one number for all axes; an entry that is not positive means
+/// A size per axis as in MONAI: one number for all axes; an entry that is not positive means
 /// the image's own size.
 pub(crate) fn resolve_size(
     size: &OneOrMany<i64>,
@@ -187,13 +186,13 @@ pub(crate) fn resolve_size(
 }
 
 impl Keys {
-    /// Place and name of each key; those the sample lacks are left out where that is allowed.
+    /// Index and name of each key; with `allow_missing`, keys that the sample lacks are skipped.
     pub(crate) fn of<'a>(&'a self, sample: &crate::Sample, allow_missing: bool) -> Vec<(usize, &'a str)> {
         self.iter().enumerate().filter(|(_, key)| !allow_missing || sample.values.contains_key(*key)).collect()
     }
 }
 
-/// A parameter for each of `n` axes: one value for all, or exactly one per axis. Axes that don't
+/// A parameter for each of `n` axes: one value for all, or exactly one per axis. Axes that do not
 /// count get `rest`.
 pub(crate) fn per_axis<T: Copy>(
     name: &str,

@@ -1,4 +1,4 @@
-//! An image as a grid of patches: where they lie, and their values (MONAI's `iter_patch` family).
+//! An image as a grid of patches: positions and values (MONAI's `iter_patch` family).
 //!
 //! ```
 //! use hearth_data::patches::{Overlap, PatchGrid, iter_patch_position};
@@ -16,23 +16,24 @@ use crate::image::Applied;
 use crate::spatial::{BoundingBox, PadMode, crop, pad, window};
 use crate::{Image, OneOrMany, TransformError, affine};
 
-/// By how much neighbouring patches overlap: for all axes, or one entry per axis.
+/// The overlap of neighbouring patches: for all axes, or one entry per axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Overlap {
     /// In voxels; less than the patch.
     Voxels(OneOrMany<usize>),
-    /// As a part of the patch, 0 to 1. The step is `patch * (1 - overlap)`, rounded half to even.
+    /// As a fraction of the patch, 0 to 1. The step is `patch * (1 - overlap)`, rounded half to
+    /// even.
     Fraction(OneOrMany<f64>),
 }
 
 impl Overlap {
-    /// The same part of the patch along all axes.
+    /// The same fraction of the patch along all axes.
     pub fn fraction(part: f64) -> Self {
         Overlap::Fraction(part.into())
     }
 
-    /// From one patch to the next along an axis.
+    /// The distance of neighbouring patches along an axis.
     fn step(&self, axis: usize, patch: usize) -> f64 {
         match self {
             Overlap::Voxels(voxels) => patch as f64 - voxels.at(axis).unwrap_or(0) as f64,
@@ -58,30 +59,30 @@ impl Default for Overlap {
 /// How an array is divided. Axes are those of the array, channels included where it has some.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PatchGrid {
-    /// Voxels of a patch per axis; 0 and axes that are left out: the whole axis. Never more than
-    /// the array has.
+    /// Voxels of a patch per axis; 0 and omitted axes mean the whole axis. Limited to the array's
+    /// size.
     pub patch_size: Vec<usize>,
-    /// Where the first patch lies; axes that are left out: 0.
+    /// The position of the first patch; 0 for omitted axes.
     pub start_pos: Vec<i64>,
-    /// By how much patches overlap.
+    /// The overlap of patches.
     pub overlap: Overlap,
     /// Whether patches may reach beyond the end of the array.
     pub padded: bool,
 }
 
 impl PatchGrid {
-    /// Patches side by side, all within the array.
+    /// Adjacent patches, all within the array.
     pub fn new(patch_size: impl Into<Vec<usize>>) -> Self {
         PatchGrid { patch_size: patch_size.into(), ..PatchGrid::default() }
     }
 
-    /// Where the first patch lies.
+    /// Sets the position of the first patch.
     pub fn start_pos(mut self, start_pos: impl Into<Vec<i64>>) -> Self {
         self.start_pos = start_pos.into();
         self
     }
 
-    /// By how much patches overlap.
+    /// The overlap of patches.
     pub fn overlap(mut self, overlap: Overlap) -> Self {
         self.overlap = overlap;
         self
@@ -100,7 +101,7 @@ impl PatchGrid {
     }
 }
 
-/// One axis of a grid: `count` places from `start`, `step` apart.
+/// One axis of a grid: `count` positions from `start`, `step` apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Axis {
     start: i64,
@@ -108,7 +109,7 @@ struct Axis {
     count: usize,
 }
 
-/// First voxels of all patches, the last axis fastest. Any of them can be asked for.
+/// First voxels of all patches, the last axis fastest, with random access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Positions(Vec<Axis>);
 
@@ -143,7 +144,7 @@ impl Positions {
     }
 }
 
-/// Where the patches of an array of `image_size` begin (MONAI's `iter_patch_position`).
+/// The start positions of the patches of an array of `image_size` (MONAI's `iter_patch_position`).
 ///
 /// # Errors
 /// Where an overlap leaves no step, the grid has more patches than can be counted, or, without
@@ -199,34 +200,33 @@ fn slices(position: &[i64], patch: &[usize]) -> Vec<Range<i64>> {
 /// One patch of an image.
 #[derive(Clone, Debug)]
 pub struct Patch {
-    /// Its values and geometry; undoing its last operation puts it back into the image, with zeros
-    /// around it.
+    /// Its values and geometry; inverting its last operation places it back in the image,
+    /// surrounded by zeros.
     pub image: Image,
     /// Its voxels along the channels and each spatial axis. With padding they may lie outside the
     /// image.
     pub coords: Vec<Range<i64>>,
 }
 
-/// The patches of an image. Each is cut out when it is asked for, in any order and by any thread.
+/// The patches of an image. Each is cut on demand, in any order and on any thread.
 #[derive(Clone, Debug)]
 pub struct Patches {
     image: Image,
     positions: Positions,
-    /// Of the image's axes, channels first.
+    /// Sizes along the image's axes, channels first.
     patch: Vec<usize>,
     /// Which axes are divided; the others are not padded.
     divided: Vec<bool>,
     padding: Option<(PadMode, f32)>,
-    /// How far the values begin before the image: voxels that were added at once, for modes that
-    /// look at all of the image.
+    /// Voxels added before the image at once, for modes that need the whole image.
     margin: [usize; 3],
 }
 
 /// Divides an image into patches (MONAI's `iter_patch`). Axes of the grid are channels, then space.
 ///
-/// With a `padding` (mode and constant) the grid goes on to the image's end, and what a patch has
-/// beyond it is padded as the whole image would be; `grid.padded` is set accordingly. Along the
-/// channels nothing is padded.
+/// With a `padding` (mode and constant) the grid covers the image to its end, and parts of a patch
+/// beyond it are padded like the whole image; `grid.padded` is set accordingly. Channels are not
+/// padded.
 ///
 /// # Errors
 /// As [`iter_patch_position`]; where a patch would start more than its size before the image.
@@ -237,7 +237,7 @@ pub fn iter_patch(image: &Image, grid: &PatchGrid, padding: Option<(PadMode, f32
     size.extend(&shape[..n]);
     let divided: Vec<bool> = (0..=n).map(|axis| grid.patch_size.get(axis).is_some_and(|p| *p > 0)).collect();
     let mut grid = grid.clone().padded(padding.is_some());
-    // An axis that is taken whole overlaps with nothing.
+    // An axis that is not divided has no overlap.
     let voxels = |axis: usize, n: usize| if divided[axis] { n } else { 0 };
     let part = |axis: usize, n: f64| if divided[axis] { n } else { 0.0 };
     grid.overlap = match (&grid.overlap, grid.overlap.entries()) {
@@ -286,15 +286,15 @@ impl Patches {
         self.positions.is_empty()
     }
 
-    /// Where the patches lie.
+    /// The positions of the patches.
     pub fn positions(&self) -> &Positions {
         &self.positions
     }
 
-    /// One patch, numbered as [`Patches::positions`].
+    /// One patch, with the index of [`Patches::positions`].
     ///
     /// # Errors
-    /// Where there is no such patch, or the mode has nothing to copy.
+    /// Where there is no such patch, or the mode has no values to copy.
     pub fn get(&self, index: usize) -> Result<Patch, TransformError> {
         let position = self.positions.get(index).ok_or_else(|| {
             TransformError::new(format!("there is no patch {index}")).expected(format!("below {}", self.len()))
@@ -325,7 +325,7 @@ impl Patches {
     }
 }
 
-/// A box of the image, `margin` voxels of which were added before it.
+/// A box of the image, to which `margin` voxels were added before.
 fn cut(
     mut image: Image,
     region: BoundingBox,
@@ -343,7 +343,7 @@ fn cut(
     let original: [usize; 3] = std::array::from_fn(|a| shape[a] - 2 * margin[a]);
     let start: [i64; 3] = std::array::from_fn(|a| region.start[a] - margin[a] as i64);
     let end: [i64; 3] = std::array::from_fn(|a| region.end[a] - margin[a] as i64);
-    // As if the part within the image had been cut out, then padded.
+    // As if the part within the image was cropped, then padded.
     let first: [usize; 3] = std::array::from_fn(|a| start[a].clamp(0, original[a] as i64) as usize);
     let last: [usize; 3] = std::array::from_fn(|a| (end[a].clamp(0, original[a] as i64) as usize).max(first[a]));
     let before: [usize; 3] = std::array::from_fn(|a| (first[a] as i64 - start[a]).max(0) as usize);
@@ -390,8 +390,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any patch, asked for alone, is what padding the whole image and cutting gives; undone,
-        /// it is the image inside.
+        /// Any single patch equals padding the whole image and cropping; its inverse equals the
+        /// image inside.
         #[test]
         fn a_patch_is_a_part_of_the_padded_image(
             shape in [1usize..6, 1usize..6, 1usize..6],

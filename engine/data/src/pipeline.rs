@@ -21,9 +21,9 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Checks the steps against each other: keys, sizes, probabilities.
+    /// Checks the steps: keys, sizes, probabilities.
     ///
-    /// Where no step loads files, every key that a step names counts as given.
+    /// Where no step loads files, every key that a step names is assumed to exist.
     ///
     /// ```
     /// use hearth_data::Pipeline;
@@ -34,7 +34,7 @@ impl Pipeline {
     /// ```
     ///
     /// # Errors
-    /// The first step that can't work; the fault's path is its place and the parameter: `2.pixdim`.
+    /// The first invalid step; the fault's path is its index and the parameter: `2.pixdim`.
     pub fn new(steps: impl Steps) -> Result<Self, Fault> {
         let pipeline = Pipeline { steps: steps.into_steps(), ..Pipeline::default() };
         let mut known = BTreeSet::new();
@@ -47,31 +47,31 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// The same steps without those that draw: for validation and prediction.
+    /// The same steps without random ones: for validation and prediction.
     pub fn without_random(&self) -> Self {
         let steps = self.steps.iter().filter(|step| !step.is_random()).cloned().collect();
         Pipeline { steps, lazy_sampling: self.lazy_sampling.clone(), ..*self }
     }
 
-    /// The seed that data sets draw with, 0 where nothing is said. What a draw gives depends on
-    /// seed, epoch, case, step and rank alone.
+    /// The seed of the draws, by default 0. A draw depends only on seed, epoch, case, step and
+    /// rank.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// This process among those training together: each draws on its own. 0 where nothing is said.
+    /// The rank of this process in a distributed run, by default 0. Each rank has its own draws.
     pub fn rank(mut self, rank: u64) -> Self {
         self.rank = rank;
         self
     }
 
-    /// What draws in an epoch depend on.
+    /// The key of the draws in an epoch.
     pub fn draw_key(&self, epoch: u64) -> DrawKey {
         DrawKey::new(self.seed, epoch, self.rank)
     }
 
-    /// The keys that steps name (`keys`, `mask_key`, ...) and that no step before them makes.
+    /// The keys that steps name (`keys`, `mask_key`, ...) and that no earlier step creates.
     fn named_keys(&self) -> BTreeSet<String> {
         let (mut given, mut made) = (BTreeSet::new(), BTreeSet::new());
         for step in &self.steps {
@@ -91,20 +91,20 @@ impl Pipeline {
             }
             let before: BTreeSet<String> = given.union(&made).cloned().collect();
             let mut after = before.clone();
-            // A mistake in the step is told when it is checked in earnest.
+            // Errors of the step are reported in the actual check later.
             let _ = step.check(&mut after);
             made.extend(after.difference(&before).cloned());
         }
         given
     }
 
-    /// Whether a run of spatial steps is sampled once; [`Lazy::Exact`] where nothing is said.
+    /// Whether a run of spatial steps is sampled once; by default [`Lazy::Exact`].
     pub fn lazy(mut self, lazy: Lazy) -> Self {
         self.lazy = lazy;
         self
     }
 
-    /// With [`Lazy::On`]: samples this key so, whatever its steps say.
+    /// With [`Lazy::On`]: samples this key with these options, overriding those of its steps.
     pub fn lazy_sampling(mut self, key: impl Into<String>, sampling: LazySampling) -> Self {
         self.lazy_sampling.insert(key.into(), sampling);
         self
@@ -125,7 +125,7 @@ impl Pipeline {
         self.steps.is_empty()
     }
 
-    /// Index of the first random step: what comes before it can be cached.
+    /// Index of the first random step: the result of the steps before it can be cached.
     pub fn split(&self) -> usize {
         self.steps.iter().position(|s| s.is_random()).unwrap_or(self.steps.len())
     }
@@ -153,8 +153,8 @@ impl Pipeline {
             .collect()
     }
 
-    /// Names and parameters of all steps, and [`Lazy::On`] where it is, which changes what they
-    /// give.
+    /// Names and parameters of all steps, and [`Lazy::On`] where it is set, which changes their
+    /// result.
     pub fn describe(&self) -> serde_json::Value {
         let lazy = (self.lazy == Lazy::On).then(|| json!({ "lazy": self.lazy, "lazy_sampling": self.lazy_sampling }));
         self.steps.iter().map(|s| s.describe()).chain(lazy).collect()
@@ -226,7 +226,7 @@ impl Pipeline {
         Ok(samples)
     }
 
-    /// Before a step: it goes on lazily, or does what the steps before held back.
+    /// Before a step: continues lazily, or applies the pending operations.
     fn prepare(&self, sample: &mut Sample, step: &dyn Transform) -> Result<(), TransformError> {
         let lazy = step.is_lazy() && self.lazy != Lazy::Off;
         sample.map_images(|key, mut image| {
@@ -241,9 +241,9 @@ impl Pipeline {
         })
     }
 
-    /// Brings a prediction back onto the grid that `like` was loaded with: everything spatial that
-    /// was done to `like` is undone on `prediction`, whose voxels correspond to those of `like`
-    /// (channels may differ). `nearest` for label maps.
+    /// Maps a prediction back to the grid that `like` was loaded with: inverts all spatial
+    /// operations of `like` on `prediction`, whose voxels correspond to those of `like` (channels
+    /// may differ). Use `nearest` for label maps.
     ///
     /// # Errors
     /// Where the prediction has another shape than `like`.
@@ -252,7 +252,7 @@ impl Pipeline {
     }
 }
 
-/// A fault of a step says which transform it is.
+/// Adds the transform's name to a fault of a step.
 pub(crate) fn named(transform: &str, mut fault: Fault) -> Fault {
     fault.message = match fault.path.is_empty() {
         true => format!("{transform}: {}", fault.message),
@@ -261,7 +261,7 @@ pub(crate) fn named(transform: &str, mut fault: Fault) -> Fault {
     fault
 }
 
-/// See [`Pipeline::invert`]; all it needs is in `like`.
+/// See [`Pipeline::invert`]; `like` holds all the data it needs.
 pub(crate) fn invert(prediction: Image, like: &Image, nearest: bool) -> Result<Image, TransformError> {
     if prediction.shape() != like.shape() {
         return Err(TransformError::new(format!("the prediction has {:?} voxels", prediction.shape()))
@@ -276,7 +276,7 @@ pub(crate) fn invert(prediction: Image, like: &Image, nearest: bool) -> Result<I
     Ok(image)
 }
 
-/// What an error message says about the values, taken before the step consumes them.
+/// The state of the values for an error message, recorded before the step consumes them.
 fn state(sample: &Sample) -> Vec<ValueState> {
     sample
         .values

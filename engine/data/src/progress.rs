@@ -1,22 +1,22 @@
-//! How long work is shown.
+//! How the progress of long work is shown.
 
 use std::io::{IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How long work is shown.
+/// How the progress of long work is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
-    /// Not at all.
+    /// Not shown.
     #[default]
     None,
     /// A bar with the time left, on the terminal.
     Bar,
-    /// A plain line every tenth, for logs.
+    /// A plain line for every tenth, for logs.
     Lines,
 }
 
-/// Work that is being shown.
+/// Work with progress display.
 #[derive(Debug)]
 pub struct Running {
     name: &'static str,
@@ -88,13 +88,13 @@ impl Running {
         self.advance_by(1);
     }
 
-    /// So many steps are done.
+    /// `steps` steps are done.
     pub fn advance_by(&self, steps: u64) {
         let done = self.done.fetch_add(steps, std::sync::atomic::Ordering::Relaxed) + steps;
         if let Some(bar) = &self.bar {
             bar.inc(steps);
         }
-        // Lines stay in a log file: a quarter at a time is enough.
+        // Lines remain in a log file: one per quarter is enough.
         let quarter = |n: u64| n * 4 / self.total.max(1);
         if self.how == Progress::Lines && self.total > 0 && quarter(done) != quarter(done - steps) {
             print(format_args!("{}: {done} of {}", self.name, self.total));

@@ -23,16 +23,16 @@ use crate::{Pipeline, Transform, cucim};
 #[derive(Clone, Debug, Default, Setters)]
 #[setters(strip_option)]
 pub struct RecipeOptions {
-    /// The device that `device = "run"` means in `ToDevice` and `EnsureType`; the CPU where there
-    /// is none.
+    /// The device that `device = "run"` means in `ToDevice` and `EnsureType`; the CPU by default.
     pub device: Option<Device>,
-    /// Keep only these keys: a pipeline for training serves for prediction, where there is no
-    /// `label`. Per-key lists are shortened alike, and a transform left without keys is dropped.
+    /// Keep only these keys: a training pipeline can then be used for prediction, where there is no
+    /// `label`. Per-key lists are shortened accordingly, and a transform without remaining keys is
+    /// dropped.
     #[setters(into)]
     pub keys: Option<Vec<String>>,
     /// Whether a run of spatial transforms is sampled once.
     pub lazy: Lazy,
-    /// How keys are sampled where it is, whatever the transforms say.
+    /// How keys are sampled in that case, overriding the transforms.
     pub lazy_sampling: BTreeMap<String, LazySampling>,
 }
 
@@ -62,7 +62,7 @@ impl Pipeline {
     /// ```
     ///
     /// # Errors
-    /// Where it is no TOML, and the first table that can't be used, at its line.
+    /// Where it is not TOML, and the first invalid table, at its line.
     pub fn from_toml(text: &str) -> Result<Pipeline, Fault> {
         let document = Document::parse("transforms", text)?;
         let tables = document.root().get("transforms").map_or(&[][..], Node::items);
@@ -72,8 +72,7 @@ impl Pipeline {
     /// Builds and checks a pipeline from the tables of a recipe.
     ///
     /// # Errors
-    /// The first table that can't be used; the fault's path is its place and the parameter:
-    /// `2.pixdim`.
+    /// The first invalid table; the fault's path is its index and the parameter: `2.pixdim`.
     pub fn from_nodes(tables: &[Node]) -> Result<Pipeline, Fault> {
         Self::from_nodes_with(tables, &RecipeOptions::default())
     }
@@ -81,7 +80,7 @@ impl Pipeline {
     /// The same, for a device and a choice of keys.
     ///
     /// # Errors
-    /// The first table that can't be used.
+    /// The first invalid table.
     pub fn from_nodes_with(tables: &[Node], options: &RecipeOptions) -> Result<Pipeline, Fault> {
         let mut steps: Vec<Arc<dyn Transform>> = Vec::new();
         let mut places = Vec::new();
@@ -93,7 +92,7 @@ impl Pipeline {
             places.push(i);
         }
         let pipeline = Pipeline::new(steps).map_err(|fault| {
-            // The place among the steps that were kept, as a place among the tables.
+            // Converts the index among the kept steps to an index among the tables.
             let (step, rest) = fault.path.split_once('.').unwrap_or((&fault.path, ""));
             let place = step.parse::<usize>().ok().and_then(|step| places.get(step).copied()).unwrap_or_default();
             let fault = Fault { path: rest.to_owned(), ..fault.clone() };
@@ -122,7 +121,7 @@ fn keep_keys(mut table: Node, wanted: Option<&[String]>) -> Result<Option<Node>,
         _ => return Ok(Some(table)),
     };
     if !keep.contains(&true) {
-        // What is dropped must make sense, too.
+        // Dropped tables must also be valid.
         build_transform(&table).map_err(|fault| fault.within(&table))?;
         return Ok(None);
     }

@@ -25,20 +25,20 @@ pub enum Value {
     Parts(Parts),
     /// A number.
     Number(f64),
-    /// Several numbers: a label of more than one class, a place on a slide.
+    /// Several numbers: a label of more than one class, a position on a slide.
     Numbers(Arc<[f64]>),
-    /// A text.
+    /// A string.
     Text(String),
-    /// An image whose values are read when they are asked for.
+    /// An image whose values are read on demand.
     Stored(StoredImage),
-    /// Voxel indices that are read when they are asked for.
+    /// Voxel indices that are read on demand.
     StoredIndices(StoredIndices),
-    /// Several lists of indices that are read when they are asked for.
+    /// Several lists of indices that are read on demand.
     StoredLists(Vec<StoredIndices>),
 }
 
 impl Value {
-    /// What it is, in a word or two.
+    /// A short description of its kind.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Image(_) => "an image",
@@ -85,7 +85,7 @@ impl Sample {
     /// The value of a key.
     ///
     /// # Errors
-    /// Where there is none; the keys that exist are named.
+    /// Where there is none; the message lists the existing keys.
     pub fn get(&self, key: &str) -> Result<&Value, TransformError> {
         self.values.get(key).ok_or_else(|| {
             let known: Vec<_> = self.values.keys().map(String::as_str).collect();
@@ -96,7 +96,7 @@ impl Sample {
     /// An image.
     ///
     /// # Errors
-    /// Where the key does not exist or is something else.
+    /// Where the key does not exist or has another kind of value.
     pub fn image(&self, key: &str) -> Result<&Image, TransformError> {
         match self.get(key)? {
             Value::Image(image) => Ok(image),
@@ -104,10 +104,10 @@ impl Sample {
         }
     }
 
-    /// An image, to change.
+    /// An image, mutable.
     ///
     /// # Errors
-    /// Where the key does not exist or is something else.
+    /// Where the key does not exist or has another kind of value.
     pub fn image_mut(&mut self, key: &str) -> Result<&mut Image, TransformError> {
         self.get(key)?;
         match self.values.get_mut(key) {
@@ -120,7 +120,7 @@ impl Sample {
     /// Takes an image out.
     ///
     /// # Errors
-    /// Where the key does not exist or is something else.
+    /// Where the key does not exist or has another kind of value.
     pub fn take_image(&mut self, key: &str) -> Result<Image, TransformError> {
         self.image(key)?;
         match self.values.remove(key) {
@@ -132,7 +132,7 @@ impl Sample {
     /// Voxel indices.
     ///
     /// # Errors
-    /// Where the key does not exist or is something else.
+    /// Where the key does not exist or has another kind of value.
     pub fn indices(&self, key: &str) -> Result<&Arc<[u64]>, TransformError> {
         match self.get(key)? {
             Value::Indices(indices) => Ok(indices),
@@ -143,7 +143,7 @@ impl Sample {
     /// Voxel indices, unpacked or stored.
     ///
     /// # Errors
-    /// Where the key does not exist or is something else.
+    /// Where the key does not exist or has another kind of value.
     pub fn index_list(&self, key: &str) -> Result<IndexList, TransformError> {
         match self.get(key)? {
             Value::StoredIndices(list) => Ok(IndexList::Stored(list.clone())),
@@ -154,7 +154,7 @@ impl Sample {
     /// Several lists of indices, unpacked or stored.
     ///
     /// # Errors
-    /// Where the key does not exist or is something else.
+    /// Where the key does not exist or has another kind of value.
     pub fn index_lists(&self, key: &str) -> Result<Vec<IndexList>, TransformError> {
         match self.get(key)? {
             Value::StoredLists(lists) => Ok(lists.iter().cloned().map(IndexList::Stored).collect()),
@@ -165,7 +165,7 @@ impl Sample {
     /// `[X, Y, Z]` of an image, stored or not.
     ///
     /// # Errors
-    /// Where the key does not exist or is something else.
+    /// Where the key does not exist or has another kind of value.
     pub fn shape(&self, key: &str) -> Result<[usize; 3], TransformError> {
         match self.get(key)? {
             Value::Stored(image) => Ok(image.shape()),
@@ -173,10 +173,10 @@ impl Sample {
         }
     }
 
-    /// What is known of an image, stored or not.
+    /// The metadata of an image, stored or not.
     ///
     /// # Errors
-    /// Where the key does not exist or is something else.
+    /// Where the key does not exist or has another kind of value.
     pub fn meta(&self, key: &str) -> Result<&Meta, TransformError> {
         match self.get(key)? {
             Value::Stored(image) => Ok(&image.meta),
@@ -184,10 +184,10 @@ impl Sample {
         }
     }
 
-    /// Cuts `start..end` out of an image; of a stored one only that part is read.
+    /// Crops `start..end` from an image; of a stored one only that part is read.
     ///
     /// # Errors
-    /// Where the key does not exist or is something else, or a stored image can't be read any more.
+    /// Where the key does not exist or is something else, or a stored image can no longer be read.
     pub fn crop(&mut self, key: &str, start: [usize; 3], end: [usize; 3]) -> Result<(), TransformError> {
         if let Value::Stored(image) = self.get(key).map_err(|e| e.at(key))? {
             let image = image.read_box(start, end).map_err(|e| e.at(key))?;
@@ -197,10 +197,10 @@ impl Sample {
         self.update(key, |image| Ok(crate::spatial::crop(image, start, end)))
     }
 
-    /// Reads stored values, but those whose key `may_stay`.
+    /// Reads stored values, except those whose key `may_stay`.
     ///
     /// # Errors
-    /// Where one can't be read any more.
+    /// Where one can no longer be read.
     pub fn read_stored(&mut self, may_stay: impl Fn(&str) -> bool) -> Result<(), TransformError> {
         for (key, value) in &mut self.values {
             *value = match value {
@@ -219,7 +219,7 @@ impl Sample {
     /// Several lists of indices.
     ///
     /// # Errors
-    /// Where the key does not exist or is something else.
+    /// Where the key does not exist or has another kind of value.
     pub fn lists(&self, key: &str) -> Result<&[Arc<[u64]>], TransformError> {
         match self.get(key)? {
             Value::Lists(lists) => Ok(lists),
@@ -241,7 +241,7 @@ impl Sample {
         Ok(())
     }
 
-    /// Changes every image by value; on an error the images after it are as they were.
+    /// Changes every image by value; on an error the images after it are unchanged.
     pub(crate) fn map_images(
         &mut self,
         mut change: impl FnMut(&str, Image) -> Result<Image, TransformError>,

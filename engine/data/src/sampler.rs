@@ -1,9 +1,9 @@
-//! In which order the cases of an epoch come: [`Sampler`].
+//! The order of the cases of an epoch: [`Sampler`].
 
 use crate::{DataError, DrawKey};
 
-/// The order of an epoch, a function of the epoch alone: a resumed run sees the cases it would have
-/// seen.
+/// The order of an epoch depends on the epoch only, so that a resumed run uses the same cases as an
+/// uninterrupted one.
 pub trait Sampler: Send + Sync {
     /// Number of cases in an epoch.
     fn len(&self) -> usize;
@@ -32,8 +32,8 @@ pub(crate) fn shuffled(cases: usize, seed: u64, epoch: u64) -> Vec<usize> {
     DrawKey::new(seed, epoch, 0).draw("order of cases", 0, 0).permutation(cases)
 }
 
-/// One rank's share of the cases; each epoch is shuffled as a whole before it is dealt out
-/// (PyTorch's and MONAI's `DistributedSampler`). The permutation is of this library, not PyTorch's.
+/// One rank's share of the cases; each epoch is shuffled as a whole before it is distributed
+/// (PyTorch's and MONAI's `DistributedSampler`). The permutation differs from PyTorch's.
 #[derive(Clone, Debug)]
 pub struct DistributedSampler {
     cases: usize,
@@ -46,8 +46,8 @@ pub struct DistributedSampler {
 }
 
 impl DistributedSampler {
-    /// The share of `rank` of `ranks`, shuffled, every rank with as many (the first cases come
-    /// twice where they must).
+    /// The share of `rank` of `ranks`, shuffled, with the same number on every rank (the first
+    /// cases are repeated where needed).
     ///
     /// # Errors
     /// Where there is no such rank, or no case.
@@ -75,13 +75,13 @@ impl DistributedSampler {
         self
     }
 
-    /// Leaves out what does not divide, rather than repeat the first ones.
+    /// Drops the remainder instead of repeating the first ones.
     pub fn drop_last(mut self, drop_last: bool) -> Self {
         self.drop_last = drop_last;
         self
     }
 
-    /// `false`: no case comes twice, and the last ranks have one case less.
+    /// `false`: no case is repeated, and the last ranks have one case fewer.
     ///
     /// # Errors
     /// Where a rank would have no case.
@@ -94,7 +94,7 @@ impl DistributedSampler {
         Ok(self)
     }
 
-    /// Cases of all ranks in an epoch, before they are dealt out.
+    /// Cases of all ranks in an epoch, before they are distributed.
     fn total(&self) -> usize {
         match (self.even_divisible, self.drop_last) {
             (false, _) => self.cases,
@@ -178,7 +178,7 @@ impl Sampler for WeightedRandomSampler {
     }
 }
 
-/// Places drawn by weight; the weights are not all 0.
+/// Indices drawn by weight; the weights must not all be 0.
 fn with_replacement(weights: &[f64], samples: usize, draw: &crate::Draw) -> Vec<usize> {
     let sums: Vec<f64> = weights
         .iter()
@@ -207,8 +207,8 @@ pub struct DistributedWeightedRandomSampler {
 }
 
 impl DistributedWeightedRandomSampler {
-    /// From the share that `share` gives in each epoch; as many as it has. `weights` has one entry
-    /// for each of all cases.
+    /// Draws from the share of `share` in each epoch, as many cases as it has. `weights` has one
+    /// entry for each of all cases.
     ///
     /// # Errors
     /// Where a weight is negative or not finite, all are 0, or there is another number of them.
@@ -220,7 +220,7 @@ impl DistributedWeightedRandomSampler {
         Ok(DistributedWeightedRandomSampler { share, weights, samples: None })
     }
 
-    /// So many cases per rank and epoch.
+    /// Sets the number of cases per rank and epoch.
     pub fn samples_per_rank(mut self, samples: usize) -> Self {
         self.samples = Some(samples);
         self
@@ -236,7 +236,8 @@ impl Sampler for DistributedWeightedRandomSampler {
         let share = self.share.order(epoch);
         let mut weights: Vec<f64> = share.iter().map(|i| self.weights[*i]).collect();
         if weights.iter().all(|w| *w == 0.0) {
-            // An epoch may deal only cases of weight 0 to a rank, which must not stop the others.
+            // An epoch may distribute only cases of weight 0 to a rank, which must not stop the
+            // others.
             weights.fill(1.0);
         }
         let key = DrawKey::new(self.share.seed, epoch, self.share.rank as u64);
@@ -282,7 +283,7 @@ mod tests {
         assert!(DistributedSampler::new(3, 4, 0).expect("a rank").even_divisible(false).is_err());
     }
 
-    /// Each case comes as often as its weight says: within five deviations of a binomial count.
+    /// The frequency of each case follows its weight, within five deviations of a binomial count.
     #[test]
     fn weights_are_kept() {
         let weights = vec![0.0, 1.0, 3.0, 0.0];

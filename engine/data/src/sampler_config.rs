@@ -1,4 +1,4 @@
-//! In which order an epoch's cases come, as a recipe names it:
+//! The order of an epoch's cases, as a recipe names it:
 //! `[data] sampler = { weights = "weight" }`.
 
 use std::fmt::Debug;
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Field, Item, Sampler, WeightedRandomSampler};
 
-/// How the cases of an epoch are chosen, before the cases are known.
+/// The configuration of a sampler, before the cases are known.
 pub trait SamplerConfig: Debug + Send + Sync {
     /// The sampler of these cases.
     ///
     /// # Errors
-    /// Where a case lacks what is needed.
+    /// Where a case lacks a required field.
     fn sampler(&self, cases: &[Item], seed: u64) -> Result<Box<dyn Sampler>, Fault>;
 
-    /// Whether the parameters make sense.
+    /// Checks the parameters.
     ///
     /// # Errors
-    /// The first that does not.
+    /// The first invalid one.
     fn check(&self) -> Result<(), Fault> {
         Ok(())
     }
@@ -36,18 +36,17 @@ impl Kind for dyn SamplerConfig {
     }
 }
 
-/// Cases are drawn by their weights (PyTorch's `WeightedRandomSampler`), rather than each once an
+/// Cases are drawn by their weights (PyTorch's `WeightedRandomSampler`), instead of each once an
 /// epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Weighted {
-    /// What holds the weight of a case: a column of the table, or a key of the entries of
-    /// `dataset.json`.
+    /// The name of the weight: a column of the table, or a key of the entries of `dataset.json`.
     pub weights: String,
-    /// Cases of an epoch; as many as there are.
+    /// Cases of an epoch; by default the number of cases.
     #[serde(default)]
     pub num_samples: Option<usize>,
-    /// Whether a case may come several times in an epoch.
+    /// Whether a case may occur several times in an epoch.
     #[serde(default = "yes")]
     pub replacement: bool,
 }
@@ -94,7 +93,7 @@ impl SamplerConfig for Sequential {
     }
 }
 
-/// All of so many cases, in their order.
+/// All cases, in their order.
 struct InOrder(usize);
 
 impl Sampler for InOrder {

@@ -1,4 +1,4 @@
-//! [`Select`]: which voxels count, as a comparison with a number.
+//! [`Select`]: selects voxels by a comparison with a number.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Which voxels are foreground: MONAI's `select_fn`, as a comparison with a number.
 ///
 /// A recipe writes `"> 0"`, `">= 0.5"`, `"< -100"`, `"<= 3"`, `"== 2"` or `"!= 0"`; a number alone
-/// means above it. The number is rounded to f32 before it is compared, as PyTorch does.
+/// means above it. The number is rounded to f32 before the comparison, as in PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Written", into = "String")]
 pub struct Select {
@@ -37,7 +37,7 @@ const SIGNS: [(&str, Comparison); 6] = [
     ("<", Comparison::Below),
 ];
 
-/// What stands in a recipe.
+/// The form in a recipe.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Written {
@@ -51,7 +51,7 @@ impl Select {
         Select { comparison: Comparison::Above, number }
     }
 
-    /// Whether a value counts. NaN only is other than any number.
+    /// Whether a value is selected. NaN satisfies only `!=`.
     pub fn matches(self, value: f32) -> bool {
         let number = self.number as f32;
         match self.comparison {
@@ -64,7 +64,7 @@ impl Select {
         }
     }
 
-    /// Where a tensor's values count, on its device.
+    /// The mask of selected values, on the tensor's device.
     pub fn mask<const D: usize>(self, values: Tensor<D>) -> Tensor<D, Bool> {
         let number = self.number as f32;
         match self.comparison {
@@ -77,7 +77,7 @@ impl Select {
         }
     }
 
-    /// First and last place in a row whose value counts.
+    /// First and last index in a row with a selected value.
     pub(crate) fn ends(self, row: &[f32]) -> Option<(usize, usize)> {
         // One loop per comparison: the choice is made once per row, not per voxel.
         fn ends(row: &[f32], counts: impl Fn(&f32) -> bool) -> Option<(usize, usize)> {
@@ -117,7 +117,9 @@ impl FromStr for Select {
         let (comparison, number) = sign.unwrap_or((Comparison::Above, text));
         match number.trim().parse::<f64>() {
             Ok(number) if !number.is_nan() => Ok(Select { comparison, number }),
-            _ => Err(format!("`{text}` is no comparison with a number; write for instance `> 0`, `>= 0.5` or `== 2`")),
+            _ => {
+                Err(format!("`{text}` is not a comparison with a number; write for instance `> 0`, `>= 0.5` or `== 2`"))
+            }
         }
     }
 }
@@ -127,7 +129,7 @@ impl TryFrom<Written> for Select {
 
     fn try_from(written: Written) -> Result<Self, String> {
         match written {
-            Written::Number(number) if number.is_nan() => Err("the number to compare with is not a number".to_owned()),
+            Written::Number(number) if number.is_nan() => Err("the number to compare with is NaN".to_owned()),
             Written::Number(number) => Ok(Select::above(number)),
             Written::Text(text) => text.parse(),
         }

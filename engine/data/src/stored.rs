@@ -1,8 +1,8 @@
-//! Values that are read when they are asked for: an image in a cache's file of which a crop needs a
-//! part only, or one that lies in memory in a narrower type than f32.
+//! Values that are read on demand: an image in a cache's file of which a crop needs only a part, or
+//! an image in memory in a narrower type than f32.
 //!
-//! A pipeline hands them to a step as they are where the step says that it [reads
-//! boxes](crate::Transform::reads_boxes); for every other step they are read in full first.
+//! A pipeline passes them unread to a step that [reads boxes](crate::Transform::reads_boxes); for
+//! every other step they are read in full first.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use burn::tensor::Tensor;
 use crate::image::{Applied, Image, Meta};
 use crate::{Affine, TransformError, affine};
 
-/// Where the values of a [`StoredImage`] are.
+/// The source of the values of a [`StoredImage`].
 pub trait BoxSource: Send + Sync + Debug {
     /// The values from `start` (included) to `end` (not included), as f32 `[C, X, Y, Z]`. The box
     /// lies within the image.
     ///
     /// # Errors
-    /// Where they can't be read any more.
+    /// Where they can no longer be read.
     fn read_box(&self, start: [usize; 3], end: [usize; 3]) -> Result<Tensor<4>, TransformError>;
 
-    /// Bytes of memory that the values take as they are.
+    /// Bytes of memory of the stored values.
     fn bytes(&self) -> usize {
         0
     }
 }
 
-/// An image without its values, and where to get them.
+/// An image without its values, and their source.
 #[derive(Clone, Debug)]
 pub struct StoredImage {
     /// Voxel index to mm, RAS+.
@@ -55,25 +55,25 @@ impl StoredImage {
         self.shape[0]
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory it uses.
     pub fn bytes(&self) -> usize {
         self.source.bytes()
     }
 
-    /// All of it.
+    /// Reads the whole image.
     ///
     /// # Errors
-    /// Where its values can't be read any more.
+    /// Where its values can no longer be read.
     pub fn read(&self) -> Result<Image, TransformError> {
         let data = self.source.read_box([0; 3], self.shape())?;
         Ok(Image { data, affine: self.affine, meta: self.meta.clone() })
     }
 
-    /// A part of it: what [`crop`](crate::spatial::crop) of the whole image gives, read without the
-    /// rest.
+    /// Reads a part: equal to [`crop`](crate::spatial::crop) of the whole image, without reading
+    /// the rest.
     ///
     /// # Errors
-    /// Where the box does not lie within the image, or its values can't be read any more.
+    /// Where the box does not lie within the image, or its values can no longer be read.
     pub fn read_box(&self, start: [usize; 3], end: [usize; 3]) -> Result<Image, TransformError> {
         let shape = self.shape();
         if (0..3).any(|a| start[a] > end[a] || end[a] > shape[a]) {
@@ -91,21 +91,21 @@ impl StoredImage {
     }
 }
 
-/// Where the entries of a [`StoredIndices`] are.
+/// The source of the entries of a [`StoredIndices`].
 pub trait IndexSource: Send + Sync + Debug {
     /// One entry; `place` is below the length of the list.
     ///
     /// # Errors
-    /// Where it can't be read any more.
+    /// Where it can no longer be read.
     fn get(&self, place: usize) -> Result<u64, TransformError>;
 
     /// All of them.
     ///
     /// # Errors
-    /// Where they can't be read any more.
+    /// Where they can no longer be read.
     fn all(&self) -> Result<Vec<u64>, TransformError>;
 
-    /// Bytes of memory that the entries take as they are.
+    /// Bytes of memory of the stored entries.
     fn bytes(&self) -> usize {
         0
     }
@@ -124,7 +124,7 @@ impl StoredIndices {
         StoredIndices { length, source }
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory it uses.
     pub fn bytes(&self) -> usize {
         self.source.bytes()
     }
@@ -132,7 +132,7 @@ impl StoredIndices {
     /// All entries.
     ///
     /// # Errors
-    /// Where they can't be read any more.
+    /// Where they can no longer be read.
     pub fn read(&self) -> Result<Arc<[u64]>, TransformError> {
         Ok(self.source.all()?.into())
     }
@@ -164,7 +164,7 @@ impl IndexList {
     /// One entry.
     ///
     /// # Errors
-    /// Where the list is shorter, or can't be read any more.
+    /// Where the list is shorter, or can no longer be read.
     pub fn get(&self, place: usize) -> Result<u64, TransformError> {
         let beyond = || TransformError::new(format!("there is no entry {place}, the list has {}", self.len()));
         match self {

@@ -1,4 +1,4 @@
-//! What a transform is.
+//! The interface of transforms.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::{Draw, Effect, Sample, TransformError};
 
 /// One step of a pipeline. Parameters have MONAI's names; values live on any device and stay there.
-/// One function makes one, two where it draws random numbers.
+/// One function is required, two for a random transform.
 ///
 /// ```
 /// use hearth_data::{Draw, Image, Pipeline, Sample, Transform, TransformError};
@@ -35,49 +35,48 @@ use crate::{Draw, Effect, Sample, TransformError};
 /// assert!(Pipeline::new(floor).is_ok());
 /// ```
 pub trait Transform: Send + Sync + Debug {
-    /// What it is called in messages and recipes: MONAI's name, without the `d` of its dictionary
-    /// form. The type's unless the transform says otherwise.
+    /// Its name in messages and recipes: MONAI's name, without the `d` of its dictionary form. By
+    /// default the name of the type.
     fn name(&self) -> &'static str {
         type_name::<Self>()
     }
 
-    /// Whether it draws random numbers: a transform that looks at its [`Draw`] must say so. Caches
-    /// keep what comes before the first such step, and
-    /// [`Pipeline::without_random`](crate::Pipeline::without_random) leaves it out.
+    /// Whether it draws random numbers: a transform that uses its [`Draw`] must return true. Caches
+    /// keep the result of the steps before the first random one, and
+    /// [`Pipeline::without_random`](crate::Pipeline::without_random) omits it.
     fn is_random(&self) -> bool {
         false
     }
 
-    /// Whether it works on images through the functions of [`spatial`](crate::spatial),
-    /// [`Image::shape`](crate::Image::shape) and [`Image::affine`](crate::Image) alone, never
-    /// through their values. A run of such steps may be composed and sampled once.
+    /// Whether it uses images only through the functions of [`spatial`](crate::spatial),
+    /// [`Image::shape`](crate::Image::shape) and [`Image::affine`](crate::Image), never their
+    /// values. A run of such steps may be composed and sampled once.
     fn is_lazy(&self) -> bool {
         false
     }
 
-    /// Whether a [lazy](Transform::is_lazy) step looks at values before it works on images that
-    /// way: the steps before it are done first, its own part may wait for those behind it.
+    /// Whether a [lazy](Transform::is_lazy) step reads values before it works on images that way:
+    /// pending steps before it run first, its own operation may be delayed.
     fn requires_current_data(&self) -> bool {
         false
     }
 
-    /// Whether it takes the value of this key as it is while it is still
-    /// [stored](crate::StoredImage): it asks for its shape ([`Sample::shape`], [`Sample::meta`]),
-    /// cuts boxes ([`Sample::crop`]) or draws from a list ([`Sample::index_list`]), and nothing
-    /// else. Keys that it does not touch count too. Every other value is read in full before the
-    /// step.
+    /// Whether it accepts the value of this key while it is still [stored](crate::StoredImage): it
+    /// only reads its shape ([`Sample::shape`], [`Sample::meta`]), crops boxes ([`Sample::crop`])
+    /// or draws from a list ([`Sample::index_list`]). Also true for keys that it does not use.
+    /// Every other value is read in full before the step.
     fn reads_boxes(&self, key: &str) -> bool {
         let _ = key;
         false
     }
 
-    /// What it does to the images it works on. Unless it says otherwise, a [lazy](Transform::is_lazy)
-    /// transform gives them another size, and any other changes their values.
+    /// What it does to the images it works on. Unless it says otherwise, a
+    /// [lazy](Transform::is_lazy) transform changes their size, and any other changes their values.
     fn effect(&self) -> Effect {
         if self.is_lazy() { Effect::Regrids } else { Effect::Values }
     }
 
-    /// Whether it gives labels other numbers than their files have.
+    /// Whether it changes the numbers of labels from those in their files.
     fn maps_labels(&self) -> bool {
         false
     }
@@ -92,26 +91,26 @@ pub trait Transform: Send + Sync + Debug {
     /// Does the work. Crops may give several samples for one.
     ///
     /// # Errors
-    /// Where the sample does not have what the transform needs.
+    /// Where the sample lacks a value that the transform needs.
     fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError>;
 
-    /// Looks at the parameters before the first case: `known` are the keys that exist at this step,
-    /// and the transform adds those that it makes.
+    /// Checks the parameters before the first case: `known` are the keys that exist at this step,
+    /// and the transform adds those that it creates.
     ///
     /// # Errors
-    /// Where a parameter makes no sense or a key does not exist.
+    /// Where a parameter is invalid or a key does not exist.
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         let _ = known;
         Ok(())
     }
 
-    /// Name and parameters, as in a recipe; what a dry run prints and a cache key is made of. A
-    /// transform that does not say has its fields as `Debug` prints them.
+    /// Name and parameters, as in a recipe, for dry runs and cache keys. By default the fields in
+    /// their `Debug` form.
     fn describe(&self) -> serde_json::Value {
         json!({ "name": self.name(), "fields": format!("{self:?}") })
     }
 
-    /// Is given the device of the run, before the first case; `None` means the CPU.
+    /// Receives the device of the run, before the first case; `None` means the CPU.
     fn place(&mut self, device: Option<&Device>) {
         let _ = device;
     }
@@ -123,16 +122,16 @@ impl Kind for dyn Transform {
     const SHARED: &'static [(&'static str, &'static str)] = &[
         ("keys", "Names of the values it works on."),
         ("allow_missing_keys", "Skip keys that a sample does not have."),
-        ("prob", "How often, 0 to 1."),
+        ("prob", "Probability that the transform is applied, 0 to 1."),
         ("mode", "Interpolation, one or per key."),
-        ("padding_mode", "What lies outside, one or per key."),
+        ("padding_mode", "How the outside is filled, one or per key."),
         ("align_corners", "Whether the ends of an axis are the centres of its first and last voxel, one or per key."),
         ("spatial_size", "Size of the result in voxels, one or per axis; -1 keeps that of the image."),
         ("roi_size", "Size in voxels, one or per axis; -1 keeps that of the image."),
     ];
 
-    /// MONAI's dictionary transforms are named with a `d` at the end, cuCIM's functions in small
-    /// letters.
+    /// MONAI's dictionary transforms have names with a `d` at the end, cuCIM's functions names in
+    /// lower case.
     fn is_spelt(known: &str, written: &str) -> bool {
         written.strip_suffix('d') == Some(known) || known.to_lowercase() == written.replace('_', "")
     }
@@ -142,7 +141,7 @@ impl Kind for dyn Transform {
     }
 }
 
-/// Transforms in order, as [`Pipeline::new`](crate::Pipeline::new) takes them: a tuple, a list, or
+/// Transforms in order, as accepted by [`Pipeline::new`](crate::Pipeline::new): a tuple, a list, or
 /// one.
 pub trait Steps {
     /// The transforms.
@@ -173,7 +172,7 @@ impl Steps for () {
     }
 }
 
-/// Tuples of up to twelve; tuples of tuples go on from there.
+/// Tuples of up to twelve; longer ones by nesting.
 macro_rules! steps_of_tuples {
     ($($first:ident $($rest:ident)*)?) => {
         $(

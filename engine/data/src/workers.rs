@@ -1,4 +1,4 @@
-//! Threads that make things ahead of time, in order: [`Pool`] and [`Run`].
+//! Threads that prepare pieces of work in advance, in order: [`Pool`] and [`Run`].
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use crate::DataError;
 
-/// Work of which a thread can take the next piece.
+/// Work from which a thread can claim the next piece.
 trait Task: Send + Sync {
-    /// Takes the next piece that may be begun now.
+    /// Claims the next piece that may be started now.
     fn claim(&self) -> Option<usize>;
 
-    /// Makes it.
+    /// Prepares it.
     fn make(&self, piece: usize);
 }
 
-/// Threads that outlive what they work at.
+/// Threads that outlive their work.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -60,8 +60,8 @@ impl Shared {
         }
     }
 
-    /// Something may be claimed now. Whoever is about to wait has the lock, so that it is not
-    /// missed.
+    /// A piece may be claimed now. A thread that is about to wait holds the lock, so that the
+    /// notification is not missed.
     fn tell(&self) {
         drop(self.lock());
         self.changed.notify_all();
@@ -86,7 +86,7 @@ impl Drop for Pool {
         self.shared.lock().stop = true;
         self.shared.changed.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread never panics: what it runs is caught.
+            // A thread never panics: panics of its work are caught.
             let _ = thread.join();
         }
     }
@@ -104,11 +104,11 @@ struct Work<T> {
 }
 
 struct State<T> {
-    /// The next piece nobody has begun.
+    /// The next piece that was not started.
     begun: usize,
-    /// Pieces that are being made.
+    /// Pieces that are being prepared.
     active: usize,
-    /// The next piece the consumer takes.
+    /// The next piece for the consumer.
     taken: usize,
     ready: BTreeMap<usize, Result<T, DataError>>,
 }
@@ -118,10 +118,10 @@ impl<T> Work<T> {
         self.state.lock().unwrap_or_else(|p| p.into_inner())
     }
 
-    /// Waits for a change. A thread of the kernels' pool helps with the kernels that the workers
-    /// call.
+    /// Waits for a change. A thread of the kernels' pool meanwhile helps with the kernels that the
+    /// workers call.
     fn wait<'a>(&'a self, state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
-        /// How often such a thread looks whether there is something to help with.
+        /// How often such a thread checks for work to help with.
         const LOOK: Duration = Duration::from_micros(100);
         if rayon::current_thread_index().is_none() {
             return self.changed.wait(state).unwrap_or_else(|p| p.into_inner());
@@ -154,7 +154,7 @@ impl<T: Send> Task for Work<T> {
 
     fn make(&self, piece: usize) {
         let made = catch_unwind(AssertUnwindSafe(|| self.call(piece))).unwrap_or_else(|_| {
-            Err(DataError::Panic { case: format!("batch {piece}"), what: "making it panicked".to_owned() })
+            Err(DataError::Panic { case: format!("batch {piece}"), what: "preparing it panicked".to_owned() })
         });
         let mut state = self.lock();
         state.active -= 1;
@@ -164,8 +164,8 @@ impl<T: Send> Task for Work<T> {
     }
 }
 
-/// Pieces of work, made in any order and given in that of the plan. Without a pool each is made
-/// when it is asked for.
+/// Pieces of work, prepared in any order and returned in the order of the plan. Without a pool each
+/// is prepared on demand.
 pub(crate) struct Run<T> {
     work: Arc<Work<T>>,
     pool: Option<Arc<Pool>>,
@@ -173,8 +173,8 @@ pub(crate) struct Run<T> {
 }
 
 impl<T: Send + 'static> Run<T> {
-    /// `make` gets a piece of the plan, and a function that says whether nobody waits for it any
-    /// more. At most `buffer` pieces are ready or in the making.
+    /// `make` receives a piece of the plan, and a function that returns whether the piece is no
+    /// longer needed. At most `buffer` pieces are ready or being prepared.
     pub fn new(
         plan: Vec<Vec<usize>>,
         make: impl Fn(&[usize], &dyn Fn() -> bool) -> Result<T, DataError> + Send + Sync + 'static,
@@ -191,7 +191,7 @@ impl<T: Send + 'static> Run<T> {
         Run { work, pool, next: 0 }
     }
 
-    /// The next piece; after an error it goes on with the one behind.
+    /// The next piece; after an error it continues with the following one.
     pub fn next(&mut self) -> Option<Result<T, DataError>> {
         if self.next >= self.work.plan.len() {
             return None;
@@ -224,7 +224,7 @@ impl<T> Drop for Run<T> {
         self.work.stop.store(true, Ordering::Relaxed);
         let address = Arc::as_ptr(&self.work).cast::<()>();
         pool.shared.lock().list.retain(|task| Arc::as_ptr(task).cast::<()>() != address);
-        // What is being made is waited for, so that afterwards nothing uses the data set any more.
+        // Waits for pieces in progress, so that nothing uses the data set afterwards.
         let mut state = self.work.lock();
         while state.active > 0 {
             state = self.work.wait(state);

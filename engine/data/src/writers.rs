@@ -1,4 +1,4 @@
-//! Writing an image in the format that the file's name asks for: NIfTI, PNG, NPY.
+//! Writes an image in the format of the file's suffix: NIfTI, PNG, NPY.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -10,7 +10,7 @@ use npyz::WriterBuilder;
 use crate::nifti::NiftiError;
 use crate::{Image, NiftiOptions, write_nifti};
 
-/// How an image is written.
+/// Options of writing an image.
 #[derive(Clone, Debug, Default, Setters)]
 #[non_exhaustive]
 #[setters(strip_option)]
@@ -28,14 +28,14 @@ impl WriteOptions {
     }
 }
 
-/// An image can't be written.
+/// An image cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// As NIfTI.
+    /// An error of the NIfTI writer.
     #[error(transparent)]
     Nifti(#[from] NiftiError),
-    /// The file system said no.
+    /// An I/O error.
     #[error("{path}: {source}")]
     Io {
         /// The file.
@@ -43,7 +43,7 @@ pub enum WriteError {
         /// Why.
         source: std::io::Error,
     },
-    /// The format can't hold it.
+    /// The format cannot hold the image.
     #[error("{path}: {what}")]
     Format {
         /// The file.
@@ -53,19 +53,18 @@ pub enum WriteError {
     },
 }
 
-/// How names of written files may end.
+/// The suffixes of supported formats.
 pub const SUFFIXES: [&str; 4] = [".nii", ".nii.gz", ".png", ".npy"];
 
-/// Writes an image; the name's end says how. The file appears under its name only when it is
-/// complete.
+/// Writes an image; the suffix determines the format. The file appears under its name only when it
+/// is complete.
 ///
 /// NIfTI as [`write_nifti`]. PNG: a 2-D image with 1 to 4 channels, its first axis the width, 8
 /// bits where all values fit, else 16; they must be whole numbers from 0 to 65535 after scaling
 /// (rounded). NPY: f32, `[C, X, Y, Z]` (without `Z` where the image is 2-D).
 ///
 /// # Errors
-/// Where the name ends in something else, the format can't hold the image, or the file system says
-/// no.
+/// Where the suffix is not supported, the format cannot hold the image, or an I/O error occurs.
 pub fn write_image(path: impl AsRef<Path>, image: &Image, options: &WriteOptions) -> Result<(), WriteError> {
     let path = path.as_ref();
     let name = path.to_string_lossy().to_lowercase();
@@ -89,7 +88,7 @@ pub fn write_image(path: impl AsRef<Path>, image: &Image, options: &WriteOptions
     }
 }
 
-/// Writes a whole file, or none.
+/// Writes a complete file or none.
 fn whole(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<(), WriteError> {
     hearth_files::replace_with(path, write).map_err(|source| WriteError::Io { path: path.to_owned(), source })
 }
@@ -111,7 +110,9 @@ fn picture(image: &Image, scale: Option<f32>) -> Result<image::DynamicImage, Str
             for c in 0..channels {
                 let value = (values[(c * width + x) * height + y] * factor).round_ties_even();
                 if !(0.0..=65_535.0).contains(&value) {
-                    return Err(format!("the value {value} at ({x}, {y}) does not go into a PNG; expected 0 to 65535"));
+                    return Err(format!(
+                        "the value {value} at ({x}, {y}) does not fit into a PNG; expected 0 to 65535"
+                    ));
                 }
                 pixels.push(value as u16);
             }
@@ -134,5 +135,5 @@ fn picture(image: &Image, scale: Option<f32>) -> Result<image::DynamicImage, Str
         3 => build!(ImageRgb16, ImageRgb8),
         _ => build!(ImageRgba16, ImageRgba8),
     }
-    .ok_or_else(|| format!("{width} x {height} pixels don't make a picture"))
+    .ok_or_else(|| format!("{width} x {height} pixels are not a picture"))
 }

@@ -1,4 +1,4 @@
-//! `CheckCase`: what is refused, and how it is told.
+//! `CheckCase`: what is refused, and with which message.
 
 use hearth_data::transforms::{CheckCase, LoadImage};
 use hearth_data::{
@@ -69,7 +69,7 @@ fn good_cases_pass_unchanged() {
     near.affine[2][3] += 0.45;
     near.affine[0][3] -= 0.045;
     assert_eq!(run(step(), i.clone(), Some(near)), Ok(()));
-    // Only what `keys` names is looked at.
+    // Only what `keys` names is checked.
     let bad = Some(label(|v| v[0] = 9.0));
     assert_eq!(run(step().keys("image"), i.clone(), bad), Ok(()));
     let text = run(step().allow_missing_keys(false), i, None).expect_err("no label");

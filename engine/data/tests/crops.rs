@@ -282,7 +282,7 @@ fn bad_cases_are_told() {
     has(failed(Box::new(RandWeightedCrop::new("image", "small", 2))), "as `small` has");
     has(failed(Box::new(GridPatch::new(["image", "small"], [2, 2, 2]))), "as `image` gives");
     has(failed(Box::new(GridSplit::new("image"))), "one entry per axis");
-    has(failed(Box::new(ConcatItems::new(["image", "small"], "both"))), "but for axis 0");
+    has(failed(Box::new(ConcatItems::new(["image", "small"], "both"))), "except for axis 0");
     has(failed(Box::new(FgBgToIndices::new("image").output_shape(Some(vec![2, 2, 2])))), "output_shape");
     has(failed(Box::new(SqueezeDim::new("image", -1))), "one, to drop it");
 }

@@ -1,4 +1,4 @@
-//! Data sets and caches in memory: whatever keeps a case gives the samples that no cache gives, and
+//! Data sets and caches in memory: every cache gives the samples that no cache gives, and
 //! no more is kept than fits.
 
 #[path = "common/cases.rs"]

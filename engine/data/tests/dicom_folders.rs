@@ -67,9 +67,9 @@ fn of_several_series_one_is_named() {
     }
     let both = ["\"thorax\", 3 x 2 x 2, 1.2.3", "\"abdomen\", 3 x 2 x 3, 1.2.4"];
     fails(folder.path(), |step| step, &[&["several series", "`series`"], &both[..]].concat());
-    fails(folder.path(), series("pelvis"), &[&["no series is called \"pelvis\""], &both[..]].concat());
+    fails(folder.path(), series("pelvis"), &[&["no series is named \"pelvis\""], &both[..]].concat());
     slice(9, [0.0; 3]).text(tags::SERIES_INSTANCE_UID, VR::UI, "1.2.5").write(&folder.path().join("c.dcm"));
-    fails(folder.path(), series("thorax"), &["several series are called \"thorax\"", "1.2.3", "1.2.5"]);
+    fails(folder.path(), series("thorax"), &["several series are named \"thorax\"", "1.2.3", "1.2.5"]);
 }
 
 #[test]
@@ -108,8 +108,8 @@ fn a_truncated_slice_is_not_left_out() {
         let path = folder.path().join(cut);
         let whole = fs::read(&path).expect("a file");
         fs::write(&path, &whole[..whole.len() - 3]).expect("written");
-        fails(folder.path(), |step| step, &[cut, "cut off", "slices may be missing", "move them away"]);
-        fails(folder.path(), series("1.2.3"), &[cut, "cut off"]);
+        fails(folder.path(), |step| step, &[cut, "truncated", "slices may be missing", "move them away"]);
+        fails(folder.path(), series("1.2.3"), &[cut, "truncated"]);
     }
     let folder = folder();
     write_stack(folder.path(), &[0.0, 2.0, 4.0, 6.0, 8.0]);
@@ -255,5 +255,5 @@ fn a_reference_must_be_there_and_say_where_it_is_from() {
     let image = Image::from_values(vec![0.0], [1; 4], hearth_data::affine::IDENTITY, &hearth_data::host_device());
     let sample = Sample::new("case 7").with_image("image", image).with("label", Value::Path("x.dcm".into()));
     let error = pipeline.run(sample, DrawKey::new(0, 0, 0)).expect_err("no path").to_string();
-    assert!(error.contains("does not say which file it is from"), "{error}");
+    assert!(error.contains("the file of `image` is not known"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Caches on disk: made once, whole or made anew, shared, and read no further than needed.
+//! Caches on disk: made once, complete or made again, shared, and read no further than needed.
 
 #[path = "common/cases.rs"]
 mod cases;
@@ -99,7 +99,7 @@ fn a_damaged_entry_is_made_anew() {
         count.store(0, Ordering::SeqCst);
         assert_eq!(contents(&dataset, 0..2), expected, "{what}");
         rebuilt += count.load(Ordering::SeqCst);
-        // A chunk that no crop touched may still be damaged; whatever was found is mended.
+        // A chunk that no crop touched may still be damaged; all damage that was found is repaired.
         if count.load(Ordering::SeqCst) > 0 {
             assert_eq!(fs::read(&path).expect("an entry"), sound, "{what}");
         }

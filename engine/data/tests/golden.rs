@@ -1,7 +1,7 @@
 //! The golden cases of this crate's operations, without waiting for the rest of the project: the
 //! same replay functions as `tests/golden.rs` of the whole.
 
-// The replay files name the crates they use from outside; here this file stands for them.
+// The replay files name the crates they use from outside; here this file takes their place.
 extern crate self as hearth;
 extern crate self as hearth_tests;
 
@@ -32,7 +32,7 @@ fn cases_of_this_crate() {
     replay_all();
 }
 
-/// The same on a GPU, which software Vulkan stands for where there is none.
+/// The same on a GPU, or on software Vulkan where there is none.
 #[cfg(feature = "vulkan")]
 #[test]
 #[ignore = "needs a Vulkan driver"]

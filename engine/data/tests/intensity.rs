@@ -369,7 +369,7 @@ fn names_of_cucim_mean_transforms() {
         let pipeline = read(text).unwrap_or_else(|e| panic!("{text}: {e}"));
         assert_eq!(pipeline.steps()[0].name(), name, "{text}");
     }
-    assert!(read("name = 'image_flip'\nspatial_axis = 0").expect_err("the channels").contains("no spatial axis"));
+    assert!(read("name = 'image_flip'\nspatial_axis = 0").expect_err("the channels").contains("not a spatial axis"));
     assert!(read("name = 'stain_normalize'").expect_err("unknown").contains("stain_normalize"));
     let normalize = read("name = 'normalize_data'\nnorm_constant = 10\nmin_value = -1\nmax_value = 4").expect("sound");
     let before = sample([4, 4, 1]);

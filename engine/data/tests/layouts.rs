@@ -1,4 +1,4 @@
-//! Data sets in every layout, made of small volumes, and what is said of damaged ones.
+//! Data sets in every layout, with small volumes, and the messages for damaged ones.
 
 use std::fs;
 use std::path::Path;
@@ -291,5 +291,5 @@ fn what_is_no_data_set_is_told() {
     fails(dir.path(), &wants(&[]), &["no dataset.json", "DICOM"]);
     let file = dir.path().join("notes.txt");
     fs::write(&file, "x").expect("written");
-    fails(&file, &wants(&[]), &["no list of cases", ".csv"]);
+    fails(&file, &wants(&[]), &["not a list of cases", ".csv"]);
 }

@@ -1,4 +1,4 @@
-//! Lazy resampling: what is held back gives what each step by itself gives.
+//! Lazy resampling: deferred steps give the same as each step on its own.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use hearth_data::{
 };
 use proptest::prelude::*;
 
-/// A step made of a function of the library, as somebody else would write it.
+/// A step built from a function of the library, as somebody else would write it.
 struct Step {
     work: Box<dyn Fn(Image, usize) -> Result<Image, TransformError> + Send + Sync>,
 }
@@ -88,7 +88,7 @@ fn chosen(which: usize, a: f64, b: f64) -> Box<dyn Transform> {
         7 => Box::new(Resize::new(keys, [5 + (a * 6.0) as i64, 6, 4 + (b * 7.0) as i64]).mode(resize_modes(a))),
         8 => Box::new(Zoom::new(keys, [0.7 + a, 1.2, 0.6 + b]).keep_size(b < 0.5).mode(resize_modes(b))),
         9 => Box::new(CropForeground::new(keys, "label").allow_empty(true)),
-        // A step that looks at the values.
+        // A step that reads the values.
         _ => Box::new(NormalizeIntensity::new("image")),
     }
 }
@@ -217,7 +217,7 @@ fn an_error_says_the_shape_that_is_to_come() {
 }
 
 /// MONAI's lazy evaluation takes `Resize` and `Zoom` for their affines; one sampling there and back
-/// is the image again, whatever the modes.
+/// is the image again, in every mode.
 #[test]
 fn resize_and_zoom_are_affines_where_a_sampling_is_given() {
     let steps: Vec<Box<dyn Transform>> = vec![

@@ -324,7 +324,7 @@ fn batches_are_repeated_in_a_row() {
         for skip in 0..=12 {
             assert_eq!(first(loader.epoch(0, skip as u64)), all[skip..], "resumed after {skip}");
         }
-        // An error is told once, and counts as all its repeats.
+        // An error is reported once, with the count of its repeats.
         let loader = DataLoader::new(probe(Some((15, false))), options).expect("sound");
         let told: Vec<bool> = loader.epoch(0, 0).map(|b| b.is_ok()).collect();
         assert_eq!(told, [true, true, true, false, true, true, true, true, true, true]);

@@ -298,8 +298,8 @@ fn damage_anywhere_in_a_gzip_file_is_an_error() {
         assert!(error.contains("cut off"), "{cut} bytes cut of {n}: {error}");
     }
     let behind = |bytes: &[u8]| [&whole[..], bytes].concat();
-    assert!(error_of("more.nii.gz", &behind(b"junk")).contains("4 bytes behind its end"));
-    // A second member that the image does not need is looked at all the same, even where the
+    assert!(error_of("more.nii.gz", &behind(b"junk")).contains("4 bytes after its end"));
+    // A second member that the image does not need is checked nevertheless, even where the
     // lengths look right.
     let mut other = good.clone();
     other.reverse();

@@ -1,4 +1,4 @@
-//! What must hold whatever the parameters: the way back, the place in the world, lazy runs,
+//! What must hold for all parameters: the way back, the place in the world, lazy runs,
 //! workers.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 type Matrix = hearth_data::Affine;
 
-/// Numbers from 0 to 1 that the parameters of a step are made of.
+/// Numbers from 0 to 1 from which the parameters of a step are computed.
 type Numbers = [f64; 8];
 
 fn numbers() -> impl Strategy<Value = Numbers> {
@@ -92,7 +92,7 @@ fn code(n: Numbers) -> String {
     pick(&PERMUTATIONS, n[0]).map(|axis| pick(&letters[axis], n[1 + axis])).concat()
 }
 
-/// Steps that sample anew.
+/// Steps that resample.
 const RESAMPLINGS: usize = 10;
 
 /// Linearly, or by the nearest voxel.
@@ -258,7 +258,7 @@ fn around(place: [f64; 3]) -> impl Iterator<Item = [f64; 3]> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(250))]
 
-    /// Sampled anew, each voxel holds what lay at its place in the world; sampled back, what was
+    /// Resampled, each voxel holds the value at its position in the world; sampled back, what was
     /// there before.
     #[test]
     fn resampling_keeps_places_and_finds_the_way_back(
@@ -381,7 +381,7 @@ fn batches(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// However many threads make them, whatever the loader is told.
+    /// With any number of threads and any settings of the loader.
     #[test]
     fn workers_do_not_change_a_batch(
         cases in 1usize..9, steps in prop::collection::vec((0..LOSSLESS, numbers()), 0..3), batch_size in 1usize..5,

@@ -257,7 +257,7 @@ fn headers_that_contradict_themselves_are_found() {
     patch(&set.image(0), PIXDIM + 8, &f32::NAN.to_le_bytes());
     let found = set.found();
     let bad = found.iter().find(|f| f.kind == Kind::BadSpacing).expect("a bad voxel size");
-    assert!(bad.what.contains("axis 2 is 0, negative or not a number"), "{bad}");
+    assert!(bad.what.contains("axis 2 is 0, negative or NaN"), "{bad}");
 
     let set = DataSet::new(1);
     patch(&set.image(0), UNITS, &[3]);
@@ -294,7 +294,7 @@ fn folders_without_a_list_are_paired_by_name() {
     let report = set.verify();
     assert_eq!(report.cases.len(), 3);
     assert!(report.cases.iter().all(|c| c.label.is_some() && c.labels.len() == 2));
-    // Any folder of images is looked at file by file.
+    // Any folder of images is checked file by file.
     let files = quality::inspect_folder(set.dir.path()).expect("a folder");
     assert_eq!(files.len(), 6);
     assert!(files.iter().all(|(_, found)| found.is_ok()));

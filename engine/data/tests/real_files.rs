@@ -260,7 +260,7 @@ fn folders_of_dicom_are_read_as_the_volume_they_hold() {
     drawn.sort_unstable();
     expected.sort_unstable();
     assert_eq!(drawn, expected);
-    // Two series in one folder can't be told apart by the folder: the images are looked at alone,
+    // Two series in one folder can't be told apart by the folder: the images are checked alone,
     // and it is said why.
     let mixed = tempfile::tempdir().expect("a folder");
     for folder in ["ct_rtstruct_2slice", "ct_tiny_4slice"] {

@@ -87,7 +87,7 @@ fn collection() -> Server {
     let direct = of_lung_2(tumour(2, 1));
     let image = Object::item().text(tags::REFERENCED_SOP_INSTANCE_UID, VR::UI, "5.5.5");
     let source = Object::item().sequence(tags::SOURCE_IMAGE_SEQUENCE, vec![image]);
-    // Without number and patient, but with what stands in for them.
+    // Without number and patient, but with their substitutes.
     let by_instance = tumour(1, 2)
         .text(tags::PATIENT_NAME, VR::PN, "LUNG-1")
         .text(tags::ACQUISITION_NUMBER, VR::IS, "7")
@@ -175,7 +175,7 @@ fn cases_of_a_collection_become_batches() {
         assert_eq!((image.shape(), seg.shape()), ([3, 2, 5], [3, 2, 5]));
         assert_eq!((image.affine, seg.meta.stored_type.as_str()), (seg.affine, "uint8"));
         let (values, labels) = (image.to_vec(), seg.to_vec());
-        // Pixel 1 of the second slice and pixel 5 of the fourth, whatever the number of the
+        // Pixel 1 of the second slice and pixel 5 of the fourth, independent of the number of the
         // segment.
         let marked: Vec<f32> = values.iter().zip(&labels).filter(|(_, l)| **l != 0.0).map(|(v, _)| *v).collect();
         assert_eq!(marked, [201.0, 405.0], "{}", sample.case);
@@ -227,7 +227,7 @@ fn cases_are_found_in_folders_laid_out_otherwise() {
     for (name, number) in [("one.dcm", "3"), ("two.dcm", "3"), ("three.dcm", "20")] {
         set.clone().text(tags::SERIES_NUMBER, VR::IS, number).write(&drawn.join(name));
     }
-    // Drawn on images that are not here: passed over.
+    // Drawn on images that are not here: skipped.
     of_lung_2(tumour(1, 2)).write(&drawn.join("alone.dcm"));
     let cases = dicom_items(dir.path()).expect("cases");
     let names: Vec<&str> = cases.iter().map(|case| case.case.as_str()).collect();

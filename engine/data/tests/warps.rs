@@ -1,4 +1,4 @@
-//! Transforms that sample anew: geometry that follows, inverses, draws, bad parameters.
+//! Transforms that resample: geometry that follows, inverses, draws, bad parameters.
 
 use std::collections::{BTreeSet, HashSet};
 

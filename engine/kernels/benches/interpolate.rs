@@ -1,11 +1,11 @@
-//! Resizing a volume by every mode, up and down:
+//! Resizes a volume by every mode, up and down:
 //! `cargo bench -p hearth-kernels -p build-once --bench interpolate`.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hearth_kernels::{InterpolateMode, interpolate};
 
-// As the programs have it: large blocks are kept, on huge pages.
+// As in the programs: large blocks are kept, on huge pages.
 #[global_allocator]
 static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
 

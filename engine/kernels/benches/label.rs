@@ -7,11 +7,11 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hearth_kernels::label::{self, To};
 
-// As the programs have it: large blocks are kept, on huge pages.
+// As in the programs: large blocks are kept, on huge pages.
 #[global_allocator]
 static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
 
-/// Balls of many sizes on a grid, and a little noise: what a network's output looks like.
+/// Balls of many sizes on a grid, and a little noise, similar to a network's output.
 fn mask(size: usize) -> Vec<bool> {
     let mut out = Vec::with_capacity(size * size * size);
     let cell = (size / 4) as f64;

@@ -1,4 +1,4 @@
-//! What stands around the convolutions of a network: norms with their activations, sums of residual
+//! The layers around the convolutions of a network: norms with their activations, sums of residual
 //! blocks, dropout, pooling, the sums of Dice and cross-entropy; forward and backward, in values of
 //! the input per second.
 //!
@@ -21,7 +21,7 @@ use hearth_kernels::sigmoid_sums::{Focal, sigmoid_sums};
 use hearth_kernels::softmax_sums::softmax_sums;
 use hearth_kernels::{rectified_sum, rectify};
 
-// As the programs have it: large blocks are kept, on huge pages.
+// As in the programs: large blocks are kept, on huge pages.
 #[global_allocator]
 static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
 
@@ -59,7 +59,7 @@ fn layers(c: &mut Criterion) {
         group.throughput(Throughput::Elements(shape.iter().product::<usize>() as u64));
         let x = Tensor::<5>::random(shape, Distribution::Default, &device).require_grad();
         for (name, layer) in LAYERS {
-            // Once: the gradient of the output, which is not what is measured.
+            // The gradient of the output: computed once, not measured.
             let dy = layer(x.clone()).without_autodiff().autodiff();
             group.bench_function(BenchmarkId::from_parameter(name), |b| {
                 b.iter(|| black_box((layer(x.clone()) * dy.clone()).sum().backward()));

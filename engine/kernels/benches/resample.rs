@@ -4,7 +4,7 @@
 //! cargo bench -p hearth-kernels --bench resample -- Linear
 //! ```
 //!
-//! Sizes that would not fit into memory are left out. The time per voxel should not grow with the
+//! Sizes that would not fit into memory are skipped. The time per voxel should not grow with the
 //! size.
 
 use std::hint::black_box;
@@ -13,7 +13,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hearth_kernels::{Interpolation, Matrix, Padding, Sampling, resample, sample_grid};
 
-// As the programs have it: large blocks are kept, on huge pages.
+// As in the programs: large blocks are kept, on huge pages.
 #[global_allocator]
 static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
 
@@ -43,7 +43,7 @@ fn matrices(n: usize) -> [(&'static str, Matrix); 3] {
     [("scaling", scaling), ("exchanged", exchanged), ("oblique", oblique)]
 }
 
-/// Whether four volumes of this size fit into what is free.
+/// Whether four volumes of this size fit into free memory.
 fn fits(n: usize) -> bool {
     let mut system = sysinfo::System::new();
     system.refresh_memory();

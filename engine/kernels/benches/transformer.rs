@@ -1,5 +1,5 @@
-//! What the transformer blocks of SwinUNETR (feature size 48, a batch of 64^3) and UNETR (96^3)
-//! spend their time in, forward and backward.
+//! The operations that dominate the transformer blocks of SwinUNETR (feature size 48, a batch of
+//! 64^3) and UNETR (96^3), forward and backward.
 //!
 //! ```text
 //! cargo bench -p hearth-kernels --bench transformer
@@ -16,11 +16,11 @@ use hearth_kernels::attention::attention;
 use hearth_kernels::linear::linear;
 use hearth_kernels::{gelu, layer_norm};
 
-// As the programs have it: large blocks are kept, on huge pages.
+// As in the programs: large blocks are kept, on huge pages.
 #[global_allocator]
 static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
 
-/// Windows, places, heads, features of a head, and whether there is a bias.
+/// Windows, positions, heads, features of a head, and whether there is a bias.
 const ATTENTIONS: [([usize; 4], bool); 4] =
     [([125, 343, 3, 16], true), ([27, 343, 6, 16], true), ([8, 343, 12, 16], true), ([1, 216, 12, 64], false)];
 
@@ -33,8 +33,8 @@ fn attentions(c: &mut Criterion) {
             let bias = biased.then(|| learnt([heads, places, places]));
             (learnt([windows, places, 3 * heads * depth]), bias, random([windows, places, heads * depth]))
         };
-        // Scores and the sums they weigh; backward two of each kind, one of them once more, and the
-        // weights again.
+        // Products of the scores and of the weighted sums; backward needs two of each, the scores
+        // once more, and the weights again.
         let product = 2 * windows * heads * places * places * depth;
         let mut group =
             c.benchmark_group(format!("attention of {windows} x {places} places, {heads} heads of {depth}"));

@@ -1,4 +1,4 @@
-//! What walks over many values once: steps of optimizers, random numbers, smoothing; in values per
+//! Operations that read many values once: optimizer steps, random numbers, smoothing; in values per
 //! second.
 //!
 //! ```text
@@ -17,7 +17,7 @@ use hearth_kernels::math;
 use hearth_kernels::philox::Stream;
 use hearth_kernels::update::{AdamStep, NovogradStep, RmsPropStep, SgdStep, adam, novograd, rms_prop, sgd, square_sum};
 
-// As the programs have it: large blocks are kept, on huge pages.
+// As in the programs: large blocks are kept, on huge pages.
 #[global_allocator]
 static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
 
@@ -31,7 +31,7 @@ fn updates(c: &mut Criterion) {
     let mut group = c.benchmark_group("a step over 4.8 million parameters");
     group.throughput(Throughput::Elements(COUNT as u64));
     let betas = [[0.9, 0.1], [0.999, 0.001]];
-    // The tensors are handed over, as in training: a copy of them is not measured.
+    // The step takes ownership of the tensors, as in training: no copy is measured.
     group.bench_function("SGD with momentum", |b| {
         let step = SgdStep { lr: 0.1, weight_decay: 1e-4, momentum: 0.9, share: 1.0, nesterov: true };
         b.iter_batched(|| (random(), random()), |(p, d)| black_box(sgd(p, &g, d, step)), BatchSize::LargeInput);

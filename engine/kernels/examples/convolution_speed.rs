@@ -1,5 +1,5 @@
-//! GFLOP/s of forward, input gradient and weight gradient for the convolutions of a UNet, ours
-//! beside Burn's.
+//! GFLOP/s of forward, input gradient and weight gradient for the convolutions of a UNet, ours and
+//! Burn's.
 //!
 //! `cargo build --release -p hearth-kernels -p build-once --examples &&
 //! target/release/examples/convolution_speed`

@@ -1,11 +1,11 @@
-//! Overlapping windows put together in one volume: what sliding-window inference does with its
+//! Accumulates overlapping windows in one volume, as sliding-window inference does with its
 //! outputs.
 
 use burn::tensor::Tensor;
 
 /// Adds one item of `windows` (`[B, C, x, y, z]`) to the box of `canvas` (`[N, C, X, Y, Z]`) that
-/// begins at `start` in item `item`, times `weights` (`[1, 1, x, y, z]`) where there are some. On
-/// the CPU in place and in one pass, by all threads; elsewhere by Burn's operations.
+/// begins at `start` in item `item`, times `weights` (`[1, 1, x, y, z]`) where given. On the CPU
+/// this runs in place and in one pass, on all threads; elsewhere it uses Burn's operations.
 ///
 /// # Panics
 /// Where the window does not lie within the canvas, as Burn's own slices do.
@@ -26,7 +26,7 @@ pub fn add_window(
     let [_, channels, sx, sy, sz] = window.dims();
     let [x, y, z] = [(start[0], sx), (start[1], sy), (start[2], sz)].map(|(from, size)| from..from + size);
     let place = [item..item + 1, 0..channels, x, y, z];
-    // The view is gone before the canvas is written to, so that the write needs no copy.
+    // The view is dropped before the canvas is written, so that the write needs no copy.
     let sum = canvas.clone().slice(place.clone()) + window;
     canvas.slice_assign(place, sum)
 }
@@ -44,8 +44,8 @@ mod cpu {
         (has_floats(t) && !t.is_autodiff()).then(|| t.clone().try_into_primitive::<Flex>().ok()).flatten()
     }
 
-    /// Gives the canvas back where it cannot be done here.
-    #[expect(clippy::result_large_err, reason = "either way it is the tensor that is handed on")]
+    /// Returns the canvas where there is no kernel for it.
+    #[expect(clippy::result_large_err, reason = "both variants hand the tensor on")]
     pub fn add_window(
         canvas: Tensor<5>,
         (item, start): (usize, [usize; 3]),
@@ -139,7 +139,7 @@ mod tests {
             let ours = add_window(canvas.clone(), place, (&windows, 2), None);
             assert_eq!(ours.into_data(), parts(canvas.clone(), window, at).into_data(), "plain at {at:?}");
         }
-        // A canvas that somebody else holds is not written to.
+        // A canvas with another owner is not written to.
         assert_eq!(canvas.into_data(), before);
     }
 

@@ -1,12 +1,13 @@
-//! Other types for the same values, in a graph too: what mixed precision does around every layer.
+//! Conversion between floating-point types, also within a graph, as mixed precision needs it around
+//! every layer.
 
 use burn::tensor::{DType, Tensor};
 
-/// The values of `x` in another floating-point type; itself where it has that type. Rounds to the
-/// nearest value, to even between two.
+/// Converts `x` to another floating-point type; returns `x` itself where it already has that type.
+/// Rounds to nearest, ties to even.
 ///
-/// On the CPU f32, f16 and bf16 are converted into each other by all threads; Burn's own
-/// conversion, which other devices and types take, goes value by value there.
+/// On the CPU f32, f16 and bf16 are converted on all threads. Other devices and types use Burn's
+/// own conversion, which on the CPU works value by value.
 pub fn cast<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
     if x.dtype() == dtype {
         return x;
@@ -18,7 +19,7 @@ pub fn cast<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
     x.cast(dtype)
 }
 
-/// The type of a tensor of half precision on the CPU, where our kernels take f32.
+/// The type of a half-precision tensor on the CPU, where our kernels take f32.
 pub(crate) fn half_on_cpu<const D: usize>(x: &Tensor<D>) -> Option<DType> {
     if matches!(x.dtype(), DType::F16 | DType::BF16) && crate::flex::is_cpu(x) {
         return Some(x.dtype());
@@ -42,20 +43,20 @@ pub(crate) mod convert {
     use crate::precision::rounded;
     use crate::simd::widest;
 
-    /// Values that a task converts.
+    /// Values per task.
     const PIECE: usize = 16 << 10;
 
     /// Values that are converted while they are in the first-level cache.
     const STEP: usize = 2 << 10;
 
-    /// What `convert` makes of the values, by all threads. It gets places that hold `zero`.
+    /// Applies `convert` to the values on all threads. Its output buffer is filled with `zero`.
     pub fn converted<T: Copy + Send + Sync, S: Sync>(
         from: &[S],
         zero: T,
         convert: impl Fn(&mut [T], &[S]) + Sync,
     ) -> Vec<T> {
         let mut out = Vec::with_capacity(from.len());
-        // Not cleared as a whole: it would be read from memory once more.
+        // Not cleared as a whole: that would be one more pass over memory.
         let places = out.spare_capacity_mut()[..from.len()].par_chunks_mut(PIECE);
         places.zip(from.par_chunks(PIECE)).for_each(|(to, from)| {
             for (to, from) in to.chunks_mut(STEP).zip(from.chunks(STEP)) {
@@ -99,7 +100,7 @@ pub(crate) mod convert {
         floats(converted(from, 0.0, |to, from| from.convert_to_f32_slice(to)), shape)
     }
 
-    /// The values in a type: f16 and bf16 are rounded to the nearest, to even between two.
+    /// Converts the values to `dtype`; f16 and bf16 round to nearest, ties to even.
     pub fn narrow(values: Cow<'_, [f32]>, shape: Vec<usize>, dtype: DType) -> FloatTensor<Flex> {
         let data = match dtype {
             DType::BF16 => {
@@ -190,8 +191,7 @@ mod tests {
 
     use super::cast;
 
-    /// Numbers of every size, signs, zeros, subnormals, what is between two halves, and what is no
-    /// number.
+    /// Numbers of every size, signs, zeros, subnormals, ties between two halves, and NaN.
     fn odd() -> Vec<f32> {
         let mut values: Vec<f32> =
             (0..1_u32 << 16).map(|high| f32::from_bits(high << 16 | (high * 40_503) & 0xffff)).collect();

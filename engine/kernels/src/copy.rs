@@ -1,4 +1,4 @@
-//! Copying on the CPU at the speed of the memory: strided views (crops, flips, transpositions) into
+//! Copies on the CPU at memory bandwidth: strided views (crops, flips, transpositions) into
 //! row-major order.
 //!
 //! Rows that lie together are copied in one go, transposed axes tile by tile, and large copies by
@@ -18,7 +18,7 @@ const TILE: usize = 16;
 pub(crate) struct View<'a> {
     values: &'a [f32],
     start: isize,
-    /// Length and stride of each axis; neighbouring axes that run on are one.
+    /// Length and stride of each axis; neighbouring contiguous axes are merged.
     axes: Vec<(usize, isize)>,
 }
 
@@ -82,7 +82,7 @@ impl<'a> View<'a> {
         };
         let (count, other_stride) = outer[other];
         let rest: Vec<(usize, isize)> = [&outer[..other], &outer[other + 1..]].concat();
-        // The same walk through the output.
+        // The same order in the output.
         let mut steps = vec![1; self.axes.len()];
         for axis in (0..outer.len()).rev() {
             steps[axis] = steps[axis + 1] * self.axes[axis + 1].0 as isize;
@@ -163,8 +163,8 @@ pub(crate) fn pack(views: &[View<'_>]) -> Vec<f32> {
     } else {
         pieces.into_iter().for_each(|(piece, part)| part.write(piece));
     }
-    // SAFETY: `total` places have been reserved; the pieces follow each other and cover them, and
-    // `View::write` writes every place of its piece.
+    // SAFETY: `total` values have been reserved; the pieces follow each other and cover them, and
+    // `View::write` writes every value of its piece.
     unsafe { out.set_len(total) };
     out
 }

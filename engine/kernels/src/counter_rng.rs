@@ -1,10 +1,9 @@
 //! Counter-based random numbers: a draw is a pure function of a key and an index.
 //!
-//! No generator state exists, so nothing is lost in a checkpoint and nothing depends on the number
-//! of threads or on the order of the draws. A key is folded from everything a draw shall depend on
-//! (seed, epoch, case name, ...); the draw at an index is SplitMix64's output function applied to
-//! `key + (index + 1) * gamma` (Steele, Lea and Flood, "Fast splittable pseudorandom number
-//! generators", 2014).
+//! There is no generator state, so checkpoints need none and draws do not depend on the number of
+//! threads or on their order. A key is folded from everything a draw should depend on (seed, epoch,
+//! case name, ...); the draw at an index is SplitMix64's output function applied to `key + (index +
+//! 1) * gamma` (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 //!
 //! ```
 //! use hearth_kernels::counter_rng::Key;
@@ -23,7 +22,7 @@ fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What a stream of draws is keyed by.
+/// The key of a stream of draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(u64);
 
@@ -33,13 +32,13 @@ impl Key {
         Key(mix(seed ^ GAMMA))
     }
 
-    /// This key, narrowed by one more number. Order matters.
+    /// This key, combined with one more number. Order matters.
     #[must_use]
     pub fn with(self, value: u64) -> Self {
         Key(mix(self.0.wrapping_mul(3).wrapping_add(GAMMA) ^ mix(value.wrapping_add(GAMMA))))
     }
 
-    /// This key, narrowed by a text (its FNV-1a hash).
+    /// This key, combined with a string (its FNV-1a hash).
     #[must_use]
     pub fn with_text(self, text: &str) -> Self {
         let hash =

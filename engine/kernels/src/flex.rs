@@ -5,7 +5,7 @@ use burn::tensor::{DType, Tensor, TensorData};
 
 use crate::layout;
 
-/// Whether the tensor is on the CPU, within a graph or not, and kernels are wanted there.
+/// Whether the tensor is on the CPU, within a graph or not, and our kernels are enabled.
 pub(crate) fn is_cpu<const D: usize>(x: &Tensor<D>) -> bool {
     crate::uses_kernels() && matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
 }
@@ -15,7 +15,7 @@ pub(crate) fn has_floats<const D: usize>(x: &Tensor<D>) -> bool {
     x.dtype() == DType::F32 && !x.dims().contains(&0) && is_cpu(x)
 }
 
-/// Calls `f` with the values of the tensors in row-major order; a view is copied first, by all
+/// Calls `f` with the values of the tensors in row-major order; a view is copied first, on all
 /// threads.
 pub(crate) fn with<const N: usize, R>(tensors: [FloatTensor<Flex>; N], f: impl FnOnce([&[f32]; N]) -> R) -> R {
     let packed = tensors.map(|t| if t.as_slice::<f32>().is_some() { t } else { layout::packed(t).to_contiguous() });

@@ -1,5 +1,4 @@
-//! What kernels on GPUs share: values in row-major order, how many units work, sums over a
-//! workgroup.
+//! Helpers of the GPU kernels: values in row-major order, launch sizes, sums over a workgroup.
 
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn::tensor::{DType, Tensor};
@@ -17,8 +16,8 @@ pub(crate) const UNITS: usize = 1 << LEVELS;
 /// How often the units of a workgroup are halved until one is left.
 const LEVELS: usize = 8;
 
-/// What Burn's GPU backend makes of a tensor that [`place::of`](crate::place::of) says is on a GPU,
-/// outside a graph.
+/// The GPU backend's form of a tensor that is on a GPU according to
+/// [`place::of`](crate::place::of), outside a graph.
 pub(crate) fn primitive<const D: usize>(tensor: Tensor<D>) -> CubeTensor {
     match tensor.try_into_primitive::<CubeBackend>() {
         Ok(tensor) => tensor,
@@ -26,8 +25,8 @@ pub(crate) fn primitive<const D: usize>(tensor: Tensor<D>) -> CubeTensor {
     }
 }
 
-/// The tensor itself where nobody else holds it, in order; else a copy to write to, whose rows may
-/// have been padded.
+/// The tensor itself where it has no other owner and is contiguous; otherwise a copy to write to.
+/// Its rows may be padded.
 pub(crate) fn own(tensor: CubeTensor) -> CubeTensor {
     let tensor = into_contiguous(tensor);
     if tensor.can_mut() { tensor } else { into_contiguous(tensor.copy()) }
@@ -38,8 +37,8 @@ pub(crate) fn ordered<const N: usize>(tensors: [CubeTensor; N]) -> [CubeTensor; 
     tensors.map(into_contiguous)
 }
 
-/// A tensor beside another one, in row-major order without gaps: rows of what Burn allocates by
-/// itself are padded on CUDA and ROCm.
+/// A tensor on the device of another one, in row-major order without gaps: Burn's own allocations
+/// have padded rows on CUDA and ROCm.
 pub(crate) fn empty(beside: &CubeTensor, shape: impl Into<Vec<usize>>, dtype: DType) -> CubeTensor {
     empty_device_contiguous_dtype(beside.client.clone(), beside.device.clone(), shape.into().into(), dtype)
 }
@@ -49,27 +48,27 @@ pub(crate) fn empty_like(of: &CubeTensor) -> CubeTensor {
     empty(of, of.meta.shape().to_vec(), of.dtype)
 }
 
-/// What a kernel is compiled for.
+/// The element type that a kernel is compiled for.
 pub(crate) fn element(of: &CubeTensor) -> ElemType {
     dtype_to_storage_type(of.dtype)
 }
 
-/// A unit for each value.
+/// The launch size with a unit for each value.
 pub(crate) fn each(client: &Client, values: usize) -> (CubeCount, CubeDim) {
     let dim = CubeDim::new_1d(UNITS as u32);
     (cubecl::calculate_cube_count_elemwise(client, values, dim), dim)
 }
 
-/// A workgroup for each task.
+/// The launch size with a workgroup for each task.
 pub(crate) fn groups(client: &Client, tasks: usize) -> (CubeCount, CubeDim) {
     each(client, tasks * UNITS)
 }
 
-/// The sum over all units of the workgroup, the same in every run; all of them must call it.
+/// The sum over all units of the workgroup, deterministic; all units must call it.
 #[cube]
 pub(crate) fn group_sum(value: f32, places: &mut Shared<[f32]>) -> f32 {
     let unit = UNIT_POS as usize;
-    // The last sum may still be read.
+    // Units may still be reading the last sum.
     sync_cube();
     places[unit] = value;
     sync_cube();

@@ -1,8 +1,8 @@
 //! Direct access to the values of a CPU tensor.
 //!
-//! A chain of tensor operations walks the memory once per operation. On the CPU one loop over a
-//! slice is several times faster, so transforms try these first and use tensor operations on any
-//! other device.
+//! A chain of tensor operations reads the memory once per operation. On the CPU one loop over a
+//! slice is several times faster, so transforms try these functions first and use tensor operations
+//! on any other device.
 
 use burn::tensor::{Device, Tensor};
 
@@ -11,7 +11,7 @@ use burn::tensor::{DType, TensorData};
 
 use crate::copy;
 
-/// What a tensor of f32 shows of its buffer.
+/// The view of its buffer that an f32 tensor has.
 fn view(tensor: &FloatTensor<Flex>) -> copy::View<'_> {
     let layout = tensor.layout();
     copy::View::new(tensor.storage::<f32>(), layout.shape(), layout.strides(), layout.start_offset())
@@ -39,8 +39,8 @@ pub fn read<const D: usize, R>(tensor: &Tensor<D>, look: impl FnOnce(&[f32]) -> 
 /// Changes the values in place, in row-major order; a shared buffer is copied first.
 ///
 /// # Errors
-/// Gives the tensor back where it is on another device or not f32.
-#[expect(clippy::result_large_err, reason = "either way it is the tensor that is handed on")]
+/// Returns the tensor where it is on another device or not f32.
+#[expect(clippy::result_large_err, reason = "both variants hand the tensor on")]
 pub fn change<const D: usize>(tensor: Tensor<D>, edit: impl FnOnce(&mut [f32])) -> Result<Tensor<D>, Tensor<D>> {
     if !is_host(&tensor.device()) || tensor.dtype() != burn::tensor::DType::F32 {
         return Err(tensor);
@@ -59,8 +59,8 @@ pub fn change<const D: usize>(tensor: Tensor<D>, edit: impl FnOnce(&mut [f32])) 
     Ok(Tensor::from_primitive::<Flex>(flex))
 }
 
-/// The values of several tensors one after another, each in row-major order, copied once whatever
-/// their layout.
+/// The values of several tensors one after another, each in row-major order, with a single copy for
+/// any layout.
 ///
 /// `None` where one of them is on another device or not f32.
 pub fn concat<const D: usize>(tensors: &[Tensor<D>]) -> Option<Vec<f32>> {

@@ -10,7 +10,7 @@ pub(crate) trait Lanes: Copy {
     ///
     /// # Safety
     /// As for all functions here: the processor must have the instructions of this kind, and
-    /// pointers must be valid for what is said.
+    /// pointers must be valid for the accesses described.
     unsafe fn zero() -> Self;
     /// Sixteen times the value behind the pointer.
     unsafe fn splat(from: *const f32) -> Self;
@@ -20,7 +20,7 @@ pub(crate) trait Lanes: Copy {
     unsafe fn load_first(from: *const f32, count: usize) -> Self;
     /// Writes sixteen neighbours.
     unsafe fn store(self, to: *mut f32);
-    /// Writes fewer than sixteen neighbours; nothing beyond them is touched.
+    /// Writes fewer than sixteen neighbours; nothing beyond them is written.
     unsafe fn store_first(self, to: *mut f32, count: usize);
     /// `self + a * b`, rounded once where the processor can.
     unsafe fn fma(self, a: Self, b: Self) -> Self;
@@ -33,7 +33,7 @@ pub(crate) trait Lanes: Copy {
     unsafe fn transpose(from: *const f32, from_step: usize, to: *mut f32, to_step: usize);
 }
 
-/// The way without special instructions.
+/// The implementation without special instructions.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable([f32; 16]);
 
@@ -68,13 +68,13 @@ impl Lanes for Portable {
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller grants sixteen places.
+        // SAFETY: the caller grants sixteen values.
         unsafe { to.cast::<[f32; 16]>().write_unaligned(self.0) }
     }
 
     #[inline(always)]
     unsafe fn store_first(self, to: *mut f32, count: usize) {
-        // SAFETY: the caller grants `count` places.
+        // SAFETY: the caller grants `count` values.
         unsafe { std::ptr::copy_nonoverlapping(self.0.as_ptr(), to, count) }
     }
 
@@ -149,7 +149,7 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn load_first(from: *const f32, count: usize) -> Self {
-            // SAFETY: as above; what the mask leaves out is not read.
+            // SAFETY: as above; masked-out values are not read.
             Avx512(unsafe { _mm512_maskz_loadu_ps(((1_u32 << count) - 1) as u16, from) })
         }
 
@@ -161,7 +161,7 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn store_first(self, to: *mut f32, count: usize) {
-            // SAFETY: as above; what the mask leaves out is not touched.
+            // SAFETY: as above; masked-out values are not written.
             unsafe { _mm512_mask_storeu_ps(to, ((1_u32 << count) - 1) as u16, self.0) }
         }
 
@@ -216,8 +216,8 @@ mod x86 {
         }
     }
 
-    /// One register of AVX-512, which holds f32 or words of two bf16 each: `fma` takes words for
-    /// factors and adds two products to each f32.
+    /// One register of AVX-512 that holds f32 or words of two bf16 each: the factors of `fma` are
+    /// words, and it adds two products to each f32.
     #[derive(Clone, Copy)]
     pub(crate) struct Avx512Bf16(Avx512);
 
@@ -335,7 +335,7 @@ mod x86 {
         #[inline(always)]
         unsafe fn store_first(self, to: *mut f32, count: usize) {
             let mut all = [0.0_f32; 16];
-            // SAFETY: sixteen places, then the `count` that the caller grants.
+            // SAFETY: sixteen values, then the `count` that the caller grants.
             unsafe {
                 self.store(all.as_mut_ptr());
                 std::ptr::copy_nonoverlapping(all.as_ptr(), to, count);
@@ -449,7 +449,7 @@ mod arm {
         #[inline(always)]
         unsafe fn store_first(self, to: *mut f32, count: usize) {
             let mut all = [0.0_f32; 16];
-            // SAFETY: sixteen places, then the `count` that the caller grants.
+            // SAFETY: sixteen values, then the `count` that the caller grants.
             unsafe {
                 self.store(all.as_mut_ptr());
                 std::ptr::copy_nonoverlapping(all.as_ptr(), to, count);

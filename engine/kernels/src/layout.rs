@@ -4,10 +4,10 @@ use burn::backend::{Flex, tensor::FloatTensor};
 use burn::tensor::TensorData;
 use rayon::prelude::*;
 
-/// Side of the squares that are turned at once: both sides' cache lines are used whole.
+/// Side of the squares that are transposed at once: whole cache lines are used on both sides.
 const SIDE: usize = 16;
 
-/// The tensor with its values next to each other in row-major order; itself where they are already,
+/// The tensor with its values next to each other in row-major order; itself where they already are,
 /// or are not f32.
 pub(crate) fn packed(tensor: FloatTensor<Flex>) -> FloatTensor<Flex> {
     let layout = tensor.layout();
@@ -82,7 +82,7 @@ fn slab(source: &[f32], start: isize, axes: &[Axis], out: &mut [f32]) {
     });
 }
 
-/// Calls `work` with the places in source and result of every combination of indices.
+/// Calls `work` with the offsets in source and result of every combination of indices.
 fn each(axes: &[Axis], from: isize, to: usize, work: &mut impl FnMut(isize, usize)) {
     match axes.split_first() {
         None => work(from, to),
@@ -117,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Burn's own copy is the second opinion.
+        /// Compared with Burn's own copy.
         #[test]
         fn views_are_copied_in_order(
             shape in prop::array::uniform4(1usize..40), order in Just([0i64, 1, 2, 3]).prop_shuffle(),

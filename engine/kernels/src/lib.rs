@@ -1,33 +1,33 @@
 //! Device operations that Burn lacks or runs slowly, one idea per file.
 //!
 //! - [`mod@attention`]: self-attention with its softmax, forward and backward.
-//! - [`add_window`]: the outputs of a sliding window, put together in place.
-//! - [`cast`]: f32, f16 and bf16 into each other.
+//! - [`add_window`]: the outputs of a sliding window, accumulated in place.
+//! - [`cast`]: conversion between f32, f16 and bf16.
 //! - [`mod@conv3d`]: convolution and transposed convolution, forward and backward.
 //! - [`counter_rng`]: random numbers without a state.
-//! - [`mod@dropout`]: values dropped by a key, forward and backward.
+//! - [`mod@dropout`]: dropout by a random key, forward and backward.
 //! - [`mod@filter`]: separable filters, Gaussian taps.
-//! - [`gelu`] and [`layer_norm`]: what transformers need beside attention.
-//! - [`host`]: look at or change the values of a CPU tensor in place, without a copy.
+//! - [`gelu`] and [`layer_norm`]: what transformers need in addition to attention.
+//! - [`host`]: reads or changes the values of a CPU tensor in place, without a copy.
 //! - [`mod@interpolate`]: resizing by nearest, linear, cubic or area, and any other separable
 //!   weights.
 //! - [`label`]: connected components, distance transforms and binary morphology of masks.
 //! - [`rectify`], [`rectified_sum`]: ReLU and leaky ReLU, alone and of a sum.
-//! - [`recompute`]: a block's inner values computed again in the backward pass instead of kept.
+//! - [`recompute`]: a block's inner values are recomputed in the backward pass instead of kept.
 //! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation
 //!   behind `Spacing` and `Affine`.
-//! - [`mod@separable`]: weighted sums along one axis after the other, which those two come to where
-//!   they can.
+//! - [`mod@separable`]: weighted sums along one axis after the other, to which the previous two
+//!   reduce where possible.
 //! - [`mod@sigmoid_sums`]: what Dice, focal and binary cross-entropy losses need of a sigmoid,
 //!   forward and backward.
 //! - [`mod@softmax_sums`]: what Dice losses and cross-entropy need of a prediction, forward and
 //!   backward.
 //! - [`philox`]: long runs of uniform and normal random numbers.
-//! - [`mod@normalize`]: batch, group and instance norm with the activation behind them, forward and
-//!   backward.
+//! - [`mod@normalize`]: batch, group and instance norm with the activation that follows, forward
+//!   and backward.
 //! - [`mod@pool3d`]: maximum and average pooling, fixed or adaptive, forward and backward.
 //! - [`mod@linear`]: a matrix for the last axis, forward and backward.
-//! - [`memory`]: an allocator that keeps large blocks for their next use.
+//! - [`memory`]: an allocator that keeps large blocks for reuse.
 //! - [`mod@update`]: steps of optimizers in one pass, in place.
 //! - [`TuningClock`]: time that goes into finding a GPU's fastest kernels; [`Tune`]: how much may.
 //! - [`join_thread_pool`]: the thread that trains works too, instead of waiting.

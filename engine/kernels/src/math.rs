@@ -1,11 +1,11 @@
 //! Powers and exponentials of many f32 values at once, on the CPU.
 //!
 //! The functions of the standard library take one value at a time. These are plain arithmetic, so
-//! that the compiler makes vectors of them; with AVX2 and FMA they are about ten times faster.
-//! Errors are a few units in the last place.
+//! that the compiler vectorizes them; with AVX2 and FMA they are about ten times faster. Errors are
+//! a few units in the last place.
 
-/// Calls one of three copies of a loop: compiled for AVX-512 or for AVX2, with FMA, where the
-/// processor has them, else for any.
+/// Calls one of three copies of a loop: compiled for AVX-512 or for AVX2 with FMA where the
+/// processor has them, otherwise for any processor.
 macro_rules! for_this_processor {
     ($name:ident, [$widest:ident, $wide:ident], $loop:ident, ($($argument:ident : $type:ty),*) -> $result:ty) => {
         #[cfg(target_arch = "x86_64")]
@@ -52,10 +52,9 @@ fn exp_loop<const FUSED: bool>(values: &mut [f32]) {
     }
 }
 
-/// Replaces each value by the exponential of what it is more than `less`, the largest of them, and
-/// returns the sum of these. Exponentials below 2e-22 are 0, which no sum of them tells from what
-/// they are: products with them would be subnormal numbers, each of which takes a processor a
-/// hundred times as long as another.
+/// Replaces each value by `exp(value - less)`, where `less` is the largest value, and returns the
+/// sum. Exponentials below 2e-22 become 0. That does not change the sum, and it avoids subnormal
+/// products, which take a processor a hundred times as long.
 pub(crate) fn exp_less(values: &mut [f32], less: f32) -> f32 {
     exp_less_here(values, less)
 }
@@ -85,7 +84,7 @@ fn exp_or_zero<const FUSED: bool>(v: f32) -> f32 {
     if v < -50.0 { 0.0 } else { result }
 }
 
-/// The exponential; what [`exp`] says of large and small values holds.
+/// The exponential, with the limits of [`exp`] for large and small values.
 #[inline(always)]
 pub(crate) fn exp_of<const FUSED: bool>(v: f32) -> f32 {
     /// ln 2 in two parts: products with the first are exact.
@@ -94,12 +93,12 @@ pub(crate) fn exp_of<const FUSED: bool>(v: f32) -> f32 {
     let (n, shifted) = nearest(x * std::f32::consts::LOG2_E);
     let rest = fma::<FUSED>(n, -LN2[1], fma::<FUSED>(n, -LN2[0], x));
     let result = times_power_of_two(exp_near_zero::<FUSED>(rest), shifted);
-    // NaN stays.
+    // NaN stays NaN.
     if v.is_nan() { v } else { result }
 }
 
-/// Replaces each value by its power. Values must not be negative nor subnormal (0 and NaN stay what
-/// they are), the exponent must be positive.
+/// Replaces each value by its power. Values must not be negative or subnormal (0 and NaN are
+/// unchanged), and the exponent must be positive.
 pub fn power(values: &mut [f32], exponent: f32) {
     power_here(values, exponent);
 }
@@ -153,7 +152,7 @@ fn exp_near_zero<const FUSED: bool>(x: f32) -> f32 {
 /// number.
 #[inline(always)]
 fn nearest(x: f32) -> (f32, u32) {
-    /// Numbers of this size have no room for a fraction.
+    /// Numbers of this size have no fraction bits.
     const SHIFT: f32 = 12_582_912.0;
     let shifted = x + SHIFT;
     (shifted - SHIFT, shifted.to_bits())

@@ -1,21 +1,19 @@
-//! An allocator that keeps large blocks for their next use: [`KeepLarge`].
+//! An allocator that keeps large blocks for reuse: [`KeepLarge`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// The system's allocator for small blocks; large ones are kept when they are freed, and given out
-/// again.
+/// The system's allocator for small blocks; large ones are kept when they are freed, and reused.
 ///
-/// Volumes and activations are megabytes each, live for milliseconds, and come back in the same
-/// sizes. The system takes the memory of such a block away when it is freed and clears every page
-/// of the next one at its first use, which costs more than many an operation on it. (PyTorch keeps
-/// the memory of GPUs for the same reason.) Blocks lie on huge pages where the system has them to
-/// give.
+/// Volumes and activations are megabytes each, live for milliseconds, and recur in the same sizes.
+/// The system unmaps such a block when it is freed and clears every page of the next one at its
+/// first use, which costs more than many operations on it. (PyTorch keeps GPU memory for the same
+/// reason.) Blocks lie on huge pages where the system has them available.
 ///
-/// Blocks of a few hundred kilobytes are the system's, which is told to keep them too (glibc maps
-/// and clears each anew otherwise).
+/// Blocks of up to a few hundred kilobytes come from the system's allocator, which is configured to
+/// keep them as well (by default glibc maps and clears each one anew).
 ///
-/// The memory held in large blocks, used or not, is never more than [`slack`] above the most that
-/// was in use at one time. Only Linux has it; elsewhere this is the system's allocator.
+/// The memory held in large blocks, used or not, never exceeds the peak use by more than [`slack`].
+/// This works on Linux only; elsewhere it is the system's allocator.
 ///
 /// ```
 /// #[global_allocator]
@@ -30,14 +28,14 @@ pub struct KeepLarge {
     kept: std::sync::Mutex<kept::Kept>,
 }
 
-/// Memory that may be held above the most that was in use, in bytes: half of it, 256 MiB at least
-/// and 1 GiB at most. With less, what comes and goes in many sizes is not found again.
+/// Memory that may be held above the peak use, in bytes: half of the peak, at least 256 MiB and at
+/// most 1 GiB. With less, blocks of many different sizes are rarely reused.
 pub fn slack(most: usize) -> usize {
     (most / 2).clamp(256 << 20, 1 << 30)
 }
 
 impl KeepLarge {
-    /// Keeps nothing yet.
+    /// An allocator that keeps nothing yet.
     pub const fn new() -> Self {
         KeepLarge {
             #[cfg(target_os = "linux")]
@@ -46,8 +44,8 @@ impl KeepLarge {
     }
 }
 
-// SAFETY: a block is the system allocator's or, by size and alignment alone, one of `kept`, where
-// each is given out once at a time.
+// SAFETY: size and alignment alone determine whether a block is the system allocator's or one of
+// `kept`, which hands out each block to one owner at a time.
 unsafe impl GlobalAlloc for KeepLarge {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         #[cfg(target_os = "linux")]
@@ -55,7 +53,7 @@ unsafe impl GlobalAlloc for KeepLarge {
             return kept::take(&self.kept, size).0;
         }
         small::prepare();
-        // SAFETY: the caller's promise about the layout is handed on.
+        // SAFETY: the caller's promise about the layout is passed on.
         unsafe { System.alloc(layout) }
     }
 
@@ -77,7 +75,7 @@ unsafe impl GlobalAlloc for KeepLarge {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         #[cfg(target_os = "linux")]
         if let Some(size) = kept::size(layout) {
-            // SAFETY: `alloc` gave it out for this size, and the caller has done with it.
+            // SAFETY: `alloc` returned it for this size, and the caller no longer uses it.
             return unsafe { kept::give(&self.kept, block, size) };
         }
         // SAFETY: the block came from `System` with this layout.
@@ -111,10 +109,10 @@ unsafe impl GlobalAlloc for KeepLarge {
     }
 }
 
-/// What the system's allocator does with blocks that are not large.
+/// Settings of the system's allocator for blocks that are not large.
 mod small {
-    /// Once per process: glibc does not map a block by itself that could lie in its heap, and gives
-    /// the heap's end back when there is much of it.
+    /// Once per process: glibc places these blocks in its heap instead of mapping each one, and
+    /// returns the heap's end to the system only when there is much of it.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     pub fn prepare() {
         use std::sync::atomic::{AtomicBool, Ordering};
@@ -143,13 +141,14 @@ mod kept {
 
     /// A huge page.
     const PAGE: usize = 2 << 20;
-    /// Blocks from here on are kept.
+    /// Blocks of at least this size are kept.
     const LARGE: usize = 256 << 10;
-    /// Blocks from here on are whole huge pages: of a smaller one too much would be left over.
+    /// Blocks of at least this size are whole huge pages: for a smaller one too much would be
+    /// wasted.
     const WHOLE: usize = PAGE * 3 / 4;
-    /// What smaller blocks are multiples of.
+    /// Smaller blocks are multiples of this.
     const STEP: usize = 64 << 10;
-    /// At most so many free blocks are kept.
+    /// The most free blocks that are kept.
     const BLOCKS: usize = 512;
 
     /// Free blocks, the oldest first, and what is in use. Nothing here may allocate.
@@ -162,7 +161,7 @@ mod kept {
         most: usize,
     }
 
-    // SAFETY: the blocks are free memory that belongs to nobody else.
+    // SAFETY: the blocks are free memory without another owner.
     unsafe impl Send for Kept {}
 
     impl Default for Kept {
@@ -184,7 +183,8 @@ mod kept {
             block
         }
 
-        /// Returns the oldest blocks to the system until so much is left at most.
+        /// Returns the oldest blocks to the system until at most `free` bytes and `count` blocks
+        /// are left.
         fn shrink(&mut self, free: usize, count: usize) {
             while self.count > 0 && (self.free > free || self.count > count) {
                 let (size, block) = self.remove(0);
@@ -204,7 +204,7 @@ mod kept {
         layout.size().checked_next_multiple_of(step)
     }
 
-    /// A block of this size, null where there is no memory, and whether it is known to be zero.
+    /// A block of this size (null where there is no memory), and whether it is known to be zero.
     pub fn take(kept: &Mutex<Kept>, size: usize) -> (*mut u8, bool) {
         let mut state = lock(kept);
         if let Some(i) = (0..state.count).rev().find(|i| state.blocks[*i].0 == size) {
@@ -232,7 +232,7 @@ mod kept {
     /// Keeps a block.
     ///
     /// # Safety
-    /// [`take`] must have given it out for this size, and nobody may use it any more.
+    /// [`take`] must have returned it for this size, and it must no longer be in use.
     pub unsafe fn give(kept: &Mutex<Kept>, block: *mut u8, size: usize) {
         let mut state = lock(kept);
         state.shrink(usize::MAX, BLOCKS - 1);
@@ -247,18 +247,18 @@ mod kept {
         kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// New memory, which is zero, on huge pages where there are any; null where there is none.
+    /// New memory, which is zero, on huge pages where available; null where there is none.
     fn map(size: usize) -> *mut u8 {
         let Some(length) = size.checked_add(PAGE) else { return std::ptr::null_mut() };
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, at a place of the system's choice.
+        // SAFETY: a new mapping, at an address of the system's choice.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0) };
         if start == libc::MAP_FAILED {
             return std::ptr::null_mut();
         }
         let before = start.cast::<u8>().align_offset(PAGE);
         // SAFETY: `before` is less than `PAGE`, so that block and remainder lie in the mapping.
-        // Advice that is not taken does no harm.
+        // Ignored advice does no harm.
         unsafe {
             let block = start.cast::<u8>().add(before);
             if before > 0 {

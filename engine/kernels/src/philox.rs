@@ -1,19 +1,19 @@
 //! Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), and long
-//! runs of uniform and normal numbers made of it.
+//! runs of uniform and normal numbers based on it.
 //!
-//! A number depends on key, stream and its place only: the number of threads and the processor's
-//! width change nothing.
+//! A number depends on key, stream and its index only, not on the number of threads or the
+//! processor's vector width.
 
 use rayon::prelude::*;
 
 use crate::math::log2;
 use crate::simd::widest;
 
-/// Counters computed side by side.
+/// Counters computed in parallel.
 const LANES: usize = 16;
-/// Values of one block: each counter gives four.
+/// Values of one block: each counter yields four.
 const BLOCK: usize = 4 * LANES;
-/// Values that one thread takes at a time, a multiple of a block.
+/// Values per task, a multiple of a block.
 const CHUNK: usize = 256 * BLOCK;
 
 /// Ten rounds, of `N` counters with one key.
@@ -68,7 +68,7 @@ impl Stream {
         });
     }
 
-    /// Gives each block of values its random bits.
+    /// Calls `each` with every block of values and its random bits.
     fn blocks(self, values: &mut [f32], each: impl Fn(&mut [f32; BLOCK], [[u32; LANES]; 4]) + Sync) {
         values.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, values)| {
             widest(

@@ -1,9 +1,9 @@
-//! Which of our kernels take a tensor where it lives.
+//! Which of our kernels can run on a tensor's device.
 
 use burn::backend::DispatchDevice;
 use burn::tensor::{DType, Tensor};
 
-/// Who has kernels.
+/// The devices with kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "a build has kernels for one of them or for both")]
 pub(crate) enum Place {
@@ -13,8 +13,8 @@ pub(crate) enum Place {
     Gpu,
 }
 
-/// Where the tensor lives, within a graph or not; `None` where kernels are not wanted or there are
-/// none. Under Burn's fusion networks are left to it.
+/// Where the tensor lives, within a graph or not; `None` where kernels are turned off or do not
+/// exist. Builds with Burn's fusion leave networks to Burn.
 pub(crate) fn of<const D: usize>(x: &Tensor<D>) -> Option<Place> {
     if !crate::uses_kernels() {
         return None;

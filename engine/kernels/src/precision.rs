@@ -1,5 +1,5 @@
 //! Loops over f32 that read and write values of any precision: f16 and bf16 are converted piece by
-//! piece in the first-level cache, f32 is used where it lies.
+//! piece in the first-level cache, f32 is used in place.
 
 use std::mem::MaybeUninit;
 
@@ -16,7 +16,7 @@ use crate::simd::widest;
 /// Values that are converted at a time.
 const PIECE: usize = 2 << 10;
 
-/// A place for them.
+/// A buffer for them.
 pub(crate) struct Buffer([MaybeUninit<f32>; PIECE]);
 
 impl Buffer {
@@ -34,16 +34,16 @@ impl Buffer {
 
 /// How values are stored.
 pub(crate) trait Precision: Element + Copy + Send + Sync {
-    /// The most values that a loop gets at a time.
+    /// The most values that a loop receives at a time.
     const MOST: usize;
 
     /// The values of a tensor of this type whose values lie in row-major order.
     fn slice(tensor: &FloatTensor<Flex>) -> Option<&[Self]>;
 
-    /// The values as f32, in `buffer` where they are none.
+    /// The values as f32, converted into `buffer` where they have another type.
     fn read<'a>(values: &'a [Self], buffer: &'a mut Buffer) -> &'a [f32];
 
-    /// Calls `fill`, which writes as many f32 as there are places, and stores them there.
+    /// Calls `fill`, which writes as many f32 as `places` has elements, and stores them there.
     fn write(places: &mut [MaybeUninit<Self>], buffer: &mut Buffer, fill: impl FnOnce(&mut [MaybeUninit<f32>]));
 }
 
@@ -195,8 +195,8 @@ pub(crate) fn read<S: Precision, const N: usize>(lists: [&[S]; N], run: usize, m
     }
 }
 
-/// Writes all places with `f`, which gets the place of the first value, where to write, and the
-/// values of the lists that belong there.
+/// Writes the whole list with `f`, which receives the index of the first value, where to write, and
+/// the corresponding values of the lists.
 #[inline(always)]
 pub(crate) fn write<S: Precision, const N: usize>(
     places: &mut [MaybeUninit<S>],
@@ -216,8 +216,8 @@ pub(crate) fn write<S: Precision, const N: usize>(
     });
 }
 
-/// A list as long as the others, of which `f` writes all places, by all threads, in tasks of `task`
-/// values; as in [`write`].
+/// A list as long as the others, written by `f` on all threads, in tasks of `task` values; as in
+/// [`write`].
 pub(crate) fn each<S: Precision, const N: usize>(
     lists: [&[S]; N],
     task: usize,

@@ -132,7 +132,7 @@ unsafe fn avx2(left: *const f32, steps: [usize; 2], right: *const f32, out: *mut
     unsafe { all::<crate::lanes::Avx2, 1>(left, steps, right, out, size, add) }
 }
 
-/// All tiles, `MOST` registers of columns at a time and then those that are left.
+/// All tiles, `MOST` registers of columns at a time, then the rest.
 #[inline(always)]
 unsafe fn all<L: Lanes, const MOST: usize>(
     left: *const f32,

@@ -1,10 +1,9 @@
-//! Gradient checkpointing: a block's inner values are computed again in the backward pass instead
-//! of being kept from the forward pass (Chen et al. 2016, <https://arxiv.org/abs/1604.06174>).
+//! Gradient checkpointing: a block's inner values are recomputed in the backward pass instead of
+//! being kept from the forward pass (Chen et al. 2016, <https://arxiv.org/abs/1604.06174>).
 //!
-//! Burn's own strategy (`Device::gradient_checkpointing`) computes again what is cheap, one
-//! operation at a time; values that a convolution, a product of matrices or one of our kernels
-//! needs are kept. Here a whole block is one operation of the graph: its input is kept, and nothing
-//! within.
+//! Burn's own strategy (`Device::gradient_checkpointing`) recomputes cheap operations one at a
+//! time; it keeps the values that a convolution, a matrix product or one of our kernels needs. Here
+//! a whole block is one operation of the graph: only its input is kept.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,9 +42,9 @@ impl fmt::Debug for Replay {
     }
 }
 
-/// A block in the graph. Its parameters may be any number, and an operation of Burn's graph has a
-/// fixed number of parents: each parameter is tied to a thread of single values, the last of which
-/// is the block's second parent.
+/// A block in the graph. It may have any number of parameters, but an operation of Burn's graph has
+/// a fixed number of parents. Each parameter is therefore tied to a chain ("thread") of single
+/// values, and the last of them is the block's second parent.
 #[backend_extension(
     Flex,
     Cube: cfg(gpu_kernels),
@@ -55,8 +54,8 @@ pub trait RecomputeOps: Backend {
     /// The thread, with one more parameter tied to it.
     fn tie(thread: FloatTensor<Self>, parameter: FloatTensor<Self>, slot: Slot) -> FloatTensor<Self>;
 
-    /// The output, which is known, as what the block makes of its input and the parameters on the
-    /// thread.
+    /// Inserts the known output into the graph as a function of the block's input and the
+    /// parameters on the thread.
     fn place(
         x: FloatTensor<Self>,
         thread: FloatTensor<Self>,
@@ -65,7 +64,7 @@ pub trait RecomputeOps: Backend {
     ) -> FloatTensor<Self>;
 }
 
-/// Outside of a graph there is nothing to tie.
+/// Outside a graph there is nothing to tie.
 macro_rules! without_graph {
     ($($(#[$when:meta])* $backend:ty),*) => { $(
         $(#[$when])*
@@ -137,7 +136,7 @@ where
     }
 }
 
-/// A tensor of this backend out of one that may be of any.
+/// Converts a tensor of any backend to this one.
 fn lower<B: Backend>(tensor: DispatchTensor) -> FloatTensor<B>
 where
     DispatchTensor: DispatchKindConversion<B>,
@@ -172,13 +171,13 @@ where
     }
 }
 
-/// `forward(block, x)`, of which the graph keeps `x` and the output alone: the backward pass runs
-/// `forward` a second time. Values and gradients are those of `forward` itself. It takes the time
-/// of one more forward pass of the block.
+/// `forward(block, x)`, where the graph keeps only `x` and the output: the backward pass runs
+/// `forward` a second time. Values and gradients are those of `forward` itself. The cost is one
+/// more forward pass of the block.
 ///
-/// `forward` must do the same both times: random numbers are drawn by keys, and a norm with running
-/// statistics would count its batch twice. Outside of a graph, and on devices without kernels of
-/// ours, it is `forward` and no more.
+/// `forward` must compute the same both times: random numbers must be drawn by keys, and a norm
+/// with running statistics would count its batch twice. Outside a graph, and on devices without our
+/// kernels, it only calls `forward`.
 ///
 /// ```
 /// use burn::module::{Module, Param};
@@ -210,7 +209,7 @@ pub fn recompute<M: Module + Sync + 'static>(
     let mut ties = Ties { thread: Tensor::<1>::zeros([1], &x.device()).into_dispatch(), slots: Vec::new() };
     block.visit(&mut ties);
     let Ties { thread, slots } = ties;
-    // What the backward pass keeps must not hold on to the graph. (Burn's `detach` would give each
+    // The kept block must not hold a reference to the graph. (Burn's `detach` would give each
     // parameter a graph of its own.)
     let block = block.clone().map(&mut Detach);
     let input = x.clone().set_require_grad(false);
@@ -228,7 +227,8 @@ pub fn recompute<M: Module + Sync + 'static>(
     Tensor::from_dispatch(<Dispatch as RecomputeOps>::place(x.into_dispatch(), thread, output, replay))
 }
 
-/// Ties every parameter that is learned to the thread, and notes of each whether it is.
+/// Ties every learned parameter to the thread, and records for each parameter whether it is
+/// learned.
 struct Ties {
     thread: DispatchTensor,
     slots: Vec<(bool, Slot)>,
@@ -257,7 +257,7 @@ impl ModuleMapper for Detach {
     }
 }
 
-/// Parameters that are learned, at the start of a graph of their own.
+/// Makes learned parameters leaves of a new graph.
 struct Attach<'a>(std::slice::Iter<'a, (bool, Slot)>);
 
 impl ModuleMapper for Attach<'_> {
@@ -268,7 +268,7 @@ impl ModuleMapper for Attach<'_> {
     }
 }
 
-/// Puts the gradients where the parameters' places in the outer graph find them.
+/// Stores the gradients in the slots from which the outer graph reads them.
 struct Found<'a> {
     gradients: &'a burn::tensor::Gradients,
     slots: std::slice::Iter<'a, (bool, Slot)>,

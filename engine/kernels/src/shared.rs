@@ -1,31 +1,31 @@
 //! A buffer that tasks write disjoint parts of.
 
-/// Where outputs go.
+/// The output buffer.
 #[derive(Clone, Copy)]
 pub struct Shared {
     start: *mut f32,
     len: usize,
 }
 
-// SAFETY: every task writes other positions, which whoever calls `part` grants.
+// SAFETY: tasks write disjoint positions, as the callers of `part` guarantee.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// The places of a vector, filled or not.
+    /// The elements of a vector, initialized or not.
     pub fn new(buffer: &mut [std::mem::MaybeUninit<f32>]) -> Self {
         Shared { start: buffer.as_mut_ptr().cast(), len: buffer.len() }
     }
 
-    /// `count` places from `index` on.
+    /// `count` elements from `index` on.
     ///
     /// # Safety
-    /// No other task may use them meanwhile.
+    /// No other task may use them at the same time.
     #[expect(clippy::mut_from_ref, reason = "tasks write disjoint parts of one buffer")]
     pub unsafe fn part(&self, index: usize, count: usize) -> &mut [std::mem::MaybeUninit<f32>] {
         assert!(index + count <= self.len, "an output lies outside its buffer");
-        // SAFETY: within the buffer; the caller grants that nobody else uses it.
+        // SAFETY: within the buffer; the caller guarantees exclusive use.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(index).cast(), count) }
     }
 }

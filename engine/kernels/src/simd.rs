@@ -1,4 +1,4 @@
-//! Loops compiled once more for the processor's wide registers.
+//! Loops compiled additionally for the processor's wide registers.
 
 /// Runs a loop, compiled with AVX-512 or AVX2 where the processor has it.
 ///
@@ -31,7 +31,7 @@ fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Asks for values that are read soon; places beyond the end do no harm.
+/// Prefetches values that are read soon; indices beyond the end do no harm.
 #[inline(always)]
 pub(crate) fn prefetch(values: &[f32], first: usize, count: usize) {
     #[cfg(target_arch = "x86_64")]

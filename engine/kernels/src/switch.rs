@@ -1,4 +1,4 @@
-//! Turning the kernels of networks off, to see what they are worth.
+//! Turns the kernels of networks off, for comparison.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,16 +6,16 @@ static ON: AtomicBool = AtomicBool::new(true);
 
 /// With `false`, convolutions, norms, activations, dropout, pooling, attention, the sums of losses
 /// and optimizers run as Burn's own operations on every device, from the next call on and in the
-/// whole process; gradients of what ran before are unchanged. Resampling, filters and labels are
-/// not touched.
+/// whole process. Gradients of earlier operations are unchanged. Resampling, filters and labels are
+/// not affected.
 ///
-/// Values differ by rounding. For comparisons (`hearth bench ladder`) and for finding out whether a
-/// kernel is to blame.
+/// Values differ by rounding. For comparisons (`hearth bench ladder`) and for checking whether a
+/// kernel causes a problem.
 pub fn use_kernels(on: bool) {
     ON.store(on, Ordering::Relaxed);
 }
 
-/// Whether they are used; they are from the start.
+/// Whether they are enabled, which is the default.
 pub fn uses_kernels() -> bool {
     ON.load(Ordering::Relaxed)
 }

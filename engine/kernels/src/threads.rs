@@ -1,25 +1,25 @@
-//! The threads that kernels work on.
+//! The threads that kernels run on.
 
 use rayon::{ThreadPoolBuildError, ThreadPoolBuilder};
 
-/// Makes the calling thread one of the threads that kernels work on (rayon's global pool), of which
-/// there are `threads` then; 0 for as many as there are cores, or as `RAYON_NUM_THREADS` says.
+/// Makes the calling thread one of the `threads` threads that kernels run on (rayon's global pool);
+/// 0 means the number of cores, or the value of `RAYON_NUM_THREADS`.
 ///
-/// Without it every kernel that this thread calls is handed to another one, and both sleep and wake
-/// for it: at a thousand small kernels in a step of a deep network, or of one on small patches, a
-/// quarter of the time. For the thread that trains or infers, once, before the first kernel. While
-/// it waits for batches of a loader it helps to make them. A pool of one thread is left to itself:
-/// somebody must work while this one sleeps.
+/// Otherwise every kernel that this thread calls runs on another one, and both sleep and wake for
+/// it. With a thousand small kernels per step, as in a deep network or one on small patches, that
+/// takes a quarter of the time. Call it once, on the thread that trains or infers, before the first
+/// kernel. While this thread waits for batches of a loader, it helps to produce them. A pool of one
+/// thread is not joined: it must make progress while this thread sleeps.
 ///
 /// # Errors
-/// Where the pool is there already.
+/// Where the pool already exists.
 pub fn join_thread_pool(threads: usize) -> Result<(), ThreadPoolBuildError> {
     let threads = if threads == 0 { usual() } else { threads };
     let builder = ThreadPoolBuilder::new().num_threads(threads);
     if threads > 1 { builder.use_current_thread().build_global() } else { builder.build_global() }
 }
 
-/// As many as rayon takes by itself.
+/// The number of threads that rayon uses by default.
 fn usual() -> usize {
     let told = std::env::var("RAYON_NUM_THREADS").ok().and_then(|text| text.parse().ok());
     told.filter(|n| *n > 0).unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))

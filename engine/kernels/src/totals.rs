@@ -1,4 +1,4 @@
-//! Sums of pieces put together, on GPUs.
+//! Combines the sums of pieces, on GPUs.
 
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
@@ -6,7 +6,7 @@ use cubecl::prelude::*;
 
 use crate::gpu::{UNITS, empty, group_sum, groups};
 
-/// `[rows, pieces, sums]` to so many rows of `sums`, in the shape that is wanted.
+/// `[rows, pieces, sums]` to as many rows of `sums`, in the given shape.
 pub(crate) fn totals<const D: usize>(parts: CubeTensor, shape: [usize; D]) -> CubeTensor {
     let (pieces, sums) = (parts.meta.shape()[1], parts.meta.shape()[2]);
     let client = parts.client.clone();

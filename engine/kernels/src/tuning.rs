@@ -1,21 +1,22 @@
-//! Time that goes into finding a GPU's fastest kernels: [`TuningClock`].
+//! The time spent on finding a GPU's fastest kernels: [`TuningClock`].
 
 use std::time::SystemTime;
 
-/// Kernels that were chosen by trying them out, and the time it took.
+/// Kernels that were chosen by benchmarking, and the time it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tuning {
-    /// Choices that were made; each is kept for later runs on the same card.
+    /// Number of choices; each is kept for later runs on the same card.
     pub kernels: usize,
     /// Seconds in which at least one choice was being made.
     pub seconds: f64,
 }
 
-/// Looks at the tuning of this process from a point in time on.
+/// Observes the tuning of this process from a point in time on.
 ///
 /// Burn compiles and times several kernels for each product and convolution of a shape that it has
 /// not met on this model of card (feature `tuned`), within the first step that needs one. The clock
-/// tells this time from that of the work. On the CPU, and without the feature, nothing is tuned.
+/// separates this time from that of the work. On the CPU, and without the feature, nothing is
+/// tuned.
 ///
 /// ```
 /// let clock = hearth_kernels::TuningClock::start();
@@ -28,12 +29,12 @@ pub struct TuningClock {
 }
 
 impl TuningClock {
-    /// From now on.
+    /// Starts now.
     pub fn start() -> Self {
         TuningClock { since: SystemTime::now() }
     }
 
-    /// What has been tuned since the start.
+    /// The tuning since the start.
     pub fn spent(&self) -> Tuning {
         #[cfg(tuned_gpu)]
         {
@@ -46,7 +47,7 @@ impl TuningClock {
     }
 }
 
-/// CubeCL writes down how each choice was made, beside the choice.
+/// CubeCL records how each choice was made, next to the choice.
 #[cfg(tuned_gpu)]
 mod records {
     use std::time::{Duration, SystemTime};
@@ -57,7 +58,7 @@ mod records {
 
     use super::{Tuning, together};
 
-    /// The part of `cubecl_runtime::tune::TuneRecord` that is wanted.
+    /// The part of `cubecl_runtime::tune::TuneRecord` that is needed.
     #[derive(Deserialize)]
     struct Tuned {
         wall: Duration,
@@ -112,9 +113,9 @@ mod tests {
     fn tuning_is_told_apart_from_the_work_on_tuned_vulkan() {
         use burn::tensor::{Device, DeviceKind, Distribution, Tensor};
         let device = Device::vulkan(DeviceKind::DefaultDevice);
-        // The device's start reads the settings, and with them the place of the usual store.
+        // The device reads the settings at its start, including the path of the usual store.
         let _ = Tensor::<1>::ones([4], &device).into_data();
-        // A store that knows nothing yet.
+        // An empty store.
         let store = std::env::temp_dir().join(format!("hearth-tuning-{}", std::process::id()));
         std::fs::create_dir_all(&store).expect("a folder for the store");
         cubecl_environment::environment::set_root(&store);

@@ -21,7 +21,7 @@ fn both_ways(
     [y.into_data(), of(&x), of(&weight)].map(|data| data.try_to_vec().expect("f32"))
 }
 
-/// What differs, on a device, or by plain operations on the CPU where there is none.
+/// The difference on a device, or by plain operations on the CPU where there is no device.
 fn compare(
     what: &str,
     device: Option<&Device>,
@@ -44,7 +44,7 @@ fn compare(
     wrong
 }
 
-/// One at a time: the switch of the kernels holds for the whole process.
+/// One at a time: the switch of the kernels is global to the process.
 static ONE: Mutex<()> = Mutex::new(());
 
 #[test]

@@ -1,5 +1,5 @@
 //! Labelling against scipy and scikit-image: recorded small cases (`label_scipy.json`, written by
-//! `label_scipy.py`), and, where there is a Python that has both, larger ones of the day.
+//! `label_scipy.py`), and, if a Python has both, larger ones that are computed on the spot.
 
 #[path = "../../../tests/clients.rs"]
 mod clients;
@@ -30,7 +30,7 @@ struct PerConnectivity {
     filled: Vec<u8>,
 }
 
-/// Left out where scipy has no voxel to measure to.
+/// Omitted where scipy has no voxel to measure to.
 #[derive(Deserialize)]
 struct Distances {
     set: Option<Vec<f64>>,

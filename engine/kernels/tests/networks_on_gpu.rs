@@ -1,5 +1,5 @@
-//! What networks need beside convolutions, on software Vulkan against the CPU, whose kernels have
-//! tests of their own: values and gradients, odd sizes, views, half precision.
+//! The operations of networks other than convolutions, on software Vulkan against the CPU, whose
+//! kernels have their own tests: values and gradients, odd sizes, views, half precision.
 
 #![cfg(feature = "vulkan")]
 
@@ -14,7 +14,7 @@ use hearth_kernels::update::decided::{self, Decision};
 use hearth_kernels::update::{self, AdamStep, RmsPropStep, SgdStep};
 use hearth_kernels::{gelu, layer_norm, rectified_sum, rectify};
 
-/// Draws that both devices get.
+/// Draws that are the same on both devices.
 fn draw<const D: usize>(shape: [usize; D], seed: u64, device: &Device) -> Tensor<D> {
     let key = Key::new(seed);
     let values: Vec<f32> = (0..shape.iter().product::<usize>() as u64).map(|i| key.normal(i) as f32).collect();
@@ -25,7 +25,7 @@ fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().convert::<f32>().try_to_vec().expect("f32 values")
 }
 
-/// What a case gives on each device: lists of values to compare.
+/// Compares the lists of values that a case returns on each device.
 #[track_caller]
 fn same(what: &str, tolerance: f32, case: impl Fn(&Device) -> Vec<Vec<f32>>) {
     let [cpu, gpu] = [Device::flex(), Device::vulkan(Default::default())].map(|device| case(&device));
@@ -285,7 +285,7 @@ fn sums_of_losses_of_a_sigmoid_on_vulkan() {
             }
         }
     }
-    // Where predictions are sure.
+    // Where predictions are certain.
     same("sure predictions", 1e-6, |device| {
         let device = device.clone().autodiff();
         let x = [-80.0, -20.0, -8.0, -1e-3, 0.0, 5.0, 15.0, 60.0];
@@ -345,8 +345,8 @@ fn steps_of_optimizers_on_vulkan() {
     }
 }
 
-/// Steps of which the device decides are those that are taken, one after the other, on the CPU; the
-/// gradient of one that is left out may be anything.
+/// Steps decided on the device equal the taken steps on the CPU; the gradient of a skipped step may
+/// hold any values.
 #[test]
 #[ignore = "needs a Vulkan driver"]
 fn steps_that_the_device_decides_about_on_vulkan() {
@@ -364,9 +364,10 @@ fn steps_that_the_device_decides_about_on_vulkan() {
             assert!((a - b).abs() <= 3e-6 * b.abs().max(1.0), "{what} at {i}: {a} for {b}");
         }
     };
-    /// A parameter, and what its rule keeps.
+    /// A parameter and the state of its rule.
     type State = Vec<Tensor<1>>;
-    // Each rule: a step on the GPU with a decision, and one on the CPU by how many have been taken.
+    // Each rule: a step on the GPU with a decision, and one on the CPU by the number of steps
+    // taken.
     let all = |what: &str,
                on_gpu: &dyn Fn(State, &Tensor<1>, Decision) -> (State, Tensor<1>),
                on_cpu: &dyn Fn(State, &Tensor<1>, u64) -> State,

@@ -1,5 +1,5 @@
-//! Kernels that are turned off give the same values, by other operations. A process of its own: the
-//! switch holds for all of it.
+//! Kernels that are turned off give the same values, by other operations. A separate process: the
+//! switch is global.
 
 use burn::tensor::{Device, Distribution, Tensor};
 use hearth_kernels::conv3d::{ConvShape, conv3d};

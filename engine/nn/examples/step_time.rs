@@ -15,11 +15,11 @@ use hearth_nn::losses::{DiceCELoss, Loss};
 use hearth_nn::networks::{Network, UNet, UNetConfig};
 use hearth_nn::optim::{Gradients, OptimizerConfig};
 
-/// As in the program: memory of large tensors is kept for the next ones.
+/// As in the programs: the memory of large tensors is kept for reuse.
 #[global_allocator]
 static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
 
-/// The median of a number of runs, in milliseconds, after one that does not count.
+/// The median of a number of runs, in milliseconds, after a warm-up run.
 fn median(runs: usize, mut run: impl FnMut()) -> f64 {
     run();
     let mut times: Vec<f64> = (0..runs)

@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How much a class of some size counts (`monai.utils.Weight`).
+/// The weight of a class of a given size (`monai.utils.Weight`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SizeWeight {
@@ -13,12 +13,12 @@ pub enum SizeWeight {
     Square,
     /// One over the size.
     Simple,
-    /// All alike.
+    /// Equal weights.
     Uniform,
 }
 
 impl SizeWeight {
-    /// The weight of one size; infinite for an empty class, unless all weigh alike.
+    /// The weight of one size; infinite for an empty class, unless weights are uniform.
     pub(crate) fn of_size(self, size: f32) -> f32 {
         match self {
             SizeWeight::Uniform => 1.0,
@@ -27,8 +27,8 @@ impl SizeWeight {
         }
     }
 
-    /// Weights for sizes `[rows, classes]`. An empty class weighs as much as the heaviest other one
-    /// of its row; 0 where all are empty.
+    /// Weights for sizes `[rows, classes]`. An empty class gets the largest weight of the others in
+    /// its row; 0 where all are empty.
     pub(crate) fn of(self, sizes: Tensor<2>) -> Tensor<2> {
         let weights = match self {
             SizeWeight::Uniform => return sizes.ones_like(),

@@ -1,7 +1,7 @@
 //! Patterns of parameter names.
 
-/// Whether a pattern fits a whole text: `*` stands for any characters, however many. Linear in
-/// pattern times text.
+/// Whether a pattern matches a whole string: `*` matches any number of characters. The time is
+/// proportional to the product of the lengths.
 pub(crate) fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);

@@ -1,4 +1,4 @@
-//! A list of modules with names of their own, as `torch.nn.Sequential` keeps them.
+//! A list of named modules, as in `torch.nn.Sequential`.
 
 use burn::module::{Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor};
 use burn::tensor::Device;
@@ -13,7 +13,7 @@ impl<M> Named<M> {
         Named(modules)
     }
 
-    /// Modules named by their place: `"0"`, `"1"`, ...
+    /// Modules named by their index: `"0"`, `"1"`, ...
     pub fn numbered(modules: impl IntoIterator<Item = M>) -> Self {
         Named(modules.into_iter().enumerate().map(|(i, module)| (i.to_string(), module)).collect())
     }
@@ -23,12 +23,12 @@ impl<M> Named<M> {
         self.0.iter().map(|(_, module)| module)
     }
 
-    /// How many there are.
+    /// The number of modules.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no modules.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -91,9 +91,9 @@ impl<M: Module> ModuleDisplayDefault for Named<M> {
 
 impl<M: Module> ModuleDisplay for Named<M> {}
 
-/// The dotted path of the parameter under visit, as the state dict spells it.
+/// The dotted path of the visited parameter, as in the state dict.
 ///
-/// The variant names that Burn reports for enums are not part of it.
+/// It excludes the variant names that Burn reports for enums.
 #[derive(Debug, Default)]
 pub(crate) struct PathStack(Vec<String>);
 

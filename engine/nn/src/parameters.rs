@@ -12,24 +12,24 @@ use crate::networks::Network;
 /// A parameter or running statistic of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterName {
-    /// The path of module fields, as gradients and the optimizer's state have it.
+    /// The path of module fields, as in gradients and the optimizer's state.
     pub path: String,
-    /// The keys of the state dict: MONAI's names. None for what is not stored.
+    /// The keys of the state dict: MONAI's names. Empty for parameters that are not stored.
     pub names: Vec<String>,
-    /// How many values it has.
+    /// The number of its values.
     pub values: usize,
-    /// Whether it is trained: not frozen, and no running statistic. Known of networks on an
+    /// Whether it is trained: neither frozen nor a running statistic. Only valid for networks on an
     /// autodiff device.
     pub trains: bool,
 }
 
 impl ParameterName {
-    /// Whether a pattern fits one of its names or its path; `*` stands for any characters.
+    /// Whether a pattern matches one of its names or its path; `*` matches any characters.
     pub fn matches(&self, pattern: &str) -> bool {
         glob(pattern, &self.path) || self.names.iter().any(|name| glob(pattern, name))
     }
 
-    /// The name to show.
+    /// The name for messages.
     pub fn name(&self) -> &str {
         self.names.first().unwrap_or(&self.path)
     }
@@ -68,14 +68,15 @@ pub fn parameters<N: Network>(net: &N) -> Vec<ParameterName> {
 /// Why parameters cannot be frozen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FreezeError {
-    /// A pattern without a parameter: a typo would train what was to stay.
+    /// A pattern that matches no parameter: with a typo, parameters meant to be frozen would be
+    /// trained.
     #[error("the pattern `{pattern}` matches no parameter of {network}; its {count} parameters are {examples}")]
     NoMatch {
         /// The pattern.
         pattern: String,
         /// The network.
         network: &'static str,
-        /// How many parameters it has.
+        /// The number of its parameters.
         count: usize,
         /// Some of their names.
         examples: String,
@@ -85,20 +86,19 @@ pub enum FreezeError {
     Everything {
         /// The network.
         network: &'static str,
-        /// How many parameters it has.
+        /// The number of its parameters.
         count: usize,
     },
 }
 
-/// What was frozen.
+/// The frozen parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frozen {
-    /// The names of the parameters and running statistics that stay as they are, in the network's
-    /// order.
+    /// The names of the frozen parameters and running statistics, in the network's order.
     pub names: Vec<String>,
-    /// How many values they have.
+    /// The number of their values.
     pub values: usize,
-    /// How many values the whole network has.
+    /// The number of values of the whole network.
     pub of: usize,
 }
 
@@ -113,9 +113,9 @@ pub(crate) fn some_names(found: &[ParameterName]) -> String {
 
 struct Freeze {
     path: PathStack,
-    /// What stays.
+    /// The frozen paths.
     paths: BTreeSet<String>,
-    /// The modules it is directly in.
+    /// The modules that directly contain them.
     modules: BTreeSet<String>,
 }
 
@@ -139,19 +139,19 @@ impl ModuleMapper for Freeze {
     }
 }
 
-/// Freezes the parameters whose names (keys of the state dict, or paths of module fields) fit one
-/// of the patterns; `*` stands for any characters.
+/// Freezes the parameters whose names (keys of the state dict, or paths of module fields) match one
+/// of the patterns; `*` matches any characters.
 ///
-/// A frozen parameter gets no gradient, so the optimizer passes over it: no step, no weight decay,
-/// no momentum. A batch norm of which anything is frozen (scale, offset or a running statistic)
-/// uses its running statistics in training too, and they stay put: MONAI and PyTorch would go on
-/// moving them unless the layer is put into evaluation mode. Dropout is left as it is.
+/// A frozen parameter gets no gradient, so the optimizer skips it: no step, no weight decay, no
+/// momentum. A batch norm with a frozen part (scale, offset or a running statistic) also uses its
+/// running statistics in training, and they do not change; MONAI and PyTorch would update them
+/// unless the layer is in evaluation mode. Dropout is not affected.
 ///
 /// The network must be on an autodiff device. It stays frozen through `valid`, `train` and loading
 /// of weights.
 ///
 /// # Errors
-/// For a pattern that fits no parameter, and where nothing would be left to train.
+/// For a pattern that matches no parameter, and where nothing would be left to train.
 pub fn freeze<N: Network>(net: N, patterns: &[String]) -> Result<(N, Frozen), FreezeError> {
     let all = parameters(&net);
     let network = net.name();

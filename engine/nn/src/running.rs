@@ -1,8 +1,8 @@
 //! Running statistics: values a module keeps and updates in its forward pass, without gradients.
 //!
 //! Unlike Burn's `RunningState`, a clone owns its value (training a clone leaves the original
-//! alone) and an update is visible at once, so a checkpoint taken after a step holds what that step
-//! left behind.
+//! alone) and an update is visible at once, so a checkpoint taken after a step holds the values of
+//! that step.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -11,10 +11,10 @@ use crate::layers::Axes;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KernelType {
-    /// Less towards the edges.
+    /// Decreasing towards the edges.
     #[default]
     Gaussian,
-    /// All alike.
+    /// Equal weights.
     Uniform,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Ssim {
 }
 
 impl Ssim {
-    /// What is wrong with the options is said in words.
+    /// The error is a message about the options.
     pub(crate) fn new(
         spatial_dims: usize,
         (kernel, size, sigma): (KernelType, &Axes<usize>, &Axes<f64>),
@@ -54,7 +54,7 @@ impl Ssim {
         Ok(Ssim { spatial_dims, taps, c1: (k1 * data_range).powi(2), c2: (k2 * data_range).powi(2) })
     }
 
-    /// Whether windows fit into images of this shape; else what is needed.
+    /// Checks that windows fit into images of this shape; the error says what is needed.
     pub(crate) fn check_shape(&self, shape: [usize; 5]) -> Result<(), String> {
         if self.spatial_dims == 2 && shape[4] != 1 {
             return Err("spatial_dims 2 needs two-dimensional images (z = 1)".to_owned());

@@ -3,7 +3,7 @@
 //! What is written here loads in MONAI by `load_state_dict(load_file(path), strict=True)`, and a
 //! MONAI state dict saved with `safetensors.torch.save_file` loads here. The third axis of a 2-D
 //! network's kernels is dropped in the file. Weights are stored as f32, counters as i64; f16, bf16
-//! and f64 are read too.
+//! and f64 can also be read.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ pub use keys::{Summary, rename, summary};
 /// Weights that cannot be written or read, or do not fit the network.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
-    /// The file system said no.
+    /// An I/O error.
     #[error("{path}: {source}")]
     Io {
         /// The file.
@@ -35,7 +35,7 @@ pub enum WeightsError {
     Format {
         /// The file, or "the given bytes".
         from: String,
-        /// What the reader said.
+        /// The reader's error.
         reason: String,
     },
     /// The weights are of another network.
@@ -50,7 +50,7 @@ pub enum WeightsError {
     },
 }
 
-/// How a file and a network agreed.
+/// The result of matching a file with a network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Keys that were loaded.
@@ -71,7 +71,7 @@ impl Report {
 }
 
 impl std::fmt::Display for Report {
-    /// A dozen lines at most.
+    /// At most a dozen lines.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let total = self.missing.len() + self.unexpected.len() + self.misfits.len();
         let lines = (self.misfits.iter().map(|key| format!("  wrong shape or type: {key}")))
@@ -163,7 +163,7 @@ impl<N: Network> ModuleVisitor for Export<'_, N> {
     }
 }
 
-/// The weights as a safetensors file in memory; the keys are sorted, so equal weights give equal
+/// The weights as a safetensors file in memory; the keys are sorted, so equal weights yield equal
 /// bytes.
 pub fn to_bytes<N: Network>(net: &N) -> Result<Vec<u8>, WeightsError> {
     let mut export = Export { net, path: PathStack::default(), tensors: BTreeMap::new() };
@@ -178,25 +178,25 @@ pub fn save<N: Network>(net: &N, path: impl AsRef<Path>) -> Result<(), WeightsEr
     hearth_files::replace(path, bytes).map_err(|source| WeightsError::Io { path: path.to_owned(), source })
 }
 
-/// The network with the weights of a file; an error unless every key fits. Gradients are wanted
-/// where they were.
+/// The network with the weights of a file; an error unless every key matches. Parameters keep
+/// whether they require gradients.
 pub fn load<N: Network>(net: N, path: impl AsRef<Path>) -> Result<(N, Report), WeightsError> {
     let path = path.as_ref();
     let from = path.display().to_string();
     strict(load_file(net, path)?, &from)
 }
 
-/// The network with those weights of a file that fit, and what did not.
+/// The network with the matching weights of a file, and the mismatches.
 pub fn load_partial<N: Network>(net: N, path: impl AsRef<Path>) -> Result<(N, Report), WeightsError> {
     load_file(net, path.as_ref())
 }
 
-/// The network with those weights of a safetensors file in memory that fit, and what did not.
+/// The network with the matching weights of a safetensors file in memory, and the mismatches.
 pub fn import_partial<N: Network>(net: N, bytes: &[u8]) -> Result<(N, Report), WeightsError> {
     import(net, bytes, "the given bytes")
 }
 
-/// The network with the weights of a safetensors file in memory; an error unless every key fits.
+/// The network with the weights of a safetensors file in memory; an error unless every key matches.
 pub fn from_bytes<N: Network>(net: N, bytes: &[u8]) -> Result<(N, Report), WeightsError> {
     let from = "the given bytes";
     strict(import(net, bytes, from)?, from)
@@ -224,7 +224,7 @@ struct Import<'a> {
     report: Report,
 }
 
-/// The numbers of a stored tensor as f32, or nothing for a type that no weight has.
+/// The values of a stored tensor as f32, or `None` for an unsupported type.
 fn floats(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
     Some(match dtype {
         Dtype::F32 => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
@@ -240,7 +240,7 @@ fn floats(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
 
 impl Import<'_> {
     /// The bytes under the current path, if the file has them in this shape. One of several keys is
-    /// enough: files without shared tensors hold each once.
+    /// enough: files without shared tensors hold each tensor once.
     fn find(&mut self, shape: &[usize], optional: bool) -> Option<(String, Dtype, &[u8])> {
         let names = (self.names)(&self.path.path());
         self.seen.extend(names.iter().cloned());

@@ -11,13 +11,13 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
 
-/// Bytes that a step has at most beside the network's own, and its seconds.
+/// Peak bytes of a step in addition to the network's own, and its seconds.
 fn step(config: &SwinUNETRConfig, size: usize) -> (f64, f64) {
     let device = Device::default().autodiff();
     let net = config.init(&device, 0).expect("sound");
     let x = Tensor::<5>::ones([1, 1, size, size, size], &device);
     let once = || Gradients::of(&net, &net.forward(x.clone()).powi_scalar(2).mean()).len();
-    // Buffers that threads keep are there after the first step.
+    // Threads allocate their buffers in the first step.
     assert!(once() > 0);
     let before = ALLOCATED.current_usage();
     ALLOCATED.reset_peak_usage();

@@ -2,7 +2,7 @@
 //! post-processing, without waiting for the rest of the project: the same replay functions as
 //! `tests/golden.rs` of the whole.
 
-// The replay files name the crates they use from outside; here this file stands for them.
+// The replay files refer to crates by their outside names; this file provides these names.
 extern crate self as hearth;
 extern crate self as hearth_tests;
 
@@ -47,8 +47,8 @@ fn root() -> std::path::PathBuf {
         .map_or_else(|| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden"), Into::into)
 }
 
-/// The same on a GPU, which software Vulkan stands for where there is none. Each case in a process
-/// of its own: a driver that crashes takes one case with it, and is told.
+/// The same on a GPU, or on software Vulkan where there is none. Each case runs in its own process:
+/// a crash of the driver affects one case only, and is reported.
 #[cfg(feature = "vulkan")]
 #[test]
 #[ignore = "needs a Vulkan driver"]
@@ -90,12 +90,11 @@ fn networks_and_losses_on_vulkan() {
     assert!(failed.is_empty(), "{} failed:\n  {}", failed.len(), failed.join("\n  "));
 }
 
-/// The same by Burn's own operations, which GPUs run: what the CPU has kernels for must not depend
-/// on them.
+/// The same by Burn's own operations, which GPUs run: results must not depend on the CPU's kernels.
 #[test]
 fn cases_of_this_crate_without_kernels() {
     let program = std::env::current_exe().expect("this program");
-    // The switch holds for a whole process.
+    // The switch is global to a process.
     let output = std::process::Command::new(&program)
         .args(["--exact", "cases_of_this_crate", "--nocapture"])
         .env(WITHOUT_KERNELS, "1")

@@ -1,7 +1,7 @@
 //! The golden cases of networks, without waiting for the rest of the project: the same replay
 //! function as `tests/golden.rs` of the whole.
 
-// The replay files name the crates they use from outside; here this file stands for them.
+// The replay files refer to crates by their outside names; this file provides these names.
 extern crate self as hearth;
 extern crate self as hearth_tests;
 

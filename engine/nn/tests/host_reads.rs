@@ -1,5 +1,5 @@
-//! A training step on a GPU waits for nothing: whatever is read back from the device is counted by
-//! the spans that Burn traces.
+//! A training step on a GPU never waits: the spans that Burn traces count every read from the
+//! device.
 #![cfg(all(feature = "vulkan", feature = "trace"))]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ fn a_training_step_reads_nothing_back_on_vulkan() {
     let plain = Device::vulkan(DeviceKind::DefaultDevice);
     let device = plain.clone().autodiff();
     // Batch norm counts its calls, PReLU learns, and Novograd keeps a norm: each of them has read
-    // back in its time.
+    // back in the past.
     let config: NetworkConfig = read(json!({"name": "UNet", "spatial_dims": 3, "in_channels": 1, "out_channels": 2,
         "channels": [4, 8], "strides": [2], "num_res_units": 2, "norm": "batch", "dropout": 0.1}));
     let loss = read::<LossConfig>(json!({"name": "DiceCELoss", "to_onehot_y": true, "softmax": true}));
@@ -77,7 +77,7 @@ fn a_training_step_reads_nothing_back_on_vulkan() {
             last = Some(value.without_autodiff());
         }
         assert_eq!(READS.load(Ordering::Relaxed), 0, "three steps of {what}");
-        // What reads is counted, by each of Burn's layers that it goes through.
+        // A read is counted once for each of Burn's layers that it passes.
         let value = last.expect("three steps").into_scalar::<f32>();
         assert!(value.is_finite(), "{what}");
         assert_ne!(READS.load(Ordering::Relaxed), 0, "{what}");

@@ -1,5 +1,4 @@
-//! Steps of optimizers that the device leaves out, as the gradient scaler of half precision has it
-//! do.
+//! Optimizer steps that the device skips, as with the gradient scaler of half precision.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +35,7 @@ fn steps_left_out_leave_no_trace_on_vulkan() {
     leave_no_trace(&Device::vulkan(burn::tensor::DeviceKind::DefaultDevice));
 }
 
-/// They are as if they had never been asked for, wherever they come.
+/// Skipped steps have no effect, at any position.
 fn leave_no_trace(plain: &Device) {
     let device = plain.clone().autodiff();
     let bad = [f32::INFINITY, f32::NAN, 1.0];
@@ -81,7 +80,7 @@ fn leave_no_trace(plain: &Device) {
                 assert_close(&numbers(data), &numbers(&state[key]), 3e-6);
             }
         }
-        // Nothing but steps that are left out: nothing has happened.
+        // Only skipped steps: nothing changes.
         assert_eq!(run(&[bad, bad], true).0, [1.0, -2.0, 3.0], "{config:?}");
     }
 }

@@ -13,7 +13,7 @@ use crate::node::{Field, Node, Origin, Source, Value};
 use crate::overrides::{assign, parse_value};
 use crate::read::read;
 
-/// Recipes are pages, not books; anything larger is another kind of file.
+/// Recipes are short; anything larger is another kind of file.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// A parsed recipe.
@@ -27,7 +27,7 @@ impl Document {
     /// Reads a recipe file.
     ///
     /// # Errors
-    /// When it cannot be read, is no text, is larger than a recipe can be, or is no TOML.
+    /// When it cannot be read, is not text, is larger than a recipe can be, or is not TOML.
     pub fn open(path: &Path) -> Result<Self, Fault> {
         let shown = path.display();
         let unreadable = |error: std::io::Error| Fault::new(format!("cannot read recipe {shown}: {error}"));
@@ -43,14 +43,14 @@ impl Document {
         }
         let text = std::fs::read(path).map_err(unreadable)?;
         let text = String::from_utf8(text)
-            .map_err(|_| Fault::new(format!("{shown} is not a text file, so it is no recipe")))?;
+            .map_err(|_| Fault::new(format!("{shown} is not a text file, so it is not a recipe")))?;
         Self::parse(shown.to_string(), text)
     }
 
-    /// Reads a recipe's text; `name` is what errors call it.
+    /// Parses a recipe's text; errors name it `name`.
     ///
     /// # Errors
-    /// When it is no TOML, or holds a date or a number that does not fit.
+    /// When it is not TOML, or holds a date or a number that does not fit.
     pub fn parse(name: impl Into<String>, text: impl Into<String>) -> Result<Self, Fault> {
         let text: String = text.into();
         // An editor on Windows may have put a byte order mark in front.
@@ -75,12 +75,12 @@ impl Document {
     }
 
     /// Applies one `--set key=value`. The key is dotted; within a list of tables an element is
-    /// named by its position (from 0) or by its `name`: `transforms.Spacing.pixdim=[1,1,1]`,
-    /// `plugins.checkpoint.keep_last=2`. A new key may be added to a table; whether it is known is
-    /// decided when the recipe is read.
+    /// named by its index (from 0) or by its `name`: `transforms.Spacing.pixdim=[1,1,1]`,
+    /// `plugins.checkpoint.keep_last=2`. A new key may be added to a table; reading the recipe
+    /// checks whether it is known.
     ///
     /// # Errors
-    /// When it is no assignment, or names an element that does not exist.
+    /// When it is not an assignment, or names an element that does not exist.
     pub fn set(&mut self, assignment: &str) -> Result<(), Fault> {
         let said = format!("--set {assignment}");
         match assignment.split_once('=') {
@@ -89,8 +89,8 @@ impl Document {
         }
     }
 
-    /// Applies an assignment of another option of the command line to the table at `table`:
-    /// `--config`.
+    /// Applies an assignment of another command-line option, such as `--config`, to the table at
+    /// `table`.
     ///
     /// # Errors
     /// As [`set`](Self::set).
@@ -102,10 +102,10 @@ impl Document {
         }
     }
 
-    /// Applies an option of the command line that stands for a key of the recipe, `--epochs 3`.
+    /// Applies a command-line option that sets a key of the recipe, `--epochs 3`.
     ///
     /// # Errors
-    /// When the key is inside a value that is no table.
+    /// When the key is inside a value that is not a table.
     pub fn set_option(&mut self, option: &str, key: &str, value: &str) -> Result<(), Fault> {
         self.assign(format!("{option} {value}"), key, value)
     }
@@ -127,7 +127,7 @@ impl Document {
         &self.root
     }
 
-    /// The node at a path of keys and positions, as far as it exists.
+    /// The node at a path of keys and indices, as far as it exists.
     pub fn find(&self, path: &str) -> &Node {
         self.root.find(path)
     }
@@ -140,12 +140,12 @@ impl Document {
         read(&self.root)
     }
 
-    /// A fault about the value at `path`, at its place.
+    /// A fault about the value at `path`, at its location.
     pub fn fault(&self, path: &str, message: impl Into<String>) -> Fault {
         Fault::at(path, message).within(&self.root)
     }
 
-    /// A fault of something that was built from the value at `path`, at its place.
+    /// A fault of something that was built from the value at `path`, at its location.
     pub fn located(&self, path: &str, fault: Fault) -> Fault {
         fault.under(path).within(&self.root)
     }
@@ -157,7 +157,7 @@ fn convert_table(source: &Arc<Source>, table: &DeTable<'_>, span: Range<usize>) 
         let origin = Origin::Text(source.clone(), key.span());
         fields.push(Field { key: key.get_ref().to_string(), origin, node: convert(source, value)? });
     }
-    // Tables come sorted by key; the file's own order reads better.
+    // The parser sorts tables by key; the file's own order reads better.
     fields.sort_by_key(|field| match &field.origin {
         Origin::Text(_, span) => span.start,
         _ => usize::MAX,

@@ -1,4 +1,4 @@
-//! [`Entry`]: a name, what it stands for and how that is built; [`entry!`](crate::entry).
+//! [`Entry`]: a name, what it means and how it is built; [`entry!`](crate::entry).
 
 use std::any::{Any, TypeId};
 
@@ -11,28 +11,28 @@ use crate::parameters::{Parameter, parameters, table};
 use crate::place::Place;
 use crate::read::read;
 
-/// A kind of thing that recipes name: implemented for a trait object, `dyn Transform`.
+/// A kind of component that recipes name: implemented for a trait object, `dyn Transform`.
 pub trait Kind: 'static {
-    /// What one of them is called in messages and on the command line: `transform`.
+    /// The name of the kind in messages and on the command line: `transform`.
     const WORD: &'static str;
 
     /// The key of a table that holds the name.
     const TAG: &'static str = "name";
 
-    /// The entry that a table without a name means, where that may be.
+    /// The entry that a table without a name means, where a kind allows that.
     const DEFAULT: Option<&'static str> = None;
 
-    /// What parameters mean that many entries of the kind share, for those that do not say it
-    /// themselves.
+    /// Documentation of parameters that many entries of the kind share, for entries that do not
+    /// document them.
     const SHARED: &'static [(&'static str, &'static str)] = &[];
 
-    /// Keys that every table of the kind may have beside the entry's own, because a recipe reads
-    /// them itself: the key, its type in words, its default as TOML and what it means. The
-    /// reference lists them with the parameters.
+    /// Keys that every table of the kind may have in addition to the entry's own, because the
+    /// recipe reads them: the key, a description of its type, its default as TOML and its meaning.
+    /// The reference lists them with the parameters.
     const COMMON: &'static [[&'static str; 4]] = &[];
 
-    /// Whether a name in a recipe means the entry that calls itself `known`. Where other programs
-    /// have further spellings for all names of a kind, they are understood here.
+    /// Whether a name in a recipe means the entry `known`. Kinds for which other programs use
+    /// further spellings of every name accept them here.
     fn is_spelt(known: &str, written: &str) -> bool {
         known == written
     }
@@ -46,7 +46,7 @@ pub trait Kind: 'static {
     /// Whether what was built makes sense.
     ///
     /// # Errors
-    /// The first parameter that does not.
+    /// The first parameter that is not.
     fn check(&self) -> Result<(), Fault> {
         Ok(())
     }
@@ -58,21 +58,21 @@ pub struct Entry<T: ?Sized + 'static> {
     pub name: &'static str,
     /// Further spellings.
     pub aliases: &'static [&'static str],
-    /// What it is, where the documentation of its type does not say that of this name alone.
+    /// What it is, where the documentation of its type covers more than this name.
     pub about: &'static str,
-    /// Where it was published, where it was.
+    /// Its publication, where there is one.
     pub paper: &'static str,
     /// Its parameters in a recipe, without the name: TOML that a test builds and runs.
     pub example: &'static str,
     /// Documentation and parameters.
     pub schema: fn() -> Schema,
-    /// What parameters mean whose fields carry no documentation: those with a setter, which has it.
+    /// Documentation of parameters whose fields have none, because a setter documents them.
     pub setters: &'static [(&'static str, &'static str)],
     /// Builds it from its table, without `name`.
     pub build: fn(&Node) -> Result<Box<T>, Fault>,
 }
 
-/// An entry of any kind, as it is gathered by the linker.
+/// An entry of any kind, as the linker collects it.
 pub struct Registration {
     pub(crate) word: &'static str,
     pub(crate) kind: TypeId,
@@ -89,7 +89,7 @@ impl Registration {
 
 inventory::collect!(Registration);
 
-/// What the reference says of an entry.
+/// The description of an entry in the reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Described {
     /// The kind: `transform`.
@@ -100,7 +100,7 @@ pub struct Described {
     pub aliases: &'static [&'static str],
     /// What it is and does.
     pub doc: String,
-    /// Where it was published.
+    /// Its publication.
     pub paper: &'static str,
     /// Parameters in a recipe, as TOML.
     pub example: &'static str,
@@ -108,7 +108,7 @@ pub struct Described {
     pub place: Option<Place>,
     /// All parameters.
     pub parameters: Vec<Parameter>,
-    /// Whether a key that is no parameter is refused by the type itself.
+    /// Whether the type itself refuses unknown keys.
     pub closed: bool,
     /// JSON Schema of the table in a recipe, without `name`.
     pub schema: Schema,
@@ -155,7 +155,7 @@ pub fn described() -> Vec<Described> {
     all
 }
 
-/// The words of all kinds that have entries.
+/// The names of all kinds that have entries.
 pub fn kinds() -> Vec<&'static str> {
     let mut words: Vec<&str> = inventory::iter::<Registration>().map(|found| found.word).collect();
     words.sort_unstable();
@@ -163,8 +163,7 @@ pub fn kinds() -> Vec<&'static str> {
     words
 }
 
-/// Builds a type whose fields are its parameters: what [`entry!`](crate::entry) does unless it is
-/// given another function.
+/// Builds a type whose fields are its parameters: the default of [`entry!`](crate::entry).
 ///
 /// # Errors
 /// A parameter that is unknown, missing or of another type.
@@ -176,13 +175,13 @@ pub fn build_by_reading<C: DeserializeOwned>(node: &Node) -> Result<C, Fault> {
 ///
 /// `entry!(dyn Transform => Spacing, example: "keys = [\"image\"]\npixdim = [1, 1, 1]");`
 ///
-/// In this order, all but the first and `example` may be left out: `name` (the type's), `aliases`,
-/// `about` (what it is, where it is not the type's documentation), `paper`, `example`, `setters`
-/// (documentation of parameters, where it is not on the fields), `build`
-/// (`fn(&Node) -> Result<Box<dyn Kind>, Fault>`; reading the type from its table).
+/// The arguments come in this order; all but the first and `example` are optional: `name` (the
+/// type's), `aliases`, `about` (what it is, where it is not the type's documentation), `paper`,
+/// `example`, `setters` (documentation of parameters, where it is not on the fields), `build`
+/// (`fn(&Node) -> Result<Box<dyn Kind>, Fault>`; by default it reads the type from its table).
 ///
-/// The type implements `serde::Deserialize` and `schemars::JsonSchema`; its doc comment is what the
-/// reference says of it.
+/// The type implements `serde::Deserialize` and `schemars::JsonSchema`; its doc comment is its
+/// description in the reference.
 #[macro_export]
 macro_rules! entry {
     (

@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use crate::node::{Node, Origin};
 
-/// Why a recipe cannot be used: which key, what is wrong, what was probably meant.
+/// Why a recipe cannot be used: the key, the problem, the probable intent.
 ///
-/// It prints as `recipe.toml:12:6: message` with the line below, or with the words of the command
-/// line in place of file and line.
+/// It prints as `recipe.toml:12:6: message` with the line below, or with the command-line argument
+/// in place of file and line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The dotted key, from the value that was being read: `groups.0.lr`. Empty for that value
@@ -17,9 +17,9 @@ pub struct Fault {
     pub path: String,
     /// What is wrong with it, and what is expected.
     pub message: String,
-    /// The word that was probably meant.
+    /// The name that was probably meant.
     pub suggestion: Option<String>,
-    /// Where it was written, as far as that is known.
+    /// Where it was written, if known.
     pub origin: Origin,
 }
 
@@ -55,9 +55,9 @@ impl Fault {
         self
     }
 
-    /// Finds the place in the tree that the path starts from, unless it is known already. The value
-    /// of the key is pointed at; the deepest part of the path that was written, where the key was
-    /// not.
+    /// Finds the location of the path, relative to the given node, unless it is already known.
+    /// Points at the value of the key, or at the deepest part of the path that was written where
+    /// the key was not.
     pub fn within(mut self, node: &Node) -> Self {
         if self.origin.is_unknown() {
             self.origin = node.find(&self.path).origin.clone();
@@ -73,7 +73,7 @@ impl Fault {
         self
     }
 
-    /// The message with its suggestion, without the place.
+    /// The message with its suggestion, without the location.
     pub fn text(&self) -> String {
         match &self.suggestion {
             Some(meant) => format!("{}, did you mean {meant:?}?", self.message),
@@ -83,18 +83,18 @@ impl Fault {
 }
 
 thread_local! {
-    /// A fault on its way through serde, whose errors are made of texts.
+    /// A fault on its way through serde, whose errors hold only strings.
     static HANDED: RefCell<Option<Fault>> = const { RefCell::new(None) };
 }
 
 impl Fault {
-    /// Keeps the fault for [`taken`](Self::taken), which is called with its text.
+    /// Keeps the fault for [`taken`](Self::taken), which is then called with its text.
     fn hand_over(self) {
         HANDED.with(|handed| *handed.borrow_mut() = Some(self));
     }
 
-    /// The fault as an error of serde, for a `Deserialize` of one's own: what reads a recipe gets
-    /// the fault back whole, with its place.
+    /// The fault as a serde error, for a custom `Deserialize`. Reading a recipe recovers the
+    /// complete fault with its location.
     pub fn through_serde<E: serde::de::Error>(self) -> E {
         let text = self.to_string();
         self.hand_over();
@@ -122,7 +122,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// `file:line:column: message`, and the line with a mark under the place.
+/// `file:line:column: message`, and the line with a mark under the location.
 fn point(name: &str, text: &str, span: Range<usize>, message: &str) -> String {
     let start = span.start.min(text.len());
     let before = &text[..start];

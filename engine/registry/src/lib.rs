@@ -1,15 +1,16 @@
-//! What a recipe names, and how a name becomes an object.
+//! The components a recipe names, and how a name becomes an object.
 //!
-//! A recipe goes one way: text, [`Node`]s that remember where each value was written, entries of a
-//! [`Registry`], objects. Nothing is turned back into text to be understood, so an error always
-//! knows its key:
+//! A recipe is processed in one direction: text, [`Node`]s that record where each value was
+//! written, entries of a [`Registry`], objects. Nothing is turned back into text, so an error
+//! always knows its key:
 //!
 //! ```text
 //! spleen.toml:12 --parse--> Node{ "lr": 0.2 @ 12:6 } --Registry<Optimizer>::build--> Sgd{ lr }   or
 //!                                                    `-> Fault{ optimizer.lr, "must be positive", 12:6 }
 //! ```
 //!
-//! An entry stands beside the type it builds, in the same file, and is found by linking alone:
+//! An entry is declared next to the type it builds, in the same file, and needs no central list:
+//! the linker collects it.
 //!
 //! ```
 //! use hearth_registry::{Document, Fault, Kind, Registry, entry};

@@ -1,4 +1,4 @@
-//! [`Named`]: a named thing as a recipe gives it, beside what it builds.
+//! [`Named`]: a named component as a recipe gives it, together with the object it builds.
 
 use std::fmt;
 use std::ops::Deref;
@@ -13,21 +13,21 @@ use crate::fault::Fault;
 use crate::node::Node;
 use crate::registry::Registry;
 
-/// The table of a named thing, every default written out, and the thing itself.
+/// The table of a named component, with every default written out, and the component itself.
 ///
-/// It is read from a recipe like any other value (`name = "DiceLoss"` and its parameters) and
-/// written as it was read, and is what it names: it derefs to it. What works on something of its
-/// own, as a metric that gathers rows, is built anew each time ([`build`](Self::build)).
+/// It is read from a recipe like any other value (`name = "DiceLoss"` and its parameters),
+/// serialized as it was read, and dereferences to the component. A component with state of its own,
+/// such as a metric that accumulates rows, is built again for each use ([`build`](Self::build)).
 pub struct Named<T: Kind + ?Sized> {
     node: Node,
     built: Arc<T>,
 }
 
 impl<T: Kind + ?Sized> Named<T> {
-    /// What a table names.
+    /// Builds the component that a table names.
     ///
     /// # Errors
-    /// An unknown name; a parameter that is unknown, missing, of another type or makes no sense.
+    /// An unknown name; a parameter that is unknown, missing, of another type or invalid.
     pub fn new(node: &Node) -> Result<Self, Fault> {
         let registry = Registry::<T>::new();
         let built = Arc::from(registry.build(node)?);
@@ -38,12 +38,12 @@ impl<T: Kind + ?Sized> Named<T> {
     /// `LossConfig::of("DiceLoss", &DiceLoss { sigmoid: true, ..DiceLoss::default() })`.
     ///
     /// # Errors
-    /// When the name is unknown, or its parameters are others.
+    /// When the name is unknown, or has other parameters.
     pub fn of(name: &str, parameters: &impl Serialize) -> Result<Self, Fault> {
         Self::new(&table(name, parameters)?.with(T::TAG, name))
     }
 
-    /// The same for a value that is at hand, whether or not it makes sense: what uses it says so.
+    /// The same for an existing value, without checking it: its user reports invalid parameters.
     pub fn unchecked(name: &str, parameters: &impl Serialize, value: Arc<T>) -> Self {
         let table = table(name, parameters).unwrap_or_else(|_| Node::empty());
         Self { node: table.with(T::TAG, name), built: value }
@@ -62,7 +62,7 @@ impl<T: Kind + ?Sized> Named<T> {
     /// An entry's example.
     ///
     /// # Errors
-    /// When the example is none; a test of each kind sees to it that it is one.
+    /// When the example does not build; a test of each kind builds every example.
     pub fn example(entry: &Entry<T>) -> Result<Self, Fault> {
         Self::new(&entry.example_table()?.with(T::TAG, entry.name))
     }
@@ -70,12 +70,12 @@ impl<T: Kind + ?Sized> Named<T> {
     /// The same with another value of a parameter.
     ///
     /// # Errors
-    /// When the parameter is unknown, or the value makes no sense.
+    /// When the parameter is unknown or the value is invalid.
     pub fn with(&self, parameter: &str, value: impl Into<Node>) -> Result<Self, Fault> {
         Self::new(&self.node.clone().with(parameter, value))
     }
 
-    /// The thing, as one's own.
+    /// Builds an owned component.
     ///
     /// # Errors
     /// None that [`new`](Self::new) did not have.
@@ -83,7 +83,7 @@ impl<T: Kind + ?Sized> Named<T> {
         Registry::<T>::new().build(&self.node)
     }
 
-    /// The thing, shared.
+    /// The shared component.
     pub fn shared(&self) -> Arc<T> {
         self.built.clone()
     }

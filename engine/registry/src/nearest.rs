@@ -9,7 +9,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     known
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(&meant, &plain(candidate)), candidate))
-        // A third of the letters may be wrong; more is another word.
+        // Up to a third of the letters may be wrong; beyond that it is another word.
         .filter(|(distance, candidate)| *distance <= candidate.len().max(word.len()).div_ceil(3))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)

@@ -8,12 +8,12 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
-/// A text that values come from.
+/// A text that values were read from.
 #[derive(PartialEq, Eq)]
 pub struct Source {
-    /// What errors call it: a file's name.
+    /// Its name in errors: a file's name.
     pub name: String,
-    /// All of it.
+    /// The whole text.
     pub text: String,
 }
 
@@ -26,12 +26,12 @@ impl std::fmt::Debug for Source {
 /// Where a value was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// Nowhere: it is a default, or was made by a program.
+    /// Nowhere: it is a default, or a program created it.
     #[default]
     Unknown,
     /// At these bytes of a text.
     Text(Arc<Source>, Range<usize>),
-    /// On the command line, in these words.
+    /// On the command line, in this argument.
     Set(Arc<str>),
 }
 
@@ -52,7 +52,7 @@ pub struct Node {
     pub value: Value,
 }
 
-/// What a recipe is made of.
+/// A value of a recipe.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A string, number or truth value.
@@ -146,7 +146,7 @@ impl Node {
         self.field(key).map(|field| &field.node)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
         match &mut self.value {
             Value::Table(fields) => fields.iter_mut().find(|field| field.key == key).map(|field| &mut field.node),
@@ -154,12 +154,12 @@ impl Node {
         }
     }
 
-    /// The text of a key.
+    /// The string under a key.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.get(key)?.as_str()
     }
 
-    /// The text, when this is one.
+    /// The string, when this is one.
     pub fn as_str(&self) -> Option<&str> {
         match &self.value {
             Value::Leaf(toml::Value::String(text)) => Some(text),
@@ -167,7 +167,7 @@ impl Node {
         }
     }
 
-    /// Sets a key of a table; a value that is no table becomes one.
+    /// Sets a key of a table; a value that is not a table becomes one.
     pub fn insert(&mut self, key: &str, node: Node) {
         match &mut self.value {
             Value::Table(fields) => match fields.iter_mut().find(|field| field.key == key) {
@@ -181,14 +181,14 @@ impl Node {
         }
     }
 
-    /// Takes a key out of a table.
+    /// Removes a key from a table.
     pub fn remove(&mut self, key: &str) -> Option<Node> {
         let Value::Table(fields) = &mut self.value else { return None };
         let place = fields.iter().position(|field| field.key == key)?;
         Some(fields.remove(place).node)
     }
 
-    /// The node at a dotted path of keys and positions, as far as it exists.
+    /// The node at a dotted path of keys and indices, as far as it exists.
     pub fn find(&self, path: &str) -> &Node {
         path.split('.')
             .filter(|part| !part.is_empty())
@@ -213,7 +213,7 @@ impl Node {
         }
     }
 
-    /// What kind of value it is, in words.
+    /// A description of the kind of value.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Leaf(toml::Value::String(_)) => "a text",
@@ -225,8 +225,8 @@ impl Node {
         }
     }
 
-    /// The same without origins. What is explicitly nothing is an empty text, which
-    /// [`read`](crate::read) takes for nothing where a value is optional.
+    /// The same without origins. A key that is explicitly nothing becomes an empty text, which
+    /// [`read`](crate::read) takes for nothing if a value is optional.
     pub fn to_toml(&self) -> toml::Value {
         match &self.value {
             Value::Leaf(leaf) => leaf.clone(),
@@ -243,7 +243,7 @@ impl Node {
         Self { origin: Origin::Unknown, value: Value::Nothing }
     }
 
-    /// A value of a program as a node, with this origin throughout.
+    /// Converts a TOML value to a node, with this origin throughout.
     pub fn from_toml(value: toml::Value, origin: &Origin) -> Self {
         let value = match value {
             toml::Value::Array(items) => {
@@ -278,21 +278,21 @@ impl Serialize for Node {
     }
 }
 
-/// How [`read`](crate::read) recognises that a node is asked for.
+/// How [`read`](crate::read) recognizes that a node is requested.
 pub(crate) const TOKEN: &str = "$hearth_registry::Node";
 
 thread_local! {
-    /// A node on its way through serde, which has no room for origins.
+    /// A node on its way through serde, whose data model has no origins.
     static HANDED: RefCell<Option<Node>> = const { RefCell::new(None) };
 }
 
-/// Hands a node to the visitor of [`Node`]'s own `Deserialize`.
+/// Passes a node to the visitor of [`Node`]'s own `Deserialize`.
 pub(crate) fn hand_over<'de, V: Visitor<'de>, E: de::Error>(node: &Node, visitor: V) -> Result<V::Value, E> {
     HANDED.with(|handed| *handed.borrow_mut() = Some(node.clone()));
     visitor.visit_unit()
 }
 
-/// Builds a node of what any self-describing format holds.
+/// Builds a node from any self-describing format.
 struct Plain;
 
 impl<'de> Visitor<'de> for Plain {
@@ -385,7 +385,7 @@ impl<'de> Deserialize<'de> for Node {
     }
 }
 
-/// A parameter that is itself a named thing: the transform within a `Range`, the loss within
+/// A parameter that is itself a named component: the transform within a `Range`, the loss within
 /// another.
 impl schemars::JsonSchema for Node {
     fn schema_name() -> std::borrow::Cow<'static, str> {

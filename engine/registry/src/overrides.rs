@@ -3,8 +3,8 @@
 use crate::nearest::unknown;
 use crate::node::{Field, Node, Origin, Value};
 
-/// The value of a `--set`: TOML where it is TOML (`3`, `0.5`, `true`, `[1, 2]`), a plain text
-/// otherwise.
+/// The value of a `--set`: TOML where it parses as TOML (`3`, `0.5`, `true`, `[1, 2]`), a plain
+/// string otherwise.
 pub(crate) fn parse_value(text: &str, origin: &Origin) -> Node {
     let parsed = toml::from_str::<toml::Table>(&format!("value = {text}")).ok().and_then(|mut t| t.remove("value"));
     Node::from_toml(parsed.unwrap_or_else(|| toml::Value::String(text.to_owned())), origin)
@@ -39,8 +39,8 @@ pub(crate) fn assign(node: &mut Node, keys: &[&str], value: Node, origin: &Origi
                     }
                 },
             };
-            // The options of a plugin are a table of their own; `plugins.checkpoint.keep_last`
-            // means that one.
+            // The options of a plugin are in a table of their own, which
+            // `plugins.checkpoint.keep_last` means.
             let item = &mut items[index];
             if let Some((first, _)) = rest.split_first()
                 && item.get(first).is_none()

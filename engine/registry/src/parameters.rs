@@ -1,4 +1,4 @@
-//! What an entry's parameters are: names, types, defaults and meaning, read off its JSON Schema.
+//! An entry's parameters: names, types, defaults and meaning, read from its JSON Schema.
 
 use schemars::Schema;
 use serde_json::{Map, Value};
@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 pub struct Parameter {
     /// Its key in a recipe.
     pub name: String,
-    /// Its type in words: `number`, `list of number`, `"bilinear" or "nearest"`.
+    /// A description of its type: `number`, `list of number`, `"bilinear" or "nearest"`.
     pub kind: String,
-    /// Its default as TOML would write it; nothing where the parameter must be given or may be left
-    /// out.
+    /// Its default as TOML writes it; `None` where the parameter is required, or optional without a
+    /// default.
     pub default: Option<String>,
     /// Whether it must be given.
     pub required: bool,
@@ -20,7 +20,7 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// A key that a recipe reads itself.
+    /// A key that the recipe itself reads.
     pub(crate) fn common([name, kind, default, doc]: &[&str; 4]) -> Self {
         let [name, kind, default, doc] = [name, kind, default, doc].map(|text| (*text).to_owned());
         Self { name, kind, default: Some(default), required: false, doc }
@@ -51,7 +51,7 @@ pub fn parameters(schema: &Schema, setters: &[(&str, &str)]) -> Vec<Parameter> {
         .collect()
 }
 
-/// The table that a schema describes: a type around another refers to that.
+/// The table that a schema describes: a wrapper type refers to the schema of its inner type.
 pub(crate) fn table(root: &Value) -> &Value {
     match root["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/")) {
         Some(name) => &root["$defs"][name],
@@ -59,7 +59,7 @@ pub(crate) fn table(root: &Value) -> &Value {
     }
 }
 
-/// A JSON value as TOML writes it inline.
+/// A JSON value as inline TOML.
 fn toml_words(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("[{}]", items.iter().map(toml_words).collect::<Vec<_>>().join(", ")),
@@ -76,7 +76,7 @@ fn toml_words(value: &Value) -> String {
     }
 }
 
-/// A type in words.
+/// A description of a type.
 fn words(root: &Value, schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/")) {
         return words(root, &root["$defs"][name]);
@@ -132,7 +132,7 @@ fn words(root: &Value, schema: &Value) -> String {
     }
 }
 
-/// Several of a type.
+/// The plural of a type's description.
 fn plural(kind: &str) -> String {
     match kind {
         "number" | "whole number" | "text" | "table" | "list" => format!("{kind}s"),
@@ -151,7 +151,7 @@ fn alternatives(choices: impl Iterator<Item = String>) -> String {
             each.push(choice);
         }
     }
-    // A value and a list of such values are told in one go.
+    // A value and a list of such values share one description.
     if each.len() > 1 {
         let last = each.len() - 1;
         let others = each[..last].join(" or ");

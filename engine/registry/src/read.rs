@@ -1,4 +1,4 @@
-//! Reads a [`Node`] into Rust types, keeping the key and the place of every error.
+//! Reads a [`Node`] into Rust types, keeping the key and the location of every error.
 
 use std::fmt::Display;
 
@@ -16,7 +16,7 @@ use crate::node::{Field, Node, TOKEN, Value, hand_over};
 /// Reads a value into `T`.
 ///
 /// # Errors
-/// The first key that is unknown, missing or of another type, with its path and its place.
+/// The first key that is unknown, missing or of another type, with its path and its location.
 pub fn read<T: DeserializeOwned>(node: &Node) -> Result<T, Fault> {
     T::deserialize(NodeReader { node })
 }
@@ -61,7 +61,7 @@ fn unknown_word(kind: &str, word: &str, known: &'static [&'static str]) -> Fault
     Fault::new(format!("unknown {kind} {word:?}{list}")).meaning(near)
 }
 
-/// What serde calls types, in words for people who do not write Rust.
+/// Serde's names of types, reworded for people who do not write Rust.
 fn plain_words(expected: &str) -> String {
     match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" | "u128" => "a whole number, 0 or more".into(),
@@ -99,7 +99,7 @@ struct NodeReader<'a> {
 }
 
 impl Fault {
-    /// The innermost place that was known when the error came up stays.
+    /// The innermost location that was known when the error occurred is kept.
     fn or_on(mut self, node: &Node) -> Self {
         if self.origin.is_unknown() {
             self.origin = node.origin.clone();

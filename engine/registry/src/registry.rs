@@ -22,7 +22,7 @@ impl<T: Kind + ?Sized> Default for Registry<T> {
 }
 
 impl<T: Kind + ?Sized> Registry<T> {
-    /// Gathers them.
+    /// Collects them.
     pub fn new() -> Self {
         let mine = |found: &&Registration| found.kind == TypeId::of::<T>();
         let all = inventory::iter::<Registration>().filter(mine);
@@ -81,7 +81,7 @@ impl<T: Kind + ?Sized> Registry<T> {
     /// Builds what a table names, and checks it.
     ///
     /// # Errors
-    /// An unknown name; a parameter that is unknown, missing, of another type or makes no sense.
+    /// An unknown name; a parameter that is unknown, missing, of another type or invalid.
     pub fn build(&self, node: &Node) -> Result<Box<T>, Fault> {
         let entry = self.entry(node)?;
         let mut parameters = node.clone();
@@ -94,8 +94,8 @@ impl<T: Kind + ?Sized> Registry<T> {
         Ok(built)
     }
 
-    /// Where a table need not say which entry it means, a key of another entry is more likely a
-    /// name forgotten than a word misspelt.
+    /// Where the name is optional, a key of another entry more likely means a forgotten name than a
+    /// misspelt key.
     fn check_keys(&self, entry: &Entry<T>, parameters: &Node) -> Result<(), Fault> {
         let has = |entry: &Entry<T>, key: &str| {
             let schema = (entry.schema)();
@@ -114,7 +114,7 @@ impl<T: Kind + ?Sized> Registry<T> {
     }
 
     /// The table with every default written out, as a run records it. The name is the entry's own
-    /// spelling; a parameter that may be left out and has no default stays out.
+    /// spelling; an optional parameter without a default is omitted.
     ///
     /// # Errors
     /// When there is no name, or none of these.

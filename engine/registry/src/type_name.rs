@@ -1,7 +1,7 @@
 //! The name that a type has in its own file.
 
-/// The type's name without its path and its parameters: what a transform, a loss, a metric or a
-/// network is called unless it says otherwise.
+/// The type's name without its path and its parameters: the default name of a transform, a loss, a
+/// metric or a network.
 ///
 /// ```
 /// struct Halver;

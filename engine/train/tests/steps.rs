@@ -156,7 +156,7 @@ fn options_of_a_step_that_make_no_sense_are_errors() {
     assert!(matches!(error, Err(TrainerError::Clip(_))));
     let groups = serde_json::json!({ "name": "SGD", "groups": [{ "params": "encoder.*", "lr_scale": 0.1 }] });
     let error = made(options(1), &serde_json::from_value(groups).unwrap()).unwrap_err().to_string();
-    assert!(error.contains("the group `encoder.*`: it fits no parameter of UNet"), "{error}");
+    assert!(error.contains("the group `encoder.*`: it matches no parameter of UNet"), "{error}");
 }
 
 fn tensors(net: &UNet) -> BTreeMap<String, Vec<u8>> {

@@ -36,7 +36,7 @@ pub struct Mock {
     pub fail_at: Option<u64>,
     /// `shelf` is full.
     pub full: bool,
-    /// Checkpoints are begun, and told of when they are waited for.
+    /// Checkpoints are begun, and reported only when they are waited for.
     pub slow: bool,
     /// How checkpoints ended that were begun.
     begun: VecDeque<Result<PathBuf, HostError>>,
@@ -150,7 +150,7 @@ pub fn save(cx: &mut Context<'_>, tag: &str) -> Result<(), HandlerError> {
 /// What happened, as `event epoch iteration`.
 pub type Trace = Arc<Mutex<Vec<String>>>;
 
-/// Notes every event of these in a trace.
+/// Records each of these events in a trace.
 pub fn listen(engine: &mut Engine, events: impl IntoIterator<Item = Event>) -> Trace {
     let trace = Trace::default();
     for event in events {

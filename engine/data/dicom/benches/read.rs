@@ -1,5 +1,5 @@
-//! A folder of slices to a volume: written ones, and the CT of STS_008 where real files are at hand
-//! (`HEARTH_REAL_DATA`).
+//! Reads a folder of slices as a volume: synthetic ones, and the CT of STS_008 where real files are
+//! available (`HEARTH_REAL_DATA`).
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -1,14 +1,14 @@
-//! What can go wrong, and how it is told.
+//! Errors and their messages.
 
 use std::path::PathBuf;
 
 use crate::finding::Finding;
 
-/// Something DICOM could not be read. Every variant names its file.
+/// A DICOM file could not be read. Every variant names its file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DicomError {
-    /// The file system said no.
+    /// An I/O error.
     #[error("{path}: {source}")]
     Io {
         /// The file.
@@ -16,13 +16,13 @@ pub enum DicomError {
         /// Why.
         source: std::io::Error,
     },
-    /// The file is something else.
+    /// The file is not DICOM.
     #[error("{path}: not a DICOM file (no DICM at byte 128, and it does not begin with a DICOM data set)")]
     NotDicom {
         /// The file.
         path: PathBuf,
     },
-    /// The file ends early, contradicts itself, or can't be parsed.
+    /// The file ends early, contradicts itself, or cannot be parsed.
     #[error("{path}: {what}")]
     Damaged {
         /// The file.
@@ -30,7 +30,7 @@ pub enum DicomError {
         /// What is wrong.
         what: String,
     },
-    /// An attribute that is needed is missing, or its value can't be.
+    /// A required attribute is missing, or its value is invalid.
     #[error("{path}: attribute {name}: {what}")]
     Attribute {
         /// The file.
@@ -40,7 +40,7 @@ pub enum DicomError {
         /// What is wrong with it.
         what: String,
     },
-    /// The file is sound, but not something we take.
+    /// The file is valid, but not supported.
     #[error("{path}: {what}")]
     Unsupported {
         /// The file.
@@ -55,26 +55,26 @@ pub enum DicomError {
         path: PathBuf,
         /// Number of the frame, from 1.
         frame: usize,
-        /// What the decoder said.
+        /// The decoder's error.
         what: String,
     },
-    /// More than the limits allow would have to be held in memory.
+    /// Reading would need more memory than the limits allow.
     #[error("{path}: {what}")]
     Limit {
         /// The file.
         path: PathBuf,
-        /// How much, and which limit.
+        /// The required amount, and the limit.
         what: String,
     },
-    /// There is no series of images, or no such thing, where one was asked for.
+    /// The requested series or object does not exist.
     #[error("{path}: {what}")]
     Nothing {
         /// File or folder.
         path: PathBuf,
-        /// What was looked for, and what is there instead.
+        /// What was requested, and what exists instead.
         what: String,
     },
-    /// There are several series where one was asked for.
+    /// There are several series where one was requested.
     #[error("{path}: {} series of images; read one of them by `scan`:\n  {}", series.len(), series.join("\n  "))]
     Several {
         /// The folder.
@@ -82,16 +82,16 @@ pub enum DicomError {
         /// A line for each.
         series: Vec<String>,
     },
-    /// A series is there, but also files that can't be read: some of its slices may be missing.
+    /// There is a series, but also files that cannot be read: slices may be missing.
     #[error(
-        "{path}: {count} file(s) can't be read, so slices may be missing; mend them, or move them away to read the rest: {first}"
+        "{path}: {count} file(s) can't be read, so slices may be missing; repair them, or move them away to read the rest: {first}"
     )]
     Incomplete {
         /// The folder.
         path: PathBuf,
-        /// What is wrong with the first of those files.
+        /// The error of the first of those files.
         first: Box<DicomError>,
-        /// How many there are.
+        /// The number of such files.
         count: usize,
     },
     /// A series has faults that must be accepted by name before it is read.
@@ -99,15 +99,15 @@ pub enum DicomError {
     Findings {
         /// Which series.
         series: String,
-        /// Its faults.
+        /// Its findings.
         findings: Vec<Finding>,
     },
-    /// Contours or segments don't lie on the grid that was asked for.
+    /// Contours or segments do not lie on the requested grid.
     #[error("{path}: {what}")]
     Grid {
         /// The file.
         path: PathBuf,
-        /// What does not fit, and what to do.
+        /// What does not match, and what to do.
         what: String,
     },
 }

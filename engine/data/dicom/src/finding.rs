@@ -1,53 +1,54 @@
-//! What is odd about a series, and how bad that is.
+//! Anomalies of a series and their severity.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Good to know.
+    /// Information.
     Note,
-    /// The volume is right, but something about it may surprise.
+    /// The volume is correct, but something about it may be unexpected.
     Warning,
     /// The volume would be wrong: it is not read unless the finding is accepted
     /// ([`crate::ReadOptions::accept`]).
     Error,
 }
 
-/// What is odd.
+/// The kind of anomaly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// A gap between slices is half as large again as the usual one, or half as large: slices are
-    /// missing. An error; accepted, the slices are stacked with their mean distance.
+    /// A gap between slices is at least 1.5 times the usual one, or at most half of it: slices are
+    /// missing. An error; if accepted, the slices are stacked with their mean distance.
     MissingSlices,
     /// Gaps between slices differ by more than 1 %. A warning.
     UnevenGaps,
     /// The slices are shifted against each other along their own plane: the affine is sheared, and
-    /// true. A warning.
+    /// correct. A warning.
     GantryTilt,
-    /// The first voxels of the slices don't lie on a line. A warning.
+    /// The first voxels of the slices do not lie on a line. A warning.
     CrookedStack,
-    /// Several slices at one place. The same slice twice is a warning, and one is taken; different
-    /// slices are an error; accepted, the first by instance number is taken.
+    /// Several slices at one position. The same slice twice is a warning, and one is used;
+    /// different slices are an error; if accepted, the first by instance number is used.
     DuplicateSlices,
-    /// All places have the same number of slices (time points, echoes): each becomes a series of
-    /// its own. A note.
+    /// All positions have the same number of slices (time points, echoes): each becomes a separate
+    /// series. A note.
     Repeated,
-    /// Slices of one series that can't be stacked (size, orientation, spacing, colours): each kind
+    /// Slices of one series that cannot be stacked (size, orientation, spacing, colours): each kind
     /// became a series. A warning.
     Split,
     /// Slices without ImagePositionPatient or ImageOrientationPatient. One file is a warning;
-    /// several are an error; accepted, they are stacked by SliceLocation, else by InstanceNumber.
+    /// several are an error; if accepted, they are stacked by SliceLocation, else by
+    /// InstanceNumber.
     MissingPosition,
-    /// No PixelSpacing, or no distance between slices: 1 mm is taken. A warning.
+    /// No PixelSpacing, or no distance between slices: 1 mm is assumed. A warning.
     MissingSpacing,
-    /// No SeriesInstanceUID: files of one folder are taken as one series. A warning.
+    /// No SeriesInstanceUID: files of one folder are treated as one series. A warning.
     MissingSeries,
-    /// Smallest values are meant to be shown white. A note that says whether values were inverted.
+    /// The smallest values are displayed white. A note that states whether values were inverted.
     Monochrome1,
-    /// The pixels were compressed with loss. A note.
+    /// The pixels were compressed lossily. A note.
     Lossy,
     /// Units or kinds of rescaling differ between slices. A warning.
     MixedUnits,
@@ -55,9 +56,10 @@ pub enum FindingKind {
     Padding,
     /// Contours or frames lie outside the grid, or between its slices. A warning.
     OutsideGrid,
-    /// A region that was asked for is not in the file: it is empty. A warning.
+    /// A requested region is not in the file: it is empty. A warning.
     MissingRegion,
-    /// Regions overlap where one label per voxel was asked for. A warning that says which won.
+    /// Regions overlap where one label per voxel was requested. A warning that states which one was
+    /// used.
     Overlap,
 }
 
@@ -82,13 +84,13 @@ impl fmt::Display for FindingKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What.
+    /// The kind.
     pub kind: FindingKind,
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
-    /// For people: one line, naming files.
+    /// A message for users: one line, naming files.
     pub text: String,
-    /// The files it is about; empty where it is about all.
+    /// The files concerned; empty where all are.
     pub files: Vec<PathBuf>,
 }
 
@@ -114,7 +116,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The names of some files, for a line of text: the first three and how many more.
+/// The names of some files for a message: the first three and the number of the rest.
 pub(crate) fn names<'a>(files: impl IntoIterator<Item = &'a Path>) -> String {
     let all: Vec<String> = files
         .into_iter()

@@ -1,7 +1,7 @@
-//! Where voxels lie.
+//! Positions of voxels.
 //!
 //! DICOM's axes point towards the patient's left, posterior and superior (LPS); affines here point
-//! towards right, anterior, superior (RAS+), as NIfTI's do: the first two rows change their sign.
+//! towards right, anterior, superior (RAS+), as in NIfTI: the first two rows change their sign.
 
 /// Voxel index `(i, j, k, 1)` to world position in mm, RAS+.
 pub type Affine = [[f64; 4]; 4];
@@ -36,7 +36,7 @@ pub(crate) struct Orientation {
 impl Orientation {
     pub const AXIAL: Orientation = Orientation { row: [1.0, 0.0, 0.0], column: [0.0, 1.0, 0.0] };
 
-    /// From ImageOrientationPatient: two directions of length 1 at right angles, but for rounding.
+    /// From ImageOrientationPatient: two orthogonal directions of length 1, up to rounding.
     pub fn new(cosines: [f64; 6]) -> Result<Self, String> {
         let [a, b, c, d, e, f] = cosines;
         let (row, column) = ([a, b, c], [d, e, f]);
@@ -61,13 +61,13 @@ impl Orientation {
     }
 }
 
-/// The voxels of a volume: how many, and where.
+/// The voxels of a volume: their number and positions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grid {
     shape: [usize; 3],
     affine: Affine,
-    /// First voxel of each slice, LPS. Slices at uneven distances are where the affine does not
-    /// say.
+    /// First voxel of each slice, LPS. With uneven distances, these positions differ from the
+    /// affine's.
     origins: Vec<Vector>,
 }
 
@@ -82,7 +82,7 @@ impl Grid {
     }
 
     /// A stack of slices: pixel distances along rows and columns in mm, the first voxel of each
-    /// slice, and the distance of slices where there is one only.
+    /// slice, and the distance of slices where there is only one.
     pub(crate) fn stack(
         [x, y]: [usize; 2],
         orientation: &Orientation,
@@ -99,7 +99,7 @@ impl Grid {
         let columns = [orientation.row.map(|v| v * dx), orientation.column.map(|v| v * dy), between, first].map(flip);
         let mut affine: Affine = [[0.0, 0.0, 0.0, 0.0], [0.0; 4], [0.0; 4], [0.0, 0.0, 0.0, 1.0]];
         for (row, values) in affine.iter_mut().take(3).enumerate() {
-            // Minus zero would only look odd.
+            // Avoids minus zero.
             *values = columns.map(|c| c[row] + 0.0);
         }
         Grid { shape: [x, y, origins.len()], affine, origins }
@@ -139,7 +139,8 @@ impl Grid {
             return None;
         }
         let normal = n.map(|v| v / length);
-        // The dual basis: its products with a vector are the vector's coordinates along x and y.
+        // The dual basis: its dot products with a vector are the vector's coordinates along x and
+        // y.
         let square = length * length;
         Some(Plane { i: cross(y, n).map(|v| v / square), j: cross(n, x).map(|v| v / square), normal })
     }
@@ -154,7 +155,7 @@ pub(crate) struct Plane {
 }
 
 impl Plane {
-    /// Column and row (fractional; whole numbers are centres of pixels) of a position seen from a
+    /// Column and row (fractional; whole numbers are centres of pixels) of a position relative to a
     /// slice's first voxel.
     pub fn column_row(&self, origin: Vector, position: Vector) -> [f64; 2] {
         let from = along(position, origin, -1.0);

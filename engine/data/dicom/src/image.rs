@@ -1,4 +1,4 @@
-//! One image file: what it is, how its pixels are stored, and where each of its frames lies.
+//! One image file: its identity, its pixel format, and the position of each frame.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct ImageFile {
     offsets: Option<Vec<u64>>,
 }
 
-/// What an object is, and to what it belongs.
+/// The type of an object, and the study and series it belongs to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
     pub modality: String,
@@ -47,7 +47,7 @@ pub(crate) struct Identity {
 impl Identity {
     pub fn read(attributes: &Attributes<'_>) -> Self {
         let text = |name| attributes.text(name).unwrap_or_default();
-        // Numbers that only name things are no reason to refuse a file.
+        // Numbers that are only names are no reason to refuse a file.
         let number = |name| attributes.int(name).ok().flatten();
         Identity {
             modality: text(tags::MODALITY),
@@ -65,18 +65,18 @@ impl Identity {
     }
 }
 
-/// Where one frame lies, and what its values mean.
+/// The position of one frame, and the meaning of its values.
 #[derive(Clone, Debug)]
 pub(crate) struct FrameInfo {
     pub position: Option<Vector>,
     pub orientation: Option<Orientation>,
     /// Distances of pixels along rows (x) and columns (y), in mm.
     pub spacing: Option<[f64; 2]>,
-    /// Distance of slices as the header has it.
+    /// Distance of slices from the header.
     pub slice_spacing: Option<f64>,
     pub thickness: Option<f64>,
     pub location: Option<f64>,
-    /// Which of several volumes at the same place.
+    /// The index among several volumes at the same position.
     pub time: i64,
     pub slope: f64,
     pub intercept: f64,
@@ -85,14 +85,14 @@ pub(crate) struct FrameInfo {
 }
 
 impl FrameInfo {
-    /// Distance to the next slice where positions don't tell; and whether the header says so.
+    /// Distance to the next slice where positions do not determine it.
     pub fn distance(&self) -> Option<f64> {
         self.slice_spacing.map(f64::abs).or(self.thickness).filter(|d| *d > 0.0)
     }
 }
 
 impl ImageFile {
-    /// Reads what a file says about its pixels; the file must have some.
+    /// Reads the attributes about pixels; the file must have pixels.
     pub fn read(opened: &Opened, element: &PixelElement, limits: &Limits) -> Result<Self, DicomError> {
         let attributes = Attributes::new(&opened.object, &opened.path);
         let format = PixelFormat::read(&attributes, element.kind, limits)?;
@@ -121,8 +121,7 @@ impl ImageFile {
             offsets: attributes.longs(tags::EXTENDED_OFFSET_TABLE),
         };
         if element.length.is_some() {
-            // Uncompressed pixels that are not all there are told at once: nothing is read for
-            // that.
+            // Incomplete uncompressed pixels are reported immediately: that needs no reading.
             image.frame_reader()?;
         }
         Ok(image)
@@ -161,7 +160,7 @@ impl ImageFile {
     }
 }
 
-/// What is said about each frame: by its own functional groups, by those of all frames, or by the
+/// The attributes of each frame: from its own functional groups, from the shared ones, or from the
 /// file.
 pub(crate) fn frames(attributes: &Attributes<'_>, count: usize) -> Result<Vec<FrameInfo>, DicomError> {
     let shared = attributes.item(tags::SHARED_FUNCTIONAL_GROUPS_SEQUENCE);
@@ -171,7 +170,7 @@ pub(crate) fn frames(attributes: &Attributes<'_>, count: usize) -> Result<Vec<Fr
             .error(tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE, format!("{} items for {count} frame(s)", own.len())));
     }
     if own.is_empty() {
-        // All frames say the same; only their places may differ.
+        // All frames share them; only their positions may differ.
         let file = frame(attributes, shared, None)?;
         let places = places(attributes, &file, count)?;
         return Ok(places.into_iter().map(|position| FrameInfo { position, ..file.clone() }).collect());
@@ -185,7 +184,7 @@ fn frame(
     own: Option<Attributes<'_>>,
 ) -> Result<FrameInfo, DicomError> {
     let group = |sequence: Tag| own.and_then(|g| g.item(sequence)).or_else(|| shared.and_then(|g| g.item(sequence)));
-    // Where a functional group is missing the file itself may have the attribute.
+    // Where a functional group is missing, the file itself may have the attribute.
     let source = |sequence: Tag, attribute: Tag| group(sequence).filter(|g| g.has(attribute)).unwrap_or(*file);
     let detector = file
         .item(tags::DETECTOR_INFORMATION_SEQUENCE)
@@ -227,7 +226,7 @@ fn frame(
     })
 }
 
-/// Pixel distances along x and y. Radiographs have them at the detector.
+/// Pixel distances along x and y. Radiographs give them at the detector.
 fn spacing(measures: &Attributes<'_>, file: &Attributes<'_>) -> Result<Option<[f64; 2]>, DicomError> {
     let places = [
         (measures, tags::PIXEL_SPACING),

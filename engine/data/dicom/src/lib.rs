@@ -14,19 +14,19 @@
 //! # }
 //! ```
 //!
-//! - [`scan`] looks at all files of a folder, and says which series of images there are. A
-//!   **series** here is what becomes one volume: slices of one SeriesInstanceUID that fit together,
-//!   sorted by where they lie along their normal, never by name or number.
-//! - What is odd is told as [`Finding`]s with names of files: missing slices, tilt, duplicates, ...
+//! - [`scan`] inspects all files of a folder and lists the series of images. A **series** here is
+//!   what becomes one volume: slices of one SeriesInstanceUID that can be stacked, sorted by
+//!   position along their normal, never by name or number.
+//! - Anomalies are reported as [`Finding`]s with file names: missing slices, tilt, duplicates, ...
 //!   Those that would make the volume wrong are errors until they are accepted
 //!   ([`ReadOptions::accept`]).
 //! - [`Series::read`] decodes slices in parallel. Each slice has its own rescaling, as PET needs
 //!   it.
 //! - [`StructureSet`] and [`Segmentation`] become masks and label maps on the grid of a series;
-//!   [`Scan::pairs`] finds which belong together.
+//!   [`Scan::pairs`] matches them to their images.
 //!
-//! Files come from outside, so nothing in them is believed: every size is checked before memory is
-//! taken ([`Limits`]), and a decoder that panics is an error of its file.
+//! Files come from outside, so nothing in them is trusted: every size is checked before memory is
+//! allocated ([`Limits`]), and a panic in a decoder becomes an error of its file.
 
 mod codec;
 mod error;

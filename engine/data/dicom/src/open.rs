@@ -1,8 +1,8 @@
-//! Opening a file: all of its attributes, and where its pixels are.
+//! Opens a file: all of its attributes, and the position of its pixels.
 //!
-//! The parser of dicom-rs takes memory for a value as soon as it has read the value's length, and
-//! follows sequences by recursion. A damaged file could so ask for four gigabytes, or overflow the
-//! stack. Every file is therefore walked once before, without reading values: lengths must lie
+//! The parser of dicom-rs allocates memory for a value as soon as it has read the value's length,
+//! and parses sequences recursively. A damaged file could therefore request four gigabytes or
+//! overflow the stack. So every file is first scanned without reading values: lengths must lie
 //! within the file, and sequences must not nest deeper than [`MAX_DEPTH`].
 
 use std::fs::File;
@@ -23,10 +23,10 @@ use crate::options::Limits;
 use crate::quiet::caught;
 use crate::syntax::{Encoding, TransferSyntax, chain, layout};
 
-/// Sequences and items within each other, counted together.
+/// The nesting depth, with sequences and items counted together.
 const MAX_DEPTH: usize = 64;
 
-/// As much of a file is read first; most headers fit.
+/// The size of the first read of a file; most headers fit.
 const HEAD: u64 = 64 << 10;
 
 /// A file, parsed up to its pixels.
@@ -37,7 +37,7 @@ pub(crate) struct Opened {
     pub pixels: Option<PixelElement>,
 }
 
-/// What the pixels are.
+/// The kind of pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PixelKind {
     Integer,
@@ -45,7 +45,7 @@ pub(crate) enum PixelKind {
     Double,
 }
 
-/// Where the pixels are.
+/// The position of the pixels.
 #[derive(Clone, Debug)]
 pub(crate) struct PixelElement {
     pub source: Source,
@@ -55,7 +55,7 @@ pub(crate) struct PixelElement {
     pub kind: PixelKind,
 }
 
-/// Bytes to read from: a file, or what a deflated data set was inflated to.
+/// Bytes to read from: a file, or an inflated data set.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     File { path: PathBuf, size: u64 },
@@ -70,7 +70,8 @@ impl Source {
         }
     }
 
-    /// Some bytes. They must lie within [`Source::size`]; no memory is taken otherwise.
+    /// Reads a range of bytes. It must lie within [`Source::size`]; otherwise no memory is
+    /// allocated.
     pub fn read(&self, offset: u64, length: u64) -> std::io::Result<Vec<u8>> {
         let early = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
         let end = offset.checked_add(length).filter(|end| *end <= self.size()).ok_or_else(early)?;
@@ -126,7 +127,7 @@ pub(crate) fn open(path: &Path, limits: &Limits) -> Result<Opened, DicomError> {
     }
 }
 
-/// Reads on until `bytes` holds `want` bytes.
+/// Continues reading until `bytes` holds `want` bytes.
 fn grow(file: &mut File, bytes: &mut Vec<u8>, want: u64) -> std::io::Result<()> {
     let missing = want - bytes.len() as u64;
     bytes.reserve_exact(missing as usize);
@@ -152,8 +153,8 @@ fn parse(bytes: &[u8], encoding: Encoding) -> Result<InMemDicomObject, String> {
     caught(parse).unwrap_or_else(|panic| Err(format!("the parser panicked: {panic}")))
 }
 
-/// Elements whose kind of value was lost on the way (VR `UN`) are implicit VR, little endian
-/// (PS3.5, 6.2.2): the dictionary knows what they are. What can't be read so stays as it is.
+/// Elements whose value representation was lost (VR `UN`) are implicit VR, little endian (PS3.5,
+/// 6.2.2): the dictionary defines their type. Elements that cannot be read this way are unchanged.
 fn name_unknown(mut object: InMemDicomObject) -> InMemDicomObject {
     let mut bytes = Vec::new();
     for element in object.iter().filter(|e| e.vr() == VR::UN && StandardDataDictionary.by_tag(e.tag()).is_some()) {
@@ -173,7 +174,7 @@ fn name_unknown(mut object: InMemDicomObject) -> InMemDicomObject {
     object
 }
 
-/// A data set that was walked to its pixels, or to its end.
+/// A data set that was scanned up to its pixels or its end.
 struct Walked {
     /// End of the attributes before the pixels.
     end: usize,
@@ -192,7 +193,7 @@ impl Found {
     }
 }
 
-/// Walks the beginning of a data set of `total` bytes. `None`: what is needed lies beyond `bytes`.
+/// Scans the beginning of a data set of `total` bytes. `None` where more than `bytes` is needed.
 fn walk(bytes: &[u8], encoding: Encoding, total: u64) -> Result<Option<Walked>, String> {
     caught(|| walk_tokens(bytes, encoding, total)).unwrap_or_else(|panic| Err(format!("the parser panicked: {panic}")))
 }
@@ -206,9 +207,9 @@ fn walk_tokens(bytes: &[u8], encoding: Encoding, total: u64) -> Result<Option<Wa
         let token = match reader.advance() {
             Some(Ok(token)) => token,
             Some(Err(_)) if !whole => return Ok(None),
-            Some(Err(error)) => return Err(format!("damaged, or cut off: {}", chain(&error))),
+            Some(Err(error)) => return Err(format!("damaged or truncated: {}", chain(&error))),
             None if !whole => return Ok(None),
-            None if depth > 0 => return Err("ends within a sequence: cut off".to_owned()),
+            None if depth > 0 => return Err("ends within a sequence: truncated".to_owned()),
             None => return Ok(Some(Walked { end: bytes.len(), pixels: None })),
         };
         match token {
@@ -261,10 +262,10 @@ fn check_end(begin: u64, length: u64, total: u64, tag: Tag) -> Result<(), String
     if end <= total {
         return Ok(());
     }
-    Err(format!("element {tag} says it has {length} bytes, {} more than the file: cut off, or damaged", end - total))
+    Err(format!("element {tag} says it has {length} bytes, {} more than the file: truncated or damaged", end - total))
 }
 
-/// Where the header of the element begins whose value begins at `value`.
+/// The start of the header of the element whose value begins at `value`.
 fn header_start(bytes: &[u8], value: usize, tag: Tag, encoding: Encoding) -> usize {
     let written = match encoding {
         Encoding::Big => [tag.group().to_be_bytes(), tag.element().to_be_bytes()],

@@ -1,8 +1,8 @@
-//! How to read, and how much at most.
+//! Options and limits of reading.
 
 use crate::finding::FindingKind;
 
-/// What reading may take. Everything is checked before memory is taken for it.
+/// Limits of reading. Everything is checked before memory is allocated for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -15,7 +15,7 @@ pub struct Limits {
     /// Values of a volume; each takes four bytes. 2^31.
     pub volume_values: u64,
     /// Compressed pixels of `n` bytes may become 16 MiB, or 20 000 `n` bytes if that is more: a
-    /// small file can't claim gigabytes.
+    /// small file cannot claim gigabytes.
     pub expansion: u64,
     /// Files in a folder. A million.
     pub files: usize,
@@ -34,12 +34,12 @@ impl Default for Limits {
     }
 }
 
-/// What to do with MONOCHROME1, where the smallest value is meant to be shown white.
+/// What to do with MONOCHROME1, where the smallest value is displayed white.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Monochrome1 {
     /// Invert where values have no unit (radiographs: CR, DX, MG, XA and the like), so that dense
-    /// is bright as in MONOCHROME2; leave CT, PT, NM, MR and RTDOSE alone: there it only concerns
-    /// the display, and inverted Hounsfield units would be wrong.
+    /// is bright as in MONOCHROME2. Keep CT, PT, NM, MR and RTDOSE: there it only concerns the
+    /// display, and inverted Hounsfield units would be wrong.
     #[default]
     Auto,
     /// Always invert, over the range of the stored bits.
@@ -48,11 +48,11 @@ pub enum Monochrome1 {
     Keep,
 }
 
-/// How to read.
+/// Options of reading.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ReadOptions {
-    /// How much at most.
+    /// The limits.
     pub limits: Limits,
     /// Findings of severity error that are accepted.
     pub accept: Vec<FindingKind>,
@@ -61,8 +61,8 @@ pub struct ReadOptions {
     /// Apply RescaleSlope and RescaleIntercept, the modality LUT or DoseGridScaling (else: stored
     /// values).
     pub rescale: bool,
-    /// Put this value (after rescaling) where the pixel padding value is. `None` leaves the padding
-    /// as it is, as MONAI does.
+    /// Replaces padding pixels by this value (after rescaling). `None` keeps the padding, as in
+    /// MONAI.
     pub padding: Option<f32>,
 }
 
@@ -79,7 +79,7 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Accepts a fault: a series that has it is read.
+    /// Accepts an error finding: a series that has it is read.
     pub fn accept(mut self, kind: FindingKind) -> Self {
         self.accept.push(kind);
         self
@@ -91,19 +91,19 @@ impl ReadOptions {
         self
     }
 
-    /// Says what to do with MONOCHROME1.
+    /// Sets what to do with MONOCHROME1.
     pub fn monochrome1(mut self, what: Monochrome1) -> Self {
         self.monochrome1 = what;
         self
     }
 
-    /// Says whether to rescale to the modality's units.
+    /// Sets whether to rescale to the modality's units.
     pub fn rescale(mut self, rescale: bool) -> Self {
         self.rescale = rescale;
         self
     }
 
-    /// Puts `value` where the pixel padding value is.
+    /// Replaces padding pixels by `value`.
     pub fn padding(mut self, value: f32) -> Self {
         self.padding = Some(value);
         self

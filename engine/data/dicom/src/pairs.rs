@@ -1,4 +1,4 @@
-//! Images and what was drawn on them, as collections of The Cancer Imaging Archive have them.
+//! Images and their annotations, as in collections of The Cancer Imaging Archive.
 
 use crate::error::DicomError;
 use crate::options::ReadOptions;
@@ -13,7 +13,7 @@ use crate::volume::Volume;
 pub struct Pair {
     /// The images.
     pub image: Series,
-    /// What was drawn on them.
+    /// The annotation drawn on them.
     pub annotation: Annotation,
 }
 
@@ -23,14 +23,14 @@ pub struct Pair {
 pub struct Pairs {
     /// Image and annotation, by the annotation's patient, series number and file.
     pub pairs: Vec<Pair>,
-    /// Annotations whose images are not there, with the reason.
+    /// Annotations whose images are missing, with the reason.
     pub unpaired: Vec<(Annotation, String)>,
 }
 
 impl Scan {
-    /// Puts each RTSTRUCT and SEG together with its images: by the SeriesInstanceUID it names, else
-    /// by the frame of reference where only one series has it. Of several stacks of the same series
-    /// the largest is taken.
+    /// Pairs each RTSTRUCT and SEG with its images: by the SeriesInstanceUID it names, else by the
+    /// frame of reference where only one series has it. Of several stacks of the same series the
+    /// largest is used.
     pub fn pairs(&self) -> Pairs {
         let mut annotations = self.annotations.clone();
         let key = |a: &Annotation| (a.patient.clone(), a.series_number, a.path.clone());

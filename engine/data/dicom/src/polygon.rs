@@ -1,4 +1,4 @@
-//! Which pixels lie within contours.
+//! Rasterizes contours.
 
 /// Marks the pixels of an image of `width` columns whose centres lie within the polygons, by the
 /// even-odd rule over all of them: a polygon within another is a hole. Corners are in pixels

@@ -1,11 +1,11 @@
-//! Panics in code that is not ours become errors, and nothing is printed.
+//! Panics in third-party code become errors, and nothing is printed.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// How many guarded calls this thread is in.
+    /// The depth of guarded calls on this thread.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 

@@ -1,4 +1,4 @@
-//! Regions drawn on images, whatever they were drawn with: [`StructureSet`] (RTSTRUCT) or
+//! Regions drawn on images, from either kind of file: [`StructureSet`] (RTSTRUCT) or
 //! [`Segmentation`] (SEG).
 
 use std::path::Path;
@@ -20,7 +20,7 @@ pub struct Region {
     pub name: String,
     /// ROIDescription or SegmentDescription.
     pub description: Option<String>,
-    /// What it is: RTROIInterpretedType, or the meaning of SegmentedPropertyTypeCodeSequence.
+    /// Its type: RTROIInterpretedType, or the meaning of SegmentedPropertyTypeCodeSequence.
     pub property: Option<String>,
     /// Red, green, blue.
     pub color: Option<[u8; 3]>,
@@ -30,16 +30,16 @@ pub struct Region {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RegionVolume {
-    /// `[C, X, Y, Z]`, Z fastest. A label map has one channel with labels, 0 where there is none.
-    /// Else one channel per region: 0 or 1, or a fraction between.
+    /// `[C, X, Y, Z]`, Z fastest. A label map has one channel with labels, 0 for none. Otherwise
+    /// there is one channel per region: 0 or 1, or a fraction between.
     pub values: Vec<f32>,
     /// `[C, X, Y, Z]`.
     pub shape: [usize; 4],
     /// The regions, in the order of channels.
     pub regions: Vec<Region>,
-    /// Where its voxels lie.
+    /// The positions of its voxels.
     pub grid: Grid,
-    /// What is odd about it.
+    /// Its findings.
     pub findings: Vec<Finding>,
 }
 
@@ -65,7 +65,7 @@ impl Regions {
         }
     }
 
-    /// What there is: names, colours, labels.
+    /// The regions of the file: names, colours, labels.
     pub fn list(&self) -> Vec<Region> {
         match self {
             Regions::Structures(set) => set.regions(),
@@ -78,8 +78,8 @@ impl Regions {
     /// zeros and a finding.
     ///
     /// # Errors
-    /// Where none of the names is there, regions don't lie on the grid, a file is damaged, or
-    /// limits are exceeded.
+    /// Where none of the names exists, regions do not lie on the grid, a file is damaged, or limits
+    /// are exceeded.
     pub fn channels(&self, names: &[&str], grid: &Grid, options: &ReadOptions) -> Result<RegionVolume, DicomError> {
         match self {
             Regions::Structures(set) => set.channels(names, grid, options),
@@ -88,8 +88,8 @@ impl Regions {
     }
 
     /// A label map: label 1 for the first of `names` and so on; where `names` is empty, the labels
-    /// of [`Regions::list`]. Where regions overlap the later wins, and a finding says so; a
-    /// fraction counts from one half.
+    /// of [`Regions::list`]. Where regions overlap the later one is used, and a finding reports it;
+    /// a fraction counts from one half.
     ///
     /// # Errors
     /// As [`Regions::channels`].
@@ -100,8 +100,8 @@ impl Regions {
         }
     }
 
-    /// Channels or a label map on the grid of the images it was drawn on. A segmentation of other
-    /// voxels stays on its own grid, and a finding says so: resample it to the images.
+    /// Channels or a label map on the grid of the images it was drawn on. A segmentation with other
+    /// voxels stays on its own grid, and a finding reports it: resample it to the images.
     ///
     /// # Errors
     /// As [`Regions::channels`].
@@ -127,7 +127,7 @@ impl Regions {
         }
     }
 
-    /// The grid it lies on by itself; an RTSTRUCT has none.
+    /// The file's own grid; an RTSTRUCT has none.
     pub fn own_grid(&self) -> Option<Result<Grid, DicomError>> {
         match self {
             Regions::Structures(_) => None,
@@ -136,8 +136,7 @@ impl Regions {
     }
 }
 
-/// Which regions are asked for: for each wanted one its place in `all`, and how it is to be called
-/// and labelled.
+/// Selects the requested regions: for each one its index in `all`, its name and its label.
 pub(crate) fn choose(
     all: &[Region],
     names: &[&str],
@@ -206,9 +205,9 @@ pub(crate) fn zeros(
     }
 }
 
-/// Says how many voxels had more than one label.
+/// Reports how many voxels had more than one label.
 pub(crate) fn overlap(voxels: usize) -> Option<Finding> {
-    let text = format!("regions overlap in {voxels} voxel(s): the later one was taken");
+    let text = format!("regions overlap in {voxels} voxel(s): the later one was used");
     (voxels > 0).then(|| Finding::new(FindingKind::Overlap, Severity::Warning, text))
 }
 

@@ -1,4 +1,4 @@
-//! RTSTRUCT: contours drawn on slices, and the masks they make.
+//! RTSTRUCT: contours drawn on slices, and their masks.
 
 use std::path::{Path, PathBuf};
 
@@ -55,19 +55,19 @@ pub struct Roi {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Contour {
-    /// What its points are.
+    /// The meaning of its points.
     pub kind: ContourKind,
     /// Its points in mm, LPS.
     pub points: Vec<[f64; 3]>,
 }
 
-/// What the points of a contour are.
+/// The meaning of the points of a contour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ContourKind {
     /// A polygon in a plane. These make masks.
     ClosedPlanar,
-    /// As `ClosedPlanar`, said to be combined by exclusive or.
+    /// As `ClosedPlanar`, combined by exclusive or.
     ClosedPlanarXor,
     /// A line in a plane.
     OpenPlanar,
@@ -77,7 +77,7 @@ pub enum ContourKind {
     Point,
 }
 
-/// Which voxels of a grid lie in a region.
+/// The voxels of a grid that lie in a region.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Mask {
@@ -85,7 +85,7 @@ pub struct Mask {
     pub values: Vec<u8>,
     /// The grid.
     pub grid: Grid,
-    /// What is odd: contours outside the grid, or between its slices.
+    /// Findings: contours outside the grid, or between its slices.
     pub findings: Vec<Finding>,
 }
 
@@ -151,7 +151,7 @@ impl StructureSet {
     /// The region of that name.
     ///
     /// # Errors
-    /// Where there is none; the names there are are listed.
+    /// Where there is none; the message lists the existing names.
     pub fn roi(&self, name: &str) -> Result<&Roi, DicomError> {
         self.rois.iter().find(|r| r.name == name).ok_or_else(|| {
             let there: Vec<&str> = self.rois.iter().map(|r| r.name.as_str()).collect();
@@ -254,7 +254,7 @@ impl Roi {
             let slope = contour.points.iter().map(|p| (depth(*p) - depth(center)).abs()).fold(0.0, f64::max);
             if slope > 0.5 * gap {
                 return Err(format!(
-                    "ROI {:?} has a contour that is not parallel to the slices (by {slope:.2} mm); take the grid of the series it was \
+                    "ROI {:?} has a contour that is not parallel to the slices (by {slope:.2} mm); use the grid of the series it was \
                      drawn on",
                     self.name
                 ));
@@ -278,7 +278,7 @@ impl Roi {
                 findings.push(Finding::new(FindingKind::OutsideGrid, Severity::Warning, text));
             }
         };
-        tell(outside, "lie above or below the grid and were left out");
+        tell(outside, "lie above or below the grid and were ignored");
         tell(between, "lie between slices and were moved to the nearest");
         Ok(Mask { values, grid: grid.clone(), findings })
     }

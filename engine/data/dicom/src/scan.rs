@@ -1,4 +1,4 @@
-//! What there is in a folder.
+//! The content of a folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,15 +29,15 @@ pub struct Scan {
     /// RTSTRUCT and SEG objects.
     pub annotations: Vec<Annotation>,
     /// Other DICOM objects: reports, plans, presentation states, whole slides, a DICOMDIR (the
-    /// files themselves are looked at).
+    /// files themselves are inspected instead).
     pub others: Vec<OtherObject>,
-    /// How many files are not DICOM: they were passed over.
+    /// The number of files that are not DICOM, which were skipped.
     pub not_dicom: usize,
-    /// DICOM files that can't be used, each with its reason.
+    /// DICOM files that cannot be used, each with its reason.
     pub failed: Vec<DicomError>,
 }
 
-/// What draws regions onto images.
+/// The kind of an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AnnotationKind {
     /// RTSTRUCT: [`crate::StructureSet`].
@@ -55,9 +55,9 @@ pub struct Annotation {
     /// What it is.
     pub kind: AnnotationKind,
     /// SeriesInstanceUIDs of the images it was drawn on; where the usual sequences name none, those
-    /// of all its sequences.
+    /// in any of its sequences.
     pub referenced_series: Vec<String>,
-    /// ReferencedSOPInstanceUIDs of all its sequences: of images, and of other objects that it
+    /// ReferencedSOPInstanceUIDs in all its sequences: of images, and of other objects that it
     /// refers to.
     pub referenced_instances: Vec<String>,
     /// Frame of reference it lies in.
@@ -70,7 +70,7 @@ pub struct Annotation {
     pub series_number: Option<i64>,
 }
 
-/// A DICOM object that is no image we read.
+/// A DICOM object that is not a supported image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OtherObject {
@@ -82,17 +82,17 @@ pub struct OtherObject {
     pub sop_class: String,
 }
 
-/// Looks at a file, or at all files of a folder and its subfolders, with default options. Pixels
-/// are not read.
+/// Inspects a file, or all files of a folder and its subfolders, with default options. Pixels are
+/// not read.
 ///
 /// # Errors
-/// Where the path can't be read, or has too many files. Faults of single files are in
+/// Where the path cannot be read, or has too many files. Errors of single files are in
 /// [`Scan::failed`].
 pub fn scan(path: impl AsRef<Path>) -> Result<Scan, DicomError> {
     scan_with(path, &ReadOptions::default())
 }
 
-/// Looks at a file, or at all files of a folder and its subfolders.
+/// Inspects a file, or all files of a folder and its subfolders.
 ///
 /// # Errors
 /// As [`scan`].
@@ -102,7 +102,7 @@ pub fn scan_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Scan, 
     Ok(scan_files(&files, options))
 }
 
-/// Looks at some files.
+/// Inspects some files.
 pub fn scan_files(files: &[PathBuf], options: &ReadOptions) -> Scan {
     let looked: Vec<Result<Object, DicomError>> = files.par_iter().map(|path| look(path, options)).collect();
     let mut scan = Scan::default();
@@ -122,13 +122,13 @@ pub fn scan_files(files: &[PathBuf], options: &ReadOptions) -> Scan {
     for ((_, folder), slices) in groups {
         for mut stack in stacks(slices) {
             if let Some(folder) = &folder {
-                let text = format!("no SeriesInstanceUID: the files of {} are taken as one series", folder.display());
+                let text = format!("no SeriesInstanceUID: the files of {} are treated as one series", folder.display());
                 stack.findings.push(Finding::new(FindingKind::MissingSeries, Severity::Warning, text));
             }
             scan.series.push(Series::new(stack));
         }
     }
-    // Stable: series of one UID stay in their order.
+    // Stable: series of one UID keep their order.
     scan.series.sort_by(|a, b| {
         let key = |s: &Series| (s.patient().map(ToOwned::to_owned), s.number(), s.uid().to_owned());
         key(a).cmp(&key(b))
@@ -139,7 +139,7 @@ pub fn scan_files(files: &[PathBuf], options: &ReadOptions) -> Scan {
 /// Reads the one series of a folder, or one file.
 ///
 /// # Errors
-/// Where there is no series of images, or more than one, or a file can't be read; and as
+/// Where there is no series of images, or more than one, or a file cannot be read; and as
 /// [`Series::read_with`].
 pub fn read_path(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Volume, DicomError> {
     let path = path.as_ref();
@@ -161,7 +161,7 @@ impl Scan {
             let count = self.failed.len();
             return match self.failed.into_iter().next() {
                 None => series.read_with(options),
-                // The volume would be too short without anybody noticing.
+                // Otherwise the volume could silently be too short.
                 Some(first) => Err(DicomError::Incomplete { path: path.to_owned(), first: Box::new(first), count }),
             };
         }
@@ -175,7 +175,7 @@ impl Scan {
         Err(DicomError::Nothing { path: path.to_owned(), what })
     }
 
-    /// What was found beside series, for a line of text.
+    /// What was found other than series, for a message.
     fn contents(&self) -> String {
         let mut parts = Vec::new();
         for annotation in &self.annotations {
@@ -186,7 +186,7 @@ impl Scan {
         }
         for other in &self.others {
             parts.push(match other.modality.as_str() {
-                "SM" => "a whole slide (its tiles are no volume; read it as a slide)".to_owned(),
+                "SM" => "a whole slide (its tiles do not form a volume; read it as a slide)".to_owned(),
                 "" => format!("an object of class {:?}", other.sop_class),
                 modality => format!("an object of modality {modality}"),
             });
@@ -209,7 +209,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>, limit: usize) -> Result<(), Di
         files.push(path.to_owned());
         return Ok(());
     }
-    // A stack, not recursion, and no links to folders: loops can't happen.
+    // A stack, not recursion, and no links to folders: loops are impossible.
     let mut folders = vec![path.to_owned()];
     while let Some(folder) = folders.pop() {
         let io = |source| DicomError::Io { path: folder.clone(), source };
@@ -232,7 +232,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>, limit: usize) -> Result<(), Di
     Ok(())
 }
 
-/// What one file is.
+/// The kind of one file.
 enum Object {
     Image(Arc<ImageFile>),
     Annotation(Annotation),
@@ -278,7 +278,7 @@ fn other(path: &Path, identity: Identity) -> Object {
     Object::Other(OtherObject { path: path.to_owned(), modality: identity.modality, sop_class: identity.sop_class })
 }
 
-/// What keeps series apart: their UID, or the folder of files that have none.
+/// The key that separates series: their UID, or the folder of files that have none.
 type GroupKey = (String, Option<PathBuf>);
 
 fn group_key(file: &ImageFile) -> GroupKey {

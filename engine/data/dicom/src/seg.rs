@@ -19,14 +19,14 @@ use crate::tags::Attributes;
 /// Segmentation Storage and Label Map Segmentation Storage.
 const CLASSES: [&str; 2] = ["1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7"];
 
-/// Slices without any frame in the grid of a segmentation itself; a lying file could ask for
+/// The most slices without a frame in a segmentation's own grid; an invalid file could request
 /// millions.
 const MOST_SLICES: f64 = 1024.0;
 
 /// Frames decoded at once.
 const BATCH: usize = 64;
 
-/// How a segmentation stores its segments.
+/// The storage of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SegmentationKind {
@@ -52,9 +52,9 @@ pub struct Segment {
     pub label: String,
     /// SegmentDescription.
     pub description: Option<String>,
-    /// What kind of thing it is: `Tissue`, `Anatomical Structure`, ...
+    /// Its category: `Tissue`, `Anatomical Structure`, ...
     pub category: Option<String>,
-    /// What it is: `Liver`, `Neoplasm`, ...
+    /// Its type: `Liver`, `Neoplasm`, ...
     pub property: Option<String>,
     /// `AUTOMATIC`, `SEMIAUTOMATIC` or `MANUAL`.
     pub algorithm: Option<String>,
@@ -74,11 +74,11 @@ pub struct Segmentation {
     frame_segments: Vec<Option<u16>>,
 }
 
-/// Where a frame lies on a grid: its slice, and column and row of its first pixel.
+/// The position of a frame on a grid: its slice, and column and row of its first pixel.
 type Place = (usize, [i64; 2]);
 
 impl Segmentation {
-    /// Opens a SEG file with default options. Its pixels are read when they are asked for.
+    /// Opens a SEG file with default options. Its pixels are read on demand.
     ///
     /// # Errors
     /// Where it is not one, or damaged.
@@ -147,7 +147,7 @@ impl Segmentation {
         &self.path
     }
 
-    /// How segments are stored.
+    /// The storage of segments.
     pub fn kind(&self) -> SegmentationKind {
         self.kind
     }
@@ -167,7 +167,7 @@ impl Segmentation {
         self.file.identity.frame_of_reference.as_deref()
     }
 
-    /// Segments but for the background; labels are segment numbers.
+    /// Segments without the background; labels are segment numbers.
     pub fn regions(&self) -> Vec<Region> {
         let region = |s: &Segment| Region {
             label: u32::from(s.number),
@@ -179,11 +179,11 @@ impl Segmentation {
         self.segments.iter().filter(|s| s.number > 0).map(region).collect()
     }
 
-    /// The grid of its own frames. Frames without any segment are often left out of a file, so that
-    /// distances of frames may be multiples of the distance of slices.
+    /// The grid of its own frames. Files often omit frames without any segment, so that distances
+    /// of frames may be multiples of the distance of slices.
     ///
     /// # Errors
-    /// Where frames have no position (whole slides), or don't lie at multiples of one distance.
+    /// Where frames have no position (whole slides), or do not lie at multiples of one distance.
     pub fn own_grid(&self) -> Result<Grid, DicomError> {
         let mut places: Vec<Vector> = self.positions()?;
         let (orientation, spacing) = self.plane()?;
@@ -260,7 +260,7 @@ impl Segmentation {
         self.visit(grid, options, &mut findings, |segment, voxel, value| {
             let Some(label) = label(segment.unwrap_or(value)) else { return };
             if full > 1.0 {
-                // The larger fraction wins, from one half.
+                // The larger fraction is used, from one half on.
                 if f32::from(value) / full < 0.5 || value <= fractions[voxel] {
                     return;
                 }
@@ -268,7 +268,7 @@ impl Segmentation {
             }
             let label = label as f32;
             twice += usize::from(values[voxel] != 0.0 && values[voxel] != label);
-            // The later label wins, whatever the order of frames.
+            // The later label is used, independent of the order of frames.
             if full > 1.0 || label > values[voxel] {
                 values[voxel] = label;
             }
@@ -278,7 +278,7 @@ impl Segmentation {
         Ok(RegionVolume { values, shape, regions, grid: grid.clone(), findings })
     }
 
-    /// The stored value that means all of a voxel.
+    /// The stored value of a fully covered voxel.
     fn full(&self) -> f32 {
         match self.kind {
             SegmentationKind::Fractional { maximum } => f32::from(maximum),
@@ -293,7 +293,7 @@ impl Segmentation {
         self.file.frames.iter().map(|f| f.position.ok_or_else(missing)).collect()
     }
 
-    /// Orientation and pixel distances, which all frames share.
+    /// Orientation and pixel distances, shared by all frames.
     fn plane(&self) -> Result<(Orientation, [f64; 2]), DicomError> {
         let unsupported = |what: &str| DicomError::Unsupported { path: self.path.clone(), what: what.to_owned() };
         let first = &self.file.frames[0];
@@ -306,10 +306,10 @@ impl Segmentation {
         Ok((orientation, spacing))
     }
 
-    /// Where each frame lies on a grid. `None`: above or below it.
+    /// The position of each frame on a grid; `None` above or below it.
     fn place(&self, grid: &Grid) -> Result<Vec<Option<Place>>, DicomError> {
         let fail = |what: String| DicomError::Grid { path: self.path.clone(), what };
-        let advice = "take `own_grid`, and resample";
+        let advice = "use `own_grid`, and resample";
         let positions = self.positions()?;
         let (orientation, [dx, dy]) = self.plane()?;
         let plane = grid.plane().ok_or_else(|| fail("rows and columns of the grid are parallel".to_owned()))?;
@@ -339,7 +339,7 @@ impl Segmentation {
         positions.into_iter().map(place).collect()
     }
 
-    /// Calls `each` with segment, voxel and stored value, where that is not 0.
+    /// Calls `each` with segment, voxel and stored value, for nonzero values.
     fn visit(
         &self,
         grid: &Grid,
@@ -365,7 +365,7 @@ impl Segmentation {
                     if value == 0 {
                         continue;
                     }
-                    // A position far away is at the end of what a number holds.
+                    // A position far away saturates.
                     let x = x0.saturating_add((at % format.columns) as i64);
                     let y = y0.saturating_add((at / format.columns) as i64);
                     if (0..nx as i64).contains(&x) && (0..ny as i64).contains(&y) {

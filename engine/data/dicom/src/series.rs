@@ -1,4 +1,4 @@
-//! Series, and how one becomes a volume.
+//! Series, and their conversion to volumes.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use crate::pixels::{FrameReader, Photometric, check_expansion};
 use crate::stack::{Slice, Stack};
 use crate::volume::{Rescale, Volume};
 
-/// Decoded slices held at once, in bytes.
+/// The most bytes of decoded slices held at once.
 const BATCH: usize = 256 << 20;
 
-/// Columns that are moved into the volume at once by one thread.
+/// Columns that one thread moves into the volume at once.
 const BLOCK: usize = 16;
 
-/// Slices that make up one volume, in order along their normal.
+/// The slices of one volume, in order along their normal.
 #[derive(Clone, Debug)]
 pub struct Series {
     slices: Vec<Slice>,
@@ -37,8 +37,8 @@ impl Series {
         &self.slices[0].file
     }
 
-    /// SeriesInstanceUID; empty where there is none. Slices of one UID that can't be stacked are
-    /// several series.
+    /// SeriesInstanceUID; empty where there is none. Slices of one UID that cannot be stacked
+    /// become several series.
     pub fn uid(&self) -> &str {
         &self.first().identity.series
     }
@@ -84,7 +84,7 @@ impl Series {
         self.slices.iter().map(|s| s.path()).filter(|p| seen.insert(*p)).map(ToOwned::to_owned).collect()
     }
 
-    /// `[C, X, Y, Z]` of the volume it will be.
+    /// `[C, X, Y, Z]` of its volume.
     pub fn shape(&self) -> [usize; 4] {
         let [x, y, z] = self.grid.shape();
         [self.first().format.channels(), x, y, z]
@@ -95,12 +95,12 @@ impl Series {
         &self.grid
     }
 
-    /// What is odd about it. Those of severity error must be accepted before it is read.
+    /// Its findings. Those of severity error must be accepted before it is read.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// One line for people: modality, description, size, UID.
+    /// A summary in one line: modality, description, size, UID.
     pub fn summary(&self) -> String {
         let [c, x, y, z] = self.shape();
         let colors = if c > 1 { format!(" x {c} colours") } else { String::new() };
@@ -117,12 +117,12 @@ impl Series {
         self.read_with(&ReadOptions::default())
     }
 
-    /// Reads and decodes the slices in parallel. Beside the volume itself no more than 256 MiB of
+    /// Reads and decodes the slices in parallel. In addition to the volume at most 256 MiB of
     /// decoded slices are held at once (or one slice per thread, if those are larger).
     ///
     /// # Errors
     /// Where it has findings of severity error that are not accepted, a file is damaged or has
-    /// changed since it was scanned, its pixels can't be decoded, or limits are exceeded.
+    /// changed since it was scanned, its pixels cannot be decoded, or limits are exceeded.
     pub fn read_with(&self, options: &ReadOptions) -> Result<Volume, DicomError> {
         let refused = |f: &&Finding| f.severity == Severity::Error && !options.accept.contains(&f.kind);
         let faults: Vec<Finding> = self.findings.iter().filter(refused).cloned().collect();
@@ -149,14 +149,14 @@ impl Series {
         Ok(self.volume(values, options))
     }
 
-    /// How to get at the frames of each file.
+    /// Readers of the frames of each file.
     fn readers(&self) -> Result<HashMap<&Path, FrameReader>, DicomError> {
         let files: HashMap<&Path, &ImageFile> = self.slices.iter().map(|s| (s.path(), s.file.as_ref())).collect();
         files.into_par_iter().map(|(path, file)| Ok((path, file.frame_reader()?))).collect()
     }
 
-    /// Compressed slices together must not claim more than they can become, before the volume is
-    /// made for them.
+    /// Rejects compressed slices that together claim more than they can become, before the volume
+    /// is allocated.
     fn check_expansion(&self, readers: &HashMap<&Path, FrameReader>, options: &ReadOptions) -> Result<(), DicomError> {
         let (mut compressed, mut decoded) = (0, 0);
         for slice in &self.slices {
@@ -179,7 +179,7 @@ impl Series {
             let what = if first.inverts(options) {
                 "values were inverted, so that large is bright"
             } else {
-                "values were left as they are"
+                "values were not inverted"
             };
             let text = format!("MONOCHROME1 (small values are meant to be shown white): {what}");
             findings.push(Finding::new(FindingKind::Monochrome1, Severity::Note, text));

@@ -1,5 +1,4 @@
-//! From slices of one series to stacks: which fit together, in what order, and what is odd about
-//! them.
+//! Groups the slices of one series into stacks: compatible slices, their order, and findings.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,14 +43,14 @@ impl Slice {
         self.info().position.zip(self.info().orientation)
     }
 
-    /// Time, acquisition, number, name: the order where places don't tell.
+    /// Time, acquisition, number, name: the order where positions do not determine it.
     fn order(&self) -> (i64, Option<i64>, Option<i64>, &Path, usize) {
         let identity = &self.file.identity;
         (self.info().time, identity.acquisition_number, identity.instance_number, self.path(), self.frame)
     }
 }
 
-/// Slices in order, where they lie, and what is odd.
+/// Slices in order, their grid, and findings.
 pub(crate) struct Stack {
     pub slices: Vec<Slice>,
     pub grid: Grid,
@@ -70,7 +69,7 @@ pub(crate) fn stacks(slices: Vec<Slice>) -> Vec<Stack> {
         };
         let text = kinds.iter().map(kind).collect::<Vec<_>>().join("; ");
         let text = format!(
-            "slices of different size, orientation, spacing or colours can't be stacked; as series of their own: {text}"
+            "slices of different size, orientation, spacing or colours cannot be stacked; read as separate series: {text}"
         );
         Finding::new(FindingKind::Split, Severity::Warning, text)
     });
@@ -82,7 +81,7 @@ pub(crate) fn stacks(slices: Vec<Slice>) -> Vec<Stack> {
     out
 }
 
-/// Slices that could be stacked, each kind apart.
+/// Splits slices into groups that can be stacked.
 fn split(slices: Vec<Slice>) -> Vec<Vec<Slice>> {
     let fits = |a: &Slice, b: &Slice| {
         let (f, g) = (&a.file.format, &b.file.format);
@@ -107,7 +106,7 @@ fn split(slices: Vec<Slice>) -> Vec<Vec<Slice>> {
     kinds
 }
 
-/// Puts slices of one kind in order.
+/// Sorts slices of one group.
 fn arrange(mut slices: Vec<Slice>) -> Vec<Stack> {
     slices.sort_by(|a, b| a.order().cmp(&b.order()));
     let Some((_, orientation)) = slices[0].placed() else { return vec![unplaced(slices)] };
@@ -115,7 +114,7 @@ fn arrange(mut slices: Vec<Slice>) -> Vec<Stack> {
     drop_copies(&mut slices, &mut findings);
     let normal = orientation.normal();
     let depth = |s: &Slice| s.info().position.map_or(0.0, |p| dot(p, normal));
-    // Stable: within a place the order stays.
+    // Stable: the order within a position is kept.
     slices.sort_by(|a, b| depth(a).total_cmp(&depth(b)));
     // Positions closer than this are the same.
     let tiny = 1e-3 * slices[0].info().distance().or(slices[0].info().spacing.map(|[x, _]| x)).unwrap_or(1.0);
@@ -130,7 +129,7 @@ fn arrange(mut slices: Vec<Slice>) -> Vec<Stack> {
     let volumes = if places.iter().all(|p| p.len() == most) { most } else { 1 };
     if volumes > 1 {
         let text = format!(
-            "{volumes} slices at each of {} place(s): as series of their own, in the order of time, acquisition and instance number",
+            "{volumes} slices at each of {} position(s): read as separate series, in the order of time, acquisition and instance number",
             places.len()
         );
         findings.push(Finding::new(FindingKind::Repeated, Severity::Note, text));
@@ -160,7 +159,7 @@ fn drop_copies(slices: &mut Vec<Slice>, findings: &mut Vec<Finding>) {
     });
     if !copies.is_empty() {
         let text = format!(
-            "{} slice(s) are in several files; taken once, passing over {}",
+            "{} slice(s) are in several files; used once, ignoring {}",
             copies.len(),
             names(copies.iter().map(PathBuf::as_path))
         );
@@ -168,11 +167,11 @@ fn drop_copies(slices: &mut Vec<Slice>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Different slices at the same place, but not at every place.
+/// Different slices at the same position, but not at every position.
 fn crowded(places: &[Vec<Slice>]) -> Finding {
     let files: Vec<PathBuf> = places.iter().filter(|p| p.len() > 1).flatten().map(|s| s.path().to_owned()).collect();
     let text = format!(
-        "{} different slices lie at {} place(s), others have one each: {}",
+        "{} different slices lie at {} position(s), others have one each: {}",
         files.len(),
         places.iter().filter(|p| p.len() > 1).count(),
         names(files.iter().map(PathBuf::as_path))
@@ -180,7 +179,7 @@ fn crowded(places: &[Vec<Slice>]) -> Finding {
     Finding::new(FindingKind::DuplicateSlices, Severity::Error, text).files(files)
 }
 
-/// The grid of slices in order, with what is odd about their places.
+/// The grid of sorted slices, with findings about their positions.
 fn place(slices: &[Slice], orientation: &Orientation, tiny: f64, findings: &mut Vec<Finding>) -> Grid {
     let first = &slices[0];
     let spacing = pixel_spacing(first, findings);
@@ -196,13 +195,13 @@ fn place(slices: &[Slice], orientation: &Orientation, tiny: f64, findings: &mut 
 
 fn pixel_spacing(slice: &Slice, findings: &mut Vec<Finding>) -> [f64; 2] {
     slice.info().spacing.unwrap_or_else(|| {
-        let text = "no PixelSpacing: 1 mm is taken";
+        let text = "no PixelSpacing: 1 mm is assumed";
         findings.push(Finding::new(FindingKind::MissingSpacing, Severity::Warning, text));
         [1.0, 1.0]
     })
 }
 
-/// Whether slices are missing, or at uneven distances.
+/// Checks for missing slices and uneven distances.
 fn gaps(slices: &[Slice], normal: Vector, tiny: f64) -> Option<Finding> {
     let depths: Vec<f64> = slices.iter().filter_map(|s| s.info().position).map(|p| dot(p, normal)).collect();
     let gaps: Vec<f64> = depths.windows(2).map(|w| w[1] - w[0]).collect();
@@ -233,7 +232,7 @@ fn gaps(slices: &[Slice], normal: Vector, tiny: f64) -> Option<Finding> {
     Some(Finding::new(kind, severity, text).files(files))
 }
 
-/// Whether slices are shifted against each other: evenly (tilt), or not (crooked).
+/// Checks whether slices are shifted against each other: evenly (tilt) or unevenly (crooked).
 fn slant(slices: &[Slice], origins: &[Vector], normal: Vector, spacing: [f64; 2], tiny: f64) -> Vec<Finding> {
     let mut findings = Vec::new();
     let (first, last) = (origins[0], origins[origins.len() - 1]);
@@ -243,8 +242,7 @@ fn slant(slices: &[Slice], origins: &[Vector], normal: Vector, spacing: [f64; 2]
     if sideways > 1e-3 * height + tiny {
         let angle = sideways.atan2(height).to_degrees();
         let text = format!(
-            "the slices are shifted against their normal by {angle:.1} degrees (gantry tilt): the affine is sheared, and says where \
-             voxels truly are"
+            "the slices are shifted against their normal by {angle:.1} degrees (gantry tilt): the affine is sheared, and gives the true positions of voxels"
         );
         findings.push(Finding::new(FindingKind::GantryTilt, Severity::Warning, text));
     }
@@ -258,7 +256,7 @@ fn slant(slices: &[Slice], origins: &[Vector], normal: Vector, spacing: [f64; 2]
         let most = crooked.iter().map(|i| off(&origins[*i])).fold(0.0, f64::max);
         let files: Vec<PathBuf> = crooked.iter().map(|i| slices[*i].path().to_owned()).collect();
         let text = format!(
-            "{} slice(s) lie up to {most:.2} mm beside the line from the first slice to the last: {}",
+            "{} slice(s) lie up to {most:.2} mm off the line from the first slice to the last: {}",
             files.len(),
             names(files.iter().map(PathBuf::as_path))
         );
@@ -267,7 +265,7 @@ fn slant(slices: &[Slice], origins: &[Vector], normal: Vector, spacing: [f64; 2]
     findings
 }
 
-/// Slices without places, in the order of SliceLocation, else of their numbers.
+/// Slices without positions, in the order of SliceLocation, else of their numbers.
 fn unplaced(mut slices: Vec<Slice>) -> Stack {
     let mut findings = Vec::new();
     drop_copies(&mut slices, &mut findings);
@@ -308,7 +306,7 @@ fn unplaced(mut slices: Vec<Slice>) -> Stack {
     let spacing = pixel_spacing(&slices[0], &mut findings);
     let distance = measured.or(info.distance());
     if distance.is_none() && slices.len() > 1 {
-        let text = "no SpacingBetweenSlices and no SliceThickness: slices 1 mm apart are taken";
+        let text = "no SpacingBetweenSlices and no SliceThickness: a distance of 1 mm is assumed";
         findings.push(Finding::new(FindingKind::MissingSpacing, Severity::Warning, text));
     }
     let distance = distance.unwrap_or(1.0);
@@ -319,7 +317,7 @@ fn unplaced(mut slices: Vec<Slice>) -> Stack {
     Stack { slices, grid, findings }
 }
 
-/// What is odd about values.
+/// Findings about values.
 fn of_values(slices: &[Slice]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let files = |odd: &dyn Fn(&Slice) -> bool| -> Vec<PathBuf> {
@@ -334,7 +332,7 @@ fn of_values(slices: &[Slice]) -> Vec<Finding> {
     }
     let lossy = files(&|s| s.file.lossy).len();
     if lossy > 0 {
-        let text = format!("{lossy} of {} slice(s) were compressed with loss", slices.len());
+        let text = format!("{lossy} of {} slice(s) were compressed lossily", slices.len());
         findings.push(Finding::new(FindingKind::Lossy, Severity::Note, text));
     }
     if let Some((low, high)) = slices[0].file.padding {

@@ -5,7 +5,7 @@ use std::fmt;
 use dicom_object::InMemDicomObject;
 use dicom_transfer_syntax_registry::entries;
 
-/// How the elements of a data set are written.
+/// The encoding of the elements of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Implicit,
@@ -13,17 +13,17 @@ pub(crate) enum Encoding {
     Big,
 }
 
-/// How pixels are written.
+/// The encoding of pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
-    /// As they are, in the data set's byte order.
+    /// Uncompressed, in the data set's byte order.
     Native,
-    /// As they are, little-endian, in fragments.
+    /// Uncompressed, little-endian, in fragments.
     Fragments,
     /// Each frame deflated.
     DeflatedFrames,
     Rle,
-    /// Lossy or lossless, 8 to 16 bits: the code stream says which.
+    /// Lossy or lossless, 8 to 16 bits, as the code stream defines.
     Jpeg,
     JpegLs,
     Jpeg2000,
@@ -76,7 +76,7 @@ impl TransferSyntax {
         &self.uid
     }
 
-    /// Whether pixels lose something by it.
+    /// Whether it is lossy.
     pub fn is_lossy(&self) -> bool {
         [".4.50", ".4.51", ".4.81", ".4.91", ".4.203"].iter().any(|s| self.uid == format!("1.2.840.10008.1.2{s}"))
     }
@@ -103,7 +103,7 @@ impl fmt::Display for TransferSyntax {
 }
 
 impl Encoding {
-    /// Parses a data set. Lengths must have been checked before ([`crate::open`]).
+    /// Parses a data set. Lengths must already be checked ([`crate::open`]).
     pub(crate) fn parse(self, bytes: &[u8]) -> Result<InMemDicomObject, String> {
         let syntax = self.registered();
         InMemDicomObject::read_dataset_with_ts(bytes, &syntax).map_err(|e| chain(&e))
@@ -130,12 +130,12 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Where the parts of a file begin.
+/// The start of each part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// First byte of the data set.
     pub dataset: usize,
-    /// The transfer syntax, as said or as recognized.
+    /// The transfer syntax, as stated or as recognized.
     pub syntax: TransferSyntax,
 }
 
@@ -152,14 +152,14 @@ pub(crate) fn layout(head: &[u8]) -> Option<Layout> {
     let (dataset, uid) = walk_meta(head, meta);
     let syntax = match uid {
         Some(uid) => TransferSyntax::from_uid(&uid),
-        // A file without it breaks the standard; the data set still shows how it is written.
+        // A file without it breaks the standard; the data set still reveals its encoding.
         None => TransferSyntax::of_encoding(encoding(&head[dataset..]).unwrap_or(Encoding::Explicit)),
     };
     Some(Layout { dataset, syntax })
 }
 
-/// Whether these first bytes of a file are DICOM's: `DICM` after a preamble of 128 bytes, or a data
-/// set without any header. A few hundred bytes are enough.
+/// Whether the first bytes of a file are DICOM: `DICM` after a preamble of 128 bytes, or a data set
+/// without any header. A few hundred bytes are enough.
 pub fn is_dicom(head: &[u8]) -> bool {
     layout(head).is_some()
 }
@@ -194,8 +194,8 @@ fn walk_meta(bytes: &[u8], start: usize) -> (usize, Option<String>) {
     (at.min(bytes.len()), uid)
 }
 
-/// How a data set is written, by its first two elements: they must be of a low group, in order, and
-/// short.
+/// Recognizes the encoding of a data set from its first two elements: they must be of a low group,
+/// in order, and short.
 fn encoding(bytes: &[u8]) -> Option<Encoding> {
     [Encoding::Explicit, Encoding::Implicit, Encoding::Big].into_iter().find(|e| plausible(bytes, *e))
 }
@@ -216,7 +216,7 @@ fn plausible(bytes: &[u8], encoding: Encoding) -> bool {
         before = Some(tag);
         let length = match encoding {
             Encoding::Implicit => u32::from_le_bytes([h[4], h[5], h[6], h[7]]) as usize,
-            // The first elements of group 8 are texts, dates and UIDs, all with short lengths.
+            // The first elements of group 8 are strings, dates and UIDs, all with short lengths.
             _ if h[4..6].iter().all(u8::is_ascii_uppercase) => usize::from(short(h[6], h[7])),
             _ => return false,
         };
@@ -258,7 +258,7 @@ mod tests {
         let found = layout(&file).expect("DICOM");
         assert_eq!((found.dataset, found.syntax.uid(), found.syntax.codec), (end, "1.2.840.10008.1.2.5", Codec::Rle));
         for cut in 0..file.len() {
-            // No panic wherever it is cut.
+            // No panic at any cut.
             let _ = layout(&file[..cut]);
         }
     }

@@ -1,4 +1,4 @@
-//! Attributes by value: what is missing is `None`, what can't be is an error that names file and
+//! Attributes by value: a missing one is `None`, an invalid one is an error that names file and
 //! attribute.
 
 use std::collections::HashSet;
@@ -40,7 +40,7 @@ impl<'a> Attributes<'a> {
         self.error(tag, "missing")
     }
 
-    /// A text without padding; `None` where it is missing, empty or not text.
+    /// A string without padding; `None` where it is missing, empty or not a string.
     pub fn text(&self, tag: Tag) -> Option<String> {
         let text = self.object.get(tag)?.to_str().ok()?;
         let text = text.trim_matches(|c: char| c == '\0' || c.is_whitespace());
@@ -55,7 +55,7 @@ impl<'a> Attributes<'a> {
         if numbers.iter().all(|n| n.is_finite()) { Ok(Some(numbers)) } else { Err(wrong()) }
     }
 
-    /// So many numbers.
+    /// Exactly `N` numbers.
     pub fn vector<const N: usize>(&self, tag: Tag) -> Result<Option<[f64; N]>, DicomError> {
         let Some(numbers) = self.floats(tag)? else { return Ok(None) };
         let count = numbers.len();
@@ -73,7 +73,7 @@ impl<'a> Attributes<'a> {
         element.to_int::<i64>().map(Some).map_err(wrong)
     }
 
-    /// A whole number within bounds, which must be there.
+    /// A required whole number within bounds.
     pub fn required(&self, tag: Tag, low: i64, high: i64) -> Result<i64, DicomError> {
         let value = self.int(tag)?.ok_or_else(|| self.missing(tag))?;
         if (low..=high).contains(&value) {
@@ -82,7 +82,7 @@ impl<'a> Attributes<'a> {
         Err(self.error(tag, format!("{value}; expected {low} to {high}")))
     }
 
-    /// Raw words, whatever the value representation.
+    /// Raw words, for any value representation.
     pub fn words(&self, tag: Tag) -> Result<Option<Vec<u16>>, DicomError> {
         let Some(element) = self.object.get(tag).filter(|e| !blank(e.value())) else { return Ok(None) };
         let bytes = element.to_bytes().map_err(|_| self.error(tag, "has no bytes"))?;
@@ -109,7 +109,7 @@ impl<'a> Attributes<'a> {
         self.items(tag).next()
     }
 
-    /// What an attribute says wherever it is within sequences, each text once, in the order of the
+    /// The values of an attribute anywhere within sequences, each string once, in the order of the
     /// file.
     pub fn within_sequences(&self, tag: Tag) -> Vec<String> {
         let mut found = Vec::new();
@@ -117,7 +117,7 @@ impl<'a> Attributes<'a> {
         found
     }
 
-    /// Sequences nest no deeper than a file was allowed to when it was opened.
+    /// The recursion is bounded: opening the file checked the nesting of sequences.
     fn collect(&self, tag: Tag, seen: &mut HashSet<String>, found: &mut Vec<String>) {
         for object in self.object.iter().filter_map(|e| e.items()).flatten() {
             let item = Attributes { object, path: self.path };

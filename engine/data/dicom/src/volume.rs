@@ -15,7 +15,7 @@ pub struct Rescale {
     pub intercept: f64,
 }
 
-/// A volume: values, and where they lie.
+/// A volume: values and their positions.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Volume {
@@ -30,12 +30,12 @@ pub struct Volume {
     pub stored_type: StoredType,
     /// Modality: `CT`, `MR`, `PT`, ...
     pub modality: String,
-    /// Units as the file has them: `HU`, `BQML`, `GY`, ...
+    /// Units as in the file: `HU`, `BQML`, `GY`, ...
     pub units: Option<String>,
-    /// What stored values were multiplied by and added to, where it is the same for all slices (for
-    /// PET it often is not).
+    /// Slope and intercept of stored values, where they are the same for all slices (for PET they
+    /// often are not).
     pub rescale: Option<Rescale>,
-    /// Stored values from and to which pixels are padding.
+    /// The range of stored values that mark padding.
     pub padding: Option<(f64, f64)>,
     /// SeriesInstanceUID; empty where there is none.
     pub series_uid: String,
@@ -49,13 +49,13 @@ pub struct Volume {
     pub frame_of_reference: Option<String>,
     /// The file of each slice, along Z.
     pub files: Vec<PathBuf>,
-    /// What is odd about it.
+    /// Its findings.
     pub findings: Vec<Finding>,
     pub(crate) grid: Grid,
 }
 
 impl Volume {
-    /// Where its voxels lie, to put masks and segmentations onto.
+    /// The grid of its voxels, for masks and segmentations.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }

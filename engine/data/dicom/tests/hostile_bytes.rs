@@ -1,5 +1,5 @@
-//! Files that are cut off, changed or lying: each is an error or a volume, never a panic, and never
-//! takes much memory.
+//! Truncated, changed or contradictory files: each is an error or a volume, never a panic, and
+//! never takes much memory.
 
 mod common;
 
@@ -18,11 +18,11 @@ static MEMORY: PeakAlloc = PeakAlloc;
 /// One test at a time: the memory is that of the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// No small file may take more than this, whatever it says of itself: 16 MiB of decoded samples,
-/// and some of a decoder's own.
+/// No small file may take more than this, for any header: 16 MiB of decoded samples, and a
+/// decoder's own memory.
 const MOST: usize = 256 << 20;
 
-/// Reads bytes in every way there is; says whether any gave something, and the most memory it took.
+/// Reads bytes by every entry point; returns whether any succeeded, and the peak memory.
 fn read(folder: &Path, bytes: &[u8]) -> (bool, usize) {
     let path = folder.join("x.dcm");
     std::fs::write(&path, bytes).expect("written");

@@ -1,4 +1,4 @@
-//! Real files against what other readers say of them (`expected.json`). Ignored: the files are not
+//! Real files against the output of other readers (`expected.json`). Ignored: the files are not
 //! part of the project.
 
 mod common;
@@ -30,7 +30,7 @@ fn numbers(value: &Value) -> Vec<f64> {
     serde_json::from_value(value.clone()).unwrap_or_default()
 }
 
-/// Decoded by another implementation with other rounding: near, but not the same.
+/// Decoded by another implementation with other rounding: close, but not equal.
 const LOSSY: [&str; 3] = ["boxes_0.dcm", "JPGExtended.dcm", "JPEG2000.dcm"];
 
 /// Compares the stored pixels of one file.
@@ -99,7 +99,7 @@ fn stored_pixels_are_those_of_pydicom() {
     assert!(count > 200);
 }
 
-/// A NIfTI file as another reader has it: values as `[X, Y, Z]`, Z fastest.
+/// A NIfTI file read by another reader: values as `[X, Y, Z]`, Z fastest.
 fn nifti(name: &str) -> (Vec<f32>, [usize; 3]) {
     let object = ReaderOptions::new().read_file(real_data().join(name)).expect("a NIfTI file");
     let [x, y, z] = [0, 1, 2].map(|i| usize::from(object.volume().dim()[i]));
@@ -149,7 +149,7 @@ fn volumes_and_masks_of_sts008_are_exact() {
     }
 }
 
-/// What the header says of each slice is what comes out.
+/// The result matches the header of each slice.
 #[test]
 #[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
 fn single_files_lie_where_their_headers_say() {
@@ -264,11 +264,11 @@ fn malformed_files_are_errors_that_name_them() {
         count += 1;
     }
     assert_eq!(count, 7);
-    // As a folder: what is sound is there, what is not is told.
+    // As a folder: valid files are read, invalid ones are reported.
     let scan = scan(&root).expect("a folder");
     assert!(scan.series.is_empty() && !scan.failed.is_empty() && scan.not_dicom == 1);
     let truncated = read_path(root.join("MR_truncated.dcm"), &ReadOptions::default()).expect_err("cut").to_string();
-    assert!(truncated.contains("cut off"), "{truncated}");
+    assert!(truncated.contains("truncated"), "{truncated}");
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn segmentations_become_label_maps_and_channels() {
 
     let tiny = series("dicom/ct_tiny_4slice");
     let binary = open("seg_image_ct_binary.dcm").labels(&[], tiny.grid(), &options).expect("labels");
-    // Slices are told apart by their own places, although the gaps are uneven.
+    // Slices are distinguished by position, although the gaps are uneven.
     let per_slice: Vec<usize> =
         (0..4).map(|k| binary.values.iter().skip(k).step_by(4).filter(|v| **v == 1.0).count()).collect();
     assert_eq!(per_slice, [0, 127, 256, 255]);
@@ -362,7 +362,7 @@ fn segmentations_become_label_maps_and_channels() {
     let sparse = open("sparse-labelmap-noppv.dcm");
     assert_eq!((sparse.kind(), sparse.regions().len()), (SegmentationKind::LabelMap, 1));
     let grid = sparse.own_grid().expect("a grid");
-    // Two frames 5 mm apart, slices 2.5 mm: the empty one between was left out.
+    // Two frames 5 mm apart, slices 2.5 mm: the empty one between was omitted.
     assert_eq!((grid.shape(), grid.spacing()[2]), ([24, 38, 3], 2.5));
     let labels = sparse.labels(&[], &grid, &options).expect("labels");
     let per_slice: Vec<usize> =
@@ -388,7 +388,7 @@ fn a_contour_within_another_is_a_hole() {
     assert_eq!(names, ["patient", "Isocenter 1", "Isocenter 2"]);
 }
 
-/// A folder as The Cancer Imaging Archive gives it.
+/// A folder as downloaded from The Cancer Imaging Archive.
 #[test]
 #[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
 fn images_and_segmentations_are_paired() {

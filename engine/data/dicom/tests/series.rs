@@ -1,4 +1,4 @@
-//! Folders of small written files: order, geometry, values, and what is told about them.
+//! Folders of small written files: order, geometry, values, and findings.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn found(scan: &Scan, kind: FindingKind) -> String {
 #[test]
 fn slices_are_sorted_by_place_whatever_their_names_and_numbers() {
     let folder = folder();
-    // Names say c, a, b; instance numbers 1, 2, 3; places 4, 0, 2.
+    // Names in order c, a, b; instance numbers 1, 2, 3; positions 4, 0, 2.
     for (name, number, z) in [("c.dcm", 1, 4.0), ("a.dcm", 2, 0.0), ("sub/b", 3, 2.0)] {
         let path = folder.path().join(name);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
@@ -138,7 +138,7 @@ fn different_slices_at_one_place_are_an_error_until_accepted() {
 #[test]
 fn time_points_become_series_of_their_own() {
     let folder = folder();
-    // Numbers run through the places first.
+    // Numbers run through the positions first.
     write_stack(folder.path(), &[0.0, 2.0, 4.0, 0.0, 2.0, 4.0]);
     let scan = scan(folder.path()).expect("scanned");
     assert_eq!(scan.series.len(), 2);
@@ -218,7 +218,7 @@ fn monochrome1_is_inverted_where_values_have_no_unit() {
     object.text(tags::MODALITY, VR::CS, "CT").write(&path);
     let ct = read_path(&path, &ReadOptions::default()).expect("a slice");
     assert_eq!(ct.values[0], 100.0);
-    assert!(ct.findings.iter().any(|f| f.kind == FindingKind::Monochrome1 && f.text.contains("as they are")));
+    assert!(ct.findings.iter().any(|f| f.kind == FindingKind::Monochrome1 && f.text.contains("not inverted")));
     let asked = read_path(&path, &ReadOptions::default().monochrome1(Monochrome1::Invert)).expect("a slice");
     assert_eq!(asked.values[0], 3995.0);
 }

@@ -1,12 +1,13 @@
-//! What a JPEG 2000 code stream makes a decoder build besides samples. Tiles, precincts and
-//! code-blocks (with a place for each layer) take up to hundreds of bytes each, and few bytes can
-//! ask for one of them per sample: so they are counted before anything is decoded.
+//! Limits the structures, other than samples, that a JPEG 2000 code stream makes a decoder
+//! allocate. Tiles, precincts and code-blocks (with an entry for each layer) take up to hundreds of
+//! bytes each, and a few bytes of header can request one of them per sample. So they are counted
+//! before anything is decoded.
 
 /// The number of a tile has 16 bits.
 const MAX_TILES: u64 = 1 << 16;
 
-/// Samples that a code-block must have for each layer: 4 x 4 do for two, 16 x 16 for more than
-/// decoders take.
+/// The least number of samples of a code-block per layer: 4 x 4 samples are enough for two layers,
+/// 16 x 16 for more than decoders support.
 const SAMPLES_PER_LAYER: u32 = 8;
 
 const SIZ: u8 = 0x51;
@@ -22,13 +23,13 @@ const EOC: u8 = 0xd9;
 /// Checks a code stream, which begins with its first marker (SOC).
 ///
 /// # Errors
-/// What is damaged, or what its bytes cannot hold.
+/// Damage, or a size that its bytes cannot hold.
 pub fn check(stream: &[u8]) -> Result<(), String> {
     let damaged = || "the headers of the code stream are damaged".to_owned();
     let segments = segments(stream).ok_or_else(damaged)?;
     let size = segments.first().filter(|s| s.0 == SIZ).and_then(|s| Size::new(s.1)).ok_or_else(damaged)?;
     if size.tiles > MAX_TILES {
-        return Err(format!("{} tiles; there can't be more than {MAX_TILES}", size.tiles));
+        return Err(format!("{} tiles; the maximum is {MAX_TILES}", size.tiles));
     }
     let (mut layers, mut block) = (1, u32::MAX);
     for (marker, content) in &segments {
@@ -51,7 +52,7 @@ pub fn check(stream: &[u8]) -> Result<(), String> {
         let precincts = components.iter().map(|c| style.precincts(size.tile, *c)).fold(0, u64::saturating_add);
         // Each has at least one packet, which has at least one byte.
         if precincts > stream.len() as u64 {
-            return Err(format!("{precincts} precincts in a tile can't be in {} bytes", stream.len()));
+            return Err(format!("{precincts} precincts in a tile cannot be in {} bytes", stream.len()));
         }
     }
     if block / SAMPLES_PER_LAYER < layers {
@@ -60,7 +61,7 @@ pub fn check(stream: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// What SIZ says.
+/// The content of SIZ.
 struct Size<'a> {
     /// Width and height of a tile on the reference grid, at most those of the image.
     tile: [u64; 2],
@@ -94,7 +95,7 @@ fn index_bytes(components: usize) -> usize {
     if components < 257 { 1 } else { 2 }
 }
 
-/// What COD or COC says of components.
+/// The content of COD or COC.
 struct Style<'a> {
     levels: u32,
     /// Samples of a code-block.
@@ -125,8 +126,8 @@ impl<'a> Style<'a> {
 }
 
 /// The marker segments of the main header and of all tile parts' headers: marker and content.
-/// `None` where a segment has another length than its content: what follows it would be another
-/// segment to a decoder than it is here.
+/// `None` where a segment's length does not match its content: a decoder could then see other
+/// segments than this function.
 fn segments(stream: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     let mut found = Vec::new();
     let mut components = 0;
@@ -167,7 +168,7 @@ fn segments(stream: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     Some(found)
 }
 
-/// Whether QCD or QCC has as many bytes of quantization steps as its style asks for.
+/// Whether QCD or QCC has the number of bytes of quantization steps that its style requires.
 fn has_steps(content: &[u8]) -> bool {
     match content {
         [style, steps @ ..] if style & 31 == 1 => steps.len() == 2,
@@ -189,7 +190,8 @@ mod tests {
         segment(SIZ, &[&[0, 0], words.as_flattened(), &[0, 1, 7, 1, 1]].concat())
     }
 
-    /// Layers, levels, exponents of the size of code-blocks less 2, exponents of that of precincts.
+    /// Layers, levels, exponents of the size of code-blocks minus 2, exponents of that of
+    /// precincts.
     fn cod(layers: u8, levels: u8, block: u8, precincts: &[u8]) -> Vec<u8> {
         let flags = u8::from(!precincts.is_empty());
         segment(COD, &[&[flags, 0, 0, layers, 0, levels, block, block, 0, 1], precincts].concat())

@@ -1,5 +1,5 @@
 //! Reading tiles, regions and levels of real slides (`HEARTH_REAL_DATA`). The same work in Python:
-//! `peer.py` beside this file.
+//! `peer.py` in this folder.
 //!
 //! `RAYON_NUM_THREADS=2 cargo bench -p hearth-slides -p build-once --bench tiles`
 
@@ -35,7 +35,7 @@ fn open(path: &Path, cache: u64) -> Slide {
     Slide::open_with(path, &options).expect("a slide")
 }
 
-/// The same places as in `peer.py`.
+/// The same positions as in `peer.py`.
 fn places(width: usize, height: usize) -> Vec<(i64, i64)> {
     let mut state = 1u64;
     let mut next = |below: usize| {
@@ -54,7 +54,7 @@ fn tiles(c: &mut Criterion) {
             eprintln!("{} is not there", path.display());
             continue;
         }
-        // Every tile of level 0 on its own, nothing kept.
+        // Every tile of level 0 separately, nothing cached.
         let slide = open(&path, 0);
         let level = slide.levels()[0];
         let (w, h) = (level.tile_width, level.tile_height);
@@ -71,7 +71,7 @@ fn tiles(c: &mut Criterion) {
         group.bench_function(BenchmarkId::new("level", name), |b| {
             b.iter(|| slide.read_region(0, 0, 0, level.width, level.height).expect("the level"));
         });
-        // Patches at random places; slide and cache are new each round.
+        // Patches at random positions; slide and cache are new each round.
         let places = places(level.width, level.height);
         group.bench_function(BenchmarkId::new("regions", name), |b| {
             b.iter(|| {

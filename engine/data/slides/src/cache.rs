@@ -1,4 +1,4 @@
-//! Decoded tiles, kept for all slides together and within a bound of bytes.
+//! Decoded tiles, cached for all slides together within a bound of bytes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,7 +8,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use crate::error::Fault;
 use crate::tiff::Tile;
 
-/// A slide (a number of its own for each that is opened), a page of it, and a tile of that.
+/// A slide (a unique number for each open slide), its page, and the page's tile.
 pub(crate) type TileKey = (u64, u32, u32);
 
 #[derive(Clone)]
@@ -16,18 +16,18 @@ struct Bytes;
 
 impl Weighter<TileKey, Arc<Tile>> for Bytes {
     fn weight(&self, _: &TileKey, tile: &Arc<Tile>) -> u64 {
-        // A tile's own size, and what the cache spends on knowing it.
+        // The tile's size, plus the cache's overhead.
         tile.bytes.len() as u64 + 128
     }
 }
 
 type Tiles = Cache<TileKey, Arc<Tile>, Bytes, DefaultHashBuilder, DefaultLifecycle<TileKey, Arc<Tile>>>;
 
-/// Decoded tiles of any number of slides, at most so many bytes of them. Clones share their
-/// content; any number of threads may use it.
+/// Decoded tiles of any number of slides, up to a number of bytes. Clones share their content; any
+/// number of threads may use it.
 ///
-/// A tile that several threads want at once is decoded by one of them. A slide's tiles leave when
-/// its last clone is dropped.
+/// A tile that several threads request at once is decoded by one of them. A slide's tiles are
+/// removed when its last clone is dropped.
 #[derive(Clone)]
 pub struct TileCache {
     tiles: Arc<Tiles>,
@@ -36,27 +36,27 @@ pub struct TileCache {
 impl TileCache {
     /// Keeps at most `bytes` bytes of tiles; 0 keeps none.
     pub fn new(bytes: u64) -> Self {
-        // Each shard bounds its part alone, so it must hold a good number of tiles (a megabyte is a
-        // large one).
+        // Each shard bounds only its own part, so it must hold a large enough number of tiles (a
+        // large tile is a megabyte).
         let shards = (bytes >> 24).clamp(1, 16) as usize;
         let options = OptionsBuilder::new()
             .shards(shards)
             .estimated_items_capacity(1024)
             .weight_capacity(bytes)
             .build()
-            // Both required capacities are set just above, which is all that `build` asks for.
+            // Both required capacities are set above; `build` requires nothing else.
             .unwrap_or_else(|error| unreachable!("{error}"));
         let tiles = Cache::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default());
         TileCache { tiles: Arc::new(tiles) }
     }
 
-    /// The cache that slides share which are opened without one of their own: 256 MiB.
+    /// The cache shared by all slides that are opened without their own: 256 MiB.
     pub fn shared() -> Self {
         static SHARED: OnceLock<TileCache> = OnceLock::new();
         SHARED.get_or_init(|| TileCache::new(256 << 20)).clone()
     }
 
-    /// Bytes of tiles it holds now.
+    /// Bytes of tiles it currently holds.
     pub fn bytes(&self) -> u64 {
         self.tiles.weight()
     }
@@ -66,7 +66,7 @@ impl TileCache {
         self.tiles.capacity()
     }
 
-    /// Number of tiles it holds now.
+    /// Number of tiles it currently holds.
     pub fn len(&self) -> usize {
         self.tiles.len()
     }
@@ -76,7 +76,7 @@ impl TileCache {
         self.len() == 0
     }
 
-    /// The tile, from here or by `decode`. Tiles that a file leaves out (`None`) are not kept.
+    /// The tile, from the cache or by `decode`. Tiles that a file omits (`None`) are not cached.
     pub(crate) fn get(
         &self,
         key: TileKey,
@@ -122,7 +122,7 @@ mod tests {
             assert!(cache.bytes() <= 100_000, "{} bytes after {i}", cache.bytes());
         }
         assert!(cache.len() > 20, "{} tiles", cache.len());
-        // A tile larger than the cache is given, not kept.
+        // A tile larger than the cache is returned, but not cached.
         cache.get((1, 0, 5000), || Ok(Some(tile(200_000)))).expect("decodes");
         assert!(cache.bytes() <= 100_000);
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a slide, and how it is told.
+//! Errors of slides and their messages.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SlideError {
-    /// The file system said no.
+    /// An I/O error.
     #[error("{path}: {source}")]
     Io {
         /// The file.
@@ -20,7 +20,7 @@ pub enum SlideError {
     NotTiff {
         /// The file.
         path: PathBuf,
-        /// What it looks like.
+        /// What it looks like instead.
         what: String,
     },
     /// The file ends early, contradicts itself, or is damaged.
@@ -31,20 +31,20 @@ pub enum SlideError {
         /// Where, and what is wrong.
         what: String,
     },
-    /// The file is sound, but not something that is read here.
+    /// The file is valid, but not supported.
     #[error("{path}: {what}")]
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// The unsupported feature.
         what: String,
     },
-    /// The file wants more memory than [`Limits`](crate::Limits) allow.
+    /// The file needs more memory than [`Limits`](crate::Limits) allow.
     #[error("{path}: {what}")]
     Limit {
         /// The file.
         path: PathBuf,
-        /// What wants it, how much, and how much is allowed.
+        /// What needs it, how much, and the limit.
         what: String,
     },
     /// The slide has no such level, image or resolution.
@@ -52,12 +52,12 @@ pub enum SlideError {
     Request {
         /// The file.
         path: PathBuf,
-        /// What was asked for, and what there is.
+        /// What was requested, and what exists.
         what: String,
     },
 }
 
-/// What goes wrong below the level at which the file's name is known.
+/// An error in code that does not know the file's name.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Io(io::Error),
@@ -76,7 +76,7 @@ impl Fault {
         Fault::Unsupported(what.into())
     }
 
-    /// Says where in the file it happened.
+    /// Adds where in the file it happened.
     pub fn within(self, place: impl FnOnce() -> String) -> Self {
         match self {
             Fault::Damaged(what) => Fault::Damaged(format!("{}: {what}", place())),
@@ -86,7 +86,7 @@ impl Fault {
         }
     }
 
-    /// The error as users see it.
+    /// The error for users, with the file's name.
     pub fn of(self, path: &Path) -> SlideError {
         let path = path.to_owned();
         match self {

@@ -1,18 +1,18 @@
 //! Whole-slide images (pathology) and other TIFFs, without a native library.
 //!
 //! [`Slide`] opens a pyramid of tiled pages and reads regions of it: only the tiles that a region
-//! touches are decoded, in parallel, and kept in a [`TileCache`] with a bound in bytes that all
-//! slides share. Any number of threads may read at once; reads name their place in the file, so
-//! there is no common position to wait for.
+//! touches are decoded, in parallel, and cached in a [`TileCache`] with a bound in bytes that all
+//! slides share. Any number of threads may read at once; reads give their own offset in the file,
+//! so there is no shared position to lock.
 //!
 //! [`read_tiff`] reads any TIFF as an image, [`read_tiff_stack`] a stack of pages.
 //!
-//! [`TissueMask`] tells tissue from glass, and where patches lie on it.
+//! [`TissueMask`] separates tissue from glass and places patches on it.
 //!
-//! # Files that lie
-//! Sizes, offsets and counts are checked before they are followed and before memory is taken for
-//! them ([`Limits`]). A file that ends early, contradicts itself or runs in circles is an error,
-//! and so is a decoder that panics.
+//! # Untrusted files
+//! Sizes, offsets and counts are checked before they are used and before memory is allocated for
+//! them ([`Limits`]). A file that ends early, contradicts itself or has circular references is an
+//! error, and so is a panic in a decoder.
 
 mod cache;
 mod codec;

@@ -1,18 +1,18 @@
-//! How much memory a file may ask for.
+//! How much memory a file may request.
 
 use crate::error::Fault;
 
-/// What a file may make the reader allocate. Checked before memory is taken; a file that wants more
-/// is a [`SlideError::Limit`](crate::SlideError::Limit).
+/// The most that a file may make the reader allocate. Checked before memory is allocated; a file
+/// that needs more is a [`SlideError::Limit`](crate::SlideError::Limit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of tag values (offsets of tiles, texts, tables) in the whole file. 256 MiB.
+    /// Bytes of tag values (offsets of tiles, strings, tables) in the whole file. 256 MiB.
     pub tag_bytes: u64,
     /// Bytes of one tile or strip once it is decoded. 1 GiB.
     pub tile_bytes: u64,
     /// Bytes of one image or region. 8 GiB.
     pub image_bytes: u64,
-    /// Number of pages (directories), those below others included. 65,536.
+    /// Number of pages (directories), including nested ones. 65,536.
     pub pages: usize,
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn checked_bytes(what: &str, sizes: &[u64], limit: u64) -> Result<usi
         Some(Ok(bytes)) => Ok(bytes),
         _ => {
             let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
-            Err(Fault::Limit(format!("{what} wants {} bytes, {limit} are allowed", sizes.join(" x "))))
+            Err(Fault::Limit(format!("{what} needs {} bytes, {limit} are allowed", sizes.join(" x "))))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From stored samples to pixels: byte order, small samples, palettes, colours.
+//! Converts stored samples to pixels: byte order, small samples, palettes, colours.
 
 /// Full-range BT.601 (JFIF) YCbCr to RGB, in place, in fixed point with 16 bits.
 pub(crate) fn ycbcr_to_rgb(pixels: &mut [u8]) {
@@ -11,7 +11,7 @@ pub(crate) fn ycbcr_to_rgb(pixels: &mut [u8]) {
     }
 }
 
-/// Turns the bytes of each sample round.
+/// Reverses the bytes of each sample.
 pub(crate) fn swap(bytes: &mut [u8], size: usize) {
     match size {
         2 => bytes.chunks_exact_mut(2).for_each(|b| b.swap(0, 1)),
@@ -29,7 +29,7 @@ pub(crate) fn unpack_bits(bytes: &[u8], row_bytes: usize, row_samples: usize, bi
         .collect()
 }
 
-/// Stretches values of a few bits to the whole of u8.
+/// Scales values of a few bits to the full range of u8.
 pub(crate) fn stretch(values: &mut [u8], bits: usize) {
     let factor = 255 / ((1u16 << bits) - 1) as u8;
     values.iter_mut().for_each(|v| *v *= factor);
@@ -38,7 +38,7 @@ pub(crate) fn stretch(values: &mut [u8], bits: usize) {
 /// Indices of one or two bytes to RGB. The table holds all reds, then all greens, then all blues.
 pub(crate) fn look_up(indices: &[u8], size: usize, palette: &[u64]) -> Vec<u8> {
     let entries = palette.len() / 3;
-    // Tables are of 16 bits; some writers put 8 bits in.
+    // Tables have 16 bits; some writers store 8-bit values.
     let shift = if palette.iter().all(|v| *v < 256) { 0 } else { 8 };
     let color = |i: usize| [0, 1, 2].map(|c| (palette[c * entries + i] >> shift).min(255) as u8);
     if size == 1 {
@@ -48,7 +48,7 @@ pub(crate) fn look_up(indices: &[u8], size: usize, palette: &[u64]) -> Vec<u8> {
     }
 }
 
-/// Puts one plane of samples of `size` bytes in its place among the channels.
+/// Copies one plane of samples of `size` bytes into its channel.
 pub(crate) fn interleave(out: &mut [u8], plane: &[u8], channel: usize, channels: usize, size: usize) {
     let places = out.chunks_exact_mut(channels * size).zip(plane.chunks_exact(size));
     for (pixel, sample) in places {

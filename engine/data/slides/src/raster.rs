@@ -49,7 +49,7 @@ impl SampleType {
     }
 }
 
-/// What the channels of a pixel mean.
+/// The meaning of the channels of a pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Color {
     /// One channel, larger is brighter; further channels are unspecified.
@@ -85,7 +85,7 @@ pub enum Samples {
     F64(Vec<f64>),
 }
 
-/// Runs `$body` with `$values` bound to the vector, whatever its type.
+/// Runs `$body` with `$values` bound to the vector of any type.
 macro_rules! each {
     ($samples:expr, $values:ident => $body:expr) => {
         match $samples {
@@ -164,7 +164,7 @@ pub struct Raster {
     pub height: usize,
     /// Samples of a pixel.
     pub channels: usize,
-    /// What they mean.
+    /// Their meaning.
     pub color: Color,
     /// `height * width * channels` values.
     pub samples: Samples,
@@ -176,7 +176,7 @@ impl Raster {
         8 * self.samples.kind().bytes()
     }
 
-    /// The values where they are u8, as all bright-field slides' are.
+    /// The values where they are u8, as in all bright-field slides.
     pub fn as_u8(&self) -> Option<&[u8]> {
         match &self.samples {
             Samples::U8(values) => Some(values),
@@ -184,7 +184,7 @@ impl Raster {
         }
     }
 
-    /// `[height, width, 3]` as u8: gray thrice, opacity dropped, 16 bits scaled to 8 (rounded).
+    /// `[height, width, 3]` as u8: gray repeated, opacity dropped, 16 bits scaled to 8 (rounded).
     /// `None` for other types and colours.
     pub fn to_rgb8(&self) -> Option<Vec<u8>> {
         let wide;
@@ -206,8 +206,7 @@ impl Raster {
         }
     }
 
-    /// The values channel first, `[channels, height, width]`, as f32: the layout that networks
-    /// take.
+    /// The values channel first, `[channels, height, width]`, as f32: the layout of networks.
     pub fn to_chw_f32(&self) -> Vec<f32> {
         let pixels = self.width * self.height;
         let mut planes = vec![0.0; pixels * self.channels];

@@ -1,4 +1,4 @@
-//! Putting tiles together.
+//! Assembles regions from tiles.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use crate::error::Fault;
 use crate::tiff::Tile;
 
-/// How an image is cut into tiles, and what a pixel is.
+/// The tiling of an image, and the size of a pixel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
     /// Pixels of the whole image.
@@ -21,7 +21,7 @@ pub(crate) struct Grid {
     pub pixel: usize,
 }
 
-/// A rectangle in pixels of the image; it may lie partly or wholly outside.
+/// A rectangle in pixels of the image; it may lie partly or completely outside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rect {
     pub x: i64,
@@ -31,7 +31,7 @@ pub(crate) struct Rect {
 }
 
 impl Grid {
-    /// The tile that a rectangle is, no more and no less, all of it within the image.
+    /// The index of the tile that equals a rectangle, where that lies completely within the image.
     pub fn whole_tile(&self, rect: Rect) -> Option<usize> {
         let (x, y) = (usize::try_from(rect.x).ok()?, usize::try_from(rect.y).ok()?);
         let inside = x.checked_add(rect.width)? <= self.width && y.checked_add(rect.height)? <= self.height;
@@ -52,7 +52,7 @@ fn within(start: i64, len: usize, end: usize) -> Range<usize> {
     cut(start)..cut(start.saturating_add(len as i64))
 }
 
-/// Repeats a pixel. What is painted was all 0 before.
+/// Repeats a pixel. The output must be all 0 before.
 pub(crate) fn paint(out: &mut [u8], pixel: &[u8]) {
     match pixel {
         [0, rest @ ..] if rest.iter().all(|v| *v == 0) => {}
@@ -61,9 +61,9 @@ pub(crate) fn paint(out: &mut [u8], pixel: &[u8]) {
     }
 }
 
-/// Fills `out` (`rect.height * rect.width` pixels, all 0) with what `tile` gives. Tiles are asked
-/// for once each, in parallel. Where there is no image, or no tile (`None`), there is `background`,
-/// the bytes of a pixel.
+/// Fills `out` (`rect.height * rect.width` pixels, all 0) with the tiles that `tile` returns. Each
+/// tile is requested once, in parallel. Outside the image, and where there is no tile (`None`),
+/// `background` (the bytes of a pixel) is used.
 pub(crate) fn fill<T: AsRef<Tile> + Send>(
     out: &mut [u8],
     grid: Grid,
@@ -77,14 +77,14 @@ pub(crate) fn fill<T: AsRef<Tile> + Send>(
         return Ok(());
     }
     let row_bytes = rect.width * grid.pixel;
-    // Neither is below 0: what is left of a rectangle begins at or behind its edge.
+    // Neither is below 0: the clipped rectangle begins at or after the rectangle's edge.
     let (left, top) = ((columns.start as i64 - rect.x) as usize, (rows.start as i64 - rect.y) as usize);
     let (above, rest) = out.split_at_mut(top * row_bytes);
     let (mut rest, below) = rest.split_at_mut(rows.len() * row_bytes);
     paint(above, background);
     paint(below, background);
 
-    // One band for each row of tiles: bands share no memory.
+    // One band for each row of tiles: bands write disjoint memory.
     let mut bands = Vec::new();
     let mut y = rows.start;
     while y < rows.end {
@@ -95,8 +95,8 @@ pub(crate) fn fill<T: AsRef<Tile> + Send>(
         y = end;
     }
     let tiles = columns.start / grid.tile_width..(columns.end - 1) / grid.tile_width + 1;
-    // With bands enough for all threads each takes its tiles one by one, so that few are in memory
-    // at once.
+    // With enough bands for all threads each band processes its tiles one by one, so that few are
+    // in memory at once.
     let one_by_one = tiles.len() == 1 || bands.len() >= 2 * rayon::current_num_threads();
     let fill_band = |mut band: Band| {
         band.paint_margins();
@@ -119,15 +119,15 @@ struct Band<'a> {
     background: &'a [u8],
     pixels: &'a mut [u8],
     row_bytes: usize,
-    /// The image's row that the first one is.
+    /// The image's row of the first row.
     y: usize,
-    /// Columns of the image that there are, and the column of the result that the first one is.
+    /// The columns of the image in the result, and the result's column of the first one.
     columns: Range<usize>,
     left: usize,
 }
 
 impl Band<'_> {
-    /// Left and right of the image.
+    /// Paints left and right of the image.
     fn paint_margins(&mut self) {
         let image = self.left * self.grid.pixel..(self.left + self.columns.len()) * self.grid.pixel;
         if image.len() < self.row_bytes {
@@ -138,7 +138,7 @@ impl Band<'_> {
         }
     }
 
-    /// Copies what the band and the tile in column `column` of the grid have in common.
+    /// Copies the overlap of the band and the tile in column `column` of the grid.
     fn put(&mut self, column: usize, tile: Option<&Tile>) -> Result<(), Fault> {
         let Grid { tile_width, tile_height, pixel, .. } = self.grid;
         let x = column * tile_width;

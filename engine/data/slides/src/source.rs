@@ -1,4 +1,4 @@
-//! Bytes that any number of threads read at once: no common position, no lock.
+//! Bytes that any number of threads can read at once: no shared position, no lock.
 
 use std::fs::File;
 use std::io;
@@ -30,8 +30,8 @@ impl Source {
         }
     }
 
-    /// Bytes `offset..offset + len`, which must lie within the file: so no more is allocated than
-    /// the file is long.
+    /// Bytes `offset..offset + len`, which must lie within the file, so that never more than the
+    /// file's length is allocated.
     pub fn read(&self, offset: u64, len: u64, what: &str) -> Result<Vec<u8>, Fault> {
         let end = offset.checked_add(len).filter(|end| *end <= self.len());
         let (Some(_), Ok(size)) = (end, usize::try_from(len)) else {

@@ -1,5 +1,5 @@
-//! Files that lie, end early or run in circles: errors that say what and where, without a panic and
-//! without much memory.
+//! Files that contradict themselves, end early or have cycles: errors with cause and position,
+//! without a panic and without much memory.
 
 mod common;
 
@@ -10,11 +10,10 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// Small limits, so that a lie of any size shows.
+/// Small limits, so that a false size of any magnitude is detected.
 const LIMITS: Limits = Limits { tag_bytes: 1 << 20, tile_bytes: 4 << 20, image_bytes: 8 << 20, pages: 100 };
 
-/// What reading a file may take at most: a page of it, its tiles, tags, and what decoders need
-/// besides.
+/// The most memory that reading may take: a page, its tiles, tags, and the decoders' own memory.
 const MOST: usize = 96 << 20;
 
 fn open(bytes: Vec<u8>) -> Result<TiffFile, SlideError> {
@@ -69,17 +68,17 @@ fn circles_of_directories_are_told() {
         let first = writer.page(&good());
         writer.page(&good());
         writer.link_to(first);
-        told(writer.finish(), "form a circle");
+        told(writer.finish(), "form a cycle");
         // To itself.
         let mut writer = Writer::new(big, false);
         let first = writer.page(&good());
         writer.link_to(first);
-        told(writer.finish(), "form a circle");
+        told(writer.finish(), "form a cycle");
     }
     // A page below itself: its own directory is where the classic file's one page lies.
     let probe = tiff(&[good().with(330, long(1))]);
     let offset = u32::from_le_bytes([probe[4], probe[5], probe[6], probe[7]]);
-    told(tiff(&[good().with(330, long(offset))]), "form a circle");
+    told(tiff(&[good().with(330, long(offset))]), "form a cycle");
 }
 
 #[test]
@@ -114,11 +113,11 @@ fn absurd_sizes_are_told_before_memory_is_taken() {
             .fold(page, |page, tag| page.with(*tag, long(1100)))
             .with(259, short(compression))])
     };
-    told(lie(1), "40 bytes of none can't hold 3630000");
-    told(lie(8), "40 bytes of Deflate can't hold 3630000");
-    told(lie(5), "40 bytes of LZW can't hold");
-    told(lie(32773), "40 bytes of PackBits can't hold");
-    // Strips that are left out do not make an image of any size plausible.
+    told(lie(1), "40 bytes of none cannot hold 3630000");
+    told(lie(8), "40 bytes of Deflate cannot hold 3630000");
+    told(lie(5), "40 bytes of LZW cannot hold");
+    told(lie(32773), "40 bytes of PackBits cannot hold");
+    // Omitted strips do not make an image of any size plausible.
     let sparse = PageSpec { segments: vec![Vec::new()], tiled: false, ..good() };
     let sparse = sparse.without(322).without(323).with(256, long(1 << 20)).with(257, long(1 << 20));
     told(tiff(&[sparse]), "are allowed");
@@ -156,12 +155,12 @@ fn damaged_tiles_are_named() {
     }
     let mut page = good();
     page.segments[1].truncate(100);
-    told(tiff(&[page]), "page 0, tile 1: 100 bytes of none can't hold 768");
+    told(tiff(&[page]), "page 0, tile 1: 100 bytes of none cannot hold 768");
     let page = good().with(324, Values::Long(vec![8, 4_000_000_000]));
     told(tiff(&[page]), "page 0, tile 1: its bytes: 768 bytes from byte 4000000000, but the file ends at");
 }
 
-/// Small files of all kinds that are sound.
+/// Small valid files of all kinds.
 fn corpus() -> Vec<Vec<u8>> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
     let mut files: Vec<Vec<u8>> = std::fs::read_dir(folder)
@@ -182,7 +181,7 @@ fn corpus() -> Vec<Vec<u8>> {
     files
 }
 
-/// Opens and reads everything there is; whatever happens, it must be no panic and no flood.
+/// Opens and reads everything; the result must never be a panic or a flood of memory.
 fn exercise(bytes: Vec<u8>) {
     let options =
         SlideOptions { limits: LIMITS, cache: Some(hearth_slides::TileCache::new(1 << 20)), ..SlideOptions::default() };
@@ -204,7 +203,7 @@ fn exercise(bytes: Vec<u8>) {
 
 /// Cuts and flips files in `cuts` and `flips` ways each, always the same.
 fn damage(files: &[Vec<u8>], cuts: usize, flips: usize) {
-    // Decoders that panic say so on standard error; the error is what counts.
+    // Panics of decoders print to standard error; only the returned error matters.
     std::panic::set_hook(Box::new(|_| {}));
     let mut state = 1u64;
     let mut next = move |below: usize| {

@@ -6,10 +6,10 @@ use hearth_slides::{Slide, TiffFile, read_tiff, read_tiff_stack};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// By how much a value may differ after JPEG: decoders round differently, and colours are converted
-/// in less precision than libjpeg's.
+/// The tolerance of a value after JPEG: decoders round differently, and colours are converted with
+/// less precision than libjpeg's.
 const LOSSY: f64 = 5.0;
-/// And the mean of all.
+/// The tolerance of the mean.
 const LOSSY_MEAN: f64 = 0.25;
 
 fn folder() -> PathBuf {

@@ -1,5 +1,4 @@
-//! Every way of cutting and storing pixels, written by hand and by the `tiff` crate, read back
-//! exactly.
+//! Every layout and storage of pixels, written by hand and by the `tiff` crate, read back exactly.
 
 mod common;
 
@@ -55,7 +54,7 @@ proptest! {
     }
 }
 
-/// Encodes with the `tiff` crate, which knows nothing of us.
+/// Encodes with the `tiff` crate, an independent implementation.
 macro_rules! by_tiff_crate {
     ($color:ty, $values:expr, $width:expr, $height:expr, $compression:expr, $predictor:expr) => {{
         let mut bytes = Cursor::new(Vec::new());

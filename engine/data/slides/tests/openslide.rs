@@ -1,5 +1,5 @@
-//! Slides of vendors that are read through OpenSlide: a Trestle slide, which this crate refuses by
-//! itself.
+//! Slides of vendors that are read through OpenSlide: a Trestle slide, which this crate refuses
+//! without OpenSlide.
 
 mod common;
 
@@ -69,7 +69,7 @@ fn what_openslide_does_not_know_either_is_an_error() {
     std::fs::write(&path, "no slide").expect("written");
     let error = Slide::open(&path).expect_err("no slide").to_string();
     assert!(error.contains("notes.mrxs"), "{error}");
-    // Known by its first page, but cut off.
+    // Recognized by its first page, but truncated.
     slides(&dir);
     let whole = std::fs::read(dir.path().join("trestle.tif")).expect("a file");
     let path = dir.path().join("cut.tif");

@@ -1,5 +1,5 @@
-//! Real slides and TIFFs against what tifffile says about them (`expected.json`). Ignored: the
-//! files are not part of the project.
+//! Real slides and TIFFs against tifffile (`expected.json`). Ignored: the files are not part of the
+//! project.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use hearth_slides::{Raster, Slide, TiffFile, TissueOptions, TissueRule};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// The folder of real files: `HEARTH_REAL_DATA`, or `../shared/data` beside the project.
+/// The folder of real files: `HEARTH_REAL_DATA`, or `../shared/data` next to the project.
 fn real_data() -> PathBuf {
     std::env::var_os("HEARTH_REAL_DATA")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/data"), PathBuf::from)
@@ -80,7 +80,7 @@ fn every_page_is_as_tifffile_reads_it() {
                 check("pixel_sha256", sha256(&raster, planar) == sha, sha256(&raster, planar));
             } else {
                 lossy += 1;
-                // Colours of YCbCr are converted in less precision than libjpeg's.
+                // Colours of YCbCr are converted with less precision than libjpeg's.
                 check("mean", close < 0.1, mean(&raster).to_string());
             }
         }
@@ -131,7 +131,7 @@ fn regions_are_crops_of_pages() {
     assert!(levels >= 30, "{levels} levels");
 }
 
-/// What OpenSlide 4.0.1 says of the same files.
+/// Properties of the same files in OpenSlide 4.0.1.
 #[test]
 #[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
 fn slides_are_as_openslide_sees_them() {
@@ -247,7 +247,7 @@ fn pixels_are_tifffiles() {
                 (1, 2220, 1782, [255.0, 255.0, 255.0]),
             ],
         ),
-        // Colours of YCbCr are converted in less precision than libjpeg's.
+        // Colours of YCbCr are converted with less precision than libjpeg's.
         (
             "derived/cmu_pyramid_jpeg.tif",
             3.0,
@@ -290,7 +290,7 @@ fn a_small_region_of_a_large_slide_decodes_one_tile() {
     assert_eq!(slide.stats().tiles_decoded, 4);
 }
 
-/// Masks to the pixel: `ForegroundMask(hsv_threshold={"S": "otsu"})` of MONAI 1.6.1, and saturation
+/// Pixel-exact masks: `ForegroundMask(hsv_threshold={"S": "otsu"})` of MONAI 1.6.1, and saturation
 /// above scikit-image 0.26's `threshold_otsu`, of each level.
 #[test]
 #[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]

@@ -1,4 +1,4 @@
-//! Levels, regions, caches and threads of slides that are written by hand.
+//! Levels, regions, caches and threads, on slides written by hand.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{PageSpec, Storage, Values, page_of, tiff, value};
 use hearth_slides::{Background, Resolution, Slide, SlideError, SlideOptions, TileCache};
 use proptest::prelude::*;
 
-/// A smooth picture: what lies at a place of level 0, in units of its pixels.
+/// A smooth picture: the value at a position of level 0, in units of its pixels.
 fn shade(x: f64, y: f64, c: usize) -> f64 {
     [20.0 + x / 3.0, 20.0 + y / 3.0, 200.0 - (x + y) / 8.0][c]
 }
@@ -36,7 +36,7 @@ fn open(bytes: Vec<u8>) -> Slide {
     open_with(bytes, Background::White)
 }
 
-/// Each with a cache of its own, so that tests do not share one.
+/// Each with its own cache, so that tests do not share one.
 fn open_with(bytes: Vec<u8>, background: Background) -> Slide {
     let options = SlideOptions { background, cache: Some(TileCache::new(64 << 20)), ..SlideOptions::default() };
     Slide::from_bytes("test.tif", bytes, &options).expect("a slide")
@@ -132,7 +132,7 @@ fn philips_levels_lose_their_padding() {
     assert_eq!(slide.levels()[1].downsample, 2.0);
     assert_eq!(slide.mpp(), Some([0.25, 0.25]));
     assert_eq!(slide.associated_names(), ["macro"]);
-    // Padding is no image.
+    // Padding is not part of the image.
     let below = slide.read_region(1, 0, 104, 10, 8).expect("a region");
     assert!(below.as_u8().expect("u8").iter().all(|v| *v == 255));
 }
@@ -280,7 +280,7 @@ fn levels_have_resolutions() {
     assert_eq!([0.5, 1.0, 1.9, 2.0, 3.9, 100.0].map(|d| slide.best_level_for_downsample(d)), [0, 0, 0, 1, 1, 2]);
 }
 
-/// The picture is linear, so whatever the filter, its middle stays where it was.
+/// The picture is linear, so with any filter its middle stays in place.
 #[test]
 fn any_resolution_shows_the_same_place() {
     let slide = open(pyramid());
@@ -326,7 +326,7 @@ fn a_thumbnail_is_the_whole_slide() {
             assert!((got - shade(middle(x), middle(y), c)).abs() <= 1.3);
         }
     }
-    // No background shines in at the edges.
+    // No background bleeds in at the edges.
     assert!(small.pixel(0, 10)[0] < 30.0 && small.pixel(15, 19)[1] < 90.0);
     assert_eq!(slide.thumbnail(5000).expect("a thumbnail").width, 300);
     assert!(slide.thumbnail(0).is_err());
@@ -342,7 +342,7 @@ fn backgrounds_follow_the_samples() {
         let region = open_with(file.clone(), background).read_region(0, -1, -1, 2, 2).expect("a region");
         assert_eq!((region.pixel(0, 0), region.pixel(1, 1)), (vec![wanted], vec![5.0]));
     }
-    // A tile that the file leaves out is background too.
+    // A tile that the file omits is also background.
     let mut page = common::page(&Storage::default(), false);
     page.segments[0] = Vec::new();
     let slide = open(tiff(&[page]));

@@ -1,4 +1,4 @@
-//! Tissue and patches on a slide whose tissue is known, and in the manner of MONAI.
+//! Tissue and patches on a slide whose tissue is known, and compared with MONAI.
 
 mod common;
 
@@ -69,7 +69,7 @@ fn the_grid_lies_on_the_tissue() {
     assert!(slide.tissue_grid(&mask, &GridOptions::new(0, 5)).is_err());
 }
 
-/// Written down from MONAI 1.6.1: `iter_patch_position` with an image of 480 x 640 (rows, columns).
+/// Recorded from MONAI 1.6.1: `iter_patch_position` with an image of 480 x 640 (rows, columns).
 #[test]
 fn sliding_windows_are_monais() {
     let slide = slide();

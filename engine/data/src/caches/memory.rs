@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 use super::{Budget, Cache, CachePlace, CacheRun, Rate, check_storage, half, two};
 use crate::{CacheDataset, CacheOptions, DataError, Dataset, Item, Pipeline, Storage};
 
-/// Cases are kept in memory, in this machine's or the device's (MONAI's `CacheDataset`). Cases of
-/// the same content are kept once.
+/// Cases are kept in host or device memory (MONAI's `CacheDataset`). Cases with the same content
+/// are kept once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryCache {
-    /// Which part of the cases, 0 to 1, or `auto`: as many as fit.
+    /// The fraction of the cases, 0 to 1, or `auto`: as many as fit.
     pub rate: Rate,
-    /// At most so many cases.
+    /// The maximum number of cases.
     pub num: Option<usize>,
     /// Threads that fill it.
     pub workers: usize,
-    /// Where images are: `host`, or `same` for the device that trains.
+    /// Where images are kept: `host`, or `same` for the training device.
     pub device: CachePlace,
-    /// In which type values are kept: `f32`, `exact` (the narrowest that loses nothing) or `f16`.
+    /// The type of cached values: `f32`, `exact` (the narrowest lossless type) or `f16`.
     pub storage: Storage,
-    /// Fill at the first use of each case rather than before the training.
+    /// Fill at the first use of each case instead of before the training.
     pub runtime: bool,
     /// GiB that it may take; an error where it would take more, unless `rate = "auto"`. Where it is
     /// not said: 9/10 of what this machine has free, `device_part` of what the device has.

@@ -1,4 +1,4 @@
-//! What is kept of the cases between epochs, as a recipe names it:
+//! The caches of cases between epochs, as a recipe names them:
 //! `[data] cache = { kind = "cache", rate = 0.5 }`.
 
 mod budget;
@@ -31,45 +31,45 @@ use crate::{DataError, Dataset, Item, Pipeline, Progress, Storage};
 
 /// How cases are kept after the deterministic transforms.
 pub trait Cache: Debug + Send + Sync {
-    /// The data set of these cases behind these steps, filled.
+    /// The filled data set of these cases after these steps.
     ///
     /// # Errors
     /// Where a case fails, the cache does not fit, or its folder cannot be written.
     fn dataset(&self, cases: Vec<Item>, steps: Arc<Pipeline>, run: &CacheRun) -> Result<Arc<dyn Dataset>, DataError>;
 
-    /// How many of so many cases it keeps at a time.
+    /// How many of `cases` cases it keeps at a time.
     fn kept(&self, cases: usize) -> usize;
 
-    /// The folder that it keeps them in, where it does.
+    /// The cache's folder, where it has one.
     fn dir(&self) -> Option<&Path> {
         None
     }
 
-    /// Whether it keeps them on the device that trains.
+    /// Whether it keeps them on the training device.
     fn on_device(&self) -> bool {
         false
     }
 
-    /// Whether an epoch has a part of the cases, and the next one another.
+    /// Whether epochs use different parts of the cases.
     fn moves(&self) -> bool {
         false
     }
 
-    /// Whether the parameters make sense together.
+    /// Checks the parameters.
     ///
     /// # Errors
-    /// The first that does not.
+    /// The first invalid one.
     fn check(&self) -> Result<(), Fault> {
         Ok(())
     }
 }
 
-/// What a cache needs of the run.
+/// The run's properties that a cache needs.
 #[derive(Clone, Debug)]
 pub struct CacheRun {
-    /// The device that trains.
+    /// The training device.
     pub device: Device,
-    /// How filling is shown.
+    /// How the progress of filling is shown.
     pub progress: Progress,
     /// Whether every case is needed in every epoch, as for validation.
     pub whole: bool,
@@ -96,7 +96,7 @@ impl Kind for dyn Cache {
 /// Values on a device are f32 or f16.
 fn check_storage(storage: Storage, place: CachePlace) -> Result<(), Fault> {
     if storage == Storage::Exact && place == CachePlace::Same {
-        let message = "exact is for a cache in this machine's memory; with device = \"same\" use f32 or f16";
+        let message = "exact is for a cache in host memory; with device = \"same\" use f32 or f16";
         return Err(Fault::at("storage", message));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Nothing is kept: [`NoCache`].
+//! No cache: [`NoCache`].
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Cache, CacheRun};
 use crate::{DataError, Dataset, Item, Pipeline, TransformDataset};
 
-/// Nothing is kept: all transforms are done at each use of a case (MONAI's `Dataset`).
+/// Nothing is cached: all transforms run at each use of a case (MONAI's `Dataset`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoCache {}

@@ -10,26 +10,27 @@ use serde::{Deserialize, Serialize};
 use super::{Cache, CachePlace, CacheRun, two};
 use crate::{DataError, Dataset, Identity, Item, PersistentDataset, Pipeline, Storage, StoreOptions};
 
-/// Each case is kept in a file of a folder, by its content and the steps that made it: it outlives
-/// the run, and serves other recipes with the same steps (MONAI's `PersistentDataset`).
+/// Each case is kept in a file of a folder, keyed by its content and the steps applied to it. The
+/// cache outlives the run, and other recipes with the same steps reuse it (MONAI's
+/// `PersistentDataset`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PersistentCache {
-    /// The folder that cases are kept in.
+    /// The folder of the cache.
     pub dir: PathBuf,
     /// Threads that fill it.
     #[serde(default = "two")]
     pub workers: usize,
-    /// Where images are: `host`, or `same` for the device that trains.
+    /// Where images are kept: `host`, or `same` for the training device.
     #[serde(default)]
     pub device: CachePlace,
-    /// In which type values are kept: `f32`, `exact` (the narrowest that loses nothing) or `f16`.
+    /// The type of cached values: `f32`, `exact` (the narrowest lossless type) or `f16`.
     #[serde(default = "exact")]
     pub storage: Storage,
-    /// Fill at the first use of each case rather than before the training.
+    /// Fill at the first use of each case instead of before the training.
     #[serde(default)]
     pub runtime: bool,
-    /// How a source file is known again: `content`, or `stat` (path, size, time).
+    /// How a changed source file is detected: `content`, or `stat` (path, size, time).
     #[serde(default)]
     pub identity: Identity,
 }

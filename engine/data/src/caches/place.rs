@@ -1,17 +1,17 @@
-//! Where cached images are: [`CachePlace`].
+//! Where cached images are kept: [`CachePlace`].
 
 use burn::tensor::Device;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where cached images are.
+/// Where cached images are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CachePlace {
-    /// In this machine's memory.
+    /// In host memory.
     #[default]
     Host,
-    /// On the device that trains.
+    /// On the training device.
     Same,
 }
 

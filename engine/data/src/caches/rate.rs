@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// How many cases are kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
-    /// This part of them.
+    /// This fraction of them.
     Part(f64),
     /// As many as fit.
     Auto,
@@ -24,7 +24,7 @@ impl Default for Rate {
 }
 
 impl Rate {
-    /// The part that is tried.
+    /// The fraction to try.
     pub fn part(self) -> f64 {
         match self {
             Rate::Part(part) => part,
@@ -32,7 +32,7 @@ impl Rate {
         }
     }
 
-    /// How many of so many cases that is, at most `num`.
+    /// The number of `cases` cases that are kept, at most `num`.
     pub(crate) fn kept(self, cases: usize, num: Option<usize>) -> usize {
         ((cases as f64 * self.part()) as usize).min(num.unwrap_or(usize::MAX))
     }
@@ -40,7 +40,7 @@ impl Rate {
     pub(crate) fn check(self) -> Result<(), Fault> {
         match self {
             Rate::Part(part) if !(0.0..=1.0).contains(&part) => {
-                Err(Fault::at("rate", format!("{part} is not a part; give 0 to 1, or \"auto\"")))
+                Err(Fault::at("rate", format!("{part} is not a fraction; give 0 to 1, or \"auto\"")))
             }
             _ => Ok(()),
         }

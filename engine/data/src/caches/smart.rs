@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 use super::{Budget, Cache, CachePlace, CacheRun, MemoryCache, Rate, check_storage, half, two};
 use crate::{DataError, Dataset, Item, Pipeline, SmartCacheDataset, SmartCacheOptions, Storage};
 
-/// A window of the cases is kept in memory and moves on each epoch, prepared by threads meanwhile
-/// (MONAI's `SmartCacheDataset`). All cases validate: those are kept as by `cache`.
+/// A window of the cases is kept in memory and moves each epoch, while threads prepare the next
+/// cases (MONAI's `SmartCacheDataset`). Validation uses all cases, which are kept as by `cache`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartCache {
-    /// Which part of the cases is kept at a time, 0 to 1.
+    /// The fraction of the cases that is kept at a time, 0 to 1.
     pub rate: Rate,
-    /// At most so many cases.
+    /// The maximum number of cases.
     pub num: Option<usize>,
     /// Threads that fill it.
     pub workers: usize,
-    /// Where images are: `host`, or `same` for the device that trains.
+    /// Where images are kept: `host`, or `same` for the training device.
     pub device: CachePlace,
-    /// In which type values are kept: `f32`, `exact` (the narrowest that loses nothing) or `f16`.
+    /// The type of cached values: `f32`, `exact` (the narrowest lossless type) or `f16`.
     pub storage: Storage,
     /// Share of the cached cases that is replaced each epoch, above 0.
     pub replace_rate: f64,
@@ -106,11 +106,11 @@ impl Cache for SmartCache {
     fn check(&self) -> Result<(), Fault> {
         self.rate.check()?;
         if self.rate == Rate::Auto {
-            return Err(Fault::at("rate", "a moving window needs a part, 0 to 1, or num"));
+            return Err(Fault::at("rate", "a moving window needs a fraction, 0 to 1, or num"));
         }
         let rate = self.replace_rate;
         if rate.is_nan() || rate <= 0.0 || rate > 1.0 {
-            let message = format!("{rate} is not a part; give more than 0 and at most 1, or kind = \"cache\"");
+            let message = format!("{rate} is not a fraction; give more than 0 and at most 1, or kind = \"cache\"");
             return Err(Fault::at("replace_rate", message));
         }
         self.budget().check()?;

@@ -1,4 +1,5 @@
-//! [`CacheDataset`]: the deterministic part of the pipeline is done once and kept in memory.
+//! [`CacheDataset`]: the deterministic part of the pipeline runs once, and its result is kept in
+//! memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,25 +22,25 @@ pub struct CacheOptions {
     pub rate: f64,
     /// At most this many cases.
     pub num: Option<usize>,
-    /// As many of these as fit into `limit`; the others run the whole pipeline at each access.
-    /// Without it a cache that does not fit is an error.
+    /// Cache as many of these as fit into `limit`; the others run the whole pipeline at each
+    /// access. Otherwise a cache that does not fit is an error.
     pub auto: bool,
-    /// Fill at the first access of each case rather than before.
+    /// Fill at the first access of each case instead of in advance.
     pub runtime: bool,
     /// Threads that fill the cache; 0: as many as there are cores.
     pub workers: usize,
-    /// Where cached images live; where the pipeline left them if not given.
+    /// The device of cached images; by default the one the pipeline left them on.
     pub device: Option<Device>,
-    /// In which type values are kept.
+    /// The type of stored values.
     pub storage: Storage,
-    /// Cases of the same content are kept once, told by this; `None`: each for itself.
+    /// How cases with the same content, which are kept once, are recognized; `None`: each is kept
+    /// separately.
     pub identity: Option<Identity>,
-    /// Cases that other data sets have too are kept once.
+    /// Shares cases with other data sets.
     pub pool: CachePool,
-    /// How filling is shown.
+    /// How the progress of filling is shown.
     pub progress: Progress,
-    /// Bytes the cache may take; not given: 9/10 of the memory that is free (for a cache in host
-    /// memory).
+    /// Bytes the cache may use; by default 9/10 of the free memory (for a cache in host memory).
     pub limit: Option<u64>,
 }
 
@@ -63,8 +64,7 @@ impl Default for CacheOptions {
 
 /// Caches the first cases up to the pipeline's first random step; runs the rest at every access.
 ///
-/// Neither what is cached nor how it is shared changes a sample (but for [`Storage::F16`], which
-/// rounds).
+/// Neither caching nor sharing changes a sample (except for [`Storage::F16`], which rounds).
 #[derive(Debug)]
 pub struct CacheDataset {
     cases: Cases,
@@ -72,19 +72,19 @@ pub struct CacheDataset {
     keys: Option<KeyMaker>,
     /// One per case that may be cached; set when the case is first needed.
     slots: Vec<OnceLock<Arc<Slot>>>,
-    /// Bytes it may take.
+    /// Bytes it may use.
     limit: u64,
-    /// Bytes that may still be taken.
+    /// Bytes still available.
     left: AtomicU64,
 }
 
 impl CacheDataset {
-    /// Fills the cache, unless it is filled at run time. The first case tells how much memory all
-    /// will take; the figure is shown before the others are filled.
+    /// Fills the cache, unless it is filled at run time. The first case determines the expected
+    /// memory; it is shown before the others are filled.
     ///
     /// # Errors
-    /// Where a case fails, an option makes no sense, or the cache would not fit (the error says
-    /// what would).
+    /// Where a case fails, an option is invalid, or the cache would not fit (the error says what
+    /// would).
     pub fn new(items: Vec<Item>, pipeline: impl Into<Arc<Pipeline>>, options: CacheOptions) -> Result<Self, DataError> {
         let cases = Cases::new(items, pipeline)?;
         cases.warn_if_all_is_random();
@@ -96,7 +96,7 @@ impl CacheDataset {
         let limit = options.limit.or_else(|| on_host.then(free_memory));
         if options.auto && limit.is_none() {
             let advice = "set a limit in bytes, or a rate";
-            return Err(DataError::Option(format!("how much memory the device has free is not known here: {advice}")));
+            return Err(DataError::Option(format!("the free memory of the device is not known: {advice}")));
         }
         let keys = options.identity.map(|identity| {
             let (steps, device) = (cases.describe_fixed(), &options.device);
@@ -111,17 +111,17 @@ impl CacheDataset {
         Ok(dataset)
     }
 
-    /// Number of cases that are cached by now.
+    /// Number of cases currently cached.
     pub fn cached(&self) -> usize {
         self.kept().count()
     }
 
-    /// Whether a case is cached by now.
+    /// Whether a case is currently cached.
     pub fn is_cached(&self, index: usize) -> bool {
         self.slots.get(index).and_then(|slot| slot.get()?.get()).is_some()
     }
 
-    /// Bytes of the cached values; what is shared counts once.
+    /// Bytes of the cached values; shared ones count once.
     pub fn bytes(&self) -> usize {
         let mut kept: Vec<&Kept> = self.kept().collect();
         kept.sort_by_key(|k| std::ptr::from_ref(*k));
@@ -139,7 +139,7 @@ impl CacheDataset {
         }
         let Some(first) = self.keep(0)? else {
             let limit = readable(self.limit);
-            self.options.progress.say(&format!("cache: {limit} hold no case, so all are made at each access"));
+            self.options.progress.say(&format!("cache: {limit} hold no case, so all are computed at each access"));
             return Ok(());
         };
         self.predict(first.bytes() as u64)?;
@@ -150,7 +150,7 @@ impl CacheDataset {
         full
     }
 
-    /// The cached case; `None` where there is no room for it.
+    /// The cached case; `None` where there is no space for it.
     fn keep(&self, index: usize) -> Result<Option<&Kept>, DataError> {
         let Some(place) = self.slots.get(index) else { return Ok(None) };
         let slot = match place.get() {
@@ -189,11 +189,11 @@ impl CacheDataset {
         let Some(keys) = &self.keys else { return Ok(Arc::default()) };
         let item = self.cases.item(index)?;
         let key = Stamp::of(item).and_then(|stamp| keys.key(item, &stamp));
-        // A file that can't be read is told by the step that needs it.
+        // The step that needs a file reports that it cannot be read.
         Ok(key.map_or_else(|_| Arc::default(), |key| self.options.pool.slot(key)))
     }
 
-    /// Says how much memory the cache takes, and refuses what would not fit.
+    /// Reports the expected memory of the cache, and refuses one that would not fit.
     fn predict(&self, each: u64) -> Result<(), DataError> {
         let (count, all) = (self.slots.len() as u64, self.cases.len());
         let needed = each.saturating_mul(count);
@@ -220,7 +220,7 @@ impl CacheDataset {
     }
 }
 
-/// Number of cases that a share and a maximum mean.
+/// The number of cases for a share and a maximum.
 pub(super) fn count(cases: usize, rate: f64, num: Option<usize>) -> Result<usize, DataError> {
     if !(0.0..=1.0).contains(&rate) {
         return Err(DataError::Option(format!("cache rate {rate} is not between 0 and 1")));
@@ -228,7 +228,7 @@ pub(super) fn count(cases: usize, rate: f64, num: Option<usize>) -> Result<usize
     Ok(((cases as f64 * rate) as usize).min(num.unwrap_or(usize::MAX)).min(cases))
 }
 
-/// What a cache may take of this machine's memory.
+/// The host memory that a cache may use.
 fn free_memory() -> u64 {
     let mut system = sysinfo::System::new();
     system.refresh_memory();
@@ -236,7 +236,7 @@ fn free_memory() -> u64 {
     system.available_memory().min(free) / 10 * 9
 }
 
-/// Bytes in a unit people read.
+/// Bytes in a readable unit.
 pub(crate) fn readable(bytes: u64) -> String {
     let bytes = bytes as f64;
     match bytes {

@@ -1,4 +1,4 @@
-//! What every data set with a pipeline does: [`Cases`].
+//! The shared part of data sets with a pipeline: [`Cases`].
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,17 +10,17 @@ use hearth_kernels::host;
 use super::{Dataset, Item};
 use crate::{DataError, DrawKey, Pipeline, Running, Sample, Value};
 
-/// Cases, and a pipeline of which the first steps give the same result each time.
+/// Cases, and a pipeline whose first steps are deterministic.
 #[derive(Debug)]
 pub(crate) struct Cases {
     items: Vec<Item>,
     pipeline: Arc<Pipeline>,
-    /// Number of steps whose result may be kept.
+    /// Number of steps whose result may be cached.
     split: usize,
 }
 
 impl Cases {
-    /// The steps before the first random one may be kept.
+    /// The steps before the first random one may be cached.
     pub fn new(items: Vec<Item>, pipeline: impl Into<Arc<Pipeline>>) -> Result<Self, DataError> {
         let pipeline = pipeline.into();
         check_items(&items, &pipeline)?;
@@ -28,7 +28,7 @@ impl Cases {
         Ok(Cases { items, pipeline, split })
     }
 
-    /// Says that a cache has nothing to keep, if so.
+    /// Warns if there is nothing to cache.
     pub fn warn_if_all_is_random(&self) {
         if self.split == 0 && !self.pipeline.is_empty() {
             tracing::warn!(
@@ -38,7 +38,7 @@ impl Cases {
         }
     }
 
-    /// The first `steps` steps are kept, random or not.
+    /// The results of the first `steps` steps are cached, random or not.
     pub fn with_split(mut self, steps: usize) -> Result<Self, DataError> {
         if steps > self.pipeline.len() {
             return Err(DataError::Option(format!(
@@ -62,15 +62,15 @@ impl Cases {
         self.items.get(index).ok_or_else(|| no_case(index, self.items.len()))
     }
 
-    /// The kept steps' names and parameters, and what else the pipeline says of itself: what a
-    /// cache key is made of.
+    /// The cached steps' names and parameters, and other properties of the pipeline: the input of a
+    /// cache key.
     pub fn describe_fixed(&self) -> String {
         let later = self.split..self.pipeline.len();
         let described = self.pipeline.describe();
         let parts = described.as_array().into_iter().flatten().enumerate();
         let mut out: String = parts.filter(|(i, _)| !later.contains(i)).map(|(_, part)| format!("{part}\n")).collect();
         if self.pipeline.steps()[..self.split].iter().any(|s| s.is_random()) {
-            // What is kept of random steps is a draw of this seed.
+            // Cached random steps hold a draw of this seed.
             let DrawKey { seed, rank, .. } = self.pipeline.draw_key(0);
             out.push_str(&format!(" seed {seed} rank {rank}"));
         }
@@ -94,13 +94,13 @@ impl Cases {
         })
     }
 
-    /// All steps.
+    /// Runs all steps.
     pub fn whole(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
         let item = self.item(index)?;
         self.steps(item, vec![item.sample()], epoch, 0..self.pipeline.len())
     }
 
-    /// The steps that are kept; each tensor has memory of its own.
+    /// Runs the cached steps; each tensor owns its memory.
     pub fn fixed(&self, index: usize) -> Result<Vec<Sample>, DataError> {
         let item = self.item(index)?;
         let mut samples = self.steps(item, vec![item.sample()], 0, 0..self.split)?;
@@ -112,8 +112,8 @@ impl Cases {
         Ok(samples)
     }
 
-    /// The steps after the kept ones. What was kept may have been made for another case of the same
-    /// content.
+    /// Runs the steps after the cached ones. The cached samples may come from another case with the
+    /// same content.
     pub fn rest(&self, index: usize, epoch: u64, mut samples: Vec<Sample>) -> Result<Vec<Sample>, DataError> {
         let item = self.item(index)?;
         for sample in &mut samples {
@@ -138,7 +138,7 @@ impl Cases {
 pub struct TransformDataset(Cases);
 
 impl TransformDataset {
-    /// Cases and what to do with them.
+    /// A data set of cases and a pipeline.
     ///
     /// # Errors
     /// Where a case lacks a file that the pipeline loads.
@@ -187,7 +187,7 @@ fn check_items(items: &[Item], pipeline: &Pipeline) -> Result<(), DataError> {
     Ok(())
 }
 
-/// Turns a panic (of a decoder, say) into an error of that case.
+/// Turns a panic (for example of a decoder) into an error of that case.
 pub(crate) fn guarded<T>(case: &str, work: impl FnOnce() -> Result<T, DataError>) -> Result<T, DataError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let what = panic
@@ -199,7 +199,7 @@ pub(crate) fn guarded<T>(case: &str, work: impl FnOnce() -> Result<T, DataError>
     })
 }
 
-/// How many threads do the work; 0: as many as there are cores.
+/// The number of threads; 0 means the number of cores.
 pub(crate) fn threads(workers: usize) -> usize {
     match workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -208,7 +208,7 @@ pub(crate) fn threads(workers: usize) -> usize {
 }
 
 /// Does `work` for each of `indices`, on several threads, in order of the list. It ends early where
-/// `work` gives `false` or fails; of several failures that of the first index is told.
+/// `work` returns `false` or fails; of several failures that of the first index is returned.
 pub(crate) fn for_each(
     indices: Range<usize>,
     workers: usize,

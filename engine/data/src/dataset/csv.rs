@@ -15,13 +15,13 @@ use hearth_registry::nearest;
 /// A table with more bytes than this is not read.
 const MAX_TABLE: u64 = 4 << 30;
 
-/// What a column holds.
+/// The kind of values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ColumnKind {
     /// Numbers.
     Number,
-    /// Texts.
+    /// Strings.
     Text,
     /// Names of files.
     File,
@@ -31,12 +31,12 @@ pub enum ColumnKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Column {
-    /// What it holds. Not given: numbers where every value is one; else texts, which in `image` and
-    /// `label` are files.
+    /// The kind of its values. By default numbers where every value is one; otherwise strings,
+    /// which in `image` and `label` are files.
     pub kind: Option<ColumnKind>,
-    /// What stands for an empty value; without it an empty value is an error.
+    /// The replacement of an empty value; without it an empty value is an error.
     pub default: Option<Field>,
-    /// Put behind the name of each file: `.tif`.
+    /// Appended to the name of each file: `.tif`.
     pub suffix: String,
 }
 
@@ -45,9 +45,9 @@ pub struct Column {
 #[serde(deny_unknown_fields, default)]
 #[setters(strip_option)]
 pub struct CsvOptions {
-    /// Whether the first line names the columns; without it they are called `0`, `1`, ...
+    /// Whether the first line names the columns; without it they are named `0`, `1`, ...
     pub header: bool,
-    /// What stands between values.
+    /// The delimiter of values.
     pub delimiter: char,
     /// Columns to read; all if not given.
     #[setters(into)]
@@ -57,12 +57,12 @@ pub struct CsvOptions {
     pub rows: Option<Vec<Range<usize>>>,
     /// How columns are read, by name.
     pub types: BTreeMap<String, Column>,
-    /// New values made of several columns of numbers: `location = ["y", "x"]`.
+    /// New values that combine several columns of numbers: `location = ["y", "x"]`.
     pub groups: BTreeMap<String, Vec<String>>,
     /// Where relative names of files begin; the table's folder if not given.
     #[setters(into)]
     pub root: Option<PathBuf>,
-    /// The column that names the case; otherwise it is called after its first file, or by its row.
+    /// The column that names the case; otherwise it is named after its first file, or its row.
     #[setters(into)]
     pub case: Option<String>,
 }
@@ -83,11 +83,11 @@ impl Default for CsvOptions {
 }
 
 /// One case per row of a table (MONAI's `CSVDataset`). Several tables are joined: rows that agree
-/// in all columns they have in common become one.
+/// in all shared columns become one.
 ///
 /// # Errors
 /// Where a table can't be read or has rows of different lengths, a column does not exist, or a
-/// value is missing or of another kind; table, line and column are named.
+/// value is missing or of another kind; the error names table, line and column.
 pub fn csv_items(tables: &[impl AsRef<Path>], options: &CsvOptions) -> Result<Vec<Item>, DataError> {
     let Some((first, others)) = tables.split_first() else {
         return Err(DataError::Option("no table to read cases from".to_owned()));
@@ -104,7 +104,7 @@ pub(crate) fn csv_columns(table: &Path, options: &CsvOptions) -> Result<Vec<Stri
     Ok(Table::read(table, options)?.columns)
 }
 
-/// A table as it stands in the file.
+/// A table as in the file.
 struct Table {
     path: PathBuf,
     columns: Vec<String>,
@@ -116,15 +116,15 @@ struct Row {
     values: Vec<String>,
 }
 
-/// Splits a table's text: quotes, either line ending, empty lines passed over, blanks around values
-/// taken off.
+/// Splits a table's text: quotes, either line ending, empty lines skipped, blanks around values
+/// trimmed.
 fn records(text: &str, delimiter: u8) -> Vec<Row> {
     let mut reader = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
     let mut rows = Vec::new();
     // A value is never longer than its text, nor are there more of them than bytes.
     let (mut values, mut ends) = (vec![0; text.len()], vec![0; 64]);
     let (mut rest, mut written, mut found) = (text.as_bytes(), 0, 0);
-    // Of the record that comes next.
+    // The line of the next record.
     let mut line = 1;
     let lines = |text: &[u8]| text.iter().filter(|b| **b == b'\n').count() as u64;
     loop {
@@ -147,7 +147,7 @@ fn records(text: &str, delimiter: u8) -> Vec<Row> {
                 line += lines(passed);
                 (written, found) = (0, 0);
             }
-            // The text is all there: an empty rest is its end.
+            // The text is complete: an empty rest is its end.
             csv_core::ReadRecordResult::InputEmpty | csv_core::ReadRecordResult::OutputFull => {}
             csv_core::ReadRecordResult::End => return rows,
         }
@@ -176,7 +176,7 @@ impl Table {
             None => (0..rows.first().map_or(0, |r| r.values.len())).map(|i| i.to_string()).collect(),
         };
         if let Some(twice) = columns.iter().enumerate().find_map(|(i, c)| columns[..i].contains(c).then_some(c)) {
-            return Err(wrong(format!("two columns are called {twice:?}")));
+            return Err(wrong(format!("two columns are named {twice:?}")));
         }
         Ok(Table { path: path.to_owned(), columns, rows })
     }

@@ -12,7 +12,7 @@ use crate::numpy::shuffled_indices;
 /// `dataset.json` with more bytes than this is not read.
 const MAX_LIST: u64 = 64 << 20;
 
-/// What `dataset.json` of a Decathlon folder says.
+/// The content of `dataset.json` of a Decathlon folder.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DecathlonDataset {
@@ -22,7 +22,7 @@ pub struct DecathlonDataset {
     pub labels: BTreeMap<u32, String>,
     /// Names of the channels.
     pub modality: BTreeMap<u32, String>,
-    /// Labelled cases (`image`, `label`), in the order of the file. Numbers and texts beside them
+    /// Labelled cases (`image`, `label`), in the order of the file. Their other numbers and strings
     /// (`weight`, `fold`) are fields.
     pub training: Vec<Item>,
     /// Unlabelled cases (`image`).
@@ -72,7 +72,7 @@ impl DecathlonDataset {
         })
     }
 
-    /// Training and validation: the last `n` cases of the list validate.
+    /// Training and validation: the last `n` cases of the list are for validation.
     ///
     /// # Errors
     /// Where none would be left to train on.
@@ -108,7 +108,7 @@ pub(crate) fn read_list(dir: &Path) -> Result<Value, DataError> {
 }
 
 /// Training and validation as MONAI's `DecathlonDataset` and `TciaDataset` split a list: indices
-/// shuffled by numpy's `RandomState(seed)`, the first `int(count * val_frac)` validate.
+/// shuffled by numpy's `RandomState(seed)`, the first `int(count * val_frac)` are for validation.
 ///
 /// # Errors
 /// Where `val_frac` is not a fraction.
@@ -140,7 +140,7 @@ pub(crate) fn listed_file(dir: &Path, value: &Value) -> Result<PathBuf, String> 
     }
 }
 
-/// What an entry says of its case beside the files: numbers, several of them, and texts.
+/// The values of an entry other than files: numbers, lists of numbers, and strings.
 fn fields(entry: &Value) -> BTreeMap<String, Field> {
     let entries = entry.as_object().into_iter().flatten();
     let others = entries.filter(|(key, _)| !["image", "label"].contains(&key.as_str()));
@@ -157,7 +157,7 @@ pub(crate) fn case_name(path: &Path) -> String {
         .to_owned()
 }
 
-/// Cases of one name (files in several folders) get a number.
+/// Cases with the same name (files in several folders) get a number.
 pub(crate) fn make_unique(items: &mut [Item]) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for item in items {

@@ -1,4 +1,4 @@
-//! Cases of a folder of DICOM: images, and what was drawn on them.
+//! Cases of a folder of DICOM: images and their annotations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,9 +15,9 @@ use crate::DataError;
 /// `PATIENT/NUMBER`.
 ///
 /// The folder is laid out as `hearth data download --tcia` does it (`PATIENT/NUMBER/image` and
-/// `.../seg`), or in any way: then the headers of all files tell which images a structure set or
-/// segmentation was drawn on ([`Scan::pairs`](hearth_dicom::Scan::pairs)). One whose images are not
-/// there is passed over with a warning.
+/// `.../seg`), or in any other way: then the headers of all files determine which images a
+/// structure set or segmentation was drawn on ([`Scan::pairs`](hearth_dicom::Scan::pairs)). One
+/// whose images are missing is skipped with a warning.
 ///
 /// # Errors
 /// Where the folder can't be read, has no case, or images lie in one folder with those of another
@@ -28,8 +28,8 @@ pub fn dicom_items(dir: impl AsRef<Path>) -> Result<Vec<Item>, DataError> {
     if items.is_empty() { scanned(dir) } else { Ok(items) }
 }
 
-/// Cases laid out as `PATIENT/NUMBER/image` and `.../seg`; none where the folder is laid out
-/// otherwise.
+/// Cases laid out as `PATIENT/NUMBER/image` and `.../seg`; none where the folder has another
+/// layout.
 pub(crate) fn collection(dir: &Path) -> Result<Vec<Item>, DataError> {
     let mut items = Vec::new();
     for (patient, folder) in folders(dir)? {
@@ -55,16 +55,16 @@ fn folders(dir: &Path) -> Result<BTreeMap<String, PathBuf>, DataError> {
     Ok(out)
 }
 
-/// Cases as the headers of all files tell them.
+/// Cases from the headers of all files.
 fn scanned(dir: &Path) -> Result<Vec<Item>, DataError> {
     let wrong = |what: String| DataError::List { path: dir.to_owned(), what };
     let scan = hearth_dicom::scan(dir).map_err(|e| wrong(e.to_string()))?;
     let found = scan.pairs();
     for failed in &scan.failed {
-        tracing::warn!("{failed}: passed over");
+        tracing::warn!("{failed}: skipped");
     }
     for (annotation, why) in &found.unpaired {
-        tracing::warn!("{}: {why}: passed over", annotation.path.display());
+        tracing::warn!("{}: {why}: skipped", annotation.path.display());
     }
     if found.pairs.is_empty() {
         let what = match (scan.series.len(), scan.annotations.len()) {
@@ -91,7 +91,7 @@ fn folder_of(series: &Series, all: &[Series]) -> Result<PathBuf, String> {
     };
     let own: Vec<PathBuf> = folders(series).into_iter().collect();
     let [folder] = own.as_slice() else {
-        return Err(format!("the series {} lies in {} folders; expected one of its own", series.summary(), own.len()));
+        return Err(format!("the series {} lies in {} folders; expected a separate one", series.summary(), own.len()));
     };
     let lies_there = |other: &&Series| folders(other).iter().any(|path| path.starts_with(folder));
     match all.iter().filter(lies_there).count() {
@@ -100,7 +100,7 @@ fn folder_of(series: &Series, all: &[Series]) -> Result<PathBuf, String> {
     }
 }
 
-/// `PATIENT/NUMBER`, with a counter behind it where another case has that name.
+/// `PATIENT/NUMBER`, with a counter appended where another case has that name.
 fn name(pair: &Pair, others: &[Item]) -> String {
     let annotation = &pair.annotation;
     let patient = annotation.patient.as_deref().unwrap_or("patient");

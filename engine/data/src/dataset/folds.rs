@@ -8,7 +8,7 @@ use super::partition::{PartitionOptions, partition_dataset};
 use super::{Field, Item};
 use crate::DataError;
 
-/// The members of the chosen folds, one fold after the other; a negative number counts from the
+/// The members of the chosen folds, fold by fold; a negative number counts from the
 /// end.
 ///
 /// # Errors
@@ -25,15 +25,15 @@ pub fn select_cross_validation_folds<T: Clone>(partitions: &[Vec<T>], folds: &[i
     Ok(out)
 }
 
-/// Cases dealt out to folds, shuffled as MONAI's `CrossValidation` and
-/// `create_cross_validation_datalist` do it.
+/// Cases distributed to folds, shuffled as by MONAI's `CrossValidation` and
+/// `create_cross_validation_datalist`.
 #[derive(Clone, Debug)]
 pub struct CrossValidation {
     folds: Vec<Vec<Item>>,
 }
 
 impl CrossValidation {
-    /// Deals the cases out to `folds` folds.
+    /// Distributes the cases to `folds` folds.
     ///
     /// # Errors
     /// Where there are fewer cases than folds.
@@ -62,7 +62,7 @@ impl CrossValidation {
         select_cross_validation_folds(&self.folds, folds)
     }
 
-    /// Training and validation cases of one of the trainings: all folds but this one, and this one.
+    /// Training and validation cases of one run: all folds except this one, and this one.
     ///
     /// # Errors
     /// Where there is no such fold.
@@ -72,7 +72,7 @@ impl CrossValidation {
     }
 }
 
-/// Writes training and validation cases as a list in the manner of `dataset.json`: keys `training`
+/// Writes training and validation cases as a list like `dataset.json`: keys `training`
 /// and `validation`, each a list of tables of files (relative to `root` where they lie below it)
 /// and fields.
 ///
@@ -144,8 +144,7 @@ mod tests {
         assert!(folds.split(5).is_err() && folds.cases(&[-6]).is_err());
     }
 
-    /// numpy's RandomState(0).shuffle(range(10)) is 2 8 4 9 1 6 7 3 0 5, dealt out one after the
-    /// other.
+    /// numpy's RandomState(0).shuffle(range(10)) is 2 8 4 9 1 6 7 3 0 5, dealt out in turn.
     #[test]
     fn folds_are_monais() {
         let items: Vec<Item> = (0..10).map(|i| Item::new(i.to_string())).collect();

@@ -7,18 +7,18 @@ use crate::patches::{PatchGrid, Patches, iter_patch};
 use crate::spatial::PadMode;
 use crate::{DataError, Keys, Sample, TransformError, Value};
 
-/// Key of a patch's place: first and last voxel (not included) per axis, the channels first.
+/// Key of a patch's position: first and last voxel (not included) per axis, the channels first.
 const COORDS: &str = "patch_coords";
 /// Key of the shape of the image that a patch is of.
 const SHAPE: &str = "original_spatial_shape";
 
-/// Every image of another data set, as all patches of a grid, in order.
+/// All patches of a grid over every image of another data set, in order.
 ///
 /// The patches of a case are samples of that case; a [`PatchLoader`](crate::PatchLoader) makes
-/// batches of so many patches, and a [`PatchDataset`](super::PatchDataset) around it puts each
-/// through further steps. With [`with_coordinates`](Self::with_coordinates), the default, a patch
-/// says where it lies (`patch_coords`, with padding perhaps beyond the image) and how large the
-/// image is (`original_spatial_shape`).
+/// batches of a fixed number of patches, and a [`PatchDataset`](super::PatchDataset) around it
+/// applies further steps to each. With [`with_coordinates`](Self::with_coordinates), the default, a
+/// patch holds its position (`patch_coords`, with padding possibly beyond the image) and the size
+/// of the image (`original_spatial_shape`).
 pub struct GridPatchDataset {
     dataset: Arc<dyn Dataset>,
     keys: Keys,
@@ -28,30 +28,31 @@ pub struct GridPatchDataset {
 }
 
 impl GridPatchDataset {
-    /// Patches of `patch_size` voxels (per spatial axis; 0 and axes that are left out: the whole
-    /// axis) of the images of these keys, which are divided alike. The image is repeated beyond its
-    /// end, as by MONAI's default, where a patch reaches there.
+    /// Patches of `patch_size` voxels (per spatial axis; 0 and omitted axes mean the whole axis) of
+    /// the images of these keys, which are divided in the same way. By default, as in MONAI,
+    /// patches beyond the end repeat the image.
     pub fn new(dataset: impl Dataset + 'static, keys: impl Into<Keys>, patch_size: &[usize]) -> Self {
-        // Of the image's axes; channels are not divided.
+        // A grid over the image's axes; channels are not divided.
         let grid = PatchGrid::new([&[0][..], patch_size].concat());
         let padding = Some((PadMode::Wrap, 0.0));
         GridPatchDataset { dataset: Arc::new(dataset), keys: keys.into(), grid, padding, with_coordinates: true }
     }
 
-    /// Where the first patch lies: channels, then spatial axes, as in MONAI; what is left out is 0.
+    /// The position of the first patch: channels, then spatial axes, as in MONAI; omitted entries
+    /// are 0.
     pub fn start_pos(mut self, start_pos: &[i64]) -> Self {
         self.grid = self.grid.start_pos(start_pos);
         self
     }
 
-    /// What a patch has beyond the image, and the constant of [`PadMode::Constant`]; `None`: only
-    /// patches within the image.
+    /// The padding of patches beyond the image, and the constant of [`PadMode::Constant`]; `None`:
+    /// only patches within the image.
     pub fn padding(mut self, padding: Option<(PadMode, f32)>) -> Self {
         self.padding = padding;
         self
     }
 
-    /// Whether patches say where they lie.
+    /// Whether patches hold their positions.
     pub fn with_coordinates(mut self, with_coordinates: bool) -> Self {
         self.with_coordinates = with_coordinates;
         self

@@ -1,4 +1,4 @@
-//! What a cached case depends on: [`Identity`].
+//! The dependencies of a cached case: [`Identity`].
 
 use std::fs;
 use std::io;
@@ -9,27 +9,28 @@ use serde::{Deserialize, Serialize};
 
 use super::{Field, Item};
 
-/// Raised when a transform or reader gives other values than before: caches on disk are made anew.
+/// Raised when the output of a transform or reader changes, so that caches on disk are rebuilt.
 const REVISION: u32 = 1;
 
-/// How a cache knows a source file again.
+/// How a cache recognizes a source file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Identity {
-    /// By its content: a copy elsewhere is the same file. It is read once more, before its first
-    /// use.
+    /// By its content: a copy elsewhere is the same file. The file is read once more, before its
+    /// first use.
     #[default]
     Content,
-    /// By path, size and time of its last change: quicker, and enough where nobody sets times back.
+    /// By path, size and modification time: faster, and sufficient unless modification times are
+    /// set back.
     Stat,
 }
 
-/// Sizes and times of the files of a case: while they stay, so does their content.
+/// Sizes and times of the files of a case: while they are unchanged, so is the content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp(Vec<(PathBuf, u64, Option<SystemTime>)>);
 
 impl Stamp {
-    /// Looks at the files, all those in a folder included.
+    /// Reads the metadata of the files, including all those in folders.
     pub fn of(item: &Item) -> io::Result<Stamp> {
         let mut out = Vec::new();
         for path in item.all_files() {
@@ -42,7 +43,7 @@ impl Stamp {
     }
 }
 
-/// What the deterministic part of a case depends on, as a hash.
+/// Hashes everything that the deterministic part of a case depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyMaker(blake3::Hasher, Identity);
 
@@ -61,7 +62,7 @@ impl KeyMaker {
     pub fn key(&self, item: &Item, stamp: &Stamp) -> io::Result<[u8; 32]> {
         let mut hash = self.0.clone();
         if item.files.is_empty() && item.parts.is_empty() {
-            // Nothing but its name tells such a case from others.
+            // Only its name distinguishes such a case from others.
             put(&mut hash, item.case.as_bytes());
         }
         for (key, path) in &item.files {
@@ -88,7 +89,7 @@ impl KeyMaker {
         Ok(*hash.finalize().as_bytes())
     }
 
-    /// A file, or all files of a folder, with what belongs to them.
+    /// A file, or all files of a folder, with their companions.
     fn put_path(&self, hash: &mut blake3::Hasher, path: &Path, stamp: &Stamp) -> io::Result<()> {
         for path in [path.to_owned()].into_iter().chain(companions(path)) {
             let mut files = Vec::new();
@@ -124,14 +125,13 @@ impl KeyMaker {
     }
 }
 
-/// With its length in front, so that what follows is not taken for a part of it.
+/// Prefixed by its length, so that the following data is not taken for a part of it.
 fn put(hash: &mut blake3::Hasher, bytes: &[u8]) {
     hash.update(&(bytes.len() as u64).to_le_bytes());
     hash.update(bytes);
 }
 
-/// The files of a path: itself, or all in that folder, by name. Folders behind links are not looked
-/// into.
+/// The files of a path: itself, or all in that folder, by name. Links to folders are not followed.
 fn list(path: &Path, out: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) -> io::Result<()> {
     let meta = fs::metadata(path)?;
     if !meta.is_dir() {
@@ -149,7 +149,8 @@ fn list(path: &Path, out: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) -> io::R
     Ok(())
 }
 
-/// Files that are read with a file although no list names them: the other half of a NIfTI pair.
+/// Files that are read together with a file although no list names them: the other half of a NIfTI
+/// pair.
 fn companions(path: &Path) -> Vec<PathBuf> {
     let name = path.to_string_lossy();
     let halves = [(".hdr.gz", ".img"), (".hdr", ".img"), (".img.gz", ".hdr"), (".img", ".hdr")];

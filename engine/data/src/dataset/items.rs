@@ -1,4 +1,4 @@
-//! [`Items`]: from a list of cases to a data set in one word.
+//! [`Items`]: from a list of cases to a data set in one call.
 
 use super::{CacheDataset, CacheOptions, Item, TransformDataset};
 use crate::{DataError, Pipeline};
@@ -14,7 +14,7 @@ use crate::{DataError, Pipeline};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Items: Sized {
-    /// Cases whose steps before the first random one are done once and kept in memory.
+    /// Cases whose steps before the first random one run once, with the result in memory.
     ///
     /// # Errors
     /// As [`CacheDataset::new`].
@@ -28,7 +28,7 @@ pub trait Items: Sized {
     /// As [`CacheDataset::new`].
     fn cached_with(self, steps: &Pipeline, options: CacheOptions) -> Result<CacheDataset, DataError>;
 
-    /// Cases whose steps are all done at each access.
+    /// Cases whose steps all run at each access.
     ///
     /// # Errors
     /// As [`TransformDataset::new`].

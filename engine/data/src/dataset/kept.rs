@@ -10,7 +10,7 @@ use super::entry::{Entry, MemoryBytes, Storage, encode};
 use crate::stored::{BoxSource, StoredImage};
 use crate::{DataError, Sample, TransformError, Value};
 
-/// The samples of a case after the kept steps.
+/// The samples of a case after the cached steps.
 #[derive(Debug)]
 pub(crate) struct Kept {
     samples: Vec<Sample>,
@@ -18,14 +18,14 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Packs samples as `storage` says and brings images to `device` (where the pipeline left them
-    /// if not given).
+    /// Packs samples by `storage` and moves images to `device` (by default they stay where the
+    /// pipeline left them).
     pub fn new(samples: Vec<Sample>, storage: Storage, device: Option<&Device>) -> Result<Self, DataError> {
         let case = samples.first().map(|s| s.case.clone()).unwrap_or_default();
         let samples = match storage {
             Storage::F32 => on_device(samples, device, |image| image),
             _ if device.is_none_or(host::is_host) => return Self::packed(samples, storage, device, &case),
-            // Other devices have no chunks to unpack: there it is whole tensors of a narrower type.
+            // On other devices there are no packed chunks, only whole tensors of a narrower type.
             Storage::Exact => return Err(no_exact_on_device()),
             Storage::F16 => on_device(samples, device, |data| data.cast(FloatDType::F16)),
         };
@@ -52,7 +52,7 @@ impl Kept {
         self.samples.clone()
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory it uses.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -109,7 +109,7 @@ impl BoxSource for Narrow {
     }
 }
 
-/// A place for one case; made once, however many ask for it at the same time.
+/// The slot of one case; filled once, even with concurrent requests.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     kept: OnceLock<Kept>,
@@ -121,7 +121,7 @@ impl Slot {
         self.kept.get()
     }
 
-    /// What is there, or what `make` gives; `None` where that is not to be kept.
+    /// The existing value, or the result of `make`; `None` where that is not to be cached.
     pub fn get_or_make<E>(&self, make: impl FnOnce() -> Result<Option<Kept>, E>) -> Result<Option<&Kept>, E> {
         if let Some(kept) = self.kept.get() {
             return Ok(Some(kept));
@@ -135,10 +135,10 @@ impl Slot {
     }
 }
 
-/// Cases that several caches keep once: the same files through the same deterministic steps, in the
-/// same storage and on the same device. A case is dropped with the last data set that has it.
+/// Cases that several caches share: the same files with the same deterministic steps, in the same
+/// storage and on the same device. A case is dropped with the last data set that has it.
 ///
-/// The folds of a cross-validation, say, each have a data set of their own, but a pool in common.
+/// For example, the folds of a cross-validation have separate data sets and a common pool.
 #[derive(Clone, Debug, Default)]
 pub struct CachePool(Arc<Mutex<HashMap<[u8; 32], Weak<Slot>>>>);
 
@@ -148,7 +148,7 @@ impl CachePool {
         CachePool::default()
     }
 
-    /// Number of cases that are kept by some data set.
+    /// Number of cases that any data set keeps.
     pub fn len(&self) -> usize {
         self.lock().values().filter(|slot| slot.upgrade().is_some_and(|s| s.get().is_some())).count()
     }

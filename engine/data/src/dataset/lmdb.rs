@@ -17,23 +17,23 @@ use crate::{DataError, Pipeline, Progress, Sample};
 
 /// Name of the database's file in its folder.
 const FILE: &str = "hearth.lmdb";
-/// Size of the map at first. It grows with what is put in.
+/// Initial size of the map. It grows with its content.
 const FIRST_SIZE: usize = 64 << 20;
 /// Readers at the same time, over all processes.
 const READERS: u32 = 1024;
 
 /// Keeps each case after the pipeline's deterministic steps in an LMDB database, one file in a
-/// folder: for file systems that don't like many files, and for many readers.
+/// folder: for file systems that handle many files badly, and for many readers.
 ///
-/// Keys and entries are those of [`PersistentDataset`](super::PersistentDataset), and so is
-/// everything else: what changes makes an entry anew, a damaged one is replaced, and a crop reads
+/// Keys and entries are those of [`PersistentDataset`](super::PersistentDataset), with the same
+/// properties: a changed case gets a new entry, a damaged entry is replaced, and a crop reads only
 /// the chunks it touches. The file grows as needed; it never shrinks.
 #[derive(Debug)]
 pub struct LmdbDataset(StoredCases<Lmdb>);
 
 impl LmdbDataset {
-    /// Cases, what to do with them, and the folder of the database, which is made where it does not
-    /// exist.
+    /// A data set of cases, a pipeline and the folder of the database, which is created if it does
+    /// not exist.
     ///
     /// # Errors
     /// Where the database can't be opened, or a case lacks a file that the pipeline loads.
@@ -48,7 +48,7 @@ impl LmdbDataset {
         Ok(LmdbDataset(StoredCases::new(Cases::new(items, pipeline)?, store, options)))
     }
 
-    /// Makes the entries that are missing, on `workers` threads (0: as many as there are cores).
+    /// Writes the missing entries, on `workers` threads (0: the number of cores).
     ///
     /// # Errors
     /// The first case that fails.
@@ -56,7 +56,7 @@ impl LmdbDataset {
         self.0.fill(workers, progress)
     }
 
-    /// Bytes looked at in the database so far.
+    /// Bytes read from the database so far.
     pub fn bytes_read(&self) -> u64 {
         self.0.bytes_read()
     }
@@ -110,9 +110,9 @@ impl Lmdb {
         let length = std::fs::metadata(&path).map_or(0, |m| m.len()) as usize;
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(whole_pages(length.max(FIRST_SIZE))).max_readers(READERS);
-        // SAFETY: The file is mapped, so it must not change but through LMDB: it lies in a folder
-        // that is given for this cache alone, under a name of its own. `OPEN` sees to it that this
-        // process opens it once. Neither flag weakens a lock.
+        // SAFETY: The file is mapped, so it must change only through LMDB: it lies in a folder
+        // reserved for this cache, under its own name. `OPEN` ensures that this process opens it
+        // once. Neither flag weakens a lock.
         let env = unsafe {
             options.flags(EnvFlags::NO_SUB_DIR | EnvFlags::NO_READ_AHEAD);
             options.open(&path)
@@ -132,24 +132,24 @@ impl Lmdb {
     }
 }
 
-/// A size that LMDB takes: a multiple of any page size in use.
+/// A size that LMDB accepts: a multiple of any page size in use.
 fn whole_pages(bytes: usize) -> usize {
     bytes.next_multiple_of(1 << 20)
 }
 
 impl Inner {
-    /// Makes the map at least this large.
+    /// Grows the map to at least this size.
     fn grow(&self, bytes: usize) -> io::Result<()> {
         let _alone = self.resizing.write().unwrap_or_else(|p| p.into_inner());
         if self.env.info().map_size >= bytes {
             return Ok(());
         }
-        // SAFETY: No transaction of this process is alive: each holds `resizing` for reading as
-        // long as it lives.
+        // SAFETY: No transaction of this process is active: each holds `resizing` for reading
+        // during its lifetime.
         unsafe { self.env.resize(whole_pages(bytes)) }.map_err(other)
     }
 
-    /// Runs a transaction, with a larger map where it needs one.
+    /// Runs a transaction, and grows the map where needed.
     fn transact<T>(&self, mut work: impl FnMut() -> heed::Result<T>) -> io::Result<T> {
         loop {
             let done = {
@@ -158,7 +158,7 @@ impl Inner {
             };
             match done {
                 Err(heed::Error::Mdb(MdbError::MapFull)) => self.grow(self.env.info().map_size * 2)?,
-                // Another process has made the file larger.
+                // Another process has grown the file.
                 Err(heed::Error::Mdb(MdbError::MapResized)) => {
                     let length = std::fs::metadata(&self.path)?.len() as usize;
                     self.grow(length.max(self.env.info().map_size + 1))?;
@@ -168,7 +168,7 @@ impl Inner {
         }
     }
 
-    /// Shows an entry as long as the transaction lives.
+    /// Passes an entry to `look` during a transaction.
     fn look(&self, key: &[u8; 32], look: &mut dyn FnMut(Option<&[u8]>)) -> io::Result<()> {
         self.transact(|| {
             let transaction = self.env.read_txn()?;
@@ -200,7 +200,7 @@ impl Store for Lmdb {
     }
 }
 
-/// An entry of the database; each look is a transaction of its own.
+/// An entry of the database; each read is a separate transaction.
 #[derive(Debug)]
 struct LmdbBytes {
     inner: Arc<Inner>,

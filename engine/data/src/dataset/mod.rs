@@ -1,4 +1,4 @@
-//! Data sets: lists of cases, and what a pipeline makes of them.
+//! Data sets: lists of cases and the output of a pipeline for them.
 
 mod cache;
 mod cases;
@@ -52,26 +52,26 @@ pub use zip::{PatchDataset, ZipDataset};
 
 use crate::{DataError, Sample, Value};
 
-/// One case: its name, the files of its keys, and what else is known of it.
+/// One case: its name, the files of its keys, and its fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Item {
     /// Name of the case; random draws depend on it, so it should be unique.
     pub case: String,
     /// Files by key: `image`, `label`.
     pub files: BTreeMap<String, PathBuf>,
-    /// Images by key that are made of several files, or of some channels of one.
+    /// Images by key that consist of several files, or of some channels of one.
     pub parts: BTreeMap<String, Parts>,
-    /// Numbers and texts by key: the columns of a table, say.
+    /// Numbers and strings by key, such as the columns of a table.
     pub fields: BTreeMap<String, Field>,
 }
 
-/// An image of several files (modalities, frames) or of some channels: the channels of the files
-/// one after another.
+/// An image of several files (modalities, frames) or of some channels: the concatenated channels of
+/// the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     /// In the order of the channels.
     pub files: Vec<PathBuf>,
-    /// Which of all their channels, in this order; all where nothing is said.
+    /// The selected channels, in this order; by default all.
     pub channels: Option<Vec<usize>>,
 }
 
@@ -82,7 +82,7 @@ impl Parts {
     }
 }
 
-/// A number, several, or a text.
+/// A number, several numbers, or a string.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
 pub enum Field {
@@ -90,7 +90,7 @@ pub enum Field {
     Number(f64),
     /// Several numbers.
     Numbers(Vec<f64>),
-    /// A text.
+    /// A string.
     Text(String),
 }
 
@@ -106,7 +106,7 @@ impl Item {
         self
     }
 
-    /// Adds an image that is made of several files.
+    /// Adds an image that consists of several files.
     pub fn with_parts(mut self, key: impl Into<String>, parts: Parts) -> Self {
         self.parts.insert(key.into(), parts);
         self
@@ -122,7 +122,7 @@ impl Item {
         self.files.values().chain(self.parts.values().flat_map(|parts| &parts.files))
     }
 
-    /// Adds a number, several, or a text.
+    /// Adds a number, several numbers, or a string.
     pub fn with_field(mut self, key: impl Into<String>, field: Field) -> Self {
         self.fields.insert(key.into(), field);
         self
@@ -144,7 +144,7 @@ impl Item {
     }
 }
 
-/// A list of cases that are made ready on demand, from several threads at once.
+/// A list of cases that are prepared on demand, from several threads at once.
 pub trait Dataset: Send + Sync {
     /// Number of cases.
     fn len(&self) -> usize;
@@ -157,20 +157,20 @@ pub trait Dataset: Send + Sync {
     /// Name of a case; empty for an index that does not exist.
     fn case(&self, index: usize) -> &str;
 
-    /// An epoch begins: called by a loader before it asks for the first case of it.
+    /// An epoch begins: a loader calls this before it requests the first case.
     fn begin_epoch(&self, epoch: u64) {
         let _ = epoch;
     }
 
     /// The samples of a case (several where the pipeline crops several). The same index and epoch
-    /// give the same samples.
+    /// return the same samples.
     ///
     /// # Errors
     /// Where a file or a step of the pipeline fails, or there is no such index.
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError>;
 }
 
-/// A data set that several own is one.
+/// A shared data set is a data set.
 impl<D: Dataset + ?Sized> Dataset for Arc<D> {
     fn len(&self) -> usize {
         (**self).len()

@@ -1,4 +1,4 @@
-//! Splitting lists, exactly as `monai.data.partition_dataset` does.
+//! Splits lists exactly as `monai.data.partition_dataset`.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use crate::DataError;
 use crate::numpy::{RandomState, shuffled_indices};
 use derive_setters::Setters;
 
-/// How a list is dealt out.
+/// How a list is partitioned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
 pub struct PartitionOptions {
     /// Shuffle first.
     pub shuffle: bool,
     /// Seed of the shuffle.
     pub seed: u32,
-    /// With `even_divisible`: drop what does not divide, rather than repeat the first ones.
+    /// With `even_divisible`: drop the remainder instead of repeating the first ones.
     pub drop_last: bool,
     /// All parts have the same length.
     pub even_divisible: bool,
@@ -23,13 +23,13 @@ fn order(n: usize, options: PartitionOptions) -> Vec<usize> {
     if options.shuffle { shuffled_indices(n, options.seed) } else { (0..n).collect() }
 }
 
-/// Deals indices 0..n out to `parts`, one after the other: part `i` gets `i`, `i + parts`, ...
+/// Distributes indices 0..n to `parts` in turn: part `i` gets `i`, `i + parts`, ...
 ///
 /// # Errors
 /// Where there are fewer indices than parts, or `drop_last` is set without `even_divisible`.
 pub fn partition_dataset(n: usize, parts: usize, options: PartitionOptions) -> Result<Vec<Vec<usize>>, DataError> {
     if parts == 0 || n < parts {
-        return Err(DataError::Option(format!("{n} cases can't be dealt out to {parts} parts")));
+        return Err(DataError::Option(format!("{n} cases cannot be distributed to {parts} parts")));
     }
     if options.drop_last && !options.even_divisible {
         return Err(DataError::Option("drop_last only works with even_divisible".to_owned()));
@@ -71,11 +71,11 @@ pub fn partition_ratios(n: usize, ratios: &[f64], options: PartitionOptions) -> 
         .collect())
 }
 
-/// [`partition_dataset`] for each class by itself, so that every part has the same share of each.
+/// [`partition_dataset`] for each class separately, so that every part has the same share of each.
 /// `classes` has one entry per case.
 ///
 /// # Errors
-/// As [`partition_dataset`]; a class with fewer cases than parts can't be dealt out.
+/// As [`partition_dataset`]; a class with fewer cases than parts cannot be distributed.
 pub fn partition_dataset_classes(
     classes: &[i64],
     parts: usize,
@@ -86,7 +86,7 @@ pub fn partition_dataset_classes(
     })
 }
 
-/// [`partition_ratios`] for each class by itself.
+/// [`partition_ratios`] for each class separately.
 ///
 /// # Errors
 /// As [`partition_ratios`].
@@ -123,8 +123,8 @@ fn by_class(
     Ok(parts)
 }
 
-/// Indices 0..n so many times over: the whole list `factor` times, then its first part for the
-/// fraction (a random part of it with `random_pick`).
+/// Indices 0..n repeated `factor` times; the fraction adds the first part of the list (a random
+/// part with `random_pick`).
 ///
 /// # Errors
 /// Where the factor is negative or not finite.
@@ -134,7 +134,7 @@ pub fn resample_datalist(n: usize, factor: f64, random_pick: bool, seed: u32) ->
     }
     let mut out: Vec<usize> = (0..factor as usize).flat_map(|_| 0..n).collect();
     let rest = factor.fract();
-    // MONAI's bound: what is left by rounding is no part.
+    // MONAI's bound: a remainder from rounding does not count.
     if rest > 1e-6 {
         let options = PartitionOptions { shuffle: random_pick, seed, ..PartitionOptions::default() };
         out.extend(partition_ratios(n, &[rest, 1.0 - rest], options)?.swap_remove(0));

@@ -1,4 +1,4 @@
-//! [`PersistentDataset`] and [`CacheNTransDataset`]: a file per case, read in part.
+//! [`PersistentDataset`] and [`CacheNTransDataset`]: a file per case, read partially.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -12,27 +12,26 @@ use super::store::{Store, StoreOptions, StoredCases};
 use super::{Dataset, Item};
 use crate::{DataError, Pipeline, Progress, Sample};
 
-/// Ending of an entry's file.
+/// File name extension of an entry.
 const SUFFIX: &str = "hearth";
 
-/// Keeps each case after the pipeline's deterministic steps in a file of a folder, from one run to
-/// the next.
+/// Keeps each case after the pipeline's deterministic steps in a file of a folder, across runs.
 ///
-/// A file is made at the first access, or by [`fill`](PersistentDataset::fill). It is found by its
-/// name, the blake3 hash of the steps with all their parameters, of this crate's version and of the
-/// source files, so that a change of any of them makes it anew; so does damage, with a warning.
-/// Values are compressed in chunks of 32 x 32 x 32: where the first random step is a crop, only the
-/// chunks that it touches are read.
+/// A file is written at the first access, or by [`fill`](PersistentDataset::fill). Its name is the
+/// blake3 hash of the steps with all their parameters, of this crate's version and of the source
+/// files, so that a change in any of them leads to a new file. A damaged file is replaced, with a
+/// warning. Values are compressed in chunks of 32 x 32 x 32: where the first random step is a crop,
+/// only the chunks that it touches are read.
 ///
 /// Several data sets and processes may use one folder at the same time.
 #[derive(Debug)]
 pub struct PersistentDataset(StoredCases<Folder>);
 
 impl PersistentDataset {
-    /// Cases, what to do with them, and the folder, which is made where it does not exist.
+    /// A data set of cases, a pipeline and the folder, which is created if it does not exist.
     ///
     /// # Errors
-    /// Where the folder can't be made, or a case lacks a file that the pipeline loads.
+    /// Where the folder cannot be created, or a case lacks a file that the pipeline loads.
     pub fn new(
         items: Vec<Item>,
         pipeline: impl Into<Arc<Pipeline>>,
@@ -47,7 +46,7 @@ impl PersistentDataset {
         Ok(PersistentDataset(StoredCases::new(cases, Folder(dir), options)))
     }
 
-    /// Makes the files that are missing, on `workers` threads (0: as many as there are cores).
+    /// Writes the missing files, on `workers` threads (0: the number of cores).
     ///
     /// # Errors
     /// The first case that fails.
@@ -60,8 +59,8 @@ impl PersistentDataset {
         self.0.bytes_read()
     }
 
-    /// Removes the entries of the folder that are not of this data set: made with other steps, or
-    /// for other files. Returns how many bytes that freed.
+    /// Removes the entries of the folder that do not belong to this data set: those of other steps
+    /// or other files. Returns the number of bytes freed.
     ///
     /// # Errors
     /// Where the folder can't be read.
@@ -97,13 +96,13 @@ impl Dataset for PersistentDataset {
     }
 }
 
-/// A [`PersistentDataset`] that keeps what the first `n` steps make, random or not: a draw that is
-/// kept is the same in every epoch.
+/// A [`PersistentDataset`] that caches the result of the first `n` steps, random or not: a cached
+/// draw is the same in every epoch.
 #[derive(Debug)]
 pub struct CacheNTransDataset(PersistentDataset);
 
 impl CacheNTransDataset {
-    /// Cases, what to do with them, how many steps are kept, and the folder.
+    /// A data set of cases, a pipeline, the number of cached steps, and the folder.
     ///
     /// # Errors
     /// Where the pipeline has fewer steps, and as [`PersistentDataset::new`].

@@ -1,4 +1,4 @@
-//! [`SmartCacheDataset`]: a window over the cases that moves on each epoch.
+//! [`SmartCacheDataset`]: a window over the cases that moves each epoch.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
@@ -14,7 +14,7 @@ use super::{Dataset, Item, Storage, no_case};
 use crate::numpy::shuffled_indices;
 use crate::{DataError, Pipeline, Progress, Sample};
 
-/// How large the window is, and how far it moves.
+/// The size of the window, and how far it moves.
 #[derive(Clone, Debug, Setters)]
 #[setters(strip_option)]
 pub struct SmartCacheOptions {
@@ -24,19 +24,19 @@ pub struct SmartCacheOptions {
     pub rate: f64,
     /// At most this many cases at a time.
     pub num: Option<usize>,
-    /// Threads that fill the first window; 0: as many as there are cores.
+    /// Threads that fill the first window; 0: the number of cores.
     pub init_workers: usize,
-    /// Threads that prepare the next window meanwhile; 0: as many as there are cores.
+    /// Threads that prepare the next window in the background; 0: the number of cores.
     pub replace_workers: usize,
-    /// Shuffle the cases once, as numpy's `RandomState(shuffle_seed)` does.
+    /// Shuffle the cases once, by numpy's `RandomState(shuffle_seed)`.
     pub shuffle: bool,
     /// Seed of the shuffle.
     pub shuffle_seed: u32,
-    /// Where cached images live; where the pipeline left them if not given.
+    /// The device of cached images; by default the one the pipeline left them on.
     pub device: Option<Device>,
-    /// In which type values are kept.
+    /// The type of stored values.
     pub storage: Storage,
-    /// How the first filling is shown.
+    /// How the progress of the first filling is shown.
     pub progress: Progress,
     /// Bytes that the window and what prepares the next one may take; where it would be more, every
     /// case is an error that says so. Not given: no limit.
@@ -64,15 +64,15 @@ impl Default for SmartCacheOptions {
     }
 }
 
-/// Keeps a part of the cases in memory, an epoch's worth; each epoch the oldest of them make room
-/// for the next ones of the list, which threads have prepared during the epoch before.
+/// Keeps a window of the cases in memory, one epoch's worth. Each epoch the next cases of the list,
+/// which threads have prepared during the previous epoch, replace the oldest ones.
 ///
 /// With N cases, C of them cached and R replaced, epoch e (the first is `first_epoch`) has the
 /// cases `(e - first) * R + i` modulo N for i from 0 to C - 1: MONAI's sequence. It is a function
-/// of the epoch, so a run that is resumed, or a data set that is made again, goes on where it was,
-/// and no case comes twice. For the time of an epoch up to C + R cases are in memory.
+/// of the epoch, so a resumed run or a rebuilt data set continues with the same sequence, and no
+/// case is repeated. During an epoch up to C + R cases are in memory.
 ///
-/// A loader tells the epoch by [`Dataset::begin_epoch`]; there is nothing to start or to stop.
+/// A loader sets the epoch by [`Dataset::begin_epoch`]; there is nothing to start or to stop.
 #[derive(Debug)]
 pub struct SmartCacheDataset {
     shared: Arc<Shared>,
@@ -98,16 +98,16 @@ struct State {
     epoch: Option<u64>,
     /// By case: those of this window and the next.
     kept: BTreeMap<usize, Arc<Slot>>,
-    /// What the next window needs.
+    /// The cases that the next window needs.
     wanted: VecDeque<usize>,
     stop: bool,
 }
 
 impl SmartCacheDataset {
-    /// Cases and what to do with them. The cache is filled when the first epoch begins.
+    /// A data set of cases and a pipeline. The cache is filled when the first epoch begins.
     ///
     /// # Errors
-    /// Where an option makes no sense, or a case lacks a file that the pipeline loads.
+    /// Where an option is invalid, or a case lacks a file that the pipeline loads.
     pub fn new(
         items: Vec<Item>,
         pipeline: impl Into<Arc<Pipeline>>,
@@ -118,7 +118,7 @@ impl SmartCacheDataset {
         let rate = options.replace_rate;
         if !(rate > 0.0 && rate <= 1.0) {
             let advice = "give more than 0 and at most 1, or use CacheDataset, which replaces nothing";
-            return Err(DataError::Option(format!("a replace_rate of {rate} makes no sense: {advice}")));
+            return Err(DataError::Option(format!("a replace_rate of {rate} is not valid: {advice}")));
         }
         let total = cases.len();
         let cached = count(total, options.rate, options.num)?;
@@ -136,12 +136,12 @@ impl SmartCacheDataset {
         Ok(SmartCacheDataset { shared, threads: Mutex::default() })
     }
 
-    /// The cases of an epoch, by their places in the list that was given.
+    /// The cases of an epoch, as indices into the given list.
     pub fn window(&self, epoch: u64) -> Vec<usize> {
         self.shared.window(epoch)
     }
 
-    /// Number of cases in memory now.
+    /// Number of cases currently in memory.
     pub fn cached(&self) -> usize {
         self.shared.lock().kept.values().filter(|slot| slot.get().is_some()).count()
     }
@@ -162,7 +162,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(|p| p.into_inner())
     }
 
-    /// The case at a place of an epoch.
+    /// The case at an index of an epoch.
     fn case(&self, epoch: u64, place: usize) -> usize {
         let (moved, total) = (epoch.saturating_sub(self.options.first_epoch), self.order.len() as u128);
         let at = (u128::from(moved) * self.replaced as u128 + place as u128) % total.max(1);
@@ -204,7 +204,7 @@ impl Shared {
         }
         let first = state.epoch.replace(epoch).is_none();
         let mut before = std::mem::take(&mut state.kept);
-        // Windows overlap: a case of both must not lose what is kept of it.
+        // Windows overlap: a case in both must keep its cached value.
         let both = window.iter().chain(next.iter().filter(|case| !window.contains(case)));
         state.kept = both.map(|case| (*case, before.remove(case).unwrap_or_default())).collect();
         let slots: Vec<Arc<Slot>> = window.iter().map(|case| state.kept[case].clone()).collect();
@@ -219,7 +219,7 @@ impl Shared {
         }
         let progress = if first { self.options.progress } else { Progress::None };
         let bar = progress.start("cache", slots.len() as u64);
-        // A case that fails is told when it is asked for.
+        // A failed case is reported when it is requested.
         let _ = for_each(0..slots.len(), self.options.init_workers, &bar, |place| {
             let _ = slots[place].get_or_make(|| self.make(window[place]).map(Some));
             Ok(true)
@@ -228,7 +228,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// What a background thread does: the cases of the next window.
+    /// The work of a background thread: the cases of the next window.
     fn replace(&self) {
         loop {
             let mut state = self.lock();
@@ -245,7 +245,7 @@ impl Shared {
                 state = self.changed.wait(state).unwrap_or_else(|p| p.into_inner());
             };
             drop(state);
-            // A case that fails is tried again, and told, when it is asked for.
+            // A failed case is tried again, and reported, when it is requested.
             let _ = slot.get_or_make(|| self.make(case).map(Some));
         }
     }
@@ -257,7 +257,7 @@ impl Dataset for SmartCacheDataset {
         self.shared.cached
     }
 
-    /// The case at a place of the epoch that was begun last.
+    /// The case at an index of the epoch that was begun last.
     fn case(&self, index: usize) -> &str {
         let epoch = self.shared.lock().epoch.unwrap_or(self.shared.options.first_epoch);
         if index < self.shared.cached { self.shared.cases.name(self.shared.case(epoch, index)) } else { "" }
@@ -277,7 +277,7 @@ impl Dataset for SmartCacheDataset {
             self.begin_epoch(epoch);
         }
         let case = shared.case(epoch, index);
-        // Out of the window where somebody still works at an older epoch.
+        // Outside the window where a caller still reads an older epoch.
         let slot = shared.lock().kept.get(&case).cloned().unwrap_or_default();
         if let Some(why) = shared.refused.get() {
             return Err(DataError::Cache(why.clone()));
@@ -293,7 +293,7 @@ impl Drop for SmartCacheDataset {
         self.shared.lock().stop = true;
         self.shared.changed.notify_all();
         for thread in self.threads.get_mut().unwrap_or_else(|p| p.into_inner()).drain(..) {
-            // What it runs is caught.
+            // Panics of its work are caught.
             let _ = thread.join();
         }
     }

@@ -1,5 +1,5 @@
-//! Data sets that keep cases outside memory: what [`PersistentDataset`](super::PersistentDataset)
-//! and [`LmdbDataset`](super::LmdbDataset) have in common.
+//! Data sets that keep cases outside memory: the shared part of
+//! [`PersistentDataset`](super::PersistentDataset) and [`LmdbDataset`](super::LmdbDataset).
 
 use std::fmt::Debug;
 use std::io;
@@ -14,15 +14,15 @@ use super::entry::{Bytes, Counter, Entry, EntryError, MemoryBytes, Storage, enco
 use super::identity::{Identity, KeyMaker, Stamp};
 use crate::{DataError, Progress, Sample};
 
-/// Where entries are kept.
+/// The storage of entries.
 pub(crate) trait Store: Send + Sync + Debug {
-    /// The bytes of an entry and their number, if there is one. What is read of them is counted.
+    /// The bytes of an entry and their number, if it exists. Reads are counted.
     fn open(&self, key: &[u8; 32], counter: &Counter) -> io::Result<Option<(Box<dyn Bytes>, u64)>>;
 
-    /// Puts an entry, in place of an older one.
+    /// Writes an entry, replacing an older one.
     fn put(&self, key: &[u8; 32], bytes: &[u8]) -> io::Result<()>;
 
-    /// What an entry is called in messages.
+    /// The name of an entry in messages.
     fn name(&self, key: &[u8; 32]) -> String;
 }
 
@@ -30,14 +30,14 @@ pub(crate) trait Store: Send + Sync + Debug {
 #[derive(Clone, Debug, Setters)]
 #[setters(strip_option)]
 pub struct StoreOptions {
-    /// How a source file is known again.
+    /// How a changed source file is detected.
     pub identity: Identity,
-    /// In which type values are kept. On disk `Exact`, which loses nothing, is the default.
+    /// The type of stored values. On disk the lossless `Exact` is the default.
     pub storage: Storage,
-    /// Where images come to when they are read; the CPU if not given.
+    /// The device that images are read to; by default the CPU.
     pub device: Option<Device>,
-    /// Changes the key of every entry: to be raised with transforms of one's own whose parameters
-    /// don't tell what they do.
+    /// Changes the key of every entry. Raise it when a custom transform changes without a change in
+    /// its parameters.
     #[setters(into)]
     pub version: String,
 }
@@ -48,7 +48,7 @@ impl Default for StoreOptions {
     }
 }
 
-/// The files of a case as they were last seen, and its key.
+/// The last known state of a case's files, and its key.
 type Known = Option<(Stamp, [u8; 32])>;
 
 /// Cases whose first steps are kept in a store.
@@ -58,16 +58,16 @@ pub(crate) struct StoredCases<S> {
     store: S,
     options: StoreOptions,
     keys: KeyMaker,
-    /// Of each case the files as they were last seen, and its key. Locked while an entry is made.
+    /// The last known state of each case's files, and its key. Locked while an entry is written.
     known: Vec<Mutex<Known>>,
     counter: Counter,
     warned: AtomicBool,
 }
 
-/// A case ready to be used.
+/// A prepared case.
 enum Ready {
     Entry(Entry),
-    /// It could not be kept.
+    /// It could not be stored.
     Samples(Vec<Sample>),
 }
 
@@ -92,7 +92,7 @@ impl<S: Store> StoredCases<S> {
         self.counter.get()
     }
 
-    /// Makes every entry that is missing.
+    /// Writes every missing entry.
     pub fn fill(&self, workers: usize, progress: Progress) -> Result<(), DataError> {
         let bar = progress.start("cache", self.cases.len() as u64);
         let done = for_each(0..self.cases.len(), workers, &bar, |index| {
@@ -103,7 +103,7 @@ impl<S: Store> StoredCases<S> {
         done
     }
 
-    /// Keys of all cases; those whose files can't be read are left out.
+    /// Keys of all cases, without those whose files cannot be read.
     pub fn keys(&self) -> Vec<[u8; 32]> {
         (0..self.cases.len()).filter_map(|i| self.key(i, &mut self.lock(i)).ok()).collect()
     }
@@ -117,8 +117,7 @@ impl<S: Store> StoredCases<S> {
         if !entry.is_damaged() {
             return done;
         }
-        // A chunk was damaged. Draws depend on no state, so doing it again gives what it would have
-        // given.
+        // A chunk was damaged. Draws depend on no state, so a retry returns the same result.
         let why = done.err().map_or_else(|| "a chunk is damaged".to_owned(), |e| e.to_string());
         tracing::warn!(case = self.cases.name(index), "made anew: {why}");
         match self.ready(index, true)? {
@@ -149,13 +148,13 @@ impl<S: Store> StoredCases<S> {
         Ok(key)
     }
 
-    /// The entry of a case, made where there is none that can be used.
+    /// The entry of a case, written where there is no valid one.
     fn ready(&self, index: usize, anew: bool) -> Result<Ready, DataError> {
         // Fails for an index that does not exist.
         self.cases.item(index)?;
         let mut known = self.lock(index);
         let Ok(key) = self.key(index, &mut known) else {
-            // A file that can't be read is told by the step that needs it.
+            // The step that needs a file reports that it cannot be read.
             return Ok(Ready::Samples(self.cases.fixed(index)?));
         };
         let name = self.store.name(&key);
@@ -168,21 +167,24 @@ impl<S: Store> StoredCases<S> {
             match entry {
                 Ok(Some(entry)) => return Ok(Ready::Entry(entry)),
                 Ok(None) => {}
-                Err(error) => tracing::warn!(case = self.cases.name(index), "{name} is made anew: {error}"),
+                Err(error) => tracing::warn!(case = self.cases.name(index), "{name} is written again: {error}"),
             }
         }
         let samples = self.cases.fixed(index)?;
         let bytes = match encode(&samples, key, self.options.storage) {
             Ok(bytes) => bytes,
             Err(what) => {
-                self.warn_once(&format!("{}: {what}; cases like this are made at each access", self.cases.name(index)));
+                self.warn_once(&format!(
+                    "{}: {what}; cases like this are computed at each access",
+                    self.cases.name(index)
+                ));
                 return Ok(Ready::Samples(samples));
             }
         };
         if let Err(error) = self.store.put(&key, &bytes) {
-            self.warn_once(&format!("{name} can't be written: {error}; what is missing is made at each access"));
+            self.warn_once(&format!("{name} can't be written: {error}; missing cases are computed at each access"));
         }
-        // What later accesses will read is used now too.
+        // The encoded values, which later accesses read, are also used now.
         let length = bytes.len() as u64;
         let entry = Entry::open(Box::new(MemoryBytes::new(bytes)), length, &key, name.clone());
         Ok(Ready::Entry(entry.map_err(|e| DataError::Cache(format!("{name}: {e}")))?))

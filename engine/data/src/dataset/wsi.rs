@@ -1,5 +1,5 @@
-//! Patches of whole-slide images: [`PatchWSIDataset`], with patches as listed, in a sliding window,
-//! or where the tissue is.
+//! Patches of whole-slide images: [`PatchWSIDataset`], with listed patches, in a sliding window, or
+//! on tissue.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub struct WsiPatch {
     /// Row and column in pixels of level 0: of the centre or of the top left corner, see
     /// [`WsiOptions::center_location`].
     pub location: [i64; 2],
-    /// Its labels; empty where it has none. They become the image `label`, `[1, n, 1, 1]`.
+    /// Its labels; may be empty. They become the image `label`, `[1, n, 1, 1]`.
     pub label: Vec<f32>,
     /// The pixel (row, column) of the map that a result for this patch belongs to.
     pub map_location: Option<[usize; 2]>,
@@ -32,11 +32,10 @@ pub struct WsiPatch {
 pub struct WsiOptions {
     /// Height and width, in pixels of the level that is read.
     pub patch_size: [usize; 2],
-    /// What is read: a level, micrometres per pixel, or the power of the objective (both within 5
+    /// The resolution: a level, micrometres per pixel, or the power of the objective (both within 5
     /// %).
     pub resolution: Resolution,
-    /// Locations are centres (the corner is `location - size / 2`, as in MONAI) rather than
-    /// corners.
+    /// Locations are centres (the corner is `location - size / 2`, as in MONAI) instead of corners.
     pub center_location: bool,
 }
 
@@ -63,7 +62,7 @@ impl WsiOptions {
 /// decoded, and all slides share one bounded cache of tiles.
 ///
 /// A sample has `image` (`[3, H, W, 1]`, 0 to 255, rows first), `label` where there is one, the
-/// texts `slide`, and the numbers `row`, `column` (of the corner, level 0), `map_row` and
+/// string `slide`, and the numbers `row`, `column` (of the corner, level 0), `map_row` and
 /// `map_column` where the patch belongs to a map.
 #[derive(Debug)]
 pub struct PatchWSIDataset {
@@ -78,8 +77,8 @@ impl PatchWSIDataset {
     /// Opens all slides and finds the level in each.
     ///
     /// # Errors
-    /// A slide can't be opened, lacks the resolution, or a patch begins beyond its slide's right or
-    /// lower edge.
+    /// A slide cannot be opened, lacks the resolution, or a patch begins beyond its slide's right
+    /// or lower edge.
     pub fn new(
         patches: Vec<WsiPatch>,
         options: WsiOptions,
@@ -114,7 +113,7 @@ impl PatchWSIDataset {
     }
 
     /// All patches of a window sliding over each slide, as MONAI's `SlidingPatchWSIDataset`: those
-    /// wholly inside, neighbours overlapping by `overlap` (0 to less than 1) of their size.
+    /// completely inside, neighbours overlapping by `overlap` (0 to less than 1) of their size.
     ///
     /// # Errors
     /// As [`PatchWSIDataset::new`]; also where the overlap leaves no step.
@@ -182,8 +181,8 @@ impl PatchWSIDataset {
         let [height, width] = self.options.patch_size;
         let [mut row, mut column] = patch.location;
         if self.options.center_location {
-            // As MONAI: half of the size, in pixels of the level that is read, taken from a place
-            // at level 0.
+            // As in MONAI: half of the size, in pixels of the level that is read, subtracted from a
+            // position at level 0.
             (row, column) = (row - (height / 2) as i64, column - (width / 2) as i64);
         }
         let raster = slide.read_region_at((column, row), *level, (width, height)).map_err(wrong)?;

@@ -1,26 +1,25 @@
-//! [`ZipDataset`] and [`PatchDataset`]: data sets made of others.
+//! [`ZipDataset`] and [`PatchDataset`]: data sets that combine or wrap others.
 
 use std::sync::Arc;
 
 use super::{Dataset, guarded};
 use crate::{DataError, Pipeline, Sample};
 
-/// Cases of several data sets side by side: case i has the values of case i of each. It is as long
-/// as the shortest.
+/// Combines several data sets: case i has the values of case i of each. It is as long as the
+/// shortest.
 ///
-/// With one data set per key, each with a pipeline of its own, it is what MONAI calls
-/// `ArrayDataset`: where the pipelines have their random steps at the same places, those draw the
-/// same for image and label.
+/// With one data set per key, each with its own pipeline, it corresponds to MONAI's `ArrayDataset`:
+/// random steps at the same index of the pipelines make the same draws for image and label.
 pub struct ZipDataset(Vec<Arc<dyn Dataset>>);
 
 impl ZipDataset {
-    /// These, side by side.
+    /// Combines these data sets.
     ///
     /// # Errors
     /// Where there is none, or case names differ (draws depend on them).
     pub fn new(datasets: Vec<Arc<dyn Dataset>>) -> Result<Self, DataError> {
         let Some((first, others)) = datasets.split_first() else {
-            return Err(DataError::Option("no data set to put side by side".to_owned()));
+            return Err(DataError::Option("no data set to combine".to_owned()));
         };
         let length = datasets.iter().map(|d| d.len()).min().unwrap_or(0);
         for other in others {
@@ -76,11 +75,11 @@ impl Dataset for ZipDataset {
     }
 }
 
-/// Samples of another data set, each put through further steps: patches of images that are loaded
-/// or cached elsewhere.
+/// Samples of another data set with further steps applied to each: patches of images that are
+/// loaded or cached elsewhere.
 ///
 /// All patches of a case are samples of that case; a [`PatchLoader`](crate::PatchLoader) makes
-/// batches of so many patches.
+/// batches of a fixed number of patches.
 pub struct PatchDataset {
     dataset: Arc<dyn Dataset>,
     patches: Pipeline,
@@ -88,12 +87,12 @@ pub struct PatchDataset {
 }
 
 impl PatchDataset {
-    /// The steps are drawn for by seed, epoch and case, and by their place in `patches`.
+    /// The draws of the steps depend on seed, epoch and case, and on their index in `patches`.
     pub fn new(dataset: impl Dataset + 'static, patches: Pipeline) -> Self {
         PatchDataset { dataset: Arc::new(dataset), patches, samples_per_image: None }
     }
 
-    /// Makes it an error when a case gives another number of patches.
+    /// Makes it an error when a case has another number of patches.
     pub fn with_samples_per_image(mut self, samples: usize) -> Self {
         self.samples_per_image = Some(samples);
         self
@@ -120,7 +119,7 @@ impl Dataset for PatchDataset {
         let patches = guarded(case, || Ok(self.patches.run_steps(samples, key, 0, self.patches.len())?))?;
         match self.samples_per_image {
             Some(n) if n != patches.len() => {
-                Err(DataError::Option(format!("case {case} gives {} patches, {n} are asked for", patches.len())))
+                Err(DataError::Option(format!("case {case} has {} patches, expected {n}", patches.len())))
             }
             _ => Ok(patches),
         }

@@ -1,4 +1,4 @@
-//! Unpacking archives that somebody else made: [`unpack`].
+//! Unpacks untrusted archives: [`unpack`].
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -10,7 +10,7 @@ use tar::EntryType;
 use super::DownloadError;
 use crate::Progress;
 
-/// How much an archive may unpack to.
+/// Limits of an archive's content.
 #[derive(Clone, Copy, Debug)]
 pub struct ArchiveLimits {
     /// Bytes of all files.
@@ -25,14 +25,14 @@ impl Default for ArchiveLimits {
     }
 }
 
-/// Unpacks a tar, tar.gz or zip archive (its content says which) to the folder `into`, which must
-/// not exist, or be empty. It appears when all of it is there.
+/// Unpacks a tar, tar.gz or zip archive (recognized by content) to the folder `into`, which must
+/// not exist, or be empty. The folder appears only when it is complete.
 ///
-/// An archive with one folder at its top gives the content of that folder if it has the name of
-/// `into`. What Apple's tools add (`._*`, `__MACOSX`) is left out.
+/// An archive with one top-level folder with the name of `into` is unpacked without that level.
+/// Files that Apple's tools add (`._*`, `__MACOSX`) are skipped.
 ///
 /// # Errors
-/// Where the archive is damaged or of another kind, holds a path that leads out of it (`..`,
+/// Where the archive is damaged or of another kind, holds a path outside the folder (`..`,
 /// absolute), a link, a device or the same file twice, or is larger than the limits.
 pub fn unpack(archive: &Path, into: &Path, limits: ArchiveLimits, progress: Progress) -> Result<(), DownloadError> {
     if fs::read_dir(into).is_ok_and(|mut inside| inside.next().is_some()) {
@@ -114,7 +114,7 @@ impl Writer<'_> {
         self.wrong(format!("is damaged: {error}"))
     }
 
-    /// Where an entry goes; `None` where it is left out.
+    /// The target of an entry; `None` where it is skipped.
     fn place(&mut self, name: &Path) -> Result<Option<PathBuf>, DownloadError> {
         self.entries += 1;
         if self.entries > self.limits.entries {
@@ -183,7 +183,7 @@ impl Writer<'_> {
             match entry.header().entry_type() {
                 EntryType::Regular | EntryType::Continuous => self.file(&name, entry)?,
                 EntryType::Directory => self.folder(&name)?,
-                // Remarks that are no file.
+                // Entries that are not files.
                 EntryType::XGlobalHeader | EntryType::XHeader => {}
                 other => {
                     return Err(
@@ -201,7 +201,7 @@ impl Writer<'_> {
             let entry = archive.by_index(index).map_err(|e| self.damaged(e))?;
             // Some tools on Windows write backslashes.
             let name = PathBuf::from(entry.name().replace('\\', "/"));
-            // The type of a file as Unix has it; 0 where the archive does not say.
+            // The Unix file type; 0 where the archive does not state it.
             let unix = entry.unix_mode().map_or(0, |mode| mode & 0o170_000);
             if entry.is_dir() {
                 self.folder(&name)?;

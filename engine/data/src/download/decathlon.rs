@@ -8,7 +8,7 @@ use super::fetch::{Checksum, FetchOptions, fetch};
 use crate::{DataError, DecathlonDataset};
 use hearth_registry::nearest;
 
-/// Where the archives are.
+/// The location of the archives.
 const BASE: &str = "https://msd-for-monai.s3-us-west-2.amazonaws.com";
 
 /// A task that can be downloaded.
@@ -38,7 +38,7 @@ impl DecathlonTask {
     /// A task by its name (`Task09_Spleen`), its number (`Task09`, `9`) or its organ (`spleen`).
     ///
     /// # Errors
-    /// Where there is none; all are named.
+    /// Where there is none; the message lists all.
     pub fn find(name: &str) -> Result<DecathlonTask, DataError> {
         let wanted = name.to_lowercase();
         let is = |task: &&DecathlonTask| {
@@ -58,10 +58,10 @@ impl DecathlonTask {
     }
 }
 
-/// Downloads a task into `dir/TASK` and opens it. A task that is there already is opened only.
+/// Downloads a task into `dir/TASK` and opens it. An existing task is only opened.
 ///
-/// The archive is kept beside it while it is unpacked, then removed, unless `keep_archive`. `base`
-/// is another place that has the archives.
+/// The archive is stored next to it while it is unpacked, then removed, unless `keep_archive`.
+/// `base` is an alternative location of the archives.
 ///
 /// # Errors
 /// Where the download fails, the archive is not the published one, or the disk is full.

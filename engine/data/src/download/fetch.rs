@@ -12,18 +12,18 @@ use ureq::http::{HeaderMap, StatusCode, header};
 use super::DownloadError;
 use crate::Progress;
 
-/// What a file's content must be.
+/// The expected checksum of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Checksum {
-    /// MD5, in hexadecimal: enough against damage, not against malice.
+    /// MD5, in hexadecimal: sufficient against damage, not against malice.
     Md5(String),
     /// BLAKE3, in hexadecimal.
     Blake3(String),
 }
 
 impl Checksum {
-    /// Fails where a file has another content.
+    /// Fails where a file has other content.
     ///
     /// # Errors
     /// [`DownloadError::Checksum`], or where the file can't be read.
@@ -61,15 +61,15 @@ fn hex(bytes: &[u8]) -> String {
 /// How files are fetched.
 #[derive(Clone, Debug)]
 pub struct FetchOptions {
-    /// Tries in a row without a byte more.
+    /// The most consecutive tries without progress.
     pub tries: u32,
-    /// Longest time without a byte, and for a connection to be made.
+    /// The longest time without a byte, and for establishing a connection.
     pub timeout: Duration,
     /// Time before the second try; it doubles with each.
     pub pause: Duration,
-    /// A larger file is refused.
+    /// Larger files are refused.
     pub max_bytes: u64,
-    /// How it is shown.
+    /// How progress is shown.
     pub progress: Progress,
 }
 
@@ -98,15 +98,15 @@ impl FetchOptions {
     }
 }
 
-/// Fetches a file. What came of an earlier try is in `PATH.part`, and is gone on with where the
-/// server allows it.
+/// Fetches a file. Partial data of an earlier try is in `PATH.part`, and the download is resumed
+/// from it where the server allows it.
 ///
-/// A file that is there already is only checked.
+/// An existing file is only checked.
 ///
 /// # Errors
-/// Where the server has no such file, the connection fails too often, or the content is not what
-/// the checksum says (a part from an earlier try that turns out to be of something else is fetched
-/// anew once).
+/// Where the server has no such file, the connection fails too often, or the content does not match
+/// the checksum (where a part from an earlier try belongs to another file, the download restarts
+/// once).
 pub fn fetch(url: &str, path: &Path, checksum: Option<&Checksum>, options: &FetchOptions) -> Result<(), DownloadError> {
     if path.exists() {
         return checksum.map_or(Ok(()), |c| c.check(path));
@@ -118,7 +118,7 @@ pub fn fetch(url: &str, path: &Path, checksum: Option<&Checksum>, options: &Fetc
     let began_with = fs::metadata(&part).map_or(0, |m| m.len());
     if let Err(error) = download(url, &part, options) {
         if fs::metadata(&part).is_ok_and(|m| m.len() == 0) {
-            // Nothing came that could be gone on with. That the file stays would be no worse.
+            // There is nothing to resume from. It does no harm if removal fails.
             let _ = fs::remove_file(&part);
         }
         return Err(error);
@@ -130,7 +130,7 @@ pub fn fetch(url: &str, path: &Path, checksum: Option<&Checksum>, options: &Fetc
         if began_with == 0 {
             return Err(told_of(error, path));
         }
-        tracing::warn!("{url}: what came before does not belong to it; it is fetched anew");
+        tracing::warn!("{url}: the partial file does not belong to it; the download restarts");
         download(url, &part, options)?;
         if let Err(error) = checksum.check(&part) {
             fs::remove_file(&part).map_err(DownloadError::io(&part))?;
@@ -140,7 +140,7 @@ pub fn fetch(url: &str, path: &Path, checksum: Option<&Checksum>, options: &Fetc
     fs::rename(&part, path).map_err(DownloadError::io(path))
 }
 
-/// The part is gone; the message is about the file that was asked for.
+/// The part no longer exists; the message names the requested file.
 fn told_of(error: DownloadError, path: &Path) -> DownloadError {
     match error {
         DownloadError::Checksum { expected, found, .. } => {
@@ -176,8 +176,8 @@ fn download(url: &str, part: &Path, options: &FetchOptions) -> Result<(), Downlo
             Err(Failed::Again(what)) => what,
         };
         let length = file.metadata().map_err(DownloadError::io(part))?.len();
-        // A server that sends some each time may be tried for ever; one that begins anew each time
-        // may not.
+        // A server that makes progress each time may be retried indefinitely; one that restarts
+        // each time may not.
         (tries, pause) = if length > best { (1, options.pause) } else { (tries + 1, pause) };
         best = best.max(length);
         if tries >= options.tries {
@@ -190,7 +190,7 @@ fn download(url: &str, part: &Path, options: &FetchOptions) -> Result<(), Downlo
     file.sync_all().map_err(DownloadError::io(part))
 }
 
-/// One request, and what comes of it, appended to the file.
+/// Makes one request and appends its data to the file.
 fn attempt(agent: &Agent, url: &str, file: &mut File, part: &Path, options: &FetchOptions) -> Result<(), Failed> {
     let io = |error| Failed::For(DownloadError::io(part)(error));
     let answer = |what: String| Failed::For(DownloadError::Answer { url: url.to_owned(), what });
@@ -200,7 +200,7 @@ fn attempt(agent: &Agent, url: &str, file: &mut File, part: &Path, options: &Fet
         request = request.header(header::RANGE, format!("bytes={offset}-"));
     }
     let response = request.call().map_err(|error| match error {
-        ureq::Error::TooManyRedirects => answer("it is redirected in circles, or too often".to_owned()),
+        ureq::Error::TooManyRedirects => answer("it is redirected in a loop, or too often".to_owned()),
         ureq::Error::BadUri(what) | ureq::Error::RequireHttpsOnly(what) => {
             answer(format!("not a usable address: {what}"))
         }
@@ -212,12 +212,12 @@ fn attempt(agent: &Agent, url: &str, file: &mut File, part: &Path, options: &Fet
         StatusCode::PARTIAL_CONTENT => {
             let (start, total) = content_range(&headers).unwrap_or((offset, None));
             if start != offset {
-                return Err(answer(format!("asked for bytes from {offset} on, the server sends from {start} on")));
+                return Err(answer(format!("requested bytes from {offset} on, the server sends from {start} on")));
             }
             total.or_else(|| Some(offset + content_length(&headers)?))
         }
         StatusCode::OK => {
-            // The server can't go on in mid-file.
+            // The server does not support resuming.
             file.set_len(0).map_err(io)?;
             offset = 0;
             content_length(&headers)
@@ -227,12 +227,12 @@ fn attempt(agent: &Agent, url: &str, file: &mut File, part: &Path, options: &Fet
                 return Ok(());
             }
             file.set_len(0).map_err(io)?;
-            return Err(Failed::Again("what came before is longer than the file".to_owned()));
+            return Err(Failed::Again("the partial file is longer than the file".to_owned()));
         }
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-            return Err(Failed::Again(format!("the server says {status}")));
+            return Err(Failed::Again(format!("the server answers {status}")));
         }
-        status if status.is_server_error() => return Err(Failed::Again(format!("the server says {status}"))),
+        status if status.is_server_error() => return Err(Failed::Again(format!("the server answers {status}"))),
         status => return Err(Failed::For(DownloadError::Status { url: url.to_owned(), status: status.as_u16() })),
     };
     let too_large = || Failed::For(DownloadError::TooLarge { what: url.to_owned(), limit: options.max_bytes });
@@ -270,7 +270,7 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// `bytes 5-9/10` or `bytes */10`: where the part begins, and how long all is.
+/// `bytes 5-9/10` or `bytes */10`: the start of the part, and the total length.
 fn content_range(headers: &HeaderMap) -> Option<(u64, Option<u64>)> {
     let text = headers.get(header::CONTENT_RANGE)?.to_str().ok()?.trim().strip_prefix("bytes")?.trim();
     let (range, total) = text.split_once('/')?;

@@ -1,8 +1,8 @@
 //! Public data sets from the network (feature `download`): [`decathlon`] and [`Tcia`].
 //!
-//! A download goes on where it broke off, is checked against a checksum, and comes under its name
-//! when it is whole. Archives are unpacked beside their place and moved there; what leads out of
-//! the folder, links and devices are refused.
+//! A download resumes where it was interrupted, is checked against a checksum, and gets its name
+//! when it is complete. Archives are unpacked to a temporary folder and moved; paths outside the
+//! folder, links and devices are refused.
 
 mod archive;
 mod decathlon;
@@ -16,55 +16,55 @@ pub use tcia::{Tcia, TciaOptions};
 
 use std::path::{Path, PathBuf};
 
-/// A download did not succeed.
+/// A failed download.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DownloadError {
     /// The server answered, but not with the file.
-    #[error("{url}: the server says {status}{}", advice(*status))]
+    #[error("{url}: the server answers {status}{}", advice(*status))]
     Status {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
         /// The HTTP status.
         status: u16,
     },
-    /// The connection failed, again and again.
-    #[error("{url}: {what} ({tries} tries); what came is kept, and the next try goes on from there")]
+    /// The connection failed repeatedly.
+    #[error("{url}: {what} ({tries} tries); partial data is kept, and the next try resumes from there")]
     Network {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
         /// The last failure.
         what: String,
-        /// How often it was tried.
+        /// The number of tries.
         tries: u32,
     },
-    /// The server's answer makes no sense.
+    /// The server's answer is invalid.
     #[error("{url}: {what}")]
     Answer {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
         /// What is wrong.
         what: String,
     },
-    /// What came is not what was published.
+    /// The content does not match the published checksum.
     #[error("{path}: the checksum is {found}, expected {expected}; delete the file and try again")]
     Checksum {
         /// The file.
         path: PathBuf,
-        /// What it should be.
+        /// The expected checksum.
         expected: String,
-        /// What it is.
+        /// The actual checksum.
         found: String,
     },
     /// More than the limit.
     #[error("{what} is larger than the limit of {limit} bytes")]
     TooLarge {
-        /// What was asked for, or unpacked.
+        /// The download or archive.
         what: String,
         /// The limit.
         limit: u64,
     },
-    /// An archive can't be unpacked, or must not be.
+    /// An archive cannot be unpacked, or must not be.
     #[error("{path}: {what}")]
     Archive {
         /// The archive.
@@ -80,10 +80,10 @@ pub enum DownloadError {
         /// Why.
         source: std::io::Error,
     },
-    /// What came is not DICOM, or damaged.
+    /// The downloaded data is not DICOM, or damaged.
     #[error(transparent)]
     Dicom(#[from] hearth_dicom::DicomError),
-    /// What came is not a data set.
+    /// The downloaded data is not a data set.
     #[error(transparent)]
     Data(Box<crate::DataError>),
 }

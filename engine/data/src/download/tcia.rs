@@ -14,21 +14,21 @@ use crate::{DataError, Item};
 
 /// The archive's service.
 const BASE: &str = "https://services.cancerimagingarchive.net/nbia-api/services/v1";
-/// A larger answer is refused.
+/// Larger answers are refused.
 const MAX_ANSWER: u64 = 256 << 20;
-/// Which series is where, in the folder of a collection.
+/// The index of series in the folder of a collection.
 const INDEX: &str = "series.json";
-/// What the archive puts beside the files of a series: their names and MD5 sums.
+/// The archive's list of a series' files: their names and MD5 sums.
 const SUMS: &str = "md5hashes.csv";
 
-/// What of a collection is downloaded.
+/// The selection of a download.
 #[derive(Clone, Debug)]
 pub struct TciaOptions {
-    /// Modality of what was drawn on the images: SEG, or RTSTRUCT.
+    /// Modality of the annotations: SEG, or RTSTRUCT.
     pub modality: String,
-    /// At most so many of them; all if not given.
+    /// The most annotations; by default all.
     pub limit: Option<usize>,
-    /// Another place that answers like the archive.
+    /// Another server with the archive's API.
     pub base: Option<String>,
     /// How files are fetched.
     pub fetch: FetchOptions,
@@ -51,17 +51,17 @@ pub struct Tcia {
 }
 
 impl Tcia {
-    /// Downloads a collection into `dir`. Series that are there already are not fetched again;
-    /// files are checked against the sums that the archive sends with them.
+    /// Downloads a collection into `dir`. Existing series are not fetched again; files are checked
+    /// against the sums that the archive sends with them.
     ///
     /// # Errors
-    /// Where the service does not answer, a file is damaged, or a segmentation refers to nothing
-    /// that can be found.
+    /// Where the service does not answer, a file is damaged, or the images of a segmentation cannot
+    /// be found.
     pub fn download(collection: &str, dir: impl Into<PathBuf>, options: &TciaOptions) -> Result<Self, DownloadError> {
         let dir = dir.into();
         let service = Service { base: options.base.as_deref().unwrap_or(BASE).trim_end_matches('/'), options };
         let mut series = service.list("getSeries", &[("Collection", collection), ("Modality", &options.modality)])?;
-        // The order of the answer is nobody's promise.
+        // The order of the answer is not guaranteed.
         series.sort();
         if series.is_empty() {
             let what = format!("the collection {collection:?} has no series of modality {}", options.modality);
@@ -105,7 +105,7 @@ impl Tcia {
     }
 }
 
-/// Where series are, by their UID. What can't be read is found out again.
+/// The folders of series, by UID. An unreadable index is rebuilt.
 fn read_index(dir: &Path) -> BTreeMap<String, String> {
     let text = fs::read(dir.join(INDEX)).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
@@ -139,7 +139,7 @@ impl Service<'_> {
         let text = fs::read(&path).map_err(DownloadError::io(&path))?;
         let wrong = |what: String| DownloadError::Answer { url: url.clone(), what };
         if text.is_empty() {
-            // What the service says for "none".
+            // The service's answer for "none".
             return Ok(Vec::new());
         }
         let answer: Value = serde_json::from_slice(&text).map_err(|e| wrong(format!("the answer is not JSON: {e}")))?;
@@ -151,7 +151,7 @@ impl Service<'_> {
         list.iter().map(|entry| uid(entry).ok_or_else(|| wrong(format!("{entry} has no usable UID")))).collect()
     }
 
-    /// Fetches a segmentation and what it was drawn on; returns where they are.
+    /// Fetches a segmentation and its images; returns their folders.
     fn case(&self, dir: &Path, uid: &str, places: &BTreeMap<String, String>) -> Result<String, DownloadError> {
         let raw = dir.join("raw").join(uid);
         self.series(uid, &raw)?;
@@ -191,7 +191,7 @@ impl Service<'_> {
         Ok(found.map(|(_, series)| series))
     }
 
-    /// Fetches a series into a folder, unless it is there.
+    /// Fetches a series into a folder, unless it exists.
     fn series(&self, uid: &str, into: &Path) -> Result<(), DownloadError> {
         if into.is_dir() {
             return Ok(());
@@ -205,14 +205,14 @@ impl Service<'_> {
         }
         let unpacked = unpack(&archive, &beside, ArchiveLimits::default(), self.options.fetch.progress);
         let checked = unpacked.and_then(|()| check_sums(&beside));
-        // A damaged archive must not be taken for a whole one the next time.
+        // A damaged archive must not be taken for a complete one the next time.
         fs::remove_file(&archive).map_err(DownloadError::io(&archive))?;
         checked?;
         fs::rename(&beside, into).map_err(DownloadError::io(into))
     }
 }
 
-/// What was drawn, as the DICOM files of a folder say.
+/// The annotation in the DICOM files of a folder.
 fn segmentation(folder: &Path) -> Result<Annotation, DownloadError> {
     let mut scan = hearth_dicom::scan(folder)?;
     if !scan.annotations.is_empty() {
@@ -225,7 +225,7 @@ fn segmentation(folder: &Path) -> Result<Annotation, DownloadError> {
     Err(DownloadError::Data(Box::new(DataError::List { path: folder.to_owned(), what })))
 }
 
-/// `PATIENT/NUMBER`, with a counter behind it where another segmentation has that place.
+/// `PATIENT/NUMBER`, with a counter appended where another segmentation has that name.
 fn free_place(segmentation: &Annotation, uid: &str, places: &BTreeMap<String, String>) -> String {
     let patient = as_name(segmentation.patient.as_deref().unwrap_or_default());
     let first = format!("{patient}/{}", segmentation.series_number.unwrap_or_default());
@@ -265,7 +265,7 @@ fn check_sums(dir: &Path) -> Result<(), DownloadError> {
     Ok(())
 }
 
-/// Digits and dots: what may become part of a path and of a query.
+/// Digits and dots, which are safe in a path and a query.
 fn is_uid(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 64

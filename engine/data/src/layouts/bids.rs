@@ -17,10 +17,10 @@ const LABELS: [&str; 3] = ["dseg", "mask", "roi"];
 const DATA: [&str; 7] = ["anat", "pet", "dwi", "func", "perf", "fmap", "micr"];
 
 /// The Brain Imaging Data Structure: `sub-01[/ses-02]/anat/sub-01_T1w.nii.gz`, label maps (`_dseg`,
-/// `_mask`, `_roi`) beside the images or below `derivatives`, and `participants.tsv`, whose columns
-/// are fields of the cases (age, sex, group). A case is a subject, or a session where there are
-/// several. Images are chosen by suffix with `[data] images = ["T1w", "FLAIR"]`; `T1gd` is a `T1w`
-/// with the entity `ce`.
+/// `_mask`, `_roi`) next to the images or below `derivatives`, and `participants.tsv`, whose
+/// columns are fields of the cases (age, sex, group). A case is a subject, or a session where there
+/// are several. Images are chosen by suffix with `[data] images = ["T1w", "FLAIR"]`; `T1gd` is a
+/// `T1w` with the entity `ce`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bids {
@@ -28,7 +28,7 @@ pub struct Bids {
     pub entities: BTreeMap<String, String>,
 }
 
-/// A file with what its name says: entities and suffix.
+/// A file with the entities and suffix of its name.
 struct Named {
     path: PathBuf,
     entities: BTreeMap<String, String>,
@@ -130,7 +130,7 @@ impl Bids {
         found
     }
 
-    /// The suffixes of the images: those asked for, or the only one there is.
+    /// The suffixes of the images: the requested ones, or the only one.
     fn wanted(
         &self,
         path: &Path,
@@ -174,7 +174,7 @@ impl Named {
         self.path.strip_prefix(root).is_ok_and(|inside| inside.starts_with("derivatives"))
     }
 
-    /// Whether it is an image of this suffix; contrast agent tells `T1gd` from `T1w`.
+    /// Whether it is an image with this suffix; contrast agent distinguishes `T1gd` from `T1w`.
     fn is(&self, name: &str) -> bool {
         let enhanced = self.entities.contains_key("ce");
         if same_modality(&self.suffix, "T1w") {
@@ -184,7 +184,7 @@ impl Named {
     }
 }
 
-/// The label map of a case; with several, the first kind of which there is one alone.
+/// The label map of a case; with several, the first kind with exactly one.
 fn label_of(files: &[&Named]) -> Result<Option<PathBuf>, String> {
     if let [one] = files {
         return Ok(Some(one.path.clone()));
@@ -200,7 +200,7 @@ fn label_of(files: &[&Named]) -> Result<Option<PathBuf>, String> {
     Ok(None)
 }
 
-/// `participants.tsv`: the fields of each subject; `n/a` is none.
+/// `participants.tsv`: the fields of each subject; `n/a` means no value.
 fn participants(root: &Path) -> Result<BTreeMap<String, BTreeMap<String, Field>>, DataError> {
     let path = root.join("participants.tsv");
     if !path.is_file() {
@@ -208,7 +208,7 @@ fn participants(root: &Path) -> Result<BTreeMap<String, BTreeMap<String, Field>>
     }
     let options = CsvOptions { delimiter: '\t', case: Some("participant_id".to_owned()), ..CsvOptions::default() };
     let items = csv_items(&[path], &options)?;
-    // A column with a single n/a is text; its other values may be numbers.
+    // A single n/a makes a column text; its other values may be numbers.
     let number = |field: Field| match field {
         Field::Text(text) if text == "n/a" => None,
         Field::Text(text) => Some(text.parse().map_or(Field::Text(text), Field::Number)),

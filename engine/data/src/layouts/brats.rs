@@ -10,16 +10,16 @@ use super::{CHOOSE, CaseList, Layout, Target, Wants, same_modality, some, title,
 use crate::dataset::case_name;
 use crate::{DataError, Item, Parts};
 
-/// Folders below folders are searched so far: `HGG/CASE`, `Training/HGG/CASE`.
+/// The depth of the search in nested folders: `HGG/CASE`, `Training/HGG/CASE`.
 const DEPTH: usize = 3;
 
-/// The order of channels in the Decathlon's Task01, so that networks fit both.
+/// The order of channels in the Decathlon's Task01, so that networks work with both.
 const ORDER: [&str; 4] = ["FLAIR", "T1w", "T1gd", "T2w"];
 
 /// A folder for each case with a file for each contrast, as BraTS 2018 to 2021
 /// (`CASE/CASE_t1ce.nii.gz`, `CASE_seg.nii.gz`) and 2023 and later (`CASE/CASE-t1c.nii.gz`,
-/// `CASE-seg.nii.gz`) have it; a single case's folder is read, too. Contrasts are FLAIR, T1w, T1gd,
-/// T2w in this order, or those of `[data] images`.
+/// `CASE-seg.nii.gz`); the folder of a single case can also be read. Contrasts are FLAIR, T1w,
+/// T1gd, T2w in this order, or those of `[data] images`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Brats {}
@@ -99,8 +99,8 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The files of a case by what stands behind its name, as `t1ce` in `CASE_t1ce.nii.gz`; none where
-/// the folder is no case: two of the contrasts or more, of one name.
+/// The files of a case by the end of their names, such as `t1ce` in `CASE_t1ce.nii.gz`; none where
+/// the folder is not a case, which has at least two of the contrasts under one name.
 fn contrasts(dir: &Path) -> BTreeMap<String, PathBuf> {
     let mut cases: BTreeMap<String, BTreeMap<String, PathBuf>> = BTreeMap::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {

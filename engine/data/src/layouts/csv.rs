@@ -9,22 +9,22 @@ use super::{CHOOSE, CaseList, Layout, Target, Wants, title, with_image, wrong};
 use crate::dataset::{case_name, make_unique};
 use crate::{Column, ColumnKind, CsvOptions, DataError, Field, Item, Parts, csv_items};
 
-/// Stands for an empty value in a column of files.
+/// Marks an empty value in a column of files.
 const NONE: &str = "\0none";
 
 /// A table with a case in each row (`.csv`, `.tsv`). The column `image`, or those of
-/// `[data] images`, name files; so does `label` where a label map is learned. Other columns are
-/// fields of the cases: classes, scores, weights. Relative names begin at the table's folder.
+/// `[data] images`, name files; so does `label` where the target is a label map. Other columns are
+/// fields of the cases: classes, scores, weights. Relative names start at the table's folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Csv {
-    /// The column that names a case; otherwise its first file does.
+    /// The column that names a case; by default its first file does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub case: Option<String>,
-    /// Where relative names of files begin, in place of the table's folder.
+    /// The base of relative file names instead of the table's folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
-    /// What stands between values: a comma, and a tab where the file ends with `.tsv`.
+    /// The delimiter of values; by default a comma, or a tab where the file name ends with `.tsv`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<char>,
 }
@@ -65,7 +65,7 @@ impl Layout for Csv {
         if let Some(column) = named.into_iter().find(|column| !columns.contains(column)) {
             let known: Vec<&str> = columns.iter().map(String::as_str).collect();
             let what = hearth_registry::unknown("column", column, &known);
-            return Err(wrong(path, format!("{what}; it holds what is to be learned ([task])")));
+            return Err(wrong(path, format!("{what}; it holds the target ([task])")));
         }
         let as_file = |default: Option<Field>| Column { kind: Some(ColumnKind::File), default, ..Column::default() };
         for column in &images {
@@ -75,7 +75,7 @@ impl Layout for Csv {
             // A row without a label is a case to predict.
             options.types.insert(label.clone(), as_file(Some(Field::Text(NONE.to_owned()))));
         }
-        // An empty value is no value; `label` is no file where something else is learned.
+        // An empty value means no value; `label` is not a file where the target is something else.
         for column in &columns {
             let column_type = options.types.entry(column.clone()).or_default();
             if column_type.kind.is_none() {
@@ -94,7 +94,7 @@ impl Layout for Csv {
 }
 
 impl Csv {
-    /// The files of a row as `image` and `label`, and numbers that are written as text.
+    /// The files of a row as `image` and `label`, and numbers written as text.
     fn case(&self, mut item: Item, images: &[String], label: Option<&str>, columns: &[String]) -> Result<Item, String> {
         let files: Vec<PathBuf> = images.iter().filter_map(|column| item.files.remove(column)).collect();
         if let (None, Some(first)) = (&self.case, files.first()) {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{CaseList, Layout, Target, Wants, channels, with_image, wrong};
 use crate::{DataError, DecathlonDataset, Item, Parts};
 
-/// A folder with a `dataset.json` as the Medical Segmentation Decathlon has it. With several
-/// modalities the image is 4-D, and `[data] images` picks channels by the names in `modality`.
+/// A folder with a `dataset.json` as in the Medical Segmentation Decathlon. With several
+/// modalities the image is 4-D, and `[data] images` selects channels by the names in `modality`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Decathlon {}

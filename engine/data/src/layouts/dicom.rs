@@ -9,8 +9,8 @@ use super::{CaseList, Layout, Target, Wants, title, wrong};
 use crate::dataset::dicom_items;
 use crate::{DataError, Item};
 
-/// A folder of DICOM, laid out in any way: each series of images is a case, and what was drawn on
-/// it (a structure set or a segmentation) is its label.
+/// A folder of DICOM with any layout: each series of images is a case, and the structure set or
+/// segmentation drawn on it is its label.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dicom {}
@@ -27,7 +27,7 @@ impl Layout for Dicom {
         }
         let found = dicom_items(path).map_err(|error| {
             let known = "no dataset.json, no BIDS, no BraTS folders, no table";
-            wrong(path, format!("this is no data set that is known here ({known}), and no cases of DICOM: {error}"))
+            wrong(path, format!("not a known data set ({known}), and no cases of DICOM: {error}"))
         })?;
         let label = |mut item: Item| {
             if let Some(drawn) = item.files.remove("seg") {
@@ -36,7 +36,7 @@ impl Layout for Dicom {
             item
         };
         let mut list = CaseList { name: title(path), ..CaseList::default() };
-        // What is learned of fields is not in DICOM.
+        // Targets from fields are not in DICOM.
         if let Target::Fields(names) = &wants.target {
             let what = format!("DICOM has no {}; name series and values in a table (.csv)", names.join(", "));
             return Err(wrong(path, what));

@@ -16,12 +16,12 @@ const MAX_LIST: u64 = 256 << 20;
 
 /// A list of cases in JSON, as MONAI's `load_decathlon_datalist` and Auto3DSeg read it: `{
 /// "training": [{ "image": "a.nii.gz", "label": "b.nii.gz", "fold": 0 }, ...], "validation": [...],
-/// "testing": [...] }`, or the list alone. An image may be a list of files; `[data] images` takes
-/// several keys as its channels. Relative names begin at the list's folder.
+/// "testing": [...] }`, or a bare list. An image may be a list of files; `[data] images` uses
+/// several keys as its channels. Relative names start at the list's folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct JsonList {
-    /// Where relative names of files begin, in place of the list's folder.
+    /// The base of relative file names instead of the list's folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
 }
@@ -110,7 +110,7 @@ fn case(root: &Path, entry: &Value, wants: &Wants) -> Result<Item, String> {
     Ok(item)
 }
 
-/// A number, several, or a text; `true` is 1.
+/// A number, several numbers, or a string; `true` is 1.
 fn field(value: &Value) -> Option<Field> {
     match value {
         Value::Bool(yes) => Some(Field::Number(f64::from(u8::from(*yes)))),

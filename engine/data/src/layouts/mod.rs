@@ -1,8 +1,8 @@
-//! How data sets lie on disk: from a folder or a list to its cases.
+//! Layouts of data sets on disk: from a folder or a list to its cases.
 //!
-//! Each [`Layout`] knows one way: [`Decathlon`], [`NnUnetRaw`], [`Brats`], [`Bids`], a table
-//! ([`Csv`]), a list ([`JsonList`]), [`Dicom`]. [`read`] chooses by what it finds; a recipe names
-//! one with `[data] layout`.
+//! Each [`Layout`] reads one kind: [`Decathlon`], [`NnUnetRaw`], [`Brats`], [`Bids`], a table
+//! ([`Csv`]), a list ([`JsonList`]), [`Dicom`]. [`read`] recognizes the layout; a recipe names one
+//! with `[data] layout`.
 
 mod bids;
 mod brats;
@@ -30,7 +30,7 @@ pub use json_list::JsonList;
 pub use modality::same_modality;
 pub use nnunet_raw::NnUnetRaw;
 
-/// A way in which data sets lie on disk.
+/// A layout of data sets on disk.
 pub trait Layout: Debug + Send + Sync {
     /// Whether the folder or file looks like it.
     fn fits(&self, path: &Path) -> bool;
@@ -38,7 +38,7 @@ pub trait Layout: Debug + Send + Sync {
     /// Its cases.
     ///
     /// # Errors
-    /// Where a list is damaged, or a case lacks what is wanted; list and case are named.
+    /// Where a list is damaged, or a case lacks a requested value; the error names list and case.
     fn read(&self, path: &Path, wants: &Wants) -> Result<CaseList, DataError>;
 }
 
@@ -46,29 +46,29 @@ impl Kind for dyn Layout {
     const WORD: &'static str = "layout";
 }
 
-/// What a recipe wants of each case.
+/// What a recipe needs of each case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wants {
     /// The modalities that make up `image`, in the order of its channels: columns of a table, keys
-    /// of a list, suffixes of files, names of channels. Empty: all that there are, in the order of
-    /// the data set.
+    /// of a list, suffixes of files, names of channels. Empty: all of them, in the order of the
+    /// data set.
     pub images: Vec<String>,
-    /// What is learned.
+    /// The target of the training.
     pub target: Target,
 }
 
-/// What a case holds beside its image.
+/// The target of a case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Target {
-    /// An image: a label map, or what is to be reconstructed. It is the case's `label`, whatever
-    /// the data set calls it.
+    /// An image: a label map, or an image to reconstruct. It is the case's `label`, whatever its
+    /// name in the data set.
     Image {
-        /// Its column, key or suffix where that is not the usual one of the layout.
+        /// Its column, key or suffix where that differs from the layout's default.
         name: Option<String>,
     },
-    /// Numbers or texts: fields of the case.
+    /// Numbers or strings: fields of the case.
     Fields(Vec<String>),
-    /// Nothing: the image itself is learned.
+    /// Nothing: the image itself is the target.
     #[default]
     Nothing,
 }
@@ -83,17 +83,17 @@ impl Target {
 /// The cases of a data set.
 #[derive(Clone, Debug, Default)]
 pub struct CaseList {
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
-    /// Names of the label values, where it says them.
+    /// Names of the label values, where it has them.
     pub labels: BTreeMap<u32, String>,
-    /// Names of the channels of `image`, where it says them.
+    /// Names of the channels of `image`, where it has them.
     pub modalities: Vec<String>,
-    /// Cases with what is learned, in the order of the data set.
+    /// Cases with a target, in the order of the data set.
     pub labelled: Vec<Item>,
-    /// Of these, those that the data set sets apart for validation, where it does.
+    /// The names of those that the data set reserves for validation, where it does.
     pub validation: Option<Vec<String>>,
-    /// Cases without it.
+    /// Cases without a target.
     pub unlabelled: Vec<Item>,
 }
 
@@ -103,7 +103,7 @@ impl CaseList {
         self.labelled.into_iter().chain(self.unlabelled).collect()
     }
 
-    /// Whether a case has what is wanted goes by its key `label` or its fields.
+    /// Splits cases by whether they have the target: the key `label` or the fields.
     fn sort(&mut self, cases: Vec<Item>, wants: &Wants) {
         for case in cases {
             let has = match &wants.target {
@@ -116,12 +116,12 @@ impl CaseList {
     }
 }
 
-/// The cases of a data set in whatever layout it has.
+/// The cases of a data set in any known layout.
 ///
-/// Layouts that a user's program registers are asked first.
+/// Layouts that a user's program registers take precedence.
 ///
 /// # Errors
-/// Where nothing fits, or the layout that does cannot be read.
+/// Where no layout matches, or the matching one cannot be read.
 pub fn read(path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
     recognize(path)?.read(path, wants)
 }
@@ -129,7 +129,7 @@ pub fn read(path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
 /// The layout of a data set.
 ///
 /// # Errors
-/// Where nothing fits.
+/// Where no layout matches.
 pub fn recognize(path: &Path) -> Result<Box<dyn Layout>, DataError> {
     if !path.exists() {
         return Err(wrong(path, "no such file or folder".to_owned()));
@@ -137,16 +137,17 @@ pub fn recognize(path: &Path) -> Result<Box<dyn Layout>, DataError> {
     if let Some(layout) = recognize_list(path) {
         return Ok(layout);
     }
-    // Any folder may hold DICOM: reading it tells.
+    // Any folder may hold DICOM: only reading it shows.
     let dicom = Dicom::default();
     if dicom.fits(path) {
         return Ok(Box::new(dicom));
     }
-    let what = "this file is no list of cases; give a table (.csv, .tsv), a list (.json), or the folder of a data set";
+    let what =
+        "this file is not a list of cases; give a table (.csv, .tsv), a list (.json), or the folder of a data set";
     Err(wrong(path, what.to_owned()))
 }
 
-/// The layout of a data set that says which cases it has, by a list or by the names of its files.
+/// The layout of a data set whose cases follow from a list or the names of its files.
 pub fn recognize_list(path: &Path) -> Option<Box<dyn Layout>> {
     let bundled: [Box<dyn Layout>; 6] = [
         Box::new(Csv::default()),
@@ -156,7 +157,7 @@ pub fn recognize_list(path: &Path) -> Option<Box<dyn Layout>> {
         Box::new(Bids::default()),
         Box::new(Brats::default()),
     ];
-    // A user's own are asked first; one that needs options is there to be named.
+    // Custom layouts take precedence; one that needs options must be named.
     let names = ["Csv", "JsonList", "NnUnetRaw", "Decathlon", "Bids", "Brats", "Dicom"];
     let registry = Registry::<dyn Layout>::new();
     let own = registry.entries().iter().filter(|entry| !names.contains(&entry.name));
@@ -172,14 +173,15 @@ pub(crate) fn wrong(path: &Path, what: String) -> DataError {
     DataError::List { path: path.to_owned(), what }
 }
 
-/// The name of a folder or file for people.
+/// The display name of a folder or file.
 pub(crate) fn title(path: &Path) -> String {
     let real = path.canonicalize();
     let name = real.as_deref().unwrap_or(path).file_stem();
     name.map_or_else(|| "data".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Which channels of an image are the wanted modalities; nothing where all are, in their order.
+/// The channels of an image that are the requested modalities; `None` where all are, in their
+/// order.
 pub(crate) fn channels(known: &[String], wanted: &[String]) -> Result<Option<Vec<usize>>, String> {
     if wanted.is_empty() {
         return Ok(None);
@@ -195,7 +197,7 @@ pub(crate) fn channels(known: &[String], wanted: &[String]) -> Result<Option<Vec
     Ok((!all).then_some(chosen))
 }
 
-/// `image` of a case: a file alone where it is one and all of its channels are wanted.
+/// `image` of a case: a plain file where it is a single one and all of its channels are used.
 pub(crate) fn with_image(item: Item, key: &str, parts: Parts) -> Item {
     match (&parts.files[..], &parts.channels) {
         ([file], None) => item.with(key, file),

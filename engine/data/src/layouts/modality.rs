@@ -1,4 +1,4 @@
-//! Names of MR contrasts, which every data set spells in its own way.
+//! Names of MR contrasts, which data sets spell differently.
 
 /// Spellings of one contrast: Decathlon, BraTS 2018 to 2021, BraTS 2023 and later, BIDS, plain
 /// words.
@@ -14,7 +14,7 @@ fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Whether two names mean one contrast, or are the same but for case and signs.
+/// Whether two names mean the same contrast, or differ only in case and punctuation.
 pub fn same_modality(a: &str, b: &str) -> bool {
     let (a, b) = (plain(a), plain(b));
     a == b || SPELLINGS.iter().any(|group| group.contains(&&*a) && group.contains(&&*b))

@@ -13,8 +13,8 @@ use crate::{DataError, Item, Parts};
 
 /// A raw data set of nnU-Net (`DatasetXXX_Name`): `imagesTr/CASE_0000.nii.gz` with a file for each
 /// channel, `labelsTr/CASE.nii.gz`, `dataset.json` with `channel_names`, `labels` and
-/// `file_ending`, or with a table `dataset` of the files of each case. A folder of images alone,
-/// `CASE_0000.nii.gz`, as nnU-Net predicts, is read, too.
+/// `file_ending`, or with a table `dataset` of the files of each case. A folder with only images,
+/// `CASE_0000.nii.gz`, as nnU-Net's input for prediction, can also be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NnUnetRaw {}
@@ -73,14 +73,13 @@ impl Layout for NnUnetRaw {
     }
 }
 
-/// nnU-Net's list, rather than the Decathlon's: version 2 says how files end. One with entries of
-/// its own for each case and no numbers behind its images is the Decathlon's.
+/// Whether it is nnU-Net's list and not the Decathlon's: version 2 states how file names end. A
+/// list with an entry for each case and without channel numbers in its images is the Decathlon's.
 fn is_nnunet(list: &Value) -> bool {
     list["channel_names"].is_object() || list["file_ending"].is_string()
 }
 
-/// Names to values: nnU-Net writes them the other way round. Of regions each value has the first
-/// name.
+/// Names to values: nnU-Net writes them in reverse. With regions, each value has the first name.
 fn labels(json: &Value) -> BTreeMap<u32, String> {
     let mut out = BTreeMap::new();
     for (name, value) in json.as_object().into_iter().flatten() {
@@ -95,7 +94,7 @@ fn labels(json: &Value) -> BTreeMap<u32, String> {
     out
 }
 
-/// The case and the channel that a file's name says: `CASE_0001.nii.gz`.
+/// The case and the channel of a file's name: `CASE_0001.nii.gz`.
 fn split_name(path: &Path, ending: &str) -> Option<(String, usize)> {
     let name = path.file_name()?.to_str()?;
     let stem = if ending.is_empty() { case_name(path) } else { name.strip_suffix(ending)?.to_owned() };
@@ -104,7 +103,7 @@ fn split_name(path: &Path, ending: &str) -> Option<(String, usize)> {
     Some((case.to_owned(), number.parse().ok()?))
 }
 
-/// Whether a folder holds images with numbers of channels, and a first channel among them.
+/// Whether a folder holds images with channel numbers, including a first channel.
 fn numbered_alone(dir: &Path) -> bool {
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let images: Vec<PathBuf> = files.filter(|path| path.is_file() && is_image(path)).collect();
@@ -119,7 +118,7 @@ fn is_image(path: &Path) -> bool {
     !name.starts_with('.') && ends.iter().any(|end| name.ends_with(end))
 }
 
-/// The cases of a folder of images with numbers of channels.
+/// The cases of a folder of images with channel numbers.
 fn cases(
     images: &Path,
     labels: Option<&Path>,
@@ -136,7 +135,7 @@ fn cases(
         }
     }
     if found.is_empty() {
-        return Err(wrong(images, format!("no image is called CASE_0000{ending}")));
+        return Err(wrong(images, format!("no image is named CASE_0000{ending}")));
     }
     let most = found.values().filter_map(|files| files.keys().max()).max().map_or(0, |last| last + 1);
     let count = modalities.len().max(most);
@@ -181,7 +180,7 @@ fn listed(
     for (case, entry) in table {
         let fail = |what: String| wrong(&at, format!("dataset.{case}: {what}"));
         let file = |value: &Value| -> Result<PathBuf, DataError> {
-            let name = value.as_str().ok_or_else(|| fail("a file is not named by a text".to_owned()))?;
+            let name = value.as_str().ok_or_else(|| fail("a file name is not a string".to_owned()))?;
             let path = dir.join(name);
             if path.is_file() { Ok(path) } else { Err(fail(format!("{} does not exist", path.display()))) }
         };

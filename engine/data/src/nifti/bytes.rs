@@ -1,4 +1,4 @@
-//! Getting the bytes of a file: plain or gzip, never more kept than expected, and gzip checked to
+//! Reads the bytes of a file: plain or gzip, never keeping more than expected, and checking gzip to
 //! its end.
 
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::NiftiError;
 
-/// A file's bytes as they are on disk.
+/// A file's bytes as stored on disk.
 pub(super) struct Stored {
     bytes: Vec<u8>,
     gzip: bool,
@@ -38,8 +38,8 @@ impl Stored {
         Ok(Stored { bytes, gzip })
     }
 
-    /// The first `count` bytes, unpacked; fewer where the file ends or breaks. Checksums are left
-    /// to [`Stored::take`].
+    /// The first `count` bytes, unpacked; fewer where the file ends or breaks. [`Stored::take`]
+    /// checks the checksums.
     pub(super) fn head(&self, count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
         if !self.gzip {
             return Ok(self.bytes[..count.min(self.bytes.len())].to_vec());
@@ -48,7 +48,7 @@ impl Stored {
     }
 
     /// The first `count` bytes, unpacked. A gzip file is read to its end, so that all checksums and
-    /// lengths are known to be right.
+    /// lengths are verified.
     ///
     /// `count` must have been checked against [`super::MAX_BYTES`].
     pub(super) fn take(self, count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
@@ -64,8 +64,8 @@ impl Stored {
             bytes.truncate(count);
             return Ok(bytes);
         }
-        // Deflate packs at most 1032 to 1: a promise beyond that can't be kept, so no memory is
-        // taken for it.
+        // Deflate compresses at most 1032 to 1: a larger claim is false, so no memory is allocated
+        // for it.
         let most = self.bytes.len().saturating_mul(1032);
         if count > most {
             return Err(NiftiError::Damaged {
@@ -73,21 +73,21 @@ impl Stored {
                 what: format!("{} bytes of gzip hold at most {most}, the header promises {count}", self.bytes.len()),
             });
         }
-        // The last four bytes of a gzip member tell its length modulo 2^32. Where that fits the
-        // promise, unpack at once.
+        // The last four bytes of a gzip member hold its length modulo 2^32. Where that matches the
+        // header, unpack at once.
         let tail = self.bytes.len().checked_sub(4).map(|at| &self.bytes[at..]);
         let told = tail.and_then(|t| t.try_into().ok()).map_or(0, u32::from_le_bytes) as usize;
         if told >= count && told - count <= 1 << 20 {
             let mut out = vec![0; told];
             let unpacked = libdeflater::Decompressor::new().gzip_decompress(&self.bytes, &mut out);
-            // It stops behind the first member: that is the whole file only where the file ends
-            // with this member's checksum.
+            // It stops after the first member: that is the whole file only where the file ends with
+            // this member's checksum.
             if unpacked.is_ok_and(|n| n == told) && self.ends_with_checksum(&out) {
                 out.truncate(count);
                 return Ok(out);
             }
         }
-        // Several members, over 4 GiB, damage, padding, or data behind the image: keep what is
+        // Several members, over 4 GiB, damage, padding, or data after the image: keep what is
         // needed, check the rest.
         let out = checked(&self.bytes, count, path)?;
         if out.len() < count { Err(short(out.len())) } else { Ok(out) }
@@ -109,7 +109,7 @@ fn start(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> 
     let mut out = Vec::new();
     let read = flate2::read::MultiGzDecoder::new(gzip).take(count as u64).read_to_end(&mut out);
     match read {
-        // A stream that breaks after some bytes: the caller says how many are missing.
+        // A stream that breaks after some bytes: the caller reports how many are missing.
         Err(_) if !out.is_empty() => Ok(out),
         Err(e) => Err(NiftiError::Damaged { path: path.to_owned(), what: format!("damaged gzip: {e}") }),
         Ok(_) => Ok(out),
@@ -119,8 +119,8 @@ fn start(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> 
 /// The first `count` bytes of all members together (fewer where they hold fewer), each member
 /// checked to its end.
 ///
-/// NULs behind the last member are padding, as tapes and some archives leave it; anything else
-/// there is damage.
+/// NULs after the last member are padding, as tapes and some archives add it; anything else there
+/// is damage.
 fn checked(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
     let damaged = |what: String| NiftiError::Damaged { path: path.to_owned(), what };
     let mut out = Vec::new();
@@ -156,7 +156,7 @@ fn checked(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError
             return Ok(out);
         }
         if !rest.starts_with(&[0x1f, 0x8b]) {
-            return Err(damaged(format!("damaged gzip: {} bytes behind its end are not gzip", rest.len())));
+            return Err(damaged(format!("damaged gzip: {} bytes after its end are not gzip", rest.len())));
         }
     }
 }

@@ -72,7 +72,7 @@ impl DataType {
         }
     }
 
-    /// Reads a code; the error names what it stands for.
+    /// Reads a code; the error names its meaning.
     pub(super) fn from_code(code: i16) -> Result<Self, String> {
         Ok(match standard(code) {
             Some(NiftiType::Uint8) => DataType::U8,
@@ -88,17 +88,17 @@ impl DataType {
             Some(other) => return Err(format!("{code} ({})", format!("{other:?}").to_lowercase())),
             None if code == 0 => return Err("0 (unknown)".to_owned()),
             None if code == 1 => return Err("1 (binary)".to_owned()),
-            None => return Err(format!("{code} is no type code")),
+            None => return Err(format!("{code} is not a type code")),
         })
     }
 
-    /// Whether a code is one of the standard, scalar or not.
+    /// Whether a code is in the standard, scalar or not.
     pub(super) fn is_known(code: i16) -> bool {
         standard(code).is_some() || code == 1
     }
 }
 
-/// What a code stands for; the crate has no name for 0 (unknown) and 1 (binary).
+/// The meaning of a code; the crate has no name for 0 (unknown) and 1 (binary).
 fn standard(code: i16) -> Option<NiftiType> {
     NiftiHeader { datatype: code, ..NiftiHeader::default() }.data_type().ok()
 }

@@ -5,7 +5,7 @@ use crate::affine::{Affine, IDENTITY};
 use crate::orientation::closest_rotation;
 
 impl Header {
-    /// The affine nibabel gives: the matrix if its code is set, else the quaternion if its code is
+    /// The affine as in nibabel: the matrix if its code is set, else the quaternion if its code is
     /// set, else voxel sizes about the centre with the first axis reversed.
     pub fn affine(&self) -> Affine {
         if self.sform_code > 0 {
@@ -54,8 +54,7 @@ impl Header {
     pub(crate) fn qform(&self) -> Affine {
         let [b, c, d] = self.quatern;
         let rest = 1.0 - (b * b + c * c + d * d);
-        // A quaternion that is a little too long is normalized, as nibabel does within its
-        // tolerance.
+        // A quaternion that is slightly too long is normalized, as in nibabel within its tolerance.
         let a = rest.max(0.0).sqrt();
         let norm = a * a + b * b + c * c + d * d;
         let s = if norm < f64::EPSILON { 0.0 } else { 2.0 / norm };
@@ -87,8 +86,8 @@ impl Header {
         out
     }
 
-    /// Stores an affine as both matrix and quaternion. The quaternion can't hold shear: its code is
-    /// then 0.
+    /// Stores an affine as both matrix and quaternion. The quaternion cannot represent shear: its
+    /// code is then 0.
     pub(super) fn set_affine(&mut self, affine: &Affine, code: i32) {
         self.srow = [affine[0], affine[1], affine[2]];
         self.sform_code = code;
@@ -111,8 +110,8 @@ impl Header {
     }
 }
 
-/// b, c, d of the rotation with these columns; the largest component decides the formula, so that
-/// no small number is divided by.
+/// b, c, d of the rotation with these columns; the largest component decides the formula, to avoid
+/// dividing by a small number.
 fn quaternion(columns: &[[f64; 3]; 3]) -> [f64; 3] {
     let m = |r: usize, c: usize| columns[c][r];
     let squares = [

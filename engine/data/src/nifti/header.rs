@@ -1,12 +1,12 @@
 //! The header: 348 bytes (NIfTI-1, read by the crate `nifti`) or 540 (NIfTI-2, which it does not
-//! know), either byte order.
+//! support), either byte order.
 
 use std::path::Path;
 
 use super::{DataType, NiftiError};
 
-/// What a NIfTI header says. Carried along with an image, so that what is written keeps the units
-/// and description.
+/// A NIfTI header. It is carried along with an image, so that a written file keeps the units and
+/// description.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Header {
@@ -20,7 +20,7 @@ pub struct Header {
     pub datatype: i16,
     /// `qfac`, then the voxel size per axis.
     pub pixdim: [f64; 8],
-    /// Where the values begin.
+    /// The offset of the values.
     pub vox_offset: u64,
     /// Factor of the values; 0 or not finite: none.
     pub scl_slope: f64,
@@ -47,8 +47,8 @@ pub struct Header {
     pub aux_file: [u8; 24],
     /// Whether the values are in the same file.
     pub single_file: bool,
-    /// Axes (from 1) whose voxel size in the file was 0, negative or not a number, and was mended
-    /// in `pixdim`.
+    /// Axes (from 1) whose voxel size in the file was 0, negative or NaN, and was repaired in
+    /// `pixdim`.
     pub repaired: Vec<usize>,
 }
 
@@ -133,7 +133,7 @@ impl Header {
         let not = |what: String| NiftiError::NotNifti { path: path.to_owned(), what };
         let damaged = |what: String| NiftiError::Damaged { path: path.to_owned(), what };
         if bytes.len() < 4 {
-            return Err(damaged(format!("only {} bytes, no room for a header", bytes.len())));
+            return Err(damaged(format!("only {} bytes, too few for a header", bytes.len())));
         }
         let (little, big) = (Fields { bytes, big: false }, Fields { bytes, big: true });
         let (version, fields) = match (little.i32(0), big.i32(0)) {
@@ -170,7 +170,7 @@ impl Header {
         Ok(header)
     }
 
-    /// The header, the entries of `dim` and the place of the values.
+    /// The header, the entries of `dim` and the offset of the values.
     fn version1(f: &Fields<'_>, path: &Path) -> Result<(Header, [i64; 8], f64), NiftiError> {
         let raw = nifti::NiftiHeader::from_reader(f.bytes)
             .map_err(|e| NiftiError::Damaged { path: path.to_owned(), what: e.to_string() })?;
@@ -244,10 +244,10 @@ impl Header {
     fn settle(&mut self, offset: f64, path: &Path) -> Result<(), NiftiError> {
         let wrong = |field: &'static str, what: String| NiftiError::Field { path: path.to_owned(), field, what };
         if !DataType::is_known(self.datatype) {
-            return Err(wrong("datatype", format!("{} is no type code", self.datatype)));
+            return Err(wrong("datatype", format!("{} is not a type code", self.datatype)));
         }
         if !(0.0..=1e15).contains(&offset) || offset.fract() != 0.0 {
-            return Err(wrong("vox_offset", format!("{offset} is no place in a file")));
+            return Err(wrong("vox_offset", format!("{offset} is not an offset in a file")));
         }
         self.vox_offset = offset as u64;
         let least = if self.version == 1 { 352 } else { 544 };
@@ -255,7 +255,7 @@ impl Header {
             if self.vox_offset == 0 {
                 self.vox_offset = least;
             }
-            // Some writers put the values right behind the 348 bytes of the header.
+            // Some writers put the values directly after the 348 bytes of the header.
             if self.vox_offset < least - 4 {
                 return Err(wrong(
                     "vox_offset",
@@ -264,7 +264,7 @@ impl Header {
             }
         }
         for (axis, value) in self.pixdim.iter_mut().enumerate().skip(1).take(3) {
-            // Said of NaN too; axes that the image does not have may hold anything.
+            // This includes NaN; axes that the image does not have may hold any value.
             if (value.is_nan() || *value <= 0.0) && axis <= self.dim.len() {
                 self.repaired.push(axis);
             }

@@ -1,9 +1,9 @@
 //! NIfTI-1 and NIfTI-2, the formats of the Neuroimaging Informatics Technology Initiative: `.nii`,
 //! `.nii.gz`, and `.hdr` with `.img`.
 //!
-//! Files are recognized by content. Every size is checked before memory is taken for it; of a gzip
-//! stream no more is kept than its header promises, but it is read to its end, so that a damaged or
-//! cut file is an error.
+//! Files are recognized by content. Every size is checked before memory is allocated for it. Of a
+//! gzip stream no more is kept than its header claims, but it is read to its end, so that a damaged
+//! or truncated file is an error.
 
 mod bytes;
 mod data_type;
@@ -20,14 +20,14 @@ pub use header::Header;
 pub use read::{read_header, read_nifti, read_nifti_on};
 pub use write::{NiftiOptions, write_nifti};
 
-/// No file may unpack to more bytes than this.
+/// The most bytes that a file may unpack to.
 pub const MAX_BYTES: u64 = 32 << 30;
 
 /// A NIfTI file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NiftiError {
-    /// The file system said no.
+    /// An I/O error.
     #[error("{path}: {source}")]
     Io {
         /// The file.
@@ -40,10 +40,10 @@ pub enum NiftiError {
     NotNifti {
         /// The file.
         path: PathBuf,
-        /// What it looks like.
+        /// What it looks like instead.
         what: String,
     },
-    /// A field of the header has a value that can't be.
+    /// A field of the header has an invalid value.
     #[error("{path}: header field {field}: {what}")]
     Field {
         /// The file.
@@ -61,15 +61,15 @@ pub enum NiftiError {
         /// What is missing.
         what: String,
     },
-    /// The file is sound, but not something we take.
+    /// The file is valid, but not supported.
     #[error("{path}: {what}")]
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// The unsupported feature.
         what: String,
     },
-    /// The image can't be stored as asked.
+    /// The image cannot be stored as requested.
     #[error("{path}: {what}")]
     Write {
         /// The file.

@@ -14,8 +14,8 @@ use crate::{Image, Meta};
 /// `Z = 1` and `spatial_dims = 2`.
 ///
 /// # Errors
-/// Where the file is missing, damaged, not NIfTI, or holds colours or complex numbers; file and
-/// header field are named.
+/// Where the file is missing, damaged, not NIfTI, or holds colours or complex numbers; the error
+/// names file and header field.
 pub fn read_nifti(path: impl AsRef<Path>) -> Result<Image, NiftiError> {
     read_nifti_on(path, &crate::host_device())
 }
@@ -42,7 +42,7 @@ pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, N
         .and_then(|n| n.checked_add(header.vox_offset))
         .filter(|n| *n <= MAX_BYTES)
         .ok_or_else(too_large)?;
-    // Behind the check of their product: axes alone may be as long as they like.
+    // After the check of their product: a single axis may have any length.
     let (shape, spatial_dims) = shape(&header);
     let bytes = stored.take(size as usize, &at)?;
     let values = &bytes[header.vox_offset as usize..];
@@ -65,7 +65,7 @@ pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, N
 /// Reads the header only.
 ///
 /// # Errors
-/// As [`read_nifti`], but values are not looked at.
+/// As [`read_nifti`], but values are not checked.
 pub fn read_header(path: impl AsRef<Path>) -> Result<Header, NiftiError> {
     let path = path.as_ref();
     let path = header_path(path);
@@ -79,7 +79,7 @@ fn shape(header: &Header) -> ([usize; 4], usize) {
     ([channels, axis(0), axis(1), axis(2)], if header.dim.len() < 3 { 2 } else { 3 })
 }
 
-/// The header, and the file its values are in.
+/// The header, and the file that holds its values.
 fn open(path: &Path) -> Result<(Header, Stored, PathBuf), NiftiError> {
     let header_at = header_path(path);
     let stored = Stored::open(&header_at)?;
@@ -102,7 +102,7 @@ fn open(path: &Path) -> Result<(Header, Stored, PathBuf), NiftiError> {
     Ok((header, stored, values_at))
 }
 
-/// The `.hdr` beside an `.img`.
+/// The `.hdr` of an `.img`.
 fn header_path(path: &Path) -> PathBuf {
     let name = path.to_string_lossy();
     for suffix in [".img", ".img.gz"] {

@@ -1,4 +1,5 @@
-//! Between stored values (first axis fastest, any type) and f32 tensors (last axis fastest).
+//! Converts between stored values (first axis fastest, any type) and f32 tensors (last axis
+//! fastest).
 
 use rayon::prelude::*;
 
@@ -23,7 +24,7 @@ pub(super) fn unpack(
             const SIZE: usize = size_of::<$type>();
             let little = |b: [u8; SIZE]| <$type>::from_le_bytes(b);
             let big = |b: [u8; SIZE]| <$type>::from_be_bytes(b);
-            // Scaled in f64 and rounded once, as nibabel and MONAI do.
+            // Scaled in f64 and rounded once, as in nibabel and MONAI.
             match (big_endian, scaling) {
                 (false, None) => transpose::<SIZE>(bytes, shape, |b| little(b) as f32),
                 (true, None) => transpose::<SIZE>(bytes, shape, |b| big(b) as f32),

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{DataType, Header, NiftiError, voxels};
 use crate::Image;
 
-/// How an image is written.
+/// Options of writing an image.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NiftiOptions {
@@ -58,7 +58,7 @@ impl NiftiOptions {
 /// file appears under its name only when it is complete.
 ///
 /// # Errors
-/// Where a value does not fit the type, or the file system says no.
+/// Where a value does not fit the type, or an I/O error occurs.
 pub fn write_nifti(path: impl AsRef<Path>, image: &Image, options: NiftiOptions) -> Result<(), NiftiError> {
     let path = path.as_ref();
     let wrong = |what: String| NiftiError::Write { path: path.to_owned(), what };

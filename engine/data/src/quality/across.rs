@@ -1,4 +1,4 @@
-//! What the cases of a data set have to do with each other.
+//! Checks across the cases of a data set.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use super::{Finding, Inspection, Kind, Severity};
 
 /// A case whose sizes differ from the median by more than this factor is unusual.
 const UNUSUAL: f64 = 3.0;
-/// The least number of cases from which one can say what is usual.
+/// The least number of cases to determine what is usual.
 const ENOUGH: usize = 5;
-/// What so many of the cases are is usual.
+/// The fraction of cases that counts as usual.
 const MOST: f64 = 0.9;
 
 pub(super) fn findings(cases: &[CaseReport], names: &BTreeMap<u32, String>, channels: Option<usize>) -> Vec<Finding> {
@@ -27,8 +27,8 @@ fn images(cases: &[CaseReport]) -> impl Iterator<Item = (&CaseReport, &Inspectio
     cases.iter().filter_map(|case| Some((case, case.image.as_ref()?)))
 }
 
-/// The same content under several names. Empty labels, and images of one value, are all alike and
-/// say nothing.
+/// The same content under several names. Empty labels and constant images are all equal and do not
+/// count.
 fn duplicates(cases: &[CaseReport], out: &mut Vec<Finding>) {
     let telling = |i: &&Inspection| i.values.iter().any(|v| v.min != v.max);
     let mut groups: BTreeMap<(bool, &str), Vec<(&CaseReport, &Inspection)>> = BTreeMap::new();
@@ -63,7 +63,7 @@ fn channel_counts(cases: &[CaseReport], stated: Option<usize>, out: &mut Vec<Fin
             let whose = if stated.is_some() { "dataset.json names" } else { "most cases have" };
             let what = format!("the image has {} channels, {whose} {}", image.channels, expected.unwrap_or_default());
             let finding = Finding::new(Severity::Error, Kind::Channels, what)
-                .advice("a network takes one number of channels: complete the case, or leave it out");
+                .advice("a network takes one number of channels: complete the case, or exclude it");
             out.push(Finding { file: image.file.clone(), ..finding.case(&case.case) });
         }
     }
@@ -156,7 +156,7 @@ fn called(value: u32, names: &BTreeMap<u32, String>) -> String {
     }
 }
 
-/// Labels that no case has, or nearly all but this one.
+/// Labels that no case has, or that nearly all cases except this one have.
 fn missing_labels(cases: &[CaseReport], names: &BTreeMap<u32, String>, out: &mut Vec<Finding>) {
     let labelled: Vec<&CaseReport> = cases.iter().filter(|c| c.has_labels()).collect();
     if labelled.is_empty() {

@@ -1,4 +1,4 @@
-//! What a label holds, and how image and label of one case go together.
+//! Checks of a label, and of the image and label of one case.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{Finding, Kind, Severity};
 use crate::Image;
 use crate::transforms::{check_grid, look};
 
-/// So many wrong values are named.
+/// The most invalid values that are named.
 const NAMED: usize = 5;
 
 /// One label value in one case.
@@ -27,7 +27,7 @@ pub struct LabelReport {
     pub components: usize,
 }
 
-/// The labels of a label map, but for 0.
+/// The labels of a label map, without 0.
 pub(super) fn labels(image: &Image) -> (LabelValues, Vec<LabelReport>) {
     look(image, |values| {
         let counts = count(values);
@@ -58,8 +58,8 @@ pub(super) fn labels(image: &Image) -> (LabelValues, Vec<LabelReport>) {
     })
 }
 
-/// What is wrong with the values of a label map. `names` are the labels that the data set has;
-/// none: nobody says.
+/// Findings about the values of a label map. `names` are the labels of the data set; empty where
+/// unknown.
 pub(super) fn label_findings(counts: &LabelValues, names: &BTreeMap<u32, String>) -> Vec<Finding> {
     let mut out = Vec::new();
     if !counts.are_labels() {
@@ -68,14 +68,14 @@ pub(super) fn label_findings(counts: &LabelValues, names: &BTreeMap<u32, String>
         let what = match (counts.more, named.is_empty()) {
             (true, _) => "the label has hundreds of different values".to_owned(),
             (false, true) => "the label has values above 65535".to_owned(),
-            (false, false) => format!("the label has values that are no whole numbers from 0: {}", named.join(", ")),
+            (false, false) => format!("the label has values that are not whole numbers from 0: {}", named.join(", ")),
         };
         let advice = "it may be an image, or a label that was interpolated: resample labels with nearest";
         out.push(Finding::new(Severity::Error, Kind::BadLabelValue, what).advice(advice));
         return out;
     }
     if counts.foreground() == 0 {
-        let advice = "draw the label, leave the case out, or be sure that there is nothing to find in it";
+        let advice = "draw the label, exclude the case, or verify that it has no foreground";
         out.push(Finding::new(Severity::Warning, Kind::EmptyLabel, "the label has no foreground").advice(advice));
     }
     let unknown: Vec<String> = counts

@@ -1,4 +1,4 @@
-//! What is odd about where an image lies.
+//! Findings about the position of an image.
 
 use super::{Finding, Kind, Severity};
 use crate::nifti::Header;
@@ -9,10 +9,10 @@ use crate::{Affine, Image, affine};
 const SHEAR: f64 = 1e-3;
 /// Degrees between an axis and the nearest axis of the body above which a grid counts as oblique.
 const OBLIQUE: f64 = 1.0;
-/// How far two affines may differ, as a part of the spacing.
+/// The tolerance between two affines, as a fraction of the spacing.
 const SAME: f64 = 1e-2;
-/// No voxel of an image of a body is smaller than a tenth of a micrometre, or larger than half a
-/// metre (in mm).
+/// The plausible voxel sizes of an image of a body: a tenth of a micrometre to half a metre (in
+/// mm).
 const SIZES: std::ops::Range<f64> = 1e-4..500.0;
 
 pub(super) fn findings(image: &Image) -> Vec<Finding> {
@@ -22,7 +22,7 @@ pub(super) fn findings(image: &Image) -> Vec<Finding> {
     let finite = grid.iter().flatten().all(|v| v.is_finite());
     if !finite || affine::inverse(&grid).is_none() {
         let what = if finite { "the affine can't be inverted" } else { "the affine has values that are not finite" };
-        let advice = "set a sound affine in the file's header, or convert the image anew from its source";
+        let advice = "set a valid affine in the file's header, or convert the image anew from its source";
         out.push(Finding::new(Severity::Error, Kind::BadAffine, what).advice(advice));
     } else {
         axes(&grid, n, &mut out);
@@ -33,7 +33,7 @@ pub(super) fn findings(image: &Image) -> Vec<Finding> {
     out
 }
 
-/// Oddities of a sound affine.
+/// Findings about a valid affine.
 fn axes(grid: &Affine, n: usize, out: &mut Vec<Finding>) {
     let sizes = &affine::spacing(grid)[..n];
     if let Some(size) = sizes.iter().find(|s| !SIZES.contains(*s)) {
@@ -73,8 +73,8 @@ fn axes(grid: &Affine, n: usize, out: &mut Vec<Finding>) {
 fn nifti(header: &Header, used: &Affine, n: usize, out: &mut Vec<Finding>) {
     if !header.repaired.is_empty() {
         let axes: Vec<String> = header.repaired.iter().map(usize::to_string).collect();
-        let what = format!("the header's voxel size of axis {} is 0, negative or not a number", axes.join(", "));
-        let advice = "it was taken for its amount, or for 1; write the right one into the header";
+        let what = format!("the header's voxel size of axis {} is 0, negative or NaN", axes.join(", "));
+        let advice = "its absolute value, or 1, was used; write the right one into the header";
         out.push(Finding::new(Severity::Warning, Kind::BadSpacing, what).advice(advice));
     }
     let (sform, qform) = (header.sform(), header.qform());
@@ -82,7 +82,7 @@ fn nifti(header: &Header, used: &Affine, n: usize, out: &mut Vec<Finding>) {
         let (a, b) = (affine::restrict(a, n), affine::restrict(b, n));
         affine::distance(&a, &b) / affine::spacing(&a)[..n].iter().copied().fold(f64::INFINITY, f64::min)
     };
-    // What can't be compared (NaN) differs.
+    // NaN counts as different.
     let differ = |by: f64| by.is_nan() || by > SAME;
     match (header.sform_code > 0, header.qform_code > 0) {
         (true, true) if differ(apart(&sform, &qform)) => {

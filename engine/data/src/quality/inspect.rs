@@ -1,4 +1,4 @@
-//! What one image holds.
+//! Inspection of one image.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::{Finding, Kind, Severity, geometry};
 use crate::transforms::look;
 use crate::{Affine, DataError, Image, ReadError, ReadOptions, affine, read_image_with};
 
-/// What an image holds, and what is odd about it.
+/// The content of an image, and findings about it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Inspection {
@@ -35,14 +35,13 @@ pub struct Inspection {
     pub values: Vec<ValueSummary>,
     /// How often each value occurs, where these can be labels: at most 256 whole numbers from 0.
     pub labels: Option<LabelValues>,
-    /// blake3 of shape and values: equal for two files with the same content, however they are
-    /// stored.
+    /// blake3 of shape and values: equal for two files with the same content in any format.
     pub digest: String,
-    /// What is odd.
+    /// The findings.
     pub findings: Vec<Finding>,
 }
 
-/// Looks at an image, whatever reader it came from.
+/// Inspects an image from any reader.
 pub fn inspect(image: &Image) -> Inspection {
     let n = image.meta.spatial_dims;
     let voxels = image.shape().iter().product::<usize>().max(1);
@@ -74,10 +73,10 @@ pub fn inspect(image: &Image) -> Inspection {
     }
 }
 
-/// Reads a file (or a folder that is one image) and looks at it.
+/// Reads a file (or a folder that is one image) and inspects it.
 ///
 /// # Errors
-/// Where it can't be read.
+/// Where it cannot be read.
 pub fn inspect_file(path: impl AsRef<Path>) -> Result<Inspection, ReadError> {
     inspect_file_with(path, &ReadOptions::default())
 }
@@ -93,13 +92,13 @@ pub fn inspect_file_with(path: impl AsRef<Path>, options: &ReadOptions) -> Resul
     Ok(found)
 }
 
-/// An image of a folder, and what it holds; or why it can't be read.
+/// An image of a folder and its inspection, or why it cannot be read.
 pub type Inspected = (PathBuf, Result<Inspection, ReadError>);
 
-/// Looks at every image in a folder and the folders below, in the order of their names.
+/// Inspects every image in a folder and its subfolders, in the order of their names.
 ///
 /// # Errors
-/// Where the folder can't be listed. A file that can't be read is an entry with its error.
+/// Where the folder cannot be listed. A file that cannot be read is an entry with its error.
 pub fn inspect_folder(dir: impl AsRef<Path>) -> Result<Vec<Inspected>, DataError> {
     inspect_folder_with(dir, &ReadOptions::default())
 }
@@ -129,7 +128,7 @@ fn value_findings(values: &[ValueSummary]) -> Vec<Finding> {
     let (voxels, nan, infinite) = (total(|v| v.voxels), total(|v| v.nan), total(|v| v.infinite));
     if nan + infinite > 0 {
         let what = format!("{} of {voxels} voxels are not finite ({nan} NaN, {infinite} infinite)", nan + infinite);
-        let advice = "one such voxel makes a loss NaN: replace them in the file, or leave the case out";
+        let advice = "one such voxel makes a loss NaN: replace them in the file, or exclude the case";
         out.push(Finding::new(Severity::Error, Kind::NotFinite, what).advice(advice));
     }
     for (channel, summary) in values.iter().enumerate() {

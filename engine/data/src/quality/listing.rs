@@ -1,4 +1,4 @@
-//! Which files make up a data set.
+//! The files of a data set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,15 +10,15 @@ use crate::dataset::{case_name, csv_columns, dicom_items, listed_file, names, re
 use crate::layouts::{self, Csv, Decathlon, Layout, NnUnetRaw, Target, Wants};
 use crate::{CsvOptions, DataError, Item, Parts, readers};
 
-/// Folders below folders are looked into so far.
+/// The depth of the search in nested folders.
 const DEPTH: usize = 8;
 
-/// A data set as it says it is.
+/// A data set as it describes itself.
 pub(super) struct Listing {
     pub name: String,
-    /// Names of the label values; none where nobody says which there are.
+    /// Names of the label values; empty where unknown.
     pub labels: BTreeMap<u32, String>,
-    /// Number of channels, where the data set says so.
+    /// Number of channels, where the data set states it.
     pub channels: Option<usize>,
     pub cases: Vec<Listed>,
     pub findings: Vec<Finding>,
@@ -132,7 +132,7 @@ fn by_folders(dir: &Path) -> Result<Listing, DataError> {
         let by_name: BTreeMap<String, &PathBuf> = of_labels.iter().map(|path| (case_name(path), path)).collect();
         for image in images_below(&dir.join(images))? {
             let case = case_name(&image);
-            // nnU-Net ends images, not labels, with the number of the channel.
+            // In nnU-Net the names of images, not labels, end with the channel number.
             let found = by_name.get(&case).or_else(|| by_name.get(case.strip_suffix("_0000")?));
             let label = match (found, split) {
                 (Some(path), _) => Some(Ok(one((*path).clone()))),
@@ -150,14 +150,14 @@ fn by_folders(dir: &Path) -> Result<Listing, DataError> {
     Ok(Listing { name, labels: BTreeMap::new(), channels: None, cases, findings })
 }
 
-/// Series of DICOM with what was drawn on them, and each other image alone.
+/// Series of DICOM with their annotations, and every other image separately.
 fn drawn_and_alone(dir: &Path) -> Result<(Vec<Listed>, Vec<Finding>), DataError> {
     let mut findings = Vec::new();
-    // Without any pair, or where series share a folder, every image is looked at by itself.
+    // Without any pair, or where series share a folder, every image is checked separately.
     let pairs = dicom_items(dir).unwrap_or_else(|error| {
-        // Where nothing was drawn, nothing is amiss.
+        // Without annotations this is not a problem.
         if hearth_dicom::scan(dir).is_ok_and(|scan| !scan.annotations.is_empty()) {
-            let what = format!("what was drawn is not compared with its images: {error}");
+            let what = format!("annotations are not compared with their images: {error}");
             findings.push(Finding::new(Severity::Note, Kind::Unpaired, what));
         }
         Vec::new()
@@ -167,7 +167,7 @@ fn drawn_and_alone(dir: &Path) -> Result<(Vec<Listed>, Vec<Finding>), DataError>
         let (image, label) = (file("image")?, file("seg").map(|drawn| Ok(one(drawn))));
         Some(Listed { case: item.case, split: "training", image: Ok(one(image)), label, drawn: true })
     };
-    // A folder of slices is one image, and a folder may hold nothing but the file that was drawn.
+    // A folder of slices is one image, and a folder may hold only an annotation.
     let of_a_pair = |path: &PathBuf| {
         let parts = pairs.iter().flat_map(|item| item.files.values());
         parts.into_iter().any(|part| path.starts_with(part) || part.starts_with(path))
@@ -183,7 +183,7 @@ fn drawn_and_alone(dir: &Path) -> Result<(Vec<Listed>, Vec<Finding>), DataError>
     Ok((cases, findings))
 }
 
-/// Images that lie beside those of the list and are not in it.
+/// Images in the folders of the list that are not in it.
 fn unlisted(listing: &mut Listing) {
     let files =
         listing.cases.iter().flat_map(|c| [c.image.as_ref().ok(), c.label.as_ref().and_then(|l| l.as_ref().ok())]);
@@ -199,13 +199,13 @@ fn unlisted(listing: &mut Listing) {
     found.sort();
     if let Some(first) = found.first() {
         let more = if found.len() > 1 { format!(" and {} more", found.len() - 1) } else { String::new() };
-        let what = format!("{}{more} lie beside the data set's images and belong to no case", first.display());
+        let what = format!("{}{more} are next to the data set's images and belong to no case", first.display());
         listing.findings.push(Finding::new(Severity::Note, Kind::Unlisted, what));
     }
 }
 
-/// The images of a folder and of those below, sorted, each with the name of its case: the file's
-/// name without its end. A folder that a reader takes for one image is one.
+/// The images of a folder and its subfolders, sorted, each with the name of its case: the file name
+/// without its extension. A folder that a reader recognizes as one image is one.
 ///
 /// # Errors
 /// Folders that cannot be read.
@@ -213,8 +213,8 @@ pub fn cases_below(dir: &Path) -> Result<Vec<(String, PathBuf)>, DataError> {
     Ok(images_below(dir)?.into_iter().map(|path| (case_name(&path), path)).collect())
 }
 
-/// The images of a folder and of those below, sorted. A folder that a reader takes for one image is
-/// one.
+/// The images of a folder and its subfolders, sorted. A folder that a reader recognizes as one
+/// image is one.
 pub(super) fn images_below(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
     let mut found = Vec::new();
     let mut folders = vec![(dir.to_owned(), 0)];
@@ -239,7 +239,7 @@ pub(super) fn images_below(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(found)
 }
 
-/// Such as the `._` files that a Mac leaves in archives.
+/// Such as the `._` files that macOS adds to archives.
 fn hidden(path: &Path) -> bool {
     path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'))
 }

@@ -1,8 +1,8 @@
-//! Is this data fit to train on? What an image file holds and what is odd about it ([`inspect()`]),
-//! and the same for a whole data set with what its files have to do with each other ([`verify()`]).
+//! Checks whether data is fit to train on: for a single image file ([`inspect()`]), and for a whole
+//! data set, including checks across its files ([`verify()`]).
 //!
-//! Everything found is a [`Finding`]: how bad, what, where, and what to do. [`inspect()`] takes any
-//! [`Image`](crate::Image), whatever reader it came from.
+//! Every result is a [`Finding`]: severity, kind, location, and advice. [`inspect()`] takes any
+//! [`Image`](crate::Image) from any reader.
 //!
 //! ```no_run
 //! use hearth_data::quality::{self, Severity, VerifyOptions};
@@ -34,20 +34,20 @@ pub use verify::{CaseReport, Verification, VerifyOptions, verify};
 
 use serde::{Serialize, Serializer};
 
-/// How bad something is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Good to know.
+    /// Information.
     Note,
-    /// Odd; look at it.
+    /// Unusual; should be checked.
     Warning,
     /// Training would fail or learn nonsense.
     Error,
 }
 
 impl Severity {
-    /// In one word.
+    /// Its name.
     pub fn word(self) -> &'static str {
         match self {
             Severity::Note => "note",
@@ -57,22 +57,22 @@ impl Severity {
     }
 }
 
-/// What kind of thing was found.
+/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Kind {
-    /// A file that the data set names is not there.
+    /// A file that the data set names is missing.
     MissingFile,
-    /// A file can't be read.
+    /// A file cannot be read.
     Unreadable,
     /// A file that belongs to no case.
     Unlisted,
-    /// Structure sets or segmentations that can't be brought together with their images.
+    /// Structure sets or segmentations that cannot be matched with their images.
     Unpaired,
     /// An affine that is not finite or can't be inverted.
     BadAffine,
-    /// A voxel size that is 0, negative, not a number or absurd.
+    /// A voxel size that is 0, negative, NaN or implausible.
     BadSpacing,
     /// Axes that are not at right angles.
     Sheared,
@@ -80,7 +80,7 @@ pub enum Kind {
     Oblique,
     /// A left-handed grid.
     Mirrored,
-    /// The file does not say where the image lies.
+    /// The file does not state the position of the image.
     NoAffine,
     /// The header's two affines, or its affine and voxel sizes, contradict each other.
     AffineConflict,
@@ -102,11 +102,11 @@ pub enum Kind {
     BadLabelValue,
     /// A label that most cases have, or that no case has.
     MissingLabel,
-    /// A label of more or smaller pieces than is usual.
+    /// A label with more or smaller pieces than usual.
     Pieces,
     /// Two files with the same content.
     Duplicate,
-    /// Another number of channels than the data set says or other cases have.
+    /// Another number of channels than the data set states or other cases have.
     Channels,
     /// A size far from that of the other cases.
     UnusualShape,
@@ -117,7 +117,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In words.
+    /// Its description.
     pub fn words(self) -> &'static str {
         match self {
             Kind::MissingFile => "missing file",
@@ -150,15 +150,15 @@ impl Kind {
     }
 }
 
-/// One thing that was found.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
-    /// What kind of thing.
+    /// The kind.
     pub kind: Kind,
-    /// The case it is about.
+    /// The case concerned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub case: Option<String>,
     /// The file it is about.

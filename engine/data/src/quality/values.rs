@@ -1,11 +1,11 @@
-//! What values an image has.
+//! Statistics of an image's values.
 
 use rayon::prelude::*;
 use serde::Serialize;
 
 /// More different values than this are not counted one by one.
 const MOST: usize = 256;
-/// Values that one thread looks at at a time.
+/// Values per task.
 const PIECE: usize = 1 << 16;
 
 /// Statistics over the values of one channel.
@@ -14,7 +14,7 @@ const PIECE: usize = 1 << 16;
 pub struct ValueSummary {
     /// Number of voxels.
     pub voxels: usize,
-    /// Voxels that are not a number.
+    /// Voxels that are NaN.
     pub nan: usize,
     /// Voxels that are infinite.
     pub infinite: usize,
@@ -105,14 +105,14 @@ impl Sums {
 }
 
 pub(super) fn summarize(values: &[f32]) -> ValueSummary {
-    // Sums about a value of the image: a large offset would otherwise eat the variance.
+    // Sums about a value of the image: a large offset would otherwise cancel the variance's digits.
     let shift = values.iter().copied().find(|v| v.is_finite()).map_or(0.0, f64::from);
     let piece = |piece: &[f32]| {
         let mut sums = Sums::NONE;
         piece.iter().for_each(|v| sums.add(*v, shift));
         sums
     };
-    // Pieces are added in their order, so that the number of threads changes nothing.
+    // Pieces are added in order, so that the result does not depend on the number of threads.
     let parts: Vec<Sums> = values.par_chunks(PIECE).map(piece).collect();
     let all = parts.into_iter().fold(Sums::NONE, Sums::and);
     let finite = (values.len() - all.nan - all.infinite) as f64;
@@ -129,7 +129,7 @@ pub(super) fn summarize(values: &[f32]) -> ValueSummary {
     }
 }
 
-/// Counts the values; gives up where there are too many.
+/// Counts the values; stops where there are too many.
 pub(super) fn count(values: &[f32]) -> LabelValues {
     let piece = |piece: &[f32]| {
         let mut counts = LabelValues::default();
@@ -152,7 +152,7 @@ pub(super) fn count(values: &[f32]) -> LabelValues {
 
 impl LabelValues {
     fn add(&mut self, value: f32, voxels: usize) {
-        // One zero, one NaN.
+        // Normalizes zeros and NaNs.
         let value = if value.is_nan() { f32::NAN } else { value + 0.0 };
         match self.counts.binary_search_by(|c| c.value.total_cmp(&value)) {
             Ok(place) => self.counts[place].voxels += voxels,

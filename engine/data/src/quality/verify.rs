@@ -1,4 +1,4 @@
-//! A whole data set.
+//! Verification of a whole data set.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,11 +13,11 @@ use super::{Finding, Inspection, Kind, LabelReport, Severity, across, inspect};
 use crate::readers::read_parts;
 use crate::{DataError, Image, Parts, Progress, ReadOptions, Running};
 
-/// How [`verify`] goes about it.
+/// Options of [`verify`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct VerifyOptions {
-    /// How the work is shown.
+    /// How progress is shown.
     pub progress: Progress,
     /// The modalities that make up an image, as `[data] images` names them: columns of a table,
     /// keys of a list, ends of names. Empty: all that there are.
@@ -28,7 +28,7 @@ pub struct VerifyOptions {
     pub accept: Vec<String>,
 }
 
-/// What a data set holds, and what is to be fixed in it.
+/// The content of a data set, and the findings about it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Verification {
@@ -37,15 +37,15 @@ pub struct Verification {
     pub dir: PathBuf,
     /// Name of the data set.
     pub name: String,
-    /// Names of the label values; none where the data set does not say.
+    /// Names of the label values; empty where the data set does not state them.
     pub names: BTreeMap<u32, String>,
     /// The cases, in the order of the list.
     pub cases: Vec<CaseReport>,
-    /// All that was found, the worst first, then by kind and case.
+    /// All findings, the most severe first, then by kind and case.
     pub findings: Vec<Finding>,
 }
 
-/// What one case holds.
+/// The content of one case.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CaseReport {
@@ -57,7 +57,7 @@ pub struct CaseReport {
     pub image: Option<Inspection>,
     /// Its label, where it has one and it could be read.
     pub label: Option<Inspection>,
-    /// The labels that occur, but for 0.
+    /// The labels that occur, without 0.
     pub labels: Vec<LabelReport>,
     #[serde(skip)]
     label_is_sound: bool,
@@ -79,7 +79,7 @@ impl Verification {
     }
 }
 
-/// Reads every file of a data set and looks at what it holds and how the files go together.
+/// Reads every file of a data set and checks its content and the consistency of the files.
 ///
 /// The data set is anything that trains ([`layouts`](crate::layouts)): a folder with a
 /// `dataset.json` as the Decathlon has it (its labels and modalities are held against the files),
@@ -97,7 +97,7 @@ pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Verification, DataE
     running.finish();
     findings.extend(across::findings(&cases, &labels, channels));
     findings.extend(cases.iter().flat_map(|case| case.findings.iter().cloned()));
-    // Stable: findings of a kind stay in the order of the cases.
+    // Stable: findings of a kind keep the order of the cases.
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.kind.cmp(&b.kind)).then(a.case.cmp(&b.case)));
     Ok(Verification { dir: dir.to_owned(), name, names: labels, cases, findings })
 }
@@ -153,12 +153,12 @@ fn look_at(listed: &Listed, names: &BTreeMap<u32, String>, options: &VerifyOptio
         let (counts, found) = labels(map);
         report.labels = found.into_iter().filter(|l| l.value != 0).collect();
         report.label_is_sound = counts.are_labels();
-        // A label that is all background is empty, which says more than constant.
+        // A label with only background is empty, which is more specific than constant.
         let of_label =
             report.label.iter().flat_map(|i| i.findings.iter().cloned()).filter(|f| f.kind != Kind::Constant);
         let mut more: Vec<Finding> = of_label.collect();
         more.extend(label_findings(&counts, names));
-        // Both headers' oddities are told once where they are the same.
+        // Findings of both headers are reported once where they are the same.
         let same = |f: &Finding| findings.iter().any(|of_image| of_image.kind == f.kind && of_image.what == f.what);
         more.retain(|f| !same(f));
         if let Some(image) = &image {
@@ -179,7 +179,7 @@ fn read(file: &Result<Parts, String>, what: &str, options: &ReadOptions, finding
     let parts = match file {
         Ok(parts) => parts,
         Err(why) => {
-            let advice = "put the file in its place, or take the case out of the list";
+            let advice = "restore the file, or take the case out of the list";
             let text = format!("the {what} is missing: {why}");
             findings.push(Finding::new(Severity::Error, Kind::MissingFile, text).advice(advice));
             return None;
@@ -192,7 +192,7 @@ fn read(file: &Result<Parts, String>, what: &str, options: &ReadOptions, finding
         Ok(Err(error)) => error,
         Err(_) => (first, "the reader gave up on it".to_owned()),
     };
-    let advice = "copy or download the file again, or leave the case out";
+    let advice = "copy or download the file again, or exclude the case";
     let text = format!("the {what} can't be read: {why}");
     findings.push(Finding::new(Severity::Error, Kind::Unreadable, text).advice(advice).file(&path));
     None

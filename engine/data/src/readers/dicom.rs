@@ -8,20 +8,20 @@ use hearth_registry::unknown;
 use super::{Probe, ReadError, ReadOptions, Reader, dicom_regions};
 use crate::{Image, host_device};
 
-/// So many files of a folder are looked at to tell whether it holds DICOM.
+/// The number of files of a folder that are checked for DICOM.
 const LOOKED_AT: usize = 16;
 
 /// DICOM: a file, or a folder with the slices of one series ([`hearth_dicom`]). Values are rescaled
 /// (HU, ...), the affine is RAS+.
 ///
-/// What is odd about a series is a warning; what would make the volume wrong is an error. Of a
-/// folder with several series `series` names one, by its UID or its description.
+/// Findings about a series are warnings, or errors where the volume would be wrong. In a folder
+/// with several series, `series` names one, by its UID or its description.
 ///
 /// A structure set (RTSTRUCT) or segmentation (SEG) becomes a label map, or a channel for each
-/// region, on the grid of the images it was drawn on: [`ReadOptions::reference`]. Without these a
-/// SEG is a label map of the frames it has, which are often fewer than the slices:
-/// [`ResampleToMatch`](crate::transforms::ResampleToMatch) with zeros outside puts it on the grid
-/// of those.
+/// region, on the grid of the images it was drawn on: [`ReadOptions::reference`]. Without these, a
+/// SEG is a label map of its own frames, which are often fewer than the slices:
+/// [`ResampleToMatch`](crate::transforms::ResampleToMatch) with zeros outside maps it to their
+/// grid.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct DicomReader;
 
@@ -119,8 +119,8 @@ pub(super) fn named(scan: &Scan, path: &Path, wanted: &str) -> Result<usize, Rea
     let mut found = scan.series.iter().enumerate().filter(|(_, series)| is_wanted(series));
     let what = match (found.next(), found.next()) {
         (Some((at, _)), None) => return Ok(at),
-        (None, _) => format!("no series is called {wanted:?}; give a UID or description of those there are"),
-        _ => format!("several series are called {wanted:?}; give a UID, or a folder with the files of one"),
+        (None, _) => format!("no series is named {wanted:?}; give a UID or description of an existing one"),
+        _ => format!("several series are named {wanted:?}; give a UID, or a folder with the files of one"),
     };
     Err(ReadError::new(path, format!("{what}: {}", listed(scan))))
 }

@@ -1,4 +1,4 @@
-//! What was drawn on DICOM images, as an image: structure sets (RTSTRUCT) and segmentations (SEG).
+//! Annotations of DICOM images as an image: structure sets (RTSTRUCT) and segmentations (SEG).
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::dicom::{named, warn};
 use super::{ReadError, ReadOptions};
 use crate::{Image, host_device};
 
-/// Reads the regions of a file or folder; `None` where images are meant.
+/// Reads the regions of a file or folder; `None` where images are requested.
 pub(super) fn read(
     path: &Path,
     scan: &Scan,
@@ -23,7 +23,7 @@ pub(super) fn read(
         [one] => one,
         [] if !asked => return Ok(None),
         [] => {
-            let what = "`segments` are asked for, but there is no segmentation (SEG) or structure set (RTSTRUCT)";
+            let what = "`segments` are requested, but there is no segmentation (SEG) or structure set (RTSTRUCT)";
             return Err(ReadError::new(path, what));
         }
         several => {
@@ -86,7 +86,7 @@ fn on_images(
             let at = named(images, options.reference.as_deref().unwrap_or(path), wanted)?;
             &images.series[at]
         }
-        // Nothing contradicts what the caller says.
+        // Nothing contradicts the caller.
         None if annotation.referenced_series.is_empty() && images.series.len() == 1 => &images.series[0],
         None => images
             .image_of(annotation)

@@ -1,6 +1,6 @@
-//! Readers: one file each, chosen by what a file holds, then by how its name ends.
+//! Readers, chosen by a file's content, then by its suffix.
 //!
-//! A reader of your own takes the place of what ships where both know a file:
+//! A custom reader takes precedence over the built-in ones where both recognize a file:
 //!
 //! ```
 //! use hearth_data::readers::{self, Probe, ReadError, ReadOptions, Reader};
@@ -56,17 +56,17 @@ pub use tiff::{TiffReader, WSIReader};
 use crate::Image;
 use hearth_registry::{Fault, Kind, Node, Place, Registry, nearest};
 
-/// What a reader may be told besides the path. Each reader looks at what concerns it.
+/// Options of readers. Each reader uses those that concern it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Setters)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 #[setters(strip_option)]
 pub struct ReadOptions {
-    /// The reader to use, by name; chosen by content where there is none.
+    /// The reader to use, by name; by default chosen by content.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub reader: Option<String>,
-    /// The array of an NPZ file; its first where there is none.
+    /// The array of an NPZ file; by default its first.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub npz_key: Option<String>,
@@ -75,15 +75,16 @@ pub struct ReadOptions {
     #[setters(into)]
     pub series: Option<String>,
     /// The segments of a DICOM segmentation (SEG) or the regions of a structure set (RTSTRUCT), by
-    /// name or description: the first becomes 1, and so on. All, by their numbers in the file,
-    /// where there is none.
+    /// name or description: the first becomes 1, and so on. By default all, by their numbers in the
+    /// file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub segments: Vec<String>,
-    /// One channel for each of them, so that those that overlap are whole; otherwise a label map,
-    /// where the later one has the voxel.
+    /// One channel for each of them, so that overlapping ones are complete; otherwise a label map,
+    /// where the later one has precedence.
     pub segments_as_channels: bool,
-    /// The images that regions were drawn on, a file or folder of DICOM: they come on its grid.
+    /// The images that regions were drawn on, a file or folder of DICOM: regions are read on its
+    /// grid.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub reference: Option<PathBuf>,
@@ -94,7 +95,7 @@ pub struct ReadOptions {
     pub accept: Vec<String>,
     /// The level of a whole-slide image.
     pub level: usize,
-    /// Pictures (PNG, JPEG, BMP, TIFF): the first axis is the width, as MONAI's `PILReader` has it;
+    /// Pictures (PNG, JPEG, BMP, TIFF): the first axis is the width, as in MONAI's `PILReader`;
     /// `false`: the height.
     pub reverse_indexing: bool,
 }
@@ -120,18 +121,18 @@ pub trait Reader: Send + Sync {
     /// MONAI's name where it has one.
     fn name(&self) -> &'static str;
 
-    /// How names of its files end, in lower case: `.nii.gz`.
+    /// The suffixes of its files, in lower case: `.nii.gz`.
     fn suffixes(&self) -> &[&str];
 
-    /// Whether this is one of its files. Where no reader knows a file by its content, the suffix
-    /// decides.
+    /// Whether this is one of its files. Where no reader recognizes a file by its content, the
+    /// suffix decides.
     fn recognizes(&self, probe: &Probe<'_>) -> bool {
         let _ = probe;
         false
     }
 
-    /// Who is asked first where several know a file: the one with the larger number. Those that
-    /// ship have less than 10.
+    /// Where several readers recognize a file, the one with the largest number is used. Built-in
+    /// readers have less than 10.
     fn precedence(&self) -> u32 {
         10
     }
@@ -143,10 +144,10 @@ pub trait Reader: Send + Sync {
     fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError>;
 }
 
-/// What is known of a file before it is read.
+/// The properties of a file before it is read.
 #[derive(Debug)]
 pub struct Probe<'a> {
-    /// Where it is.
+    /// Its path.
     pub path: &'a Path,
     /// Whether it is a folder.
     pub folder: bool,
@@ -154,7 +155,7 @@ pub struct Probe<'a> {
     pub start: &'a [u8],
 }
 
-/// A file can't be read as an image.
+/// A file cannot be read as an image.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {}", .path.display(), why(.path, .source.as_ref()))]
 pub struct ReadError {
@@ -163,7 +164,7 @@ pub struct ReadError {
 }
 
 impl ReadError {
-    /// Says which file, and why; the message of the cause need not name the file again.
+    /// An error with the file and the cause, which need not name the file again.
     pub fn new(path: &Path, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         ReadError { path: path.to_owned(), source: why.into() }
     }
@@ -173,13 +174,13 @@ impl ReadError {
         &self.path
     }
 
-    /// Why, without the file's name in front.
+    /// The cause, without the file's name in front.
     pub fn why(&self) -> String {
         why(&self.path, self.source.as_ref())
     }
 }
 
-/// Many causes name the file themselves.
+/// Removes the file's name, which many causes include.
 fn why(path: &Path, source: &(dyn std::error::Error + Send + Sync)) -> String {
     let text = source.to_string();
     let name = format!("{}: ", path.display());
@@ -200,13 +201,13 @@ impl Kind for dyn Reader {
 
 type Readers = Vec<Arc<dyn Reader>>;
 
-/// Those that a program adds while it runs, the newest first.
+/// Readers that a program adds at run time, the newest first.
 fn added() -> &'static RwLock<Readers> {
     static READERS: RwLock<Readers> = RwLock::new(Vec::new());
     &READERS
 }
 
-/// Those that are linked in, in the order in which they are asked.
+/// Linked readers, in the order of precedence.
 fn linked() -> &'static Readers {
     static READERS: OnceLock<Readers> = OnceLock::new();
     READERS.get_or_init(|| {
@@ -218,7 +219,7 @@ fn linked() -> &'static Readers {
     })
 }
 
-/// All, in the order in which they are asked.
+/// All readers, in the order of precedence.
 fn readers() -> Readers {
     let mut readers = added().read().unwrap_or_else(PoisonError::into_inner).clone();
     let others = linked().iter().filter(|reader| !readers.iter().any(|other| other.name() == reader.name()));
@@ -227,16 +228,16 @@ fn readers() -> Readers {
     readers
 }
 
-/// Adds a reader while the program runs; it is asked before those that were there. One of the same
-/// name is replaced. A reader that is registered beside its definition
-/// (`entry!(dyn Reader => ...)`) need not be added.
+/// Adds a reader at run time, with precedence over the existing ones. One with the same name is
+/// replaced. A reader that is registered next to its definition (`entry!(dyn Reader => ...)`) need
+/// not be added.
 pub fn register(reader: impl Reader + 'static) {
     let mut readers = added().write().unwrap_or_else(PoisonError::into_inner);
     readers.retain(|r| r.name() != reader.name());
     readers.insert(0, Arc::new(reader));
 }
 
-/// Names of all readers, those asked first first.
+/// Names of all readers, in the order of precedence.
 pub fn reader_names() -> Vec<&'static str> {
     readers().iter().map(|r| r.name()).collect()
 }
@@ -265,11 +266,10 @@ pub fn read_image_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<
     reader.read(path, options)
 }
 
-/// The reader of a file: the newest that knows its content, else the newest that knows how its name
-/// ends.
+/// The reader of a file: the newest that recognizes its content, else the newest with its suffix.
 ///
 /// # Errors
-/// Where there is no such file or no reader takes it.
+/// Where there is no such file or no reader recognizes it.
 pub fn choose(path: &Path) -> Result<Arc<dyn Reader>, ReadError> {
     check_regular(path)?;
     let readers = readers();
@@ -288,7 +288,7 @@ pub fn choose(path: &Path) -> Result<Arc<dyn Reader>, ReadError> {
     })
 }
 
-/// A reader by its name, case and MONAI's aliases aside.
+/// A reader by its name, ignoring case, or by MONAI's aliases.
 pub(crate) fn by_name(name: &str) -> Result<Arc<dyn Reader>, Fault> {
     let wanted = Registry::<dyn Reader>::new().find(name).map_or(name, |entry| entry.name);
     let readers = readers();
@@ -299,13 +299,13 @@ pub(crate) fn by_name(name: &str) -> Result<Arc<dyn Reader>, Fault> {
     })
 }
 
-/// Devices and pipes have no end, or never begin.
+/// Reading devices and pipes could block or never end.
 fn check_regular(path: &Path) -> Result<(), ReadError> {
     let found = std::fs::metadata(path).map_err(|e| ReadError::new(path, e))?;
     if found.is_file() || found.is_dir() { Ok(()) } else { Err(ReadError::new(path, "not a regular file")) }
 }
 
-/// How many bytes of a file tell what it is.
+/// The number of bytes that identify a file.
 const START: u64 = 1024;
 
 /// The first bytes of a file; none of a folder.
@@ -319,7 +319,7 @@ fn start(path: &Path) -> Result<Vec<u8>, ReadError> {
     file.by_ref().take(START).read_to_end(&mut bytes).map_err(error)?;
     if bytes.starts_with(&[0x1f, 0x8b]) {
         let mut unpacked = Vec::new();
-        // A stream that breaks here is told by the reader, which reads all of it.
+        // The reader, which reads the whole stream, reports a broken one.
         let _ = flate2::read::GzDecoder::new(&bytes[..]).take(START).read_to_end(&mut unpacked);
         return Ok(unpacked);
     }

@@ -27,7 +27,7 @@ impl Reader for NiftiReader {
 
     fn read(&self, path: &Path, _: &ReadOptions) -> Result<Image, ReadError> {
         crate::read_nifti(path).map_err(|e| match e {
-            // Its text is that of the cause alone; the others begin with the file's name already.
+            // Its message is only that of the cause; the others already begin with the file's name.
             NiftiError::Io { source, .. } => ReadError::new(path, source),
             NiftiError::Field { field, what, .. } => ReadError::new(path, format!("header field {field}: {what}")),
             NiftiError::NotNifti { what, .. }

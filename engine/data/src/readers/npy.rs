@@ -8,10 +8,10 @@ use npyz::{NpyFile, NpyHeader, Order, TypeChar};
 use super::{Probe, ReadError, ReadOptions, Reader};
 use crate::{Image, Meta, affine, host_device};
 
-/// An array may hold this many values.
+/// The most values of an array.
 const MAX_VALUES: u64 = 8 << 30;
 
-/// A header may have this many bytes, as in NumPy; those of numbers have about a hundred.
+/// The most bytes of a header, as in NumPy; those of numbers have about a hundred.
 const MAX_HEADER: usize = 10_000;
 
 /// NPY and NPZ arrays of two to four axes, with an identity affine.
@@ -77,7 +77,7 @@ struct Array {
 }
 
 impl Array {
-    /// `length`: bytes that there are at most, header included.
+    /// `length`: the most bytes available, including the header.
     fn read(mut source: impl Read, length: u64) -> Result<Array, String> {
         let header = header(&mut source)?;
         let file = NpyFile::with_header(header, source);
@@ -86,7 +86,7 @@ impl Array {
         let count =
             count.ok_or_else(|| format!("an array of shape {shape:?} is over the limit of {MAX_VALUES} values"))?;
         if count == 0 {
-            // The other axes may then be of any length, and nothing bounds a walk along them.
+            // The other axes may then have any length, which would make a loop over them unbounded.
             return Err(format!("an array of shape {shape:?} has no values"));
         }
         let fortran = file.order() == Order::Fortran;
@@ -153,9 +153,8 @@ impl Array {
     }
 }
 
-/// The header of an array of numbers. It is looked at before npyz parses it, which takes memory for
-/// as many bytes as it is said to have, and tries every meaning of a bracket with every meaning of
-/// those within it: that of many brackets never ends.
+/// The header of an array of numbers. It is checked before npyz parses it, because npyz allocates
+/// memory for the stated length, and takes exponential time for nested brackets.
 fn header(source: &mut impl Read) -> Result<NpyHeader, String> {
     let not = |what: &str| format!("not an NPY file: {what}");
     let mut bytes = Vec::new();
@@ -164,7 +163,7 @@ fn header(source: &mut impl Read) -> Result<NpyHeader, String> {
     };
     more(&mut bytes, 8)?;
     let Some(version) = bytes.strip_prefix(b"\x93NUMPY").and_then(<[u8]>::first) else {
-        return Err(not("it begins with something else"));
+        return Err(not("it begins with other bytes"));
     };
     // Version 1 has two bytes for the length, those after it four.
     let size = if *version == 1 { 2 } else { 4 };
@@ -181,7 +180,7 @@ fn header(source: &mut impl Read) -> Result<NpyHeader, String> {
     if bytes[8 + size..].iter().filter(|byte| b"([{".contains(byte)).count() > 2 {
         return Err("an array of records, or a damaged header; expected one number per element".to_owned());
     }
-    // It multiplies the lengths of axes, which panics where overflow is checked.
+    // It multiplies the lengths of axes, which panics on overflow in checked builds.
     let parsed = catch_unwind(|| NpyHeader::from_reader(&bytes[..]));
     let parsed = parsed.map_err(|_| "an array that is over any limit".to_owned())?;
     parsed.map_err(|e| not(&e.to_string()))
@@ -216,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_header_is_checked_before_it_is_parsed() {
-        // Both would take forever, or more memory than there is.
+        // Both would never end, or exhaust memory.
         assert!(error(1, &"{".repeat(100)).contains("damaged header"));
         assert!(error(2, &"(".repeat(9_999)).contains("damaged header"));
         assert!(error(2, &" ".repeat(10_001)).contains("the limit is 10000"));

@@ -9,12 +9,11 @@ use crate::affine::{self, Affine};
 use crate::nifti::read_header;
 use crate::{Image, Item, Parts};
 
-/// How far corresponding voxels of two files may lie apart, in mm: headers are written in f32 and
+/// The tolerance between corresponding voxels of two files, in mm: headers are written in f32 and
 /// by several programs.
 const TOLERANCE: f64 = 0.01;
 
-/// Reads the files of an image and puts their channels one after another; with `channels`, only
-/// those.
+/// Reads the files of an image and concatenates their channels; with `channels`, only those.
 ///
 /// # Errors
 /// Files that cannot be read, that lie on different grids (shape or affine), or that lack a
@@ -42,7 +41,7 @@ pub fn read_parts(parts: &Parts, options: &ReadOptions) -> Result<Image, ReadErr
         if let Some(channel) = channels.iter().find(|channel| **channel >= count) {
             return Err(ReadError::new(
                 at,
-                format!("has {count} channels, and channel {channel} is wanted (the first is 0)"),
+                format!("has {count} channels, and channel {channel} is requested (the first is 0)"),
             ));
         }
         let chosen = channels.iter().map(|channel| whole.data.clone().narrow(0, *channel, 1)).collect();
@@ -51,11 +50,11 @@ pub fn read_parts(parts: &Parts, options: &ReadOptions) -> Result<Image, ReadErr
     Ok(whole)
 }
 
-/// Whether the files of each image lie on one grid, as their headers tell; files without one
+/// Checks by their headers that the files of each image have the same grid; files without one
 /// (pictures, DICOM) are compared when they are read.
 ///
 /// # Errors
-/// The first case whose files do not, in words.
+/// A message about the first case whose files do not.
 pub fn check_grids<'a>(items: impl IntoIterator<Item = &'a Item>) -> Result<(), String> {
     for item in items {
         for parts in item.parts.values() {
@@ -75,7 +74,7 @@ pub fn check_grids<'a>(items: impl IntoIterator<Item = &'a Item>) -> Result<(), 
     Ok(())
 }
 
-/// Fails where two files have other voxels or lie elsewhere, measured at the corners of the image.
+/// Fails where two files differ in shape or position, measured at the corners of the image.
 fn same_grid(first: &Path, [a, b]: [([usize; 3], Affine); 2]) -> Result<(), String> {
     let advice = "resample the files of a case to one grid first (hearth preprocess, or the tool that registered them)";
     let beside = first.file_name().unwrap_or_default().to_string_lossy();

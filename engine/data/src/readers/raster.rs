@@ -5,9 +5,9 @@ use image::{DynamicImage, ImageReader, Limits};
 use super::{Probe, ReadError, ReadOptions, Reader};
 use crate::{Image, Meta, affine, host_device};
 
-/// A picture may unpack to this many bytes.
+/// The most bytes that a picture may unpack to.
 const MAX_BYTES: u64 = 4 << 30;
-/// And be this wide or high.
+/// The largest width or height.
 const MAX_SIDE: u32 = 1 << 17;
 
 /// PNG, JPEG and BMP, as MONAI's `PILReader`: `[C, W, H, 1]` with the values of the file (0 to 255,
@@ -33,7 +33,7 @@ impl Reader for RasterReader {
 
     fn recognizes(&self, probe: &Probe<'_>) -> bool {
         [&b"\x89PNG\r\n\x1a\n"[..], b"\xff\xd8\xff"].iter().any(|magic| probe.start.starts_with(magic))
-            // `BM` alone is too little to go by; the four reserved bytes are zero.
+            // `BM` alone is too short a signature; the four reserved bytes are zero.
             || (probe.start.starts_with(b"BM") && probe.start.get(6..10) == Some(&[0; 4]))
     }
 

@@ -6,7 +6,7 @@ use super::raster::planar;
 use super::{Probe, ReadError, ReadOptions, Reader};
 use crate::{Image, Meta, affine, host_device};
 
-/// A level of a slide is read as one image up to so many values.
+/// The most values of a slide's level that is read as one image.
 const MAX_VALUES: usize = 1 << 30;
 
 fn is_tiff(probe: &Probe<'_>) -> bool {
@@ -15,8 +15,8 @@ fn is_tiff(probe: &Probe<'_>) -> bool {
     magics.iter().any(|magic| probe.start.starts_with(*magic))
 }
 
-/// Plain TIFF, as [`RasterReader`](super::RasterReader) gives pictures; pages of one size are the
-/// slices of a volume.
+/// Plain TIFF, with the axes of [`RasterReader`](super::RasterReader); pages of the same size are
+/// the slices of a volume.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct TiffReader;
 
@@ -89,7 +89,7 @@ impl Reader for WSIReader {
     }
 
     fn recognizes(&self, probe: &Probe<'_>) -> bool {
-        // A pyramid, rather than a picture or a stack of pages.
+        // A pyramid, not a picture or a stack of pages.
         is_tiff(probe) && Slide::open(probe.path).is_ok_and(|slide| slide.levels().len() > 1)
     }
 

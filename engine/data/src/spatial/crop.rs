@@ -1,4 +1,4 @@
-//! Cutting out a box.
+//! Cropping a box.
 
 use super::lazy;
 use super::pad::{PadMode, pad};
@@ -38,7 +38,7 @@ impl BoundingBox {
     }
 }
 
-/// Cuts out `start..end`, which must lie within the image.
+/// Crops `start..end`, which must lie within the image.
 pub fn crop(image: Image, start: [usize; 3], end: [usize; 3]) -> Image {
     let shape = image.shape();
     let mut image = crop_unrecorded(image, start, end);
@@ -54,7 +54,7 @@ pub(super) fn crop_unrecorded(mut image: Image, start: [usize; 3], end: [usize; 
         let channels = image.channels();
         image.data = if (0..3).any(|a| start[a] >= end[a]) {
             let size: [usize; 3] = std::array::from_fn(|a| end[a].saturating_sub(start[a]));
-            // Nothing is left to be done to no voxel.
+            // Without voxels nothing is pending.
             image.meta.lazy = lazy::Laziness::Off;
             burn::tensor::Tensor::zeros([channels, size[0], size[1], size[2]], &image.data.device())
         } else {
@@ -65,10 +65,10 @@ pub(super) fn crop_unrecorded(mut image: Image, start: [usize; 3], end: [usize; 
     image
 }
 
-/// Cuts out a box; what lies beyond the image is padded.
+/// Crops a box; parts beyond the image are padded.
 ///
 /// # Errors
-/// Where a reflecting or wrapping mode has nothing to reflect.
+/// Where a reflecting or wrapping mode has no values to use.
 pub fn crop_or_pad(image: Image, region: BoundingBox, mode: PadMode, value: f32) -> Result<Image, TransformError> {
     let shape = image.shape();
     let inside = |v: i64, axis: usize| v.clamp(0, shape[axis] as i64) as usize;

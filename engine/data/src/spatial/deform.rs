@@ -1,4 +1,4 @@
-//! Sampling an image at places of one's own: elastic deformations, distorted grids.
+//! Samples an image at explicit positions: elastic deformations, distorted grids.
 
 use burn::tensor::{Tensor, TensorData};
 use hearth_kernels::{host, sample_grid};
@@ -12,8 +12,8 @@ use crate::image::{Applied, Image};
 /// Samples an image at `places` (`[3, X, Y, Z]`, voxels of the image; 0 along the third axis in
 /// 2-D).
 ///
-/// What moved within the image is not undone later, as in MONAI; a change of size about the centre
-/// is. The affine follows the size.
+/// As in MONAI, the inverse does not undo the deformation, only a change of size about the centre.
+/// The affine follows the size.
 ///
 /// # Errors
 /// As [`check_grid`], or where `places` does not have three entries per voxel.
@@ -35,7 +35,7 @@ pub fn deform(image: Image, places: Tensor<4>, sampling: GridSampling) -> Result
     Ok(image)
 }
 
-/// The places that a warp reads where each voxel of the new grid is first displaced by
+/// The positions that a warp reads where each voxel of the new grid is first displaced by
 /// `magnitude * field` (`[3, X, Y, Z]`, voxels).
 pub(crate) fn displaced(field: Tensor<4>, magnitude: f64, how: &Warp) -> Tensor<4> {
     let matrix = how.sample();
@@ -67,8 +67,8 @@ fn displace(values: &mut [f32], [ny, nz]: [usize; 2], magnitude: f32, matrix: &A
     });
 }
 
-/// The same as weighted sums of the field's channels and three broadcast sums. (A product with a
-/// matrix of 3 x 3 would be tuned anew for each size of the field.)
+/// The same as weighted sums of the field's channels and three broadcast sums. (A product with a 3
+/// x 3 matrix would be tuned again for each size of the field.)
 fn displaced_on_device(field: Tensor<4>, magnitude: f64, matrix: &Affine) -> Tensor<4> {
     let device = field.device();
     let [_, nx, ny, nz] = field.dims();
@@ -100,8 +100,8 @@ mod tests {
     }
 
     proptest! {
-        /// What runs on a GPU gives the places that the loop on the CPU gives, and both those
-        /// written out.
+        /// The GPU's operations yield the same positions as the loop on the CPU, and both match the
+        /// definition.
         #[test]
         fn places_are_displaced_then_turned(
             rows in prop::array::uniform12(-1.5f64..1.5), magnitude in -3.0f64..3.0,
@@ -133,8 +133,7 @@ mod tests {
     fn a_change_of_size_is_undone_and_the_rest_is_not() {
         let numbers: Vec<f32> = (0..60).map(|v| v as f32).collect();
         let image = Image::from_values(numbers, [1, 3, 4, 5], affine::IDENTITY, &crate::host_device());
-        // Everything one voxel further along the last axis, on a grid that is two voxels shorter
-        // there.
+        // A shift of one voxel along the last axis, on a grid that is two voxels shorter there.
         let how = Warp::about_centre(&affine::IDENTITY, [3, 4, 5], [3, 4, 3], 3, false, false).expect("a warp");
         let field = Tensor::<4>::ones([3, 3, 4, 3], &crate::host_device()).slice_fill([0..2], 0.0);
         let moved = deform(image.clone(), displaced(field, 1.0, &how), GridSampling::default()).expect("moved");

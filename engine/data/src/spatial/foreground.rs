@@ -1,4 +1,4 @@
-//! Finding the box of the foreground.
+//! Finds the bounding box of the foreground.
 
 use hearth_kernels::host;
 use rayon::prelude::*;
@@ -7,7 +7,7 @@ use super::BoundingBox;
 use crate::select::Select;
 use crate::{Image, TransformError};
 
-/// The box around every voxel that `select` picks in any of the chosen channels (negative ones
+/// The box around every voxel that `select` matches in any of the chosen channels (negative ones
 /// count from the end; all where `None`), with a margin per axis. `0..0` where there is none.
 ///
 /// # Errors
@@ -72,7 +72,7 @@ fn scan(values: &[f32], [nx, ny, nz]: [usize; 3], channels: &[usize], select: Se
             let plane = &values[(c * nx + x) * ny * nz..][..ny * nz];
             let mut found = None;
             for (y, row) in plane.chunks_exact(nz.max(1)).enumerate() {
-                // Most rows either have no foreground, or begin and end with it: look from both
+                // Most rows either have no foreground, or begin and end with it: search from both
                 // ends.
                 if let Some((first, last)) = select.ends(row) {
                     found = merge(found, Some(([x, y, first], [x, y, last])));
@@ -83,7 +83,7 @@ fn scan(values: &[f32], [nx, ny, nz]: [usize; 3], channels: &[usize], select: Se
         .reduce(|| None, merge)
 }
 
-/// The same by reductions on the device; only three short vectors come back.
+/// The same by reductions on the device; only three short vectors are read back.
 fn scan_on_device(image: &Image, channels: &[usize], select: Select) -> Result<Corners, TransformError> {
     let [_, nx, ny, nz] = image.data.dims();
     let mut any: Option<burn::tensor::Tensor<3>> = None;
@@ -101,8 +101,9 @@ fn scan_on_device(image: &Image, channels: &[usize], select: Select) -> Result<C
     for axis in 0..3 {
         let others = [0, 1, 2].into_iter().filter(|a| *a != axis);
         let line = others.fold(any.clone(), |t, a| t.max_dim(a));
-        let line: Vec<f32> =
-            line.try_into_vec_as().map_err(|e| TransformError::new(format!("the device gave no answer: {e:?}")))?;
+        let line: Vec<f32> = line
+            .try_into_vec_as()
+            .map_err(|e| TransformError::new(format!("reading from the device failed: {e:?}")))?;
         let Some(first) = line.iter().position(|v| *v > 0.0) else { return Ok(None) };
         low[axis] = first;
         high[axis] = line.iter().rposition(|v| *v > 0.0).unwrap_or(first);
@@ -117,8 +118,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// What runs on a GPU finds the box that the loop on the CPU finds, and both find the true
-        /// one.
+        /// The GPU's operations and the loop on the CPU find the same box, which is the true one.
         #[test]
         fn the_box_holds_the_foreground(marks in prop::collection::vec((0usize..2, 0usize..6, 0usize..5, 0usize..7), 0..4)) {
             let mut values = vec![0.0_f32; 2 * 6 * 5 * 7];

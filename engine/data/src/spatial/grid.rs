@@ -1,5 +1,4 @@
-//! Resampling onto another grid, and finding the grid for a new spacing (recipes of MONAI's
-//! `Spacing`).
+//! Resampling to another grid, and computing the grid for a new spacing (as in MONAI's `Spacing`).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +14,7 @@ use crate::TransformError;
 use crate::affine::{self, Affine};
 use crate::image::{Applied, Image};
 
-/// Differences of affines below this count as none (MONAI's `AFFINE_TOL`).
+/// Differences of affines below this are ignored (MONAI's `AFFINE_TOL`).
 const AFFINE_TOLERANCE: f64 = 1e-3;
 
 /// The order of a B-spline, 0 to 5.
@@ -37,10 +36,10 @@ impl From<SplineOrder> for u8 {
     }
 }
 
-/// How a value between voxels is found.
+/// How a value between voxels is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GridMode {
-    /// Linear along every axis (`bilinear` is MONAI's word for it in 3-D too).
+    /// Linear along every axis (MONAI also calls it `bilinear` in 3-D).
     #[default]
     Bilinear,
     /// The nearest voxel, half-way to the even index.
@@ -52,10 +51,10 @@ pub enum GridMode {
     Spline(SplineOrder),
 }
 
-/// What [`GridMode`] is called in text. A spline is its order, a number.
+/// The names of [`GridMode`] in text. A spline is its order, a number.
 const MODE_WORDS: &[&str] = &["bilinear", "nearest", "bicubic", "linear", "trilinear"];
 
-/// [`GridMode`] in the entries of a cache, whose format can't tell a name from a number.
+/// [`GridMode`] in the entries of a cache, whose format cannot distinguish a name from a number.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "GridMode")]
 enum ModeBytes {
@@ -121,8 +120,8 @@ impl JsonSchema for GridMode {
     }
 }
 
-/// What lies outside the image. Names of `scipy.ndimage`, which MONAI takes for spline orders, are
-/// understood too.
+/// The values outside the image. Names of `scipy.ndimage`, which MONAI uses for spline orders, are
+/// also accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GridPadding {
@@ -135,7 +134,7 @@ pub enum GridPadding {
     #[serde(alias = "constant")]
     Zeros,
     /// The image reflected about its outer faces; about the centres of its edge voxels with
-    /// `align_corners`, but for splines.
+    /// `align_corners`, except for splines.
     #[serde(alias = "reflect", alias = "grid-mirror")]
     Reflection,
     /// Zero voxels, towards which every mode fades out.
@@ -151,8 +150,8 @@ pub enum GridPadding {
     GridWrap,
 }
 
-/// The type that MONAI computes resampling in. Understood and without effect: coordinates are f64
-/// here, values f32.
+/// The type that MONAI computes resampling in. Accepted without effect: here coordinates are f64
+/// and values f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ComputeType {
@@ -169,16 +168,16 @@ pub enum ComputeType {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GridSampling {
-    /// How a value between voxels is found.
+    /// How a value between voxels is computed.
     pub mode: GridMode,
-    /// What lies outside the image.
+    /// The values outside the image.
     pub padding_mode: GridPadding,
-    /// Reflect about the centres of the edge voxels rather than their outer faces.
+    /// Reflect about the centres of the edge voxels instead of their outer faces.
     pub align_corners: bool,
 }
 
 impl GridSampling {
-    /// The same with nearest interpolation, where that is wanted.
+    /// The same with nearest interpolation, where requested.
     pub(super) fn or_nearest(self, nearest: bool) -> Self {
         if nearest { GridSampling { mode: GridMode::Nearest, ..self } } else { self }
     }
@@ -206,11 +205,11 @@ impl GridSampling {
     }
 }
 
-/// Resamples onto the grid of `destination` and `size`. Where neither differs by more than 1e-3,
-/// the image is returned as it is.
+/// Resamples to the grid of `destination` and `size`. Where neither differs by more than 1e-3, the
+/// image is returned unchanged.
 ///
 /// # Errors
-/// Where the image's affine can't be inverted, or as [`check_grid`](super::check_grid).
+/// Where the image's affine cannot be inverted, or as [`check_grid`](super::check_grid).
 pub fn resample_to(
     image: Image,
     destination: &Affine,
@@ -255,8 +254,8 @@ pub(super) fn same(a: &Affine, b: &Affine) -> bool {
     a.iter().flatten().zip(b.iter().flatten()).all(|(x, y)| (x - y).abs() <= AFFINE_TOLERANCE + 1e-5 * y.abs())
 }
 
-/// The places that MONAI's samplers read for a matrix from new to old voxels; the matrix itself but
-/// for `align_corners`.
+/// The positions that MONAI's samplers read for a matrix from new to old voxels; the matrix itself
+/// except for `align_corners`.
 pub(super) fn reading(matrix: Affine, shape: [usize; 3], size: [usize; 3], n: usize, sampling: GridSampling) -> Affine {
     if !sampling.align_corners {
         return matrix;
@@ -264,7 +263,7 @@ pub(super) fn reading(matrix: Affine, shape: [usize; 3], size: [usize; 3], n: us
     if !matches!(sampling.mode, GridMode::Spline(_)) {
         return lone_voxels(matrix, shape, size, n);
     }
-    // The way of MONAI's `Affine` and `Resample` with coordinates that are not centred.
+    // As MONAI's `Affine` and `Resample` with coordinates that are not centred.
     let mut out = affine::IDENTITY;
     let scale = |length: usize| (length.max(2) as f64 - 1.0) / length.max(2) as f64;
     for r in 0..n {
@@ -279,8 +278,8 @@ pub(super) fn reading(matrix: Affine, shape: [usize; 3], size: [usize; 3], n: us
     out
 }
 
-/// PyTorch's `affine_grid` with `align_corners` puts a lone output voxel half a voxel in, and its
-/// sampler reads a lone input voxel at 0.
+/// PyTorch's `affine_grid` with `align_corners` shifts a single output voxel by half a voxel, and
+/// its sampler reads a single input voxel at 0.
 pub(super) fn lone_voxels(mut matrix: Affine, shape: [usize; 3], size: [usize; 3], n: usize) -> Affine {
     for axis in (0..n).filter(|a| size[*a] == 1) {
         matrix.iter_mut().take(3).for_each(|row| row[3] += 0.5 * row[axis]);
@@ -328,7 +327,7 @@ pub fn zoom_affine(affine: &Affine, n: usize, scale: [f64; 3], diagonal: bool) -
     let mut q = [[0.0_f64; 3]; 3];
     for c in 0..n {
         let mut column: [f64; 3] = std::array::from_fn(|r| source[r][c]);
-        // Twice: the second pass removes what rounding left.
+        // Twice: the second pass removes rounding errors.
         for _ in 0..2 {
             for other in q.iter().take(c) {
                 let along: f64 = other.iter().zip(&column).map(|(a, b)| a * b).sum();
@@ -353,7 +352,7 @@ pub fn zoom_affine(affine: &Affine, n: usize, scale: [f64; 3], diagonal: bool) -
 /// `compute_shape_offset`).
 ///
 /// # Errors
-/// Where `destination` can't be inverted or the grid would be absurdly large.
+/// Where `destination` cannot be inverted or the grid would be too large.
 pub fn shape_and_offset(
     shape: [usize; 3],
     n: usize,

@@ -1,11 +1,10 @@
-//! Lazy resampling: a run of spatial steps is sampled once, when somebody looks at the values.
+//! Lazy resampling: a run of spatial steps is sampled once, when the values are read.
 //!
-//! An image that is run lazily carries what is still to be done; its affine, its shape and the list
-//! of what was done are those of the result already.
+//! A lazy image carries its pending operations; its affine, shape and history are already those of
+//! the result.
 //!
-//! - [`Lazy::Exact`] (the default) holds back one interpolation and the flips, permutations and
-//!   crops after it. Only the voxels that are left are computed, at the very coordinates of the
-//!   whole.
+//! - [`Lazy::Exact`] (the default) delays one interpolation and the flips, permutations and crops
+//!   after it. Only the remaining voxels are computed, at exactly the coordinates of the whole.
 //! - [`Lazy::On`] composes several interpolations into one matrix, as MONAI's `lazy=True` does.
 
 use hearth_kernels::{Matrix, Sampling, resample, resample_part};
@@ -24,47 +23,46 @@ use crate::orientation::Reorder;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Lazy {
-    /// Each step by itself.
+    /// Each step separately.
     Off,
-    /// Where the result is the same.
+    /// Only where the result is the same.
     #[default]
     Exact,
-    /// Interpolations in a row become one, which is faster and blurs less, but is not what each by
-    /// itself gives.
+    /// Consecutive interpolations become one, which is faster and blurs less, but differs from
+    /// separate steps.
     On,
 }
 
-/// What [`Lazy::On`] samples a key with instead of what its steps say: MONAI's `overrides` of
-/// `Compose`.
+/// How [`Lazy::On`] samples a key, overriding its steps: MONAI's `overrides` of `Compose`.
 ///
-/// Without them steps that are sampled differently are done one after the other. With them all
-/// steps become one, padding too; what is not given is linear interpolation and the edge voxel, and
-/// 0 where nothing needs to be interpolated. That is what MONAI always does.
+/// Without overrides, steps with different sampling run separately. With them all steps become one,
+/// including padding. The defaults are linear interpolation and the edge voxel, or 0 where nothing
+/// needs to be interpolated. That is what MONAI always does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LazySampling {
-    /// How a value between voxels is found.
+    /// How a value between voxels is computed.
     pub mode: Option<GridMode>,
-    /// What lies outside the image.
+    /// The values outside the image.
     pub padding_mode: Option<GridPadding>,
     /// See [`GridSampling::align_corners`].
     pub align_corners: Option<bool>,
 }
 
-/// How far an image is run lazily.
+/// The lazy state of an image.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Laziness {
-    /// Each step is done at once.
+    /// Each step runs immediately.
     #[default]
     Off,
-    /// One interpolation is held back.
+    /// One interpolation is pending.
     Exact(Option<Box<Part>>),
     /// Steps are composed.
     On(Option<LazySampling>, Option<Box<Chain>>),
 }
 
 impl Laziness {
-    /// The shape of the result, where something is held back.
+    /// The shape of the result, where operations are pending.
     pub fn shape(&self) -> Option<[usize; 3]> {
         match self {
             Laziness::Exact(Some(part)) => Some(part.view.shape()),
@@ -77,15 +75,15 @@ impl Laziness {
 /// One interpolation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    /// New voxel to the old voxel at the same place in the world.
+    /// New voxel to the old voxel at the same position in the world.
     pub place: Affine,
-    /// New voxel to the place that is read.
+    /// New voxel to the position that is read.
     pub read: Affine,
     pub size: [usize; 3],
     pub sampling: GridSampling,
 }
 
-/// An interpolation, and the part of its result that is wanted.
+/// An interpolation, and the required part of its result.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     matrix: Matrix,
@@ -93,7 +91,7 @@ pub(crate) struct Part {
     view: View,
 }
 
-/// A box of a grid, turned.
+/// A box of a grid with reordered axes.
 #[derive(Clone, Copy, Debug)]
 struct View {
     origin: [usize; 3],
@@ -131,7 +129,7 @@ impl View {
 pub(crate) struct Chain {
     /// New voxel to voxel of the values.
     matrix: Affine,
-    /// The same as it is read, while there is only one step.
+    /// The matrix of read positions, while there is only one step.
     read: Option<Affine>,
     shape: [usize; 3],
     sampling: Option<GridSampling>,
@@ -139,7 +137,8 @@ pub(crate) struct Chain {
     affine: Affine,
 }
 
-/// From here on the image is run lazily. What it holds back stays, if that is done in the same way.
+/// Starts lazy evaluation of the image. Pending operations stay pending if they are of the same
+/// mode.
 pub(crate) fn begin(image: &mut Image, lazy: Lazy, instead: Option<LazySampling>) {
     match (&image.meta.lazy, lazy) {
         (Laziness::Off, Lazy::Exact) => image.meta.lazy = Laziness::Exact(None),
@@ -148,7 +147,7 @@ pub(crate) fn begin(image: &mut Image, lazy: Lazy, instead: Option<LazySampling>
     }
 }
 
-/// Does what was held back, and ends the lazy run.
+/// Applies the pending operations, and ends lazy evaluation.
 ///
 /// # Errors
 /// Where an empty image would have to be padded with its own voxels.
@@ -158,7 +157,7 @@ pub(crate) fn end(image: Image) -> Result<Image, TransformError> {
     Ok(image)
 }
 
-/// Does what was held back; the run goes on.
+/// Applies the pending operations; lazy evaluation continues.
 pub(super) fn flush(mut image: Image) -> Result<Image, TransformError> {
     match std::mem::take(&mut image.meta.lazy) {
         Laziness::Off => {}
@@ -180,7 +179,7 @@ pub(super) fn flush(mut image: Image) -> Result<Image, TransformError> {
     Ok(image)
 }
 
-/// Samples now, or later.
+/// Samples now or later.
 pub(super) fn sample(image: Image, step: Step) -> Result<Image, TransformError> {
     let image = match &image.meta.lazy {
         Laziness::Off => {
@@ -214,7 +213,7 @@ pub(super) fn sample(image: Image, step: Step) -> Result<Image, TransformError> 
     Ok(image)
 }
 
-/// Notes a crop where that can wait; `false` where it has to be done now.
+/// Records a crop where it can be delayed; `false` where it must run now.
 pub(super) fn crop(image: &mut Image, start: [usize; 3], end: [usize; 3]) -> bool {
     let affine = image.affine;
     match &mut image.meta.lazy {
@@ -231,7 +230,7 @@ pub(super) fn crop(image: &mut Image, start: [usize; 3], end: [usize; 3]) -> boo
     true
 }
 
-/// Notes flips and permutations where they can wait; `false` where they have to be done now.
+/// Records flips and permutations where they can be delayed; `false` where they must run now.
 pub(super) fn reorder(image: &mut Image, how: &Reorder) -> bool {
     let (affine, shape) = (image.affine, image.shape());
     match &mut image.meta.lazy {
@@ -244,8 +243,8 @@ pub(super) fn reorder(image: &mut Image, how: &Reorder) -> bool {
     true
 }
 
-/// Notes a change of scale that MONAI's lazy evaluation takes for an affine whatever its mode;
-/// `false` where it has to be done now.
+/// Records a change of scale that MONAI's lazy evaluation treats as an affine in any mode; `false`
+/// where it must run now.
 pub(super) fn rescale(image: &mut Image, place: &Affine, size: [usize; 3]) -> bool {
     let affine = image.affine;
     match &mut image.meta.lazy {
@@ -257,7 +256,7 @@ pub(super) fn rescale(image: &mut Image, place: &Affine, size: [usize; 3]) -> bo
     }
 }
 
-/// Notes padding where it can wait; `false` where it has to be done now.
+/// Records padding where it can be delayed; `false` where it must run now.
 pub(super) fn pad(image: &mut Image, before: [usize; 3], after: [usize; 3]) -> bool {
     let (affine, shape) = (image.affine, image.shape());
     match &mut image.meta.lazy {
@@ -286,7 +285,7 @@ pub(super) fn read(
 }
 
 impl Chain {
-    /// The chain of an image, begun where there is none.
+    /// The chain of an image, created if there is none.
     fn of(chain: &mut Option<Box<Chain>>, affine: Affine) -> &mut Chain {
         chain.get_or_insert_with(|| {
             Box::new(Chain { matrix: affine::IDENTITY, read: None, shape: [0; 3], sampling: None, affine })
@@ -299,7 +298,7 @@ impl Chain {
         self.shape = size;
     }
 
-    /// What MONAI's `apply_pending` does at the end.
+    /// The last part of MONAI's `apply_pending`.
     fn apply(self, mut image: Image, instead: Option<LazySampling>) -> Result<Image, TransformError> {
         let mut sampling = self.sampling.unwrap_or_default();
         let mut outside = GridPadding::Zeros;
@@ -341,10 +340,10 @@ impl Chain {
     }
 }
 
-/// How far from a whole number a matrix may be that only moves voxels (MONAI's `AFFINE_TOL`).
+/// The tolerance from whole numbers of a matrix that only moves voxels (MONAI's `AFFINE_TOL`).
 const WHOLE: f64 = 1e-3;
 
-/// The permutation, flips and shift that a matrix comes to, where it needs no interpolation.
+/// The permutation, flips and shift of a matrix that needs no interpolation.
 fn whole_voxels(matrix: &Affine, shape: [usize; 3]) -> Option<(Reorder, [i64; 3])> {
     let near = |value: f64, whole: f64| (value - whole).abs() <= WHOLE + 1e-5 * whole.abs();
     let mut turn = Reorder { source: [3; 3], flip: [false; 3] };

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use crate::TransformError;
 use crate::affine::{self, Affine};
 
-/// The axes that the angles of a 3-D rotation turn about, in order: one to three of `XYZ` (each
-/// about the axes as turned so far) or of `xyz` (about axes that stay), as
-/// `scipy.spatial.transform.Rotation.from_euler` reads them. A 2-D rotation has no use for it.
+/// The rotation axes of the angles of a 3-D rotation, in order: one to three of `XYZ` (each about
+/// the axes as rotated so far) or of `xyz` (about fixed axes), as in
+/// `scipy.spatial.transform.Rotation.from_euler`. A 2-D rotation ignores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct RotateOrder {
@@ -37,7 +37,7 @@ impl TryFrom<String> for RotateOrder {
                 Ok(RotateOrder { axes, intrinsic })
             }
             _ => Err(format!(
-                "`{text}` is no order of rotations: one to three of XYZ, or of xyz, none twice in a row, for instance `XYZ`"
+                "`{text}` is not an order of rotations: one to three of XYZ, or of xyz, none twice in a row, for instance `XYZ`"
             )),
         }
     }
@@ -59,7 +59,7 @@ pub fn rotation(n: usize, angles: &[f64], order: &RotateOrder) -> Result<Affine,
     EXACT.rotation(n, angles, order)
 }
 
-/// In which precision matrices are made.
+/// The precision of matrices.
 #[derive(Clone, Copy)]
 struct Arithmetic {
     turn: fn(usize, usize, f64) -> Affine,
@@ -69,8 +69,8 @@ struct Arithmetic {
 /// In f64.
 const EXACT: Arithmetic = Arithmetic { turn, product: affine::compose };
 
-/// As PyTorch multiplies what MONAI's `AffineGrid` makes: in f32, one fused multiply-add after the
-/// other. Far from the origin the difference comes to a few millionths of a mm.
+/// As PyTorch multiplies the matrices of MONAI's `AffineGrid`: in f32, by successive fused
+/// multiply-adds. Far from the origin the difference is a few millionths of a mm.
 const AS_PYTORCH: Arithmetic = Arithmetic { turn: turn_f32, product: product_f32 };
 
 fn turn_f32(from: usize, to: usize, angle: f64) -> Affine {
@@ -118,7 +118,7 @@ impl Arithmetic {
     }
 }
 
-/// Turns the first axis towards the second.
+/// Rotates the first axis towards the second.
 fn turn(from: usize, to: usize, angle: f64) -> Affine {
     let (sin, cos) = angle.sin_cos();
     turned(from, to, [sin, cos])
@@ -132,8 +132,8 @@ fn turned(from: usize, to: usize, [sin, cos]: [f64; 2]) -> Affine {
 }
 
 /// The shear of these factors in `n` dimensions: single shears (x by y, x by z, y by x, y by z, z
-/// by x, z by y; in 2-D x by y, y by x), one after the other, so that volumes stay. Missing ones
-/// are 0, and those beyond 6 (2-D: 2) don't count.
+/// by x, z by y; in 2-D x by y, y by x), one after the other, so that volumes are preserved.
+/// Missing ones are 0, and those beyond 6 (2-D: 2) are ignored.
 pub fn shear(n: usize, factors: &[f64]) -> Affine {
     EXACT.shear(n, factors)
 }
@@ -152,9 +152,9 @@ pub fn shift(n: usize, voxels: &[f64]) -> Affine {
     affine::translation(std::array::from_fn(|a| voxels.get(a).filter(|_| a < n).copied().unwrap_or(0.0)))
 }
 
-/// What an affine transform does about the centre of the image, MONAI's `AffineGrid`: output places
-/// are scaled, then shifted, sheared and rotated, which gives the places that are read. Empty lists
-/// do nothing.
+/// An affine transform about the centre of the image, MONAI's `AffineGrid`: output positions are
+/// scaled, then shifted, sheared and rotated to the positions that are read. Empty lists have no
+/// effect.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AffineParameters {
     /// Angles in radians: one in 2-D, up to three in 3-D.
@@ -165,12 +165,12 @@ pub struct AffineParameters {
     pub translate: Vec<f64>,
     /// Factors per axis.
     pub scale: Vec<f64>,
-    /// What the angles turn about.
+    /// The rotation axes of the angles.
     pub rotate_order: RotateOrder,
 }
 
 impl AffineParameters {
-    /// The matrix in `n` dimensions, about the origin, as exact as MONAI's: in f32.
+    /// The matrix in `n` dimensions, about the origin, with MONAI's precision: in f32.
     ///
     /// # Errors
     /// As [`rotation`], or where a number is not finite.

@@ -1,5 +1,5 @@
-//! Spatial operations on an [`Image`]: each carries the affine along, notes what it did, and can be
-//! undone.
+//! Spatial operations on an [`Image`]: each updates the affine, records itself, and can be
+//! inverted.
 
 mod crop;
 mod deform;
@@ -33,7 +33,7 @@ pub(crate) use window::window;
 use crate::image::{Applied, Image};
 use crate::{TransformError, affine};
 
-/// Undoes one operation on an image that is in the state right after it.
+/// Inverts one operation on an image in the state directly after it.
 pub(crate) fn undo(image: Image, applied: &Applied, nearest: bool) -> Result<Image, TransformError> {
     let image = lazy::end(image)?;
     let mut image = match applied {
@@ -85,7 +85,7 @@ pub(crate) fn undo(image: Image, applied: &Applied, nearest: bool) -> Result<Ima
             image
         }
     };
-    // -0.0 and 0.0 are the same place; keep affines tidy for printing and comparison.
+    // -0.0 and 0.0 are the same position; normalize affines for printing and comparison.
     image.affine.iter_mut().flatten().for_each(|v| *v += 0.0);
     Ok(image)
 }

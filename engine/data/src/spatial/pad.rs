@@ -1,4 +1,4 @@
-//! Adding voxels around an image.
+//! Adds voxels around an image.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::TransformError;
 use crate::affine;
 use crate::image::{Applied, Image};
 
-/// What the added voxels hold (numpy's and PyTorch's names).
+/// The values of added voxels (numpy's and PyTorch's names).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PadMode {
@@ -37,7 +37,7 @@ pub enum PadMode {
     Median,
     /// The smallest voxel of that line.
     Minimum,
-    /// Anything; here 0.
+    /// Unspecified; here 0.
     Empty,
 }
 
@@ -65,7 +65,7 @@ pub fn pad(
     Ok(image)
 }
 
-/// Padding can't make an image of more than [`LIMIT`] values.
+/// Refuses padding to more than [`LIMIT`] values.
 fn check_size(channels: usize, shape: [usize; 3], before: [usize; 3], after: [usize; 3]) -> Result<(), TransformError> {
     let size = |a: usize| shape[a].checked_add(before[a])?.checked_add(after[a]);
     let total = (0..3).try_fold(channels, |all, a| all.checked_mul(size(a)?));

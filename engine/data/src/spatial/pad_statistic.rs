@@ -1,4 +1,4 @@
-//! The padding modes of numpy that look at a whole axis: mean, median, minimum, maximum, and a ramp
+//! numpy's padding modes that read a whole axis: mean, median, minimum, maximum, and a ramp
 //! to zero.
 
 use burn::tensor::{Tensor, TensorData};
@@ -7,9 +7,9 @@ use hearth_kernels::host;
 use super::pad::PadMode;
 use crate::TransformError;
 
-/// Pads axis after axis, each looking at what the earlier ones have added, as `numpy.pad` does.
-/// Sums are taken in numpy's order, so that means agree to the bit. Runs on the CPU: a statistic
-/// per line is little work, and seldom wanted.
+/// Pads axis after axis, each including the voxels added by the earlier ones, as `numpy.pad`. Sums
+/// are in numpy's order, so that means are bit-identical. Runs on the CPU: a statistic per line is
+/// little work, and rarely used.
 pub(super) fn pad_statistic(
     data: Tensor<4>,
     before: [usize; 3],
@@ -22,7 +22,7 @@ pub(super) fn pad_statistic(
         Some(values) => values,
         None => data
             .try_into_vec_as::<f32>()
-            .map_err(|e| TransformError::new(format!("the device gave no answer: {e:?}")))?,
+            .map_err(|e| TransformError::new(format!("reading from the device failed: {e:?}")))?,
     };
     for axis in 0..3 {
         let (n, front, back) = (shape[axis], before[axis], after[axis]);
@@ -30,7 +30,7 @@ pub(super) fn pad_statistic(
             continue;
         }
         if n == 0 {
-            return Err(TransformError::new(format!("axis {axis} is empty, {mode:?} padding has nothing to look at")));
+            return Err(TransformError::new(format!("axis {axis} is empty, {mode:?} padding has no voxels to read")));
         }
         let inner: usize = shape[axis + 1..].iter().product();
         shape[axis] = n + front + back;
@@ -65,7 +65,7 @@ fn ramp(edge: f32, k: usize, width: usize) -> f32 {
 
 fn statistic(line: &mut [f32], mode: PadMode, adjacent: bool) -> f32 {
     match mode {
-        // numpy's minimum and maximum hand on a NaN.
+        // numpy's minimum and maximum propagate NaN.
         PadMode::Minimum => line.iter().copied().reduce(|a, b| if a.is_nan() || a < b { a } else { b }).unwrap_or(0.0),
         PadMode::Maximum => line.iter().copied().reduce(|a, b| if a.is_nan() || a > b { a } else { b }).unwrap_or(0.0),
         PadMode::Mean if adjacent => pairwise(line) / line.len() as f32,

@@ -1,4 +1,4 @@
-//! Permuting and flipping axes.
+//! Permutation and flips of axes.
 
 use burn::tensor::Tensor;
 

@@ -1,4 +1,4 @@
-//! Resizing an image to a number of voxels.
+//! Resizes an image to a number of voxels.
 
 use hearth_kernels::InterpolateMode;
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use crate::TransformError;
 use crate::affine::{self, Affine};
 use crate::image::{Applied, Image};
 
-/// How a value of a resized image is found, by the names of `torch.nn.functional.interpolate`.
+/// How a value of a resized image is computed; names of `torch.nn.functional.interpolate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResizeMode {
@@ -20,7 +20,7 @@ pub enum ResizeMode {
     Nearest,
     /// The nearest voxel.
     NearestExact,
-    /// Linear along every axis (MONAI takes any of the three words for 2-D and 3-D).
+    /// Linear along every axis (MONAI accepts any of the three names for 2-D and 3-D).
     #[serde(alias = "linear", alias = "bilinear")]
     Trilinear,
     /// Cubic along every axis (MONAI: in 2-D only).
@@ -38,8 +38,8 @@ impl ResizeMode {
         }
     }
 
-    /// The same as the sampling of a grid, where there is one: means and shifted voxels are none,
-    /// and half-way another voxel is the nearest.
+    /// The equivalent grid sampling, where there is one: means and shifted voxels have none, and at
+    /// half-way positions another voxel is the nearest.
     fn on_a_grid(self) -> Option<GridMode> {
         match self {
             ResizeMode::Trilinear => Some(GridMode::Bilinear),
@@ -48,20 +48,20 @@ impl ResizeMode {
         }
     }
 
-    /// Whether `align_corners` means something to it.
+    /// Whether `align_corners` applies to it.
     fn knows_corners(self) -> bool {
         matches!(self, ResizeMode::Trilinear | ResizeMode::Bicubic)
     }
 
-    /// What undoes it: nearest interpolation where that is wanted.
+    /// The mode of the inverse: nearest interpolation where requested.
     pub(super) fn or_nearest(self, nearest: bool) -> Self {
         if nearest && self != ResizeMode::Nearest { ResizeMode::NearestExact } else { self }
     }
 }
 
-/// Resizes an image. `align_corners` lays the centres of the corner voxels on each other rather
-/// than the outer corners; it counts for the linear and the cubic mode only. A 2-D image that gets
-/// a third axis of several voxels is a 3-D one from then on.
+/// Resizes an image. `align_corners` aligns the centres of the corner voxels instead of the outer
+/// corners; it applies to the linear and the cubic mode only. A 2-D image that gets a third axis of
+/// several voxels becomes a 3-D image.
 ///
 /// # Errors
 /// As [`check_grid`].
@@ -74,7 +74,7 @@ pub fn resize(image: Image, size: [usize; 3], mode: ResizeMode, align_corners: b
     let align_corners = align_corners && mode.knows_corners();
     let dims = if size[2] == shape[2] { n } else { 3 };
     let matrix = scale_affine(shape, size, dims, align_corners);
-    // One affine, as any other: it can wait for its neighbours.
+    // It is an affine operation and can be delayed.
     if let Some(mode) = mode.on_a_grid().filter(|_| dims == n)
         && let Ok(how) = Warp::voxels(&matrix, shape, size, n, false)
     {
@@ -92,7 +92,7 @@ pub fn resize(image: Image, size: [usize; 3], mode: ResizeMode, align_corners: b
     Ok(image)
 }
 
-/// Resizes the values alone.
+/// Resizes only the values.
 pub(super) fn resize_unrecorded(mut image: Image, size: [usize; 3], mode: ResizeMode, align_corners: bool) -> Image {
     image.data = hearth_kernels::interpolate(image.data, size, mode.kernel(), align_corners);
     image

@@ -1,4 +1,4 @@
-//! Sampling an image through a matrix: rotations, zooms and every other affine transform.
+//! Samples an image through a matrix: rotations, zooms and every other affine transform.
 
 use burn::tensor::Tensor;
 
@@ -39,12 +39,12 @@ pub fn check_grid(channels: usize, size: [usize; 3]) -> Result<(), TransformErro
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Warp {
     size: [usize; 3],
-    /// New voxel to the place that is read.
+    /// New voxel to the position that is read.
     sample: Affine,
-    /// New voxel to the old voxel at the same place in the world. It differs from `sample` where
+    /// New voxel to the old voxel at the same position in the world. It differs from `sample` where
     /// MONAI's do.
     place: Affine,
-    /// Old voxel to the place that is read to undo it.
+    /// Old voxel to the position that the inverse reads.
     back: Affine,
 }
 
@@ -105,8 +105,9 @@ impl Warp {
     /// both grids.
     ///
     /// With `align_corners` distances are measured in units that make the centres of the corner
-    /// voxels the corners of both grids; the image's affine does not know of that (as in MONAI).
-    /// `normalized`: the matrix gives places as PyTorch's samplers take them, -1 to 1.
+    /// voxels the corners of both grids; the image's affine does not account for that (as in
+    /// MONAI). `normalized`: the matrix yields positions in the range of PyTorch's samplers, -1 to
+    /// 1.
     ///
     /// # Errors
     /// Where the matrix can't be inverted.
@@ -136,24 +137,24 @@ impl Warp {
         })
     }
 
-    /// New voxel to the old voxel at the same place in the world.
+    /// New voxel to the old voxel at the same position in the world.
     pub fn matrix(&self) -> &Affine {
         &self.place
     }
 
-    /// New voxel to the place that is read.
+    /// New voxel to the position that is read.
     pub(super) fn sample(&self) -> &Affine {
         &self.sample
     }
 
-    /// Old voxel to the place that is read to undo it.
+    /// Old voxel to the position that the inverse reads.
     pub(super) fn back(&self) -> &Affine {
         &self.back
     }
 }
 
-/// From a place about the centre of an image to voxels, as `Resample` scales it: one voxel, but for
-/// an axis of one voxel.
+/// The scale from a position about the centre of an image to voxels, as in `Resample`: one voxel,
+/// except for an axis of one voxel.
 fn reading_scale(length: usize, align_corners: bool, normalized: bool) -> f64 {
     let (length, at_least_2) = (length as f64, length.max(2) as f64);
     let extent = if align_corners { length - 1.0 } else { length };
@@ -183,7 +184,7 @@ fn inverse(matrix: &Affine) -> Result<Affine, TransformError> {
 }
 
 impl GridSampling {
-    /// How the key at this place is sampled, where mode and padding are given for all keys or for
+    /// The sampling of the key at this index, where mode and padding are given for all keys or for
     /// each.
     pub(crate) fn of_key(
         place: usize,
@@ -209,9 +210,10 @@ pub fn warp(image: Image, how: &Warp, sampling: GridSampling) -> Result<Image, T
     Ok(image)
 }
 
-/// Samples an image at places of one's own: `grid` is `[axes, X', Y', Z']`, voxels from the centre
+/// Samples an image at explicit positions: `grid` is `[axes, X', Y', Z']`, voxels from the centre
 /// of the image, or without `norm_coords` from -1 to 1 over it (for splines voxels from its
-/// beginning). The affine stays, and nothing is noted that could be undone.
+/// beginning). The affine is unchanged, and the operation is not recorded, so it cannot be
+/// inverted.
 ///
 /// # Errors
 /// Where the grid has fewer axes than the image.

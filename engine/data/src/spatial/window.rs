@@ -1,4 +1,4 @@
-//! A box of an image whose outside is filled by a rule: what padding and patches are made of.
+//! A box of an image whose outside is filled by a rule: the basis of padding and patches.
 
 use burn::tensor::{Int, Tensor, TensorData};
 use hearth_kernels::host;
@@ -11,10 +11,10 @@ use crate::TransformError;
 /// Boxes with fewer values are copied by one thread.
 const PARALLEL: usize = 1 << 17;
 
-/// The values of `region` of a tensor `[C, X, Y, Z]`; what lies outside is `value` or copied, as
-/// `mode` says.
+/// The values of `region` of a tensor `[C, X, Y, Z]`; the outside is `value` or copied, depending
+/// on `mode`.
 ///
-/// The same as padding the whole image and cutting the box out of it, but only the box is touched.
+/// Equal to padding the whole image and cropping the box, but only the box is computed.
 ///
 /// # Errors
 /// Where an axis is empty and the mode needs voxels to copy.
@@ -36,7 +36,7 @@ pub(crate) fn window(
         }
         from[axis] = sources(shape[axis], region.start[axis]..region.start[axis] + size[axis] as i64, mode);
     }
-    // The part of the image that is needed at all.
+    // The part of the image that is needed.
     let needed: Option<Vec<(usize, usize)>> = from
         .iter()
         .map(|from| {
@@ -62,7 +62,7 @@ pub(crate) fn window(
     on_device(part, &from, value)
 }
 
-/// Which voxel of an axis of `n` each place of `range` copies; -1 where it is the constant.
+/// The voxel of an axis of `n` that each index of `range` copies; -1 for the constant.
 pub(super) fn sources(n: usize, range: std::ops::Range<i64>, mode: PadMode) -> Vec<i32> {
     let last = n as i64 - 1;
     range
@@ -87,7 +87,7 @@ pub(super) fn sources(n: usize, range: std::ops::Range<i64>, mode: PadMode) -> V
         .collect()
 }
 
-/// A stretch of output voxels of one row that are copied in one go.
+/// A run of output voxels of one row that are copied at once.
 enum Run {
     /// Consecutive voxels.
     Copy { to: usize, from: usize, len: usize },
@@ -208,7 +208,7 @@ mod tests {
     }
 
     proptest! {
-        /// Rows on the CPU, selections on a device, and one voxel at a time give the same.
+        /// Rows on the CPU, selections on a device, and single voxels agree.
         #[test]
         fn a_window_is_what_lies_there(
             shape in [1usize..5, 1usize..5, 1usize..5],

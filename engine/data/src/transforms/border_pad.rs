@@ -40,11 +40,11 @@ impl BorderPad {
         }
     }
 
-    /// Pads one image; `place` is that of its key.
+    /// Pads one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where `spatial_border` has another number of entries, the mode has nothing to copy, or the
-    /// result would be absurdly large.
+    /// Where `spatial_border` has another number of entries, the mode has no voxels to copy, or the
+    /// result would be too large.
     pub fn pad(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
         let border = self.spatial_border.as_slice();
@@ -80,7 +80,7 @@ impl BorderPad {
 }
 
 setters!(BorderPad {
-    /// What the added voxels hold, one or per key.
+    /// How added voxels are filled, one or per key.
     mode: OneOrMany<PadMode>,
     /// The constant of [`PadMode::Constant`].
     value: f32,

@@ -9,8 +9,8 @@ use crate::spatial::foreground_box;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Fault, Image, Sample, Select, TransformError, Value};
 
-/// Finds the box around the voxels that `select_fn` picks, for each channel by itself; kept under
-/// `KEY_bbox`.
+/// Finds the box around the voxels that `select_fn` matches, for each channel separately; stored
+/// under `KEY_bbox`.
 ///
 /// The numbers are, channel after channel, start and end (not included) of each axis; zeros where a
 /// channel has no such voxel.
@@ -51,7 +51,7 @@ impl BoundingRect {
     /// The box of each channel: start and end of each axis.
     ///
     /// # Errors
-    /// Where the device gives no answer.
+    /// Where reading from the device fails.
     pub fn boxes(&self, image: &Image) -> Result<Vec<Vec<u64>>, TransformError> {
         (0..image.channels() as i64)
             .map(|channel| {
@@ -66,7 +66,7 @@ impl BoundingRect {
 setters!(BoundingRect {
     /// Added to the key, after `_`.
     bbox_key_postfix: String,
-    /// Which voxels count; a number means above it.
+    /// The comparison that selects voxels; a number means above it.
     select_fn: Select,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -5,7 +5,7 @@ use super::center_spatial_crop::center_crop;
 use crate::params::{Keys, OneOrMany, per_axis};
 use crate::{Fault, Image, TransformError};
 
-/// Cuts out the part `roi_scale` of each axis about the centre, rounded up to whole voxels; 0 or
+/// Crops the fraction `roi_scale` of each axis about the centre, rounded up to whole voxels; 0 or
 /// less keeps an axis.
 ///
 /// ```
@@ -18,14 +18,14 @@ use crate::{Fault, Image, TransformError};
 #[serde(deny_unknown_fields)]
 pub struct CenterScaleCrop {
     keys: Keys,
-    /// Part of each axis that stays, one or per axis.
+    /// Fraction of each axis that is kept, one or per axis.
     roi_scale: OneOrMany<f64>,
     #[serde(default)]
     allow_missing_keys: bool,
 }
 
 impl CenterScaleCrop {
-    /// This part of each axis, one number or one per axis.
+    /// This fraction of each axis, one number or one per axis.
     pub fn new(keys: impl Into<Keys>, roi_scale: impl Into<OneOrMany<f64>>) -> Self {
         CenterScaleCrop { keys: keys.into(), roi_scale: roi_scale.into(), allow_missing_keys: false }
     }
@@ -60,7 +60,7 @@ pub(super) fn scaled_size(
 
 pub(super) fn check_scale(name: &str, scale: &OneOrMany<f64>) -> Result<(), Fault> {
     match scale.as_slice().iter().find(|v| !v.is_finite()) {
-        Some(value) => Err(Fault::at(name, format!("{value} is no part of an axis"))),
+        Some(value) => Err(Fault::at(name, format!("{value} is not a fraction of an axis"))),
         None => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::crop;
 use crate::{Effect, Image, TransformError};
 
-/// Cuts out `roi_size` voxels about the centre; 0 or less keeps an axis, and so does a size beyond
+/// Crops `roi_size` voxels about the centre; 0 or less keeps an axis, and so does a size beyond
 /// the image.
 ///
 /// ```
@@ -39,14 +39,14 @@ impl CenterSpatialCrop {
     }
 }
 
-/// The box of this size about the centre, as far as the image goes. Of an odd rest, the smaller
-/// half is cut off before.
+/// The box of this size about the centre, limited to the image. Of an odd remainder, the smaller
+/// half is removed before.
 pub(super) fn center_crop(image: Image, size: [usize; 3]) -> Image {
     let (start, end) = center_box(image.shape(), size);
     crop(image, start, end)
 }
 
-/// Where that box lies.
+/// The position of that box.
 pub(super) fn center_box(shape: [usize; 3], size: [usize; 3]) -> ([usize; 3], [usize; 3]) {
     let start: [usize; 3] = std::array::from_fn(|a| (shape[a] / 2).saturating_sub(size[a] / 2));
     (start, std::array::from_fn(|a| start[a].saturating_add(size[a]).min(shape[a])))

@@ -1,5 +1,5 @@
-//! Where random crops lie, and cutting them out of a sample: what the crops by label, by class and
-//! by weight share.
+//! Positions of random crops, and cropping a sample: shared by the crops by label, by class and by
+//! weight.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -7,25 +7,25 @@ use std::sync::Mutex;
 use crate::params::{OneOrMany, resolve_size};
 use crate::{Sample, TransformError};
 
-/// The probability of a foreground centre: as asked, or forced where one list is empty.
+/// The probability of a foreground centre: as requested, or forced where one list is empty.
 ///
 /// # Errors
 /// Where both lists are empty.
 pub fn foreground_ratio(pos: f64, neg: f64, foreground: usize, background: usize) -> Result<f64, TransformError> {
     match (foreground, background) {
         (0, 0) => Err(TransformError::new("there is no voxel to centre a crop on: no foreground and no background")
-            .advice("lower image_threshold, or look at the label")),
+            .advice("lower image_threshold, or check the label")),
         (0, _) => Ok(0.0),
         (_, 0) => Ok(1.0),
         _ => Ok(pos / (pos + neg)),
     }
 }
 
-/// The weight of each class's centres: as asked (all alike where `None`), 0 for a class without
+/// The weight of each class's centres: as requested (equal where `None`), 0 for a class without
 /// voxels.
 ///
 /// # Errors
-/// Where there is not one ratio per class, or nothing to choose from.
+/// Where there is not one ratio per class, or no class to choose from.
 pub fn class_ratios(ratios: Option<&[f64]>, voxels: &[usize]) -> Result<Vec<f64>, TransformError> {
     let wanted = ratios.map_or_else(|| vec![1.0; voxels.len()], <[f64]>::to_vec);
     if wanted.len() != voxels.len() {
@@ -37,7 +37,7 @@ pub fn class_ratios(ratios: Option<&[f64]>, voxels: &[usize]) -> Result<Vec<f64>
         return Ok(found);
     }
     Err(TransformError::new(format!("no class with a ratio above 0 has a voxel (voxels per class: {voxels:?})"))
-        .advice("lower image_threshold, or look at the label, num_classes and ratios"))
+        .advice("lower image_threshold, or check the label, num_classes and ratios"))
 }
 
 /// The nearest centre along one axis that keeps a crop of `size` within `n` voxels.
@@ -61,7 +61,7 @@ pub(super) fn start_around(flat: u64, shape: [usize; 3], size: [usize; 3]) -> Re
             Ok(std::array::from_fn(|a| corrected_center(center[a], size[a], shape[a]) - size[a] / 2))
         }
         _ => Err(TransformError::new(format!("voxel index {flat} lies outside the {shape:?} voxels"))
-            .advice("make the lists (FgBgToIndices, ClassesToIndices) after the last step that changes the shape")),
+            .advice("create the lists (FgBgToIndices, ClassesToIndices) after the last step that changes the shape")),
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) fn crop_size(
     Ok(size)
 }
 
-/// All of these images must have this shape.
+/// Checks that all of these images have this shape.
 pub(super) fn same_shape(
     sample: &Sample,
     keys: &[(usize, &str)],
@@ -105,8 +105,8 @@ pub(super) fn same_shape(
     Ok(())
 }
 
-/// One sample per box: these images are cut (of stored ones only the box is read), everything else
-/// is shared.
+/// One sample per box: these images are cropped (of stored ones only the box is read), everything
+/// else is shared.
 pub(super) fn cut(
     sample: Sample,
     keys: &[(usize, &str)],
@@ -123,12 +123,12 @@ pub(super) fn cut(
     Ok(out)
 }
 
-/// Warnings that are told once per case.
+/// Warnings that are issued once per case.
 #[derive(Debug, Default)]
 pub(super) struct WarnOnce(Mutex<BTreeSet<String>>);
 
 impl WarnOnce {
-    /// Warns of a case, with the file of the image under `key`.
+    /// Warns about a case, with the file of the image under `key`.
     pub(super) fn warn(&self, sample: &Sample, key: &str, what: impl FnOnce() -> String) {
         let mut warned = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if warned.insert(sample.case.clone()) {

@@ -8,14 +8,14 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Fault, Image, Sample, TransformError, affine};
 
-/// How far the axes of image and label may differ, as a part of the spacing.
+/// The tolerance between the axes of image and label, as a fraction of the spacing.
 const AXES: f64 = 1e-3;
-/// How far their first voxels may lie apart, in voxels.
+/// The tolerance between the positions of their first voxels, in voxels.
 const POSITION: f64 = 0.1;
-/// So many wrong label values are named.
+/// The most invalid label values that are named.
 const NAMED: usize = 5;
 
-/// Refuses a case that would spoil a run: to stand right after [`super::LoadImage`] and
+/// Refuses a case that would break a run. Use it directly after [`super::LoadImage`] and
 /// [`super::EnsureChannelFirst`].
 ///
 /// The image must be finite and have `channels` channels. The label must have the image's shape and
@@ -78,7 +78,7 @@ impl CheckCase {
         CheckCase::default()
     }
 
-    /// The image of a key, where the sample has it and it is to be looked at.
+    /// The image of a key, where the sample has it and it must be checked.
     fn find<'a>(&self, sample: &'a Sample, key: &str) -> Result<Option<&'a Image>, TransformError> {
         let wanted = self.keys.is_empty() || self.keys.iter().any(|k| k == key);
         if !wanted || (self.allow_missing_keys && !sample.values.contains_key(key)) {
@@ -104,7 +104,7 @@ impl CheckCase {
         with_values(image, |values| {
             all = values.len();
             for part in values.chunks(4096) {
-                // One cheap question per block; blocks with something wrong are rare.
+                // One cheap check per block; blocks with invalid values are rare.
                 if !part.iter().fold(true, |fine, v| fine & v.is_finite()) {
                     nan += part.iter().filter(|v| v.is_nan()).count();
                     infinite += part.iter().filter(|v| v.is_infinite()).count();
@@ -115,7 +115,7 @@ impl CheckCase {
             let what = format!("{} of {all} voxels are not finite ({nan} NaN, {infinite} infinite)", nan + infinite);
             return Err(TransformError::new(what)
                 .expected("finite values")
-                .advice("one such voxel makes the loss NaN: replace them in the file, or leave the case out"));
+                .advice("one such voxel makes the loss NaN: replace them in the file, or exclude the case"));
         }
         Ok(())
     }
@@ -138,13 +138,13 @@ impl CheckCase {
                 }
                 for value in part.iter().filter(|v| !fine(**v)) {
                     wrong += 1;
-                    // All NaN are one value here.
+                    // All NaNs count as one value.
                     let value = if value.is_nan() { f32::NAN } else { *value };
                     if let Err(place) = named.binary_search_by(|v| v.total_cmp(&value))
                         && place <= NAMED
                     {
                         named.insert(place, value);
-                        // One more than are named, to know whether there are more.
+                        // One more than are named, to detect whether there are more.
                         named.truncate(NAMED + 1);
                     }
                 }
@@ -174,7 +174,7 @@ pub(crate) fn check_grid(image: &Image, label: &Image) -> Result<(), TransformEr
         let text = |i: &Image| i.shape().map(|n| n.to_string())[..n].join(" x ");
         return Err(TransformError::new(format!("the label has {} voxels, the image {}", text(label), text(image)))
             .expected("the same shape")
-            .advice("resample the label onto the image's grid, or pair the files anew"));
+            .advice("resample the label onto the image's grid, or correct the pairing of the files"));
     }
     let (a, b) = (affine::restrict(&image.affine, n), affine::restrict(&label.affine, n));
     for (name, grid) in [("image", &a), ("label", &b)] {
@@ -187,7 +187,7 @@ pub(crate) fn check_grid(image: &Image, label: &Image) -> Result<(), TransformEr
     let spacing = affine::spacing(&a);
     let axes = (0..n).map(|c| column(c) / spacing[c]).fold(0.0, f64::max);
     let apart = column(3);
-    // Where the label's first voxel lies, counted in the image's voxels.
+    // The position of the label's first voxel, in the image's voxels.
     let voxels = match affine::inverse(&a) {
         Some(back) => affine::apply(&back, [b[0][3], b[1][3], b[2][3]]).into_iter().map(f64::abs).fold(0.0, f64::max),
         None => apart / spacing[..n].iter().copied().fold(f64::INFINITY, f64::min),
@@ -209,7 +209,7 @@ pub(crate) fn check_grid(image: &Image, label: &Image) -> Result<(), TransformEr
 }
 
 setters!(CheckCase {
-    /// Look at these only, of image and label; none means both.
+    /// Check only these, of image and label; none means both.
     keys: Keys,
     /// The image.
     image_key: String,
@@ -219,7 +219,7 @@ setters!(CheckCase {
     num_classes: Option<usize>,
     /// Number of channels that the network takes.
     channels: Option<usize>,
-    /// Skip what a sample does not have.
+    /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
 });
 

@@ -49,7 +49,7 @@ fn postfix() -> String {
     "_cls_indices".to_owned()
 }
 
-/// A label has no more classes than this.
+/// The most classes of a label.
 const MOST_CLASSES: usize = 65_536;
 
 impl ClassesToIndices {
@@ -71,8 +71,8 @@ impl ClassesToIndices {
 /// Flat indices of the voxels of each class, ascending.
 ///
 /// # Errors
-/// Where a label of one channel comes without `num_classes`, the image has another shape, or the
-/// device gives no answer.
+/// Where a label of one channel comes without `num_classes`, the image has another shape, or
+/// reading from the device fails.
 pub fn class_indices(
     label: &Image,
     num_classes: Option<usize>,
@@ -122,7 +122,7 @@ pub fn class_indices(
     Ok(lists)
 }
 
-/// `most` entries at even distances, the first and the last included
+/// `most` entries at even distances, including the first and the last
 /// (`round(linspace(0, n - 1, most))`, half to even).
 fn spread(list: &[u64], most: usize) -> Vec<u64> {
     let last = list.len() - 1;
@@ -140,9 +140,9 @@ setters!(ClassesToIndices {
     num_classes: Option<usize>,
     /// The image that decides which voxels count.
     image_key: Option<String>,
-    /// Voxels count above this in the image.
+    /// Voxels with an image value above this count.
     image_threshold: f64,
-    /// Keep coordinates in an array of this shape.
+    /// Store coordinates in an array of this shape.
     output_shape: Option<Vec<usize>>,
     /// At most this many voxels of each class.
     max_samples_per_class: Option<usize>,

@@ -24,7 +24,7 @@ use crate::{Draw, Effect, Fault, Sample, TransformError, Value};
 #[serde(deny_unknown_fields)]
 pub struct ConcatItems {
     keys: Keys,
-    /// Key of the result; MONAI's `name`, which in a recipe says which transform it is.
+    /// Key of the result; MONAI's `name`, which in a recipe is the name of the transform.
     #[serde(rename = "output_key")]
     name: String,
     #[serde(default)]
@@ -73,7 +73,7 @@ impl Transform for ConcatItems {
             let dims = data.dims();
             if (0..4).any(|axis| axis != dim && dims[axis] != expected[axis]) {
                 return Err(TransformError::new(format!("`{key}` is {dims:?} (channels, x, y, z)"))
-                    .expected(format!("{expected:?}, as `{first}`, but for axis {dim}"))
+                    .expected(format!("{expected:?}, as `{first}`, except for axis {dim}"))
                     .at(key));
             }
             parts.push(if data.device() == device { data.clone() } else { data.clone().to_device(&device) });

@@ -56,7 +56,7 @@ impl CopyItems {
 setters!(CopyItems {
     /// Copies of each value.
     times: usize,
-    /// Where the copies go.
+    /// The keys of the copies.
     names: Option<Keys>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -10,14 +10,14 @@ use crate::spatial::{BoundingBox, PadMode, crop_or_pad, foreground_box};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, Select, TransformError, Value};
 
-/// Crops every key to the box of the foreground of `source_key`: voxels that `select_fn` picks in
+/// Crops every key to the box of the foreground of `source_key`: voxels that `select_fn` matches in
 /// any of `channel_indices`.
 ///
 /// Without `allow_smaller`, a margin that reaches beyond the image is padded. `k_divisible`
-/// enlarges the box to a multiple. The box is kept under `start_coord_key` and `end_coord_key`; an
-/// empty name keeps nothing.
+/// enlarges the box to a multiple. The box is stored under `start_coord_key` and `end_coord_key`;
+/// an empty name disables it.
 ///
-/// Differs from MONAI: an image without foreground is an error that says so, unless `allow_empty`;
+/// Differs from MONAI: an image without foreground is an error, unless `allow_empty`;
 /// MONAI returns an empty image.
 ///
 /// ```
@@ -30,7 +30,7 @@ use crate::{Draw, Fault, Image, Sample, Select, TransformError, Value};
 #[serde(deny_unknown_fields)]
 pub struct CropForeground {
     keys: Keys,
-    /// The image whose foreground decides.
+    /// The image whose foreground defines the box.
     source_key: String,
     #[serde(default, alias = "threshold")]
     select_fn: Select,
@@ -88,7 +88,7 @@ impl CropForeground {
         }
     }
 
-    /// The box of one image's foreground, margin and divisibility included.
+    /// The box of one image's foreground, including margin and divisibility.
     ///
     /// # Errors
     /// Where a channel does not exist, or margin or divisor have another number of entries than the
@@ -102,7 +102,7 @@ impl CropForeground {
         Ok(found.divisible_by(k.map(|k| usize::try_from(k).unwrap_or(1))))
     }
 
-    /// Crops one image to a box; `place` is that of its key.
+    /// Crops one image to a box; `place` is the index of its key.
     ///
     /// # Errors
     /// Where the padding mode has nothing to copy.
@@ -114,21 +114,21 @@ impl CropForeground {
 setters!(CropForeground {
     /// Which voxels are foreground; a number means above it.
     select_fn: Select,
-    /// Channels that count; all where not given.
+    /// Channels that count; all by default.
     channel_indices: Option<OneOrMany<i64>>,
     /// Voxels added around the box, one or per axis.
     margin: OneOrMany<usize>,
-    /// Let the box end at the image's edge rather than pad.
+    /// Limit the box to the image instead of padding.
     allow_smaller: bool,
-    /// Enlarge each side to a multiple of this, one or per axis; 0 or less does not.
+    /// Enlarge each side to a multiple of this, one or per axis; 0 or less disables it.
     k_divisible: OneOrMany<i64>,
-    /// What padding holds, one or per key.
+    /// How padding is filled, one or per key.
     mode: OneOrMany<PadMode>,
     /// The constant of [`PadMode::Constant`].
     value: f32,
-    /// Where the first voxel of the box is kept.
+    /// The key for the first voxel of the box.
     start_coord_key: String,
-    /// Where the end of the box is kept.
+    /// The key for the end of the box.
     end_coord_key: String,
     /// An image without foreground becomes an empty image, as in MONAI.
     allow_empty: bool,
@@ -156,7 +156,7 @@ impl Transform for CropForeground {
         if region.is_empty() && !self.allow_empty {
             return Err(TransformError::new(format!("no voxel of `{}` is {}", self.source_key, self.select_fn))
                 .expected("some foreground to crop to")
-                .advice("look at the file, or at the intensity range that an earlier step scales to")
+                .advice("check the file, or the intensity range that an earlier step scales to")
                 .at(&self.source_key));
         }
         let keys = self.keys.of(&sample, self.allow_missing_keys);

@@ -19,7 +19,7 @@ use crate::{Fault, Image, TransformError};
 #[serde(deny_unknown_fields)]
 pub struct DivisiblePad {
     keys: Keys,
-    /// What each axis becomes a multiple of, one or per axis.
+    /// The divisor of each axis, one or per axis.
     k: OneOrMany<i64>,
     #[serde(default)]
     mode: OneOrMany<PadMode>,
@@ -44,11 +44,11 @@ impl DivisiblePad {
         }
     }
 
-    /// Pads one image; `place` is that of its key.
+    /// Pads one image; `place` is the index of its key.
     ///
     /// # Errors
     /// Where `k` has another number of entries than the image has axes, or the result would be
-    /// absurdly large.
+    /// too large.
     pub fn pad(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let shape = image.shape();
         let k = per_axis("k", &self.k, image.meta.spatial_dims, 1)?;
@@ -70,9 +70,9 @@ impl DivisiblePad {
 }
 
 setters!(DivisiblePad {
-    /// What the added voxels hold, one or per key.
+    /// How added voxels are filled, one or per key.
     mode: OneOrMany<PadMode>,
-    /// On which sides.
+    /// The sides to pad.
     method: PadMethod,
     /// The constant of [`PadMode::Constant`].
     value: f32,

@@ -7,7 +7,7 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError};
 
-/// Where the channels are: an axis (negative counts from the end), or `no_channel`.
+/// The channel axis: an axis (negative counts from the end), or `no_channel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ChannelDim {
@@ -17,7 +17,7 @@ pub enum ChannelDim {
     Named(NoChannel),
 }
 
-/// The word `no_channel`.
+/// The name `no_channel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum NoChannel {
     /// There is none.
@@ -75,7 +75,7 @@ impl EnsureChannelFirst {
     pub fn move_channels(&self, mut image: Image) -> Result<Image, TransformError> {
         let stored = image.meta.original_channel_dim;
         let n = image.meta.spatial_dims;
-        // Whether a reader made the channels from an axis: the stored array has one more than
+        // Whether a reader moved an axis to the channels: the stored array has one more axis than
         // space.
         let moved = image.channels() > 1 || (stored.is_some() && image.meta.original_shape.len() > n);
         let wanted = match self.channel_dim {
@@ -103,11 +103,11 @@ impl EnsureChannelFirst {
         let place = if wanted < 0 { wanted + rank } else { wanted };
         if !(0..rank).contains(&place) {
             return Err(TransformError::new(format!("channel_dim {wanted}: there is no such axis"))
-                .expected(format!("an axis of the {rank} that were stored")));
+                .expected(format!("an axis of the {rank} stored ones")));
         }
         let channels = axes.remove(place as usize);
         if channels == 0 {
-            // The reader moved it already.
+            // The reader has already moved it.
             return Ok(image);
         }
         let dims = image.data.dims();
@@ -126,7 +126,7 @@ impl EnsureChannelFirst {
 setters!(EnsureChannelFirst {
     /// The axis that holds the channels.
     channel_dim: Option<ChannelDim>,
-    /// Refuse what contradicts the metadata.
+    /// Refuse contradictions to the metadata.
     strict_check: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::{affine, host_device};
 
-    /// An array of shape `[2, 3, 4, channels]` as a reader gives it: the last axis moved to the
+    /// An array of shape `[2, 3, 4, channels]` as a reader returns it: the last axis moved to the
     /// front.
     fn read(channels: usize) -> Image {
         let values = (0..24 * channels).map(|v| v as f32).collect();

@@ -24,15 +24,15 @@ use crate::{Draw, Fault, Sample, TransformError};
 #[serde(deny_unknown_fields)]
 pub struct EnsureType {
     keys: Keys,
-    /// Accepted for MONAI's sake: values are always tensors.
+    /// Accepted for compatibility with MONAI: values are always tensors.
     #[serde(default, skip_serializing)]
     #[allow(dead_code)]
     data_type: Option<DataType>,
-    /// Accepted for MONAI's sake: values are always f32.
+    /// Accepted for compatibility with MONAI: values are always f32.
     #[serde(default, skip_serializing)]
     #[allow(dead_code)]
     dtype: Option<FloatName>,
-    /// Where the values go: the device of the run, or the CPU.
+    /// The target device: the device of the run, or the CPU.
     #[serde(default)]
     device: Option<Where>,
     #[serde(default = "yes")]
@@ -60,7 +60,7 @@ fn yes() -> bool {
 }
 
 impl EnsureType {
-    /// Leaves values where they are.
+    /// Keeps values on their device.
     pub fn new(keys: impl Into<Keys>) -> Self {
         EnsureType {
             keys: keys.into(),
@@ -82,7 +82,7 @@ impl EnsureType {
 }
 
 setters!(EnsureType {
-    /// Keep what was done to the image, so that it can be undone.
+    /// Keep the image's history, so that it can be inverted.
     track_meta: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -95,7 +95,7 @@ impl Transform for EnsureType {
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
-            // Lists of indices pass: MONAI's EnsureType is often given them too.
+            // Lists of indices are accepted: MONAI's EnsureType often receives them, too.
             if !matches!(sample.get(key).map_err(|e| e.at(key))?, crate::Value::Image(_)) {
                 continue;
             }

@@ -12,8 +12,8 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError, Value};
 /// Lists the foreground and background voxels of a label map, for [`super::RandCropByPosNegLabel`]:
 /// under `KEY_fg` and `KEY_bg`.
 ///
-/// Foreground is any non-zero label (of a one-hot map: any channel but the first). Background is
-/// the rest, or with `image_key` that part of the rest where any channel of the image is above
+/// Foreground is any non-zero label (of a one-hot map: any channel except the first). Background is
+/// the rest, or with `image_key` the part of the rest where any channel of the image is above
 /// `image_threshold`. Indices are flat, row-major, on the CPU; with `output_shape` they are
 /// coordinates, one list per axis, which the crops do not take.
 ///
@@ -69,7 +69,7 @@ impl FgBgToIndices {
 /// Flat indices of foreground and background voxels, in ascending order.
 ///
 /// # Errors
-/// Where the image has another shape than the label, or the device gives no answer.
+/// Where the image has another shape than the label, or reading from the device fails.
 pub fn foreground_and_background(
     label: &Image,
     image: Option<&Image>,
@@ -103,7 +103,7 @@ pub fn foreground_and_background(
     Ok((list(&foreground), list(&background)))
 }
 
-/// Where any channel of an image is above the threshold, which is compared as f32.
+/// The mask of voxels where any channel of an image is above the threshold, compared as f32.
 pub(super) fn bright(image: &Image, threshold: f64) -> Result<Vec<bool>, TransformError> {
     let threshold = threshold as f32;
     let mut bright = vec![false; image.shape().iter().product()];
@@ -145,7 +145,7 @@ pub(super) fn as_value(indices: Vec<u64>, output_shape: Option<&[usize]>) -> Res
     })
 }
 
-/// Shows the values in row-major order, without a copy where they are on the CPU.
+/// Passes the values in row-major order to `look`, without a copy where they are on the CPU.
 pub(super) fn with_values(image: &Image, look: impl FnMut(&[f32])) -> Result<(), TransformError> {
     let mut look = look;
     if host::read(&image.data, &mut look).is_some() {
@@ -155,7 +155,7 @@ pub(super) fn with_values(image: &Image, look: impl FnMut(&[f32])) -> Result<(),
         .data
         .clone()
         .try_into_vec_as::<f32>()
-        .map_err(|e| TransformError::new(format!("the device gave no answer: {e:?}")))?;
+        .map_err(|e| TransformError::new(format!("reading from the device failed: {e:?}")))?;
     look(&values);
     Ok(())
 }
@@ -165,11 +165,11 @@ setters!(FgBgToIndices {
     fg_postfix: String,
     /// Added to the key of the background list.
     bg_postfix: String,
-    /// The image that decides the background.
+    /// The image that defines the background.
     image_key: Option<String>,
-    /// Background is above this in the image.
+    /// Background voxels have image values above this.
     image_threshold: f64,
-    /// Keep coordinates in an array of this shape, one list per axis.
+    /// Store coordinates in an array of this shape, one list per axis.
     output_shape: Option<Vec<usize>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -5,7 +5,7 @@ use super::rand_flip::resolve_axis;
 use crate::params::{Keys, OneOrMany};
 use crate::{Effect, Fault, Image, TransformError, spatial};
 
-/// Reverses `spatial_axis`: one, several, or all where not given. Negative axes count from the
+/// Reverses `spatial_axis`: one, several, or by default all. Negative axes count from the
 /// last.
 ///
 /// ```
@@ -61,7 +61,7 @@ pub(super) fn check_axes(axes: Option<&OneOrMany<i64>>) -> Result<(), Fault> {
 }
 
 setters!(Flip {
-    /// Which axes.
+    /// The axes.
     spatial_axis: Option<OneOrMany<i64>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

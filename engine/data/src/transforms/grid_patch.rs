@@ -14,12 +14,12 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError, Value};
 
 /// Divides images into a grid of patches: one sample per patch.
 ///
-/// `offset` is the first patch's first voxel. `overlap` is a part of the patch, one number or one
-/// per axis, channels first. With `pad_mode` the grid covers the image to its end, else only whole
-/// patches are taken. `threshold` keeps patches whose values sum to less. Of what is left,
-/// `num_patches` are kept: the first ones, or after `sort_fn` those of the smallest (`min`) or
-/// largest (`max`) sum; where there are fewer, and no threshold, patches of `constant_values` (0 if
-/// not given) fill up. `KEY_location` holds each patch's first voxel.
+/// `offset` is the first patch's first voxel. `overlap` is a fraction of the patch, one number or
+/// one per axis, channels first. With `pad_mode` the grid covers the image to its end, otherwise
+/// only complete patches are used. `threshold` keeps patches whose values sum to less. Of the
+/// remaining ones, `num_patches` are kept: the first ones, or with `sort_fn` those with the
+/// smallest (`min`) or largest (`max`) sum. Where there are fewer, and no threshold, patches of
+/// `constant_values` (by default 0) are added. `KEY_location` holds each patch's first voxel.
 ///
 /// Differs from MONAI: patches are samples of their own rather than one stack under the key.
 ///
@@ -57,7 +57,7 @@ pub struct GridPatch {
     allow_missing_keys: bool,
 }
 
-/// Which patches come first.
+/// The order of the patches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PatchOrder {
@@ -69,7 +69,7 @@ pub enum PatchOrder {
     Random,
 }
 
-/// How patches are made and chosen; shared by the grid at a given and at a random offset.
+/// How patches are cut and chosen; shared by the grids at a given and at a random offset.
 pub(super) struct Choice<'a> {
     pub patch_size: &'a [usize],
     pub overlap: &'a OneOrMany<f64>,
@@ -81,11 +81,11 @@ pub(super) struct Choice<'a> {
     pub fill: f32,
 }
 
-/// The patches of an image that were chosen, and where they lie.
+/// The chosen patches of an image, and their positions.
 pub type LocatedPatches = Vec<(Image, Vec<i64>)>;
 
 impl Choice<'_> {
-    /// The patches from this offset on; `shuffled` gives an order for so many.
+    /// The patches from this offset on; `shuffled` returns a random order for a number of patches.
     pub(super) fn patches(
         &self,
         image: &Image,
@@ -142,7 +142,7 @@ impl Choice<'_> {
     }
 
     pub(super) fn check(&self) -> Result<(), Fault> {
-        /// A case is cut into no more patches than this.
+        /// The most patches of a case.
         const MOST: usize = 1 << 24;
         if self.patch_size.is_empty() || self.patch_size.len() > 3 {
             return Err(Fault::at("patch_size", "must have one entry per axis; 0 means the whole axis"));
@@ -151,7 +151,9 @@ impl Choice<'_> {
             return Err(Fault::at("num_patches", format!("is more than {MOST}")));
         }
         match self.overlap.as_slice().iter().find(|o| !(0.0..1.0).contains(*o)) {
-            Some(overlap) => Err(Fault::at("overlap", format!("{overlap} is not a part of the patch (0 to below 1)"))),
+            Some(overlap) => {
+                Err(Fault::at("overlap", format!("{overlap} is not a fraction of the patch (0 to below 1)")))
+            }
             None => Ok(()),
         }
     }
@@ -175,19 +177,20 @@ fn sums(patches: &Patches) -> Result<Vec<f32>, TransformError> {
     // One transfer for all.
     let values: Vec<f32> = Tensor::cat(elsewhere, 0)
         .try_into_vec_as()
-        .map_err(|e| TransformError::new(format!("the device gave no answer: {e:?}")))?;
+        .map_err(|e| TransformError::new(format!("reading from the device failed: {e:?}")))?;
     Ok(values.chunks(channels).map(|sums| sums.iter().map(|v| f64::from(*v)).sum::<f64>() as f32).collect())
 }
 
 /// The sum of each channel, `[C, 1, 1, 1]`: one axis after the other, because a reduction is tuned
-/// anew for each size of a patch.
+/// again for each size of a patch.
 fn channel_sums(data: Tensor<4>) -> Tensor<4> {
     let [_, x, y, z] = data.dims();
     let all = |n: usize| AxisTaps::new(n, (0..n as u32).collect(), vec![1.0; n]);
     separable(data, &[all(x), all(y), all(z)])
 }
 
-/// One sample per patch: the patches of all keys, which must be as many, with their places.
+/// One sample per patch: the patches of all keys, which must have the same number, with their
+/// positions.
 pub(super) fn split(sample: &Sample, patches: Vec<(&str, LocatedPatches)>) -> Result<Vec<Sample>, TransformError> {
     let count = patches.first().map_or(0, |(_, list)| list.len());
     if let Some((key, list)) = patches.iter().find(|(_, list)| list.len() != count) {
@@ -207,7 +210,7 @@ pub(super) fn split(sample: &Sample, patches: Vec<(&str, LocatedPatches)>) -> Re
 }
 
 impl GridPatch {
-    /// Patches side by side, whole ones only; 0 means the whole axis.
+    /// Adjacent complete patches; 0 means the whole axis.
     pub fn new(keys: impl Into<Keys>, patch_size: impl Into<Vec<usize>>) -> Self {
         GridPatch {
             keys: keys.into(),
@@ -240,7 +243,7 @@ impl GridPatch {
     /// The patches of one image, and the first voxel of each.
     ///
     /// # Errors
-    /// Where the grid makes no sense for this image.
+    /// Where the grid is not valid for this image.
     pub fn patches(&self, image: &Image) -> Result<LocatedPatches, TransformError> {
         self.choice().patches(image, &self.offset, |count| (0..count).collect())
     }
@@ -249,19 +252,19 @@ impl GridPatch {
 setters!(GridPatch {
     /// The first voxel of the first patch.
     offset: Vec<i64>,
-    /// How many patches to give.
+    /// Number of patches.
     num_patches: Option<usize>,
-    /// By which part patches overlap.
+    /// The overlap of patches as a fraction.
     overlap: OneOrMany<f64>,
-    /// Which patches come first.
+    /// The order of the patches.
     sort_fn: Option<PatchOrder>,
     /// Keep patches whose sum is less.
     threshold: Option<f64>,
-    /// Cover the image to its end, padded like this.
+    /// Cover the image to its end, with this padding.
     pad_mode: Option<PadMode>,
     /// The constant of [`PadMode::Constant`].
     value: f32,
-    /// The same, and that of patches that fill up.
+    /// The same, also for added patches.
     constant_values: Option<f32>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -10,8 +10,8 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError, Value};
 
 /// Splits images into a `grid` of parts, one sample each, rows first; in 3-D with three entries.
 ///
-/// Parts have `size` voxels (one number, one per axis, or a table of them by key), or where not
-/// given as many as fit side by side; their distance is such that the last one ends with the image,
+/// Parts have `size` voxels (one number, one per axis, or a table of them by key), or by default
+/// the size of adjacent parts. Their distance is chosen so that the last one ends with the image,
 /// as far as whole voxels allow.
 ///
 /// ```
@@ -40,7 +40,7 @@ pub struct GridSplit {
 pub enum SplitSize {
     /// The same for all keys.
     All(OneOrMany<usize>),
-    /// By key; a key without an entry is split side by side.
+    /// By key; a key without an entry is split into adjacent parts.
     ByKey(BTreeMap<String, OneOrMany<usize>>),
 }
 
@@ -49,7 +49,7 @@ fn two_by_two() -> Vec<usize> {
 }
 
 impl GridSplit {
-    /// Four parts, side by side.
+    /// Four adjacent parts.
     pub fn new(keys: impl Into<Keys>) -> Self {
         GridSplit { keys: keys.into(), grid: two_by_two(), size: None, allow_missing_keys: false }
     }
@@ -128,7 +128,7 @@ impl Transform for GridSplit {
     }
 
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
-        /// A case is split into no more parts than this.
+        /// The most parts of a case.
         const MOST: usize = 1 << 20;
         self.keys.check(known)?;
         let parts = self.grid.iter().try_fold(1_usize, |all, n| all.checked_mul(*n)).unwrap_or(usize::MAX);

@@ -8,13 +8,13 @@ use crate::pipeline::invert;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Fault, Image, Sample, Select, TransformError};
 
-/// Brings predictions back onto the grid that an image was loaded with: everything spatial that was
-/// done to the image under `orig_keys` is undone on the one under `keys`, in reverse order (MONAI's
-/// `Invertd`). Parts that were cropped away come back as 0.
+/// Maps predictions back to the grid that an image was loaded with: inverts all spatial operations
+/// of the image under `orig_keys` on the one under `keys`, in reverse order (MONAI's `Invertd`).
+/// Parts that were cropped become 0.
 ///
-/// With `nearest_interp` (the default) resampling takes the nearest voxel, as label maps need.
-/// Probabilities are better brought back with `nearest_interp = false` and made labels afterwards:
-/// `post_func` then marks the voxels that compare so (1) and all others (0).
+/// With `nearest_interp` (the default) resampling uses the nearest voxel, as label maps need.
+/// Probabilities are better mapped back with `nearest_interp = false` and converted to labels
+/// afterwards: `post_func` sets matching voxels to 1 and all others to 0.
 ///
 /// The forward transforms need not be named: an image remembers what was done to it, draws of
 /// random transforms included.
@@ -33,7 +33,7 @@ use crate::{Draw, Effect, Fault, Image, Sample, Select, TransformError};
 #[serde(deny_unknown_fields)]
 pub struct Invert {
     keys: Keys,
-    /// The images whose transforms are undone, one or per key.
+    /// The images whose transforms are inverted, one or per key.
     #[serde(default)]
     orig_keys: Option<OneOrMany<String>>,
     #[serde(default = "yes")]
@@ -49,7 +49,7 @@ fn yes() -> OneOrMany<bool> {
 }
 
 impl Invert {
-    /// Brings `keys` back as `orig_keys` (one, or one per key) came.
+    /// Maps `keys` back by the history of `orig_keys` (one, or one per key).
     pub fn new(keys: impl Into<Keys>, orig_keys: impl Into<OneOrMany<String>>) -> Self {
         Invert {
             keys: keys.into(),
@@ -60,10 +60,10 @@ impl Invert {
         }
     }
 
-    /// Brings one prediction back; `place` is that of its key.
+    /// Maps one prediction back; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where it has another shape than `original`, or an affine can't be inverted.
+    /// Where it has another shape than `original`, or an affine cannot be inverted.
     pub fn invert(&self, prediction: Image, original: &Image, place: usize) -> Result<Image, TransformError> {
         let mut image = invert(prediction, original, self.nearest_interp.at(place).unwrap_or(true))?;
         if let Some(select) = self.post_func.as_ref().and_then(|select| select.at(place)) {
@@ -79,9 +79,9 @@ impl Invert {
 }
 
 setters!(Invert {
-    /// Take the nearest voxel, one or per key.
+    /// Use the nearest voxel, one or per key.
     nearest_interp: OneOrMany<bool>,
-    /// Which voxels become 1, one or per key.
+    /// The comparison for voxels that become 1, one or per key.
     post_func: Option<OneOrMany<Select>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -9,7 +9,7 @@ use crate::readers::{self, ReadOptions, read_parts};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Parts, Sample, TransformError, Value};
 
-/// Reads the file of each key to f32, channel first, with the reader that knows it
+/// Reads the file of each key to f32, channel first, with the reader that recognizes it
 /// ([`readers`](crate::readers)).
 ///
 /// The last axis of a 4-D file, or the colours of a picture, become the channels, as MONAI's
@@ -30,7 +30,7 @@ use crate::{Draw, Fault, Parts, Sample, TransformError, Value};
 #[serde(deny_unknown_fields)]
 pub struct LoadImage {
     keys: Keys,
-    /// The reader, by name; chosen by content where there is none.
+    /// The reader, by name; by default chosen by content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reader: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,11 +51,11 @@ pub struct LoadImage {
     reverse_indexing: bool,
     #[serde(default)]
     allow_missing_keys: bool,
-    /// Accepted for MONAI's sake: an image always has a channel axis here.
+    /// Accepted for compatibility with MONAI: an image always has a channel axis here.
     #[serde(default, skip_serializing)]
     #[allow(dead_code)]
     ensure_channel_first: bool,
-    /// Accepted for MONAI's sake: metadata always travel with the image.
+    /// Accepted for compatibility with MONAI: metadata always travel with the image.
     #[serde(default, skip_serializing)]
     #[allow(dead_code)]
     image_only: bool,
@@ -108,13 +108,13 @@ impl LoadImage {
             Value::Stored(image) => image.meta.path.clone(),
             _ => None,
         };
-        let unknown = || TransformError::new(format!("`{key}` does not say which file it is from")).at(key);
-        path.map(Some).ok_or_else(|| unknown().expected("DICOM images that were loaded, or their path"))
+        let unknown = || TransformError::new(format!("the file of `{key}` is not known")).at(key);
+        path.map(Some).ok_or_else(|| unknown().expected("loaded DICOM images, or their path"))
     }
 }
 
 setters!(LoadImage {
-    /// The reader to use, by name (MONAI's names are understood).
+    /// The reader to use, by name (MONAI's names are accepted).
     reader: Option<String>,
     /// The array of an NPZ file.
     npz_key: Option<String>,
@@ -123,9 +123,9 @@ setters!(LoadImage {
     /// The segments of a DICOM segmentation or the regions of a structure set, by name or
     /// description: they become 1, 2, ...
     segments: Vec<String>,
-    /// One channel for each of them, so that those that overlap are whole.
+    /// One channel for each of them, so that overlapping ones are complete.
     segments_as_channels: bool,
-    /// The key of the DICOM images that they were drawn on: they come on its grid.
+    /// The key of the DICOM images that they were drawn on: they are read on its grid.
     reference_key: Option<String>,
     /// Faults of a DICOM series that are accepted, as in `MissingSlices`; otherwise it is not read.
     accept: Vec<String>,
@@ -148,7 +148,7 @@ impl Transform for LoadImage {
             let parts = match sample.get(key).map_err(|e| e.at(key))? {
                 Value::Path(path) => Parts::new(vec![path.clone()]),
                 Value::Parts(parts) => parts.clone(),
-                // An image that is already in memory is taken as loaded.
+                // An image that is already in memory counts as loaded.
                 Value::Image(_) => continue,
                 other => {
                     return Err(TransformError::new(format!("`{key}` is {}", other.kind())).expected("a path").at(key));

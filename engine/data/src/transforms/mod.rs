@@ -1,13 +1,12 @@
 //! The transforms, one file each. Parameters, defaults and meaning are MONAI's (dictionary form)
-//! unless a page says otherwise.
+//! unless stated otherwise.
 //!
-//! Every transform is built in two ways that mean the same:
+//! Every transform can be built in two equivalent ways:
 //! `Spacing::new(["image"], [1.5, 1.5, 2.0]).mode(GridMode::Nearest)`, or a recipe table with the
 //! same names.
 
-/// Functions that set one parameter each, for a transform of one's own as for ours; what they say
-/// of it is what the reference says, if [`entry!`](hearth_registry::entry) is given
-/// `setters: Type::SETTERS`.
+/// Defines functions that set one parameter each, also for custom transforms. Their documentation
+/// appears in the reference if [`entry!`](hearth_registry::entry) gets `setters: Type::SETTERS`.
 ///
 /// ```
 /// #[derive(Default)]
@@ -31,7 +30,7 @@
 macro_rules! setters {
     ($type:ident { $($(#[doc = $doc:literal])* $field:ident : $value:ty),* $(,)? }) => {
         impl $type {
-            /// Parameters and what is said of them.
+            /// Parameters and their documentation.
             pub(crate) const SETTERS: &'static [(&'static str, &'static str)] =
                 &[$((stringify!($field), concat!($($doc, "\n"),*))),*];
 
@@ -53,7 +52,7 @@ macro_rules! transform_entry {
     };
 }
 
-/// Implements [`Transform`](crate::Transform) for a transform that changes each image by itself.
+/// Implements [`Transform`](crate::Transform) for a transform that changes each image separately.
 ///
 /// It has `keys`, `allow_missing_keys`, `check_parameters(&self)` and the function named second,
 /// `(&self, Image)` to an image. `through_host` behind it, a function of it, says
@@ -101,8 +100,8 @@ macro_rules! image_transform {
     };
 }
 
-/// [`Transform`](crate::Transform) for a type that changes the image of each key by itself: by its
-/// function `apply`, given the image and the place of its key. `lazy` says whether it may be
+/// [`Transform`](crate::Transform) for a type that changes the image of each key separately, by its
+/// function `apply` with the image and the index of its key. `lazy` says whether it may be
 /// [lazy](crate::Transform::is_lazy); `check` names the function that checks the parameters,
 /// `effect` the one that says what becomes of the grid; `through_host` is a function of it that says
 /// whether it [goes through the host](crate::Transform::through_host).

@@ -5,11 +5,11 @@ use crate::orientation::{Labels, RAS_LABELS, Reorder, directions, parse_codes};
 use crate::params::Keys;
 use crate::{Effect, Fault, Image, TransformError, spatial};
 
-/// Permutes and flips axes until they run as `axcodes` says, for instance `RAS`: towards Right,
+/// Permutes and flips axes to the directions of `axcodes`, for instance `RAS`: towards Right,
 /// Anterior, Superior.
 ///
-/// No value changes, and every voxel keeps its place in the world. `as_closest_canonical` means
-/// `RAS`. `labels` are the (beginning, end) letters of each world axis; left out, they follow the
+/// No value changes, and every voxel keeps its position in the world. `as_closest_canonical` means
+/// `RAS`. `labels` are the (beginning, end) letters of each world axis; by default they follow the
 /// image's own space.
 ///
 /// ```
@@ -34,7 +34,7 @@ pub struct Orientation {
 }
 
 impl Orientation {
-    /// Turns these keys to `axcodes`.
+    /// Reorients these keys to `axcodes`.
     pub fn new(keys: impl Into<Keys>, axcodes: &str) -> Self {
         Orientation {
             keys: keys.into(),
@@ -45,7 +45,7 @@ impl Orientation {
         }
     }
 
-    /// Turns one image.
+    /// Reorients one image.
     ///
     /// # Errors
     /// Where the code does not name each of the image's axes once.
@@ -76,7 +76,7 @@ impl Orientation {
                 Err(Fault::at("axcodes", "is missing; for instance `RAS`, or `as_closest_canonical = true`"))
             }
             Some(code) if self.labels.is_none() && parse_codes(code, &RAS_LABELS).is_none() => {
-                Err(Fault::at("axcodes", format!("`{code}` is no orientation; one of L/R, P/A, I/S per axis")))
+                Err(Fault::at("axcodes", format!("`{code}` is not an orientation; one of L/R, P/A, I/S per axis")))
             }
             _ => Ok(()),
         }
@@ -84,7 +84,7 @@ impl Orientation {
 }
 
 setters!(Orientation {
-    /// Turn to `RAS`, whatever `axcodes` says.
+    /// Reorient to `RAS`, ignoring `axcodes`.
     as_closest_canonical: bool,
     /// Letters of (beginning, end) of each world axis.
     labels: Option<Labels>,

@@ -18,7 +18,7 @@ use crate::{Fault, Image, TransformError};
 #[serde(deny_unknown_fields)]
 pub struct Pad {
     keys: Keys,
-    /// Voxels before and behind, for the channels and each axis.
+    /// Voxels before and after, for the channels and each axis.
     to_pad: Vec<[usize; 2]>,
     #[serde(default)]
     mode: OneOrMany<PadMode>,
@@ -40,10 +40,10 @@ impl Pad {
         }
     }
 
-    /// Pads one image; `place` is that of its key.
+    /// Pads one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where an axis does not exist, the mode has nothing to copy, or the result would be absurdly
+    /// Where an axis does not exist, the mode has no voxels to copy, or the result would be too
     /// large.
     pub fn pad(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
@@ -69,7 +69,7 @@ impl Pad {
 }
 
 setters!(Pad {
-    /// What the added voxels hold, one or per key.
+    /// How added voxels are filled, one or per key.
     mode: OneOrMany<PadMode>,
     /// The constant of [`PadMode::Constant`].
     value: f32,

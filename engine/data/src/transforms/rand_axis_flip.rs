@@ -37,7 +37,7 @@ impl RandAxisFlip {
 }
 
 setters!(RandAxisFlip {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -70,7 +70,7 @@ impl Transform for RandAxisFlip {
             for (_, key) in keys {
                 sample.update(key, |image| match image.meta.spatial_dims {
                     n if axis < n => Ok(flip(image, &[axis])),
-                    n => Err(TransformError::new(format!("an image of {n} axes beside one of more"))),
+                    n => Err(TransformError::new(format!("an image of {n} axes next to one of more"))),
                 })?;
             }
         }

@@ -10,10 +10,10 @@ use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Cuts `num_samples` boxes of `spatial_size` voxels, each centred on a voxel of a class drawn with
-/// the weights `ratios` (all alike where not given), moved so that it lies within the image.
+/// the weights `ratios` (equal by default), moved so that it lies within the image.
 ///
-/// The lists come from `indices_key` (and are taken out of the sample), or are made from
-/// `label_key` each time, as [`super::ClassesToIndices`] does. A class without voxels is left out,
+/// The lists come from `indices_key` (and are removed from the sample), or are computed from
+/// `label_key` each time, as by [`super::ClassesToIndices`]. A class without voxels is skipped,
 /// with one warning per case (unless `warn = false`); a case in which no class can be chosen is an
 /// error. `allow_smaller` cuts a box that is larger than the image down to it.
 ///
@@ -64,7 +64,7 @@ fn yes() -> bool {
 }
 
 impl RandCropByLabelClasses {
-    /// One crop per case, every class alike.
+    /// One crop per case, with equal weights of all classes.
     pub fn new(keys: impl Into<Keys>, label_key: &str, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
         RandCropByLabelClasses {
             keys: keys.into(),
@@ -102,15 +102,15 @@ setters!(RandCropByLabelClasses {
     num_samples: usize,
     /// The image that decides which voxels count.
     image_key: Option<String>,
-    /// Voxels count above this in the image.
+    /// Voxels with an image value above this count.
     image_threshold: f64,
     /// Key of the lists.
     indices_key: Option<String>,
-    /// Cut the box down to the image.
+    /// Shrink the box to the image.
     allow_smaller: bool,
-    /// Tell of classes without voxels.
+    /// Warn about classes without voxels.
     warn: bool,
-    /// At most this many voxels of each class are chosen from.
+    /// The most voxels of each class to choose from.
     max_samples_per_class: Option<usize>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -129,7 +129,7 @@ impl Transform for RandCropByLabelClasses {
         true
     }
 
-    /// Without lists the values of the label are looked at.
+    /// Without lists the label's values are read.
     fn requires_current_data(&self) -> bool {
         self.indices_key.is_none()
     }
@@ -219,7 +219,7 @@ impl Transform for RandCropByLabelClasses {
     }
 }
 
-/// The class whose stretch of the summed ratios holds `at`; never one with ratio 0.
+/// The class whose range of the cumulative ratios holds `at`; never one with ratio 0.
 fn choose(ratios: &[f64], at: f64) -> usize {
     let mut sum = 0.0;
     let mut chosen = 0;
@@ -243,12 +243,12 @@ mod tests {
     fn classes_are_chosen_by_their_ratio() {
         assert_eq!(choose(&[0.0, 1.0, 2.0], 0.0), 1);
         assert_eq!(choose(&[1.0, 0.0, 2.0], 1.0), 2);
-        // Rounding may put a number at the very end; it still means a class that can be chosen.
+        // Rounding may produce a number at the very end; it must still select a valid class.
         assert_eq!(choose(&[1.0, 2.0, 0.0], 3.0), 1);
     }
 
     proptest! {
-        /// Crops lie inside, have one size, and hold a voxel of a class that was asked for.
+        /// Crops lie inside, have the same size, and hold a voxel of a requested class.
         #[test]
         fn crops_hold_the_class(
             values in prop::collection::vec(0u8..4, 6 * 5 * 4),

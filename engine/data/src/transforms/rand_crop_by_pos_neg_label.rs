@@ -62,7 +62,7 @@ fn one() -> usize {
 }
 
 impl RandCropByPosNegLabel {
-    /// One crop per case, foreground and background alike.
+    /// One crop per case, with equal weights of foreground and background.
     pub fn new(keys: impl Into<Keys>, label_key: &str, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
         RandCropByPosNegLabel {
             keys: keys.into(),
@@ -97,15 +97,15 @@ setters!(RandCropByPosNegLabel {
     neg: f64,
     /// Crops per case.
     num_samples: usize,
-    /// The image that decides the background.
+    /// The image that defines the background.
     image_key: Option<String>,
-    /// Background is above this in the image.
+    /// Background voxels have image values above this.
     image_threshold: f64,
     /// Key of the foreground list.
     fg_indices_key: Option<String>,
     /// Key of the background list.
     bg_indices_key: Option<String>,
-    /// Cut the box down to the image.
+    /// Shrink the box to the image.
     allow_smaller: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -124,12 +124,12 @@ impl Transform for RandCropByPosNegLabel {
         true
     }
 
-    /// Without lists the values of the label are looked at.
+    /// Without lists the label's values are read.
     fn requires_current_data(&self) -> bool {
         self.fg_indices_key.is_none()
     }
 
-    /// With lists given, no value but those of the boxes is looked at.
+    /// With given lists, only the values of the boxes are read.
     fn reads_boxes(&self, key: &str) -> bool {
         let looked_at = key == self.label_key || self.image_key.as_deref() == Some(key);
         self.fg_indices_key.is_some() || !looked_at
@@ -200,7 +200,7 @@ impl Transform for RandCropByPosNegLabel {
             }
         }
         if self.fg_indices_key.is_some() != self.bg_indices_key.is_some() {
-            return Err(Fault::at("fg_indices_key", "and bg_indices_key go together: give both or none"));
+            return Err(Fault::at("fg_indices_key", "and bg_indices_key belong together: give both or none"));
         }
         if !(self.pos >= 0.0 && self.neg >= 0.0 && self.pos + self.neg > 0.0 && (self.pos + self.neg).is_finite()) {
             return Err(Fault::at("pos", "and neg must not be negative, nor both 0"));
@@ -219,7 +219,7 @@ impl Transform for RandCropByPosNegLabel {
     }
 }
 
-// The lists of a case may also be put into the sample by hand.
+// The lists of a case may also be added to the sample directly.
 impl From<Vec<u64>> for Value {
     fn from(indices: Vec<u64>) -> Self {
         Value::Indices(indices.into())

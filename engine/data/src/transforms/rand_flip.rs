@@ -33,7 +33,7 @@ pub(super) fn tenth() -> f64 {
     0.1
 }
 
-/// Reads axes as Python does: negative ones count from the end.
+/// Resolves axes as in Python: negative ones count from the end.
 pub(super) fn resolve_axis(axis: i64, n: usize) -> Result<usize, TransformError> {
     let resolved = if axis < 0 { axis + n as i64 } else { axis };
     if (0..n as i64).contains(&resolved) {
@@ -51,9 +51,9 @@ impl RandFlip {
 }
 
 setters!(RandFlip {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
-    /// Which axes.
+    /// The axes.
     spatial_axis: Option<OneOrMany<i64>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -11,8 +11,8 @@ use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// [`super::GridPatch`] with an offset drawn per axis from `min_offset` (0 where not given) to
-/// `max_offset` (what the image is longer than a whole number of patches), both included.
-/// `sort_fn = "random"` takes patches in any order.
+/// `max_offset` (by default the remainder of the image after a whole number of patches), both
+/// included. `sort_fn = "random"` uses patches in random order.
 ///
 /// Offset and order are drawn once for all keys (MONAI draws an order for each).
 ///
@@ -47,7 +47,7 @@ pub struct RandGridPatch {
     pad_mode: Option<PadMode>,
     #[serde(default)]
     value: f32,
-    /// The value that is padded with; the same as `value`, as numpy calls it.
+    /// The padding value; numpy's name for `value`.
     #[serde(default)]
     constant_values: Option<f32>,
     #[serde(default)]
@@ -55,7 +55,7 @@ pub struct RandGridPatch {
 }
 
 impl RandGridPatch {
-    /// Patches side by side, whole ones only; 0 means the whole axis.
+    /// Adjacent complete patches; 0 means the whole axis.
     pub fn new(keys: impl Into<Keys>, patch_size: impl Into<Vec<usize>>) -> Self {
         RandGridPatch {
             keys: keys.into(),
@@ -114,17 +114,17 @@ setters!(RandGridPatch {
     min_offset: Option<OneOrMany<i64>>,
     /// The largest offset.
     max_offset: Option<OneOrMany<i64>>,
-    /// How many patches to give.
+    /// Number of patches.
     num_patches: Option<usize>,
-    /// By which part patches overlap.
+    /// The overlap of patches as a fraction.
     overlap: OneOrMany<f64>,
-    /// Which patches come first.
+    /// The order of the patches.
     sort_fn: Option<PatchOrder>,
     /// Keep patches whose sum is less.
     threshold: Option<f64>,
-    /// Cover the image to its end, padded like this.
+    /// Cover the image to its end, with this padding.
     pad_mode: Option<PadMode>,
-    /// The constant of [`PadMode::Constant`] and of patches that fill up.
+    /// The constant of [`PadMode::Constant`] and of added patches.
     value: f32,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

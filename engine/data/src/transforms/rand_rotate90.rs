@@ -52,7 +52,7 @@ impl RandRotate90 {
 }
 
 setters!(RandRotate90 {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// At most this many quarter turns.
     max_k: u64,

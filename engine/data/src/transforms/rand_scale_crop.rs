@@ -24,7 +24,7 @@ use crate::{Draw, Fault, Sample, TransformError};
 #[serde(deny_unknown_fields)]
 pub struct RandScaleCrop {
     keys: Keys,
-    /// Part of each axis that stays, or the smallest part, one or per axis.
+    /// Fraction of each axis that is kept, or the smallest fraction, one or per axis.
     roi_scale: OneOrMany<f64>,
     #[serde(default)]
     max_roi_scale: Option<OneOrMany<f64>>,
@@ -37,7 +37,7 @@ pub struct RandScaleCrop {
 }
 
 impl RandScaleCrop {
-    /// A box of this part of each axis, anywhere in the image.
+    /// A box of this fraction of each axis, anywhere in the image.
     pub fn new(keys: impl Into<Keys>, roi_scale: impl Into<OneOrMany<f64>>) -> Self {
         RandScaleCrop {
             keys: keys.into(),
@@ -51,11 +51,11 @@ impl RandScaleCrop {
 }
 
 setters!(RandScaleCrop {
-    /// The largest part.
+    /// The largest fraction.
     max_roi_scale: Option<OneOrMany<f64>>,
-    /// Anywhere, rather than in the middle.
+    /// At a random position instead of the middle.
     random_center: bool,
-    /// Draw the size too.
+    /// Also draw the size.
     random_size: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -9,8 +9,8 @@ use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Fault, Sample, TransformError};
 
-/// Cuts out a box of `roi_size` voxels at a random place, for all keys alike; 0 or less means the
-/// whole axis, and so does a size beyond the image.
+/// Crops a box of `roi_size` voxels at a random position, in the same way for all keys; 0 or less
+/// means the whole axis, and so does a size beyond the image.
 ///
 /// With `random_size` the size of each axis is drawn first, from `roi_size` to `max_roi_size` (the
 /// image's size where not given). Without `random_center` the box lies in the middle.
@@ -55,18 +55,18 @@ impl RandSpatialCrop {
     }
 }
 
-/// Which boxes may be drawn.
+/// The range of boxes to draw.
 pub(super) struct Boxes {
     /// The smallest size, or the only one.
     pub least: [usize; 3],
     /// The largest size, where it is drawn.
     pub most: Option<[usize; 3]>,
-    /// Anywhere, or in the middle.
+    /// Random position, or the middle.
     pub random_center: bool,
 }
 
 impl Boxes {
-    /// Sizes as [`RandSpatialCrop`] has them.
+    /// Sizes as in [`RandSpatialCrop`].
     pub(super) fn new(
         (roi_size, max_roi_size): (&OneOrMany<i64>, Option<&OneOrMany<i64>>),
         (random_center, random_size): (bool, bool),
@@ -82,7 +82,7 @@ impl Boxes {
         Ok(Boxes { least, most, random_center })
     }
 
-    /// First voxel and one past the last: sizes are drawn first, then places, axis by axis.
+    /// First voxel and one past the last: sizes are drawn first, then positions, axis by axis.
     pub(super) fn draw(
         &self,
         draw: &Draw,
@@ -124,9 +124,9 @@ pub(super) fn common_shape(sample: &Sample, keys: &[(usize, &str)]) -> Result<([
 setters!(RandSpatialCrop {
     /// The largest size.
     max_roi_size: Option<OneOrMany<i64>>,
-    /// Anywhere, rather than in the middle.
+    /// At a random position instead of the middle.
     random_center: bool,
-    /// Draw the size too.
+    /// Also draw the size.
     random_size: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -178,8 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Every box lies in the image, has a size that was asked for, and all places and sizes
-        /// occur.
+        /// Every box lies in the image and has a requested size, and all positions and sizes occur.
         #[test]
         fn boxes_lie_inside(
             shape in [1usize..9, 1usize..9, 1usize..9],

@@ -53,9 +53,9 @@ impl RandSpatialCropSamples {
 setters!(RandSpatialCropSamples {
     /// The largest size.
     max_roi_size: Option<OneOrMany<i64>>,
-    /// Anywhere, rather than in the middle.
+    /// At a random position instead of the middle.
     random_center: bool,
-    /// Draw the size too.
+    /// Also draw the size.
     random_size: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -13,8 +13,8 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 /// the first channel of `w_key`.
 ///
 /// A size beyond the image means the whole axis. Centres are drawn among those that keep the box
-/// inside. Negative weights are lifted by the least of them. Where all weights are 0 every centre
-/// is as likely, with one warning that names the file.
+/// inside. With negative weights, the smallest is subtracted from all. Where all weights are 0
+/// every centre is equally likely, with one warning that names the file.
 ///
 /// Differs from MONAI: weights that are NaN or infinite are an error, not all alike.
 ///
@@ -158,7 +158,7 @@ impl Transform for RandWeightedCrop {
             Some(chosen) => chosen,
             None => {
                 self.warned.warn(&sample, &self.w_key, || {
-                    format!("all weights of `{}` are 0: every centre is as likely", self.w_key)
+                    format!("all weights of `{}` are 0: every centre is equally likely", self.w_key)
                 });
                 let (first, room) = centers(shape, size);
                 let count = room.iter().product::<usize>();

@@ -94,7 +94,7 @@ impl Transform for Range {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RangeTable {
-    /// The span's name; that of the transform where it is left out.
+    /// The span's name; by default that of the transform.
     #[serde(default)]
     range: Option<String>,
     /// The transform: a table with its `name` and parameters.

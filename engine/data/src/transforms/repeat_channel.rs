@@ -16,7 +16,7 @@ use crate::{Fault, Image, TransformError};
 #[serde(deny_unknown_fields)]
 pub struct RepeatChannel {
     keys: Keys,
-    /// How often each channel is there afterwards.
+    /// Number of copies of each channel in the result.
     repeats: usize,
     #[serde(default)]
     allow_missing_keys: bool,
@@ -31,7 +31,7 @@ impl RepeatChannel {
     /// Repeats the channels of one image.
     ///
     /// # Errors
-    /// Never, once checked.
+    /// Never after the check.
     pub fn repeat(&self, mut image: Image, _place: usize) -> Result<Image, TransformError> {
         let [c, x, y, z] = image.data.dims();
         let repeated = image.data.reshape([c, 1, x, y * z]).repeat_dim(1, self.repeats);

@@ -8,12 +8,12 @@ use crate::spatial::{ComputeType, GridMode, GridPadding, GridSampling, resample_
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Fault, Sample, TransformError};
 
-/// Samples at the places that the channels of the image `grid_key` hold, one channel per axis
-/// (further ones don't count).
+/// Samples at the positions in the channels of the image `grid_key`, one channel per axis (further
+/// ones are ignored).
 ///
-/// Places are counted in voxels from the centre of the image; without `norm_coords` they run from
-/// -1 to 1 over it, and for spline orders they are voxels from its beginning. The affine stays as
-/// it is, and nothing can take the sampling back.
+/// Positions are in voxels from the centre of the image; without `norm_coords` they range from -1
+/// to 1 over it, and for spline orders they are voxels from its beginning. The affine is unchanged,
+/// and the sampling cannot be inverted.
 ///
 /// MONAI has it in array form only. The name of the key that holds the grid is ours.
 ///
@@ -52,7 +52,7 @@ fn yes() -> bool {
 }
 
 impl Resample {
-    /// Samples these keys at the places in `grid_key`.
+    /// Samples these keys at the positions in `grid_key`.
     pub fn new(keys: impl Into<Keys>, grid_key: &str) -> Self {
         Resample {
             keys: keys.into(),
@@ -66,7 +66,7 @@ impl Resample {
         }
     }
 
-    /// Samples one image at a grid, `[axes, X', Y', Z']`; `place` is that of its key.
+    /// Samples one image at a grid, `[axes, X', Y', Z']`; `place` is the index of its key.
     ///
     /// # Errors
     /// Where the grid has too few axes.
@@ -85,13 +85,13 @@ impl Resample {
 setters!(Resample {
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,
-    /// What lies outside, one or per key.
+    /// How the outside is filled, one or per key.
     padding_mode: OneOrMany<GridPadding>,
-    /// Places are voxels from the centre.
+    /// Positions are voxels from the centre.
     norm_coords: bool,
     /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,
-    /// The type MONAI computes in; understood, and without effect: coordinates are f64, values f32.
+    /// The type MONAI computes in; accepted without effect: coordinates are f64, values f32.
     dtype: Option<OneOrMany<ComputeType>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -8,7 +8,7 @@ use crate::spatial::{ComputeType, GridMode, GridPadding, GridSampling, resample_
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError, affine};
 
-/// Resamples onto the grid of the image `key_dst`: its affine and its size.
+/// Resamples to the grid of the image `key_dst`: its affine and its size.
 ///
 /// What the image knows of its file stays; MONAI takes over what the other one knows.
 ///
@@ -26,7 +26,7 @@ use crate::{Draw, Fault, Image, Sample, TransformError, affine};
 #[serde(deny_unknown_fields)]
 pub struct ResampleToMatch {
     keys: Keys,
-    /// The image whose grid is taken.
+    /// The image with the target grid.
     key_dst: String,
     #[serde(default)]
     mode: OneOrMany<GridMode>,
@@ -41,7 +41,7 @@ pub struct ResampleToMatch {
 }
 
 impl ResampleToMatch {
-    /// Resamples these keys onto the grid of `key_dst`.
+    /// Resamples these keys to the grid of `key_dst`.
     pub fn new(keys: impl Into<Keys>, key_dst: &str) -> Self {
         ResampleToMatch {
             keys: keys.into(),
@@ -54,10 +54,10 @@ impl ResampleToMatch {
         }
     }
 
-    /// Resamples one image onto the grid of an affine and a shape; `place` is that of its key.
+    /// Resamples one image to the grid of an affine and a shape; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where an affine can't be inverted.
+    /// Where an affine cannot be inverted.
     pub fn resample(
         &self,
         image: Image,
@@ -77,11 +77,11 @@ impl ResampleToMatch {
 setters!(ResampleToMatch {
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,
-    /// What lies outside, one or per key.
+    /// How the outside is filled, one or per key.
     padding_mode: OneOrMany<GridPadding>,
     /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,
-    /// The type MONAI computes in; understood, and without effect: coordinates are f64, values f32.
+    /// The type MONAI computes in; accepted without effect: coordinates are f64, values f32.
     dtype: Option<OneOrMany<ComputeType>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -45,10 +45,10 @@ impl ResizeWithPadOrCrop {
         }
     }
 
-    /// Crops and pads one image; `place` is that of its key.
+    /// Crops and pads one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where `spatial_size` has too few axes, or the result would be absurdly large.
+    /// Where `spatial_size` has too few axes, or the result would be too large.
     pub fn resize(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let size = resolve_size(&self.spatial_size, image.shape(), image.meta.spatial_dims)?;
         pad_to_size(center_crop(image, size), size, self.method, self.mode.at(place).unwrap_or_default(), self.value)
@@ -65,9 +65,9 @@ impl ResizeWithPadOrCrop {
 }
 
 setters!(ResizeWithPadOrCrop {
-    /// On which sides voxels are added.
+    /// The sides on which voxels are added.
     method: PadMethod,
-    /// What the added voxels hold, one or per key.
+    /// How added voxels are filled, one or per key.
     mode: OneOrMany<PadMode>,
     /// The constant of [`PadMode::Constant`].
     value: f32,

@@ -5,7 +5,7 @@ use super::rand_flip::resolve_axis;
 use crate::params::Keys;
 use crate::{Fault, Image, TransformError, spatial};
 
-/// Rotates by `k` quarter turns (1 where not given; negative ones turn back) in the plane of two
+/// Rotates by `k` quarter turns (by default 1; negative ones rotate back) in the plane of two
 /// axes, the first towards the second.
 ///
 /// ```

@@ -9,7 +9,7 @@ use crate::transform::{Transform, describe};
 use crate::writers::{SUFFIXES, WriteOptions, write_image};
 use crate::{Draw, Effect, Fault, Image, NiftiOptions, Sample, TransformError};
 
-/// Writes each image to `output_dir/NAME/NAME_POSTFIX.EXT`, NAME being that of the file it was
+/// Writes each image to `output_dir/NAME/NAME_POSTFIX.EXT`, where NAME is that of the file it was
 /// loaded from (else the case's).
 ///
 /// The image passes through unchanged. With several keys give each its own postfix by a step of its
@@ -75,7 +75,7 @@ impl SaveImage {
         }
     }
 
-    /// Where an image goes.
+    /// The path of an image.
     pub fn path_of(&self, image: &Image, case: &str) -> PathBuf {
         let file = image.meta.path.as_ref().and_then(|p| p.file_name()).map(|n| n.to_string_lossy().into_owned());
         let name = file.as_deref().unwrap_or(case);
@@ -88,11 +88,11 @@ impl SaveImage {
 }
 
 setters!(SaveImage {
-    /// Appended to the name behind `_`; nothing where it is empty.
+    /// Appended to the name after `_`; nothing where it is empty.
     output_postfix: String,
     /// The format: `.nii.gz`, `.nii`, `.png`, `.npy`.
     output_ext: String,
-    /// Type of the values in NIfTI files; f32 where there is none.
+    /// Type of the values in NIfTI files; by default f32.
     output_dtype: Option<crate::nifti::DataType>,
     /// A folder for each image.
     separate_folder: bool,
@@ -135,7 +135,7 @@ impl Transform for SaveImage {
             let known = SUFFIXES.join(" ");
             return Err(Fault::at(
                 "output_ext",
-                format!("`{}` is not written; expected one of {known}", self.output_ext),
+                format!("`{}` is not supported; expected one of {known}", self.output_ext),
             ));
         }
         self.keys.check(known)

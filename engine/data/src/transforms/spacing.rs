@@ -28,7 +28,7 @@ use crate::{Draw, Fault, Image, Sample, TransformError, affine};
 #[serde(deny_unknown_fields)]
 pub struct Spacing {
     keys: Keys,
-    /// Voxel size in mm, one or per axis; an entry that is not positive keeps that axis.
+    /// Voxel size in mm, one or per axis; a non-positive entry keeps that axis.
     pixdim: OneOrMany<f64>,
     #[serde(default)]
     diagonal: bool,
@@ -59,7 +59,7 @@ fn yes() -> bool {
 }
 
 impl Spacing {
-    /// Resamples these keys, linearly unless told otherwise.
+    /// Resamples these keys, by default linearly.
     pub fn new(keys: impl Into<Keys>, pixdim: impl Into<OneOrMany<f64>>) -> Self {
         Spacing {
             keys: keys.into(),
@@ -78,10 +78,10 @@ impl Spacing {
         }
     }
 
-    /// Resamples one image; `place` is that of its key, `shape` a fixed output shape.
+    /// Resamples one image; `place` is the index of its key, `shape` a fixed output shape.
     ///
     /// # Errors
-    /// Where the affine's axes are not independent or the result would be absurdly large.
+    /// Where the affine's axes are not independent or the result would be too large.
     pub fn resample(&self, image: Image, place: usize, shape: Option<[usize; 3]>) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
         let old = affine::spacing_in(&image.affine, n);
@@ -89,7 +89,7 @@ impl Spacing {
         for axis in 0..n {
             let target = self.pixdim.at(axis).unwrap_or(f64::NAN);
             let bound = |limits: &Option<OneOrMany<f64>>| match limits {
-                // A lone number is the limit of the first axis, as in MONAI.
+                // A single number is the limit of the first axis, as in MONAI.
                 Some(OneOrMany::One(value)) if axis == 0 => Some(*value),
                 Some(OneOrMany::Many(values)) => values.get(axis).copied(),
                 _ => None,
@@ -122,19 +122,19 @@ setters!(Spacing {
     diagonal: bool,
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,
-    /// What lies outside, one or per key.
+    /// How the outside is filled, one or per key.
     padding_mode: OneOrMany<GridPadding>,
     /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,
-    /// The type MONAI computes in; understood, and without effect: coordinates are f64, values f32.
+    /// The type MONAI computes in; accepted without effect: coordinates are f64, values f32.
     dtype: Option<OneOrMany<ComputeType>>,
-    /// Scale the extent of the voxels rather than the distance of their centres.
+    /// Scale the extent of the voxels instead of the distance of their centres.
     scale_extent: OneOrMany<bool>,
-    /// Afterwards set the affine to the plain scaling between the shapes, as MONAI's option does.
+    /// Finally set the affine to the plain scaling between the shapes, as MONAI's option.
     recompute_affine: bool,
-    /// Keep axes with a spacing from here.
+    /// Keep axes with a spacing of at least this.
     min_pixdim: Option<OneOrMany<f64>>,
-    /// Keep axes with a spacing up to here.
+    /// Keep axes with a spacing of at most this.
     max_pixdim: Option<OneOrMany<f64>>,
     /// Keys that start on the same grid end on the same grid.
     ensure_same_shape: bool,

@@ -8,12 +8,12 @@ use crate::spatial::crop;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Image, Sample, TransformError};
 
-/// Cuts out a box, given as `roi_center` and `roi_size`, as `roi_start` and `roi_end`, or as
+/// Crops a box, given as `roi_center` and `roi_size`, as `roi_start` and `roi_end`, or as
 /// `roi_slices`.
 ///
-/// A box that reaches beyond the image ends with it. One number for centre and size (or start and
-/// end) counts for the first axis only, as in MONAI; axes without an entry stay whole. `roi_slices`
-/// has Python's meaning: `[1, 4]`, `[-3]` (from the third last on), `[]`.
+/// A box is limited to the image. One number for centre and size (or start and end) applies to the
+/// first axis only, as in MONAI; axes without an entry are kept whole. `roi_slices` has Python's
+/// meaning: `[1, 4]`, `[-3]` (from the third last on), `[]`.
 ///
 /// Differs from MONAI: a box without voxels is an error, unless `allow_empty`.
 ///
@@ -35,7 +35,7 @@ pub struct SpatialCrop {
     /// First voxel of the box, with `roi_end`.
     #[serde(default)]
     roi_start: Option<OneOrMany<i64>>,
-    /// Voxel behind the last of the box, with `roi_start`.
+    /// Voxel after the last of the box, with `roi_start`.
     #[serde(default)]
     roi_end: Option<OneOrMany<i64>>,
     /// A slice for each axis, `[start, end]` or `[start, end, step]`.
@@ -47,8 +47,8 @@ pub struct SpatialCrop {
     allow_missing_keys: bool,
 }
 
-/// A part of an axis as Python writes it: from `start` to `stop` (not included), either may be left
-/// out or count from the end.
+/// A Python slice of an axis: from `start` to `stop` (not included); either may be omitted or count
+/// from the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<Option<i64>>", into = "Vec<Option<i64>>")]
 pub struct Slice {
@@ -62,7 +62,7 @@ impl Slice {
         Slice { start, stop }
     }
 
-    /// The voxels it means of an axis of `n`.
+    /// The selected voxels of an axis of `n`.
     fn resolve(self, n: usize) -> (i64, i64) {
         let n = n as i64;
         let place = |v: i64| if v < 0 { v.saturating_add(n).max(0) } else { v.min(n) };
@@ -78,7 +78,7 @@ impl TryFrom<Vec<Option<i64>>> for Slice {
             [] => Ok(Slice::default()),
             [start] => Ok(Slice::new(start, None)),
             [start, stop] | [start, stop, None | Some(1)] => Ok(Slice::new(start, stop)),
-            _ => Err(format!("{written:?} is no slice of step 1; write [start, stop]")),
+            _ => Err(format!("{written:?} is not a slice of step 1; write [start, stop]")),
         }
     }
 }
@@ -88,7 +88,7 @@ impl From<Slice> for Vec<Option<i64>> {
         match slice {
             Slice { start: None, stop: None } => vec![],
             Slice { start, stop: None } => vec![start],
-            // A recipe has no word for "nothing": 0 is where such a slice begins.
+            // A recipe cannot express "nothing": such a slice begins at 0.
             Slice { start, stop } => vec![Some(start.unwrap_or(0)), stop],
         }
     }
@@ -126,7 +126,7 @@ impl SpatialCrop {
     /// First voxel and one past the last, per axis, of an image of this shape.
     ///
     /// # Errors
-    /// Where the parameters don't say which box, or their lengths differ.
+    /// Where the parameters do not define a box, or their lengths differ.
     pub fn region(&self, shape: [usize; 3], n: usize) -> Result<([usize; 3], [usize; 3]), Fault> {
         let ranges = self.ranges(shape)?;
         let (mut start, mut end) = ([0; 3], shape);
@@ -159,10 +159,10 @@ impl SpatialCrop {
         }
     }
 
-    /// Cuts one image; the box may be empty.
+    /// Crops one image; the box may be empty.
     ///
     /// # Errors
-    /// Where the parameters don't say which box.
+    /// Where the parameters do not define a box.
     pub fn crop(&self, image: Image) -> Result<Image, TransformError> {
         let region = self.region(image.shape(), image.meta.spatial_dims);
         let (start, end) = region.map_err(|e| TransformError::new(e.to_string()))?;
@@ -170,7 +170,7 @@ impl SpatialCrop {
     }
 }
 
-/// Entries of two lists of one length, or of one list and a single number.
+/// Entries of two lists of equal length, or of one list and a single number.
 fn pairs<'a>(
     name: &str,
     a: &'a OneOrMany<i64>,
@@ -179,7 +179,7 @@ fn pairs<'a>(
     let (left, right) = (a.as_slice(), b.as_slice());
     let n = left.len().max(right.len());
     if [left.len(), right.len()].iter().any(|len| *len != 1 && *len != n) {
-        return Err(Fault::at(name, format!("{} entries beside {}: one list is too short", right.len(), left.len())));
+        return Err(Fault::at(name, format!("{} entries and {}: one list is too short", right.len(), left.len())));
     }
     Ok((0..n).filter_map(|axis| Some((a.at(axis)?, b.at(axis)?))))
 }
@@ -221,7 +221,7 @@ impl Transform for SpatialCrop {
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         if let Some(size) = self.roi_size.iter().flat_map(|s| s.as_slice()).find(|size| **size < 0) {
-            return Err(Fault::at("roi_size", format!("{size} is no size")));
+            return Err(Fault::at("roi_size", format!("{size} is not a size")));
         }
         self.ranges([1; 3]).map(|_| ())
     }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is asked for, the box lies in the image.
+        /// For any parameters the box lies in the image.
         #[test]
         fn boxes_lie_inside(a in any::<i64>(), b in any::<i64>(), small in -9i64..9, size in 0i64..9, n in 0usize..9) {
             for crop in [

@@ -5,7 +5,7 @@ use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::{PadMode, pad};
 use crate::{Fault, Image, TransformError};
 
-/// On which sides voxels are added.
+/// The sides on which voxels are added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PadMethod {
@@ -17,7 +17,7 @@ pub enum PadMethod {
 }
 
 impl PadMethod {
-    /// Voxels added before and after, of so many in all.
+    /// Voxels added before and after, for a total number.
     pub(crate) fn sides(self, missing: [usize; 3]) -> ([usize; 3], [usize; 3]) {
         let before = match self {
             PadMethod::Symmetric => missing.map(|m| m / 2),
@@ -63,10 +63,10 @@ impl SpatialPad {
         }
     }
 
-    /// Pads one image; `place` is that of its key.
+    /// Pads one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where `spatial_size` has too few axes, or the result would be absurdly large.
+    /// Where `spatial_size` has too few axes, or the result would be too large.
     pub fn pad(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let size = resolve_size(&self.spatial_size, image.shape(), image.meta.spatial_dims)?;
         pad_to_size(image, size, self.method, self.mode.at(place).unwrap_or_default(), self.value)
@@ -101,9 +101,9 @@ pub(super) fn pad_to_size(
 }
 
 setters!(SpatialPad {
-    /// On which sides.
+    /// The sides to pad.
     method: PadMethod,
-    /// What the added voxels hold, one or per key.
+    /// How added voxels are filled, one or per key.
     mode: OneOrMany<PadMode>,
     /// The constant of [`PadMode::Constant`].
     value: f32,

@@ -9,7 +9,7 @@ use crate::spatial::{ComputeType, GridMode, GridPadding, GridSampling, resample_
 use crate::transform::{Transform, describe};
 use crate::{Affine, Draw, Fault, Image, Sample, TransformError, affine};
 
-/// Resamples onto the grid of another affine.
+/// Resamples to the grid of another affine.
 ///
 /// The affine is `dst_affine`, a matrix of 3x3 or 4x4 numbers (voxel to mm), or that of the image
 /// `dst_keys` (one for all keys, or one per key). `spatial_size` is the size of the grid: one
@@ -48,7 +48,7 @@ pub struct SpatialResample {
 }
 
 impl SpatialResample {
-    /// Resamples these keys onto grids of their own affine until another is given.
+    /// Resamples these keys to grids of their own affine until another is given.
     pub fn new(keys: impl Into<Keys>) -> Self {
         SpatialResample {
             keys: keys.into(),
@@ -63,11 +63,11 @@ impl SpatialResample {
         }
     }
 
-    /// Resamples one image onto the grid of an affine, or of `dst_affine` where there is none;
-    /// `place` is that of its key.
+    /// Resamples one image to the grid of an affine, or of `dst_affine` where there is none;
+    /// `place` is the index of its key.
     ///
     /// # Errors
-    /// Where an affine can't be inverted, or the size is absurd.
+    /// Where an affine cannot be inverted, or the size is too large.
     pub fn resample(&self, image: Image, destination: Option<&Affine>, place: usize) -> Result<Image, TransformError> {
         let (n, shape) = (image.meta.spatial_dims, image.shape());
         let destination = match (destination, &self.dst_affine) {
@@ -107,11 +107,11 @@ setters!(SpatialResample {
     spatial_size: Option<OneOrMany<i64>>,
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,
-    /// What lies outside, one or per key.
+    /// How the outside is filled, one or per key.
     padding_mode: OneOrMany<GridPadding>,
     /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,
-    /// The type MONAI computes in; understood, and without effect: coordinates are f64, values f32.
+    /// The type MONAI computes in; accepted without effect: coordinates are f64, values f32.
     dtype: Option<OneOrMany<ComputeType>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -89,7 +89,7 @@ impl SplitDim {
 }
 
 setters!(SplitDim {
-    /// What is added to the keys of the parts.
+    /// The suffixes of the keys of the parts.
     output_postfixes: Option<Vec<String>>,
     /// The axis; 0 are the channels.
     dim: i64,
@@ -116,7 +116,7 @@ impl Transform for SplitDim {
             parts.push((key, sample.image(key).and_then(|image| self.split(image)).map_err(|e| e.at(key))?));
         }
         if self.list_output {
-            // As many as every key has.
+            // The number that every key has.
             let count = parts.iter().map(|(_, list)| list.len()).min().unwrap_or(0);
             let mut out = vec![sample; count];
             for (key, list) in parts {
@@ -148,7 +148,7 @@ impl Transform for SplitDim {
     }
 
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
-        /// Parts that later steps may name; how many there are is known only once a case is loaded.
+        /// Parts that later steps may name; their number is known only after a case is loaded.
         const NAMED: usize = 64;
         self.keys.check(known)?;
         if !(-4..=3).contains(&self.dim) {
@@ -159,7 +159,7 @@ impl Transform for SplitDim {
         }
         if self.list_output {
             return match self.output_postfixes {
-                Some(_) => Err(Fault::at("output_postfixes", "has no use with list_output")),
+                Some(_) => Err(Fault::at("output_postfixes", "is not used with list_output")),
                 None => Ok(()),
             };
         }

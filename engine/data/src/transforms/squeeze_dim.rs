@@ -23,7 +23,7 @@ use crate::{Fault, Image, TransformError, spatial};
 #[serde(deny_unknown_fields)]
 pub struct SqueezeDim {
     keys: Keys,
-    /// The axis of length 1 that goes; -1 is the last.
+    /// The axis of length 1 to drop; -1 is the last.
     dim: i64,
     #[serde(default)]
     allow_missing_keys: bool,
@@ -38,7 +38,7 @@ impl SqueezeDim {
     /// Drops the axis of one image.
     ///
     /// # Errors
-    /// Where it is not one voxel long, or the image is 2-D already.
+    /// Where it is not one voxel long, or the image is already 2-D.
     pub fn squeeze(&self, image: Image, _place: usize) -> Result<Image, TransformError> {
         let axis = resolve_axis(if self.dim > 0 { self.dim - 1 } else { self.dim }, image.meta.spatial_dims)?;
         drop_axis(image, axis)
@@ -53,7 +53,7 @@ impl SqueezeDim {
     }
 }
 
-/// Makes a 3-D image of one slice along `axis` a 2-D one.
+/// Converts a 3-D image of one slice along `axis` to a 2-D image.
 pub(super) fn drop_axis(image: Image, axis: usize) -> Result<Image, TransformError> {
     let shape = image.shape();
     if image.meta.spatial_dims != 3 {

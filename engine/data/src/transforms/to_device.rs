@@ -8,7 +8,7 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Fault, Sample, TransformError};
 
-/// Where values go: in a recipe `"run"` (the run's device) or `"cpu"`.
+/// The target device: in a recipe `"run"` (the run's device) or `"cpu"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Where {
@@ -19,7 +19,7 @@ pub(super) enum Where {
     Cpu,
 }
 
-/// Moves images to a device; what follows runs there. Indices stay on the CPU.
+/// Moves images to a device; later steps run there. Indices stay on the CPU.
 ///
 /// In a recipe `device` is `"run"` (default) or `"cpu"`: which accelerator that is, the run says.
 ///
@@ -33,7 +33,7 @@ pub(super) enum Where {
 #[serde(deny_unknown_fields)]
 pub struct ToDevice {
     keys: Keys,
-    /// Where the values go: the device of the run, or the CPU.
+    /// The target device: the device of the run, or the CPU.
     #[serde(default)]
     device: Where,
     #[serde(default)]

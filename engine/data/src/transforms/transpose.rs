@@ -21,7 +21,7 @@ use crate::{Fault, Image, TransformError, spatial};
 #[serde(deny_unknown_fields)]
 pub struct Transpose {
     keys: Keys,
-    /// The old place of each axis, the channels' (0) first.
+    /// The source of each axis, the channels (0) first.
     indices: Vec<usize>,
     #[serde(default)]
     allow_missing_keys: bool,

@@ -8,7 +8,7 @@ use crate::product::{Left, ROWS, Size, WIDTH, product};
 use crate::shared::Shared;
 use crate::simd::{LANES, sum, widest};
 
-/// Rows of scores that exist at a time: so many that they stay in the second-level cache.
+/// Rows of scores that exist at a time; they fit the second-level cache.
 const BLOCK: usize = 32;
 
 /// Parts of the batch whose bias gradients are summed side by side. A constant, so that the sum
@@ -19,14 +19,14 @@ const PARTS: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub batch: usize,
-    /// Places that attend to each other.
+    /// Positions that attend to each other.
     pub places: usize,
     pub heads: usize,
     /// Features of a head.
     pub depth: usize,
     pub scale: f32,
     pub biased: bool,
-    /// Rows of regions that the items take in turn; 0 for none.
+    /// Rows of regions that the items cycle through; 0 for none.
     pub regions: usize,
 }
 
@@ -35,23 +35,23 @@ impl Shape {
         self.heads * self.depth
     }
 
-    /// Places filled up to whole registers.
+    /// Positions, padded to whole registers.
     fn wide(&self) -> usize {
         self.places.next_multiple_of(WIDTH)
     }
 
-    /// Features of a head filled up to whole registers.
+    /// Features of a head, padded to whole registers.
     fn deep(&self) -> usize {
         self.depth.next_multiple_of(WIDTH)
     }
 
-    /// Rows of all blocks, filled up.
+    /// Rows of all blocks, padded.
     fn rows(&self) -> usize {
         self.places.next_multiple_of(ROWS)
     }
 }
 
-/// What scores are made of: bias and regions may be empty.
+/// The inputs of the scores; bias and regions may be empty.
 #[derive(Clone, Copy)]
 pub struct Inputs<'a> {
     pub qkv: &'a [f32],
@@ -79,7 +79,7 @@ impl<'a> Part<'a> {
         &self.values[self.first + i * self.step..][..shape.depth]
     }
 
-    /// Places by features, both filled up with zeros, times `scale`.
+    /// Positions by features, both zero-padded, times `scale`.
     fn rows(&self, shape: &Shape, scale: f32) -> Vec<f32> {
         let deep = shape.deep();
         let mut out = vec![0.0; shape.rows() * deep];
@@ -91,7 +91,7 @@ impl<'a> Part<'a> {
         out
     }
 
-    /// Features by places, these filled up with zeros.
+    /// Features by positions, the latter zero-padded.
     fn columns(&self, shape: &Shape) -> Vec<f32> {
         let wide = shape.wide();
         let mut out = vec![0.0; shape.depth * wide];
@@ -104,10 +104,10 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What makes the scores of one head of one item.
+/// The inputs of the scores of one head of one item.
 struct Scores<'a> {
     shape: &'a Shape,
-    /// Queries, scaled, by place.
+    /// Queries, scaled, by position.
     queries: Vec<f32>,
     /// Keys by feature.
     keys: Vec<f32>,
@@ -130,8 +130,8 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// Fills the rows `first..first + rows` with weights: each row sums to one; columns that are no
-    /// places are 0.
+    /// Fills the rows `first..first + rows` with weights: each row sums to one; padding columns are
+    /// 0.
     fn weights(&self, first: usize, rows: usize, out: &mut [f32]) {
         let (places, wide, deep) = (self.shape.places, self.shape.wide(), self.shape.deep());
         let whole = rows.next_multiple_of(ROWS);
@@ -160,8 +160,7 @@ impl<'a> Scores<'a> {
     }
 }
 
-/// The softmax of a row, in place. What is not a number makes the whole row not a number, as in
-/// PyTorch.
+/// The softmax of a row, in place. A NaN makes the whole row NaN, as in PyTorch.
 fn softmax(row: &mut [f32]) {
     let most = widest(
         #[inline(always)]
@@ -208,7 +207,7 @@ pub fn forward(inputs: Inputs<'_>, shape: &Shape) -> Vec<f32> {
             product(left, &values, &mut sums, size, false);
             for (i, sums) in sums.chunks(deep).take(rows).enumerate() {
                 let at = (item * places + first + i) * features + head * depth;
-                // SAFETY: these places are this item's and head's alone.
+                // SAFETY: this range belongs to this item and head alone.
                 let to = unsafe { shared.part(at, depth) };
                 to.iter_mut().zip(sums).for_each(|(to, sum)| {
                     to.write(*sum);
@@ -216,7 +215,7 @@ pub fn forward(inputs: Inputs<'_>, shape: &Shape) -> Vec<f32> {
             }
         }
     });
-    // SAFETY: every head of every place of every item has been written.
+    // SAFETY: every head of every position of every item has been written.
     unsafe { out.set_len(len) };
     out
 }
@@ -240,7 +239,7 @@ pub fn backward(inputs: Inputs<'_>, dy: &[f32], shape: &Shape) -> [Vec<f32>; 2] 
             sum
         })
         .collect();
-    // SAFETY: every head of every place of every item has been written, for queries, keys and
+    // SAFETY: every head of every position of every item has been written, for queries, keys and
     // values.
     unsafe { out.set_len(len) };
     let bias = if shape.biased {
@@ -278,7 +277,7 @@ fn head_backward(
     let [mut dk, mut dv] = [vec![0.0; wide * deep], vec![0.0; wide * deep]];
     let write = |place: usize, which: usize, from: &[f32]| {
         let at = ((item * places + place) * 3 + which) * shape.features() + head * depth;
-        // SAFETY: these places are this item's, head's and part's alone.
+        // SAFETY: this range belongs to this item, head and part alone.
         let to = unsafe { out.part(at, depth) };
         to.iter_mut().zip(from).for_each(|(to, from)| {
             to.write(*from);

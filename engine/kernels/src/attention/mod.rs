@@ -1,10 +1,10 @@
 //! Self-attention of all heads in one operation, with a handwritten backward pass.
 //!
 //! `softmax(scale q k^T + bias) v` (Vaswani et al., <https://arxiv.org/abs/1706.03762>; with a bias
-//! per pair of places: Liu et al., <https://arxiv.org/abs/2103.14030>). On the CPU a block of rows
-//! of the scores is made, used and forgotten, forward and once more backward, as in Dao et al.,
-//! <https://arxiv.org/abs/2205.14135>: the scores of all pairs, which are most of a transformer's
-//! memory, are never stored.
+//! per pair of positions: Liu et al., <https://arxiv.org/abs/2103.14030>). On the CPU a block of
+//! rows of the scores is computed, used and discarded, in the forward pass and again in the
+//! backward pass, as in Dao et al., <https://arxiv.org/abs/2205.14135>. The scores of all pairs,
+//! which would take most of a transformer's memory, are never stored.
 
 mod cpu;
 mod ops;
@@ -15,23 +15,23 @@ use burn::tensor::{DType, Tensor};
 
 use crate::cast::{cast, half_on_cpu};
 
-/// What is added to the score of two places that should not see each other.
+/// The value added to the score of two positions that must not attend to each other.
 pub const APART: f32 = -100.0;
 
 /// Attention of `qkv` (`[b, n, 3 heads d]`: queries, keys and values, each by head) to
 /// `[b, n, heads d]`.
 ///
 /// `bias` is `[heads, n, n]` and may be learned. `regions` is `[w, n]`, where item `i` of the batch
-/// takes row `i % w`: the score of two places of different regions is changed by [`APART`]. They
+/// uses row `i % w`: [`APART`] is added to the score of two positions of different regions. Regions
 /// get no gradient.
 ///
 /// # Errors
-/// Gives `qkv` back where there is no kernel for it: on other devices than the CPU, and for types
-/// that are no floats of 32 or 16 bits.
+/// Returns `qkv` where there is no kernel for it: on devices other than the CPU, and for types
+/// other than 32-bit and 16-bit floats.
 ///
 /// # Panics
 /// Where the shapes do not fit, as Burn's own operations do.
-#[expect(clippy::result_large_err, reason = "either way it is the tensor that is handed on")]
+#[expect(clippy::result_large_err, reason = "both variants hand the tensor on")]
 pub fn attention(
     qkv: Tensor<3>,
     heads: usize,

@@ -1,4 +1,4 @@
-//! Attention as an operation of the CPU backend, and its place in the autodiff graph.
+//! Attention as an operation of the CPU backend, and its node in the autodiff graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -53,7 +53,7 @@ impl AttentionOps for Flex {
         let [dx, db] = with([qkv, bias, regions, dy], |[qkv, bias, regions, dy]| {
             cpu::backward(Inputs { qkv, bias, regions }, dy, &shape)
         });
-        // Without a bias there is one value that nobody looks at.
+        // Without a bias there is one unused value.
         let (db, bias) =
             if shape.biased { (db, [shape.heads, shape.places, shape.places]) } else { (vec![0.0], [1; 3]) };
         (floats(dx, dims), floats(db, bias))
@@ -103,8 +103,8 @@ impl<B: AttentionOps, C: CheckpointStrategy> AttentionOps for Autodiff<B, C> {
         dy: FloatTensor<Self>,
         shape: Shape,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
-        // offered.
+        // Only the backward pass calls this, on plain tensors; second-order gradients are not
+        // supported.
         let [qkv, bias, regions, dy] = [qkv, bias, regions, dy].map(|t| t.into_primitive());
         let (dx, db) = B::attend_gradient(qkv, bias, regions, dy, shape);
         (Self::from_inner(dx), Self::from_inner(db))
@@ -147,7 +147,7 @@ pub fn attention(
     let device = qkv.device();
     let bias = bias.cloned().unwrap_or_else(|| Tensor::zeros([1; 3], &device));
     let regions = regions.cloned().unwrap_or_else(|| Tensor::zeros([1; 2], &device));
-    // In a graph all are of the backend with autodiff, whether they are tracked or not.
+    // In a graph all tensors are on the autodiff backend, whether they are tracked or not.
     let regions = if qkv.is_autodiff() && !regions.is_autodiff() { Tensor::from_inner(regions) } else { regions };
     let (qkv, bias, regions) = (qkv.into_dispatch(), bias.into_dispatch(), regions.into_dispatch());
     Tensor::from_dispatch(<Dispatch as AttentionOps>::attend(qkv, bias, regions, shape))

@@ -53,7 +53,7 @@ proptest! {
         let device = Device::flex().autodiff();
         let qkv = draw([2 * batch, places, 3 * heads * depth], seed, &device).require_grad();
         let bias = biased.then(|| draw([heads, places, places], seed ^ 1, &device).require_grad());
-        // As of shifted windows: some pairs are as good as left out.
+        // As in shifted windows: some pairs are practically excluded.
         let regions = masked.then(|| draw([2, places], seed ^ 2, &Device::flex()).greater_elem(0.7).float());
         let toward = draw([2 * batch, places, heads * depth], seed ^ 3, &device);
         let scale = (depth as f64).powf(-0.5);
@@ -90,7 +90,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
     assert_eq!(run(1), run(3));
 }
 
-/// A place that is no number makes those who look at it no numbers, and no others.
+/// A NaN position makes those that attend to it NaN, and no others.
 #[test]
 fn what_is_not_a_number_stays_with_its_item() {
     let mut values = vec![0.25_f32; 2 * 5 * 6];

@@ -1,4 +1,4 @@
-//! The sums of a convolution on the CPU: which loops do them.
+//! Selects the loops for the sums of a convolution on the CPU.
 
 use rayon::prelude::*;
 
@@ -8,25 +8,25 @@ use super::geometry::Geometry;
 use super::groups;
 use super::winograd::{self, Walk};
 
-/// From so many output channels on they fill the lanes of a register well enough.
+/// From this number of output channels on, they fill the lanes of a register well enough.
 pub const MANY: usize = 9;
 
-/// What the lanes are for so many output channels, and the taps that are taken together.
+/// The meaning of the lanes for this many output channels, and the number of taps combined.
 fn along(channels: usize) -> (Along, usize) {
     if channels < MANY { (Along::Positions, 1) } else { (Along::Channels, RUN) }
 }
 
-/// The way of layers with many weights and few outputs.
+/// The path for layers with many weights and few outputs.
 fn few<'a>(loops: Loops<'_>, g: &'a Geometry) -> Option<Few<'a>> {
-    // Words of two values cannot be put where one belongs.
+    // Words of two values cannot take the place of single ones.
     if loops.of_pairs { None } else { Few::new(g) }
 }
 
-/// The convolution: `x` is `[B, I, ...input]`, `weight` `[O, I / groups, ...kernel]`; gives
-/// `[B, O, ...output]`.
+/// The convolution: `x` is `[B, I, ...input]`, `weight` `[O, I / groups, ...kernel]`; returns `[B,
+/// O, ...output]`.
 ///
 /// # Panics
-/// Where there are groups and the source lies in two places.
+/// Where there are groups and the source lies in two tensors.
 pub fn forward<'a>(
     loops: Loops<'_>,
     x: impl Into<Source<'a>>,
@@ -53,10 +53,10 @@ pub fn forward<'a>(
 }
 
 /// The gradient with respect to the input, which is also the transposed convolution: `dy` is
-/// `[B, O, ...output]`; gives `[B, I, ...input]`.
+/// `[B, O, ...output]`; returns `[B, I, ...input]`.
 ///
 /// # Panics
-/// Where there are groups and the source lies in two places.
+/// Where there are groups and the source lies in two tensors.
 pub fn input_gradient<'a>(
     loops: Loops<'_>,
     dy: impl Into<Source<'a>>,
@@ -109,7 +109,7 @@ pub fn bias_gradient(values: &[f32], batch: usize, channels: usize) -> Vec<f32> 
     (0..channels).map(|c| planes.iter().skip(c).step_by(channels).sum::<f64>() as f32).collect()
 }
 
-/// Runs of values side by side in f32, put together in f64.
+/// Sums runs of values in f32 lanes, and combines them in f64.
 fn sum(values: &[f32]) -> f64 {
     let runs = values.chunks(4096).map(|run| {
         let mut lanes = [0.0_f32; 32];

@@ -1,9 +1,10 @@
-//! Convolutions with many weights and few places that they are used at: the deep layers of networks
-//! on small patches.
+//! Convolutions with many weights that are used at few positions: the deep layers of networks on
+//! small patches.
 //!
-//! There the time goes into the weights. They are read once, as they lie, as the left factor of a
-//! product of matrices; the inputs that each weight meets are put side by side, which is little.
-//! Nothing is packed, and the gradient of the weights is written as they lie.
+//! Their time goes into reading the weights. The weights are read once, in their own layout, as the
+//! left factor of a matrix product; the inputs that each weight multiplies are gathered into the
+//! right factor, which is small. No weights are packed, and their gradient is written in the same
+//! layout.
 
 use rayon::prelude::*;
 
@@ -11,36 +12,36 @@ use super::blocked::{Behind, Source};
 use super::geometry::Geometry;
 use crate::product::{Left, ROWS, Size, WIDTH, product};
 
-/// More outputs of a channel than this, over all images, are worth packed weights.
+/// With more outputs of a channel than this, over all images, packing the weights pays off.
 const MOST: usize = 64;
 
-/// Fewer weights than this are packed in no time.
+/// Packing fewer weights than this costs next to nothing.
 const FEWEST: usize = 1 << 15;
 
 /// Rows of a task.
 const TASK: usize = 2 * ROWS;
 
-/// Where nothing is read.
+/// Marks a position outside the input.
 const OUTSIDE: u32 = u32::MAX;
 
-/// A convolution of this kind, ready to go.
+/// A prepared convolution of this kind.
 pub struct Few<'a> {
     g: &'a Geometry,
     /// For each tap and output the input that it reads, or [`OUTSIDE`].
     places: Vec<u32>,
-    /// Places of an image, read and written.
+    /// Positions of an image, read and written.
     from: usize,
     to: usize,
 }
 
 impl<'a> Few<'a> {
-    /// `None` where another way is faster, or the sizes do not fill registers.
+    /// `None` where another algorithm is faster, or the sizes do not fill registers.
     pub fn new(g: &'a Geometry) -> Option<Self> {
         let to: usize = g.output.iter().product();
         (g.batch * to <= MOST && g.weight_len() >= FEWEST).then(|| Self::fitting(g)).flatten()
     }
 
-    /// The same, be it slow.
+    /// The same, even where it is slower.
     pub fn fitting(g: &'a Geometry) -> Option<Self> {
         let fits = g.groups == 1
             && g.channels_out.is_multiple_of(TASK)
@@ -50,7 +51,7 @@ impl<'a> Few<'a> {
         (fits && from < OUTSIDE as usize).then(|| Few { g, places: places(g), from, to })
     }
 
-    /// Columns of the matrices of outputs, filled up with zeros.
+    /// Columns of the matrices of outputs, zero-padded.
     fn columns(&self) -> usize {
         (self.g.batch * self.to).next_multiple_of(WIDTH)
     }
@@ -61,7 +62,7 @@ impl<'a> Few<'a> {
     }
 
     /// The convolution, as [`cpu::forward`](super::cpu::forward); `None` where a value is not
-    /// finite: zeros beyond the edge have no part in sums then.
+    /// finite, because zeros beyond the edge would then turn into NaN.
     pub fn forward(&self, x: Source<'_>, weight: &[f32], behind: Behind<'_>) -> Option<Vec<f32>> {
         let (columns, depth, channels) = (self.columns(), self.rows(), self.g.channels_out);
         let inputs = self.inputs(x);
@@ -132,7 +133,7 @@ impl<'a> Few<'a> {
         &self.places[tap * self.to..][..self.to]
     }
 
-    /// For each weight of an output channel, in its order, the inputs that it meets.
+    /// For each weight of an output channel, in order, the inputs that it multiplies.
     fn inputs(&self, x: Source<'_>) -> Vec<f32> {
         let (columns, taps) = (self.columns(), self.g.taps());
         let mut inputs = vec![0.0; self.rows() * columns];
@@ -188,7 +189,7 @@ fn places(g: &Geometry) -> Vec<u32> {
     places
 }
 
-/// Sums, image by image, with what is behind them; `None` where a sum is not finite.
+/// Sums, image by image, with their epilogue; `None` where a sum is not finite.
 fn finished<'a>(
     images: usize,
     channels: usize,

@@ -10,7 +10,7 @@ use super::stored::is_readable;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     pub batch: usize,
-    /// Groups of channels that do not see each other.
+    /// Independent groups of channels.
     pub groups: usize,
     /// Of one group, as `channels_out`.
     pub channels_in: usize,
@@ -33,7 +33,7 @@ impl Geometry {
         [self.groups * self.channels_in, self.groups * self.channels_out]
     }
 
-    /// One image and one group.
+    /// The geometry of one image and one group.
     pub fn one(&self) -> Self {
         Geometry { batch: 1, groups: 1, ..*self }
     }
@@ -70,12 +70,12 @@ impl Geometry {
         g.long_rows()
     }
 
-    /// The same convolution with longer rows, where it reads nothing but each place's own channels:
-    /// the axes are joined and divided anew.
+    /// The same convolution with longer rows, where each output reads the channels of its own
+    /// position only: the axes are joined and split again.
     fn long_rows(self) -> Self {
-        /// Values of some rows of all channels, which a block holds.
+        /// Values of some rows of all channels in a block.
         const ROWS: usize = 32 << 10;
-        // The padding of a transposed convolution's output is a place that reads nothing.
+        // Output padding of a transposed convolution adds positions that read nothing.
         let apart = self.taps() == 1 && self.stride == [1; 3] && self.padding == [0; 3] && self.input == self.output;
         if !apart || self.input[2] >= 32 {
             return self;
@@ -96,8 +96,8 @@ fn on_cpu(x: &Tensor<5>, weight: &Tensor<5>) -> bool {
     is_readable(x) && is_readable(weight) && x.dtype() == weight.dtype()
 }
 
-/// The geometry of a convolution that our kernels can do; `None` leaves it, and every complaint
-/// about shapes, to Burn.
+/// The geometry of a convolution that our kernels can do; `None` leaves it, and every error about
+/// shapes, to Burn.
 pub fn of_convolution(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> Option<Geometry> {
     on_cpu(x, weight).then(|| convolution(x.dims(), weight.dims(), shape)).flatten()
 }

@@ -1,5 +1,5 @@
 //! Grouped convolutions on the CPU: each group of each image is a convolution of its own, and all
-//! of them run side by side.
+//! of them run in parallel.
 
 use rayon::prelude::*;
 
@@ -60,7 +60,7 @@ fn outputs(
     out
 }
 
-/// What is behind the channels of one group of all images.
+/// The epilogue of the channels of one group of all images.
 fn of_group<'a>(behind: &Behind<'a>, group: usize, channels: usize) -> Behind<'a> {
     let part = |values: &'a [f32]| &values[group * channels..][..channels];
     let epilogue = behind.epilogue.map(|e| Epilogue {

@@ -1,5 +1,5 @@
-//! Convolutions outside training, with what is around them in the same pass: two tensors side by
-//! side are read where they lie, and a norm with its activation and a residual sum are done to the
+//! Convolutions outside training, fused with the operations around them: two concatenated tensors
+//! are read where they lie, and a norm with its activation and a residual sum are applied to the
 //! outputs before they are written.
 
 use burn::tensor::{DType, Tensor};
@@ -8,19 +8,19 @@ use super::{ConvShape, conv_transpose3d, conv3d};
 use crate::normalize::{self, Slope};
 use crate::rectify::rectified_sum;
 
-/// What a convolution reads, `[B, I, X, Y, Z]`.
+/// The input of a convolution, `[B, I, X, Y, Z]`.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "lives for one call, and a box would be one more allocation for each")]
 pub enum Channels {
     /// All channels.
     One(Tensor<5>),
-    /// Two tensors side by side along the channels, of one batch and size; both are taken in the
-    /// type of the second.
+    /// Two tensors side by side along the channels, of one batch and size; both are converted to
+    /// the type of the second.
     Two(Tensor<5>, Tensor<5>),
 }
 
 impl Channels {
-    /// As one tensor; two are copied together.
+    /// As one tensor; two are concatenated.
     ///
     /// # Panics
     /// Where batch or size of two differ, as Burn's concatenation does.
@@ -53,7 +53,7 @@ impl Channels {
     }
 }
 
-/// A norm with given statistics and an activation, behind a convolution: `act(scale x + offset)` by
+/// A norm with given statistics and an activation, after a convolution: `act(scale x + offset)` by
 /// channel.
 #[derive(Clone, Debug)]
 pub struct NormAct {
@@ -116,8 +116,8 @@ pub fn conv_transpose3d_then(
     then.apply(conv_transpose3d(x.joined(), weight, bias, shape, output_padding))
 }
 
-/// The one pass. Everything that does not fit is `None`, and comes to an end, or to its error, part
-/// by part.
+/// The fused pass. Everything that it does not support returns `None` and runs, or fails, operation
+/// by operation.
 mod cpu {
     use burn::backend::{Flex, tensor::FloatTensor};
     use burn::tensor::Tensor;
@@ -130,7 +130,7 @@ mod cpu {
     use crate::host;
     use crate::normalize::Slope;
 
-    /// Dimensions of what is read; `None` where it is in a graph, not f32 on the CPU, or two parts
+    /// Dimensions of the input; `None` where it is in a graph, not f32 on the CPU, or two parts
     /// do not fit each other.
     fn dims(x: &Channels) -> Option<[usize; 5]> {
         if !x.parts().all(|part| has_floats(part) && !part.is_autodiff()) {

@@ -5,10 +5,10 @@
 //! built. The lanes of a register are output channels where there are many, and neighbours of a row
 //! where there are few. Kernels of 3 and 5 with stride 1 and eight channels or more take two to
 //! four times fewer products by Winograd's minimal filtering, whose sums differ from the plain ones
-//! in their last digits. Where there are many weights and few outputs the weights are read as they
-//! lie. f16 and bf16 are added up in f32; processors with AVX-512-BF16 add two products of bf16 at
-//! once where that is faster. A transposed convolution is the input gradient of a convolution and
-//! the other way round. On any other device Burn's own operations run.
+//! in their last digits. Where there are many weights and few outputs the weights are read in their
+//! own layout. f16 and bf16 are added up in f32; processors with AVX-512-BF16 add two products of
+//! bf16 at once where that is faster. A transposed convolution is the input gradient of a
+//! convolution, and vice versa. On any other device Burn's own operations run.
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
 
@@ -41,7 +41,7 @@ pub struct ConvShape {
     pub padding: [usize; 3],
     /// Steps between kernel taps.
     pub dilation: [usize; 3],
-    /// Channels are split into so many groups that do not see each other.
+    /// Number of independent groups of channels.
     pub groups: usize,
 }
 
@@ -52,7 +52,7 @@ impl Default for ConvShape {
 }
 
 /// Convolution: `x` is `[B, I, X, Y, Z]`, `weight` `[O, I / groups, kx, ky, kz]`, `bias` `[O]`;
-/// gives `[B, O, X', Y', Z']`.
+/// returns `[B, O, X', Y', Z']`.
 ///
 /// # Panics
 /// Where the shapes do not fit each other, as Burn's own convolution does.
@@ -91,8 +91,8 @@ pub fn conv_transpose3d(
 }
 
 /// The gradient of [`conv3d`] with respect to its weight (`torch.nn.grad.conv3d_weight`): `x` is
-/// `[B, I, X, Y, Z]`, `dy` `[B, O, X', Y', Z']`; gives `[O, I / groups, kx, ky, kz]`. `None` where
-/// only Burn's own convolution, in a graph, has it.
+/// `[B, I, X, Y, Z]`, `dy` `[B, O, X', Y', Z']`; returns `[O, I / groups, kx, ky, kz]`. `None`
+/// where only the autodiff graph of Burn's own convolution can compute it.
 pub fn conv3d_weight(x: Tensor<5>, dy: Tensor<5>, kernel: [usize; 3], shape: ConvShape) -> Option<Tensor<5>> {
     let channels = x.dims()[1].checked_div(shape.groups)?;
     let like = [dy.dims()[1], channels, kernel[0], kernel[1], kernel[2]];

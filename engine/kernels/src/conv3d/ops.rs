@@ -1,4 +1,4 @@
-//! Convolution as an operation of the CPU backend, and its place in the autodiff graph.
+//! Convolution as an operation of the CPU backend, and its node in the autodiff graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -10,7 +10,7 @@ use burn::tensor::{DType, Tensor};
 use super::geometry::Geometry;
 use super::stored;
 
-/// The sums that convolutions, transposed convolutions and their gradients are made of.
+/// The sums that convolutions, transposed convolutions and their gradients consist of.
 #[backend_extension(Flex, Autodiff)]
 pub trait ConvolutionOps: Backend {
     /// `[B, I, ...]` and `[O, I / groups, ...]` to `[B, O, ...]`.
@@ -79,7 +79,7 @@ impl ConvolutionOps for Flex {
     }
 }
 
-/// Which way a convolution goes.
+/// The direction of a convolution.
 #[derive(Clone, Copy, Debug)]
 enum Direction {
     Forward,
@@ -178,8 +178,8 @@ impl<B: ConvolutionOps, C: CheckpointStrategy> ConvolutionOps for Autodiff<B, C>
     }
 
     fn weight_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
-        // offered.
+        // Only the backward pass calls this, on plain tensors; second-order gradients are not
+        // supported.
         Self::from_inner(B::weight_gradient(x.into_primitive(), dy.into_primitive(), g))
     }
 
@@ -188,7 +188,7 @@ impl<B: ConvolutionOps, C: CheckpointStrategy> ConvolutionOps for Autodiff<B, C>
     }
 }
 
-/// A bias is f32 whatever the rest is, and so is its gradient.
+/// A bias is always f32, and so is its gradient.
 fn in_f32(bias: Option<Tensor<1>>) -> Option<Tensor<1>> {
     bias.map(|bias| if bias.dtype() == DType::F32 { bias } else { bias.cast(DType::F32) })
 }

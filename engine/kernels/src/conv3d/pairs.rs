@@ -1,6 +1,6 @@
 //! bf16 on processors that add two products at once (AVX-512-BF16): two channels, or two images for
-//! the weight gradient, are put side by side in one word, and the loops of f32 run over half as
-//! many words. Sums are f32.
+//! the weight gradient, are packed in one word, and the loops of f32 run over half as many words.
+//! Sums are f32.
 
 use std::mem::MaybeUninit;
 
@@ -13,14 +13,15 @@ use super::geometry::Geometry;
 use super::winograd::Walk;
 use crate::simd::widest;
 
-/// Words that a task makes.
+/// Words per task.
 const PIECE: usize = 16 << 10;
 
-/// From so many times fewer products on, f32 is faster: two at once are at most half of them.
+/// If minimal filtering saves more than this factor, f32 is faster: pairs save at most a factor of
+/// 2.
 const FEWER: f64 = 2.5;
 
-/// The loops for so many output channels (or channels of the input gradient) and so many things
-/// that are summed in pairs; `None` where the processor has none or f32 does as well.
+/// The loops for a number of output channels (or channels of the input gradient) and of values
+/// summed in pairs; `None` where the processor has none or f32 is as fast.
 fn loops(g: &Geometry, walk: Option<Walk>, lanes: usize, summed: usize) -> Option<Loops<'static>> {
     let fewer = walk.is_some_and(|walk| walk.times_fewer() >= FEWER);
     (g.groups == 1 && !fewer && lanes >= MANY && summed >= 2).then(Loops::of_pairs).flatten()
@@ -70,7 +71,7 @@ fn volume(axes: [usize; 3]) -> usize {
     axes.iter().product()
 }
 
-/// As [`cpu::forward`]; `None` where f32 does as well.
+/// As [`cpu::forward`]; `None` where f32 is as fast.
 pub fn forward(x: &[bf16], weight: &[bf16], behind: Behind<'_>, g: &Geometry) -> Option<Vec<f32>> {
     let loops = loops(g, Walk::forward(&g.flat_first()), g.channels_out, g.channels_in)?;
     let (x, weight) = (words(x, g.channels_in, volume(g.input)), words(weight, g.channels_in, g.taps()));
@@ -78,7 +79,7 @@ pub fn forward(x: &[bf16], weight: &[bf16], behind: Behind<'_>, g: &Geometry) ->
     Some(cpu::forward(loops, &x[..], &weight, behind, &g))
 }
 
-/// As [`cpu::input_gradient`]; `None` where f32 does as well.
+/// As [`cpu::input_gradient`]; `None` where f32 is as fast.
 pub fn input_gradient(dy: &[bf16], weight: &[bf16], behind: Behind<'_>, g: &Geometry) -> Option<Vec<f32>> {
     let loops = loops(g, Walk::input_gradient(&g.flat_first()), g.channels_in, g.channels_out)?;
     let dy = words(dy, g.channels_out, volume(g.output));
@@ -87,7 +88,7 @@ pub fn input_gradient(dy: &[bf16], weight: &[bf16], behind: Behind<'_>, g: &Geom
     Some(cpu::input_gradient(loops, &dy[..], &weight, behind, &g))
 }
 
-/// As [`cpu::weight_gradient`]; `None` where f32 does as well.
+/// As [`cpu::weight_gradient`]; `None` where f32 is as fast.
 pub fn weight_gradient(x: &[bf16], dy: &[bf16], g: &Geometry) -> Option<Vec<f32>> {
     let loops = loops(g, Walk::forward(&g.flat_first()), g.channels_out, g.batch)?;
     let x = words(x, g.batch, g.channels_in * volume(g.input));

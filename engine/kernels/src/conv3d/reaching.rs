@@ -1,17 +1,17 @@
-//! Convolutions whose kernel is shorter than their stride, made of ones whose kernel is not.
+//! Convolutions whose kernel is shorter than their stride, rewritten with longer kernels.
 //!
-//! Burn's transposed convolution on GPUs (0.22.1), which also gives a convolution its input's
+//! Burn's transposed convolution on GPUs (0.22.1), which also computes a convolution's input
 //! gradient, ends its sums too early where the stride is longer than the kernel, as in the shortcut
-//! of a residual block: kernel 1, stride 2. Nothing is added there, and a network does not train.
-//! So kernels get zeros at their far end until they reach from one step to the next; where the
-//! kernel is 1, a convolution reads every so many voxels instead.
+//! of a residual block (kernel 1, stride 2). The result is then 0, and a network does not train. So
+//! kernels get zeros at their far end until they reach from one step to the next; where the kernel
+//! is 1, a convolution reads a strided view instead.
 
 use burn::tensor::Tensor;
 use burn::tensor::ops::PadMode;
 
 use super::ConvShape;
 
-/// The same convolution with kernels that reach.
+/// The same convolution with kernels as long as the stride.
 pub(super) fn convolution(x: Tensor<5>, weight: Tensor<5>, shape: ConvShape) -> (Tensor<5>, Tensor<5>, ConvShape) {
     let (mut x, mut shape) = (x, shape);
     for axis in 0..3 {
@@ -22,14 +22,14 @@ pub(super) fn convolution(x: Tensor<5>, weight: Tensor<5>, shape: ConvShape) -> 
         }
     }
     let missing = missing(&weight, &shape);
-    // Zeros of the kernel lie over zeros behind the image, so that there are as many outputs as
-    // before.
+    // The image is zero-padded at its far end as well, so that the number of outputs does not
+    // change.
     let behind = std::array::from_fn(|axis| missing[axis] * shape.dilation[axis]);
     (with_zeros(x, behind), with_zeros(weight, missing), shape)
 }
 
-/// The weight of the same transposed convolution with a kernel that reaches, and how much longer
-/// its result is along each axis.
+/// The weight of the same transposed convolution with a kernel as long as the stride, and how much
+/// longer its result is along each axis.
 pub(super) fn transposed(weight: Tensor<5>, shape: &ConvShape) -> (Tensor<5>, [usize; 3]) {
     let missing = missing(&weight, shape);
     (with_zeros(weight, missing), std::array::from_fn(|axis| missing[axis] * shape.dilation[axis]))
@@ -41,21 +41,21 @@ fn missing(weight: &Tensor<5>, shape: &ConvShape) -> [usize; 3] {
     std::array::from_fn(|axis| shape.stride[axis].div_ceil(shape.dilation[axis]).saturating_sub(dims[axis + 2]))
 }
 
-/// Every `step`-th place of an axis, from its first.
+/// Every `step`-th position of an axis, from its first.
 fn every(x: Tensor<5>, axis: usize, step: usize) -> Tensor<5> {
     let dims = x.dims();
     let count = dims[axis].div_ceil(step);
     let mut behind = [0; 3];
     behind[axis - 2] = count * step - dims[axis];
     let x = with_zeros(x, behind);
-    // The axis becomes two, of which the second is the place within a step.
+    // The axis is split in two; the second is the position within a step.
     let [outer, inner] = [dims[..axis].iter().product(), dims[axis + 1..].iter().product()];
     let mut thin = dims;
     thin[axis] = count;
     x.reshape([outer, count, step, inner]).narrow(2, 0, 1).reshape(thin)
 }
 
-/// Zeros behind the last three axes.
+/// Pads the last three axes with zeros at their far ends.
 fn with_zeros(x: Tensor<5>, behind: [usize; 3]) -> Tensor<5> {
     if behind == [0; 3] {
         return x;

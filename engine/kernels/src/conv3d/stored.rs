@@ -1,5 +1,5 @@
-//! From tensors as they are stored, f32, f16 or bf16, to the sums and back. Half precision stays so
-//! in the graph, and is added up in f32.
+//! Converts tensors as they are stored (f32, f16 or bf16) to the sums and back. Half precision
+//! stays half precision in the graph; sums are f32.
 
 use burn::backend::{Flex, tensor::FloatTensor};
 use burn::tensor::{DType, Tensor};
@@ -17,7 +17,7 @@ pub fn is_readable(x: &Tensor<5>) -> bool {
     matches!(x.dtype(), DType::F32 | DType::F16 | DType::BF16) && !x.dims().contains(&0) && is_cpu(x)
 }
 
-/// What `run` makes of the values of both, where both are bf16.
+/// Calls `run` with the values of both, where both are bf16.
 fn of_bf16<R>([a, b]: [&FloatTensor<Flex>; 2], run: impl FnOnce(&[bf16], &[bf16]) -> Option<R>) -> Option<R> {
     run(a.as_slice::<bf16>()?, b.as_slice::<bf16>()?)
 }
@@ -32,8 +32,7 @@ fn shape(batch: usize, channels: usize, spatial: [usize; 3]) -> Vec<usize> {
     vec![batch, channels, spatial[0], spatial[1], spatial[2]]
 }
 
-/// The convolution of `x` by `weight` and, where there is one, the bias behind it; in the type of
-/// `x`.
+/// The convolution of `x` by `weight` plus an optional bias; in the type of `x`.
 pub fn forward(
     x: FloatTensor<Flex>,
     weight: FloatTensor<Flex>,

@@ -1,4 +1,4 @@
-//! Every inner loop against sums in f64 written the plain way, over shapes drawn at random; and the
+//! Every inner loop against straightforward sums in f64, over random shapes; and the
 //! operation in Burn's autodiff graph against Burn's own convolution.
 
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
@@ -251,8 +251,7 @@ fn what_bf16_stores_has_the_gradients_of_the_same_values_in_f32() {
             let (half, full) = (run(dtype), run(DType::F32));
             let near = |what: &str, a: Tensor<5>, b: Tensor<5>| {
                 let apart = (a - b.clone()).abs().max().into_scalar::<f32>();
-                // What comes in is rounded once, what is summed is rounded once more; both to eight
-                // bits.
+                // Inputs are rounded once and sums once more, both to eight bits.
                 let scale = b.abs().max().into_scalar::<f32>();
                 assert!(
                     apart <= scale / 120.0,

@@ -1,4 +1,4 @@
-//! Dropout on the CPU, by all threads.
+//! Dropout on the CPU, on all threads.
 
 use std::mem::MaybeUninit;
 
@@ -22,7 +22,7 @@ impl DropoutOps for Flex {
     }
 }
 
-/// Values from the place `first` on.
+/// Writes the values from index `first` on.
 fn write(out: &mut [MaybeUninit<f32>], x: &[f32], first: usize, drops: Drops) {
     if drops.run == 1 {
         return singly(out, x, first as u64, drops);

@@ -1,4 +1,4 @@
-//! Dropout on GPUs: a unit for each value draws for itself, by the generator of
+//! Dropout on GPUs: a unit for each value computes its own draw, by the generator of
 //! [`counter_rng`](crate::counter_rng) in words of 32 bits, which every GPU has.
 
 use burn::backend::tensor::FloatTensor;

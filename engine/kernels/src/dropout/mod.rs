@@ -14,18 +14,19 @@ use rayon::prelude::*;
 use crate::counter_rng::Key;
 use crate::place;
 
-/// Which values are dropped, and what becomes of them and of the others.
+/// Which values are dropped, and what replaces dropped and kept values.
 #[derive(Clone, Copy, Debug)]
 pub struct Drops {
-    /// What the draws are keyed by.
+    /// The key of the draws.
     pub key: Key,
     /// The probability of being dropped.
     pub p: f64,
-    /// So many neighbours share a draw, in row-major order: 1, or the values of a channel.
+    /// The number of neighbours that share a draw, in row-major order: 1, or the values of a
+    /// channel.
     pub run: usize,
-    /// What kept values are multiplied with; dropped ones are multiplied with 0.
+    /// The factor of kept values; that of dropped ones is 0.
     pub scale: f32,
-    /// What is added to kept values behind that, and to dropped ones.
+    /// Added after that: to kept values, and to dropped ones.
     pub offsets: [f32; 2],
 }
 

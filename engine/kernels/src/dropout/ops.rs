@@ -1,4 +1,4 @@
-//! Dropout as an operation of backends, and its place in the autodiff graph.
+//! Dropout as an operation of backends, and its node in the autodiff graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -16,11 +16,11 @@ use super::Drops;
     Autodiff,
 )]
 pub trait DropoutOps: Backend {
-    /// `x` with what is dropped.
+    /// `x` after dropout.
     fn drop_out(x: FloatTensor<Self>, drops: Drops) -> FloatTensor<Self>;
 }
 
-/// The backward pass: the gradient loses what the values lost.
+/// The backward pass: the same mask and factor for the gradient.
 #[derive(Debug)]
 struct DropoutBackward;
 

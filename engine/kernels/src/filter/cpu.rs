@@ -7,8 +7,8 @@ use rayon::prelude::*;
 use super::Edge;
 use crate::host;
 
-/// Values that a thread filters at a time, at least: a whole plane of most volumes, a strip of a
-/// large 2-D image.
+/// The least number of values that a thread filters at a time: a whole plane of most volumes, a
+/// strip of a large 2-D image.
 const BLOCK: usize = 1 << 15;
 
 /// `None` where the image is not on the CPU.
@@ -65,7 +65,7 @@ fn filter(source: &[f32], [_, nx, ny, nz]: [usize; 4], taps: [&[f32]; 3], edge: 
     });
 }
 
-/// Tap and start of each row (or plane) that the one at `place` is a sum of.
+/// Tap and start of each row (or plane) whose weighted sum is the one at `place`.
 fn terms(taps: &[f32], place: usize, length: usize, stride: usize, edge: Edge) -> Vec<(f32, usize)> {
     let first = place as isize - (taps.len() / 2) as isize;
     let from = |k: usize| edge.source(first + k as isize, length).map(|source| source * stride);

@@ -2,7 +2,7 @@
 
 use super::FilterError;
 
-/// How a Gaussian is made discrete, by MONAI's names.
+/// How a Gaussian is discretized; MONAI's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Approximation {
     /// Its integral over each voxel.
@@ -18,14 +18,14 @@ pub enum Approximation {
 /// MONAI's truncation, in sigmas.
 pub const TRUNCATED: f64 = 4.0;
 
-/// The most taps on either side of the middle: a wider Gaussian is a mistake, not a filter.
+/// The most taps on either side of the middle: a wider Gaussian must be a mistake.
 const MAX_TAIL: usize = 1 << 20;
 
 /// The taps of a Gaussian of deviation `sigma` voxels, cut off after `truncated` sigmas;
 /// `2 * tail + 1` of them, not normalized, with `tail = max(sigma * truncated, 0.5)` rounded half
-/// up. `sigma = 0` gives the single tap 1.
+/// up. With `sigma = 0` the result is the single tap 1.
 ///
-/// They equal `monai.networks.layers.convutils.gaussian_1d` but for its f32 rounding (1e-7).
+/// They equal `monai.networks.layers.convutils.gaussian_1d` up to its f32 rounding (1e-7).
 ///
 /// # Errors
 /// Where `sigma` is negative or not finite, or `truncated` is not positive.
@@ -62,7 +62,7 @@ pub fn gaussian_taps(sigma: f64, truncated: f64, approximation: Approximation) -
 /// `exp(-t) I_n(t)` for `n` in `0..=last`: Miller's downward recurrence, normalized by
 /// `sum over all n of I_n(t) = exp(t)`.
 fn scaled_bessel(last: usize, t: f64) -> Vec<f64> {
-    // Far enough above both the last order and the width of the distribution for the start not to
+    // Far enough above the last order and the width of the distribution, so that the start does not
     // matter.
     let start = last + 20 + (12.0 * t.sqrt()) as usize + t.min(60.0) as usize;
     let mut values = vec![0.0; last + 1];

@@ -5,18 +5,18 @@ use rayon::prelude::*;
 
 use super::Edge;
 
-/// Outputs that are found together, lane by lane.
+/// Outputs that are computed together, lane by lane.
 const LANES: usize = 32;
 
-/// Windows up to this size are reduced by exchanges; in larger ones each median is selected by
-/// itself.
+/// Windows up to this size are reduced by exchanges; in larger ones each median is selected
+/// separately.
 const LARGEST: usize = 343;
 
 /// The median of the `2 * radius + 1` voxels along each axis around each voxel of `image`
 /// (`[C, X, Y, Z]`, f32), edge voxels repeated outwards: `monai.networks.layers.median_filter`.
 /// Values must not be NaN.
 ///
-/// Sorting is the processor's work: values of another device are copied to the CPU and back.
+/// It runs on the CPU: values of another device are copied there and back.
 pub fn median(image: Tensor<4>, radius: [usize; 3]) -> Tensor<4> {
     let (dims, device) = (image.dims(), image.device());
     if radius == [0; 3] {
@@ -69,7 +69,7 @@ fn filter(source: &[f32], [_, nx, ny, nz]: [usize; 4], radius: [usize; 3], out: 
     );
 }
 
-/// The middle of an odd number of vectors, lane by lane; the vectors are spoilt.
+/// The middle of an odd number of vectors, lane by lane; the vectors are overwritten.
 fn middle(values: &mut [[f32; LANES]]) -> [f32; LANES] {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
@@ -85,8 +85,8 @@ fn middle_avx2(values: &mut [[f32; LANES]]) -> [f32; LANES] {
     exchange(values)
 }
 
-/// The smallest and the largest of more than half of the values can't be the median: they are
-/// dropped, another value is taken in, and so on until one is left.
+/// The smallest and the largest of more than half of the values cannot be the median: they are
+/// dropped and another value is added, until one is left.
 #[inline(always)]
 fn exchange(values: &mut [[f32; LANES]]) -> [f32; LANES] {
     let n = values.len();
@@ -122,7 +122,7 @@ fn sort(low: &mut [f32; LANES], high: &mut [f32; LANES]) {
     }
 }
 
-/// The same for windows where so many exchanges would take longer.
+/// The same by selection, for windows that would need too many exchanges.
 fn selected(values: &[[f32; LANES]]) -> [f32; LANES] {
     let mut column = vec![0.0; values.len()];
     std::array::from_fn(|lane| {

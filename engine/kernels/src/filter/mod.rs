@@ -1,10 +1,10 @@
 //! Separable filters: one row of taps per axis.
 //!
 //! [`separable`] correlates a volume with taps along each axis, as
-//! `monai.networks.layers.separable_filtering` does; [`gaussian_taps`] gives those of a Gaussian,
+//! `monai.networks.layers.separable_filtering` does; [`gaussian_taps`] returns those of a Gaussian,
 //! as its `gaussian_1d` does. On the CPU a plane is filtered along all axes while it is in the
-//! cache, in threads over planes; elsewhere the same sums are made of shifted tensors. [`median`]
-//! is no sum, but is asked for beside them.
+//! cache, with threads over planes; on other devices the same sums are computed from shifted
+//! tensors. [`median`] is not separable, but belongs with the other filters.
 
 mod cpu;
 mod gaussian;
@@ -33,9 +33,10 @@ pub enum Edge {
 }
 
 impl Edge {
-    /// Where the value at a place comes from, for an axis of `n` voxels; `None` means zero.
+    /// The index that the value at `place` is read from, for an axis of `n` voxels; `None` means
+    /// zero.
     ///
-    /// Places further out than [`separable`] allows have no meaning.
+    /// Indices further out than [`separable`] allows have no meaning.
     fn source(self, place: isize, n: usize) -> Option<usize> {
         let n = n as isize;
         let inside = (0..n).contains(&place);
@@ -50,7 +51,7 @@ impl Edge {
         Some(place.clamp(0, n - 1) as usize)
     }
 
-    /// How far beyond the edge it goes, for an axis of `n` voxels.
+    /// How far beyond the edge it reaches, for an axis of `n` voxels.
     fn reach(self, n: usize) -> usize {
         match self {
             Edge::Zeros | Edge::Replicate => usize::MAX,
@@ -69,7 +70,7 @@ pub enum FilterError {
     EvenTaps {
         /// 0, 1 or 2.
         axis: usize,
-        /// How many it has.
+        /// Its number of taps.
         taps: usize,
     },
     /// The image ends before the filter does.
@@ -83,7 +84,7 @@ pub enum FilterError {
         reach: usize,
         /// Voxels along the axis.
         length: usize,
-        /// The padding asked for.
+        /// The requested padding.
         edge: Edge,
     },
     /// A Gaussian without a width.
@@ -94,7 +95,7 @@ pub enum FilterError {
         "a Gaussian must be truncated at a positive number of sigmas, and have fewer than {max} taps; got {truncated} sigmas"
     )]
     Truncated {
-        /// What was given.
+        /// The given truncation.
         truncated: f64,
         /// The limit.
         max: usize,
@@ -104,11 +105,11 @@ pub enum FilterError {
 /// Filters `image` (`[C, X, Y, Z]`, f32) along each axis:
 /// `out[i] = sum over k of taps[k] * image[i + k - taps.len() / 2]`.
 ///
-/// An axis without taps, or with the single tap 1, is left alone. The result has the image's shape
+/// An axis without taps, or with the single tap 1, is unchanged. The result has the image's shape
 /// and device.
 ///
 /// # Errors
-/// Where an axis has an even number of taps, or more than its padding can serve: as in PyTorch,
+/// Where an axis has an even number of taps, or more than its padding allows: as in PyTorch,
 /// `Reflect` reaches at most `n - 1` voxels beyond an axis of `n`, and `Circular` at most `n`.
 pub fn separable(image: Tensor<4>, taps: [&[f32]; 3], edge: Edge) -> Result<Tensor<4>, FilterError> {
     let dims = image.dims();
@@ -134,7 +135,7 @@ pub fn separable(image: Tensor<4>, taps: [&[f32]; 3], edge: Edge) -> Result<Tens
 /// Smooths `image` (`[C, X, Y, Z]`) by a Gaussian with these deviations in voxels, zeros around it:
 /// MONAI's `GaussianFilter`.
 ///
-/// An axis whose sigma is 0 is left alone.
+/// An axis whose sigma is 0 is unchanged.
 ///
 /// # Errors
 /// As [`gaussian_taps`].

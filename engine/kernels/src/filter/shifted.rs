@@ -4,7 +4,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 
 use super::Edge;
 
-/// One axis after the other: the padded image, shifted by each tap's place, weighed and added.
+/// One axis after the other: the padded image, shifted by each tap's offset, weighted and added.
 pub(super) fn separable(mut image: Tensor<4>, taps: [&[f32]; 3], edge: Edge) -> Tensor<4> {
     for (axis, taps) in taps.into_iter().enumerate().filter(|(_, taps)| !taps.is_empty()) {
         image = along(image, axis + 1, taps, edge);

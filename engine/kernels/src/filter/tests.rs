@@ -1,4 +1,4 @@
-//! Against sums written out, scipy's values, and the tensor operations.
+//! Against explicit sums, scipy's values, and the tensor operations.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use proptest::prelude::*;

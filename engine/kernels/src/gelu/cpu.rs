@@ -1,4 +1,4 @@
-//! The activation on the CPU, by all threads.
+//! The activation on the CPU, on all threads.
 
 use std::mem::MaybeUninit;
 
@@ -12,7 +12,7 @@ use crate::simd::widest;
 /// Values of one task.
 const TASK: usize = 16 << 10;
 
-/// Values that are worked on while they are in the first-level cache.
+/// Values that are processed while they are in the first-level cache.
 const STEP: usize = 512;
 
 impl GeluOps for Flex {
@@ -27,9 +27,9 @@ impl GeluOps for Flex {
     }
 }
 
-/// The exponent of the complementary error function of `z >= 0`, but for its factor `t`: its
-/// relative error is below 1.2e-7 for all of them (Press et al., Numerical Recipes, 6.2, a
-/// Chebyshev fit).
+/// The exponent of the complementary error function of `z >= 0`, without its factor `t`. The
+/// relative error is below 1.2e-7 everywhere (Press et al., Numerical Recipes, 6.2, a Chebyshev
+/// fit).
 #[inline(always)]
 fn exponent(z: f32, t: f32) -> f32 {
     const FIT: [f32; 10] = [
@@ -53,7 +53,7 @@ fn exponent(z: f32, t: f32) -> f32 {
     sum - z * z
 }
 
-/// The parts of a normal distribution below `x`.
+/// The normal distribution function at `x`.
 fn below(x: &[f32], out: &mut [f32]) {
     const ROOT: f32 = std::f32::consts::FRAC_1_SQRT_2;
     widest(
@@ -77,7 +77,7 @@ fn below(x: &[f32], out: &mut [f32]) {
     );
 }
 
-/// Calls `work` with blocks of the inputs, the parts below them and the places of the output.
+/// Calls `work` with blocks of the inputs, the distribution function there, and the output.
 fn blocks<S: Precision, const N: usize>(
     inputs: [&[S]; N],
     work: impl Fn([&[f32]; N], &[f32], &mut [MaybeUninit<f32>]) + Sync,

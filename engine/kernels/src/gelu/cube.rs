@@ -29,7 +29,7 @@ impl GeluOps for CubeBackend {
     }
 }
 
-/// The part of a normal distribution below `x`.
+/// The normal distribution function at `x`.
 #[cube]
 fn below(x: f32) -> f32 {
     0.5f32 * (1.0f32 + Erf::erf(x * std::f32::consts::FRAC_1_SQRT_2))

@@ -12,12 +12,12 @@ use burn::tensor::Tensor;
 
 use crate::place;
 
-/// `x` times the part of a normal distribution below it (`torch.nn.GELU`, not the approximation by
+/// `x` times the normal distribution function at `x` (`torch.nn.GELU`, not the approximation by
 /// tanh).
 ///
-/// Errors are a few units in the last place. Where there is no kernel it is made of Burn's `erf`:
-/// Burn's own GELU has the gradient of the approximation by tanh on GPUs (0.22.1), up to a
-/// thousandth away.
+/// Errors are a few units in the last place. Where there is no kernel it is computed with Burn's
+/// `erf`: on GPUs Burn's own GELU (0.22.1) has the gradient of the approximation by tanh, which is
+/// off by up to 0.001.
 pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if place::takes(&x) {
         return ops::gelu(x);

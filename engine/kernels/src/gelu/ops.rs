@@ -1,4 +1,4 @@
-//! The activation as an operation of backends, and its place in the autodiff graph.
+//! The activation as an operation of backends, and its node in the autodiff graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -48,8 +48,8 @@ impl<B: GeluOps, C: CheckpointStrategy> GeluOps for Autodiff<B, C> {
     }
 
     fn normal_gate_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>) -> FloatTensor<Self> {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
-        // offered.
+        // Only the backward pass calls this, on plain tensors; second-order gradients are not
+        // supported.
         Self::from_inner(B::normal_gate_gradient(x.into_primitive(), dy.into_primitive()))
     }
 }

@@ -35,8 +35,8 @@ impl AxisTaps {
     }
 }
 
-/// Weights of the voxels at -1, 0, 1 and 2 for a place `t` (0 to 1) behind voxel 0: Keys' cubic
-/// convolution with a = -0.75.
+/// Weights of the voxels at -1, 0, 1 and 2 for a position `t` (0 to 1) between voxels 0 and 1:
+/// Keys' cubic convolution with a = -0.75.
 ///
 /// Reference: R. Keys, "Cubic convolution interpolation for digital image processing", IEEE Trans.
 /// ASSP 29, 1981.
@@ -56,8 +56,8 @@ fn coordinate(o: usize, n: usize, size: usize, align_corners: bool) -> f64 {
     }
 }
 
-/// One tap each. PyTorch computes these places in f32, and its rounding decides where a place falls
-/// between two voxels.
+/// One tap each. PyTorch computes these positions in f32, and its rounding decides where a position
+/// lies between two voxels.
 fn nearest(n: usize, size: usize, place: impl Fn(f32, f32) -> f32) -> AxisTaps {
     let scale = n as f32 / size as f32;
     let index = (0..size).map(|o| (place(o as f32, scale) as u32).min(n as u32 - 1)).collect();

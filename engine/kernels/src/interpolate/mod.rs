@@ -1,8 +1,7 @@
 //! Resizing a volume: `torch.nn.functional.interpolate` by size.
 //!
-//! Every mode is separable. What an output index reads along one axis, and with what weights, is a
-//! table ([`AxisTaps`]) that is computed once on the host, so that every device gives the same
-//! result.
+//! Every mode is separable. The inputs and weights of each output index along one axis form a table
+//! ([`AxisTaps`]), computed once on the host, so that every device uses the same one.
 
 mod axis;
 #[cfg(test)]
@@ -14,7 +13,7 @@ pub(crate) use axis::cubic_weights;
 
 use crate::separable::{AxisTaps, separable};
 
-/// How a value of the resized volume is found (PyTorch's names; linear and cubic are bilinear or
+/// How a value of the resized volume is computed (PyTorch's names; linear and cubic are bilinear or
 /// trilinear, bicubic or tricubic, by the number of axes longer than one voxel).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InterpolateMode {
@@ -35,9 +34,9 @@ pub enum InterpolateMode {
 
 /// Resizes `image` (`[C, X, Y, Z]`) to `[C, size[0], size[1], size[2]]` on its own device.
 ///
-/// `align_corners` puts the centres of the corner voxels of both volumes on each other, rather than
-/// their outer corners; it counts for [`InterpolateMode::Linear`] and [`InterpolateMode::Cubic`]
-/// only. An image with an empty axis gives zeros.
+/// `align_corners` aligns the centres of the corner voxels of both volumes instead of their outer
+/// corners; it applies to [`InterpolateMode::Linear`] and [`InterpolateMode::Cubic`] only. For an
+/// image with an empty axis the result is zeros.
 pub fn interpolate(image: Tensor<4>, size: [usize; 3], mode: InterpolateMode, align_corners: bool) -> Tensor<4> {
     let dims = image.dims();
     let axes = std::array::from_fn(|axis| AxisTaps::resize(dims[axis + 1].max(1), size[axis], mode, align_corners));

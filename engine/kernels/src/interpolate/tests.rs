@@ -1,4 +1,4 @@
-//! The loops of the CPU and plain tensor operations against sums written out in f64.
+//! The CPU loops and plain tensor operations against explicit sums in f64.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use proptest::prelude::*;

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::{Grid, LabelError, MAX_RANK, Neighbour};
 
-/// The connected components of a volume, in the order of their first voxels: that of
+/// The connected components of a volume, in the order of their first voxels, as in
 /// `scipy.ndimage.label`.
 #[derive(Clone, Debug)]
 pub struct Components {
@@ -42,12 +42,12 @@ struct Run {
     end: u32,
 }
 
-/// The components of the set voxels, whatever their values.
+/// The components of the set voxels, regardless of their values.
 ///
 /// `shape` has 1 to [`MAX_RANK`] axes; `connectivity` 1 to as many.
 ///
 /// # Errors
-/// Where shape, values and connectivity do not go together.
+/// Where shape, values and connectivity do not match.
 pub fn components<T>(values: &[T], shape: &[usize], connectivity: usize) -> Result<Components, LabelError>
 where
     T: Copy + Default + PartialEq + Sync,
@@ -55,11 +55,11 @@ where
     find::<T, false>(values, shape, connectivity)
 }
 
-/// The components of equal values: neighbours with different values do not belong together. This is
+/// The components of equal values: neighbours with different values are not connected. This is
 /// `skimage.measure.label` of a label map.
 ///
 /// # Errors
-/// Where shape, values and connectivity do not go together.
+/// Where shape, values and connectivity do not match.
 pub fn components_by_value<T>(values: &[T], shape: &[usize], connectivity: usize) -> Result<Components, LabelError>
 where
     T: Copy + Default + PartialEq + Sync,
@@ -90,10 +90,10 @@ impl Components {
         out
     }
 
-    /// Writes a value over each component that is given one; other voxels stay.
+    /// Overwrites each component for which `value` returns `Some`; other voxels stay.
     ///
     /// # Panics
-    /// Where `volume` has not as many voxels as the labelled one.
+    /// Where `volume` and the labelled volume differ in their number of voxels.
     pub fn paint<T: Copy + Send + Sync>(&self, volume: &mut [T], value: impl Fn(usize) -> Option<T> + Sync) {
         assert_eq!(volume.len(), self.grid.lines() * self.grid.line, "the volume has the labelled one's size");
         if self.runs.is_empty() {
@@ -108,8 +108,8 @@ impl Components {
         });
     }
 
-    /// The components from the largest to the smallest; of equal ones the later first, as MONAI's
-    /// ranking has them.
+    /// The components from the largest to the smallest; of equal sizes the later one first, as in
+    /// MONAI's ranking.
     pub fn by_size(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.len()).collect();
         order.sort_unstable_by_key(|i| std::cmp::Reverse((self.regions[*i].size, *i)));

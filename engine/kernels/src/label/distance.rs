@@ -1,13 +1,13 @@
 //! The exact Euclidean distance transform: one sweep along lines, then the lower envelope of
 //! parabolas along each further axis (Felzenszwalb and Huttenlocher, "Distance transforms of
-//! sampled functions", 2012). What is carried from axis to axis is the place of the nearest voxel,
-//! not a rounded distance, so every distance is computed once, from whole numbers.
+//! sampled functions", 2012). Each axis passes on the position of the nearest voxel, not a rounded
+//! distance, so every distance is computed once, from whole numbers.
 
 use rayon::prelude::*;
 
 use super::{Grid, LabelError};
 
-/// What distances are measured to.
+/// The target of distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
     /// The nearest set voxel.
@@ -20,7 +20,7 @@ pub enum To {
 /// number per axis, 1 to 3 axes). Infinite where none counts.
 ///
 /// # Errors
-/// Where shape, values and spacing do not go together.
+/// Where shape, values and spacing do not match.
 pub fn squared_distances<T>(values: &[T], shape: &[usize], spacing: &[f64], to: To) -> Result<Vec<f64>, LabelError>
 where
     T: Copy + Default + PartialEq + Sync,
@@ -32,7 +32,7 @@ where
 /// taken in f64.
 ///
 /// # Errors
-/// Where shape, values and spacing do not go together.
+/// Where shape, values and spacing do not match.
 pub fn distances<T>(values: &[T], shape: &[usize], spacing: &[f64], to: To) -> Result<Vec<f32>, LabelError>
 where
     T: Copy + Default + PartialEq + Sync,
@@ -44,7 +44,7 @@ where
 /// inside (to the nearest that is not set).
 ///
 /// # Errors
-/// Where shape, values and spacing do not go together.
+/// Where shape, values and spacing do not match.
 pub fn signed_distances<T>(values: &[T], shape: &[usize], spacing: &[f64]) -> Result<Vec<f32>, LabelError>
 where
     T: Copy + Default + PartialEq + Sync,
@@ -60,10 +60,10 @@ where
 }
 
 /// Flat index of the nearest voxel that counts, `None` where none does. Of several at the same
-/// distance it is one of them.
+/// distance, any one.
 ///
 /// # Errors
-/// Where shape, values and spacing do not go together.
+/// Where shape, values and spacing do not match.
 pub fn nearest<T>(values: &[T], shape: &[usize], spacing: &[f64], to: To) -> Result<Vec<Option<u32>>, LabelError>
 where
     T: Copy + Default + PartialEq + Sync,
@@ -76,10 +76,10 @@ where
     })
 }
 
-/// A place on an axis, in as few bytes as will do: what is carried from pass to pass is a good part
+/// A position on an axis, in as few bytes as possible: moving positions from pass to pass is much
 /// of the work.
 trait Place: Copy + PartialEq + Send + Sync {
-    /// No place.
+    /// No position.
     const NONE: Self;
     fn new(place: usize) -> Self;
     fn get(self) -> u32;
@@ -111,7 +111,7 @@ struct Site<P> {
     z: P,
 }
 
-/// Gives `emit` the squared distance of each voxel, and the voxel it is measured to.
+/// Calls `emit` with the squared distance of each voxel and the voxel it is measured to.
 fn transform<T, O>(
     values: &[T],
     shape: &[usize],
@@ -161,8 +161,8 @@ where
     let none = Site { x: P::NONE, z: P::NONE };
     let apart = |a: usize, b: P| a as f64 - f64::from(b.get());
 
-    // Nearest voxel within each plane y = const, as [Y][X][Z], so that each thread writes a stretch
-    // of its own.
+    // Nearest voxel within each plane y = const, as [Y][X][Z], so that each thread writes a
+    // contiguous range.
     let mut planes = vec![none; values.len()];
     planes.par_chunks_mut(nx * nz).enumerate().for_each_init(
         || (vec![P::NONE; nx * nz], Tile::new(nx, P::NONE), Tile::new(nx, none), Envelope::new(nx)),
@@ -216,7 +216,7 @@ where
     out
 }
 
-/// Columns that are worked on at once: their values lie far apart in memory, and are fetched by
+/// Columns that are processed together: their values lie far apart in memory, and are fetched as
 /// whole cache lines.
 const WIDE: usize = 16;
 
@@ -244,7 +244,7 @@ impl<T: Copy> Tile<T> {
         }
     }
 
-    /// Puts the columns into a plane.
+    /// Writes the columns back to a plane.
     fn scatter(&self, start: usize, width: usize, plane: &mut [T]) {
         let end = width.min(start + WIDE);
         for (place, row) in plane.chunks_exact_mut(width).enumerate() {
@@ -267,7 +267,7 @@ fn square(x: f64) -> f64 {
     x * x
 }
 
-/// Place of the nearest voxel that counts, along one line.
+/// Position of the nearest voxel that counts, along one line.
 fn along_line<T: Copy, P: Place>(values: &[T], nearest: &mut [P], counts: impl Fn(T) -> bool) {
     let mut last = P::NONE;
     for (place, (value, out)) in values.iter().zip(nearest.iter_mut()).enumerate() {
@@ -287,11 +287,11 @@ fn along_line<T: Copy, P: Place>(values: &[T], nearest: &mut [P], counts: impl F
     }
 }
 
-/// The lower envelope of parabolas `height(q) + (spacing * (p - q))^2`, one for each place `q` of a
-/// line.
+/// The lower envelope of parabolas `height(q) + (spacing * (p - q))^2`, one for each position `q`
+/// of a line.
 ///
-/// Everything is divided by `spacing^2`: a parabola is `p^2 - 2 p q + lift`, and which of two is
-/// lower at `p` needs no `p^2`.
+/// Everything is divided by `spacing^2`: a parabola is `p^2 - 2 p q + lift`, and comparing two at
+/// `p` needs no `p^2`.
 struct Envelope {
     heights: Vec<f64>,
     /// Those that are lowest somewhere, from left to right; the first `count` entries.
@@ -301,7 +301,7 @@ struct Envelope {
 
 #[derive(Clone, Copy, Default)]
 struct Parabola {
-    /// Its place.
+    /// Its position.
     at: f64,
     /// `height / spacing^2 + at^2`.
     lift: f64,
@@ -318,12 +318,12 @@ impl Envelope {
         Envelope { heights: vec![0.0; length], parabolas: vec![Parabola::default(); length], count: 0 }
     }
 
-    /// Whether no place has a parabola.
+    /// Whether there are no parabolas.
     fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Builds it; an infinite height is no parabola.
+    /// Builds it; an infinite height adds no parabola.
     fn fill(&mut self, spacing: f64, height: impl Fn(usize) -> f64) {
         let per_square = 1.0 / square(spacing);
         for (place, value) in self.heights.iter_mut().enumerate() {
@@ -333,7 +333,8 @@ impl Envelope {
         let zero = |place: usize| heights.get(place) == Some(&0.0);
         let mut count = 0;
         for (place, height) in heights.iter().enumerate() {
-            // Within a run of zeros a parabola is lowest at its own place only, which `walk` knows.
+            // Within a run of zeros a parabola is lowest at its own position only, which `walk`
+            // handles.
             let hidden = *height == 0.0 && place > 0 && zero(place - 1) && zero(place + 1);
             if hidden || *height == f64::INFINITY {
                 continue;
@@ -355,8 +356,8 @@ impl Envelope {
         self.count = count;
     }
 
-    /// Calls `visit(p, q)` for each place `p` with the `q` whose parabola is lowest there; not at
-    /// all where there is none.
+    /// Calls `visit(p, q)` for each position `p` with the `q` whose parabola is lowest there; never
+    /// where there is none.
     fn walk(&self, mut visit: impl FnMut(usize, usize)) {
         let Some((mut lowest, mut rest)) = self.parabolas[..self.count].split_first() else { return };
         for (place, height) in self.heights.iter().enumerate() {

@@ -7,8 +7,8 @@
 //! - [`erode`], [`dilate`], [`surface`], [`fill_holes`]: binary morphology.
 //!
 //! All take time proportional to the number of voxels and use all threads; the result does not
-//! depend on how many there are. What they do not see is a device: labelling is serial by nature,
-//! so a caller reads the values of a tensor first ([`crate::host`]).
+//! depend on the number of threads. They work on host memory only: labelling is serial by nature,
+//! so a caller first reads the values of a tensor ([`crate::host`]).
 //!
 //! A voxel is *set* where it is not its type's default: not `false`, not 0. `connectivity` counts
 //! the orthogonal steps that still make a neighbour, as in scikit-image: in 3-D, 1 means 6
@@ -35,7 +35,7 @@ pub use morphology::{dilate, erode, fill_holes, surface};
 /// The most axes a volume may have: channels and three of space.
 pub const MAX_RANK: usize = 4;
 
-/// What can't be labelled.
+/// Why a volume cannot be labelled.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabelError {
@@ -47,12 +47,12 @@ pub enum LabelError {
         /// The shape.
         shape: Vec<usize>,
     },
-    /// No axis, or more than there may be.
+    /// No axis, or more than the maximum.
     #[error("a volume of {found} axes; expected 1 to {most}")]
     Rank {
         /// Number of axes.
         found: usize,
-        /// The most there may be.
+        /// The maximum.
         most: usize,
     },
     /// A volume too large to number its parts with 32 bits.
@@ -97,7 +97,7 @@ impl Grid {
         }
         let mut lead = [1; MAX_RANK - 1];
         lead[MAX_RANK - rank..].copy_from_slice(rest);
-        // Lines, places in a line and runs are counted in 32 bits.
+        // Lines, indices within a line and runs are counted in 32 bits.
         if values >= u32::MAX as usize {
             return Err(LabelError::TooLarge(shape.to_vec()));
         }
@@ -116,7 +116,7 @@ impl Grid {
         }
     }
 
-    /// Where a line lies on the leading axes.
+    /// The indices of a line on the leading axes.
     fn place(&self, line: usize) -> [usize; MAX_RANK - 1] {
         let [_, b, c] = self.lead;
         [line / (b * c), line / c % b, line % c]
@@ -150,12 +150,12 @@ struct Neighbour {
     step: [isize; MAX_RANK - 1],
     /// The same as a number of lines.
     by: isize,
-    /// Whether voxels one place further along the line are neighbours too.
+    /// Whether voxels one step further along the line are also neighbours.
     reach: bool,
 }
 
 impl Neighbour {
-    /// The neighbour of a line at a place; `None` at the edge of the volume.
+    /// The neighbour of the line at `place`; `None` at the edge of the volume.
     fn of(&self, line: usize, place: [usize; MAX_RANK - 1], grid: &Grid) -> Option<usize> {
         let inside = (0..MAX_RANK - 1)
             .all(|axis| place[axis].checked_add_signed(self.step[axis]).is_some_and(|moved| moved < grid.lead[axis]));

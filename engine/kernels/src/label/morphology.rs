@@ -1,5 +1,5 @@
 //! Binary morphology. Neighbours are those of a connectivity, as
-//! `scipy.ndimage.generate_binary_structure` makes them.
+//! `scipy.ndimage.generate_binary_structure` defines them.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::{Grid, LabelError, MAX_RANK, components};
 /// (`scipy.ndimage.binary_erosion`: `false`).
 ///
 /// # Errors
-/// Where shape, values and connectivity do not go together.
+/// Where shape, values and connectivity do not match.
 pub fn erode<T>(values: &[T], shape: &[usize], connectivity: usize, border: bool) -> Result<Vec<bool>, LabelError>
 where
     T: Copy + Default + PartialEq + Sync,
@@ -23,7 +23,7 @@ where
 /// (`scipy.ndimage.binary_dilation`: `false`).
 ///
 /// # Errors
-/// Where shape, values and connectivity do not go together.
+/// Where shape, values and connectivity do not match.
 pub fn dilate<T>(values: &[T], shape: &[usize], connectivity: usize, border: bool) -> Result<Vec<bool>, LabelError>
 where
     T: Copy + Default + PartialEq + Sync,
@@ -35,7 +35,7 @@ where
 /// these are the edges on which MONAI's surface metrics measure (`get_mask_edges`).
 ///
 /// # Errors
-/// Where shape, values and connectivity do not go together.
+/// Where shape, values and connectivity do not match.
 pub fn surface<T>(values: &[T], shape: &[usize], connectivity: usize) -> Result<Vec<bool>, LabelError>
 where
     T: Copy + Default + PartialEq + Sync,
@@ -45,13 +45,14 @@ where
     Ok(out)
 }
 
-/// Sets to `label` every voxel that `label` shuts off from the edge of the volume, whatever it was,
-/// and says how many that were.
+/// Sets to `label` every voxel that `label` separates from the edge of the volume, regardless of
+/// its value, and returns how many these were.
 ///
-/// `connectivity` is that of the way out: with 1, a wall may be joined at its corners only.
+/// `connectivity` is that of the path to the edge: with 1, a wall may be joined at its corners
+/// only.
 ///
 /// # Errors
-/// Where shape, values and connectivity do not go together.
+/// Where shape, values and connectivity do not match.
 pub fn fill_holes<T>(values: &mut [T], shape: &[usize], connectivity: usize, label: T) -> Result<usize, LabelError>
 where
     T: Copy + PartialEq + Send + Sync,
@@ -59,7 +60,7 @@ where
     let grid = Grid::new(values.len(), shape)?;
     grid.check(connectivity)?;
     let Some(bounds) = Bounds::find(&grid, values, label) else { return Ok(0) };
-    // Holes lie within the label's box, and whatever reaches the box's edge gets out.
+    // Holes lie within the label's box, and any voxel connected to the box's edge is not in a hole.
     let open: Vec<bool> = bounds.lines().flat_map(|line| values[line].iter().map(|v| *v != label)).collect();
     let size = bounds.size();
     let axes = &size[MAX_RANK - grid.rank..];
@@ -142,7 +143,7 @@ where
     if values.is_empty() {
         return Ok(Vec::new());
     }
-    // Bytes, which the loops below take 16 to 64 at a time.
+    // Bytes, of which the loops below process 16 to 64 at a time.
     let mask: Vec<bool> = values.par_iter().map(|v| *v != T::default()).collect();
     let near = grid.neighbours(connectivity, false);
     let row = |line: usize| &mask[line * grid.line..][..grid.line];

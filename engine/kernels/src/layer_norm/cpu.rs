@@ -1,4 +1,4 @@
-//! The norm on the CPU, by all threads.
+//! The norm on the CPU, on all threads.
 
 use burn::backend::{Flex, tensor::FloatTensor};
 use rayon::prelude::*;
@@ -7,7 +7,7 @@ use super::ops::LayerNormOps;
 use crate::flex::{floats, with};
 use crate::simd::{sum, widest};
 
-/// Values of one task, about. A constant, so that sums over rows do not depend on the number of
+/// Approximate values per task. A constant, so that sums over rows do not depend on the number of
 /// threads.
 const TASK: usize = 32 << 10;
 

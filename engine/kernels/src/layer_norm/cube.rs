@@ -1,5 +1,5 @@
-//! The norm on GPUs: a workgroup for each row; for the parameters one for each feature and run of
-//! rows.
+//! The norm on GPUs: a workgroup for each row; for the parameters, a unit for each feature and run
+//! of rows.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;

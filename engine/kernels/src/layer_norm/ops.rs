@@ -1,4 +1,4 @@
-//! The norm as an operation of backends, and its place in the autodiff graph.
+//! The norm as an operation of backends, and its node in the autodiff graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -76,8 +76,8 @@ impl<B: LayerNormOps, C: CheckpointStrategy> LayerNormOps for Autodiff<B, C> {
         dy: FloatTensor<Self>,
         eps: f32,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
-        // offered.
+        // Only the backward pass calls this, on plain tensors; second-order gradients are not
+        // supported.
         let [x, weight, dy] = [x, weight, dy].map(|t| t.into_primitive());
         let (dx, dw, db) = B::normalize_rows_gradient(x, weight, dy, eps);
         (Self::from_inner(dx), Self::from_inner(dw), Self::from_inner(db))
@@ -90,7 +90,7 @@ pub fn has_kernel<const D: usize>(x: &Tensor<D>, affine: [&Tensor<1>; 2]) -> boo
     place::takes_floats(x) && affine.into_iter().all(|t| place::takes_floats(t) && t.dims() == [features])
 }
 
-/// Runs the kernel; [`has_kernel`] must have said yes.
+/// Runs the kernel; [`has_kernel`] must be true.
 pub fn layer_norm<const D: usize>(x: Tensor<D>, weight: Tensor<1>, bias: Tensor<1>, eps: f64) -> Tensor<D> {
     let (x, weight, bias) = (x.into_dispatch(), weight.into_dispatch(), bias.into_dispatch());
     Tensor::from_dispatch(<Dispatch as LayerNormOps>::normalize_rows(x, weight, bias, eps as f32))

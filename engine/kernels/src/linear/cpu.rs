@@ -1,8 +1,8 @@
 //! The products of a linear layer and its gradients on the CPU.
 //!
-//! Each is the sum over one axis of products of a left factor, read value by value, with panels of
-//! a right factor, which is copied (and turned, where it must be) into the second-level cache and
-//! used by a block of rows.
+//! Each is a product of a left factor, read value by value, with panels of a right factor. A panel
+//! is copied (and transposed, where needed) into the second-level cache and used by a block of
+//! rows.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -12,19 +12,19 @@ use rayon::prelude::*;
 use crate::product::{Left, ROWS, Size, WIDTH, product, transpose};
 use crate::shared::Shared;
 
-/// Columns of a panel: several of the product's registers, so that the last ones are not left over.
+/// Columns of a panel: a multiple of the product's registers, so that none are left over.
 const COLUMNS: usize = 12 * WIDTH;
 
-/// Terms of a sum for which a panel is made at a time.
+/// Terms of a sum in one panel.
 const DEPTH: usize = 256;
 
 /// Rows that use a panel.
 const BLOCK: usize = 128;
 
-/// At least so many tasks, where sums are long enough to be divided.
+/// The least number of tasks, where sums are long enough to be divided.
 const TASKS: usize = 16;
 
-/// Terms of a sum that a task has at least.
+/// The least number of terms of a sum in a task.
 const TERMS: usize = 4 * DEPTH;
 
 thread_local! {
@@ -36,7 +36,7 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Right<'a> {
     values: &'a [f32],
-    /// Columns one behind the other, or (a transposed factor) terms.
+    /// Whether the factor is stored transposed: terms contiguous instead of columns.
     turned: bool,
     depth: usize,
     columns: usize,
@@ -68,7 +68,7 @@ fn multiply(left: Left<'_>, rows: usize, right: Right<'_>, bias: Option<&[f32]>)
     let wide = columns.div_ceil(panels).next_multiple_of(WIDTH);
     let panels = columns.div_ceil(wide);
     let tasks = panels * rows.div_ceil(BLOCK);
-    // Long sums of small results are divided; into how many parts follows from the sizes alone.
+    // Long sums of small results are divided; the sizes alone determine into how many parts.
     let parts = TASKS.div_ceil(tasks).min(depth / TERMS).max(1);
     if parts == 1 {
         return part(left, rows, right, wide, 0..depth, bias);
@@ -132,8 +132,7 @@ fn part(
     out
 }
 
-/// Adds some terms to the sums of a block of rows: those that fill tiles where they lie, the last
-/// ones from a copy.
+/// Adds some terms to the sums of a block of rows: whole tiles in place, the last rows from a copy.
 fn add(
     left: Left<'_>,
     rows: Range<usize>,
@@ -156,7 +155,7 @@ fn add(
                 *to = left.values[at(row, term)];
             }
         }
-        // The rows beyond are sums of what was there before, and nobody reads them.
+        // The rows beyond hold sums of stale values, which are never read.
         let from = Left { values: tail, row: DEPTH, column: 1 };
         product(from, packed, &mut sums[whole * wide..], size(ROWS), further);
     }

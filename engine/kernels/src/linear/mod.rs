@@ -1,8 +1,8 @@
 //! A matrix for the last axis (`torch.nn.functional.linear`), with a handwritten backward pass.
 //!
-//! On the CPU the weight is taken as it lies, a panel of it at a time, and used by all rows before
-//! the next: transformers of medical images have large matrices and few rows, and there the time
-//! goes to bringing the matrix to the processor.
+//! On the CPU the weight is read in its own layout, one panel at a time, and all rows use a panel
+//! before the next: transformers of medical images have large matrices and few rows, so that
+//! loading the matrix dominates.
 
 mod cpu;
 mod ops;
@@ -13,7 +13,7 @@ use burn::tensor::{DType, Tensor, module};
 
 use crate::cast::{cast, half_on_cpu};
 
-/// `x` is `[..., I]`, `weight` `[O, I]`, `bias` `[O]`; gives `[..., O]`.
+/// `x` is `[..., I]`, `weight` `[O, I]`, `bias` `[O]`; returns `[..., O]`.
 ///
 /// # Panics
 /// Where the shapes do not fit each other, as Burn's own linear layer does.

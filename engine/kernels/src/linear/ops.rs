@@ -1,4 +1,4 @@
-//! The linear layer as an operation of the CPU backend, and its place in the autodiff graph.
+//! The linear layer as an operation of the CPU backend, and its node in the autodiff graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -113,8 +113,8 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
         }
     }
 
-    // Only the backward pass calls these, on plain tensors; a gradient of a gradient is not
-    // offered.
+    // Only the backward pass calls these, on plain tensors; second-order gradients are not
+    // supported.
     fn by_matrix_input(dy: FloatTensor<Self>, weight: FloatTensor<Self>, sizes: Sizes) -> FloatTensor<Self> {
         Self::from_inner(B::by_matrix_input(dy.into_primitive(), weight.into_primitive(), sizes))
     }
@@ -128,8 +128,8 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
     }
 }
 
-/// Whether the kernel can take these: f32 on the CPU, nothing empty, and shapes that fit; of others
-/// Burn may complain.
+/// Whether the kernel can take these: f32 on the CPU, nothing empty, and matching shapes; Burn
+/// reports the errors of others.
 pub fn on_cpu<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> bool {
     let [output, input] = weight.dims();
     has_floats(x)

@@ -20,8 +20,8 @@ fn assert_close(what: &str, got: &[f32], expected: impl Fn(usize) -> f64) {
 
 #[test]
 fn products_are_sums_in_f64() {
-    // Rows that fill no tile, columns that fill no register, one of each, sums in several panels,
-    // and a long sum in parts.
+    // Partial tiles of rows, partial registers of columns, one of each, sums in several panels, and
+    // a long sum in parts.
     for sizes in [[1, 1, 1], [3, 5, 7], [65, 300, 33], [8, 16, 16], [130, 40, 200], [2100, 19, 24], [9, 600, 410]] {
         let [rows, input, output] = sizes;
         let (x, w, dy) = (values(rows * input, 1), values(output * input, 2), values(rows * output, 3));

@@ -1,4 +1,4 @@
-//! Normalization on the CPU: one task for each channel of each item, sums put together in a fixed
+//! Normalization on the CPU: one task for each channel of each item, sums combined in a fixed
 //! order.
 
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ const RUN: usize = 2048;
 /// Sums that run side by side, so that the loops fill registers.
 const LANES: usize = 16;
 
-/// Values that are worth a task of their own.
+/// Approximate values per task.
 const TASK: usize = 16 << 10;
 
 impl NormalizeOps for Flex {
@@ -71,7 +71,7 @@ struct Moments {
 }
 
 impl Moments {
-    /// Of both (Chan et al., 1979).
+    /// The moments of both (Chan et al., 1979).
     fn and(self, other: Moments) -> Moments {
         let count = self.count + other.count;
         if count == 0.0 {
@@ -110,7 +110,7 @@ fn moments<S: Precision>(values: &[S]) -> Moments {
                 let count = run.len() as f64;
                 let mean = sum(run, |v| v) / count;
                 let centre = mean as f32;
-                // Around a value near the mean; what it is off by is taken back.
+                // Around a value near the mean; its offset is corrected afterwards.
                 let squares = sum(run, |v| (v - centre) * (v - centre));
                 let off = mean - f64::from(centre);
                 Moments { count, mean, squares: squares - count * off * off }
@@ -258,7 +258,7 @@ fn backward<S: Precision>(
     (dx, [of(1), of(0), dslope])
 }
 
-/// What one channel of one item is normalized by.
+/// The statistics and parameters of one channel of one item.
 #[derive(Clone, Copy)]
 struct Plane {
     mean: f32,

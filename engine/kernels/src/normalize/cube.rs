@@ -1,5 +1,5 @@
-//! Normalization on GPUs: moments of pieces, statistics of rows, then every value by itself;
-//! backward the same way. Three kernels each.
+//! Normalization on GPUs: moments of pieces, statistics of rows, then each value; the backward pass
+//! likewise. Three kernels each.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
@@ -152,7 +152,7 @@ impl NormalizeOps for CubeBackend {
     }
 }
 
-/// `act(scale x + offset)` by channel, written over `x` where nobody else holds it.
+/// `act(scale x + offset)` by channel, in place where `x` has no other owner.
 pub(super) fn scale(
     x: CubeTensor,
     scale: CubeTensor,
@@ -288,7 +288,7 @@ fn statistics_kernel(
     }
 }
 
-/// What a plane is normalized by.
+/// The statistics and parameters of a plane.
 #[derive(CubeType)]
 struct Plane {
     mean: f32,

@@ -1,11 +1,11 @@
-//! Normalization and the activation behind it in one pass, with a handwritten backward pass.
+//! Normalization and the activation after it in one pass, with a handwritten backward pass.
 //!
 //! `y = act(weight * (x - mean) / sqrt(variance + eps) + bias)`, with mean and biased variance of
 //! the batch's channels (batch norm: Ioffe and Szegedy, <https://arxiv.org/abs/1502.03167>) or of
 //! groups of channels of one item (group norm: Wu and He, <https://arxiv.org/abs/1803.08494>;
-//! instance norm: Ulyanov et al., <https://arxiv.org/abs/1607.08022>). Nothing but `x` is kept for
-//! the backward pass, and statistics are f32. f16 and bf16 are read and written as they are. Where
-//! there is no kernel, ordinary tensor operations give the same result.
+//! instance norm: Ulyanov et al., <https://arxiv.org/abs/1607.08022>). Only `x` is kept for the
+//! backward pass, and statistics are f32. f16 and bf16 are read and written directly. Where there
+//! is no kernel, ordinary tensor operations compute the same result.
 
 mod cpu;
 #[cfg(gpu_kernels)]
@@ -19,12 +19,12 @@ use burn::tensor::{DType, Tensor, activation, module};
 
 use crate::cast::cast;
 
-/// What shares a mean and a variance.
+/// The values that share a mean and a variance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
     /// A channel of all items.
     Batch,
-    /// So many groups of channels of one item; as many as there are channels for instance norm.
+    /// This number of groups of channels of one item; the number of channels for instance norm.
     Groups(usize),
 }
 
@@ -39,7 +39,7 @@ pub enum Slope {
     Learned(Tensor<1>),
 }
 
-/// The output, and what it was normalized by.
+/// The output and its statistics.
 #[derive(Clone, Debug)]
 pub struct Normalized {
     /// The shape of the input.
@@ -50,7 +50,7 @@ pub struct Normalized {
     pub variance: Tensor<1>,
 }
 
-/// Normalizes `x` (`[B, C, X, Y, Z]`), scales and moves it by `affine` (weight and bias, `[C]`
+/// Normalizes `x` (`[B, C, X, Y, Z]`), scales and shifts it by `affine` (weight and bias, `[C]`
 /// each, f32), and applies the activation. The output has the type of `x`.
 ///
 /// # Panics
@@ -98,8 +98,8 @@ pub fn normalize(
     Normalized { output: activate(output, slope), mean: mean.without_autodiff(), variance: variance.without_autodiff() }
 }
 
-/// `act(scale x + offset)` by channel: a norm with statistics that are given. In place where nobody
-/// else holds `x`, on the CPU and outside a graph.
+/// `act(scale x + offset)` by channel: a norm with given statistics. In place where `x` has no
+/// other owner, on the CPU and outside a graph.
 ///
 /// # Panics
 /// Where the shapes do not fit, as Burn's own operations do.
@@ -117,7 +117,7 @@ pub fn scale(x: Tensor<5>, scale: Tensor<1>, offset: Tensor<1>, slope: &Slope) -
     activate(x * per_channel(scale) + per_channel(offset), slope)
 }
 
-/// The activation alone.
+/// Only the activation.
 fn activate(x: Tensor<5>, slope: &Slope) -> Tensor<5> {
     match slope {
         Slope::Fixed(1.0) => x,

@@ -1,4 +1,4 @@
-//! Normalization as an operation of backends, and its place in the autodiff graph.
+//! Normalization as an operation of backends, and its node in the autodiff graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -98,8 +98,8 @@ impl<B: NormalizeOps, C: CheckpointStrategy> NormalizeOps for Autodiff<B, C> {
         variance: FloatTensor<Self>,
         shape: Shape,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
-        // offered.
+        // Only the backward pass calls this, on plain tensors; second-order gradients are not
+        // supported.
         let [x, dy, w, b, s, m, v] = [x, dy, weight, bias, slope, mean, variance].map(|t| t.into_primitive());
         let (dx, dw, db, ds) = B::normalize_gradient(x, dy, w, b, s, m, v, shape);
         (Self::from_inner(dx), Self::from_inner(dw), Self::from_inner(db), Self::from_inner(ds))
@@ -115,7 +115,7 @@ pub fn has_kernel(x: &Tensor<5>, affine: Option<&(Tensor<1>, Tensor<1>)>, slope:
     place::takes(x) && small.into_iter().all(place::takes_floats)
 }
 
-/// Runs the kernel; [`has_kernel`] must have said yes.
+/// Runs the kernel; [`has_kernel`] must be true.
 pub fn normalize(
     x: Tensor<5>,
     affine: Option<(Tensor<1>, Tensor<1>)>,
@@ -151,8 +151,8 @@ pub fn normalize(
     }
 }
 
-/// Scales, moves and activates in place; gives `x` back where that cannot be.
-#[expect(clippy::result_large_err, reason = "either way it is the tensor that is handed on")]
+/// Scales, shifts and activates in place; returns `x` where that is not possible.
+#[expect(clippy::result_large_err, reason = "both variants hand the tensor on")]
 pub fn scale(x: Tensor<5>, scale: &Tensor<1>, offset: &Tensor<1>, slope: &Slope) -> Result<Tensor<5>, Tensor<5>> {
     let [_, channels, dx, dy, dz] = x.dims();
     let learned = match slope {

@@ -2,7 +2,7 @@
 
 use super::Over;
 
-/// Of a tensor `[batch, channels, ...]` with so many values behind the channels.
+/// For a tensor `[batch, channels, ...]` with `volume` values per channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub batch: usize,

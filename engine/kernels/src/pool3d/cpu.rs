@@ -1,6 +1,6 @@
-//! The walks over the windows on the CPU: one task per image and channel, row by row.
+//! The passes over the windows on the CPU: one task per image and channel, row by row.
 //!
-//! Every value is made by one task in one order: results do not depend on the number of threads.
+//! One task computes each value in a fixed order: results do not depend on the number of threads.
 
 use burn::backend::{Flex, tensor::FloatTensor};
 use rayon::prelude::*;
@@ -40,7 +40,7 @@ impl PoolOps for Flex {
     }
 }
 
-/// The input places of a window along one axis.
+/// The input indices of a window along one axis.
 fn places(axis: &Axis, output: usize) -> impl Iterator<Item = usize> + Clone + use<> {
     let (window, step) = (axis.windows[output], axis.step);
     (0..window.count).map(move |i| window.start + i * step)
@@ -58,7 +58,7 @@ fn flat_first(pooling: &Pooling) -> Pooling {
     pooling
 }
 
-/// The rows (first place of each) that output row `(i, j)` looks at, in row-major order.
+/// The rows (first index of each) that output row `(i, j)` reads, in row-major order.
 fn rows(pooling: &Pooling, i: usize, j: usize) -> impl Iterator<Item = usize> + Clone + use<> {
     let [_, ny, nz] = pooling.input();
     let inner = places(&pooling.axes[1], j);
@@ -71,13 +71,13 @@ fn each_plane(out: &mut [f32], plane: usize, work: impl Fn(usize, &mut [f32]) + 
     }
 }
 
-/// A value that is not a number wins, as in PyTorch.
+/// NaN wins, as in PyTorch.
 #[inline(always)]
 fn wins(value: f32, over: f32) -> bool {
     value > over || value.is_nan()
 }
 
-/// `x` is `planes` times the input; gives as many times the output.
+/// `x` holds `planes` inputs; returns as many outputs.
 fn largest(x: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
     let pooling = &flat_first(pooling);
     let (input, output) = (pooling.input(), pooling.output());
@@ -105,7 +105,7 @@ fn largest(x: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
     out
 }
 
-/// The output gradient `dy`, each value at the place of its window's largest input.
+/// The input gradient: each value of `dy` at the position of its window's largest input.
 fn largest_gradient(x: &[f32], dy: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
     let pooling = &flat_first(pooling);
     let (input, output) = (pooling.input(), pooling.output());
@@ -115,7 +115,7 @@ fn largest_gradient(x: &[f32], dy: &[f32], planes: usize, pooling: &Pooling) -> 
     each_plane(&mut out, plane, |index, out| {
         let x = &x[index * plane..][..plane];
         let dy = &dy[index * output.iter().product::<usize>()..][..output.iter().product()];
-        // The largest value above each place of a row, and the row it is in.
+        // The largest value at each index over the rows, and the row it is in.
         let mut best = vec![(0.0, 0); input[2]];
         for (row, dy) in dy.chunks_exact(oz).enumerate() {
             best.fill((f32::NEG_INFINITY, usize::MAX));
@@ -146,7 +146,7 @@ fn largest_gradient(x: &[f32], dy: &[f32], planes: usize, pooling: &Pooling) -> 
     out
 }
 
-/// `x` is `planes` times the input; gives as many times the output.
+/// `x` holds `planes` inputs; returns as many outputs.
 fn mean(x: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
     let pooling = &flat_first(pooling);
     let (input, output) = (pooling.input(), pooling.output());
@@ -172,7 +172,7 @@ fn mean(x: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
     out
 }
 
-/// The output gradient `dy`, each value shared by its window's inputs.
+/// The input gradient: each value of `dy` distributed over its window's inputs.
 fn mean_gradient(dy: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
     let pooling = &flat_first(pooling);
     let (input, output) = (pooling.input(), pooling.output());

@@ -1,6 +1,6 @@
-//! The walks over the windows on GPUs: a unit for each output, and for each input of a gradient.
+//! The passes over the windows on GPUs: a unit for each output, and for each input of a gradient.
 
-#![allow(clippy::manual_is_multiple_of, reason = "CubeCL reads no other way of writing it")]
+#![allow(clippy::manual_is_multiple_of, reason = "CubeCL supports no other form")]
 
 use burn::backend::tensor::FloatTensor;
 use burn_cubecl::CubeBackend;
@@ -39,7 +39,7 @@ impl PoolOps for CubeBackend {
 
     fn pool_mean_gradient(dy: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
         let [dy] = ordered([dy]);
-        // The inputs have no part in it.
+        // It does not depend on the inputs.
         backward(dy.clone(), dy, planes, &pooling, false)
     }
 }
@@ -71,7 +71,7 @@ fn sizes(pooling: &Pooling) -> SizesLaunch {
 }
 
 /// The windows of the three axes, then for each input of the three axes the first window that may
-/// hold it and the one behind the last. Places are exact in f32 up to 2^24.
+/// hold it and the one after the last. Indices are exact in f32 up to 2^24.
 fn table(pooling: &Pooling) -> Vec<f32> {
     let windows = pooling.axes.iter().flat_map(|axis| &axis.windows);
     let mut table: Vec<f32> = windows.flat_map(|w| [w.start as f32, w.count as f32, w.weight as f32]).collect();
@@ -81,7 +81,7 @@ fn table(pooling: &Pooling) -> Vec<f32> {
     table
 }
 
-/// The windows from whose first to last input this one lies: they follow each other.
+/// The range of windows between whose first and last inputs this one lies.
 fn holders(axis: &Axis, input: usize) -> [f32; OF_INPUT] {
     let holds = |w: &super::windows::Window| w.start <= input && input < w.start + w.count * axis.step;
     let first = axis.windows.iter().position(holds).unwrap_or(0);
@@ -110,21 +110,21 @@ fn backward(x: CubeTensor, dy: CubeTensor, planes: [usize; 2], pooling: &Pooling
     out
 }
 
-/// A value that is not a number wins, as in PyTorch.
+/// NaN wins, as in PyTorch.
 #[cube]
 fn wins(value: f32, over: f32) -> bool {
     value > over || value.is_nan()
 }
 
-/// What a window's record begins with in the table.
+/// Where a window's records begin in the table.
 #[cube]
 fn record(sizes: &Sizes, x: usize, y: usize, z: usize) -> (usize, usize, usize) {
     let (ox, oy) = (sizes.ox as usize, sizes.oy as usize);
     (OF_WINDOW * x, OF_WINDOW * (ox + y), OF_WINDOW * (ox + oy + z))
 }
 
-/// The place of the largest input of a window; of equal ones the first. `start` is that of the
-/// plane.
+/// The index of the largest input of a window; of equal ones the first. `start` is the offset of
+/// the plane.
 #[cube]
 fn place_of_largest<F: Float>(
     input: &Tensor<F>,
@@ -198,7 +198,7 @@ fn forward_kernel<F: Float>(
 /// Whether a window holds an input, along one axis.
 #[cube]
 fn holds(table: &Tensor<f32>, record: usize, input: usize, step: usize) -> bool {
-    // Starts never fall: none of the windows that the table gives begins behind the input.
+    // Starts never fall: none of the windows in the table begins after the input.
     let apart = input - usize::cast_from(table[record]);
     apart % step == 0 && apart / step < usize::cast_from(table[record + 1])
 }

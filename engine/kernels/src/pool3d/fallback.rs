@@ -5,7 +5,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 
 use super::windows::{Axis, Pooling};
 
-/// Gathers every window, shorter ones filled up with their last input, and takes the largest of
+/// Gathers every window, with shorter ones padded by their last input, and takes the largest of
 /// each.
 pub fn largest(x: Tensor<5>, axes: &[Axis; 3]) -> Tensor<5> {
     axes.iter().enumerate().fold(x, |x, (axis, table)| {

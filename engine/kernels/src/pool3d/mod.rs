@@ -1,9 +1,8 @@
 //! Maximum and average pooling in three dimensions, with fixed or adaptive windows, and a
 //! handwritten backward pass.
 //!
-//! Every kind is the same walk over a table of windows per axis. On the CPU and in f32 that walk
-//! goes row by row, on GPUs value by value; where there is no kernel the same table drives ordinary
-//! tensor operations.
+//! Every kind is one pass over a table of windows per axis: row by row on the CPU (f32), value by
+//! value on GPUs. Where there is no kernel, the same table drives ordinary tensor operations.
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
 
@@ -52,12 +51,12 @@ impl PoolShape {
     }
 }
 
-/// What a sum over a window is divided by.
+/// The divisor of a sum over a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Divisor {
     /// The window's size, padding included (PyTorch's default).
     Window,
-    /// How many inputs of the window lie inside.
+    /// The number of inputs of the window that lie inside.
     Inside,
     /// This number.
     Given(usize),
@@ -75,7 +74,7 @@ pub enum Divisor {
 /// ```
 ///
 /// # Panics
-/// Where not one window fits ([`PoolShape::output`] tells).
+/// Where not one window fits (see [`PoolShape::output`]).
 pub fn max_pool3d(x: Tensor<5>, shape: PoolShape) -> Tensor<5> {
     let axes = fixed(&x, &shape, Divisor::Window);
     largest(x, axes)
@@ -84,7 +83,7 @@ pub fn max_pool3d(x: Tensor<5>, shape: PoolShape) -> Tensor<5> {
 /// The mean of each window; `[B, C, X, Y, Z]` to `[B, C, X', Y', Z']`. The dilation is not used.
 ///
 /// # Panics
-/// Where not one window fits ([`PoolShape::output`] tells).
+/// Where not one window fits (see [`PoolShape::output`]).
 pub fn avg_pool3d(x: Tensor<5>, shape: PoolShape, divisor: Divisor) -> Tensor<5> {
     let shape = PoolShape { dilation: [1; 3], ..shape };
     let axes = fixed(&x, &shape, divisor);

@@ -1,4 +1,4 @@
-//! Pooling as an operation of backends, and its place in the autodiff graph.
+//! Pooling as an operation of backends, and its node in the autodiff graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -86,8 +86,8 @@ impl<B: PoolOps, C: CheckpointStrategy> PoolOps for Autodiff<B, C> {
         planes: [usize; 2],
         pooling: Pooling,
     ) -> FloatTensor<Self> {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
-        // offered.
+        // Only the backward pass calls this, on plain tensors; second-order gradients are not
+        // supported.
         let (x, dy) = (x.into_primitive(), dy.into_primitive());
         Self::from_inner(B::pool_largest_gradient(x, dy, planes, pooling))
     }
@@ -119,13 +119,13 @@ fn planes(x: &Tensor<5>) -> [usize; 2] {
     [x.dims()[0], x.dims()[1]]
 }
 
-/// Runs the kernel; [`has_kernel`] must have said yes.
+/// Runs the kernel; [`has_kernel`] must be true.
 pub fn largest(x: Tensor<5>, pooling: Pooling) -> Tensor<5> {
     let planes = planes(&x);
     Tensor::from_dispatch(<Dispatch as PoolOps>::pool_largest(x.into_dispatch(), planes, pooling))
 }
 
-/// Runs the kernel; [`has_kernel`] must have said yes.
+/// Runs the kernel; [`has_kernel`] must be true.
 pub fn mean(x: Tensor<5>, pooling: Pooling) -> Tensor<5> {
     let planes = planes(&x);
     Tensor::from_dispatch(<Dispatch as PoolOps>::pool_mean(x.into_dispatch(), planes, pooling))

@@ -1,4 +1,4 @@
-//! Both poolings against sums and maxima in f64 written the plain way over the padded input,
+//! Both poolings against straightforward sums and maxima in f64 over the padded input,
 //! against Burn's own in 2-D, and their gradients against finite differences.
 
 use burn::tensor::{Device, Tensor, TensorData, module, ops::MaxPoolOptions};
@@ -51,8 +51,8 @@ fn shapes() -> Vec<(PoolShape, [usize; 5])> {
     found
 }
 
-/// For every output: the values of its window inside the input, and how many places it has within
-/// the padded input.
+/// For every output: the values of its window inside the input, and how many positions it has
+/// within the padded input.
 fn plain(x: &[f32], dims: [usize; 5], shape: &PoolShape) -> Vec<(Vec<f32>, usize)> {
     let n = [dims[2], dims[3], dims[4]];
     let out = shape.output(n).expect("a window fits");

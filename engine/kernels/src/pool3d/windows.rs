@@ -1,4 +1,4 @@
-//! Which inputs each output of a pooling looks at.
+//! Which inputs each output of a pooling reads.
 
 use super::{Divisor, PoolShape};
 
@@ -23,7 +23,7 @@ pub struct Axis {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pooling {
     pub axes: [Axis; 3],
-    /// An average's factor beside the windows' weights.
+    /// A factor of an average in addition to the windows' weights.
     pub scale: f64,
 }
 
@@ -38,7 +38,7 @@ pub fn count(shape: &PoolShape, axis: usize, input: usize) -> Option<usize> {
     let span = (input + 2 * padding) as i64 - reach as i64;
     let rounding = if shape.ceil_mode { stride as i64 - 1 } else { 0 };
     let count = usize::try_from((span + rounding).div_euclid(stride as i64) + 1).ok().filter(|count| *count > 0)?;
-    // A window that would begin in the padding at the far end is left out.
+    // A window that would begin in the padding at the far end is dropped.
     let beyond = shape.ceil_mode && (count - 1) * stride >= input + padding;
     Some(if beyond { count - 1 } else { count })
 }
@@ -48,7 +48,7 @@ impl Axis {
     pub fn fixed(shape: &PoolShape, axis: usize, input: usize, divisor: Divisor) -> Option<Self> {
         let (kernel, padding, step) = (shape.kernel[axis], shape.padding[axis], shape.dilation[axis]);
         let windows = (0..count(shape, axis, input)?).map(|i| {
-            // Places in the padded input.
+            // Indices in the padded input.
             let first = i * shape.stride[axis];
             let skipped = padding.saturating_sub(first).div_ceil(step);
             let start = (first + skipped * step) - padding;

@@ -1,4 +1,4 @@
-//! The activation on the CPU, by all threads.
+//! The activation on the CPU, on all threads.
 
 use burn::backend::{Flex, tensor::FloatTensor};
 
@@ -33,7 +33,7 @@ fn select<S: Precision>(sign: &[S], values: &[S], slope: f32) -> Vec<S> {
             #[inline(always)]
             move || {
                 if slope == 0.0 {
-                    // Not a product: minus infinity becomes 0, and what is not a number stays.
+                    // Not a product: minus infinity becomes 0, and NaN stays NaN.
                     for ((out, sign), value) in out.iter_mut().zip(sign).zip(values) {
                         out.write(if *sign <= 0.0 { 0.0 } else { *value });
                     }

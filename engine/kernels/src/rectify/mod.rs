@@ -1,5 +1,5 @@
-//! ReLU and leaky ReLU, alone and of a sum, forward and backward in one pass each, keeping nothing
-//! but the output.
+//! ReLU and leaky ReLU, alone and of a sum, forward and backward in one pass each, keeping only the
+//! output.
 
 mod cpu;
 #[cfg(gpu_kernels)]
@@ -14,9 +14,9 @@ use crate::place;
 
 /// `x` where it is positive, `slope x` elsewhere (`torch.nn.LeakyReLU`; ReLU with slope 0).
 ///
-/// The sign of the output is that of the input for slopes from 0 on, so that the output alone is
-/// kept for the backward pass: it is what the next layer keeps anyway. Other slopes and element
-/// types go to Burn.
+/// For slopes of 0 and above the sign of the output is that of the input, so that only the output
+/// is kept for the backward pass; the next layer keeps it anyway. Other slopes and element types
+/// use Burn's operations.
 pub fn rectify(x: Tensor<5>, slope: f64) -> Tensor<5> {
     if slope >= 0.0 && place::takes(&x) {
         return ops::rectify(x, slope as f32);
@@ -24,7 +24,7 @@ pub fn rectify(x: Tensor<5>, slope: f64) -> Tensor<5> {
     if slope == 0.0 { activation::relu(x) } else { activation::leaky_relu(x, slope) }
 }
 
-/// The sum of two tensors of one shape, and [`rectify`] of it: what ends a residual block (He et
+/// The sum of two tensors of one shape, and [`rectify`] of it: the end of a residual block (He et
 /// al., <https://arxiv.org/abs/1512.03385>). With a slope of 1 the sum alone.
 ///
 /// # Panics

@@ -1,4 +1,4 @@
-//! The activation as an operation of backends, and its place in the autodiff graph.
+//! The activation as an operation of backends, and its node in the autodiff graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -45,7 +45,7 @@ impl<B: RectifyOps> Backward<B, 1> for RectifyBackward {
 struct SumBackward;
 
 impl<B: RectifyOps> Backward<B, 2> for SumBackward {
-    /// The output, unless the gradient is handed on as it is.
+    /// The output, unless the gradient is passed on unchanged.
     type State = Option<(FloatTensor<B>, f32)>;
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
@@ -82,8 +82,8 @@ impl<B: RectifyOps, C: CheckpointStrategy> RectifyOps for Autodiff<B, C> {
     }
 
     fn rectify_gradient(y: FloatTensor<Self>, dy: FloatTensor<Self>, slope: f32) -> FloatTensor<Self> {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
-        // offered.
+        // Only the backward pass calls this, on plain tensors; second-order gradients are not
+        // supported.
         Self::from_inner(B::rectify_gradient(y.into_primitive(), dy.into_primitive(), slope))
     }
 }

@@ -23,8 +23,7 @@ fn values_and_gradients_are_burns() {
         };
         let theirs = if slope == 0.0 { activation::relu(x.clone()) } else { activation::leaky_relu(x.clone(), slope) };
         let (ours, theirs) = (all(rectify(x.clone(), slope)), all(theirs));
-        // At what is not a number the gradient is not one either; there the two may differ in
-        // which.
+        // Where the input is NaN the gradient is NaN, too; the two may differ in its bits.
         assert_eq!(ours.0[4..], theirs.0[4..], "slope {slope}");
         assert_eq!(ours.1[6..], theirs.1[6..], "slope {slope}");
         assert!(ours.0[3].is_none(), "slope {slope}");
@@ -63,7 +62,7 @@ fn half_precision_is_rounded_once() {
     let device = Device::flex();
     for dtype in [DType::BF16, DType::F16] {
         let draw = |seed: f32| {
-            // More than is converted at a time, and not a whole number of times.
+            // More than one conversion piece, with a partial last one.
             let v: Vec<f32> = (0..2 * 3 * 1019).map(|i| (i as f32 * 1.7 + seed).sin() * 3.0).collect();
             cast(Tensor::<5>::from_data(TensorData::new(v, [1, 2, 3, 1019, 1]), &device), dtype)
         };

@@ -3,7 +3,7 @@
 //! The kernel finds the taps itself, in f32: GPUs without f64 are common. (Where the axes are
 //! independent, tables are computed on the host, see [`separable`](crate::separable).)
 
-#![allow(clippy::manual_is_multiple_of, clippy::assign_op_pattern, reason = "CubeCL reads no other way of writing it")]
+#![allow(clippy::manual_is_multiple_of, clippy::assign_op_pattern, reason = "CubeCL supports no other form")]
 
 use burn::backend::tensor::FloatTensor;
 use burn_cubecl::CubeBackend;
@@ -59,7 +59,7 @@ fn general(image: CubeTensor, source: CubeTensor, size: [usize; 3], sampling: Sa
 const NEAREST: u32 = 0;
 const LINEAR: u32 = 1;
 const CUBIC: u32 = 2;
-/// Order 0, an even number; the other orders follow.
+/// Order 0; an even number, and the other orders follow.
 const SPLINE: u32 = 10;
 
 fn taps_of(mode: u32) -> usize {
@@ -94,7 +94,7 @@ fn general_kernel(
     let taps = comptime!(taps_of(mode));
     let mut index = Array::<f32>::new(comptime!(3 * taps));
     let mut weight = Array::<f32>::new(comptime!(3 * taps));
-    // Unrolled, so that every place in the arrays is known and they become registers.
+    // Unrolled, so that every array index is constant and the arrays become registers.
     #[unroll]
     for axis in 0..3 {
         let at = if comptime!(grid) {
@@ -159,7 +159,7 @@ fn find(
     if comptime!(mode == SPLINE + 4 || mode == SPLINE + 5) {
         first = first - 2.0;
     }
-    // Beyond the edge nothing is read where nothing fades out.
+    // Nothing is read beyond the edge for paddings without a fade-out.
     let mut reads = 1.0f32;
     if comptime!(padding == 4) {
         reads = select(at < -0.000001f32 || at > last + 0.000001f32, 0.0f32, 1.0f32);
@@ -179,7 +179,7 @@ fn find(
     }
 }
 
-/// Brings a coordinate into the image, as far as mode and padding do that to coordinates.
+/// Folds a coordinate into the image, for the modes and paddings that fold coordinates.
 #[cube]
 fn fold(at: f32, n: f32, #[comptime] mode: u32, #[comptime] padding: u32) -> f32 {
     let last = n - 1.0;
@@ -192,7 +192,7 @@ fn fold(at: f32, n: f32, #[comptime] mode: u32, #[comptime] padding: u32) -> f32
         c = reflect(c, 0.0, last);
     }
     if comptime!(padding == 5) {
-        // A whole turn below 0 is the last voxel, above it the first.
+        // A whole period below 0 is the last voxel, above it the first.
         let safe = select(last > 0.0, last, 1.0);
         let below = c + safe * ((0.0 - c / safe).floor() + 1.0);
         let above = c - safe * (c / safe).floor();
@@ -240,7 +240,7 @@ fn place_tap(tap: f32, n: f32, #[comptime] padding: u32) -> f32 {
     select(i > last, last, i)
 }
 
-/// `value` modulo `period`, never negative. Division may round, so that the result is put right.
+/// `value` modulo `period`, never negative. Division may round, so that the result is corrected.
 #[cube]
 fn remainder(value: f32, period: f32) -> f32 {
     let r = value - (value / period).floor() * period;
@@ -276,7 +276,7 @@ fn weigh(distance: f32, #[comptime] mode: u32) -> f32 {
     weight
 }
 
-/// A power of what is positive, else 0.
+/// A power of a positive number, else 0.
 #[cube]
 fn power(x: f32, #[comptime] order: u32) -> f32 {
     let base = select(x > 0.0, x, 0.0);

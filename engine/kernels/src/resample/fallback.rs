@@ -14,7 +14,7 @@ pub(super) fn by_matrix(image: Tensor<4>, target: Target, sampling: Sampling) ->
     at_points(image, points, size, sampling)
 }
 
-/// The coordinates are read back; a copy of them on the CPU decides what is gathered.
+/// The coordinates are copied to the CPU, which computes the indices to gather.
 pub(super) fn by_grid(image: Tensor<4>, coordinates: Tensor<4>, sampling: Sampling) -> Tensor<4> {
     let [_, sx, sy, sz] = coordinates.dims();
     let count = sx * sy * sz;

@@ -1,9 +1,10 @@
-//! Resampling of a volume: by a matrix, or at coordinates of one's own.
+//! Resampling of a volume: by a matrix, or at explicit coordinates.
 //!
 //! Output voxel `o` takes the value of the input at `matrix * (o, 1)`, in voxels. With a diagonal
 //! matrix (a change of spacing without rotation) the three axes are independent: indices and
 //! weights are computed once per axis, in f64, and every device uses the same table. A matrix that
-//! also exchanges axes is one after a permutation. Any other is sampled voxel by voxel.
+//! also exchanges axes is diagonal after a permutation. With any other, sampling works voxel by
+//! voxel.
 
 mod fallback;
 mod ops;
@@ -25,7 +26,7 @@ use crate::separable::{separable, separable_with_tensor_ops};
 /// The upper three rows of a 4x4 matrix: output voxel to input voxel.
 pub type Matrix = [[f64; 4]; 3];
 
-/// How a value between voxels is found.
+/// How a value between voxels is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Interpolation {
     /// Trilinear.
@@ -41,9 +42,9 @@ pub enum Interpolation {
     Spline(u8),
 }
 
-/// What lies outside the image.
+/// The values outside the image.
 ///
-/// The names of `scipy.ndimage` are given beside; its `reflect` and `grid-mirror` are one.
+/// The names of `scipy.ndimage` are in parentheses; its `reflect` and `grid-mirror` are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Padding {
     /// The nearest edge voxel (`nearest`).
@@ -67,13 +68,13 @@ pub enum Padding {
 /// Interpolation and padding together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sampling {
-    /// How a value between voxels is found.
+    /// How a value between voxels is computed.
     pub mode: Interpolation,
-    /// What lies outside the image.
+    /// The values outside the image.
     pub padding: Padding,
 }
 
-/// A matrix from output to input voxels, and the box of output voxels that is wanted of it.
+/// A matrix from output to input voxels, and the box of output voxels to compute.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     matrix: Matrix,
@@ -101,7 +102,7 @@ impl Target {
         m[3] == 0.0 && (0..3).all(|column| m[column] == 0.0 || (self.origin[column], self.size[column]) == (0, 1))
     }
 
-    /// The input axis of each output axis, where each reads along one of its own and they are not
+    /// The input axis of each output axis, where each reads along a different one and they are not
     /// in order.
     fn exchanged(&self) -> Option<[usize; 3]> {
         if self.is_separable() {
@@ -117,7 +118,7 @@ impl Target {
 /// device.
 ///
 /// Coordinates are f64 on the CPU and for diagonal matrices everywhere; with another matrix a GPU
-/// computes them in f32. An image with an empty axis gives zeros.
+/// computes them in f32. For an image with an empty axis the result is zeros.
 ///
 /// # Panics
 /// Where a spline's order is above 5.
@@ -125,7 +126,7 @@ pub fn resample(image: Tensor<4>, matrix: &Matrix, size: [usize; 3], sampling: S
     resample_part(image, matrix, [0; 3], size, sampling)
 }
 
-/// The voxels from `origin` to `origin + size` of what [`resample`] gives, without the rest.
+/// Computes only the voxels from `origin` to `origin + size` of the result of [`resample`].
 ///
 /// # Panics
 /// As [`resample`].
@@ -147,10 +148,11 @@ pub fn resample_with_tensor_ops(image: Tensor<4>, matrix: &Matrix, size: [usize;
 }
 
 /// Samples `image` (`[C, X, Y, Z]`) at `coordinates` (`[3, X', Y', Z']`): output voxel `o` takes
-/// the value at `coordinates[.., o]`, in voxels of the image along its three axes. Gives
-/// `[C, X', Y', Z']` on the image's own device.
+/// the value at `coordinates[.., o]`, in voxels of the image along its three axes. Returns `[C, X',
+/// Y', Z']` on the image's own device.
 ///
-/// A 2-D image has `Z = 1`; its third coordinate is 0. An image with an empty axis gives zeros.
+/// A 2-D image has `Z = 1`; its third coordinate is 0. For an image with an empty axis the result
+/// is zeros.
 ///
 /// # Panics
 /// Where the first axis of `coordinates` is not 3, or a spline's order is above 5.
@@ -174,8 +176,8 @@ pub fn sample_grid(image: Tensor<4>, coordinates: Tensor<4>, sampling: Sampling)
     }
 }
 
-/// Does what every device does alike: empty images, spline coefficients, exchanged axes, axes that
-/// are independent.
+/// The steps that are the same on every device: empty images, spline coefficients, exchanged axes,
+/// independent axes.
 fn prepared(image: Tensor<4>, mut target: Target, sampling: Sampling, kernels: bool) -> Tensor<4> {
     let (dims, size) = (image.dims(), target.size);
     if dims.contains(&0) || size.contains(&0) {
@@ -196,7 +198,7 @@ fn prepared(image: Tensor<4>, mut target: Target, sampling: Sampling, kernels: b
             fallback::by_matrix(image, target, sampling)
         };
     };
-    // Output axis `a` reads along input axis `order[a]`: the result is turned.
+    // Output axis `a` reads along input axis `order[a]`: the result is transposed.
     let mut turned = Target { matrix: [[0.0; 4]; 3], ..target };
     for (a, axis) in order.into_iter().enumerate() {
         turned.matrix[axis][axis] = target.matrix[axis][a];

@@ -1,8 +1,8 @@
 //! The coefficients of the B-spline that runs through the voxels (scipy's `spline_filter`).
 //!
-//! A spline of order 2 or more does not pass through its own coefficients, so that the image is
-//! filtered first: along each axis a causal and an anticausal recursion per pole. For paddings
-//! without an exact start the image is lengthened, as scipy does.
+//! A spline of order 2 or more does not pass through its own coefficients, so the image is filtered
+//! first: along each axis a causal and an anticausal recursion per pole. For paddings without an
+//! exact start value the image is extended, as in scipy.
 
 use burn::tensor::{Tensor, TensorData};
 use rayon::prelude::*;
@@ -14,7 +14,7 @@ use crate::separable::{AxisTaps, separable};
 /// Voxels added at each end where the recursion has no exact start (scipy's number).
 const MARGIN: usize = 12;
 
-/// Lines that are filtered next to each other.
+/// Lines that are filtered in parallel.
 const LANES: usize = 16;
 
 /// The image's coefficients, and how many voxels were added before each axis. `still[axis]`: the
@@ -63,7 +63,7 @@ fn poles(order: u8) -> Vec<f64> {
     }
 }
 
-/// How the image goes on beyond the line's ends.
+/// How the image continues beyond the line's ends.
 #[derive(Clone, Copy, PartialEq)]
 enum Start {
     Mirror,
@@ -81,7 +81,7 @@ impl Start {
     }
 }
 
-/// Logarithm of what no longer counts.
+/// Logarithm of a negligible weight.
 const FAINT: f64 = -42.0;
 
 #[inline(always)]
@@ -123,7 +123,7 @@ impl Filter {
     fn causal_start(&self, c: &mut [Lane], z: f64) {
         let n = c.len();
         let (first, last) = (c[0], c[n - 1]);
-        // What is further away than this counts less than rounding.
+        // Values further away than this contribute less than rounding.
         let reach = n.min((FAINT / z.abs().ln()) as usize + 2);
         let mut sum = first;
         let mut power = z;
@@ -149,8 +149,8 @@ impl Filter {
                 let far = z.powi(n as i32);
                 add(&mut sum, &last, far);
                 for i in 1..reach {
-                    // scipy reads its running sum at the last step; it matters on lines of a few
-                    // voxels only.
+                    // scipy reads its running sum at the last step; it matters only on lines of a
+                    // few voxels.
                     let opposite = if i == n - 1 { sum } else { c[n - 1 - i] };
                     add(&mut sum, &c[i], power);
                     add(&mut sum, &opposite, power * far);
@@ -190,8 +190,7 @@ impl Filter {
             return;
         }
         let stride: usize = shape[axis + 1..].iter().product();
-        // Along the last axis neighbours in memory are one line; else neighbouring lines are
-        // neighbours in memory.
+        // Along the last axis a line is contiguous in memory; along others, neighbouring lines are.
         if stride == 1 {
             values.par_chunks_mut(n * LANES).for_each_init(
                 || vec![[0.0; LANES]; n],
@@ -271,14 +270,14 @@ fn lengthen(values: &[f32], channels: usize, shape: [usize; 3], margins: [usize;
     out
 }
 
-/// The same as weighted sums along the axes: what devices run that are not the CPU.
+/// The same as weighted sums along the axes, for devices other than the CPU.
 fn by_sums(image: Tensor<4>, margins: [usize; 3], filter: &Filter, padding: Padding) -> Tensor<4> {
     let dims = image.dims();
     separable(image, &std::array::from_fn(|axis| filter.taps(dims[axis + 1], margins[axis], padding)))
 }
 
-/// Weights below this change no coefficient by as much as its last place. They fall off by a factor
-/// per voxel, so that of a long axis some 40 voxels count.
+/// Weights below this change no coefficient by a unit in its last place. They decay geometrically,
+/// so that about 40 voxels of a long axis matter.
 const LEAST_WEIGHT: f32 = 1e-8;
 
 impl Filter {
@@ -331,7 +330,7 @@ mod tests {
     use super::*;
     use burn::tensor::Device;
 
-    /// The two ways to filter agree, with and without added voxels.
+    /// The two algorithms agree, with and without added voxels.
     #[test]
     fn recursion_and_sums_agree() {
         let values: Vec<f32> = (0..2 * 70 * 3 * 19).map(|i| ((i * 7919 % 1009) as f32) / 100.0 - 4.0).collect();

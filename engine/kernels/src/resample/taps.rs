@@ -1,4 +1,4 @@
-//! Where a coordinate reads, and with what weights.
+//! The voxels that a coordinate reads, and their weights.
 
 use super::{Interpolation, Padding, Sampling, Target};
 use crate::interpolate::cubic_weights;
@@ -81,8 +81,8 @@ fn b_spline(order: u8, x: f64, weights: &mut [f32]) {
     }
 }
 
-/// Finds the taps of a coordinate on an axis of `n` voxels; `index` and `weight` have one place per
-/// tap.
+/// Finds the taps of a coordinate on an axis of `n` voxels; `index` and `weight` have one element
+/// per tap.
 #[inline(always)]
 pub(crate) fn find(c: f64, n: usize, sampling: Sampling, index: &mut [usize], weight: &mut [f32]) {
     index.fill(0);
@@ -91,7 +91,7 @@ pub(crate) fn find(c: f64, n: usize, sampling: Sampling, index: &mut [usize], we
         weight[0] = 1.0;
         return;
     }
-    // A coordinate that is not a number counts as outside.
+    // A NaN coordinate counts as outside.
     let Some(c) = fold(c, n, sampling).filter(|c| !c.is_nan()) else { return };
     let c = c.clamp(-1e15, 1e15);
     let first = sampling.mode.first_tap(c);
@@ -104,7 +104,7 @@ pub(crate) fn find(c: f64, n: usize, sampling: Sampling, index: &mut [usize], we
     }
 }
 
-/// Brings a coordinate into the image as far as mode and padding do that to coordinates; `None`
+/// Folds a coordinate into the image, for the modes and paddings that fold coordinates; `None`
 /// where nothing is read.
 #[inline(always)]
 pub(crate) fn fold(c: f64, n: usize, Sampling { mode, padding }: Sampling) -> Option<f64> {
@@ -127,7 +127,7 @@ pub(crate) fn fold(c: f64, n: usize, Sampling { mode, padding }: Sampling) -> Op
         }
         Padding::Wrap if n == 1 => 0.0,
         Padding::Wrap if (0.0..=last).contains(&c) => c,
-        // A whole turn below 0 is the last voxel, above it the first.
+        // A whole period below 0 is the last voxel, above it the first.
         Padding::Wrap if c < 0.0 => c + last * ((-c / last).trunc() + 1.0),
         Padding::Wrap => c % last,
         Padding::GridWrap => c,
@@ -199,13 +199,14 @@ pub(crate) fn table(target: &Target, axis: usize, n: usize, sampling: Sampling) 
     let mut counts = None;
     for (i, (index, weight)) in index.chunks_exact_mut(taps).zip(weight.chunks_exact_mut(taps)).enumerate() {
         find(start + step * (origin + i) as f64, n, sampling, &mut found[..taps], weight);
-        // A tap that counts nothing reads what another one reads, so that nothing else is touched.
+        // A tap of weight 0 reads the same voxel as another one, so that no further voxel is
+        // accessed.
         counts = weight.iter().position(|w| *w != 0.0).map(|t| found[t]).or(counts);
         for (t, index) in index.iter_mut().enumerate() {
             *index = if weight[t] == 0.0 { counts.unwrap_or(usize::MAX) } else { found[t] } as u32;
         }
     }
-    // Those before the first that counts.
+    // Taps before the first with a weight.
     let first = index.iter().copied().find(|i| *i != u32::MAX).unwrap_or(0);
     index.iter_mut().filter(|i| **i == u32::MAX).for_each(|i| *i = first);
     AxisTaps::new(taps, index, weight)

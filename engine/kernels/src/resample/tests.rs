@@ -1,4 +1,4 @@
-//! The kernels against the definition written out in f64, and against values of scipy and PyTorch.
+//! The kernels against the explicit definition in f64, and against values of scipy and PyTorch.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use proptest::prelude::*;
@@ -38,7 +38,7 @@ const MODES: [Interpolation; 9] = [
     Interpolation::Spline(5),
 ];
 
-/// The definition, one value at a time in f64; of splines, `image` are the coefficients.
+/// The definition, one value at a time in f64; for splines, `image` holds the coefficients.
 fn written_out(image: &[f32], n: [usize; 4], points: &[[f64; 3]], sampling: Sampling) -> Vec<f32> {
     let taps = sampling.mode.taps();
     let mut out = Vec::new();
@@ -104,7 +104,7 @@ fn check(device: &Device, tolerance: f32, matrix: &Matrix, shape: [usize; 4], si
     let got = values(resample_with_tensor_ops(image.clone(), matrix, size, sampling));
     close(&name("tensor operations"), &got, &expected, tolerance);
 
-    // Coordinates as f32: such that no rounding decides, or where nothing jumps.
+    // Coordinates in f32: chosen so that no rounding decides, or where the result is continuous.
     let jumps = matches!(sampling.mode, Interpolation::Nearest | Interpolation::Spline(0))
         || matches!(sampling.padding, Padding::Cut | Padding::Wrap);
     if jumps {
@@ -144,7 +144,7 @@ proptest! {
     }
 }
 
-/// Values at coordinates, by every mode that another library has.
+/// Values at coordinates, for every mode that another library has.
 fn others_agree(device: &Device, tolerance: f32) {
     let flat: Vec<f32> = (0..3).flat_map(|a| reference::POINTS.map(|p| p[a])).collect();
     let grid = Tensor::<4>::from_data(TensorData::new(flat, [3, reference::POINTS.len(), 1, 1]), device);

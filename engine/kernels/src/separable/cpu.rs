@@ -1,5 +1,5 @@
-//! On the CPU planes are blended, then rows, then neighbours in a row: each step on data that is
-//! already in the cache.
+//! On the CPU, planes are blended, then rows, then neighbours in a row, each step on data in the
+//! cache.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ impl SeparableOps for Flex {
         let mut out = vec![0.0_f32; dims[0] * size.iter().product::<usize>()];
         let source = image.as_slice::<f32>().unwrap_or_default();
         match axes {
-            // A 2-D image is the same in memory with its axes one further, and has long rows then.
+            // A 2-D image with its axes shifted by one is the same in memory, and has long rows.
             [x, y, z] if dims[3] == 1 && z.is_identity(1) => {
                 apply(source, [dims[0], 1, dims[1], dims[2]], &[z, x, y].map(Axis::new), &mut out);
             }
@@ -34,12 +34,12 @@ impl SeparableOps for Flex {
     }
 }
 
-/// A table, and what of its axis it reads.
+/// A table, and the range of its axis that it reads.
 struct Axis {
     table: AxisTaps,
     /// First index that is read.
     low: u32,
-    /// How many from there on.
+    /// The number of indices from there on.
     span: usize,
     /// See [`AxisTaps::copied_from`].
     copied_from: Option<usize>,
@@ -68,7 +68,7 @@ struct Task<'a> {
     out: &'a mut [f32],
 }
 
-/// What a task writes into on its way.
+/// Scratch buffers of a task.
 #[derive(Default)]
 struct Scratch {
     plane: Vec<f32>,
@@ -79,7 +79,7 @@ struct Scratch {
 
 fn apply(source: &[f32], dims: [usize; 4], axes: &[Axis; 3], out: &mut [f32]) {
     let size = axes.each_ref().map(|axis| axis.table.len());
-    // Rows per task: what is blended for them fits the cache nearest to the core.
+    // Rows per task: the blended rows fit the first-level cache.
     let per_row = (axes[2].span * axes[1].span).div_ceil(size[1]).max(1);
     let rows = (BLOCK / per_row).clamp(1, size[1]);
     let mut tasks = Vec::new();
@@ -144,14 +144,14 @@ fn block(image: &[f32], [ny, nz]: [usize; 2], axes: &[Axis; 3], task: Task, scra
     }
 }
 
-/// The one tap that is taken as it is.
+/// The single tap of weight 1, where there is one.
 #[inline(always)]
 fn plain(weights: &[f32]) -> Option<usize> {
     let t = weights.iter().position(|w| *w != 0.0)?;
     (weights[t] == 1.0 && weights[t + 1..].iter().all(|w| *w == 0.0)).then_some(t)
 }
 
-/// The sum of rows, each with its weight.
+/// The weighted sum of rows.
 #[inline(always)]
 fn mix<'a>(row: impl Fn(usize) -> &'a [f32], weights: &[f32], out: &mut [f32]) {
     match weights.len() {

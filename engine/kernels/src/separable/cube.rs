@@ -1,5 +1,5 @@
 //! On GPUs one thread computes one output value, with tables computed on the host: every device
-//! picks the same voxels.
+//! reads the same voxels.
 
 use burn::backend::{ops::FloatTensorOps, tensor::FloatTensor};
 use burn::tensor::TensorData;
@@ -62,12 +62,11 @@ fn run(image: CubeTensor, axes: &[AxisTaps; 3]) -> CubeTensor {
     output
 }
 
-/// An output of so many voxels, and how many threads fill it.
+/// An output of this size, and its launch size.
 pub(crate) fn prepare(image: &CubeTensor, size: [usize; 3]) -> (CubeTensor, Client, CubeCount, CubeDim) {
     let channels = image.meta.shape()[0];
     let shape = [channels, size[0], size[1], size[2]];
-    // In row-major order without gaps: rows of what Burn allocates by itself are padded on CUDA and
-    // ROCm.
+    // In row-major order without gaps: Burn's own allocations have padded rows on CUDA and ROCm.
     let output = empty_device_contiguous_dtype(image.client.clone(), image.device.clone(), shape.into(), image.dtype);
     let count = shape.iter().product::<usize>();
     let cube_dim = CubeDim::new(&image.client, count);
@@ -75,7 +74,7 @@ pub(crate) fn prepare(image: &CubeTensor, size: [usize; 3]) -> (CubeTensor, Clie
     (output, image.client.clone(), cube_count, cube_dim)
 }
 
-/// A line of numbers on the image's device.
+/// Copies a list of numbers to the image's device.
 pub(crate) fn upload(image: &CubeTensor, values: Vec<f32>) -> CubeTensor {
     let n = values.len();
     CubeBackend::float_from_data(TensorData::new(values, [n]), &image.device)

@@ -1,4 +1,5 @@
-//! Weighted sums along one axis after the other: what resizing and every change of spacing come to.
+//! Weighted sums along one axis after the other, to which resizing and every change of spacing
+//! reduce.
 
 mod cpu;
 #[cfg(feature = "cube")]
@@ -41,7 +42,7 @@ impl AxisTaps {
         self.index.is_empty()
     }
 
-    /// Whether an axis of `n` voxels comes out as it is.
+    /// Whether the table leaves an axis of `n` voxels unchanged.
     pub fn is_identity(&self, n: usize) -> bool {
         self.len() == n && self.copied_from() == Some(0)
     }
@@ -65,7 +66,7 @@ impl AxisTaps {
     }
 
     /// The table that takes a gradient back to an axis of `n` voxels: the same pairs, listed by the
-    /// index that was read. Shorter lists end in a weight of 0.
+    /// index that was read. Shorter lists are padded with weight 0.
     pub(crate) fn transposed(&self, n: usize) -> AxisTaps {
         let mut lists = vec![Vec::new(); n];
         for o in 0..self.len() {
@@ -107,8 +108,8 @@ impl AxisTaps {
 
 /// Applies one table per axis to `image` (`[C, X, Y, Z]`): `out[c, x, y, z]` is the sum of
 /// `image[c, i, j, k] * weight_x(x, i) * weight_y(y, j) * weight_z(z, k)` over the taps of the
-/// three tables. The result has the length of each table along its axis. An image with an empty
-/// axis gives zeros. Gradients flow to the image.
+/// three tables. The result has the length of each table along its axis. For an image with an empty
+/// axis the result is zeros. Gradients flow to the image.
 ///
 /// # Panics
 /// Where a table reads an index that the image does not have.

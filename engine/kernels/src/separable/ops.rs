@@ -1,4 +1,4 @@
-//! Routes to the kernel of the tensor's backend, and the place of the operation in the autodiff
+//! Routes to the kernel of the tensor's backend, and defines the operation's node in the autodiff
 //! graph.
 
 use burn::backend::autodiff::Autodiff;
@@ -24,8 +24,7 @@ pub trait SeparableOps: Backend {
     fn separable(image: FloatTensor<Self>, axes: [AxisTaps; 3]) -> FloatTensor<Self>;
 }
 
-/// The gradient of a weighted sum takes the same weights the other way round: a table per axis
-/// again.
+/// The gradient of a weighted sum uses the transposed weights: again a table per axis.
 #[derive(Debug)]
 struct SeparableBackward;
 
@@ -69,7 +68,7 @@ pub(crate) fn has_kernel(image: &Tensor<4>) -> bool {
     }
 }
 
-/// Runs the kernel; [`has_kernel`] must have said yes.
+/// Runs the kernel; [`has_kernel`] must be true.
 pub(super) fn separable(image: Tensor<4>, axes: &[AxisTaps; 3]) -> Tensor<4> {
     Tensor::from_dispatch(<Dispatch as SeparableOps>::separable(image.into_dispatch(), axes.clone()))
 }

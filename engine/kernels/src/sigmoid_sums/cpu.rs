@@ -1,5 +1,4 @@
-//! The two passes on the CPU: a task for each piece of a channel, sums put together in a fixed
-//! order.
+//! The two passes on the CPU: a task for each piece of a channel, sums combined in a fixed order.
 
 use std::mem::MaybeUninit;
 
@@ -44,9 +43,9 @@ impl SigmoidSumsOps for Flex {
     }
 }
 
-/// What logits are compared with: the values themselves, or whether a label is a class.
+/// The target of logits: the values themselves, or whether a label equals a class.
 trait Target: Copy {
-    /// The target that a value says, and whether there is such a target.
+    /// The target that a value encodes, and whether it is valid.
     fn of(self, value: f32) -> (f32, bool);
 }
 
@@ -75,7 +74,7 @@ impl Target for Indices {
     }
 }
 
-/// What is added up beside the overlap.
+/// The term that is summed in addition to the overlap.
 trait Term: Copy {
     fn value(self, s: Logit, t: f32) -> f32;
     /// The derivative with respect to the logit, or to the target.
@@ -109,7 +108,7 @@ impl Term for Focal {
         let Focused { weight, power, entropy, off } = Focused::at(self, s, t);
         let steeper = self.gamma * off.rest * entropy;
         if OF_TARGET {
-            // The logarithms are a logit apart.
+            // The two logarithms differ by the logit.
             let rise = (self.pos_weight - 1.0) * s.without() - s.x;
             power * (weight * (rise - 2.0 * s.x * steeper) + (self.present - self.absent) * entropy)
         } else {
@@ -123,7 +122,7 @@ impl Term for Focal {
 #[derive(Clone, Copy)]
 struct Focused {
     weight: f32,
-    /// How far the prediction is off.
+    /// The distance of the prediction from the target.
     off: Logit,
     /// Its sigmoid to the power of gamma.
     power: f32,
@@ -165,7 +164,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// What the sums get of it; a loop of its own for each case, so that none asks within.
+    /// Its contribution to the sums; a separate loop for each case, without inner branches.
     fn sums(&self, shape: &Shape) -> [f64; SUMS] {
         match (self.indices, shape.focal) {
             (None, None) => self.added(shape.squared, Values, Nothing),
@@ -245,7 +244,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// What one position adds to the sums.
+/// The contribution of one position to the sums.
 #[inline(always)]
 fn parts(x: f32, value: f32, squared: bool, target: impl Target, term: impl Term) -> [f32; SUMS] {
     let (t, known) = target.of(value);
@@ -255,7 +254,7 @@ fn parts(x: f32, value: f32, squared: bool, target: impl Target, term: impl Term
     [s.sigmoid * t, prediction, given, term.value(s, t), odd]
 }
 
-/// A logit, its sigmoid, one less the sigmoid, and `log(1 + exp(-|x|))`.
+/// A logit, its sigmoid, one minus the sigmoid, and `log(1 + exp(-|x|))`.
 #[derive(Clone, Copy)]
 struct Logit {
     x: f32,

@@ -1,7 +1,7 @@
 //! The two passes on GPUs: forward the sums of pieces, then those of channels; backward a unit for
 //! each position.
 
-#![allow(clippy::useless_conversion, reason = "CubeCL reads no other way of writing it")]
+#![allow(clippy::useless_conversion, reason = "CubeCL supports no other form")]
 
 use burn::backend::tensor::FloatTensor;
 use burn::tensor::DType;
@@ -83,7 +83,7 @@ impl SigmoidSumsOps for CubeBackend {
     }
 }
 
-/// What a kernel is compiled for.
+/// Compile-time options of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Options {
     indices: bool,
@@ -91,7 +91,7 @@ struct Options {
     focal: bool,
 }
 
-/// `log(1 + exp(-|x|))`, exact for small ones too: `2 atanh(e / (2 + e))`.
+/// `log(1 + exp(-|x|))`, exact for small values, too: `2 atanh(e / (2 + e))`.
 #[cube]
 fn tail(x: f32) -> f32 {
     let small = (-x.abs()).exp();
@@ -102,7 +102,7 @@ fn tail(x: f32) -> f32 {
     2.0f32 * s * (1.0f32 + s2 * (1.0f32 / 3.0f32 + s2 * series))
 }
 
-/// Finite for all logits, and 0 rather than less far from 0.
+/// Finite for all logits, and never negative far from 0.
 #[cube]
 fn sigmoid(x: f32) -> f32 {
     let small = (-x.abs()).exp();
@@ -120,13 +120,13 @@ fn entropy_of(x: f32, t: f32, pos_weight: f32) -> f32 {
     pos_weight * t * without(x) + (1.0f32 - t) * without(-x)
 }
 
-/// How far the prediction is off, to the power of gamma.
+/// The distance of the prediction from the target, to the power of gamma.
 #[cube]
 fn power_of(x: f32, t: f32, gamma: f32) -> f32 {
     (-gamma * without(x * (1.0f32 - 2.0f32 * t))).exp()
 }
 
-/// The target of a channel that a value says.
+/// The target of a channel that a value encodes.
 #[cube]
 fn target_of(value: f32, channel: usize, #[comptime] indices: bool) -> f32 {
     if comptime!(indices) { select(value.trunc() == f32::cast_from(channel), 1.0f32, 0.0f32) } else { value }
@@ -246,7 +246,7 @@ fn gradient_kernel(
         let power = power_of(x, t, gamma);
         let steeper = gamma * sigmoid(x * (2.0f32 * t - 1.0f32)) * entropy;
         if comptime!(of_targets) {
-            // The logarithms are a logit apart.
+            // The two logarithms differ by the logit.
             let rise = (pos_weight - 1.0f32) * without(x) - x;
             let own = weight * (rise - 2.0f32 * x * steeper) + (present - absent) * entropy;
             slope += of_sums[g + 3] * power * own;

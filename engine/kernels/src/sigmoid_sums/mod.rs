@@ -1,10 +1,10 @@
-//! What overlap losses, binary cross-entropy and the focal loss need of a sigmoid against a target,
-//! in one pass over the logits; and its gradients in another.
+//! The sums that overlap losses, binary cross-entropy and the focal loss need of a sigmoid and a
+//! target, in one pass over the logits; the gradients in another.
 //!
 //! Dice (Milletari et al., <https://arxiv.org/abs/1606.04797>), Tversky and generalized Dice losses
 //! with a sigmoid, binary cross-entropy, and the focal loss (Lin et al.,
-//! <https://arxiv.org/abs/1708.02002>) are functions of a few sums by item and channel. Nothing of
-//! the logits' size is kept in between.
+//! <https://arxiv.org/abs/1708.02002>) are functions of a few sums by item and channel. No tensor
+//! of the logits' size is kept in between.
 
 mod cpu;
 #[cfg(gpu_kernels)]
@@ -16,15 +16,14 @@ mod tests;
 
 use burn::tensor::Tensor;
 
-/// Binary cross-entropy of a logit `x` and a target `t` (0 and 1, and what is between), and what it
-/// is multiplied by: `w o^gamma e`, where `e = -(pos_weight t log s(x) + (1 - t) log s(-x))`,
-/// `w = present t + absent (1 - t)` and `o = s(-x (2t - 1))` is how far the prediction is off; `s`
-/// is the sigmoid.
+/// Binary cross-entropy of a logit `x` and a target `t` (0 to 1), and its factors: `w o^gamma e`,
+/// where `e = -(pos_weight t log s(x) + (1 - t) log s(-x))`, `w = present t + absent (1 - t)` and
+/// `o = s(-x (2t - 1))` is the distance of the prediction from the target; `s` is the sigmoid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Focal {
-    /// How fast what is predicted well loses its weight; 0 for plain cross-entropy.
+    /// How strongly well-predicted values are down-weighted; 0 for plain cross-entropy.
     pub gamma: f32,
-    /// Weight of the part that the target has, within the entropy.
+    /// Weight of the positive term within the entropy.
     pub pos_weight: f32,
     /// Weight where the target is 1.
     pub present: f32,
@@ -48,20 +47,19 @@ pub struct SigmoidSums {
     pub prediction: Tensor<2>,
     /// `t`, or `t^2`
     pub target: Tensor<2>,
-    /// [`Focal`]; 0 where none was asked for.
+    /// [`Focal`]; 0 where none was requested.
     pub focal: Tensor<2>,
     /// Whether a logit or a target is not finite, or a label is not one of `0..C`.
     pub odd: bool,
 }
 
 /// The sums of `logits` `[B, C, X, Y, Z]` against `targets` of the same shape; or, of more than one
-/// channel, against class indices `[B, 1, X, Y, Z]`, whose fractions are cut off; a label outside
-/// `0..C` is of no class then. `squared` takes `s^2` and `t^2` for prediction and target.
+/// channel, against class indices `[B, 1, X, Y, Z]`, whose fractions are truncated; a label outside
+/// `0..C` belongs to no class. With `squared`, prediction and target are summed as `s^2` and `t^2`.
 ///
-/// `look` asks whether anything is odd. A GPU is waited for then; without it `odd` is false there.
+/// `look` requests `odd`, which requires waiting for a GPU; without it `odd` is false on GPUs.
 ///
-/// `None` where there is no kernel for it: for other types than f32, and for shapes that do not
-/// fit.
+/// `None` where there is no kernel: for other types than f32, and for shapes that do not match.
 pub fn sigmoid_sums(
     logits: Tensor<5>,
     targets: Tensor<5>,

@@ -1,4 +1,4 @@
-//! The sums as an operation of backends, and their place in the autodiff graph.
+//! The sums as an operation of backends, and their node in the autodiff graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -21,7 +21,7 @@ pub trait SigmoidSumsOps: Backend {
     /// `[B, C, SUMS]`; only the first four have gradients.
     fn sigmoid_sums(logits: FloatTensor<Self>, targets: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self>;
 
-    /// The gradient with respect to the logits, or to the targets where they are no class indices.
+    /// The gradient with respect to the logits, or to the targets where they are not class indices.
     fn sigmoid_sums_gradient(
         logits: FloatTensor<Self>,
         targets: FloatTensor<Self>,
@@ -69,8 +69,8 @@ impl<B: SigmoidSumsOps, C: CheckpointStrategy> SigmoidSumsOps for Autodiff<B, C>
         shape: Shape,
         of_targets: bool,
     ) -> FloatTensor<Self> {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
-        // offered.
+        // Only the backward pass calls this, on plain tensors; second-order gradients are not
+        // supported.
         let [logits, targets, of_sums] = [logits, targets, of_sums].map(|t| t.into_primitive());
         Self::from_inner(B::sigmoid_sums_gradient(logits, targets, of_sums, shape, of_targets))
     }
@@ -95,7 +95,7 @@ pub fn sigmoid_sums(
     let sums = <Dispatch as SigmoidSumsOps>::sigmoid_sums(logits.into_dispatch(), targets.into_dispatch(), shape);
     let sums = Tensor::<3>::from_dispatch(sums);
     let part = |index: usize| sums.clone().slice([0..batch, 0..channels, index..index + 1]).reshape([batch, channels]);
-    // On the CPU the answer is there.
+    // On the CPU the value is available without waiting.
     let odd =
         (look || place == Place::Cpu) && part(4).without_autodiff().into_data().iter::<f32>().any(|odd| odd != 0.0);
     Some(SigmoidSums { both: part(0), prediction: part(1), target: part(2), focal: part(3), odd })

@@ -2,10 +2,11 @@
 
 use super::Focal;
 
-/// Sums of one channel: `s t`, `s` or `s^2`, `t` or `t^2`, the focal term, and how much is odd.
+/// Sums of one channel: `s t`, `s` or `s^2`, `t` or `t^2`, the focal term, and the count of odd
+/// values.
 pub const SUMS: usize = 5;
 
-/// Of a tensor `[batch, channels, ...]` with so many values behind the channels.
+/// For a tensor `[batch, channels, ...]` with `volume` values per channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub batch: usize,

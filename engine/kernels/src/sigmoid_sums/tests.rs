@@ -1,4 +1,4 @@
-//! Against the same sums made of Burn's operations, through the graph, and gradients against
+//! Against the same sums by Burn's operations, through the graph, and gradients against
 //! differences in f64.
 
 use burn::tensor::{DType, Device, Distribution, Tensor, TensorData, activation};

@@ -11,13 +11,13 @@ use crate::flex::{floats, with};
 use crate::math;
 use crate::simd::widest;
 
-/// Positions of a task, whose sums are put together in order.
+/// Positions of a task; the sums of tasks are combined in order.
 const TASK: usize = 32 << 10;
 
 /// Sums that run side by side, so that the loops fill registers.
 const LANES: usize = 16;
 
-/// Those of them that a prediction has.
+/// The sums that depend on the prediction.
 const OF_P: usize = SUMS - 1;
 
 impl SoftmaxSumsOps for Flex {
@@ -38,7 +38,7 @@ impl SoftmaxSumsOps for Flex {
     }
 }
 
-/// Positions that are worked on while their logits are in the first-level cache.
+/// Positions that are processed while their logits are in the first-level cache.
 fn step(shape: &Shape) -> usize {
     (4096 / shape.classes).clamp(LANES, 512) / LANES * LANES
 }
@@ -47,8 +47,7 @@ fn tasks(shape: &Shape) -> usize {
     shape.volume.div_ceil(TASK)
 }
 
-/// Softmax of some positions: `p` by class, and `log` of what it was divided by, the largest logit
-/// included.
+/// Softmax of some positions: `p` by class, and `log` of the divisor, including the largest logit.
 struct Softmax {
     p: Vec<f32>,
     log: Vec<f32>,
@@ -149,7 +148,7 @@ fn forward(logits: &[f32], labels: &[f32], shape: &Shape) -> Vec<f32> {
     sums.into_iter().map(|sum| sum as f32).collect()
 }
 
-/// Labels as class indices: fractions are cut off.
+/// Labels as class indices: fractions are truncated.
 fn truncate(whole: &mut [f32], labels: &[f32]) {
     widest(
         #[inline(always)]

@@ -1,8 +1,8 @@
 //! The two passes on GPUs. Forward the softmax's logarithm of every position, then the sums of
-//! pieces, then those of classes: nothing is as large as the logits. Backward a unit for each
+//! pieces, then those of classes: no tensor is as large as the logits. Backward a unit for each
 //! position.
 
-#![allow(clippy::useless_conversion, reason = "CubeCL reads no other way of writing it")]
+#![allow(clippy::useless_conversion, reason = "CubeCL supports no other form")]
 
 use burn::backend::tensor::FloatTensor;
 use burn::tensor::DType;
@@ -63,7 +63,7 @@ impl SoftmaxSumsOps for CubeBackend {
     }
 }
 
-/// The logarithm of what the softmax divides by, of the position at `start`; classes are `volume`
+/// The logarithm of the softmax's divisor at the position `start`; classes are `volume`
 /// apart.
 #[cube]
 fn logarithm(logits: &Tensor<f32>, start: usize, classes: usize, volume: usize) -> f32 {

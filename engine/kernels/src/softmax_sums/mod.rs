@@ -1,9 +1,9 @@
-//! What overlap losses and cross-entropy need of a softmax against class indices, in one pass over
-//! the logits; and its gradient in another.
+//! The sums that overlap losses and cross-entropy need of a softmax and class indices, in one pass
+//! over the logits; the gradient in another.
 //!
 //! Dice (Milletari et al., <https://arxiv.org/abs/1606.04797>), Tversky and generalized Dice losses
 //! and cross-entropy are functions of a few sums by item and class. The logits are read once for
-//! the value and once for the gradient, and nothing of their size is kept in between.
+//! the value and once for the gradient, and no tensor of their size is kept in between.
 
 mod cpu;
 #[cfg(gpu_kernels)]
@@ -32,13 +32,12 @@ pub struct SoftmaxSums {
 }
 
 /// The sums of `logits` `[B, C, X, Y, Z]` against the class indices `labels` `[B, 1, X, Y, Z]`,
-/// whose fractions are cut off; a label outside `0..C` is of no class. `squared` takes `p^2` for
-/// the prediction.
+/// whose fractions are truncated; a label outside `0..C` belongs to no class. With `squared`, the
+/// prediction is summed as `p^2`.
 ///
-/// `look` asks whether anything is odd. A GPU is waited for then; without it `odd` is false there.
+/// `look` requests `odd`, which requires waiting for a GPU; without it `odd` is false on GPUs.
 ///
-/// `None` where there is no kernel for it: for other types than f32, and for shapes that do not
-/// fit.
+/// `None` where there is no kernel: for other types than f32, and for shapes that do not match.
 pub fn softmax_sums(logits: Tensor<5>, labels: Tensor<5>, squared: bool, look: bool) -> Option<SoftmaxSums> {
     ops::softmax_sums(logits, labels, squared, look)
 }

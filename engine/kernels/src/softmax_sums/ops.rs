@@ -1,4 +1,4 @@
-//! The sums as an operation of backends, and their place in the autodiff graph.
+//! The sums as an operation of backends, and their node in the autodiff graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -64,8 +64,8 @@ impl<B: SoftmaxSumsOps, C: CheckpointStrategy> SoftmaxSumsOps for Autodiff<B, C>
         of_sums: FloatTensor<Self>,
         shape: Shape,
     ) -> FloatTensor<Self> {
-        // Only the backward pass calls this, on plain tensors; a gradient of a gradient is not
-        // offered.
+        // Only the backward pass calls this, on plain tensors; second-order gradients are not
+        // supported.
         let [logits, labels, of_sums] = [logits, labels, of_sums].map(|t| t.into_primitive());
         Self::from_inner(B::softmax_sums_gradient(logits, labels, of_sums, shape))
     }
@@ -83,7 +83,7 @@ pub fn softmax_sums(logits: Tensor<5>, labels: Tensor<5>, squared: bool, look: b
     let sums = <Dispatch as SoftmaxSumsOps>::softmax_sums(logits.into_dispatch(), labels.into_dispatch(), shape);
     let sums = Tensor::<3>::from_dispatch(sums);
     let part = |index: usize| sums.clone().slice([0..batch, 0..classes, index..index + 1]).reshape([batch, classes]);
-    // On the CPU the answer is there.
+    // On the CPU the value is available without waiting.
     let odd =
         (look || place == Place::Cpu) && part(4).without_autodiff().into_data().iter::<f32>().any(|odd| odd != 0.0);
     Some(SoftmaxSums { both: part(0), prediction: part(1), target: part(2), entropy: part(3), odd })

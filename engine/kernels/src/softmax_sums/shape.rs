@@ -1,9 +1,9 @@
 //! The numbers that describe the logits.
 
-/// Sums of one class: `p y`, `p` or `p^2`, `y`, `-y log p`, and how much is odd.
+/// Sums of one class: `p y`, `p` or `p^2`, `y`, `-y log p`, and the count of odd values.
 pub const SUMS: usize = 5;
 
-/// Of a tensor `[batch, classes, ...]` with so many values behind the classes.
+/// For a tensor `[batch, classes, ...]` with `volume` values per class.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub batch: usize,

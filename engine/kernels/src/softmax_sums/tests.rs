@@ -1,4 +1,4 @@
-//! Against the same sums made of Burn's operations, through the graph.
+//! Against the same sums by Burn's operations, through the graph.
 
 use burn::tensor::{DType, Device, Distribution, Tensor, TensorData, activation};
 
@@ -68,7 +68,7 @@ fn labels_and_logits_that_are_odd_are_told() {
     {
         assert!(sums(logit, label).odd, "logit {logit}, label {label}");
     }
-    // Fractions are cut off, and a label outside the classes is of none.
+    // Fractions are truncated, and a label outside the classes belongs to none.
     assert_eq!(values(sums(0.3, 0.5).target), [1.0, 1.0]);
     assert_eq!(values(sums(0.3, -0.5).target), [1.0, 1.0]);
     assert_eq!(values(sums(0.3, 7.0).target), [0.0, 1.0]);

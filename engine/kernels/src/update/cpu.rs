@@ -1,4 +1,4 @@
-//! The steps on the CPU, by all threads.
+//! The steps on the CPU, on all threads.
 
 use burn::backend::Flex;
 use burn::tensor::Tensor;
@@ -186,7 +186,7 @@ fn sgd_run(p: &mut [f32], direction: &mut [f32], g: &[f32], step: SgdStep) {
 }
 
 impl AdamStep {
-    /// Takes the gradient into the mean and the mean square.
+    /// Updates the mean and the mean square with the gradient.
     #[inline(always)]
     fn gather(&self, p: &mut f32, mean: &mut f32, square: &mut f32, g: f32) {
         let [[_, new], [keep, other]] = self.betas;
@@ -221,7 +221,7 @@ fn amsgrad_run([p, mean, square, largest]: [&mut [f32]; 4], g: &[f32], step: Ada
         move || {
             for ((((p, mean), square), largest), g) in p.iter_mut().zip(mean).zip(square).zip(largest).zip(g) {
                 step.gather(p, mean, square, *g);
-                // What is not a number stays so.
+                // NaN stays NaN.
                 *largest = if *square <= *largest { *largest } else { *square };
                 *p = step.moved(*p, *mean, *largest);
             }
@@ -229,8 +229,8 @@ fn amsgrad_run([p, mean, square, largest]: [&mut [f32]; 4], g: &[f32], step: Ada
     );
 }
 
-/// Calls `run` for runs of the tensors' values, on all threads where there are many. A tensor that
-/// nobody else has is changed where it is.
+/// Calls `run` for runs of the tensors' values, on all threads where there are many. A tensor
+/// without another owner is changed in place.
 fn in_place<const N: usize>(
     tensors: [Tensor<1>; N],
     g: &Tensor<1>,
@@ -247,7 +247,7 @@ fn in_place<const N: usize>(
         let mut tasks = Vec::with_capacity(g.len().div_ceil(TASK));
         let mut parts = parts.map(|part| part.chunks_mut(TASK));
         for g in g.chunks(TASK) {
-            // As many runs as the gradient has: just looked.
+            // As many runs as the gradient has: checked above.
             tasks.push((parts.each_mut().map(|part| part.next().unwrap_or_default()), g));
         }
         if tasks.len() == 1 {

@@ -26,13 +26,13 @@ fn back(tensor: CubeTensor) -> Values {
     Values::from_primitive::<CubeBackend>(tensor)
 }
 
-/// What a kernel reads and writes of a decision. Without one it touches none of it.
+/// The tensors of a decision that a kernel reads and writes; unused without one.
 struct Gate {
     taken: CubeTensor,
     before: CubeTensor,
-    /// How many steps have been left out after this one.
+    /// The number of skipped steps after this one.
     after: CubeTensor,
-    /// Which step of the parameter it is.
+    /// The number of this step of the parameter.
     count: f32,
     decided: bool,
 }
@@ -109,7 +109,7 @@ pub(super) fn adam_where(
     let largest = largest.map(|largest| own(primitive(largest)));
     let spare = largest.clone().unwrap_or_else(|| empty(&g, [1], DType::F32));
     let (logarithms, decision) = decided.unzip();
-    // Of a decay of 0 too.
+    // Also for a decay of 0.
     let logarithms = logarithms.unwrap_or_default().map(|logarithm| logarithm.max(-1e30));
     let gate = Gate::new(decision, &g);
     let (cubes, dim) = each(&g.client, g.meta.num_elements());
@@ -195,7 +195,7 @@ pub(super) fn rms_prop_where(
     (back(p), back(square), mean.map(back), direction.map(back), back(gate.after))
 }
 
-/// Leaves a step out where the device says so, and counts it.
+/// Skips a step where the device decides so, and counts it.
 #[cube]
 fn decide(taken: &Tensor<f32>, before: &Tensor<f32>, after: &mut Tensor<f32>) {
     let takes = taken[0] != 0.0f32;
@@ -207,7 +207,7 @@ fn decide(taken: &Tensor<f32>, before: &Tensor<f32>, after: &mut Tensor<f32>) {
     }
 }
 
-/// `1 - beta^count`, with its digits where it is small.
+/// `1 - beta^count`, accurate where it is small.
 #[cube]
 fn corrected(logarithm: f32, count: f32) -> f32 {
     let y = logarithm * count;
@@ -216,8 +216,8 @@ fn corrected(logarithm: f32, count: f32) -> f32 {
     select(y > -0.5f32, -y * series, 1.0f32 - y.exp())
 }
 
-/// The gradient with the parameter's decay. Without one the parameter has no part in it, be it
-/// infinite.
+/// The gradient with the parameter's decay. Without one the result does not depend on the
+/// parameter, even if that is infinite.
 #[cube]
 fn decayed(g: f32, p: f32, weight_decay: f32) -> f32 {
     select(weight_decay == 0.0f32, g, g + p * weight_decay)
@@ -303,7 +303,7 @@ fn adam_kernel(
     mean[at] = first;
     square[at] = second;
     let under = if comptime!(amsgrad) {
-        // What is not a number stays so.
+        // NaN stays NaN.
         let most = select(second <= largest[at], largest[at], second);
         largest[at] = most;
         most

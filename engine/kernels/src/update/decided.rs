@@ -1,6 +1,6 @@
-//! Steps of which a GPU decides by itself whether they are taken, as a gradient scaler of half
-//! precision wants it: the kernels of the plain steps with one flag more, and nothing is read back.
-//! A step that is left out changes nothing, whatever the gradient holds.
+//! Steps that a GPU takes or skips by itself, as a gradient scaler for half precision needs: the
+//! kernels of the plain steps with one more flag, and without reading anything back. A skipped step
+//! changes nothing, regardless of the gradient's values.
 
 use burn::tensor::Tensor;
 
@@ -9,14 +9,14 @@ use super::cube;
 use super::{AdamStep, RmsPropStep, SgdStep};
 use crate::place::{self, Place};
 
-/// What there is to decide about a step.
+/// Whether a step is taken.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// `[1]`: 0 where the step is left out.
+    /// `[1]`: 0 where the step is skipped.
     pub taken: Tensor<1>,
-    /// `[1]`: how many steps of this parameter were left out before.
+    /// `[1]`: the number of steps of this parameter skipped before.
     pub left_out: Tensor<1>,
-    /// Its steps, this one among them and those that were left out.
+    /// The number of its steps, including this one and skipped ones.
     pub step: u64,
 }
 
@@ -25,8 +25,8 @@ pub fn has_kernel<'a>(mut tensors: impl Iterator<Item = &'a Tensor<1>>) -> bool 
     tensors.all(|t| place::of(t) == Some(Place::Gpu) && place::takes_floats(t))
 }
 
-/// As [`sgd`](super::sgd), with how many steps have been left out now. The first step that is taken
-/// adds `first` of the gradient to the direction.
+/// As [`sgd`](super::sgd), and also returns the number of skipped steps. The first step that is
+/// taken adds `first` times the gradient to the direction.
 ///
 /// # Panics
 /// Where a tensor is not on the GPU ([`has_kernel`]), or they differ in length.
@@ -44,9 +44,9 @@ pub fn sgd(
     none((p, g, direction, step, first, decision))
 }
 
-/// As [`adam`](super::adam), with how many steps have been left out now. The corrections are made
-/// of the number of steps that were taken and of the decays' logarithms; the step has the learning
-/// rate itself and a correction of 1.
+/// As [`adam`](super::adam), and also returns the number of skipped steps. The corrections are
+/// computed from the number of steps taken and the decays' logarithms; `step` has the plain
+/// learning rate and a correction of 1.
 ///
 /// # Panics
 /// Where a tensor is not on the GPU ([`has_kernel`]), or they differ in length.
@@ -65,7 +65,7 @@ pub fn adam(
     none((p, g, state, largest, step, logarithms, decision))
 }
 
-/// As [`rms_prop`](super::rms_prop), with how many steps have been left out now.
+/// As [`rms_prop`](super::rms_prop), and also returns the number of skipped steps.
 ///
 /// # Panics
 /// Where a tensor is not on the GPU ([`has_kernel`]), or they differ in length.

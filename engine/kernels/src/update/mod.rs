@@ -1,9 +1,9 @@
 //! Steps of optimizers over one parameter, in one pass over it, its gradient and its state, in
 //! place.
 //!
-//! Operation by operation each step walks the memory of the parameter five to fifteen times and
-//! takes as many new buffers; for networks of tens of millions of parameters on small patches that
-//! is a good part of the time.
+//! As separate operations, a step would read the memory of the parameter five to fifteen times and
+//! allocate as many new buffers; for networks of tens of millions of parameters on small patches
+//! that takes much of the time.
 
 mod cpu;
 #[cfg(gpu_kernels)]
@@ -21,13 +21,13 @@ use crate::place::{self, Place};
 pub struct SgdStep {
     /// Learning rate.
     pub lr: f32,
-    /// Times the parameter, added to the gradient.
+    /// Factor of the parameter in the term added to the gradient.
     pub weight_decay: f32,
     /// Share of the last direction that is kept.
     pub momentum: f32,
     /// Share of the gradient that is added to it.
     pub share: f32,
-    /// Looks one step ahead along the direction.
+    /// Nesterov's look-ahead along the direction.
     pub nesterov: bool,
 }
 
@@ -36,11 +36,11 @@ pub struct SgdStep {
 pub struct AdamStep {
     /// Learning rate over the mean's correction.
     pub lr: f32,
-    /// What the parameter is multiplied with first (AdamW's decay; 1 for none).
+    /// Factor applied to the parameter first (AdamW's decay; 1 for none).
     pub shrink: f32,
-    /// Times the parameter, added to the gradient (Adam's decay).
+    /// Factor of the parameter in the term added to the gradient (Adam's decay).
     pub weight_decay: f32,
-    /// Decay of the mean and of the mean square, and one less each.
+    /// Decays of the mean and of the mean square, each with its complement `1 - beta`.
     pub betas: [[f32; 2]; 2],
     /// Root of the mean square's correction.
     pub correction: f32,
@@ -48,15 +48,15 @@ pub struct AdamStep {
     pub eps: f32,
 }
 
-/// A step of Novograd, as `monai.optimizers.Novograd` takes it, with the norm of the gradient taken
-/// in already.
+/// A step of Novograd, as `monai.optimizers.Novograd` takes it, with the norm already updated by
+/// the gradient.
 #[derive(Clone, Copy, Debug)]
 pub struct NovogradStep {
     /// Learning rate.
     pub lr: f32,
-    /// What the gradient is divided by.
+    /// The divisor of the gradient.
     pub norm: f32,
-    /// Times the parameter, added to the gradient after it.
+    /// Factor of the parameter in the term added to the divided gradient.
     pub weight_decay: f32,
     /// Share of that which is added to the direction.
     pub share: f32,
@@ -69,9 +69,9 @@ pub struct NovogradStep {
 pub struct RmsPropStep {
     /// Learning rate.
     pub lr: f32,
-    /// Times the parameter, added to the gradient.
+    /// Factor of the parameter in the term added to the gradient.
     pub weight_decay: f32,
-    /// Decay of the mean square (and of the mean), and one less.
+    /// Decay of the mean square (and of the mean), and its complement `1 - alpha`.
     pub alpha: [f32; 2],
     /// Added to the denominator.
     pub eps: f32,
@@ -86,13 +86,13 @@ pub fn has_kernel<'a>(mut tensors: impl Iterator<Item = &'a Tensor<1>>) -> bool 
     place.is_some() && place::takes_floats(first) && tensors.all(|t| place::of(t) == place && place::takes_floats(t))
 }
 
-/// Whether there is one for [`square_sum`] and [`novograd`], whose norm the host has to know: f32
-/// on the CPU.
+/// Whether there is one for [`square_sum`] and [`novograd`], whose norm the host needs: f32 on the
+/// CPU.
 pub fn has_host_kernel<'a>(mut tensors: impl Iterator<Item = &'a Tensor<1>>) -> bool {
     tensors.all(|t| place::of(t) == Some(Place::Cpu) && place::takes_floats(t))
 }
 
-/// Runs the kernel of the place where the parameter is.
+/// Runs the kernel for the parameter's device.
 macro_rules! by_place {
     ($p:expr, $name:ident, $($given:expr),+) => {
         match place::of(&$p) {
@@ -139,7 +139,7 @@ pub fn novograd(p: Tensor<1>, g: &Tensor<1>, direction: Tensor<1>, step: Novogra
     }
 }
 
-/// The parameter and its state (mean square, and where there are such the mean and the direction)
+/// The parameter and its state (mean square, and optionally the mean and the direction)
 /// after a step; all of one length, with [`has_kernel`].
 ///
 /// # Panics

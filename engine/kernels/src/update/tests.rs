@@ -13,7 +13,7 @@ fn values(tensor: Tensor<1>) -> Vec<f32> {
     tensor.into_data().try_to_vec().expect("f32")
 }
 
-/// In f64, one value at a time, by PyTorch's formula; more values than one task has.
+/// In f64, one value at a time, by PyTorch's formula, with more values than one task.
 #[test]
 fn a_step_is_the_formula_s_and_leaves_copies_alone() {
     let count = 2 * TASK + 37;

@@ -12,7 +12,7 @@ use crate::layers::{ConfigError, Conv, LayerNorm, Scope};
 pub struct PatchEmbed {
     /// The convolution.
     pub proj: Conv,
-    /// Over the features, where asked for.
+    /// Over the features, where requested.
     pub norm: Option<LayerNorm>,
     #[module(skip)]
     patch_size: [usize; 3],

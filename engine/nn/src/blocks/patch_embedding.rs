@@ -10,7 +10,7 @@ use super::position_embedding::{fourier, sincos};
 use crate::layers::{ConfigError, Conv, Draw, Dropout, DropoutClock, Init, Linear, Scope};
 use crate::named::Named;
 
-/// The deviation that linear layers and learnable positions begin with.
+/// The initial standard deviation of linear layers and learnable positions.
 const DEVIATION: f64 = 0.02;
 
 /// How a patch becomes a token.
@@ -24,13 +24,13 @@ pub enum Projection {
     Perceptron,
 }
 
-/// What is added to tell tokens apart.
+/// The position embedding that is added to the tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PositionEmbedding {
-    /// Zeros, which learn.
+    /// Learned, initialized with zeros.
     None,
-    /// Random numbers, which learn.
+    /// Learned, initialized with random numbers.
     #[default]
     Learnable,
     /// Sines and cosines, fixed.
@@ -54,17 +54,17 @@ pub struct PatchEmbeddingOptions {
     pub hidden_size: usize,
     /// How a patch becomes a token.
     pub proj_type: Projection,
-    /// What is added.
+    /// The position embedding.
     pub pos_embed_type: PositionEmbedding,
     /// Dropout probability.
     pub dropout_rate: f64,
-    /// What dropout is keyed by.
+    /// The key of the dropout draws.
     pub clock: DropoutClock,
 }
 
 /// The two projections.
 #[derive(Module, Debug)]
-// A network has one of them, and modules cannot be boxed.
+// A network has only one of them, and modules cannot be boxed.
 #[allow(clippy::large_enum_variant)]
 pub enum PatchEmbeddings {
     /// The convolution.

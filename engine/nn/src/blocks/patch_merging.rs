@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::swin_transformer_block::pad_end;
 use crate::layers::{LayerNorm, Linear, Scope};
 
-/// The order in which the neighbours of a merged place are concatenated.
+/// The order in which the neighbours of a merged position are concatenated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Merging {
@@ -17,8 +17,8 @@ pub enum Merging {
     Merging,
     /// Lexicographic: 000, 001, 010, ..., 111.
     MergingV2,
-    /// The default before 1.5, which takes two neighbours twice and two never; for weights of that
-    /// time.
+    /// The default before 1.5, which uses two neighbours twice and two never; for weights from
+    /// those versions.
     MergingLegacy,
 }
 

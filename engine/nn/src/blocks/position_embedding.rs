@@ -1,10 +1,10 @@
-//! Where a patch is, as features (`monai.networks.blocks.pos_embed_utils`).
+//! The position of a patch as features (`monai.networks.blocks.pos_embed_utils`).
 
 use hearth_kernels::counter_rng::Key;
 
 use crate::layers::ConfigError;
 
-/// The places of a grid in row-major order.
+/// The positions of a grid in row-major order.
 fn places(grid: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
     let [_, ny, nz] = grid;
     (0..grid.iter().product()).map(move |i| [i / (ny * nz), i / nz % ny, i % nz])

@@ -53,7 +53,7 @@ pub struct SEBlockOptions {
 
 /// A shortcut with weights.
 #[derive(Module, Debug)]
-// A network has a few of them, and modules cannot be boxed.
+// A network has only a few of them, and modules cannot be boxed.
 #[allow(clippy::large_enum_variant)]
 pub enum Project {
     /// Convolution and norm.
@@ -78,7 +78,7 @@ pub struct SEBlock {
     pub project: Option<Project>,
 }
 
-/// Convolution without bias, batch norm, and ReLU where asked for.
+/// Convolution without bias, batch norm, and ReLU where requested.
 fn convolution(
     scope: &Scope,
     options: &SEBlockOptions,

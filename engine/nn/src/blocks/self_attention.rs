@@ -34,10 +34,10 @@ pub(super) fn product(left: Tensor<4>, right: Tensor<4>) -> Tensor<4> {
     cost::product(None, (b * heads * n * k * m) as u64, [b, heads, n, m], &device, || left.matmul(right))
 }
 
-/// Attention in one operation, with a bias and regions as [`attention`] has them, where there is a
-/// kernel and nothing stands in between: weights that are dropped, or costs that are counted by
-/// operation. Else gives `qkv` back.
-#[expect(clippy::result_large_err, reason = "either way it is the tensor that is handed on")]
+/// Attention in one operation, with a bias and regions as in [`attention`]. Returns `qkv` where
+/// there is no kernel, where dropout applies to the weights, or where costs are counted per
+/// operation.
+#[expect(clippy::result_large_err, reason = "both variants hand the tensor on")]
 pub(super) fn fused(
     qkv: Tensor<3>,
     heads: usize,

@@ -16,7 +16,7 @@ pub struct SwinTransformerOptions {
     pub dim: usize,
     /// Heads, a divisor of `dim`.
     pub num_heads: usize,
-    /// Places per axis of a window.
+    /// Positions per axis of a window.
     pub window_size: [usize; 3],
     /// By how much windows are shifted.
     pub shift_size: [usize; 3],
@@ -30,7 +30,7 @@ pub struct SwinTransformerOptions {
     pub attn_drop: f64,
     /// Probability of skipping each half in training.
     pub drop_path: f64,
-    /// What dropout is keyed by.
+    /// The key of the dropout draws.
     pub clock: DropoutClock,
 }
 

@@ -20,7 +20,7 @@ pub struct TransformerOptions {
     pub dropout_rate: f64,
     /// Whether queries, keys and values have a bias.
     pub qkv_bias: bool,
-    /// What dropout is keyed by.
+    /// The key of the dropout draws.
     pub clock: DropoutClock,
 }
 
@@ -35,8 +35,8 @@ pub struct TransformerBlock {
     pub attn: SelfAttention,
     /// Before the perceptron.
     pub norm2: LayerNorm,
-    /// Of the cross attention that MONAI's block may have: in its state dict even where it has
-    /// none, and not used.
+    /// Of the cross attention that MONAI's block may have: present in its state dict even without
+    /// one, and not used.
     pub norm_cross_attn: LayerNorm,
 }
 
@@ -66,7 +66,7 @@ impl TransformerBlock {
     }
 }
 
-/// The shortcut takes the type of the main path.
+/// The shortcut is converted to the type of the main path.
 fn add(shortcut: Tensor<3>, main: Tensor<3>) -> Tensor<3> {
     let dtype = main.dtype();
     cast(shortcut, dtype) + main

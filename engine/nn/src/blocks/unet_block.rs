@@ -12,7 +12,7 @@ use crate::layers::{
 /// Slope of the activation where its input is negative.
 const SLOPE: f64 = 0.01;
 
-/// A convolution alone, under the key `conv`, that keeps the size.
+/// A bare convolution, under the key `conv`, that keeps the size.
 fn convolution(scope: &Scope, spatial_dims: usize, channels: [usize; 2], kernel: usize, bias: bool) -> Convolution {
     let padding = per_axis(spatial_dims, (kernel - 1) / 2, 0);
     let shape = ConvShape { padding, ..ConvShape::default() };

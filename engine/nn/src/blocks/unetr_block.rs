@@ -9,7 +9,7 @@ use super::UnetBlock;
 use crate::layers::{ConfigError, ConvTranspose, Convolution, Kernel, LayerSpec, Scope, per_axis};
 use crate::named::Named;
 
-/// What the blocks of one network share.
+/// The options that the blocks of one network share.
 #[derive(Clone, Debug)]
 pub struct UnetrOptions {
     /// 2 or 3.
@@ -53,7 +53,7 @@ impl UnetrBasicBlock {
     }
 }
 
-/// Doubles the size, appends what came from the encoder, and runs a block.
+/// Doubles the size, appends the encoder's output, and runs a block.
 #[derive(Module, Debug)]
 pub struct UnetrUpBlock {
     /// The transposed convolution.
@@ -82,7 +82,7 @@ impl UnetrUpBlock {
 
 /// One further doubling: the transposed convolution alone, or with a block after it.
 #[derive(Module, Debug)]
-// A network has a few of them, and modules cannot be boxed.
+// A network has only a few of them, and modules cannot be boxed.
 #[allow(clippy::large_enum_variant)]
 enum Doubling {
     Alone(Convolution),

@@ -2,8 +2,8 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-/// Window and shift on an image of this size: a window is not larger than its axis, and then it is
-/// not shifted.
+/// Window and shift on an image of this size: a window is at most as large as its axis, and a
+/// window that covers its axis is not shifted.
 pub(super) fn fit(image: [usize; 3], window: [usize; 3], shift: [usize; 3]) -> ([usize; 3], [usize; 3]) {
     let whole = |axis: usize| image[axis] <= window[axis];
     let fitted = std::array::from_fn(|axis| if whole(axis) { image[axis] } else { window[axis] });
@@ -11,7 +11,7 @@ pub(super) fn fit(image: [usize; 3], window: [usize; 3], shift: [usize; 3]) -> (
     (fitted, shifted)
 }
 
-/// `[b, x, y, z, c]` to `[b windows, places, c]`; every axis is a multiple of the window's.
+/// `[b, x, y, z, c]` to `[b windows, positions, c]`; every axis is a multiple of the window's.
 pub(super) fn partition(x: Tensor<5>, [wx, wy, wz]: [usize; 3]) -> Tensor<3> {
     let [b, nx, ny, nz, c] = x.dims();
     let (gx, gy, gz) = (nx / wx, ny / wy, nz / wz);
@@ -19,7 +19,7 @@ pub(super) fn partition(x: Tensor<5>, [wx, wy, wz]: [usize; 3]) -> Tensor<3> {
     split.reshape([b * gx * gy * gz, wx * wy * wz, c])
 }
 
-/// `[b windows, places, c]` back to `[b, x, y, z, c]`.
+/// `[b windows, positions, c]` back to `[b, x, y, z, c]`.
 pub(super) fn reverse(windows: Tensor<3>, [wx, wy, wz]: [usize; 3], [nx, ny, nz]: [usize; 3]) -> Tensor<5> {
     let [count, _, c] = windows.dims();
     let (gx, gy, gz) = (nx / wx, ny / wy, nz / wz);
@@ -36,8 +36,8 @@ pub(crate) fn shifted_regions(image: [usize; 3], window: [usize; 3], shift: [usi
     regions(padded, window, shift, device)
 }
 
-/// The region of every place of every window of a shifted image, `[windows, places]`: a number that
-/// places share unless the shift alone has brought them together.
+/// The region of every position of every window of a shifted image, `[windows, positions]`.
+/// Positions share a number unless only the shift has made them neighbours.
 fn regions(size: [usize; 3], window: [usize; 3], shift: [usize; 3], device: &Device) -> Tensor<2> {
     let grid: [usize; 3] = std::array::from_fn(|axis| size[axis] / window[axis]);
     let places: usize = window.iter().product();
@@ -71,7 +71,7 @@ mod tests {
         let x = Tensor::<5>::from_data(TensorData::new(values, [2, 4, 6, 2, 3]), &Device::default());
         let windows = partition(x.clone(), [2, 3, 1]);
         assert_eq!(windows.dims(), [2 * 2 * 2 * 2, 6, 3]);
-        // The second place of the first window is the next along y.
+        // The second position of the first window is the next along y.
         assert_eq!(windows.clone().slice([0..1, 1..2, 0..1]).into_scalar::<f32>(), 6.0);
         assert_eq!(reverse(windows, [2, 3, 1], [4, 6, 2]).into_data(), x.into_data());
     }
@@ -81,8 +81,8 @@ mod tests {
         assert_eq!(fit([7, 8, 3], [7; 3], [3; 3]), ([7, 7, 3], [0, 3, 0]));
     }
 
-    /// One axis of 8, windows of 4, shift 2: the last window holds places 4, 5 and, from the other
-    /// end, 0, 1.
+    /// One axis of 8, windows of 4, shift 2: the last window holds positions 4, 5 and, from the
+    /// other end, 0, 1.
     #[test]
     fn places_from_two_ends_do_not_see_each_other() {
         let regions: Vec<f32> =

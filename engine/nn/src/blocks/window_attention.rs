@@ -14,7 +14,7 @@ pub struct WindowAttentionOptions {
     pub dim: usize,
     /// Heads, a divisor of `dim`.
     pub num_heads: usize,
-    /// Places per axis of a whole window.
+    /// Positions per axis of a whole window.
     pub window_size: [usize; 3],
     /// Whether queries, keys and values have a bias.
     pub qkv_bias: bool,
@@ -22,7 +22,7 @@ pub struct WindowAttentionOptions {
     pub attn_drop: f64,
     /// Dropout of the output.
     pub proj_drop: f64,
-    /// What dropout is keyed by.
+    /// The key of the dropout draws.
     pub clock: DropoutClock,
 }
 
@@ -32,8 +32,8 @@ pub struct WindowAttentionOptions {
 pub struct WindowAttention {
     /// A bias per relative position and head.
     pub relative_position_bias_table: Param<Tensor<2>>,
-    /// The row of the table for every pair of places; a constant, in the state dict because MONAI's
-    /// has it.
+    /// The row of the table for every pair of positions; a constant, stored because MONAI's state
+    /// dict has it.
     relative_position_index: Param<Tensor<2, Int>>,
     /// Queries, keys and values of all heads.
     pub qkv: Linear,
@@ -45,7 +45,7 @@ pub struct WindowAttention {
     heads: usize,
 }
 
-/// The difference of two places, counted from the most negative one, as a row of the table.
+/// The difference of two positions, counted from the most negative one, as a row of the table.
 fn relative_positions([wx, wy, wz]: [usize; 3]) -> Vec<i64> {
     let places = wx * wy * wz;
     let at = |index: usize| [index / (wy * wz), index / wz % wy, index % wz];
@@ -87,16 +87,16 @@ impl WindowAttention {
         })
     }
 
-    /// `[b windows, places, dim]` in and out; the regions of shifted windows are
-    /// `[windows, places]`.
+    /// `[b windows, positions, dim]` in and out; the regions of shifted windows are `[windows,
+    /// positions]`.
     pub fn forward(&self, x: Tensor<3>, regions: Option<&Tensor<2>>) -> Tensor<3> {
         let places = x.dims()[1];
         let heads = self.heads;
         let qkv = self.qkv.forward(x);
         let dtype = qkv.dtype();
         let scale = (qkv.dims()[2] as f64 / (3 * heads) as f64).powf(-0.5);
-        // A window cut to a small image takes the first rows and columns of the whole one's index,
-        // as in MONAI.
+        // A window cut to a small image uses the first rows and columns of the full index, as in
+        // MONAI.
         let index = self.relative_position_index.val().slice([0..places, 0..places]).reshape([places * places]);
         let bias = self.relative_position_bias_table.val().cast(dtype).select(0, index);
         let bias: Tensor<3> = bias.swap_dims(0, 1).reshape([heads, places, places]);
@@ -134,8 +134,7 @@ mod tests {
     use super::*;
     use crate::blocks::shifted_regions;
 
-    /// Devices without a kernel, and weights that are dropped, take the other way to the same
-    /// result.
+    /// Devices without a kernel, and dropout of the weights, use another path to the same result.
     #[test]
     fn both_ways_give_the_same() -> Result<(), ConfigError> {
         let device = Device::default();
@@ -154,7 +153,7 @@ mod tests {
         let qkv = Tensor::<3>::random([2 * windows, 12, 36], Distribution::Default, &device);
         let bias = Tensor::<3>::random([3, 12, 12], Distribution::Default, &device);
         let at_once = fused(qkv.clone(), 3, 0.5, Some(&bias), Some(&regions), &layer.attn_drop);
-        // A build for a GPU alone has no kernel to compare.
+        // A build for GPUs only has no kernel to compare.
         let Ok(at_once) = at_once else { return Ok(()) };
         let operations = |regions| layer.attend(qkv.clone(), 0.5, bias.clone(), regions);
         let difference = |other: Tensor<3>| (at_once.clone() - other).abs().max().into_scalar::<f32>();
@@ -163,7 +162,8 @@ mod tests {
         Ok(())
     }
 
-    /// Two places a step apart are so in every row; the middle of the table is the place itself.
+    /// Two positions a step apart are so in every row; the middle of the table is the position
+    /// itself.
     #[test]
     fn rows_of_the_table_are_differences() {
         let index = relative_positions([2, 3, 1]);

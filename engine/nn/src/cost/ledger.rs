@@ -1,14 +1,14 @@
-//! The record of a forward pass: what each layer gave and how many multiply-adds it took.
+//! The record of a forward pass: the output of each layer and its number of multiply-adds.
 
 use std::cell::RefCell;
 
 use burn::module::ParamId;
 use burn::tensor::{Device, Tensor};
 
-/// What one layer did.
+/// The record of one layer.
 pub(super) struct Entry {
-    /// One of the layer's parameters, by which its place in the network is known; none for a layer
-    /// without any.
+    /// One of the layer's parameters, which identifies its position in the network; `None` for a
+    /// layer without parameters.
     pub param: Option<ParamId>,
     pub multiply_adds: u64,
     pub output: Vec<usize>,
@@ -18,9 +18,9 @@ thread_local! {
     static OPEN: RefCell<Option<Vec<Entry>>> = const { RefCell::new(None) };
 }
 
-/// Runs `forward` with an open ledger, and gives its result and what was written.
+/// Runs `forward` with an open ledger, and returns its result and the entries.
 pub(super) fn while_open<T>(forward: impl FnOnce() -> T) -> (T, Vec<Entry>) {
-    /// A panic inside must not leave the ledger open: later passes of this thread would compute
+    /// A panic inside must not leave the ledger open: later passes on this thread would compute
     /// nothing.
     struct Close;
     impl Drop for Close {
@@ -36,7 +36,7 @@ pub(super) fn while_open<T>(forward: impl FnOnce() -> T) -> (T, Vec<Entry>) {
     (result, entries)
 }
 
-/// Whether a ledger is open: then layers that could run as one write what each of them does.
+/// Whether a ledger is open: if so, fused layers run separately and record their own entries.
 pub(crate) fn is_open() -> bool {
     OPEN.with_borrow(Option::is_some)
 }
@@ -52,8 +52,8 @@ fn write(param: Option<ParamId>, multiply_adds: u64, output: &[usize]) -> bool {
     })
 }
 
-/// A convolution, linear layer or matrix product. With an open ledger it is written down, and zeros
-/// of its shape stand in for its result: what the network costs does not depend on values.
+/// A convolution, linear layer or matrix product. With an open ledger it is recorded, and the
+/// result is zeros of its shape: the cost of a network does not depend on values.
 pub(crate) fn product<const D: usize>(
     param: Option<ParamId>,
     multiply_adds: u64,

@@ -1,9 +1,9 @@
-//! What a network costs: parameters, multiply-adds and activations, counted while its own forward
+//! The cost of a network: parameters, multiply-adds and activations, counted while its own forward
 //! pass runs.
 //!
-//! Counted are convolutions, transposed convolutions, linear layers and the products of attention,
-//! as PyTorch's `FlopCounterMode` counts them: biases, norms, activations, pooling and
-//! interpolation are left out.
+//! The count includes convolutions, transposed convolutions, linear layers and the products of
+//! attention, as in PyTorch's `FlopCounterMode`. It excludes biases, norms, activations, pooling
+//! and interpolation.
 
 mod ledger;
 mod stages;
@@ -20,16 +20,16 @@ pub(crate) use ledger::{is_open, output, product};
 /// A part of a network.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Stage {
-    /// What its parameters' state-dict keys begin with.
+    /// The prefix of its parameters' state-dict keys.
     pub name: String,
     /// Shape of its last result, `[batch, channels, x, y, z]` or `[batch, tokens, features]`; empty
     /// where it did not run.
     pub output: Vec<usize>,
-    /// Numbers that are learned.
+    /// Number of learned values.
     pub parameters: u64,
-    /// Multiplications with an addition each.
+    /// Number of multiply-adds.
     pub multiply_adds: u64,
-    /// Numbers its layers give.
+    /// Number of values in its layers' outputs.
     pub activations: u64,
 }
 
@@ -39,13 +39,14 @@ impl Stage {
         2 * self.multiply_adds
     }
 
-    /// Bytes of its layers' results in f32: about what a training step keeps for the backward pass.
+    /// Bytes of its layers' results in f32: approximately what a training step keeps for the
+    /// backward pass.
     pub fn activation_bytes(&self) -> u64 {
         4 * self.activations
     }
 }
 
-/// What a network costs at one input.
+/// The cost of a network for one input.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Cost {
     /// The input, `[batch, channel, x, y, z]`.
@@ -59,7 +60,7 @@ pub struct Cost {
     pub total: Stage,
 }
 
-/// A parameter's key, and how many learned numbers it has.
+/// A parameter's key, and its number of learned values.
 struct Learned {
     key: String,
     count: u64,
@@ -92,16 +93,16 @@ impl<N: Network> ModuleVisitor for Keys<'_, N> {
     fn visit_int<const D: usize>(&mut self, _param: &Param<Tensor<D, Int>>) {}
 }
 
-/// The place of a layer among the parts: its key without the parameter's own name, unless it is the
-/// network's own.
+/// The path of a layer: its key without the parameter's name, unless the parameter is the network's
+/// own.
 fn layer(key: &str) -> &str {
     key.rsplit_once('.').map_or(key, |(layer, _)| layer)
 }
 
-/// Counts what an evaluation of `input` takes, in about `rows` parts.
+/// Counts the cost of an evaluation of `input`, in about `rows` parts.
 ///
-/// Products are not computed, so that this is quick; everything between them is, and takes the
-/// memory it takes.
+/// Products are not computed, so that this is fast; everything between them is computed and needs
+/// its memory.
 ///
 /// # Errors
 /// An input that the network cannot take.

@@ -1,4 +1,4 @@
-//! Into which parts a network is divided for a table.
+//! Divides a network into parts for a table.
 
 /// Whether a layer belongs to the part of this name.
 pub(super) fn holds(name: &str, layer: &str) -> bool {

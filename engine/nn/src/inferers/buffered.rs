@@ -1,4 +1,4 @@
-//! A sliding window that puts neighbouring windows together in a small buffer before they go into
+//! A sliding window that accumulates neighbouring windows in a small buffer before writing them to
 //! the output.
 
 use burn::tensor::{DType, Tensor};
@@ -6,7 +6,8 @@ use burn::tensor::{DType, Tensor};
 use super::InferError;
 use super::sliding_window::{Canvas, NAME, Scan, Window};
 
-/// Windows in the order of their places along the axis, as groups of so many different places.
+/// Windows in the order of their positions along the axis, in groups of `steps` different
+/// positions.
 fn groups(windows: &[Window], [steps, axis]: [usize; 2]) -> Vec<Vec<Window>> {
     let mut sorted = windows.to_vec();
     sorted.sort_by_key(|window| window[axis][0]);

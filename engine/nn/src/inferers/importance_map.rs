@@ -1,18 +1,18 @@
-//! How much a window's prediction counts at each of its voxels.
+//! The weight of a window's prediction at each of its voxels.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How overlapping windows are put together.
+/// How overlapping windows are blended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BlendMode {
-    /// All voxels count alike.
+    /// Equal weights.
     #[default]
     Constant,
-    /// Voxels count less towards the edges.
+    /// Weights decrease towards the edges.
     Gaussian,
 }
 
@@ -38,12 +38,13 @@ pub fn compute_importance_map(patch: &[usize], mode: BlendMode, sigma_scale: &[f
     map
 }
 
-/// The last map that was asked for, with what it was asked by.
+/// The last map, with its parameters.
 static LAST: Mutex<Option<(Asked, Arc<[f32]>)>> = Mutex::new(None);
 
 type Asked = ([usize; 3], BlendMode, [f64; 3]);
 
-/// [`compute_importance_map`] for a window; image after image asks for the same one, which is kept.
+/// [`compute_importance_map`] for a window; the last map is cached, because every image needs the
+/// same one.
 pub(super) fn importance_map(window: [usize; 3], mode: BlendMode, sigma_scale: [f64; 3]) -> Arc<[f32]> {
     let asked = (window, mode, sigma_scale);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! How a network is applied to an image: at once, or window by window.
+//! How a network is applied to an image: as a whole, or window by window.
 
 mod buffered;
 mod importance_map;
@@ -26,34 +26,34 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 use hearth_registry::{Fault, Kind, Named, Place};
 
-/// Options or shapes an inferer cannot work with.
+/// Invalid options or shapes for an inferer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InferError {
-    /// A value that makes no sense there.
+    /// An invalid value.
     #[error("{inferer}: {name} is {value}: {expected}")]
     Value {
         /// The inferer.
         inferer: &'static str,
         /// The parameter.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What is needed.
+        /// The expected value.
         expected: String,
     },
-    /// The network gave something that does not fit the windows.
-    #[error("{inferer}: the network made {got:?} of windows of shape {window:?}: {expected}")]
+    /// The network's output does not match the windows.
+    #[error("{inferer}: the network returned shape {got:?} for windows of shape {window:?}: {expected}")]
     Output {
         /// The inferer.
         inferer: &'static str,
         /// Shape of the windows given to the network.
         window: [usize; 5],
-        /// Shape of what it gave.
+        /// Shape of its output.
         got: [usize; 5],
-        /// What is needed.
+        /// The expected value.
         expected: String,
     },
-    /// An image could not be augmented, or what was done to it not be undone.
+    /// An image could not be augmented, or the augmentation could not be inverted.
     #[error("test-time augmentation {example}: {reason}")]
     Augment {
         /// Which one, from 1.
@@ -87,10 +87,10 @@ pub trait Inferer: Send + Sync {
     /// MONAI's name.
     fn name(&self) -> &'static str;
 
-    /// Whether the options make sense.
+    /// Checks the options.
     ///
     /// # Errors
-    /// The first that does not.
+    /// The first invalid one.
     fn check(&self) -> Result<(), InferError>;
 
     /// The size of the windows that the network gets, in voxels along the spatial axes, where it is
@@ -104,7 +104,7 @@ pub trait Inferer: Send + Sync {
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError>;
 }
 
-/// An inferer that others use too is an inferer.
+/// A shared inferer is an inferer.
 impl<I: Inferer + ?Sized> Inferer for Arc<I> {
     fn name(&self) -> &'static str {
         (**self).name()

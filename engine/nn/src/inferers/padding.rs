@@ -1,10 +1,10 @@
-//! Filling up images beyond their edges.
+//! Padding of images.
 
 use burn::tensor::{Int, Tensor, TensorData};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How an image is filled up beyond its edges (`monai.utils.PytorchPadMode`).
+/// How an image is padded (`monai.utils.PytorchPadMode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PaddingMode {
@@ -20,7 +20,7 @@ pub enum PaddingMode {
 }
 
 impl PaddingMode {
-    /// So many voxels before and after each axis; what is wrong is said in words.
+    /// Pads each axis by a number of voxels before and after it; the error is a message.
     pub(super) fn pad(
         self,
         x: Tensor<5>,
@@ -50,7 +50,7 @@ impl PaddingMode {
             let sources: Option<Vec<i64>> =
                 (0..padded[axis]).map(|i| self.source(i as i64 - before[axis] as i64, length as i64)).collect();
             let sources = sources.ok_or_else(|| {
-                format!("an axis of {length} is too short to fill up to {} in this way; use constant", padded[axis])
+                format!("an axis of {length} is too short to pad to {} with this mode; use constant", padded[axis])
             })?;
             let indices = Tensor::<1, Int>::from_data(TensorData::from(sources.as_slice()), &device);
             x = x.select(2 + axis, indices);
@@ -58,8 +58,8 @@ impl PaddingMode {
         Ok(x)
     }
 
-    /// Where the voxel at `i`, outside the image or not, comes from. As in PyTorch, a mirror
-    /// reaches at most to the other end, and so does the other side.
+    /// The index that the voxel at `i`, inside or outside the image, is read from. As in PyTorch,
+    /// reflect and circular padding are at most as long as the axis allows.
     fn source(self, i: i64, length: i64) -> Option<i64> {
         let source = match self {
             PaddingMode::Constant | PaddingMode::Replicate => i.clamp(0, length - 1),

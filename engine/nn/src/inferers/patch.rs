@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{InferError, Inferer, SlidingWindowSplitter};
 
-/// Splits the image, applies the network to `batch_size` patches at a time, and averages where its
-/// answers overlap, in f32.
+/// Splits the image, applies the network to `batch_size` patches at a time, and averages
+/// overlapping outputs, in f32.
 ///
-/// The network may give another spatial size than the patch's; the output is scaled likewise.
-/// Voxels that no patch covers are NaN.
+/// The network's output may have another spatial size than the patch; the whole output is scaled
+/// accordingly. Voxels that no patch covers are NaN.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -29,7 +29,7 @@ pub struct PatchInferer {
     /// Patches per call of the network.
     #[serde(default = "one")]
     pub batch_size: usize,
-    /// Takes off what the splitter filled up.
+    /// Removes the padding that the splitter added.
     #[serde(default = "yes")]
     pub match_spatial_shape: bool,
 }
@@ -60,8 +60,8 @@ fn scaled(length: f64, ratio: f64) -> i64 {
 }
 
 impl Average {
-    /// Adds a patch `[b, c, ..]` of the output for a patch of the input at `at`; what lies before
-    /// the image is left out.
+    /// Adds a patch `[b, c, ..]` of the output for a patch of the input at `at`; the part before
+    /// the image is dropped.
     fn add(&mut self, patch: Tensor<5>, at: [i64; 3]) {
         let size: [usize; 5] = patch.dims();
         let whole: [usize; 5] = self.sums.dims();
@@ -140,7 +140,7 @@ impl PatchInferer {
             }
         }
         if averages.is_empty() {
-            return Err(value("splitter", "without a patch", "the image has to hold at least one; use pad_mode"));
+            return Err(value("splitter", "without a patch", "the image must hold at least one; use pad_mode"));
         }
         Ok(averages.into_iter().map(Average::finish).collect())
     }
@@ -179,7 +179,7 @@ impl Inferer for PatchInferer {
 
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {
         let mut outputs = self.infer_all(x, &|patches| vec![net(patches)])?;
-        // The closure above gives one output per call.
+        // The closure above returns one output per call.
         Ok(outputs.swap_remove(0))
     }
 }

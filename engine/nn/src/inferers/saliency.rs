@@ -1,4 +1,4 @@
-//! What a classifier looked at (`monai.inferers.SaliencyInferer`).
+//! Class activation maps of a classifier (`monai.inferers.SaliencyInferer`).
 
 use burn::tensor::{DType, Tensor, activation};
 use derive_setters::Setters;
@@ -21,10 +21,10 @@ pub enum CamName {
     GradCAMpp,
 }
 
-/// A map of where a layer's features speak for a class, at the size of the image.
+/// A map of where a layer's features support a class, at the size of the image.
 ///
-/// As in MONAI the map is turned round: 0 where the class is seen most, 1 where least; a map of one
-/// value stays as it is.
+/// As in MONAI the map is inverted: 0 where the support is strongest, 1 where it is weakest; a
+/// constant map is unchanged.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -41,7 +41,7 @@ pub enum CamName {
 pub struct SaliencyInferer {
     /// How the features are weighted.
     pub cam_name: CamName,
-    /// The class; the one with the highest score where it is not given.
+    /// The class; by default the one with the highest score.
     pub class_idx: Option<usize>,
 }
 
@@ -50,12 +50,12 @@ const NAME: &str = "SaliencyInferer";
 impl SaliencyInferer {
     /// The map `[b, 1, x, y, z]` for images `[b, c, x, y, z]`.
     ///
-    /// The network comes in two parts: `features` up to the layer that is looked at, and `head`
-    /// from there to the scores `[b, classes, 1, 1, 1]`. Both run in the mode they are in: give a
-    /// network for evaluation.
+    /// The network comes in two parts: `features` up to the layer of interest, and `head` from
+    /// there to the scores `[b, classes, 1, 1, 1]`. Both run in their current mode: pass a network
+    /// in evaluation mode.
     ///
     /// # Errors
-    /// Where the scores are not of that shape, have not that class, or do not depend on the
+    /// Where the scores do not have that shape, do not include that class, or do not depend on the
     /// features.
     pub fn infer(
         &self,

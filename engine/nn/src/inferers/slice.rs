@@ -10,7 +10,7 @@ use crate::layers::Axes;
 
 /// Scans each slice of a volume across one axis with two-dimensional windows.
 ///
-/// The network gets `[n, c, x, y, 1]`, the axes of a slice in the order they have in the volume.
+/// The network receives `[n, c, x, y, 1]`, with the axes of a slice in their order in the volume.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -27,7 +27,7 @@ pub struct SliceInferer {
     /// The axis across which the volume is cut.
     #[serde(default)]
     pub spatial_dim: usize,
-    /// Size of the windows along the other two axes, and how they are put together.
+    /// Size of the windows along the other two axes, and how they are blended.
     #[serde(flatten)]
     pub window: SlidingWindowInferer,
 }
@@ -55,7 +55,7 @@ impl SliceInferer {
         roi.insert(across, 1);
         let window = SlidingWindowInferer { roi_size: Axes::Each(roi), ..self.window.clone() };
         window.infer_all(x, &|windows| {
-            // The axis across goes last, which keeps the order of the other two.
+            // The sliced axis moves last, which keeps the order of the other two.
             let slices = (across..2).fold(windows, |x, axis| x.swap_dims(2 + axis, 3 + axis));
             let outputs = net(slices);
             let back = |x: Tensor<5>| (across..2).rev().fold(x, |x, axis| x.swap_dims(2 + axis, 3 + axis));
@@ -79,7 +79,7 @@ impl Inferer for SliceInferer {
 
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {
         let mut outputs = self.infer_all(x, &|slices| vec![net(slices)])?;
-        // The closure above gives one output per call.
+        // The closure above returns one output per call.
         Ok(outputs.swap_remove(0))
     }
 }

@@ -55,14 +55,15 @@ pub struct SlidingWindowInferer {
     #[serde(default = "eighth")]
     #[setters(into)]
     pub sigma_scale: Axes<f64>,
-    /// How an image smaller than the window is filled up.
+    /// How an image smaller than the window is padded.
     #[serde(default)]
     pub padding_mode: PaddingMode,
     /// Value of constant padding.
     #[serde(default)]
     pub cval: f64,
-    /// Windows at so many successive places along `buffer_dim` are put together before they go into
-    /// the output, which is then written to less often; one output of the image's size only.
+    /// Windows at this number of successive positions along `buffer_dim` are accumulated in a
+    /// buffer before they are added to the output, which is then written less often. Works with one
+    /// output of the image's size only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_steps: Option<usize>,
     /// The axis of `buffer_steps`; negative ones count from the last.
@@ -114,7 +115,7 @@ pub(super) struct Canvas {
 }
 
 impl SlidingWindowInferer {
-    /// Windows of this size and MONAI's defaults: one at a time, overlap 0.25, blended alike.
+    /// Windows of this size and MONAI's defaults: one at a time, overlap 0.25, constant blending.
     pub fn new(roi_size: &[usize]) -> Self {
         SlidingWindowInferer {
             roi_size: Axes::Each(roi_size.iter().map(|n| *n as i64).collect()),
@@ -224,7 +225,7 @@ impl SlidingWindowInferer {
         Ok(Scan { batch, image, before, padded, roi, windows, weights })
     }
 
-    /// The image filled up to at least the window.
+    /// The image padded to at least the window.
     fn pad(&self, x: Tensor<5>, scan: &Scan) -> Result<Tensor<5>, InferError> {
         let after = std::array::from_fn(|a| scan.padded[a] - scan.image[a] - scan.before[a]);
         self.padding_mode.pad(x, scan.before, after, self.cval).map_err(|expected| InferError::Value {
@@ -252,7 +253,7 @@ pub(super) fn axes<T: Copy>(given: &Axes<T>, image: [usize; 3], depth: T) -> Opt
 impl Scan {
     /// Empty canvases for the outputs of the first group of windows.
     pub(super) fn canvases(&self, outputs: &[Tensor<5>]) -> Result<Vec<Canvas>, InferError> {
-        // Each output's weights are made from those of the output before, as MONAI does.
+        // Each output's weights are computed from those of the output before, as in MONAI.
         let (mut weights, mut size) = (self.weights.clone(), self.roi);
         let mut canvases = Vec::new();
         for output in outputs {
@@ -283,7 +284,7 @@ impl Scan {
         Ok(canvases)
     }
 
-    /// Divides by the weights that went to each voxel, and takes the padding off.
+    /// Divides by the sum of the weights of each voxel, and removes the padding.
     pub(super) fn finish(&self, canvas: Canvas) -> Tensor<5> {
         let Canvas { values, scale, weights } = canvas;
         let [batch, channels, cx, cy, cz] = values.dims();
@@ -311,7 +312,7 @@ impl Scan {
 }
 
 impl Canvas {
-    /// Adds one item of `windows` at a window's place, weighted if there are weights.
+    /// Adds one item of `windows` at a window's position, weighted if there are weights.
     pub(super) fn add(
         &mut self,
         item: usize,
@@ -323,7 +324,7 @@ impl Canvas {
             Some(scale) => (window[a][0] as f64 * scale[a]) as usize,
             None => window[a][0],
         });
-        // Nobody else holds the canvas while it is written to, so that the write needs no copy.
+        // The canvas has no other owner while it is written, so that the write needs no copy.
         let device = self.values.device();
         let canvas = std::mem::replace(&mut self.values, Tensor::zeros([1; 5], (&device, DType::F32)));
         self.values = add_window(canvas, (item, start), (windows, row), weights);
@@ -368,7 +369,7 @@ impl Inferer for SlidingWindowInferer {
             Axes::Each(overlaps) => overlaps,
         };
         if let Some(overlap) = overlaps.iter().find(|overlap| !(0.0..1.0).contains(*overlap)) {
-            return wrong("overlap", overlap.to_string(), "expected a part, 0 or more and less than 1");
+            return wrong("overlap", overlap.to_string(), "expected a fraction of at least 0 and less than 1");
         }
         if self.sw_batch_size == 0 {
             return wrong("sw_batch_size", "0".to_owned(), "expected at least 1 window at a time");
@@ -378,7 +379,7 @@ impl Inferer for SlidingWindowInferer {
 
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {
         let mut outputs = self.infer_all(x, &|window| vec![net(window)])?;
-        // The closure above gives one output per call.
+        // The closure above returns one output per call.
         Ok(outputs.swap_remove(0))
     }
 }

@@ -9,18 +9,18 @@ use super::sliding_window::axes;
 use super::{InferError, PaddingMode};
 use crate::layers::Axes;
 
-/// How much a patch covers of the one before.
+/// The overlap of a patch with the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Overlap {
-    /// So many voxels.
+    /// A number of voxels.
     Voxels(u64),
     /// A share of the patch, in [0, 1).
     Share(f64),
 }
 
-/// Splits an image into patches on a grid, row-major, filling it up at the end so that the last
-/// patches are whole.
+/// Splits an image into patches on a grid, row-major, padding it at the end so that the last
+/// patches are complete.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -37,7 +37,7 @@ pub struct SlidingWindowSplitter {
     /// Patch per axis; 0 takes the image's length.
     #[setters(into)]
     pub patch_size: Axes<usize>,
-    /// How much a patch covers of the one before: a whole number of voxels, or a fraction.
+    /// The overlap of a patch with the one before: a whole number of voxels, or a fraction.
     #[serde(default = "none")]
     #[setters(into)]
     pub overlap: Axes<Overlap>,
@@ -45,7 +45,7 @@ pub struct SlidingWindowSplitter {
     #[serde(default = "zero")]
     #[setters(into)]
     pub offset: Axes<i64>,
-    /// How the image is filled up; without it, patches that would not be whole are left out.
+    /// How the image is padded; without it, incomplete patches are dropped.
     #[serde(default = "constant")]
     pub pad_mode: Option<PaddingMode>,
     /// Value of constant padding.
@@ -89,11 +89,11 @@ impl SlidingWindowSplitter {
         }
     }
 
-    /// Patches `[b, c, ..]` of all items together, and where each starts.
+    /// Patches `[b, c, ..]` of all items together, and the start of each.
     ///
     /// # Errors
     /// For an overlap as large as the patch, an offset outside the image, and padding that does not
-    /// reach so far.
+    /// reach far enough.
     pub fn split(&self, x: Tensor<5>) -> Result<Vec<(Tensor<5>, [i64; 3])>, InferError> {
         self.split_where(x, |_, _| true)
     }
@@ -112,7 +112,7 @@ impl SlidingWindowSplitter {
         let x = self.pad_mode.unwrap_or_default().pad(x, grid.before, grid.after, self.pad_value);
         let x = x.map_err(|expected| self.value("pad_mode", format!("{:?}", self.pad_mode), expected))?;
         let cut = |at: [i64; 3]| {
-            // Where the patch starts in the image that is filled up.
+            // The start of the patch in the padded image.
             let [px, py, pz] = std::array::from_fn(|a| {
                 let start = (at[a] + grid.before[a] as i64) as usize;
                 start..start + grid.patch[a]
@@ -151,12 +151,12 @@ impl SlidingWindowSplitter {
             let (length, patch, offset) = (image[axis] as i64, patch[axis], offset[axis]);
             grid.step[axis] = if whole[axis] { patch } else { step(patch, overlap[axis]) };
             if grid.step[axis] == 0 {
-                let expected = format!("a patch of {patch} voxels has to go on by at least one");
+                let expected = format!("a patch of {patch} voxels must advance by at least one");
                 return Err(self.value("overlap", format!("{:?}", self.overlap), expected));
             }
             if offset >= length || offset < -(patch as i64) || (offset < 0 && self.pad_mode.is_none()) {
                 let expected = format!(
-                    "a patch of {patch} voxels has to start within an axis of {length}, or less than itself before it and pad_mode set"
+                    "a patch of {patch} voxels must start within an axis of {length}; with pad_mode, it may start before the axis by less than its size"
                 );
                 return Err(self.value("offset", format!("{:?}", self.offset), expected));
             }
@@ -164,7 +164,8 @@ impl SlidingWindowSplitter {
                 grid.before[axis] = (-offset).max(0) as usize;
                 grid.after[axis] = (offset - length + patch as i64).rem_euclid(grid.step[axis] as i64) as usize;
             }
-            // Even padding may leave an axis shorter than a patch, which then takes the axis.
+            // Even with padding an axis may be shorter than a patch; the patch is then cut to the
+            // axis.
             let room = grid.before[axis] + image[axis] + grid.after[axis];
             if grid.patch[axis] > room {
                 grid.patch[axis] = room;

@@ -1,13 +1,13 @@
-//! Where the windows of a dense scan lie.
+//! The positions of the windows of a dense scan.
 
-/// Step between windows per axis: the window itself where it covers the image, else the share that
-/// does not overlap, at least 1.
+/// Step between windows per axis: the window itself where it covers the image, otherwise the part
+/// that does not overlap, at least 1.
 pub fn scan_interval<const D: usize>(image: [usize; D], roi: [usize; D], overlap: [f64; D]) -> [usize; D] {
     std::array::from_fn(|axis| {
         if roi[axis] == image[axis] {
             roi[axis]
         } else {
-            // Cut off, as Python's int() does.
+            // Truncated, as Python's int() does.
             ((roi[axis] as f64 * (1.0 - overlap[axis])) as usize).max(1)
         }
     })
@@ -19,8 +19,8 @@ fn starts(image: usize, patch: usize, interval: usize) -> Vec<usize> {
         return vec![0];
     }
     let last = image.saturating_sub(patch);
-    // The end is looked for among the windows that begin within the image: a scan that jumps over
-    // it has one window, as in MONAI.
+    // The end is searched among the windows that begin within the image: a scan that skips it has
+    // one window, as in MONAI.
     if last.div_ceil(interval) >= image.div_ceil(interval) {
         return vec![0];
     }
@@ -31,7 +31,7 @@ fn starts(image: usize, patch: usize, interval: usize) -> Vec<usize> {
 
 /// `[start, stop]` per axis of every window of a scan (`monai.data.utils.dense_patch_slices`),
 /// first axis slowest. A patch of 0, or larger than the image, takes the image's length; an
-/// interval of 0 gives one window.
+/// interval of 0 means one window.
 pub fn dense_patch_slices(image: &[usize], patch: &[usize], interval: &[usize]) -> Vec<Vec<[usize; 2]>> {
     let mut windows: Vec<Vec<[usize; 2]>> = vec![Vec::new()];
     for (axis, &length) in image.iter().enumerate() {

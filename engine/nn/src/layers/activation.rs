@@ -48,14 +48,14 @@ pub struct Plain {
 /// An activation layer.
 #[derive(Module, Debug)]
 pub enum Act {
-    /// With slopes that are learned.
+    /// With learned slopes.
     PRelu(PRelu),
     /// Without parameters.
     Plain(Plain),
 }
 
 impl Act {
-    /// Builds the layer that is asked for.
+    /// Builds the requested layer.
     pub fn new(scope: &Scope, spec: &LayerSpec) -> Result<Self, ConfigError> {
         let plain = |function| Ok(Act::Plain(Plain { function }));
         match spec.name().as_str() {
@@ -98,7 +98,7 @@ impl Act {
         }
     }
 
-    /// What negative values are multiplied by, for the activations that do just that.
+    /// The factor of negative values, for the activations that are defined by it.
     pub(crate) fn slope(&self) -> Option<Slope> {
         match self {
             Act::PRelu(act) => Some(Slope::Learned(act.weight.val().cast(DType::F32))),
@@ -144,7 +144,7 @@ pub(crate) fn residual_sum(x: Tensor<5>, shortcut: Tensor<5>) -> Tensor<5> {
     rectified_sum(x, cast(shortcut, dtype), 1.0)
 }
 
-/// The same, and a leaky ReLU behind it; ReLU with a slope of 0.
+/// The same, followed by a leaky ReLU; ReLU with a slope of 0.
 pub(crate) fn activated_sum(x: Tensor<5>, shortcut: Tensor<5>, slope: f64) -> Tensor<5> {
     let dtype = x.dtype();
     cost::output(None, rectified_sum(x, cast(shortcut, dtype), slope))

@@ -11,7 +11,7 @@ use crate::named::Named;
 /// What follows a convolution.
 #[derive(Clone, Debug)]
 pub struct AdnOptions {
-    /// Letters of A, D and N in order; letters without a layer are passed over.
+    /// Letters of A, D and N in order; letters without a layer are ignored.
     pub ordering: String,
     /// The activation, if any.
     pub act: Option<LayerSpec>,
@@ -19,13 +19,13 @@ pub struct AdnOptions {
     pub norm: Option<LayerSpec>,
     /// The dropout, if any.
     pub dropout: Option<DropoutSpec>,
-    /// What the dropout layers key their draws by.
+    /// The clock that keys the draws of the dropout layers.
     pub clock: DropoutClock,
 }
 
 /// One layer of an [`Adn`].
 #[derive(Module, Debug)]
-// A network has a few dozen of them, and modules cannot be boxed.
+// A network has only a few dozen of them, and modules cannot be boxed.
 #[allow(clippy::large_enum_variant)]
 pub enum AdnLayer {
     /// `A`
@@ -39,22 +39,22 @@ pub enum AdnLayer {
 /// Activation, dropout and norm in order; state-dict keys `A`, `D` and `N`.
 pub type Adn = Named<AdnLayer>;
 
-/// A spec with the empty name is MONAI's way to say "none".
+/// In MONAI a spec with the empty name means "none".
 fn given(spec: &Option<LayerSpec>) -> Option<&LayerSpec> {
     spec.as_ref().filter(|spec| !spec.name().is_empty())
 }
 
-/// The norm that is asked for, if any.
+/// The requested norm, if any.
 pub(crate) fn norm(scope: &Scope, spec: &Option<LayerSpec>, channels: usize) -> Result<Option<Norm>, ConfigError> {
     given(spec).map(|spec| Norm::new(scope, spec, channels)).transpose()
 }
 
-/// The activation that is asked for, if any.
+/// The requested activation, if any.
 pub(crate) fn act(scope: &Scope, spec: &Option<LayerSpec>) -> Result<Option<Act>, ConfigError> {
     given(spec).map(|spec| Act::new(scope, spec)).transpose()
 }
 
-/// A layer that may be left out.
+/// An optional layer.
 pub(crate) trait Optional {
     /// The layer's output, or the input without a layer.
     fn apply(&self, x: Tensor<5>) -> Tensor<5>;
@@ -72,7 +72,7 @@ impl Optional for Option<Norm> {
     }
 }
 
-/// A norm and the activation behind it, each of which may be left out.
+/// A norm followed by an activation, both optional.
 pub(crate) fn norm_then_act(norm: &Option<Norm>, act: &Option<Act>, x: Tensor<5>) -> Tensor<5> {
     match (norm, act) {
         (Some(norm), Some(act)) => norm.forward_with(x, act),
@@ -110,8 +110,8 @@ impl AdnOptions {
 }
 
 impl Adn {
-    /// What these layers come to behind a convolution outside training, where that is a batch norm,
-    /// an activation of the kind of ReLU, or both in this order.
+    /// The equivalent epilogue of a convolution outside training, where these layers are a batch
+    /// norm, an activation like ReLU, or both in this order.
     pub(crate) fn behind_convolution(&self) -> Option<NormAct> {
         let mut layers = self.iter().filter(|layer| !matches!(layer, AdnLayer::Dropout(_)));
         let Some(AdnLayer::Norm(Norm::Batch(norm))) = layers.next() else { return None };
@@ -127,7 +127,7 @@ impl Adn {
     /// Same shape out as in.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let mut x = x;
-        // Dropout that drops nothing does not stand between a norm and its activation.
+        // Inactive dropout does not separate a norm from its activation.
         let active: Vec<&AdnLayer> =
             self.iter().filter(|layer| !matches!(layer, AdnLayer::Dropout(d) if !d.is_active(&x))).collect();
         let mut layers = active.into_iter().peekable();

@@ -57,7 +57,7 @@ impl Conv {
         let [batch, _, dx, dy, dz] = x.dims();
         let compute = |x: Tensor<5>| conv3d(cast(x, dtype), weight, bias, self.shape);
         let kernel = self.weight.lazy_shape().dims();
-        // An input smaller than the kernel is Burn's to refuse.
+        // Burn refuses an input smaller than the kernel.
         let Some([ox, oy, oz]) = self.output([dx, dy, dz]) else { return compute(x) };
         let multiply_adds = cost::convolution([ox, oy, oz], batch, kernel);
         let (device, output) = (x.device(), [batch, kernel[0], ox, oy, oz]);

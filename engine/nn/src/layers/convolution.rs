@@ -36,8 +36,8 @@ pub struct ConvolutionOptions {
     pub stride: [usize; 3],
     /// Steps between kernel taps per axis.
     pub dilation: [usize; 3],
-    /// Zeros at both ends of an axis; `None` for as many as keep the size at stride 1, which odd
-    /// kernels have.
+    /// Zeros at both ends of an axis; `None` for the number that keeps the size at stride 1, which
+    /// requires an odd kernel.
     pub padding: Option<[usize; 3]>,
     /// Further length of a transposed convolution's output; `None` for `stride - 1`.
     pub output_padding: Option<[usize; 3]>,
@@ -45,12 +45,12 @@ pub struct ConvolutionOptions {
     pub bias: bool,
     /// Transposed: with the defaults above the output is `stride` times as large.
     pub transposed: bool,
-    /// What follows; `None` for the convolution alone.
+    /// What follows; `None` for a bare convolution.
     pub adn: Option<AdnOptions>,
 }
 
 impl ConvolutionOptions {
-    /// Stride and dilation 1, size kept, with a bias, not transposed, nothing behind it.
+    /// Stride and dilation 1, same size, with a bias, not transposed, nothing after it.
     pub fn new(channels: [usize; 2], kernel: [usize; 3]) -> Self {
         ConvolutionOptions {
             channels,
@@ -65,7 +65,7 @@ impl ConvolutionOptions {
         }
     }
 
-    /// The padding that is meant.
+    /// The effective padding.
     pub(crate) fn resolved_padding(&self) -> Result<[usize; 3], ConfigError> {
         self.padding.map_or_else(|| same_padding(self.kernel, self.dilation), Ok)
     }
@@ -103,8 +103,8 @@ impl Convolution {
         self.forward_of(Channels::One(x), None)
     }
 
-    /// The same of channels that may lie in two tensors, with a shortcut that is added to the
-    /// output, if there is one.
+    /// The same for channels that may lie in two tensors, with an optional shortcut that is added
+    /// to the output.
     pub(crate) fn forward_of(&self, x: Channels, shortcut: Option<Tensor<5>>) -> Tensor<5> {
         if let Some(then) = self.in_one_pass(&x, shortcut.as_ref()) {
             return match &self.conv {
@@ -126,8 +126,8 @@ impl Convolution {
         }
     }
 
-    /// What follows the convolution, where nothing is learned, all is f32 and nobody counts the
-    /// cost of the parts.
+    /// The epilogue of the convolution for a fused pass: outside training, in f32, and while no
+    /// costs are counted.
     fn in_one_pass(&self, x: &Channels, shortcut: Option<&Tensor<5>>) -> Option<Then> {
         let weight = match &self.conv {
             Kernel::Conv(conv) => conv.weight.val(),

@@ -6,11 +6,11 @@ use burn::tensor::{Tensor, TensorData};
 use super::{ConfigError, DropoutClock};
 
 /// In training, an item of the batch is 0 with probability `p`, else scaled by `1 / (1 - p)`: the
-/// residual block it is the main path of is skipped (Huang et al.,
+/// residual block whose main path it is in is skipped (Huang et al.,
 /// <https://arxiv.org/abs/1603.09382>).
 #[derive(Module, Debug)]
 pub struct DropPath {
-    /// Whether the layer takes part in training; `freeze` clears it.
+    /// Whether the layer is in training mode; `freeze` clears it.
     pub training: Param<Flag>,
     #[module(skip)]
     p: f64,

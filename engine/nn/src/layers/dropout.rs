@@ -1,5 +1,5 @@
-//! Dropout whose mask is a function of (seed, step, layer), so that a resumed run draws what the
-//! first one would have.
+//! Dropout whose mask is a function of (seed, step, layer), so that a resumed run draws the same
+//! masks as an uninterrupted one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +11,12 @@ use hearth_kernels::dropout::{Drops, dropout};
 
 use super::{ConfigError, DropoutSpec};
 
-/// What all dropout layers of a network key their draws by. Clones share it.
+/// The clock that keys the draws of all dropout layers of a network. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct DropoutClock(Arc<[AtomicU64; 3]>);
 
 impl DropoutClock {
-    /// Sets seed and training step, and counts forward passes within the step from 0 again.
+    /// Sets seed and training step, and resets the count of forward passes within the step to 0.
     pub fn set(&self, seed: u64, step: u64) {
         let [own_seed, own_step, pass] = &*self.0;
         own_seed.store(seed, Ordering::Relaxed);
@@ -24,17 +24,17 @@ impl DropoutClock {
         pass.store(0, Ordering::Relaxed);
     }
 
-    /// Counts one forward pass; the passes of one step have masks of their own.
+    /// Counts one forward pass; each pass of a step has its own masks.
     pub fn next_pass(&self) {
         self.0[2].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Seed, step and pass as they are now.
+    /// The current seed, step and pass.
     pub(crate) fn now(&self) -> [u64; 3] {
         self.0.each_ref().map(|part| part.load(Ordering::Relaxed))
     }
 
-    /// Does something as if it were then, and comes back.
+    /// Runs a closure at an earlier time of the clock, and restores the current time.
     pub(crate) fn back_at<R>(&self, then: [u64; 3], run: impl FnOnce() -> R) -> R {
         let now = self.now();
         let set =
@@ -62,28 +62,28 @@ impl DropoutClock {
     }
 }
 
-/// What is dropped together, and what takes its place.
+/// The unit of dropping, and the replacement of dropped values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// Each value by itself.
+    /// Each value separately.
     Each,
     /// Whole channels.
     Channels,
-    /// Each value by itself, as a self-normalizing network needs it.
+    /// Each value separately, as a self-normalizing network needs it.
     Alpha,
 }
 
-/// What SELU comes to far below 0 (Klambauer et al., <https://arxiv.org/abs/1706.02515>): minus
+/// The limit of SELU far below 0 (Klambauer et al., <https://arxiv.org/abs/1706.02515>): minus
 /// alpha times lambda.
 const SATURATION: f64 = -1.758_099_340_847_376_6;
 
 /// `torch.nn.Dropout`, or `Dropout2d` and `Dropout3d` by channel: in training each element, or each
 /// channel of each item, is 0 with probability `p`, else scaled by `1 / (1 - p)`. Or
-/// `AlphaDropout`: dropped values become SELU's limit, and all are scaled and moved so that mean
-/// and variance stay.
+/// `AlphaDropout`: dropped values become SELU's limit, and all are scaled and shifted so that mean
+/// and variance are preserved.
 #[derive(Module, Debug)]
 pub struct Dropout {
-    /// Whether the layer takes part in training; `freeze` clears it.
+    /// Whether the layer is in training mode; `freeze` clears it.
     pub training: Param<Flag>,
     #[module(skip)]
     p: f64,
@@ -110,11 +110,11 @@ impl Dropout {
         })
     }
 
-    /// The layer that is asked for by name or by probability.
+    /// The layer requested by name or by probability.
     ///
     /// # Errors
-    /// For a name that is not known, an argument that the layer does not have, a probability
-    /// outside of [0, 1].
+    /// For an unknown name, an argument that the layer does not have, or a probability outside [0,
+    /// 1].
     pub fn of(layer: &str, spec: &DropoutSpec, clock: &DropoutClock) -> Result<Self, ConfigError> {
         let spec = match spec {
             DropoutSpec::Probability(p) => return Self::new(layer, *p, clock),
@@ -147,8 +147,8 @@ impl Dropout {
         if !self.is_active(&x) {
             return x;
         }
-        // A dropped value becomes `dropped`; the rest are scaled, all are moved, and mean and
-        // variance stay.
+        // A dropped value becomes `dropped`; the rest are scaled, all are shifted, and mean and
+        // variance are preserved.
         let (dropped, scale, offset) = match self.kind {
             _ if self.p == 1.0 => return x * 0.0,
             Kind::Each | Kind::Channels => (0.0, (1.0 / (1.0 - self.p)) as f32, 0.0),

@@ -1,4 +1,4 @@
-//! How dropout is asked for.
+//! How dropout is specified.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! Layers of `burn::nn` made ours: the same weights and numbers by the kernels that Hearth has for
-//! them. On a CPU Burn's own convolutions take 4 to 15 times as long.
+//! Conversion of `burn::nn` layers to Hearth's: the same weights and results, computed by Hearth's
+//! kernels. On a CPU Burn's own convolutions take 4 to 15 times as long.
 //!
 //! ```
 //! use burn::nn::{PaddingConfig3d, conv::{Conv3d, Conv3dConfig}};
@@ -66,7 +66,11 @@ impl TryFrom<Conv2d> for Conv {
             PaddingConfig2d::Valid => [0; 3],
             PaddingConfig2d::Explicit(top, left, bottom, right) if top == bottom && left == right => [top, left, 0],
             PaddingConfig2d::Explicit(..) => {
-                return Err(ConfigError::value("padding", conv.padding, "both ends of an axis must be padded alike"));
+                return Err(ConfigError::value(
+                    "padding",
+                    conv.padding,
+                    "both ends of an axis must have the same padding",
+                ));
             }
             PaddingConfig2d::Same => same(kernel, stride, dilation)?,
         };

@@ -1,6 +1,6 @@
-//! The distributions that first weights are drawn from.
+//! The distributions of initial weights.
 
-/// How the convolutions and linear layers of a network draw their first weights.
+/// How the convolutions and linear layers of a network draw their initial weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Init {
     /// PyTorch's default: weights and biases from `U(-1 / sqrt(fan_in), 1 / sqrt(fan_in))`.
@@ -13,14 +13,14 @@ pub enum Init {
     KaimingFanOut,
     /// Linear layers from the normal distribution of this standard deviation, their biases 0.
     Normal(f64),
-    /// Convolutions, transposed ones too, from `N(0, 2 / ((1 + slope^2) fan_in))`, where `slope` is
-    /// that of the leaky ReLU behind them; their biases 0.
+    /// Convolutions, including transposed ones, from `N(0, 2 / ((1 + slope^2) fan_in))`, where
+    /// `slope` is that of the leaky ReLU after them; their biases 0.
     KaimingLeaky(f64),
     /// Convolutions from the normal distribution of this standard deviation, scales of batch norms
     /// from the same about 1, biases 0 (`monai.networks.utils.normal_init`).
     Gan(f64),
-    /// Convolutions, transposed ones too, from `N(0, 2 / (kx ky out))`: the kernel counts within
-    /// its first plane only.
+    /// Convolutions, including transposed ones, from `N(0, 2 / (kx ky out))`: the kernel counts
+    /// within its first plane only.
     InPlane,
     /// Convolutions as `KaimingFanIn`, but this many output channels in a row have the same kernel,
     /// so that a pixel shuffle starts as nearest-neighbour resizing (Aitken et al.,
@@ -37,8 +37,8 @@ pub enum Draw {
     Normal(f64),
     /// Normal with mean 1 and this standard deviation.
     NormalAboutOne(f64),
-    /// Normal with mean 0 and this standard deviation; so many entries of the first axis in a row
-    /// are equal.
+    /// Normal with mean 0 and this standard deviation; groups of this many consecutive entries of
+    /// the first axis are equal.
     NormalInGroups(f64, usize),
     /// This value.
     Constant(f64),
@@ -54,8 +54,8 @@ fn deviation(fan: f64) -> f64 {
     (2.0 / fan.max(1.0)).sqrt()
 }
 
-/// What PyTorch calls the fan-in of a weight: all but its first axis, for transposed convolutions
-/// too.
+/// PyTorch's fan-in of a weight: the product of all axes but the first, also for transposed
+/// convolutions.
 fn fan_in([_, second, x, y, z]: [usize; 5]) -> usize {
     second * x * y * z
 }

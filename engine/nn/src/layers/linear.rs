@@ -41,7 +41,7 @@ impl Linear {
         })
     }
 
-    /// Everything but the batch in one row: `[b, c, x, y, z]` with `c x y z = in` to
+    /// Flattens everything but the batch: `[b, c, x, y, z]` with `c x y z = in` to
     /// `[b, out, 1, 1, 1]`.
     pub fn forward_flat(&self, x: Tensor<5>) -> Tensor<5> {
         let [b, c, dx, dy, dz] = x.dims();

@@ -1,7 +1,7 @@
 //! The layers networks are built from, with MONAI's names, defaults and state-dict keys.
 //!
-//! Precision: a convolution casts its input to its weight's type; a norm computes in f32 and gives
-//! back the type it got. So when weights are given as bf16 or f16 (automatic mixed precision)
+//! Precision: a convolution casts its input to its weight's type; a norm computes in f32 and
+//! returns its input's type. So when weights are bf16 or f16 (automatic mixed precision)
 //! convolutions run in that type and the statistics do not.
 
 mod activation;
@@ -46,10 +46,10 @@ pub use spec::{Axes, LayerSpec};
 pub(crate) use upsample::resize;
 pub use upsample::{UpSample, UpSampleOptions, UpsampleMode};
 
-/// A network or layer that cannot be built as asked.
+/// Why a network or layer cannot be built.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    /// A name that is not known.
+    /// An unknown name.
     #[error("unknown {kind} `{name}`; known are: {known}")]
     UnknownName {
         /// What it names: activation, norm, ...
@@ -69,20 +69,20 @@ pub enum ConfigError {
         /// The arguments that exist.
         known: String,
     },
-    /// A value that makes no sense there.
+    /// An invalid value.
     #[error("{name} is {value}: {expected}")]
     Value {
         /// The parameter.
         name: String,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What is needed.
+        /// The expected value.
         expected: String,
     },
 }
 
 impl ConfigError {
-    /// A value that makes no sense there.
+    /// An invalid value.
     pub fn value(name: impl Into<String>, value: impl core::fmt::Debug, expected: impl Into<String>) -> Self {
         ConfigError::Value { name: name.into(), value: format!("{value:?}"), expected: expected.into() }
     }

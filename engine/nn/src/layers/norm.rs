@@ -1,6 +1,6 @@
 //! Normalization layers: batch, instance and group.
 //!
-//! All add up in f32 and give back the type they got.
+//! All compute sums in f32 and return their input's type.
 
 use burn::module::{Flag, Module, Param};
 use burn::tensor::{DType, Tensor};
@@ -11,12 +11,12 @@ use super::{Act, ConfigError, LayerSpec, Scope, relu};
 use crate::cost;
 use crate::running::{Buffer, Counter};
 
-/// Counts the output of a layer. The weight, where there is one, says which it is.
+/// Counts the output of a layer, which its weight identifies where it has one.
 fn counted(weight: &Option<Param<Tensor<1>>>, y: Tensor<5>) -> Tensor<5> {
     cost::output(weight.as_ref().map(|weight| weight.id), y)
 }
 
-/// No activation behind the norm.
+/// No activation after the norm.
 const NONE: Slope = Slope::Fixed(1.0);
 
 /// Scale and offset in f32, of a layer that has them.
@@ -29,8 +29,8 @@ fn affine(weight: &Option<Param<Tensor<1>>>, bias: &Option<Param<Tensor<1>>>) ->
 
 /// `torch.nn.BatchNorm3d` (Ioffe and Szegedy, <https://arxiv.org/abs/1502.03167>).
 ///
-/// In training the batch's biased variance normalizes; the running variance takes the unbiased one,
-/// as in PyTorch.
+/// In training the batch's biased variance normalizes; the running variance is updated with the
+/// unbiased one, as in PyTorch.
 #[derive(Module, Debug)]
 pub struct BatchNorm {
     /// Scale per channel.
@@ -43,7 +43,7 @@ pub struct BatchNorm {
     pub running_var: Buffer,
     /// Training batches seen.
     pub num_batches_tracked: Counter,
-    /// Whether the layer takes part in training; `freeze` clears it.
+    /// Whether the layer is in training mode; `freeze` clears it.
     pub training: Param<Flag>,
     #[module(skip)]
     eps: f64,
@@ -194,7 +194,7 @@ impl InstanceNorm {
 
 /// A normalization layer by MONAI's name.
 #[derive(Module, Debug)]
-// A network has a few dozen of them, and modules cannot be boxed.
+// A network has only a few dozen of them, and modules cannot be boxed.
 #[allow(clippy::large_enum_variant)]
 pub enum Norm {
     /// `batch`, `syncbatch`
@@ -206,7 +206,7 @@ pub enum Norm {
 }
 
 impl Norm {
-    /// Builds the layer that is asked for.
+    /// Builds the requested layer.
     pub fn new(scope: &Scope, spec: &LayerSpec, channels: usize) -> Result<Self, ConfigError> {
         match spec.name().as_str() {
             "batch" | "syncbatch" => {
@@ -242,8 +242,7 @@ impl Norm {
         self.forward_then(x, &NONE)
     }
 
-    /// The norm and the activation behind it, in one pass where the activation is of the kind of
-    /// ReLU.
+    /// The norm and the activation after it, in one pass for activations like ReLU.
     pub fn forward_with(&self, x: Tensor<5>, act: &Act) -> Tensor<5> {
         match act.slope() {
             Some(slope) if !cost::is_open() => self.forward_then(x, &slope),
@@ -256,7 +255,7 @@ impl Norm {
         if cost::is_open() { relu(self.forward(x)) } else { self.forward_then(x, &Slope::Fixed(0.0)) }
     }
 
-    /// The norm, and values that are not positive multiplied by a slope.
+    /// The norm, followed by multiplying non-positive values by a slope.
     pub(crate) fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
         match self {
             Norm::Batch(norm) => norm.forward_then(x, slope),

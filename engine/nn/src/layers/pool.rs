@@ -13,7 +13,7 @@ const KNOWN: &str = "max, avg, adaptivemax, adaptiveavg";
 enum Kind {
     Max(PoolShape),
     Avg(PoolShape, Divisor),
-    /// Windows per axis; `None` leaves an axis as it is.
+    /// Windows per axis; `None` leaves an axis unchanged.
     AdaptiveMax([Option<usize>; 3]),
     AdaptiveAvg([Option<usize>; 3]),
 }
@@ -25,7 +25,7 @@ pub struct Pool {
     kind: Kind,
 }
 
-/// One number per axis; 2-D work leaves the third alone.
+/// One number per axis; in 2-D the third is `depth`.
 pub(crate) fn per_axis(spatial_dims: usize, value: usize, depth: usize) -> [usize; 3] {
     [value, value, if spatial_dims == 3 { value } else { depth }]
 }
@@ -107,7 +107,7 @@ impl Pool {
 }
 
 /// `torch.nn.functional.max_pool3d` of `[b, c, x, y, z]`: a window that does not fit at the far end
-/// is left out.
+/// is dropped.
 pub(crate) fn max_pool(x: Tensor<5>, kernel: [usize; 3], stride: [usize; 3], padding: [usize; 3]) -> Tensor<5> {
     Pool::max(PoolShape { kernel, stride, padding, dilation: [1; 3], ceil_mode: false }).forward(x)
 }

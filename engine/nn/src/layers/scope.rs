@@ -1,4 +1,4 @@
-//! Where a layer is being built: device, seed and state-dict path.
+//! The context of a layer under construction: device, seed and state-dict path.
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -31,12 +31,12 @@ impl Scope {
         Scope { path, ..self.clone() }
     }
 
-    /// The same place, where first weights are drawn another way.
+    /// The same scope with another distribution of initial weights.
     pub fn with_init(&self, init: Init) -> Self {
         Scope { init, ..self.clone() }
     }
 
-    /// How first weights are drawn.
+    /// The distribution of initial weights.
     pub fn init(&self) -> Init {
         self.init
     }
@@ -83,7 +83,7 @@ impl Scope {
         (0..count).into_par_iter().map(|i| value(key, i) as f32).collect()
     }
 
-    /// What the draws of a parameter are keyed by.
+    /// The key of the draws of a parameter.
     pub(crate) fn key(&self, name: &str) -> Key {
         Key::new(self.seed).with_text("init").with_text(&self.enter(name).path)
     }

@@ -6,9 +6,9 @@ use burn::tensor::Tensor;
 use super::{Act, Conv, ConvTranspose, Convolution, Dropout, Linear, Norm, Pool, ResidualUnit, UpSample};
 use crate::named::Named;
 
-/// Any layer that takes one batch and gives one.
+/// Any layer that maps one batch to one batch.
 #[derive(Module, Debug)]
-// A network has a few dozen of them, and modules cannot be boxed.
+// A network has only a few dozen of them, and modules cannot be boxed.
 #[allow(clippy::large_enum_variant)]
 pub enum Layer {
     /// An activation.

@@ -1,4 +1,4 @@
-//! How a layer is asked for: a name, or a name and arguments, as in MONAI's factories.
+//! How a layer is specified: a name, or a name and arguments, as in MONAI's factories.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;

@@ -11,7 +11,7 @@ use super::spec::in_space;
 use super::{ConfigError, Conv, ConvTranspose, Init, Scope};
 use crate::cost;
 
-/// How an [`UpSample`] finds the new voxels.
+/// How an [`UpSample`] computes the new voxels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum UpsampleMode {
@@ -22,7 +22,7 @@ pub enum UpsampleMode {
     /// A convolution of kernel 1 where the number of channels changes, then linear interpolation.
     NonTrainable,
     /// A convolution whose channels become voxels (Shi et al., <https://arxiv.org/abs/1609.05158>),
-    /// then a mean that takes the checkerboard away (Aitken et al.,
+    /// then a mean that removes the checkerboard (Aitken et al.,
     /// <https://arxiv.org/abs/1707.02937>).
     PixelShuffle,
 }
@@ -38,9 +38,9 @@ pub struct UpSampleOptions {
     pub scale: [usize; 3],
     /// Kernel of a transposed convolution; `None` for the factor.
     pub kernel: Option<[usize; 3]>,
-    /// How.
+    /// The mode.
     pub mode: UpsampleMode,
-    /// Whether linear interpolation keeps the centres of the corner voxels, rather than their outer
+    /// Whether linear interpolation aligns the centres of the corner voxels instead of their outer
     /// corners.
     pub align_corners: bool,
     /// Whether convolutions have a bias.
@@ -55,14 +55,14 @@ impl UpSampleOptions {
     }
 }
 
-/// A transposed convolution, under the name it has there.
+/// A transposed convolution, under its MONAI name.
 #[derive(Module, Debug)]
 pub struct Deconv {
     /// The convolution.
     pub deconv: ConvTranspose,
 }
 
-/// A grouped transposed convolution, under the name it has there.
+/// A grouped transposed convolution, under its MONAI name.
 #[derive(Module, Debug)]
 pub struct DeconvGroup {
     /// The convolution.
@@ -80,7 +80,7 @@ pub struct NonTrainable {
     align_corners: bool,
 }
 
-/// A [`SubpixelUpsample`], under the name it has there.
+/// A [`SubpixelUpsample`], under its MONAI name.
 #[derive(Module, Debug)]
 pub struct PixelShuffle {
     /// The layer.
@@ -90,7 +90,7 @@ pub struct PixelShuffle {
 /// `monai.networks.blocks.SubpixelUpsample`
 #[derive(Module, Debug)]
 pub struct SubpixelUpsample {
-    /// Makes a channel for every new voxel of an old one.
+    /// Computes a channel for every new voxel of an old one.
     pub conv_block: Conv,
     #[module(skip)]
     factor: [usize; 3],

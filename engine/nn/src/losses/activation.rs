@@ -1,4 +1,4 @@
-//! What a loss applies to a prediction before it compares it.
+//! The activation that a loss applies to a prediction.
 
 use burn::tensor::{Tensor, activation};
 use schemars::JsonSchema;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::LossError;
 use crate::softmax::softmax;
 
-/// An activation besides sigmoid and softmax.
+/// An activation other than sigmoid and softmax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OtherActivation {
@@ -33,7 +33,7 @@ impl OtherActivation {
     }
 }
 
-/// The one activation that the options `sigmoid`, `softmax` and `other_act` come to.
+/// The activation that results from the options `sigmoid`, `softmax` and `other_act`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activation {
     Identity,
@@ -61,7 +61,7 @@ impl Activation {
         }
     }
 
-    /// Softmax is passed over with one channel.
+    /// Softmax is ignored with one channel.
     pub(super) fn apply(self, x: Tensor<5>) -> Tensor<5> {
         match self {
             Activation::Sigmoid => activation::sigmoid(x),

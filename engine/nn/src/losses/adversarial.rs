@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::checks::{self, check_finite};
 use super::{LossError, Reduction};
 
-/// What real and false patches are to come to.
+/// The targets of real and fake patches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AdversarialCriterion {
@@ -22,7 +22,7 @@ pub enum AdversarialCriterion {
     LeastSquares,
 }
 
-/// Adversarial loss of what a discriminator says of patches, `[b, c, x, y, z]`, at one scale or
+/// Adversarial loss of a discriminator's outputs for patches, `[b, c, x, y, z]`, at one scale or
 /// several.
 ///
 /// ```
@@ -37,25 +37,23 @@ pub enum AdversarialCriterion {
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct PatchAdversarialLoss {
-    /// How patches are put together, and then scales; the patches of the hinge are averaged
-    /// whatever it says.
+    /// How patches are reduced, and then scales; the hinge always averages its patches.
     pub reduction: Reduction,
-    /// What real and false patches are to come to.
+    /// The targets of real and fake patches.
     pub criterion: AdversarialCriterion,
-    /// Least squares of what the discriminator says itself.
+    /// Least squares of the discriminator's raw output, without activation.
     pub no_activation_leastsq: bool,
-    /// Whether values are checked in every call; on the CPU alone where it is not said, since
-    /// elsewhere it waits for the device.
+    /// Whether values are checked in every call. By default only on the CPU, since elsewhere it
+    /// waits for the device.
     pub check_labels: Option<bool>,
 }
 
 const NAME: &str = "PatchAdversarialLoss";
 
 impl PatchAdversarialLoss {
-    /// The loss over all scales, `[1]`; without a reduction the values of all scales one after
-    /// another.
+    /// The loss over all scales, `[1]`; without a reduction, the concatenated values of all scales.
     ///
-    /// A generator (`for_discriminator` false) always wants its patches to pass for real.
+    /// A generator (`for_discriminator` false) always uses the target of real patches.
     pub fn forward(
         &self,
         scales: &[Tensor<5>],
@@ -64,7 +62,11 @@ impl PatchAdversarialLoss {
     ) -> Result<Tensor<1>, LossError> {
         let each = self.each(scales, target_is_real, for_discriminator)?;
         if each.is_empty() {
-            return Err(LossError::Option { key: "", loss: NAME, reason: "there is no output to judge".to_owned() });
+            return Err(LossError::Option {
+                key: "",
+                loss: NAME,
+                reason: "the discriminator has no output".to_owned(),
+            });
         }
         Ok(self.reduction.apply(Tensor::cat(each, 0)))
     }

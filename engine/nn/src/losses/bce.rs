@@ -28,19 +28,20 @@ use super::{ClassWeight, Loss, LossError, Reduction};
 pub struct BceWithLogitsLoss {
     /// Multiplies every value: one number, or one per channel.
     pub weight: Option<ClassWeight>,
-    /// Multiplies the part of the target that is 1: one number, or one per channel.
+    /// Multiplies the positive term: one number, or one per channel.
     pub pos_weight: Option<ClassWeight>,
-    /// How elements are put together.
+    /// How elements are reduced.
     pub reduction: Reduction,
-    /// Whether values are checked in every call; on the CPU alone where it is not said, since
-    /// elsewhere it waits for the device.
+    /// Whether values are checked in every call. By default only on the CPU, since elsewhere it
+    /// waits for the device.
     pub check_labels: Option<bool>,
 }
 
 const NAME: &str = "BCEWithLogitsLoss";
 
 impl BceWithLogitsLoss {
-    /// From sums over space, without anything of the logits' size; `None` where that cannot be.
+    /// From sums over space, without tensors of the logits' size; `None` where that is not
+    /// possible.
     fn of_sums(&self, input: &Tensor<5>, target: &Tensor<5>) -> Result<Option<Tensor<1>>, LossError> {
         let pos_weight = match self.pos_weight.as_ref().map(for_all) {
             None => 1.0,
@@ -53,7 +54,7 @@ impl BceWithLogitsLoss {
         let look = checks::wanted(self.check_labels, input);
         let [x, t] = [input, target].map(|x| cast(x.clone(), DType::F32));
         let sums = sigmoid_sums(x, t, false, Some(Focal { pos_weight, ..Focal::default() }), look);
-        // Where something is odd, the long way says what.
+        // Where something is odd, the slow path reports what.
         let Some(sums) = sums.filter(|sums| !sums.odd) else { return Ok(None) };
         let loss = per_class(sums.focal);
         let loss = match &self.weight {
@@ -69,7 +70,7 @@ impl BceWithLogitsLoss {
     }
 }
 
-/// A list of one number is for all channels, as PyTorch broadcasts it.
+/// A list of one number applies to all channels, as PyTorch broadcasts it.
 fn for_all(weight: &ClassWeight) -> ClassWeight {
     match weight {
         ClassWeight::Each(each) if each.len() == 1 => ClassWeight::All(each[0]),

@@ -1,17 +1,17 @@
-//! What is looked at before a loss is computed: that values are finite and labels are classes.
+//! The checks before a loss is computed: values are finite and labels are classes.
 
 use burn::tensor::{DType, Tensor};
 use hearth_kernels::host;
 
 use super::LossError;
 
-/// Whether inputs are looked at: as asked, else on the CPU alone, where it costs little and waits
-/// for nothing.
+/// Whether inputs are checked: as requested, and by default on the CPU only, where it costs little
+/// and needs no synchronization.
 pub(super) fn wanted(asked: Option<bool>, x: &Tensor<5>) -> bool {
     asked.unwrap_or_else(|| host::is_host(&x.device().inner()))
 }
 
-/// Gives `look` the values in row-major order, wherever they are.
+/// Calls `look` with the values in row-major order, on any device.
 fn look<R>(x: &Tensor<5>, mut look: impl FnMut(&[f32]) -> R) -> Result<R, LossError> {
     let x = x.clone().without_autodiff().cast(DType::F32);
     match host::read(&x, &mut look) {
@@ -26,7 +26,7 @@ fn look<R>(x: &Tensor<5>, mut look: impl FnMut(&[f32]) -> R) -> Result<R, LossEr
 /// Whether every value is finite. Reads the tensor back from the device.
 ///
 /// # Errors
-/// [`LossError::NonFinite`] with the number of such values and the place of the first.
+/// [`LossError::NonFinite`] with the number of such values and the index of the first.
 pub fn check_finite(loss: &'static str, what: &'static str, x: &Tensor<5>) -> Result<(), LossError> {
     let [_, c, nx, ny, nz] = x.dims();
     look(x, |values| {

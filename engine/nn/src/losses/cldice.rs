@@ -10,7 +10,7 @@ use super::inputs::{Inputs, Prepared};
 use super::{DiceLoss, Loss, LossError, Reduction};
 
 /// Centreline Dice (Shit et al., <https://arxiv.org/abs/2003.07311>): how much of each one's soft
-/// skeleton lies within the other, for vessels and other thin things.
+/// skeleton lies within the other, for vessels and other thin structures.
 ///
 /// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
 ///
@@ -26,7 +26,7 @@ use super::{DiceLoss, Loss, LossError, Reduction};
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SoftClDiceLoss {
-    /// How often the mask is thinned: at least the largest radius in voxels.
+    /// Number of thinning steps of the mask: at least the largest radius in voxels.
     pub iter_: usize,
     /// Added to the numerators.
     pub smooth_nr: f64,
@@ -40,14 +40,14 @@ pub struct SoftClDiceLoss {
     pub to_onehot_y: bool,
     /// Applies a sigmoid to the prediction.
     pub sigmoid: bool,
-    /// Applies a softmax over channels to the prediction; passed over with one channel.
+    /// Applies a softmax over channels to the prediction; ignored with one channel.
     pub softmax: bool,
     /// Applies another activation to the prediction.
     pub other_act: Option<OtherActivation>,
-    /// How items are put together.
+    /// How items are reduced.
     pub reduction: Reduction,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
-    /// said, since elsewhere it waits for the device.
+    /// Whether values and class indices are checked in every call. By default only on the CPU,
+    /// since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -132,7 +132,7 @@ fn widest(x: Tensor<5>, axis: usize) -> Tensor<5> {
     larger(larger(before, x), after)
 }
 
-/// The smaller of two; of equal ones each takes half of the gradient, as in PyTorch.
+/// The smaller of two values; equal ones each get half of the gradient, as in PyTorch.
 fn smaller(a: Tensor<5>, b: Tensor<5>) -> Tensor<5> {
     let equal = a.clone().equal(b.clone());
     let less = b.clone().lower(a.clone());
@@ -140,7 +140,7 @@ fn smaller(a: Tensor<5>, b: Tensor<5>) -> Tensor<5> {
     a.mask_where(less, b).mask_where(equal, half)
 }
 
-/// The smallest of a voxel and its neighbours on the axes; an axis of length 1 is none.
+/// The smallest of a voxel and its neighbours on the axes; an axis of length 1 is ignored.
 fn eroded(x: Tensor<5>) -> Tensor<5> {
     let axes = (2..5).filter(|axis| x.dims()[*axis] > 1);
     let thin = axes.map(|axis| -widest(-x.clone(), axis)).reduce(smaller);
@@ -178,7 +178,7 @@ fn skeleton(x: Tensor<5>, iterations: usize) -> Tensor<5> {
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SoftDiceClDiceLoss {
-    /// How often the mask is thinned.
+    /// Number of thinning steps of the mask.
     pub iter_: usize,
     /// Share of the centreline part.
     pub alpha: f64,
@@ -194,14 +194,14 @@ pub struct SoftDiceClDiceLoss {
     pub to_onehot_y: bool,
     /// Applies a sigmoid to the prediction.
     pub sigmoid: bool,
-    /// Applies a softmax over channels to the prediction; passed over with one channel.
+    /// Applies a softmax over channels to the prediction; ignored with one channel.
     pub softmax: bool,
     /// Applies another activation to the prediction.
     pub other_act: Option<OtherActivation>,
-    /// How items are put together.
+    /// How items are reduced.
     pub reduction: Reduction,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
-    /// said, since elsewhere it waits for the device.
+    /// Whether values and class indices are checked in every call. By default only on the CPU,
+    /// since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -238,7 +238,7 @@ impl SoftDiceClDiceLoss {
             softmax: self.softmax,
             other_act: self.other_act,
             reduction: self.reduction,
-            // The Dice part has looked already.
+            // The Dice part has already checked.
             check_labels: Some(false),
         }
     }

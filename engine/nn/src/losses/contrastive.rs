@@ -9,7 +9,7 @@ use super::checks::{self, check_finite};
 use super::{Loss, LossError};
 
 /// Contrastive loss (Chen et al., <https://arxiv.org/abs/2002.05709>) of vectors `[b, n, 1, 1, 1]`
-/// and those of the same items seen otherwise: each vector is to be nearer to its counterpart than
+/// and those of other views of the same items: each vector should be closer to its counterpart than
 /// to any other of the batch.
 ///
 /// ```
@@ -26,8 +26,8 @@ use super::{Loss, LossError};
 pub struct ContrastiveLoss {
     /// Similarities are divided by this.
     pub temperature: f64,
-    /// Whether values are checked in every call; on the CPU alone where it is not said, since
-    /// elsewhere it waits for the device.
+    /// Whether values are checked in every call. By default only on the CPU, since elsewhere it
+    /// waits for the device.
     pub check_labels: Option<bool>,
 }
 

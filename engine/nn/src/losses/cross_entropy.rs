@@ -36,12 +36,12 @@ pub struct CrossEntropyLoss {
     pub weight: Option<Vec<f64>>,
     /// Voxels of this label do not count; class indices only.
     pub ignore_index: i64,
-    /// How voxels are put together.
+    /// How voxels are reduced.
     pub reduction: Reduction,
     /// Share of the label that is spread over all classes.
     pub label_smoothing: f64,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
-    /// said, since elsewhere it waits for the device.
+    /// Whether values and class indices are checked in every call. By default only on the CPU,
+    /// since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -91,10 +91,10 @@ impl CrossEntropyLoss {
         self.of_logarithms(log_softmax(logits.cast(DType::F32)), labels, hot)
     }
 
-    /// The loss from sums over space, for labels that all count and without smoothing.
+    /// The loss from sums over space, without ignored labels or smoothing.
     pub(super) fn of_sums(&self, sums: &SoftmaxSums, positions: usize) -> Result<Tensor<1>, LossError> {
         let [batch, classes] = sums.entropy.dims();
-        // As for logits of one position.
+        // As for logits with a single position.
         let like = sums.entropy.clone().without_autodiff().reshape([batch, classes, 1, 1, 1]);
         let weights = self.weights(&like)?.map(|weights| weights.reshape([1, classes]));
         let weighted = |values: &Tensor<2>| match &weights {
@@ -191,7 +191,7 @@ impl Loss for CrossEntropyLoss {
         Ok(())
     }
 
-    /// A target of one channel holds class indices, unless the prediction has one channel too.
+    /// A target of one channel holds class indices, unless the prediction also has one channel.
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         if target.dims()[1] == 1 && input.dims()[1] != 1 {
             self.with_indices(input, target)

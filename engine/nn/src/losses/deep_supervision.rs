@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{Loss, LossConfig, LossError};
 
-/// How much an output counts that is smaller than the first.
+/// The weight of an output that is smaller than the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LevelWeight {
     /// Half of the level before, at least 1/16.
     #[default]
     Exp,
-    /// All alike.
+    /// Equal weights.
     Same,
     /// Half of the first.
     Two,
@@ -38,10 +38,10 @@ pub enum LevelWeight {
 pub struct DeepSupervisionLoss {
     /// The loss of one output.
     pub loss: LossConfig,
-    /// How much each output counts.
+    /// The weights of the outputs.
     #[serde(default)]
     pub weight_mode: LevelWeight,
-    /// The weights themselves, where there are enough for all outputs.
+    /// Explicit weights, used where there is one for each output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub weights: Option<Vec<f64>>,
@@ -50,12 +50,12 @@ pub struct DeepSupervisionLoss {
 const NAME: &str = "DeepSupervisionLoss";
 
 impl DeepSupervisionLoss {
-    /// The loss of each output, every further one counting half as much as the one before.
+    /// The weighted loss of each output, with half the weight for every further one.
     pub fn new(loss: LossConfig) -> Self {
         DeepSupervisionLoss { loss, weight_mode: LevelWeight::default(), weights: None }
     }
 
-    /// The weight of each of so many outputs.
+    /// The weights of `levels` outputs.
     pub fn level_weights(&self, levels: usize) -> Vec<f64> {
         if let Some(weights) = self.weights.as_ref().filter(|weights| weights.len() >= levels) {
             return weights[..levels].to_vec();
@@ -75,7 +75,8 @@ impl DeepSupervisionLoss {
     }
 }
 
-/// The target at the size of an output: the voxel that holds the centre of the output's.
+/// The target at the size of an output: for each output voxel, the target voxel that holds its
+/// centre.
 fn scaled(target: Tensor<5>, size: [usize; 3]) -> Tensor<5> {
     let mut target = target;
     for (axis, wanted) in size.into_iter().enumerate() {
@@ -83,7 +84,7 @@ fn scaled(target: Tensor<5>, size: [usize; 3]) -> Tensor<5> {
         if length == wanted {
             continue;
         }
-        // In f32, as PyTorch counts.
+        // In f32, as in PyTorch.
         let scale = length as f32 / wanted as f32;
         let source = |i: usize| (((i as f32 + 0.5) * scale) as usize).min(length - 1) as i64;
         let sources: Vec<i64> = (0..wanted).map(source).collect();
@@ -100,7 +101,8 @@ impl Loss for DeepSupervisionLoss {
 
     fn check(&self) -> Result<(), LossError> {
         if !self.loss.needs().is_empty() {
-            let reason = format!("{} looks at more of a batch than outputs have at every size", self.loss.name());
+            let reason =
+                format!("{} needs more tensors of a batch than are available at every output size", self.loss.name());
             return Err(LossError::Option { key: "loss", loss: NAME, reason });
         }
         self.loss.check()
@@ -123,7 +125,7 @@ impl Loss for DeepSupervisionLoss {
             let [_, _, x, y, z] = shape;
             let part = self.loss.forward(input, scaled(target.clone(), [x, y, z]))? * weight;
             total = Some(match total {
-                // Parts of other sizes do not add up where nothing is reduced.
+                // Without a reduction, parts of different sizes cannot be added.
                 Some(sum) if sum.dims() != part.dims() => {
                     let reason = "the loss within must give one number: use reduction mean or sum".to_owned();
                     return Err(LossError::Option { key: "loss", loss: NAME, reason });

@@ -36,7 +36,7 @@ pub struct DiceLoss {
     pub to_onehot_y: bool,
     /// Applies a sigmoid to the prediction.
     pub sigmoid: bool,
-    /// Applies a softmax over channels to the prediction; passed over with one channel.
+    /// Applies a softmax over channels to the prediction; ignored with one channel.
     pub softmax: bool,
     /// Applies another activation to the prediction.
     pub other_act: Option<OtherActivation>,
@@ -44,7 +44,7 @@ pub struct DiceLoss {
     pub squared_pred: bool,
     /// Jaccard index instead of Dice.
     pub jaccard: bool,
-    /// How items and classes are put together.
+    /// How items and classes are reduced.
     pub reduction: Reduction,
     /// Added to the numerator.
     pub smooth_nr: f64,
@@ -52,14 +52,14 @@ pub struct DiceLoss {
     pub smooth_dr: f64,
     /// Sums over the batch before dividing.
     pub batch: bool,
-    /// Weight per class, without the background if that is left out; passed over with one class.
+    /// Weight per class, without the background if that is excluded; ignored with one class.
     pub weight: Option<ClassWeight>,
-    /// The form that is right for soft labels.
+    /// The form for soft labels.
     pub soft_label: bool,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
-    /// said, since elsewhere it waits for the device.
+    /// Whether values and class indices are checked in every call. By default only on the CPU,
+    /// since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -99,8 +99,8 @@ impl DiceLoss {
         })
     }
 
-    /// The loss per item and class, weighted: `[b, c]`, or `[1, c]` with `batch`. `c` leaves out
-    /// the background if the loss does.
+    /// The loss per item and class, weighted: `[b, c]`, or `[1, c]` with `batch`. `c` excludes the
+    /// background if the loss does.
     pub fn values(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<2>, LossError> {
         self.check()?;
         let soft_label = self.soft_label && !self.squared_pred;
@@ -154,7 +154,7 @@ impl DiceLoss {
                 key: "weight",
                 loss: NAME,
                 reason: format!(
-                    "weight has {} numbers for {classes} classes; without include_background it must leave out class 0",
+                    "weight has {} numbers for {classes} classes; without include_background it must omit class 0",
                     weights.len()
                 ),
             }),

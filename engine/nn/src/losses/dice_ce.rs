@@ -69,8 +69,8 @@ pub struct DiceCELoss {
     pub lambda_ce: f64,
     /// Share of the label that cross-entropy spreads over all classes.
     pub label_smoothing: f64,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
-    /// said, since elsewhere it waits for the device.
+    /// Whether values and class indices are checked in every call. By default only on the CPU,
+    /// since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -136,7 +136,7 @@ impl DiceCELoss {
             let look = checks::wanted(self.check_labels, &logits);
             let [logits, labels] = [&logits, &labels].map(|tensor| cast(tensor.clone(), DType::F32));
             let sums = softmax_sums(logits, labels.clone(), self.squared_pred, look);
-            // Where something is odd, the long way says what.
+            // Where something is odd, the slow path reports what.
             if let Some(sums) = sums.filter(|sums| !sums.odd) {
                 let dice = self.reduction.apply(self.dice().of_sums(&sums.both, &sums.prediction, &sums.target)?);
                 let entropy = self.cross_entropy().of_sums(&sums, labels.shape().num_elements())?;
@@ -162,7 +162,7 @@ impl DiceCELoss {
             weight: self.weight.clone(),
             reduction: self.reduction,
             label_smoothing: self.label_smoothing,
-            // The Dice part has looked already.
+            // The Dice part has already checked.
             check_labels: Some(false),
             ..CrossEntropyLoss::default()
         }
@@ -176,7 +176,7 @@ impl Loss for DiceCELoss {
 
     fn check(&self) -> Result<(), LossError> {
         if self.reduction == Reduction::None {
-            let reason = "reduction none does not exist here: the parts differ in shape; use mean or sum".to_owned();
+            let reason = "reduction none is not supported: the parts differ in shape; use mean or sum".to_owned();
             return Err(LossError::Option { key: "reduction", loss: NAME, reason });
         }
         check_factors(NAME, [("lambda_dice", self.lambda_dice), ("lambda_ce", self.lambda_ce)])?;

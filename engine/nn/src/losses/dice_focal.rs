@@ -12,8 +12,8 @@ use super::{ClassWeight, DiceLoss, FocalLoss, Loss, LossError, Reduction};
 /// `lambda_dice` times [`DiceLoss`] plus `lambda_focal` times [`FocalLoss`] (Zhu et al.,
 /// <https://arxiv.org/abs/1808.05238>).
 ///
-/// The focal part is that of a sigmoid of the logits whatever the activation of the Dice part, as
-/// in MONAI.
+/// The focal part always applies a sigmoid to the logits, independent of the Dice part's
+/// activation, as in MONAI.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -41,7 +41,7 @@ pub struct DiceFocalLoss {
     pub squared_pred: bool,
     /// Jaccard index instead of Dice.
     pub jaccard: bool,
-    /// How values are put together.
+    /// How values are reduced.
     pub reduction: Reduction,
     /// Added to the Dice numerator.
     pub smooth_nr: f64,
@@ -49,7 +49,7 @@ pub struct DiceFocalLoss {
     pub smooth_dr: f64,
     /// Sums over the batch before dividing, in the Dice part.
     pub batch: bool,
-    /// How fast the focal part passes over what is predicted well.
+    /// How strongly the focal part down-weights well-predicted values.
     pub gamma: f64,
     /// Weight per class that counts, for both parts.
     pub weight: Option<ClassWeight>,
@@ -57,10 +57,10 @@ pub struct DiceFocalLoss {
     pub lambda_dice: f64,
     /// Factor of the focal part.
     pub lambda_focal: f64,
-    /// Balance of what is there and what is not, in the focal part.
+    /// Balance of positive and negative voxels, in the focal part.
     pub alpha: Option<ClassWeight>,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
-    /// said, since elsewhere it waits for the device.
+    /// Whether values and class indices are checked in every call. By default only on the CPU,
+    /// since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -120,13 +120,13 @@ impl DiceFocalLoss {
             alpha: self.alpha.clone(),
             weight: self.weight.clone(),
             reduction: self.reduction,
-            // The Dice part has looked already.
+            // The Dice part has already checked.
             check_labels: Some(false),
             ..FocalLoss::default()
         }
     }
 
-    /// The usual case: both parts of a sigmoid, from the same sums; `None` where it is not that.
+    /// The usual case: both parts of a sigmoid, from the same sums; `None` in other cases.
     fn of_one_pass(&self, input: &Tensor<5>, target: &Tensor<5>) -> Result<Option<Tensor<1>>, LossError> {
         let (dice, focal) = (self.dice(), self.focal());
         let Some(term) = focal.term().filter(|_| self.sigmoid) else { return Ok(None) };

@@ -11,12 +11,12 @@ use super::inputs::{Inputs, Prepared, check_weight, per_class};
 use super::{ClassWeight, Loss, LossError, Reduction};
 use crate::softmax::log_softmax;
 
-/// Focal loss (Lin et al., <https://arxiv.org/abs/1708.02002>): cross-entropy in which what is
-/// predicted well already counts less.
+/// Focal loss (Lin et al., <https://arxiv.org/abs/1708.02002>): cross-entropy that down-weights
+/// well-predicted values.
 ///
 /// Logits `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
-/// Each channel is a question of its own (sigmoid) unless `use_softmax`. The sum is over items and
-/// classes of the mean over space, as in MONAI.
+/// Each channel is a separate binary problem (sigmoid) unless `use_softmax`. The sum is over items
+/// and classes of the mean over space, as in MONAI.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -34,22 +34,22 @@ pub struct FocalLoss {
     pub include_background: bool,
     /// Whether the target holds class indices in one channel.
     pub to_onehot_y: bool,
-    /// How fast what is predicted well loses its weight.
+    /// How strongly well-predicted values are down-weighted.
     pub gamma: f64,
-    /// Balance of what is there (`alpha`) and what is not (`1 - alpha`); with a softmax of all
-    /// classes and the first, and passed over there without the background. A list weighs the
-    /// positive voxels of each class.
+    /// Balance of positive (`alpha`) and negative voxels (`1 - alpha`). With a softmax: balance of
+    /// the other classes and class 0, ignored without the background. A list gives the weights of
+    /// the positive voxels of each class.
     pub alpha: Option<ClassWeight>,
     /// Weight of all classes, or of each one that counts.
     pub weight: Option<ClassWeight>,
-    /// How values are put together.
+    /// How values are reduced.
     pub reduction: Reduction,
     /// Softmax over the channels instead of a sigmoid of each.
     pub use_softmax: bool,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
-    /// said, since elsewhere it waits for the device.
+    /// Whether values and class indices are checked in every call. By default only on the CPU,
+    /// since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -73,7 +73,7 @@ const NAME: &str = "FocalLoss";
 
 impl FocalLoss {
     /// One value per voxel and class, `[b, c, x, y, z]`, 0 where a voxel is ignored; and the mask
-    /// of those that are not.
+    /// of voxels that are not ignored.
     fn values(&self, input: Tensor<5>, target: Tensor<5>) -> Result<(Tensor<5>, Option<Tensor<5>>), LossError> {
         self.check()?;
         let Prepared { input, target, mask } = self.inputs().prepare(input, target)?;
@@ -106,8 +106,7 @@ impl FocalLoss {
         Ok(loss * weight)
     }
 
-    /// What a kernel that adds up over space has to know; `None` where these options need more than
-    /// sums.
+    /// The options of a kernel that sums over space; `None` where the options need more than sums.
     pub(super) fn term(&self) -> Option<Focal> {
         let plain = Focal { gamma: self.gamma as f32, ..Focal::default() };
         if self.use_softmax || self.ignore_index.is_some() || self.reduction == Reduction::None {
@@ -122,7 +121,7 @@ impl FocalLoss {
         }
     }
 
-    /// The loss from sums with [`term`](Self::term), over so many positions.
+    /// The loss from sums with [`term`](Self::term), over `positions` positions.
     pub(super) fn of_sums(&self, sums: &SigmoidSums, positions: usize) -> Result<Tensor<1>, LossError> {
         let loss = self.weighted(per_class(self.inputs().that_count(&sums.focal)))?;
         Ok(self.reduction.apply(loss) / positions as f64)
@@ -134,7 +133,7 @@ impl FocalLoss {
 
     fn of_sigmoid(&self, x: Tensor<5>, t: Tensor<5>) -> Result<Tensor<5>, LossError> {
         let entropy = x.clone() - x.clone() * t.clone() - activation::log_sigmoid(x.clone());
-        // The logarithm of how far the prediction is off.
+        // The logarithm of the distance from the target.
         let off = activation::log_sigmoid(-x * (t.clone() * 2.0 - 1.0));
         let loss = (off * self.gamma).exp() * entropy;
         Ok(match &self.alpha {
@@ -149,7 +148,8 @@ impl FocalLoss {
 
     fn of_softmax(&self, x: Tensor<5>, t: Tensor<5>) -> Result<Tensor<5>, LossError> {
         let log = log_softmax(x);
-        // The slope of a power of 0 is not 0 times something in floating point.
+        // In floating point the derivative of a power of 0 is not always 0: 0 times infinity is
+        // NaN.
         let loss = if self.gamma == 0.0 {
             -(log * t)
         } else {

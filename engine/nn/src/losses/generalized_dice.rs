@@ -14,7 +14,7 @@ use crate::class_size::SizeWeight;
 /// all classes, each weighted by its size.
 ///
 /// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
-/// A class that is absent weighs as much as the smallest one that is there.
+/// An absent class has the weight of the smallest present one.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -35,13 +35,13 @@ pub struct GeneralizedDiceLoss {
     pub to_onehot_y: bool,
     /// Applies a sigmoid to the prediction.
     pub sigmoid: bool,
-    /// Applies a softmax over channels to the prediction; passed over with one channel.
+    /// Applies a softmax over channels to the prediction; ignored with one channel.
     pub softmax: bool,
     /// Applies another activation to the prediction.
     pub other_act: Option<OtherActivation>,
     /// How a class is weighted by its size.
     pub w_type: SizeWeight,
-    /// How items are put together.
+    /// How items are reduced.
     pub reduction: Reduction,
     /// Added to the numerator.
     pub smooth_nr: f64,
@@ -49,10 +49,10 @@ pub struct GeneralizedDiceLoss {
     pub smooth_dr: f64,
     /// Sums over the batch before dividing.
     pub batch: bool,
-    /// The form that is right for soft labels.
+    /// The form for soft labels.
     pub soft_label: bool,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
-    /// said, since elsewhere it waits for the device.
+    /// Whether values and class indices are checked in every call. By default only on the CPU,
+    /// since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 

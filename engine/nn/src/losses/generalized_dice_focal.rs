@@ -12,8 +12,8 @@ use crate::class_size::SizeWeight;
 
 /// `lambda_gdl` times [`GeneralizedDiceLoss`] plus `lambda_focal` times [`FocalLoss`].
 ///
-/// The focal part is that of a sigmoid of the logits whatever the activation of the other, as in
-/// MONAI.
+/// The focal part always applies a sigmoid to the logits, independent of the other part's
+/// activation, as in MONAI.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -40,7 +40,7 @@ pub struct GeneralizedDiceFocalLoss {
     pub other_act: Option<OtherActivation>,
     /// How a class is weighted by its size.
     pub w_type: SizeWeight,
-    /// How values are put together.
+    /// How values are reduced.
     pub reduction: Reduction,
     /// Added to the Dice numerator.
     pub smooth_nr: f64,
@@ -48,7 +48,7 @@ pub struct GeneralizedDiceFocalLoss {
     pub smooth_dr: f64,
     /// Sums over the batch before dividing, in the Dice part.
     pub batch: bool,
-    /// How fast the focal part passes over what is predicted well.
+    /// How strongly the focal part down-weights well-predicted values.
     pub gamma: f64,
     /// Weight per class that counts, for the focal part.
     pub weight: Option<ClassWeight>,
@@ -56,8 +56,8 @@ pub struct GeneralizedDiceFocalLoss {
     pub lambda_gdl: f64,
     /// Factor of the focal part.
     pub lambda_focal: f64,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
-    /// said, since elsewhere it waits for the device.
+    /// Whether values and class indices are checked in every call. By default only on the CPU,
+    /// since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -111,7 +111,7 @@ impl GeneralizedDiceFocalLoss {
             gamma: self.gamma,
             weight: self.weight.clone(),
             reduction: self.reduction,
-            // The Dice part has looked already.
+            // The Dice part has already checked.
             check_labels: Some(false),
             ..FocalLoss::default()
         }

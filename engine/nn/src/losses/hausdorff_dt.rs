@@ -11,8 +11,8 @@ use super::inputs::{Inputs, Prepared, per_class};
 use super::{Loss, LossError, Reduction};
 
 /// Hausdorff distance loss (Karimi and Salcudean, <https://arxiv.org/abs/1904.10030>): the squared
-/// error of a voxel counts by its distance from the border of prediction and target, to the power
-/// of `alpha`.
+/// error of a voxel is weighted by its distance from the borders of prediction and target, to the
+/// power of `alpha`.
 ///
 /// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
 /// Distances are counted in voxels, on the host, without a gradient.
@@ -37,16 +37,16 @@ pub struct HausdorffDtLoss {
     pub to_onehot_y: bool,
     /// Applies a sigmoid to the prediction.
     pub sigmoid: bool,
-    /// Applies a softmax over channels to the prediction; passed over with one channel.
+    /// Applies a softmax over channels to the prediction; ignored with one channel.
     pub softmax: bool,
     /// Applies another activation to the prediction.
     pub other_act: Option<OtherActivation>,
-    /// How items and classes are put together.
+    /// How items and classes are reduced.
     pub reduction: Reduction,
-    /// Averages over the batch as over voxels.
+    /// Averages over the batch together with voxels.
     pub batch: bool,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
-    /// said, since elsewhere it waits for the device.
+    /// Whether values and class indices are checked in every call. By default only on the CPU,
+    /// since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -80,8 +80,8 @@ impl HausdorffDtLoss {
         })
     }
 
-    /// Distance of every voxel to the border of what is above one half, to the power of `alpha`; 0
-    /// where there is no border.
+    /// Distance of every voxel to the border of the region above one half, to the power of `alpha`;
+    /// 0 where there is no border.
     fn field(&self, x: &Tensor<5>) -> Result<Tensor<5>, LossError> {
         let shape = x.dims();
         let [_, _, nx, ny, nz] = shape;
@@ -130,7 +130,7 @@ impl Loss for HausdorffDtLoss {
     }
 }
 
-/// The logarithm of one more than [`HausdorffDtLoss`], which grows too large for many an optimizer.
+/// `log(1 + x)` of [`HausdorffDtLoss`], whose values are too large for many optimizers.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -1,4 +1,4 @@
-//! What Dice and its relatives do to prediction and target before they compare them.
+//! The preparation of prediction and target in Dice and related losses.
 
 use burn::tensor::{DType, Tensor};
 use hearth_kernels::cast;
@@ -67,7 +67,7 @@ impl Inputs {
         }
         if !self.include_background && channels > 1 {
             if target.dims()[1] < 2 {
-                return Err(misfit("leaving out the background needs a target with a channel per class"));
+                return Err(misfit("excluding the background needs a target with a channel per class"));
             }
             let foreground = |x: Tensor<5>| {
                 let classes = x.dims()[1];
@@ -85,9 +85,9 @@ impl Inputs {
         Ok(Prepared { input, target, mask })
     }
 
-    /// What prediction and target have in common and besides, summed over space: of a softmax
-    /// against class indices and of a sigmoid by a kernel that keeps nothing of their size, else
-    /// the long way.
+    /// Overlap and differences of prediction and target, summed over space. For a softmax with
+    /// class indices and for a sigmoid, a kernel computes them without tensors of the inputs' size;
+    /// other cases use tensor operations.
     pub(super) fn overlap(&self, input: Tensor<5>, target: Tensor<5>, form: Form) -> Result<Overlap, LossError> {
         if !form.soft_label {
             let sums = match self.activation {
@@ -106,7 +106,7 @@ impl Inputs {
         Ok(Overlap::of(input, target, form))
     }
 
-    /// Of sums over space, `[b, c]` each.
+    /// From sums over space, `[b, c]` each.
     pub(super) fn overlap_of_sums(
         &self,
         both: &Tensor<2>,
@@ -128,7 +128,8 @@ impl Inputs {
         sums.clone().narrow(1, first, classes - first)
     }
 
-    /// `None` where there is no kernel; and where something is odd, as the long way says what.
+    /// `None` where there is no kernel, and where something is odd, because the slow path reports
+    /// what.
     fn softmax_sums(&self, input: &Tensor<5>, target: &Tensor<5>, squared: bool) -> Option<[Tensor<2>; 3]> {
         if self.ignore_index.is_some() || input.dims()[1] == 1 || target.dims()[1] != 1 {
             return None;
@@ -139,7 +140,7 @@ impl Inputs {
         Some([sums.both, sums.prediction, sums.target])
     }
 
-    /// As [`softmax_sums`](Self::softmax_sums), of a sigmoid, whatever the activation.
+    /// As [`softmax_sums`](Self::softmax_sums), of a sigmoid, regardless of the activation.
     pub(super) fn sigmoid_sums(
         &self,
         input: &Tensor<5>,
@@ -158,26 +159,26 @@ impl Inputs {
     }
 }
 
-/// How the overlap is counted.
+/// How the overlap is computed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Form {
     /// Squares prediction and target.
     pub(super) squared: bool,
     /// Sums over the batch.
     pub(super) batch: bool,
-    /// The overlap is `(|p| + |t| - |p - t|) / 2`, which is right for soft targets too; not with
+    /// The overlap is `(|p| + |t| - |p - t|) / 2`, which also holds for soft targets; not with
     /// squares.
     pub(super) soft_label: bool,
 }
 
-/// `[b, c, x, y, z]` to `[b, c]`, or `[1, c]` with the batch summed too.
+/// `[b, c, x, y, z]` to `[b, c]`, or `[1, c]` with the batch summed, too.
 pub(super) fn sums(x: Tensor<5>, batch: bool) -> Tensor<2> {
     let [b, c, dx, dy, dz] = x.dims();
     let per_item: Tensor<2> = x.reshape([b, c, dx * dy * dz]).sum_dim(2).reshape([b, c]);
     if batch { per_item.sum_dim(0) } else { per_item }
 }
 
-/// Overlap, what the prediction and the target have besides, and the target; `[b, c]` or `[1, c]`
+/// Overlap, false positives, false negatives, and the target; `[b, c]` or `[1, c]`
 /// each.
 pub(super) struct Overlap {
     pub(super) tp: Tensor<2>,
@@ -207,8 +208,7 @@ impl Overlap {
     }
 }
 
-/// `[rows, columns]` as a batch whose axes of space are 1, so that it can be added to one value per
-/// voxel.
+/// `[rows, columns]` as a batch with spatial axes of length 1, so that it broadcasts over voxels.
 pub(super) fn per_class(x: Tensor<2>) -> Tensor<5> {
     let [rows, columns] = x.dims();
     x.reshape([rows, columns, 1, 1, 1])

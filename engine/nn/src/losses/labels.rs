@@ -2,9 +2,9 @@
 
 use burn::tensor::{DType, Tensor};
 
-/// `[b, 1, x, y, z]` class indices to `[b, classes, x, y, z]`, f32. Fractions are cut off, as
-/// `long()` does; a label outside `0..classes` gives zeros everywhere
-/// ([`check_labels`](super::check_labels) finds it).
+/// `[b, 1, x, y, z]` class indices to `[b, classes, x, y, z]`, f32. Fractions are truncated, as by
+/// `long()`; a label outside `0..classes` becomes zeros in all channels
+/// ([`check_labels`](super::check_labels) reports it).
 pub fn one_hot(labels: Tensor<5>, classes: usize) -> Tensor<5> {
     let [b, _, x, y, z] = labels.dims();
     let device = labels.device();

@@ -10,8 +10,8 @@ use super::{DiceLoss, Loss, LossError};
 
 /// A loss of prediction and target times a mask `[b, 1, x, y, z]` or `[1, 1, x, y, z]`.
 ///
-/// The mask is applied to what the loss is given: a loss of logits sees logits of 0 outside, which
-/// are not nothing ([`MaskedDiceLoss`] applies its activation before).
+/// The mask is applied to the inputs of the loss: a loss of logits sees logits of 0 outside the
+/// mask, which still contribute ([`MaskedDiceLoss`] applies its activation before the mask).
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -30,8 +30,8 @@ impl<L: Loss> MaskedLoss<L> {
     /// The loss within the mask.
     ///
     /// # Errors
-    /// Where the mask has several channels, another size, or does not go with the batch; and those
-    /// of the loss.
+    /// Where the mask has several channels, another size, or another batch size; and those of the
+    /// loss.
     pub fn forward_masked(&self, input: Tensor<5>, target: Tensor<5>, mask: Tensor<5>) -> Result<Tensor<1>, LossError> {
         let (input, target) = masked("MaskedLoss", None, input, target, mask)?;
         self.0.forward(input, target)
@@ -42,7 +42,7 @@ impl<L: Loss> MaskedLoss<L> {
 /// outside.
 ///
 /// In training the mask is the batch's `mask`, a key that the data set and the transforms must
-/// have; a batch without it is an error. [`Loss::forward`] has no mask and is [`DiceLoss`].
+/// provide; a batch without it is an error. [`Loss::forward`] has no mask and equals [`DiceLoss`].
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -64,8 +64,8 @@ impl MaskedDiceLoss {
     /// The loss within the mask, `[b, 1, x, y, z]` or `[1, 1, x, y, z]`.
     ///
     /// # Errors
-    /// Where the mask has several channels, another size, or does not go with the batch; and those
-    /// of [`DiceLoss`].
+    /// Where the mask has several channels, another size, or another batch size; and those of
+    /// [`DiceLoss`].
     pub fn forward_masked(&self, input: Tensor<5>, target: Tensor<5>, mask: Tensor<5>) -> Result<Tensor<1>, LossError> {
         let DiceLoss { sigmoid, softmax, other_act, .. } = self.0;
         let activation = Activation::choose(NAME, sigmoid, softmax, other_act)?;

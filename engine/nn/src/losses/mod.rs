@@ -1,9 +1,9 @@
 //! Losses with MONAI's options and values.
 //!
 //! Inputs are `[b, c, x, y, z]`, logits unless the options say otherwise; everything is computed in
-//! f32. That shapes fit is always checked; that values are finite and labels are classes is checked
-//! on the CPU, and elsewhere where `check_labels` asks for it, since it reads from the device.
-//! `check_labels = false` switches it off everywhere.
+//! f32. Shapes are always checked. Values (finite) and labels (classes) are checked on the CPU by
+//! default. On other devices they are checked only with `check_labels = true`, since that reads
+//! from the device. `check_labels = false` disables these checks everywhere.
 
 mod activation;
 mod adversarial;
@@ -61,10 +61,10 @@ use burn::tensor::Tensor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Inputs or options a loss cannot work with.
+/// Invalid inputs or options of a loss.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum LossError {
-    /// Prediction and target do not fit each other.
+    /// Prediction and target have different shapes.
     #[error("{loss}: target of shape {target:?} does not fit a prediction of shape {input:?}: {expected}")]
     Shape {
         /// The loss.
@@ -73,20 +73,20 @@ pub enum LossError {
         input: [usize; 5],
         /// Shape of the target.
         target: [usize; 5],
-        /// What is needed.
+        /// The expected shape.
         expected: String,
     },
-    /// An option that makes no sense, or not with the others.
+    /// An option that is invalid, or contradicts the others.
     #[error("{loss}: {reason}")]
     Option {
-        /// The option in a recipe; empty where it is none alone.
+        /// The option's key in a recipe; empty where it is not a single one.
         key: &'static str,
         /// The loss.
         loss: &'static str,
         /// What is wrong.
         reason: String,
     },
-    /// A label that no class has.
+    /// A label outside the classes.
     #[error("label {label} is outside 0..{classes}: expected whole class indices; map or drop the other labels first")]
     Label {
         /// The first such label found.
@@ -94,7 +94,7 @@ pub enum LossError {
         /// Number of classes.
         classes: usize,
     },
-    /// A mask that does not go with the prediction.
+    /// A mask that does not match the prediction.
     #[error(
         "{loss}: mask of shape {mask:?} does not fit a prediction of shape {input:?}: expected one channel, the same axes \
              of space, and the same batch or batch 1"
@@ -107,7 +107,7 @@ pub enum LossError {
         /// Shape of the mask.
         mask: [usize; 5],
     },
-    /// Values that are infinite or not a number.
+    /// Non-finite values.
     #[error(
         "{loss}: {count} of {of} values of the {what} are not finite, the first is {value} at {at:?} \
              [batch, channel, x, y, z]"
@@ -117,19 +117,19 @@ pub enum LossError {
         loss: &'static str,
         /// Prediction, target or mask.
         what: &'static str,
-        /// How many.
+        /// The number of such values.
         count: usize,
-        /// Of how many.
+        /// The number of all values.
         of: usize,
-        /// The first.
+        /// The first such value.
         value: f32,
-        /// Its place.
+        /// Its index.
         at: [usize; 5],
     },
-    /// The device did not hand out the values.
+    /// Reading values back from the device failed.
     #[error("reading values back from the device failed: {reason}")]
     Read {
-        /// What the device said.
+        /// The device's error.
         reason: String,
     },
 }
@@ -188,13 +188,13 @@ impl ClassWeight {
 }
 
 impl LossError {
-    /// Anything else that is wrong, in words: `loss` is the loss's name.
+    /// Any other error: `loss` is the loss's name.
     pub fn new(loss: &'static str, reason: impl Into<String>) -> Self {
         LossError::Option { key: "", loss, reason: reason.into() }
     }
 }
 
-/// A loss of a prediction `[b, c, x, y, z]` and a target. Two functions make one.
+/// A loss of a prediction `[b, c, x, y, z]` and a target. Two functions are required.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
@@ -223,22 +223,22 @@ impl LossError {
 /// # Ok::<(), LossError>(())
 /// ```
 pub trait Loss: Send + Sync {
-    /// What it is called in messages: MONAI's name. The type's unless the loss says otherwise.
+    /// Its name in messages: MONAI's name. By default the name of the type.
     fn name(&self) -> &'static str {
         hearth_registry::type_name::<Self>()
     }
 
-    /// Whether the options make sense together.
+    /// Checks the options.
     ///
     /// # Errors
-    /// The first that does not.
+    /// The first invalid one.
     fn check(&self) -> Result<(), LossError>;
 
     /// The loss, `[1]` unless the reduction is none.
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError>;
 
-    /// The loss of all outputs of a network, the main one first: of the main one alone, unless the
-    /// loss looks at the others ([`DeepSupervisionLoss`]).
+    /// The loss of all outputs of a network, the main one first: by default of the main one only
+    /// ([`DeepSupervisionLoss`] uses all).
     fn forward_all(&self, inputs: Vec<Tensor<5>>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         match inputs.into_iter().next() {
             Some(input) => self.forward(input, target),
@@ -246,8 +246,8 @@ pub trait Loss: Send + Sync {
         }
     }
 
-    /// Keys of further tensors of the batch that it looks at, `mask` for one:
-    /// [`forward_with`](Self::forward_with) is given them.
+    /// Keys of further tensors of the batch that it reads, such as `mask`:
+    /// [`forward_with`](Self::forward_with) receives them.
     fn needs(&self) -> &'static [&'static str] {
         &[]
     }
@@ -265,7 +265,7 @@ pub trait Loss: Send + Sync {
     }
 }
 
-/// A loss in a box, such as one that a recipe names, is a loss.
+/// A boxed loss, such as one that a recipe names, is a loss.
 impl<L: Loss + ?Sized> Loss for Box<L> {
     fn name(&self) -> &'static str {
         (**self).name()

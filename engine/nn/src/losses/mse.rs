@@ -22,10 +22,10 @@ use super::{Loss, LossError, Reduction};
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct MseLoss {
-    /// How elements are put together.
+    /// How elements are reduced.
     pub reduction: Reduction,
-    /// Whether values are checked in every call; on the CPU alone where it is not said, since
-    /// elsewhere it waits for the device.
+    /// Whether values are checked in every call. By default only on the CPU, since elsewhere it
+    /// waits for the device.
     pub check_labels: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! One less the structural similarity (`monai.losses.SSIMLoss`).
+//! One minus the structural similarity (`monai.losses.SSIMLoss`).
 
 use burn::tensor::{DType, Tensor};
 use derive_setters::Setters;
@@ -10,8 +10,8 @@ use super::{Loss, LossError, Reduction};
 use crate::layers::Axes;
 use crate::ssim::{KernelType, Ssim};
 
-/// One less the structural similarity (Wang et al., IEEE Transactions on Image Processing 13, 2004)
-/// of a prediction and a target of the same shape `[b, c, x, y, z]`, averaged over windows.
+/// One minus the structural similarity (Wang et al., IEEE Transactions on Image Processing 13,
+/// 2004) of a prediction and a target of the same shape `[b, c, x, y, z]`, averaged over windows.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -27,7 +27,7 @@ use crate::ssim::{KernelType, Ssim};
 pub struct SsimLoss {
     /// 2 or 3; two-dimensional images have `z = 1`.
     pub spatial_dims: usize,
-    /// Largest value less smallest.
+    /// Largest minus smallest value.
     #[serde(default = "one")]
     pub data_range: f64,
     /// How voxels of a window are weighted.
@@ -47,11 +47,11 @@ pub struct SsimLoss {
     /// Stabilizes the ratio of variances.
     #[serde(default = "k2")]
     pub k2: f64,
-    /// How items are put together.
+    /// How items are reduced.
     #[serde(default)]
     pub reduction: Reduction,
-    /// Whether values are checked in every call; on the CPU alone where it is not said, since
-    /// elsewhere it waits for the device.
+    /// Whether values are checked in every call. By default only on the CPU, since elsewhere it
+    /// waits for the device.
     #[serde(default)]
     pub check_labels: Option<bool>,
 }
@@ -79,7 +79,7 @@ fn k2() -> f64 {
 const NAME: &str = "SSIMLoss";
 
 impl SsimLoss {
-    /// MONAI's defaults for so many axes.
+    /// MONAI's defaults for this number of axes.
     pub fn new(spatial_dims: usize) -> Self {
         SsimLoss {
             spatial_dims,

@@ -10,7 +10,7 @@ use super::inputs::{Form, Inputs, Overlap};
 use super::{Loss, LossError, Reduction};
 
 /// Tversky loss (Sadegh et al., <https://arxiv.org/abs/1706.05721>): Dice with separate weights for
-/// what is predicted too much and too little.
+/// false positives and false negatives.
 ///
 /// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
 /// Per item and class `1 - (tp + smooth_nr) / (tp + alpha fp + beta fn + smooth_dr)`.
@@ -34,7 +34,7 @@ pub struct TverskyLoss {
     pub to_onehot_y: bool,
     /// Applies a sigmoid to the prediction.
     pub sigmoid: bool,
-    /// Applies a softmax over channels to the prediction; passed over with one channel.
+    /// Applies a softmax over channels to the prediction; ignored with one channel.
     pub softmax: bool,
     /// Applies another activation to the prediction.
     pub other_act: Option<OtherActivation>,
@@ -42,7 +42,7 @@ pub struct TverskyLoss {
     pub alpha: f64,
     /// Weight of false negatives.
     pub beta: f64,
-    /// How items and classes are put together.
+    /// How items and classes are reduced.
     pub reduction: Reduction,
     /// Added to the numerator.
     pub smooth_nr: f64,
@@ -50,12 +50,12 @@ pub struct TverskyLoss {
     pub smooth_dr: f64,
     /// Sums over the batch before dividing.
     pub batch: bool,
-    /// The form that is right for soft labels.
+    /// The form for soft labels.
     pub soft_label: bool,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
-    /// said, since elsewhere it waits for the device.
+    /// Whether values and class indices are checked in every call. By default only on the CPU,
+    /// since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 

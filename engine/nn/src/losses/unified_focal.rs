@@ -13,7 +13,7 @@ use crate::ignored::counted;
 /// Asymmetric unified focal loss (Yeung et al., <https://arxiv.org/abs/2102.04525>) of background
 /// and foreground: focal cross-entropy and a focal Tversky index, both hard on missed foreground.
 ///
-/// Probabilities `[b, 2, x, y, z]`, or `[b, 1, x, y, z]` of the foreground alone; target of the
+/// Probabilities `[b, 2, x, y, z]`, or `[b, 1, x, y, z]` for the foreground only; target of the
 /// same shape, or with class indices and `to_onehot_y`.
 ///
 /// ```
@@ -34,16 +34,16 @@ pub struct AsymmetricUnifiedFocalLoss {
     pub num_classes: usize,
     /// Share of the cross-entropy part.
     pub weight: f64,
-    /// How fast what is predicted well loses its weight.
+    /// How strongly well-predicted values are down-weighted.
     pub gamma: f64,
     /// Weight of missed foreground; the rest is that of false alarms.
     pub delta: f64,
-    /// Of one number only, so that it changes nothing.
+    /// Has no effect: the loss is a single number.
     pub reduction: Reduction,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
-    /// said, since elsewhere it waits for the device.
+    /// Whether values and class indices are checked in every call. By default only on the CPU,
+    /// since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -66,7 +66,7 @@ const NAME: &str = "AsymmetricUnifiedFocalLoss";
 const EPSILON: f64 = 1e-7;
 
 impl AsymmetricUnifiedFocalLoss {
-    /// Two channels of the prediction, which is bounded away from 0 and 1, and of the target.
+    /// Two channels of the prediction, clamped away from 0 and 1, and of the target.
     fn pair(&self, input: Tensor<5>, target: Tensor<5>) -> Result<[Tensor<5>; 2], LossError> {
         let (shape, got) = (input.dims(), target.dims());
         let misfit = |expected: String| LossError::Shape { loss: NAME, input: shape, target: got, expected };
@@ -133,7 +133,7 @@ impl Loss for AsymmetricUnifiedFocalLoss {
         let background = (-channel(&x, 0) + 1.0).powf_scalar(self.gamma) * entropy(0) * (1.0 - self.delta);
         let entropy = (background + entropy(1) * self.delta).mean() * 0.5;
 
-        // One less the Tversky index of each item.
+        // One minus the Tversky index of each item.
         let miss = |c: usize| {
             let sum = |x: Tensor<5>| x.sum_dim(4).sum_dim(3).sum_dim(2);
             let (x, t) = (channel(&x, c), channel(&t, c));

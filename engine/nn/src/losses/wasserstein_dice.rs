@@ -14,7 +14,7 @@ use crate::softmax::softmax;
 /// How voxels of a class count as overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum WassersteinWeighting {
-    /// All classes alike, and class 0, the background, not at all.
+    /// Equal weights, except that class 0, the background, does not count.
     #[default]
     #[serde(rename = "default")]
     Default,
@@ -24,7 +24,7 @@ pub enum WassersteinWeighting {
 }
 
 /// Generalized Wasserstein Dice loss (Fidon et al., <https://arxiv.org/abs/1707.00478>): mistaking
-/// a class for one that is near to it costs less.
+/// a class for a close one costs less.
 ///
 /// Logits `[b, c, x, y, z]` and class indices `[b, 1, x, y, z]`. The matrix of distances, `c` by
 /// `c`, is divided by its largest entry.
@@ -48,7 +48,7 @@ pub struct GeneralizedWassersteinDiceLoss {
     /// How voxels of a class count.
     #[serde(default)]
     pub weighting_mode: WassersteinWeighting,
-    /// How items are put together.
+    /// How items are reduced.
     #[serde(default)]
     pub reduction: Reduction,
     /// Added to the numerator.
@@ -57,8 +57,8 @@ pub struct GeneralizedWassersteinDiceLoss {
     /// Added to the denominator.
     #[serde(default = "smooth")]
     pub smooth_dr: f64,
-    /// Whether values and class indices are checked in every call; on the CPU alone where it is not
-    /// said, since elsewhere it waits for the device.
+    /// Whether values and class indices are checked in every call. By default only on the CPU,
+    /// since elsewhere it waits for the device.
     #[serde(default)]
     pub check_labels: Option<bool>,
 }

@@ -9,12 +9,12 @@ use super::inputs::{count, indicator, read};
 use super::per_item::{PerItem, keeps_rows};
 use super::{Aggregate, MetricError, Reduced, Rows};
 
-/// The share of right answers: of items, or of voxels where there are any.
+/// The share of correct predictions: of items, or of voxels for images.
 ///
 /// - Binary: prediction and label of the same shape, both 0 or 1.
-/// - Several classes: prediction `[b, classes, x, y, z]`, of which the largest counts, and class
+/// - Several classes: prediction `[b, classes, x, y, z]`, where the largest counts, and class
 ///   indices `[b, 1, x, y, z]`.
-/// - Several labels at once (`is_multilabel`): the same shape; all labels have to be right.
+/// - Several labels at once (`is_multilabel`): the same shape; all labels have to be correct.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -30,7 +30,7 @@ use super::{Aggregate, MetricError, Reduced, Rows};
 pub struct Accuracy {
     /// Whether an item has several labels at once.
     pub is_multilabel: bool,
-    /// The rows so far: right answers, answers.
+    /// The rows so far: correct predictions, all predictions.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,

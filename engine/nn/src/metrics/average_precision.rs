@@ -11,8 +11,8 @@ use super::{Aggregate, MetricError, Rows};
 
 /// Average precision, the area under the curve of precision over recall, over all items.
 ///
-/// Scores and labels are `[b, classes, 1, 1, 1]`, labels 0 or 1. NaN where a class is always there
-/// or never.
+/// Scores and labels are `[b, classes, 1, 1, 1]`, labels 0 or 1. NaN where a class is always or
+/// never present.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor, TensorData};
@@ -26,7 +26,7 @@ use super::{Aggregate, MetricError, Rows};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct AveragePrecisionMetric {
-    /// How classes are put together.
+    /// How classes are combined.
     pub average: Average,
     /// Scores and labels so far.
     #[serde(skip)]

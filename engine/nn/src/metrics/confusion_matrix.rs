@@ -1,4 +1,4 @@
-//! The confusion matrix and what is computed from it (`monai.metrics.ConfusionMatrixMetric`,
+//! The confusion matrix and the rates computed from it (`monai.metrics.ConfusionMatrixMetric`,
 //! `monai.metrics.FBetaScore`).
 
 use burn::tensor::Tensor;
@@ -13,9 +13,9 @@ use super::{Aggregate, MetricError, MetricReduction, Reduced, Rows, reduce};
 
 /// True and false positives and negatives of binarised predictions, and rates computed from them.
 ///
-/// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; for classification the axes
-/// of space are 1. A row holds true positives, false positives, true negatives and false negatives
-/// of one class after another.
+/// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; for classification the
+/// spatial axes have length 1. A row holds true positives, false positives, true negatives and
+/// false negatives of one class after another.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -34,10 +34,10 @@ pub struct ConfusionMatrixMetric {
     pub include_background: bool,
     /// Which rates: one name or several.
     pub metric_name: ConfusionNames,
-    /// Computes the rates of each item and class before they are put together, rather than from
-    /// counts that were put together; not for classification, where an item is one voxel.
+    /// Computes the rates of each item and class before the reduction, instead of from reduced
+    /// counts; not for classification, where an item is one voxel.
     pub compute_sample: bool,
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,
@@ -94,14 +94,14 @@ fn rate(
             rows.iter().map(|row| row.chunks(4).map(|c| of([c[0], c[1], c[2], c[3]])).collect()).collect();
         return super::per_item::summary(&rates, reduction, first);
     }
-    // Each of the four counts is put together on its own.
+    // Each of the four counts is reduced separately.
     let parts: [(Reduced, Reduced); 4] = std::array::from_fn(|kind| {
         let counts: Vec<Vec<f32>> =
             rows.iter().map(|row| row.iter().skip(kind).step_by(4).copied().collect()).collect();
         reduce(&counts, reduction)
     });
     let values = (0..parts[0].0.values.len()).map(|i| of(std::array::from_fn(|kind| parts[kind].0.values[i])));
-    // MONAI gives one number as a list of one here.
+    // Here MONAI returns one number as a list of one.
     let shape = match parts[0].0.shape.as_slice() {
         [] => vec![1],
         shape => shape.to_vec(),
@@ -186,7 +186,7 @@ impl PerItem for ConfusionMatrixMetric {
         }
     }
 
-    /// With several names: the values of one after the other, each labelled with its name.
+    /// With several names: their concatenated values, each labelled with its name.
     fn summarize(&self, _: &[Vec<f32>]) -> Aggregate {
         let mut all = self.aggregates().unwrap_or_default();
         if all.len() == 1 {
@@ -231,7 +231,7 @@ pub struct FBetaScore {
     pub beta: f64,
     /// Whether class 0 counts.
     pub include_background: bool,
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]
@@ -246,7 +246,7 @@ impl Default for FBetaScore {
 }
 
 impl FBetaScore {
-    /// The score from counts; NaN where it divides by nothing.
+    /// The score from counts; NaN where it divides by zero.
     fn score(&self, [tp, fp, _, missed]: Counts) -> f32 {
         let square = (self.beta * self.beta) as f32;
         let whole = (1.0 + square) * tp + square * missed + fp;

@@ -52,7 +52,7 @@ pub enum ConfusionName {
 
 use ConfusionName as Name;
 
-/// Every rate with its names, the first of which is the one it is printed with.
+/// Every rate with its names, the first of which is printed.
 const NAMES: [(Name, &[&str]); 17] = [
     (Name::Sensitivity, &["sensitivity", "recall", "hit_rate", "true_positive_rate", "tpr"]),
     (Name::Specificity, &["specificity", "selectivity", "true_negative_rate", "tnr"]),
@@ -84,7 +84,7 @@ impl ConfusionName {
         NAMES.iter().map(|(_, names)| names[0])
     }
 
-    /// Whether a larger rate is better; nothing where that depends.
+    /// Whether a larger rate is better; `None` where that depends.
     pub fn higher_is_better(self) -> Option<bool> {
         match self {
             Name::MissRate | Name::FallOut | Name::FalseDiscoveryRate | Name::FalseOmissionRate => Some(false),
@@ -93,7 +93,7 @@ impl ConfusionName {
         }
     }
 
-    /// The rate; NaN where it divides by nothing.
+    /// The rate; NaN where it divides by zero.
     pub(crate) fn of(self, [tp, fp, tn, missed]: Counts) -> f32 {
         let (p, n) = (tp + missed, fp + tn);
         let share = |part: f32, whole: f32| if whole == 0.0 { f32::NAN } else { part / whole };
@@ -135,7 +135,7 @@ impl TryFrom<String> for ConfusionName {
         let found = NAMES.iter().find(|(_, names)| names.contains(&plain.as_str()));
         found.map(|(rate, _)| *rate).ok_or_else(|| {
             let known: Vec<&str> = NAMES.iter().map(|(_, names)| names[0]).collect();
-            format!("no rate is called `{given}`; there are: {}", known.join(", "))
+            format!("unknown rate `{given}`; known are: {}", known.join(", "))
         })
     }
 }
@@ -181,7 +181,7 @@ impl ConfusionNames {
     }
 }
 
-/// Written out, so that a rate that is not known is told as such.
+/// By hand, so that an unknown rate is reported as such.
 impl<'de> Deserialize<'de> for ConfusionNames {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Read;

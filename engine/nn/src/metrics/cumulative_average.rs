@@ -2,8 +2,7 @@
 
 use super::MetricError;
 
-/// The average of values that come with counts, entry by entry. Values that are not finite are left
-/// out.
+/// The average of values that come with counts, entry by entry. Non-finite values are skipped.
 ///
 /// ```
 /// # use hearth_nn::metrics::CumulativeAverage;
@@ -21,7 +20,7 @@ pub struct CumulativeAverage {
 }
 
 impl CumulativeAverage {
-    /// Adds values that stand for so many each.
+    /// Adds values that each count `count` times.
     ///
     /// # Errors
     /// Where there are more or fewer values than before.
@@ -51,7 +50,7 @@ impl CumulativeAverage {
         Ok(())
     }
 
-    /// Adds what another rank has gathered, however much that is.
+    /// Adds the sums of another rank.
     ///
     /// # Errors
     /// Where the other has averages of more or fewer values.
@@ -83,7 +82,7 @@ impl CumulativeAverage {
         self.sums.iter().zip(&self.counts).map(average).collect()
     }
 
-    /// Forgets everything.
+    /// Clears everything.
     pub fn reset(&mut self) {
         *self = CumulativeAverage::default();
     }

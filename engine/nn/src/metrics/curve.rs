@@ -1,5 +1,5 @@
-//! What the areas under curves have in common: scores and labels of all items are gathered, and
-//! each class is ranked.
+//! The shared part of areas under curves: scores and labels of all items are collected, and each
+//! class is ranked.
 
 use burn::tensor::Tensor;
 use schemars::JsonSchema;
@@ -23,7 +23,7 @@ pub enum Average {
     None,
 }
 
-/// A score and whether the class is there.
+/// A score and whether the class is present.
 pub(super) type Scored = (f32, f32);
 
 /// One row per item: the scores of all classes, then their labels. `pred` and `label` are
@@ -43,7 +43,7 @@ pub(super) fn rows(metric: &'static str, pred: &Tensor<5>, label: &Tensor<5>) ->
 pub(super) fn aggregate(rows: &[Vec<f32>], average: Average, area: impl Fn(Vec<Scored>) -> f64) -> Aggregate {
     let classes = rows.first().map_or(0, |row| row.len() / 2);
     let class = |c: usize| -> Vec<Scored> { rows.iter().map(|row| (row[c], row[classes + c])).collect() };
-    // NaN where a class is always there, or never, or neither there nor not.
+    // NaN where a class is always or never present, or a label is neither 0 nor 1.
     let guarded = |scored: Vec<Scored>| {
         let both = [0.0, 1.0].iter().all(|label| scored.iter().any(|(_, l)| l == label));
         let only = scored.iter().all(|(_, label)| *label == 0.0 || *label == 1.0);

@@ -11,9 +11,9 @@ use crate::ignored::counted;
 
 /// Dice score of binarised predictions, per item and class.
 ///
-/// Prediction and label are `[b, classes, x, y, z]`, zero or not per class; either may instead be a
-/// map of class indices `[b, 1, x, y, z]` when `num_classes` is given. Counted on the device, one
-/// small read back per update.
+/// Prediction and label are `[b, classes, x, y, z]`, zero or nonzero per class; either may instead
+/// be a map of class indices `[b, 1, x, y, z]` when `num_classes` is given. Counted on the device,
+/// with one small read per update.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -30,7 +30,7 @@ use crate::ignored::counted;
 pub struct DiceMetric {
     /// Whether class 0 counts.
     pub include_background: bool,
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// A class that is absent from the label is NaN and does not count; else it scores 1 if the
     /// prediction has none of it either, and 0 otherwise.
@@ -39,7 +39,7 @@ pub struct DiceMetric {
     pub num_classes: Option<usize>,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,
-    /// Scores every component of the label by itself and averages over them, however large they are
+    /// Scores every component of the label separately and averages the scores, independent of size
     /// (<https://arxiv.org/abs/2410.18684>): two channels, background and foreground, one value per
     /// item.
     pub per_component: bool,
@@ -74,8 +74,8 @@ impl DiceMetric {
         }
     }
 
-    /// 1 where the class is, `[b, classes, x, y, z]`; multi-channel labels keep their (soft)
-    /// values.
+    /// 1 where the class is present, `[b, classes, x, y, z]`; multi-channel labels keep their
+    /// (soft) values.
     fn members(x: Tensor<5>, classes: &std::ops::Range<usize>, binary: bool) -> Option<Tensor<5>> {
         let [b, channels, dx, dy, dz] = x.dims();
         let x = x.cast(DType::F32);
@@ -120,7 +120,7 @@ impl Metric for DiceMetric {
 
     fn check_for(&self, classes: usize) -> Result<(), MetricError> {
         if self.per_component && self.ignore_index.is_some() {
-            let reason = "per_component has no use for an `ignore_index`; leave one of them out".to_owned();
+            let reason = "per_component does not support `ignore_index`; omit one of them".to_owned();
             return Err(MetricError::Option { key: "ignore_index", metric: NAME, reason });
         }
         if self.per_component && classes != 2 {

@@ -1,4 +1,4 @@
-//! Dice of each component of the label by itself (`DiceMetric(per_component=True)`).
+//! Dice of each component of the label (`DiceMetric(per_component=True)`).
 
 use burn::tensor::{DType, Tensor};
 use hearth_kernels::label::{To, components, nearest};
@@ -6,12 +6,12 @@ use hearth_kernels::label::{To, components, nearest};
 use super::MetricError;
 use super::inputs::{read, same_shape};
 
-/// Of one class against the background: every voxel belongs to the component of the label that is
-/// nearest, each of these regions has a Dice score of its own, and all count the same, however
-/// large they are (Jaus et al., <https://arxiv.org/abs/2410.18684>).
+/// For one class against the background: every voxel belongs to the nearest component of the label,
+/// each of these regions has its own Dice score, and all count equally, independent of size (Jaus
+/// et al., <https://arxiv.org/abs/2410.18684>).
 ///
-/// Prediction and label are `[b, 2, x, y, z]`, background first; voxels that touch at a corner
-/// belong together. One value per item. Read back from the device and computed on the CPU.
+/// Prediction and label are `[b, 2, x, y, z]`, background first; voxels that touch at a corner are
+/// connected. One value per item. Read back from the device and computed on the CPU.
 pub(super) fn rows(
     metric: &'static str,
     pred: &Tensor<5>,

@@ -8,7 +8,7 @@ pub const EVAL_THRESHOLDS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 
 const NAME: &str = "FROC";
 
-/// What the detections of one image come to.
+/// The hits and false positives of the detections of one image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImageHits {
     /// Probability of every detection that hits nothing.
@@ -27,7 +27,7 @@ pub struct ImageHits {
 /// all targets is a false positive; one on an excluded target is neither.
 ///
 /// # Errors
-/// Where the map has not that shape, or a detection lies outside.
+/// Where the map has another shape, or a detection lies outside.
 pub fn compute_fp_tp_probs_nd(
     detections: &[(f32, Vec<usize>)],
     mask: &[u32],
@@ -62,7 +62,7 @@ pub fn compute_fp_tp_probs_nd(
 /// (`compute_fp_tp_probs`).
 ///
 /// # Errors
-/// Where the map has not that shape, or a detection lies outside.
+/// Where the map has another shape, or a detection lies outside.
 pub fn compute_fp_tp_probs(
     detections: &[(f32, [f64; 2])],
     mask: &[u32],
@@ -77,13 +77,13 @@ pub fn compute_fp_tp_probs(
             let reason = format!("a detection at {wrong} lies outside the slide");
             return Err(MetricError::Option { key: "", metric: NAME, reason });
         }
-        // Cut off, as NumPy's astype(int) does.
+        // Truncated, as by NumPy's astype(int).
         placed.push((*probability, at.iter().map(|place| (place / scale) as usize).collect()));
     }
     compute_fp_tp_probs_nd(&placed, mask, &shape, labels_to_exclude)
 }
 
-/// Sensitivity over false positives per image, from the lowest threshold up.
+/// Sensitivity against false positives per image, from the lowest threshold up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FrocCurve {
     /// False positives per image.
@@ -93,10 +93,10 @@ pub struct FrocCurve {
 }
 
 impl FrocCurve {
-    /// The mean sensitivity at given numbers of false positives per image, between the points in a
-    /// line and flat outside (`compute_froc_score`).
+    /// The mean sensitivity at given numbers of false positives per image, interpolated linearly
+    /// between the points and constant outside (`compute_froc_score`).
     pub fn score(&self, eval_thresholds: &[f64]) -> f64 {
-        // From the fewest false positives up; of points with equally many the last counts, as in
+        // From the fewest false positives up; of points with equal numbers the last counts, as in
         // NumPy.
         let points: Vec<(f64, f64)> =
             self.fps_per_image.iter().copied().zip(self.sensitivity.iter().copied()).rev().collect();
@@ -134,7 +134,7 @@ impl Froc {
         self.merge(Froc { hits, images: 1 });
     }
 
-    /// Adds the images of another rank, however many.
+    /// Adds the images of another rank.
     pub fn merge(&mut self, other: Froc) {
         self.hits.fp_probs.extend(other.hits.fp_probs);
         self.hits.tp_probs.extend(other.hits.tp_probs);
@@ -147,8 +147,8 @@ impl Froc {
         (self.images, self.hits.num_targets)
     }
 
-    /// The curve: one point per threshold, which are all probabilities but the smallest, and
-    /// nothing found at the end.
+    /// The curve: one point per threshold (all probabilities except the smallest), and a last point
+    /// with no detections.
     pub fn curve(&self) -> FrocCurve {
         let sorted = |values: &[f32]| {
             let mut values = values.to_vec();

@@ -32,7 +32,7 @@ use crate::ignored::counted;
 pub struct GeneralizedDiceScore {
     /// Whether class 0 counts.
     pub include_background: bool,
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// How a class is weighted by its size.
     pub weight_type: SizeWeight,
@@ -73,7 +73,7 @@ impl GeneralizedDiceScore {
             .iter()
             .zip(weights)
             .map(|([overlap, present, predicted], weight)| (2.0 * overlap * weight, (present + predicted) * weight));
-        // Nothing in the label and nothing predicted: all of it is right.
+        // An empty label and an empty prediction: a perfect score.
         let score = |(overlap, whole): (f32, f32)| if whole == 0.0 { 1.0 } else { overlap / whole };
         match self.reduction {
             MetricReduction::None | MetricReduction::MeanBatch | MetricReduction::SumBatch => {

@@ -9,8 +9,8 @@ use super::per_item::{PerItem, keeps_rows, summary};
 use super::surface::{DistanceMetric, Masks, Side, spacing_of};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 
-/// Hausdorff distance of binarised predictions, per item and class: how far the surface of one mask
-/// gets from that of the other.
+/// Hausdorff distance of binarised predictions, per item and class: the largest distance of the
+/// surface of one mask from that of the other.
 ///
 /// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; an image with `z = 1` has
 /// two axes. Infinite where one mask is empty, NaN where both are. Read back from the device and
@@ -33,12 +33,12 @@ pub struct HausdorffDistanceMetric {
     pub include_background: bool,
     /// How distance is measured.
     pub distance_metric: DistanceMetric,
-    /// The percentile of the distances rather than the largest; from 0 to 100, and 0 is the largest
-    /// too, as in MONAI.
+    /// The percentile of the distances instead of the largest; from 0 to 100, where 0 also means
+    /// the largest, as in MONAI.
     pub percentile: Option<f64>,
-    /// From the prediction to the label alone, rather than the larger of both ways.
+    /// From the prediction to the label only, instead of the larger of both directions.
     pub directed: bool,
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// Voxels of this label do not count, and the class is NaN.
     pub ignore_index: Option<i64>,
@@ -49,10 +49,10 @@ pub struct HausdorffDistanceMetric {
 }
 
 impl HausdorffDistanceMetric {
-    /// Whether the options make sense.
+    /// Checks the options.
     ///
     /// # Errors
-    /// For a percentile that is none.
+    /// For a percentile outside 0 to 100.
     pub fn check(&self) -> Result<(), MetricError> {
         match self.percentile.filter(|percentile| !(0.0..=100.0).contains(percentile)) {
             Some(percentile) => {
@@ -73,8 +73,8 @@ impl HausdorffDistanceMetric {
     }
 }
 
-/// `torch.quantile`: between the two nearest values in order, linearly. Infinite ones give NaN, as
-/// they do there.
+/// `torch.quantile`: linear interpolation between the two nearest order statistics. Infinite ones
+/// yield NaN, as in PyTorch.
 fn quantile(values: &mut [f32], q: f32) -> f32 {
     let last = values.len() - 1;
     let rank = q * last as f32;
@@ -126,7 +126,7 @@ impl PerItem for HausdorffDistanceMetric {
                 });
                 let distances = measured.map_err(|e| MetricError::from_label(Self::NAME, e))?;
                 let farthest = distances.into_iter().map(|distances| self.farthest(distances));
-                // One that is not a number stays so.
+                // NaN stays NaN.
                 row.push(farthest.fold(f32::NEG_INFINITY, |a, b| if b.is_nan() || b > a { b } else { a }));
             }
             rows.push(row);

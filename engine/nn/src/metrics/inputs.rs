@@ -1,4 +1,4 @@
-//! What metrics do to predictions and labels before they measure.
+//! The preparation of predictions and labels for metrics.
 
 use burn::tensor::{DType, Tensor};
 
@@ -19,7 +19,7 @@ pub fn same_shape(metric: &'static str, pred: &Tensor<5>, label: &Tensor<5>) -> 
     }
 }
 
-/// The channels of `[b, c, x, y, z]` besides the first, if there are any.
+/// The channels of `[b, c, x, y, z]` without the first, if there are others.
 pub fn foreground(x: Tensor<5>) -> Tensor<5> {
     match x.dims()[1] {
         0 | 1 => x,
@@ -37,7 +37,7 @@ pub fn count(x: Tensor<5>) -> Tensor<2> {
 /// The values, row-major, read back from the device as f32.
 ///
 /// # Errors
-/// [`MetricError::Read`] where the device does not hand them out.
+/// [`MetricError::Read`] where reading from the device fails.
 pub fn read<const D: usize>(metric: &'static str, x: Tensor<D>) -> Result<Vec<f32>, MetricError> {
     x.cast(DType::F32).try_into_vec_as::<f32>().map_err(|e| MetricError::Read { metric, reason: e.to_string() })
 }
@@ -47,16 +47,16 @@ pub fn indicator<const D: usize>(x: Tensor<D, burn::tensor::Bool>) -> Tensor<D> 
     x.float().cast(DType::F32)
 }
 
-/// Prediction and label, f32, without the background and without what is ignored.
+/// Prediction and label, f32, without the background and without ignored voxels.
 pub(crate) struct Compared {
     pub(crate) pred: Tensor<5>,
     pub(crate) label: Tensor<5>,
-    /// 1 where a voxel counts, `[b, 1, x, y, z]`; nothing where all do.
+    /// 1 where a voxel counts, `[b, 1, x, y, z]`; `None` where all do.
     pub(crate) mask: Option<Tensor<5>>,
 }
 
 /// As MONAI's mean IoU and confusion matrix: an ignored class is emptied in both, another ignored
-/// index takes out the voxels that no class has.
+/// index removes the voxels that belong to no class.
 pub(crate) fn compared(
     metric: &'static str,
     (pred, label): (&Tensor<5>, &Tensor<5>),

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use super::MetricError;
 use super::froc::{EVAL_THRESHOLDS, Froc, compute_fp_tp_probs_nd};
 
-/// Finds how many tumours of a slide are detected, and with how many false alarms, as the
-/// CAMELYON16 challenge counts.
+/// Counts the detected tumours of slides and the false positives, by the rules of the CAMELYON16
+/// challenge.
 ///
-/// Detections are peaks of a probability map (`ProbNMS`). Tumours closer than `grow_distance` are
-/// one; those that are smaller than `itc_diameter` are isolated tumour cells, and hitting one is
-/// neither right nor wrong.
+/// Detections are peaks of a probability map (`ProbNMS`). Tumours closer than `grow_distance` count
+/// as one; those smaller than `itc_diameter` are isolated tumour cells, and a detection on one does
+/// not count.
 ///
 /// ```
 /// # use hearth_nn::metrics::LesionFroc;
@@ -64,11 +64,11 @@ pub struct Tumours {
 const NAME: &str = "LesionFROC";
 
 impl LesionFroc {
-    /// The tumours of a mask (0 is none) at a level of a slide; `pixel_spacing` is that of level 0,
-    /// in micrometres.
+    /// The tumours of a mask (0 is background) at a level of a slide; `pixel_spacing` is that of
+    /// level 0, in micrometres.
     ///
     /// # Errors
-    /// Where the mask has not that shape, or the spacing is not above 0.
+    /// Where the mask has another shape, or the spacing is not above 0.
     pub fn tumours(
         &self,
         mask: &[u8],
@@ -94,7 +94,8 @@ impl LesionFroc {
     }
 
     /// Adds a slide: its detections, as probability and pixel (row, column) at the level, and its
-    /// mask of tumours at that level; none for a normal slide, on which every detection is wrong.
+    /// mask of tumours at that level; `None` for a normal slide, on which every detection is a
+    /// false positive.
     ///
     /// # Errors
     /// As [`tumours`](Self::tumours), and where a detection lies outside.

@@ -28,7 +28,7 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 pub struct MeanIoU {
     /// Whether class 0 counts.
     pub include_background: bool,
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// A class that is absent from the label is NaN and does not count; else it scores 1 if the
     /// prediction has none of it either, and 0 otherwise.

@@ -1,4 +1,4 @@
-//! Metrics that gather a row per item over a whole evaluation and put the rows together at its end.
+//! Metrics that collect a row per item over a whole evaluation and reduce the rows at its end.
 
 mod accuracy;
 mod average_precision;
@@ -55,10 +55,10 @@ pub use crate::ssim::KernelType;
 use burn::tensor::Tensor;
 use hearth_kernels::label::LabelError;
 
-/// Inputs or options a metric cannot work with.
+/// Invalid inputs or options of a metric.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MetricError {
-    /// Prediction and label do not fit each other.
+    /// Prediction and label have different shapes.
     #[error("{metric}: label of shape {label:?} does not fit a prediction of shape {pred:?}: {expected}")]
     Shape {
         /// The metric.
@@ -67,13 +67,13 @@ pub enum MetricError {
         pred: [usize; 5],
         /// Shape of the label.
         label: [usize; 5],
-        /// What is needed.
+        /// The expected shape.
         expected: String,
     },
-    /// An option that makes no sense, or not for these inputs.
+    /// An option that is invalid, or not for these inputs.
     #[error("{metric}: {reason}")]
     Option {
-        /// The option in a recipe; empty where it is none alone.
+        /// The option's key in a recipe; empty where it is not a single one.
         key: &'static str,
         /// The metric.
         metric: &'static str,
@@ -96,58 +96,58 @@ pub enum MetricError {
         /// Values in the rows so far.
         expected: usize,
     },
-    /// The device did not hand out the result.
+    /// Reading the result back from the device failed.
     #[error("{metric}: reading the result back from the device failed: {reason}")]
     Read {
         /// The metric.
         metric: &'static str,
-        /// What the device said.
+        /// The device's error.
         reason: String,
     },
 }
 
 impl MetricError {
-    /// Anything else that is wrong, in words: `metric` is the metric's name.
+    /// Any other error: `metric` is the metric's name.
     pub fn new(metric: &'static str, reason: impl Into<String>) -> Self {
         MetricError::Option { key: "", metric, reason: reason.into() }
     }
 
-    /// What the distance transform or the labelling could not do.
+    /// Converts an error of the distance transform or the labelling.
     pub(crate) fn from_label(metric: &'static str, error: LabelError) -> Self {
         MetricError::new(metric, error.to_string())
     }
 }
 
-/// A metric over a whole evaluation, as evaluators use it. A metric of one's own is a [`PerItem`],
+/// A metric over a whole evaluation, as evaluators use it. A custom metric implements [`PerItem`],
 /// which [becomes](PerItem::gathered) one.
 pub trait Metric: Send {
     /// MONAI's name.
     fn name(&self) -> &'static str;
 
-    /// Whether a larger value is better; nothing where that depends, as of several rates of a
+    /// Whether a larger value is better; `None` where that depends, as for several rates of a
     /// confusion matrix at once.
     fn higher_is_better(&self) -> Option<bool>;
 
     /// Whether the background counts as a class of its own.
     fn includes_background(&self) -> bool;
 
-    /// Whether the options make sense for so many classes, before anything is measured.
+    /// Checks the options for this number of classes, before any update.
     ///
     /// # Errors
-    /// The first that does not.
+    /// The first invalid one.
     fn check_for(&self, classes: usize) -> Result<(), MetricError>;
 
-    /// Whether it takes one score per image, rather than a label map.
+    /// Whether it takes one score per image instead of a label map.
     fn takes_scores(&self) -> bool {
         false
     }
 
-    /// Adds the items of a batch: `pred` and `label` as `[b, c, x, y, z]`. Gives the new rows, one
-    /// per item.
+    /// Adds the items of a batch: `pred` and `label` as `[b, c, x, y, z]`. Returns the new rows,
+    /// one per item.
     fn update(&mut self, pred: &Tensor<5>, label: &Tensor<5>) -> Result<&[Vec<f32>], MetricError>;
 
     /// The same for metrics that measure lengths: `spacing` is that of every item, one for all, or
-    /// empty for voxels of side 1. Metrics that do not measure lengths pass over it.
+    /// empty for voxels of side 1. Other metrics ignore it.
     fn update_spaced(
         &mut self,
         pred: &Tensor<5>,
@@ -163,8 +163,9 @@ pub trait Metric: Send {
     /// All rows so far, one per item in the order they came, one value per class.
     fn rows(&self) -> &[Vec<f32>];
 
-    /// What a row says of its item: one value per class that counts, or one for all of them. That
-    /// is the row itself, unless rows hold counts; nothing where one item alone has no value.
+    /// The values of an item from its row: one per class that counts, or one for all of them. By
+    /// default that is the row itself; metrics whose rows hold counts convert them. Empty where a
+    /// single item has no value.
     fn values_of(&self, row: &[f32]) -> Vec<f32> {
         row.to_vec()
     }
@@ -172,11 +173,11 @@ pub trait Metric: Send {
     /// The result over all rows.
     fn aggregate(&self) -> Result<Aggregate, MetricError>;
 
-    /// Forgets all rows.
+    /// Clears all rows.
     fn reset(&mut self);
 }
 
-/// A metric in a box, such as one that a recipe names, is a metric.
+/// A boxed metric, such as one that a recipe names, is a metric.
 impl Metric for Box<dyn Metric> {
     fn name(&self) -> &'static str {
         (**self).name()

@@ -1,12 +1,11 @@
-//! Metrics that measure each item on its own and keep the rows: [`PerItem`], and [`Gathered`] that
-//! keeps them.
+//! Metrics that measure each item separately: [`PerItem`], and [`Gathered`], which keeps the rows.
 
 use burn::tensor::Tensor;
 use hearth_registry::type_name;
 
 use super::{Aggregate, Metric, MetricError, MetricReduction, Rows, reduce};
 
-/// A metric that is a function from a batch to one row of values per item. Two functions make one.
+/// A metric that maps a batch to one row of values per item. Two functions are required.
 ///
 /// [`gathered`](Self::gathered) makes it a [`Metric`], which keeps the rows over an evaluation.
 ///
@@ -39,32 +38,32 @@ use super::{Aggregate, Metric, MetricError, MetricReduction, Rows, reduce};
 /// ```
 pub trait PerItem: Send {
     /// One row per item, of the same length in every call: one value per class, or one for all. NaN
-    /// where there is nothing to measure. `pred` and `label` are `[b, c, x, y, z]` and outside of
-    /// any graph. `spacing` in mm has one entry for all items or one per item, or none where voxels
-    /// have side 1.
+    /// where there is nothing to measure. `pred` and `label` are `[b, c, x, y, z]` and outside any
+    /// graph. `spacing` in mm has one entry for all items, one per item, or none where voxels have
+    /// side 1.
     ///
     /// # Errors
-    /// Where prediction and label do not fit each other, or the options do not fit them.
+    /// Where prediction and label do not match, or the options do not match them.
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError>;
 
     /// See [`Metric::higher_is_better`].
     fn higher_is_better(&self) -> Option<bool>;
 
-    /// See [`Metric::name`]. The type's name, unless the metric says otherwise.
+    /// See [`Metric::name`]. By default the type's name.
     fn name(&self) -> &'static str {
         type_name::<Self>()
     }
 
-    /// See [`Metric::includes_background`]. Rows have a value for each channel of the prediction,
-    /// unless the metric says otherwise.
+    /// See [`Metric::includes_background`]. By default rows have a value for each channel of the
+    /// prediction.
     fn includes_background(&self) -> bool {
         true
     }
 
-    /// See [`Metric::check_for`]. Any number of classes will do, unless the metric says otherwise.
+    /// See [`Metric::check_for`]. By default any number of classes is valid.
     ///
     /// # Errors
-    /// The first option that makes no sense.
+    /// The first invalid option.
     fn check_for(&self, classes: usize) -> Result<(), MetricError> {
         let _ = classes;
         Ok(())
@@ -80,13 +79,12 @@ pub trait PerItem: Send {
         row.to_vec()
     }
 
-    /// The result over rows, of which there is at least one: [MONAI's mean](MetricReduction::Mean),
-    /// unless the metric says otherwise.
+    /// The result over rows (at least one): by default [MONAI's mean](MetricReduction::Mean).
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
         summary(rows, MetricReduction::Mean, usize::from(!self.includes_background()))
     }
 
-    /// The metric with rows to keep: a [`Metric`].
+    /// The metric together with its rows: a [`Metric`].
     fn gathered(self) -> Gathered<Self>
     where
         Self: Sized,
@@ -95,12 +93,12 @@ pub trait PerItem: Send {
     }
 }
 
-/// Where a metric keeps its rows.
+/// Access to the rows of a metric.
 pub(crate) trait KeepsRows {
     /// The rows so far.
     fn kept(&self) -> &Rows;
 
-    /// The rows so far, to change.
+    /// The rows so far, mutable.
     fn kept_mut(&mut self) -> &mut Rows;
 }
 
@@ -121,10 +119,10 @@ macro_rules! keeps_rows {
 
 pub(crate) use keeps_rows;
 
-/// A metric and its rows: what makes a [`PerItem`] of a user's own a [`Metric`].
+/// A metric and its rows: turns a user's [`PerItem`] into a [`Metric`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gathered<M> {
-    /// What measures.
+    /// The metric.
     pub metric: M,
     /// The rows so far.
     pub rows: Rows,
@@ -239,7 +237,7 @@ impl<M: PerItem + KeepsRows> Metric for M {
 }
 
 /// The result of a reduction, with names for values that stand for a class; `first` is the first
-/// class that counts: 1 where rows leave out the background.
+/// class that counts: 1 where rows exclude the background.
 pub fn summary(rows: &[Vec<f32>], reduction: MetricReduction, first: usize) -> Aggregate {
     let (value, not_nans) = reduce(rows, reduction);
     let labels = match reduction {

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Over what the values are averaged or summed (`monai.utils.MetricReduction`).
+/// The axes over which values are averaged or summed (`monai.utils.MetricReduction`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MetricReduction {
-    /// Items and classes as they are.
+    /// No reduction: one number per item and class.
     None,
     /// Over classes, then over the items that have any: one number.
     #[default]
@@ -24,7 +24,7 @@ pub enum MetricReduction {
     SumChannel,
 }
 
-/// Values with the shape MONAI gives them.
+/// Values with MONAI's shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reduced {
     /// Axes: items, classes, `[1]` or none.
@@ -38,14 +38,14 @@ pub struct Reduced {
 pub struct Aggregate {
     /// The reduced values.
     pub value: Reduced,
-    /// How many values that are not NaN went into each, of the same size.
+    /// The number of non-NaN values in each, of the same size.
     pub not_nans: Reduced,
     /// One name per value, for reductions that keep classes apart.
     pub labels: Vec<String>,
 }
 
 impl Aggregate {
-    /// One number: the value itself, or the mean of those that are not NaN (NaN if there are none).
+    /// One number: the value itself, or the mean of the non-NaN values (NaN if there are none).
     pub fn scalar(&self) -> f32 {
         let counted: Vec<f32> = self.value.values.iter().copied().filter(|v| !v.is_nan()).collect();
         counted.iter().sum::<f32>() / counted.len() as f32
@@ -55,7 +55,7 @@ impl Aggregate {
 /// Values and counts for a reduction. Rows must be of equal length.
 pub fn reduce(rows: &[Vec<f32>], reduction: MetricReduction) -> (Reduced, Reduced) {
     let classes = rows.first().map_or(0, Vec::len);
-    // Sum and number of the values that are not NaN.
+    // Sum and number of the non-NaN values.
     let totals = |values: &mut dyn Iterator<Item = f32>| {
         values.filter(|v| !v.is_nan()).fold((0.0_f32, 0.0_f32), |(sum, count), v| (sum + v, count + 1.0))
     };

@@ -16,7 +16,7 @@ fn means(metric: &'static str, errors: Tensor<5>) -> Result<Vec<f32>, MetricErro
     read(metric, errors.reshape([items, count]).mean_dim(1))
 }
 
-/// Prediction less label.
+/// Prediction minus label.
 fn difference(metric: &'static str, pred: &Tensor<5>, label: &Tensor<5>) -> Result<Tensor<5>, MetricError> {
     same_shape(metric, pred, label)?;
     Ok(label.clone().cast(DType::F32) - pred.clone().cast(DType::F32))
@@ -46,7 +46,7 @@ fn column(values: Vec<f32>) -> Vec<Vec<f32>> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct MaeMetric {
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]
@@ -93,7 +93,7 @@ impl PerItem for MaeMetric {
 pub struct MapeMetric {
     /// Labels count as at least this.
     pub epsilon: f64,
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]
@@ -146,7 +146,7 @@ impl PerItem for MapeMetric {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct MseMetric {
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]
@@ -191,9 +191,9 @@ impl PerItem for MseMetric {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct PsnrMetric {
-    /// The largest value there can be.
+    /// The largest possible value.
     pub max_val: f64,
-    /// How rows are put together.
+    /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
     /// The rows so far.
@@ -252,7 +252,7 @@ impl PerItem for PsnrMetric {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct RmseMetric {
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// The rows so far.
     #[serde(skip)]

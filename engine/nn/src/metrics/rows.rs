@@ -1,4 +1,4 @@
-//! The rows a metric has gathered.
+//! The rows of a metric.
 
 use super::MetricError;
 
@@ -21,7 +21,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Forgets all rows.
+    /// Clears all rows.
     pub fn clear(&mut self) {
         self.0.clear();
     }

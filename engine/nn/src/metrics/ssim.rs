@@ -57,7 +57,7 @@ fn means(metric: &'static str, map: Tensor<5>) -> Result<Vec<f32>, MetricError> 
 pub struct SsimMetric {
     /// 2 or 3; two-dimensional images have `z = 1`.
     pub spatial_dims: usize,
-    /// Largest value less smallest.
+    /// Largest minus smallest value.
     #[serde(default = "one")]
     pub data_range: f64,
     /// How voxels of a window are weighted.
@@ -77,7 +77,7 @@ pub struct SsimMetric {
     /// Stabilizes the ratio of variances.
     #[serde(default = "k2")]
     pub k2: f64,
-    /// How rows are put together.
+    /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
     /// The rows so far.
@@ -87,7 +87,7 @@ pub struct SsimMetric {
 }
 
 impl SsimMetric {
-    /// MONAI's defaults for so many axes.
+    /// MONAI's defaults for this number of axes.
     pub fn new(spatial_dims: usize) -> Self {
         SsimMetric {
             spatial_dims,
@@ -110,10 +110,10 @@ impl SsimMetric {
             .map_err(|reason| MetricError::Option { key: "", metric: Self::NAME, reason })
     }
 
-    /// Whether the options make sense.
+    /// Checks the options.
     ///
     /// # Errors
-    /// For windows that are none.
+    /// For invalid windows.
     pub fn check(&self) -> Result<(), MetricError> {
         self.ssim().map(drop)
     }
@@ -169,7 +169,7 @@ impl PerItem for SsimMetric {
 pub struct MultiScaleSsimMetric {
     /// 2 or 3; two-dimensional images have `z = 1`.
     pub spatial_dims: usize,
-    /// Largest value less smallest.
+    /// Largest minus smallest value.
     #[serde(default = "one")]
     pub data_range: f64,
     /// How voxels of a window are weighted.
@@ -193,7 +193,7 @@ pub struct MultiScaleSsimMetric {
     #[serde(default = "scales")]
     #[setters(into)]
     pub weights: Vec<f64>,
-    /// How rows are put together.
+    /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
     /// The rows so far.
@@ -207,7 +207,7 @@ fn scales() -> Vec<f64> {
 }
 
 impl MultiScaleSsimMetric {
-    /// MONAI's defaults for so many axes.
+    /// MONAI's defaults for this number of axes.
     pub fn new(spatial_dims: usize) -> Self {
         MultiScaleSsimMetric {
             spatial_dims,
@@ -229,10 +229,10 @@ impl MultiScaleSsimMetric {
             .map_err(|reason| MetricError::Option { key: "", metric: Self::NAME, reason })
     }
 
-    /// Whether the options make sense.
+    /// Checks the options.
     ///
     /// # Errors
-    /// For windows or scales that are none.
+    /// For invalid windows or scales.
     pub fn check(&self) -> Result<(), MetricError> {
         if self.weights.is_empty() {
             let reason = "`weights` are empty: expected one per scale".to_owned();
@@ -264,8 +264,7 @@ impl MultiScaleSsimMetric {
     }
 }
 
-/// The mean of every two voxels along each of the first axes of space; a last odd voxel is left
-/// out.
+/// The mean of every two voxels along each of the first axes of space; a last odd voxel is dropped.
 fn halved(mut x: Tensor<5>, spatial_dims: usize) -> Tensor<5> {
     for axis in 2..2 + spatial_dims {
         let shape = x.dims();
@@ -310,7 +309,7 @@ impl PerItem for MultiScaleSsimMetric {
             }
             ssim.check_shape(x.dims()).map_err(option)?;
             let (similarity, contrast) = ssim.maps(x.clone(), y.clone());
-            // Only the smallest scale compares means too.
+            // Only the smallest scale also compares means.
             let map = if scale + 1 == self.weights.len() { similarity } else { contrast };
             let factors = means(Self::NAME, map)?;
             products

@@ -10,7 +10,7 @@ use super::surface::{DistanceMetric, Masks, Side, Surfaces, spacing_of};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 
 /// Surface Dice, or normalized surface distance (Nikolov et al.,
-/// <https://arxiv.org/abs/1809.04430>), of binarised predictions, per item and class: the part of
+/// <https://arxiv.org/abs/1809.04430>), of binarised predictions, per item and class: the share of
 /// both surfaces that lies within a tolerance of the other.
 ///
 /// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; an image with `z = 1` has
@@ -38,11 +38,10 @@ pub struct SurfaceDiceMetric {
     /// How distance is measured.
     #[serde(default)]
     pub distance_metric: DistanceMetric,
-    /// How rows are put together.
+    /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
-    /// Weighs every place by the area (in 2-D: length) of the surface that runs through it, rather
-    /// than counting voxels.
+    /// Weights every element by its surface area (in 2-D: length) instead of counting voxels.
     #[serde(default)]
     pub use_subvoxels: bool,
     /// Voxels of this label do not count.
@@ -68,10 +67,10 @@ impl SurfaceDiceMetric {
         }
     }
 
-    /// Whether the options make sense for so many classes that count.
+    /// Checks the options for this number of classes that count.
     ///
     /// # Errors
-    /// For another number of tolerances, or one that is no length.
+    /// For another number of tolerances, or an invalid one.
     pub fn check(&self, classes: usize) -> Result<(), MetricError> {
         let fail = |reason: String| Err(MetricError::Option { key: "class_thresholds", metric: Self::NAME, reason });
         let thresholds = &self.class_thresholds;
@@ -84,7 +83,7 @@ impl SurfaceDiceMetric {
         }
     }
 
-    /// The part of both surfaces within the tolerance.
+    /// The share of both surfaces within the tolerance.
     fn share(
         &self,
         surfaces: &Surfaces,
@@ -96,7 +95,7 @@ impl SurfaceDiceMetric {
             let distances = surfaces.distances(side, self.distance_metric, spacing)?;
             let within = distances.iter().map(|distance| *distance <= threshold);
             match surfaces.areas(side) {
-                // A surface that is nowhere has no area, however many distances stand for it.
+                // An empty surface has no area, independent of its number of distances.
                 Some(areas) => {
                     whole += areas.iter().map(|area| f64::from(*area)).sum::<f64>();
                     right +=

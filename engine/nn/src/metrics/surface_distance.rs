@@ -30,11 +30,11 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 pub struct SurfaceDistanceMetric {
     /// Whether class 0 counts.
     pub include_background: bool,
-    /// Averages over the distances of both ways.
+    /// Averages over the distances in both directions.
     pub symmetric: bool,
     /// How distance is measured.
     pub distance_metric: DistanceMetric,
-    /// How rows are put together.
+    /// How rows are reduced.
     pub reduction: MetricReduction,
     /// Voxels of this label do not count.
     pub ignore_index: Option<i64>,

@@ -16,7 +16,7 @@ use super::facts::{Facts, by_facts};
 use crate::layers::{BatchNorm, ConfigError, Conv, Init, Scope, max_pool};
 use crate::named::Named;
 
-/// How an [`AHNet`] brings features to the next size.
+/// How an [`AHNet`] upsamples features to the next size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AHNetUpsample {
@@ -51,7 +51,7 @@ pub struct AHNetConfig {
     /// Poolings of the pyramid before the output, 0 to 4.
     #[serde(default = "four")]
     pub psp_block_num: usize,
-    /// How features are brought to the next size.
+    /// How features are upsampled to the next size.
     #[serde(default)]
     pub upsample_mode: AHNetUpsample,
 }
@@ -130,7 +130,7 @@ impl AHNetConfig {
         })
     }
 
-    /// Sizes that all branches agree on.
+    /// The sizes on which all branches agree.
     fn facts(&self) -> Result<Facts, ConfigError> {
         let mut facts = Facts::new("AHNet", self.spatial_dims, [self.in_channels, self.out_channels])?;
         if self.psp_block_num > 4 {
@@ -167,8 +167,8 @@ impl AHNetConfig {
 /// An encoder with 2-D kernels, a decoder with 3-D ones (Liu et al.,
 /// <https://arxiv.org/abs/1711.08580>).
 ///
-/// `[b, in, x, y, z]` to `[b, out, x, y, z]`. In 3-D the last axis is the one across the planes and
-/// must be divisible by 32, the others by `max(32, 2^(psp_block_num + 3))` with transposed
+/// `[b, in, x, y, z]` to `[b, out, x, y, z]`. In 3-D the last axis is perpendicular to the planes
+/// and must be divisible by 32, the others by `max(32, 2^(psp_block_num + 3))` with transposed
 /// convolutions and by 32 otherwise.
 ///
 /// ```no_run

@@ -27,7 +27,7 @@ pub(super) fn bare(scope: &Scope, channels: [usize; 2], kernel: [usize; 3]) -> C
     Conv::new(scope, channels, kernel, shape, false)
 }
 
-/// What a residual block adds its output to, where that is not its input.
+/// The shortcut of a residual block that is not the identity.
 #[derive(Module, Debug)]
 struct Downsample {
     conv: Conv,
@@ -36,7 +36,7 @@ struct Downsample {
     pool: [usize; 3],
 }
 
-/// A residual block that looks around in planes only.
+/// A residual block with in-plane convolutions only.
 #[derive(Module, Debug)]
 pub(super) struct Bottleneck {
     conv1: Conv,
@@ -127,7 +127,7 @@ impl Pseudo3DLayer {
     }
 }
 
-/// Poolings of several sizes, each brought to one channel and back to the size.
+/// Poolings of several sizes, each projected to one channel and resized back.
 #[derive(Module, Debug)]
 pub(super) struct Pyramid {
     up_modules: Named<ConvTranspose>,
@@ -278,7 +278,7 @@ impl Builder {
         let sizes: Vec<[usize; 3]> = (0..blocks).map(|i| self.last([8 << i, 8 << i, 1])).collect();
         let project = |i: usize| {
             let scope = scope.enter("project_modules").enter(&i.to_string());
-            // A border of one voxel that the transposed convolution takes away again.
+            // A border of one voxel, which the transposed convolution removes again.
             let shape = ConvShape { padding: self.trailing([1, 1, 0], 0), ..ConvShape::default() };
             Conv::new(&scope, [channels, 1], [1; 3], shape, true)
         };

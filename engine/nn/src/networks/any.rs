@@ -8,15 +8,14 @@ use burn::tensor::{Bool, Device, Int, Tensor};
 
 use super::{Network, ShapeError};
 
-/// Any network: one of this crate's, or one of a user's own.
+/// Any network: one of this crate, or a custom one.
 ///
-/// Burn's modules have generic methods and cannot be trait objects; here their parameters go
-/// through calls that can be made on one, ranks 1 to 8. Paths of parameters are those of the
-/// network within.
+/// Burn's modules have generic methods and cannot be trait objects. Here their parameters pass
+/// through object-safe calls, for ranks 1 to 8. Paths of parameters are those of the inner network.
 pub struct AnyNetwork(Box<dyn Dynamic>);
 
 impl AnyNetwork {
-    /// This network.
+    /// Wraps a network.
     pub fn new(network: impl Network) -> Self {
         Self(Box::new(network))
     }
@@ -34,7 +33,7 @@ impl fmt::Debug for AnyNetwork {
     }
 }
 
-/// What a network can do, object-safe.
+/// The object-safe form of a network.
 trait Dynamic: Send + Sync + fmt::Debug {
     fn clone_boxed(&self) -> Box<dyn Dynamic>;
     fn devices_boxed(&self, devices: Devices) -> Devices;
@@ -220,21 +219,22 @@ impl Network for AnyNetwork {
     }
 }
 
-/// A visitor as an object: parameters come as [`Any`], whose rank is found out again.
+/// A visitor as an object: parameters are passed as [`Any`], and their rank is recovered by
+/// downcasting.
 trait Visits {
     fn enter(&mut self, name: &str, container: &str);
     fn exit(&mut self, name: &str, container: &str);
     fn parameter(&mut self, parameter: &dyn Any);
 }
 
-/// A mapper as an object. A parameter comes in an `Option`, is taken out, and put back changed.
+/// A mapper as an object. A parameter is passed in an `Option`, taken out, and put back changed.
 trait Maps {
     fn enter(&mut self, name: &str, container: &str);
     fn exit(&mut self, name: &str, container: &str);
     fn parameter(&mut self, parameter: &mut dyn Any);
 }
 
-/// Calls its first argument with each type of parameter that there is, until one fits.
+/// Calls its first argument with each type of parameter, until one matches.
 macro_rules! each_type {
     ($try:ident) => {
         each_type!($try: 1 2 3 4 5 6 7 8);
@@ -290,7 +290,7 @@ impl<M: ModuleMapper> Maps for M {
     }
 }
 
-/// An object as what Burn's modules take.
+/// Adapts an object to Burn's visitor and mapper traits.
 struct ByObject<'a, T: ?Sized>(&'a mut T);
 
 impl ModuleVisitor for ByObject<'_, dyn Visits + '_> {
@@ -320,7 +320,8 @@ impl ModuleVisitor for ByObject<'_, dyn Visits + '_> {
 }
 
 impl ByObject<'_, dyn Maps + '_> {
-    /// The parameter goes by value: an update in place needs its values to be nobody else's.
+    /// The parameter is passed by value: an update in place needs exclusive ownership of its
+    /// values.
     fn mapped<T: Any>(&mut self, parameter: T) -> T {
         let mut place = Some(parameter);
         self.0.parameter(&mut place);

@@ -30,7 +30,7 @@ pub struct AttentionUnetConfig {
     /// Channels per level, top first; at least two.
     #[setters(into)]
     pub channels: Vec<usize>,
-    /// Strides between levels, one less than `channels`; more are passed over.
+    /// Strides between levels, one less than `channels`; more are ignored.
     #[setters(into)]
     pub strides: Vec<Axes>,
     /// Kernel of the convolutions, odd.
@@ -143,7 +143,7 @@ fn project(projection: &Named<Projection>, x: Tensor<5>) -> Tensor<5> {
     })
 }
 
-/// Weighs the skip by what comes from below.
+/// Weights the skip by the features from below.
 #[derive(Module, Debug)]
 struct AttentionBlock {
     /// `W_g` in the state dict.
@@ -162,7 +162,7 @@ impl AttentionBlock {
     }
 }
 
-/// One level: what is below, raised, beside the weighed skip.
+/// One level: the upsampled features from below, concatenated with the weighted skip.
 #[derive(Module, Debug)]
 struct AttentionLayer {
     attention: AttentionBlock,
@@ -171,7 +171,7 @@ struct AttentionLayer {
     submodule: Below,
 }
 
-/// What is below a level.
+/// The part below a level.
 #[derive(Module, Debug)]
 enum Below {
     Bottom(ConvBlock),
@@ -208,7 +208,7 @@ impl AttentionLayer {
     }
 }
 
-/// A U-Net whose skips are weighed by attention gates (Oktay et al.,
+/// A U-Net whose skips are weighted by attention gates (Oktay et al.,
 /// <https://arxiv.org/abs/1804.03999>).
 ///
 /// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis must be divisible by the product of its
@@ -310,7 +310,7 @@ impl Builder<'_> {
 network_entry!(AttentionUnetConfig {
     name: "AttentionUnet",
     aliases: &[],
-    about: "Segmentation: U-Net whose skips pass gates of attention.",
+    about: "Segmentation: U-Net with attention gates on its skips.",
     paper: "Oktay et al. 2018, arXiv:1804.03999",
     example: r#"spatial_dims = 3
 in_channels = 1

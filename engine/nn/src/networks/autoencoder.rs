@@ -70,7 +70,8 @@ pub struct AutoEncoderConfig {
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub bias: bool,
-    /// Zeros around the input of every convolution; null for as many as keep the size at stride 1.
+    /// Zeros around the input of every convolution; null for the number that keeps the size at
+    /// stride 1.
     #[serde(default)]
     #[setters(into)]
     pub padding: Option<Axes>,
@@ -113,7 +114,7 @@ impl AutoEncoderConfig {
     }
 }
 
-/// An encoder and a decoder with nothing between but what `inter_channels` asks for.
+/// An encoder and a decoder, with the layers of `inter_channels` between them.
 ///
 /// `[b, in, x, y, z]` to `[b, out, x', y', z']`; axes that are divisible by the product of their
 /// strides keep their size.
@@ -143,7 +144,7 @@ impl Network for AutoEncoder {
     }
 }
 
-/// The three parts, which the variational autoencoder has too.
+/// The three parts, shared with the variational autoencoder.
 pub(super) struct Parts {
     pub encode: Sequential,
     pub intermediate: Sequential,
@@ -211,7 +212,7 @@ impl Parts {
     }
 }
 
-/// A residual unit of so many convolutions, or a plain convolution for none.
+/// A residual unit of `count` convolutions, or a plain convolution for 0.
 fn unit(scope: &Scope, options: &ConvolutionOptions, count: usize) -> Result<Layer, ConfigError> {
     Ok(match count {
         0 => Layer::Convolution(Convolution::new(scope, options)?),

@@ -50,7 +50,7 @@ pub struct BasicUNetConfig {
     #[serde(default)]
     #[setters(into)]
     pub dropout: DropoutSpec,
-    /// How levels are brought to the size of the next.
+    /// How levels are upsampled to the size of the next.
     #[serde(default = "deconv")]
     pub upsample: UpsampleMode,
 }
@@ -87,7 +87,7 @@ impl BasicUNetConfig {
     /// Builds the network with weights drawn from `seed`.
     pub fn init(&self, device: &Device, seed: u64) -> Result<BasicUNet, ConfigError> {
         let channels = [self.in_channels, self.out_channels];
-        // Four halvings must leave a voxel.
+        // One voxel must remain after four halvings.
         let facts = Facts::new("BasicUNet", self.spatial_dims, channels)?.at_least(16);
         let [f0, f1, f2, f3, f4, f5] = six(&self.features)?;
         let blocks = Blocks {
@@ -128,7 +128,7 @@ pub(super) fn six(features: &[usize]) -> Result<[usize; 6], ConfigError> {
     }
 }
 
-/// What all blocks of a network have in common.
+/// The shared options of all blocks of a network.
 pub(super) struct Blocks {
     pub spatial_dims: usize,
     pub adn: AdnOptions,
@@ -147,7 +147,7 @@ pub(super) struct Down {
     kernel: [usize; 3],
 }
 
-/// Upsampling, what the encoder had there, and two convolutions.
+/// Upsampling, concatenation with the encoder's features, and two convolutions.
 #[derive(Module, Debug)]
 pub(super) struct UpCat {
     upsample: UpSample,
@@ -204,7 +204,7 @@ impl UpCat {
     pub fn forward(&self, below: Tensor<5>, encoder: Tensor<5>) -> Tensor<5> {
         let up = self.upsample.forward(below);
         let target = encoder.dims();
-        // Pooling drops the last voxel of an odd axis; its neighbour stands in.
+        // Pooling drops the last voxel of an odd axis; its neighbour is repeated instead.
         let up = (2..5).fold(up, |up, axis| match up.dims()[axis] {
             n if n == target[axis] => up,
             n => Tensor::cat(vec![up.clone(), up.narrow(axis, n - 1, 1)], axis),

@@ -31,7 +31,7 @@ pub struct BasicUNetPlusPlusConfig {
     #[serde(default = "features")]
     #[setters(into)]
     pub features: Vec<usize>,
-    /// Whether the outputs of all four depths are given.
+    /// Whether the outputs of all four depths are returned.
     #[serde(default)]
     pub deep_supervision: bool,
     /// Activation; `""` for none.
@@ -49,7 +49,7 @@ pub struct BasicUNetPlusPlusConfig {
     #[serde(default)]
     #[setters(into)]
     pub dropout: DropoutSpec,
-    /// How levels are brought to the size of the next.
+    /// How levels are upsampled to the size of the next.
     #[serde(default = "deconv")]
     pub upsample: UpsampleMode,
 }
@@ -123,8 +123,8 @@ impl BasicUNetPlusPlusConfig {
 /// A U-Net whose skips are nested U-Nets (Zhou et al., <https://arxiv.org/abs/1807.10165>).
 ///
 /// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis at least 16. With deep supervision
-/// `forward_all` gives the outputs of the four depths, shallowest first: the last is the one that
-/// `forward` gives.
+/// `forward_all` returns the outputs of the four depths, shallowest first: the last is the one that
+/// `forward` returns.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -1,4 +1,4 @@
-//! Checks that networks share.
+//! Shared checks of networks.
 
 use super::{Network, ShapeError};
 use crate::layers::ConfigError;
@@ -11,12 +11,12 @@ pub(super) fn spatial(spatial_dims: usize) -> Result<(), ConfigError> {
     Err(ConfigError::value("spatial_dims", spatial_dims, "expected 2 or 3"))
 }
 
-/// MONAI would download weights.
+/// MONAI would download weights here.
 pub(super) fn untrained(pretrained: bool) -> Result<(), ConfigError> {
     if !pretrained {
         return Ok(());
     }
-    Err(ConfigError::value("pretrained", true, "nothing is downloaded; load the weights from a safetensors file"))
+    Err(ConfigError::value("pretrained", true, "weights are not downloaded; load them from a safetensors file"))
 }
 
 /// The channels the network was built with, a third axis of 1 in 2-D, and no empty axis.
@@ -35,11 +35,11 @@ pub(super) fn known_channels<N: Network>(net: &N, shape: [usize; 5]) -> Result<(
     Ok(())
 }
 
-/// What [`Network::check_input`] asks of every network, and that each axis in use is divisible by
+/// The default checks of [`Network::check_input`], and that each axis in use is divisible by
 /// `number`: for a network that halves its input three times, 8.
 ///
 /// # Errors
-/// The first that does not hold, with the size to pad or crop to.
+/// The first failed check, with the size to pad or crop to.
 pub fn check_divisible<N: Network>(net: &N, shape: [usize; 5], number: usize) -> Result<(), ShapeError> {
     known_channels(net, shape)?;
     let axes = &shape[2..2 + net.spatial_dims().min(3)];

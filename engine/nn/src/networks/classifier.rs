@@ -105,7 +105,7 @@ impl ClassifierConfig {
     }
 }
 
-/// Residual units that condense an image, and a linear layer to the classes.
+/// Residual units that reduce an image, and a linear layer to the classes.
 ///
 /// `[b, in, x, y, z]`, of the size the network was built for, to `[b, classes, 1, 1, 1]`.
 ///

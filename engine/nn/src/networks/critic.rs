@@ -89,7 +89,7 @@ impl CriticConfig {
     }
 }
 
-/// Residual units that condense an image, and the mean of what they give (Arjovsky et al.,
+/// Residual units that reduce an image, and the mean of their output (Arjovsky et al.,
 /// <https://arxiv.org/abs/1701.07875>).
 ///
 /// `[b, in, x, y, z]` to `[b, 1, 1, 1, 1]`.

@@ -1,4 +1,4 @@
-//! MONAI's default parameters, as serde wants them: functions.
+//! MONAI's default parameters as functions, which serde needs.
 
 use serde_json::json;
 

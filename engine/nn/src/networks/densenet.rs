@@ -34,7 +34,7 @@ pub struct DenseNetConfig {
     /// Features that a layer adds.
     #[serde(default = "thirty_two")]
     pub growth_rate: usize,
-    /// Layers per block; by default those of the name, and 121's for `DenseNet`.
+    /// Layers per block; by default those of the named size, and those of 121 for `DenseNet`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub block_config: Option<Vec<usize>>,
@@ -52,7 +52,7 @@ pub struct DenseNetConfig {
     /// Dropout after each layer.
     #[serde(default)]
     pub dropout_prob: f64,
-    /// Only false: weights are given as a file.
+    /// Must be false: weights are loaded from a file.
     #[serde(default)]
     pub pretrained: bool,
 }
@@ -107,8 +107,7 @@ impl DenseNetConfig {
         }
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
-    /// device.
+    /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<DenseNet, ConfigError> {
         spatial(self.spatial_dims)?;
         untrained(self.pretrained)?;
@@ -146,7 +145,7 @@ impl DenseNetConfig {
     }
 }
 
-/// One layer of a dense block: what it gives is appended to what it got.
+/// One layer of a dense block: its output is appended to its input.
 #[derive(Module, Debug)]
 struct DenseLayer {
     layers: Sequential,
@@ -154,7 +153,7 @@ struct DenseLayer {
 
 /// One stage of the feature extractor.
 #[derive(Module, Debug)]
-// A network has a dozen of them, and modules cannot be boxed.
+// A network has only a dozen of them, and modules cannot be boxed.
 #[allow(clippy::large_enum_variant)]
 enum Stage {
     Layer(Layer),
@@ -253,7 +252,7 @@ impl Builder<'_> {
         spec.map(|spec| Ok((name.to_owned(), Layer::Act(Act::new(&scope.enter(name), spec)?)))).transpose()
     }
 
-    /// A convolution without bias that gives `ceil(n / stride)` values.
+    /// A convolution without bias that outputs `ceil(n / stride)` values.
     fn conv(&self, scope: &Scope, name: &str, channels: [usize; 2], [kernel, stride]: [usize; 2]) -> Entry {
         let dims = self.config.spatial_dims;
         let shape = ConvShape {
@@ -344,7 +343,7 @@ impl Builder<'_> {
 network_entry!(DenseNetConfig {
     name: "DenseNet",
     aliases: &[],
-    about: "Classification: every layer sees all before it; blocks of one's own.",
+    about: "Classification: every layer reads all earlier layers; custom blocks.",
     paper: "Huang et al. 2017, arXiv:1608.06993",
     example: r#"spatial_dims = 3
 in_channels = 1

@@ -41,7 +41,7 @@ pub struct DynUNetConfig {
     #[serde(default)]
     #[setters(into)]
     pub filters: Option<Vec<usize>>,
-    /// Dropout probability behind every convolution; null for none.
+    /// Dropout probability after every convolution; null for none.
     #[serde(default)]
     #[setters(into)]
     pub dropout: Option<DropoutSpec>,
@@ -53,10 +53,10 @@ pub struct DynUNetConfig {
     #[serde(default = "leaky")]
     #[setters(into)]
     pub act_name: Option<LayerSpec>,
-    /// Whether lower levels have outputs of their own in training.
+    /// Whether lower levels have their own outputs in training.
     #[serde(default)]
     pub deep_supervision: bool,
-    /// How many lower levels have them.
+    /// The number of lower levels with outputs.
     #[serde(default = "one")]
     pub deep_supr_num: usize,
     /// Whether blocks have a shortcut.
@@ -216,7 +216,7 @@ impl UnetBlock {
     }
 }
 
-/// Transposed convolution, what the encoder had there, and a plain block.
+/// Transposed convolution, concatenation with the encoder's features, and a plain block.
 #[derive(Module, Debug)]
 struct UnetUpBlock {
     transp_conv: Convolution,
@@ -273,7 +273,7 @@ impl DynUNet {
             let raised = up.transp_conv.forward(x);
             let dtype = raised.dtype();
             x = up.conv_block.forward(Tensor::cat(vec![raised, cast(skip, dtype)], 1));
-            // The level that was just reached; the top one has the main output.
+            // The current level; the top one has the main output.
             if let Some(head) = skips.len().checked_sub(1).and_then(|i| heads.get(i)) {
                 lower.insert(0, head.conv.forward(x.clone()));
             }
@@ -324,7 +324,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Convolution and dropout, the padding that of nnU-Net.
+    /// Convolution and dropout, with nnU-Net's padding.
     fn conv(
         &self,
         scope: &Scope,
@@ -408,7 +408,7 @@ impl Builder<'_> {
 network_entry!(DynUNetConfig {
     name: "DynUNet",
     aliases: &[],
-    about: "Segmentation: the U-Net of nnU-Net, kernels and strides of one's own, deep supervision.",
+    about: "Segmentation: the U-Net of nnU-Net, configurable kernels and strides, deep supervision.",
     paper: "Isensee et al. 2021, doi:10.1038/s41592-020-01008-z",
     example: r#"spatial_dims = 3
 in_channels = 1

@@ -1,9 +1,9 @@
-//! What every network of this folder knows of itself.
+//! The static properties of every network of this folder.
 
 use super::ShapeError;
 use crate::layers::{ConfigError, DropoutClock, in_space};
 
-/// Name, channels, what inputs must be, and the clock of the dropout layers.
+/// Name, channels, requirements on inputs, and the clock of the dropout layers.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub name: &'static str,
@@ -14,7 +14,7 @@ pub(crate) struct Facts {
     pub divisor: [usize; 3],
     /// Each axis must be at least this.
     pub least: [usize; 3],
-    /// The only size there is, for networks with layers that take a fixed number of features.
+    /// The only valid size, for networks with layers that take a fixed number of features.
     pub exact: Option<[usize; 3]>,
     pub clock: DropoutClock,
 }
@@ -44,7 +44,7 @@ impl Facts {
         Facts { least: in_space(self.spatial_dims, number), ..self }
     }
 
-    /// Says what is wrong with an input.
+    /// Checks an input's shape.
     pub fn check(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
         let fail = |reason: String| Err(ShapeError { network: self.name, shape, reason });
         let [_, channels, x, y, z] = shape;
@@ -72,7 +72,7 @@ impl Facts {
     }
 }
 
-/// The part of a `Network` that its `facts` answer.
+/// The methods of a `Network` that its `facts` implement.
 macro_rules! by_facts {
     () => {
         fn name(&self) -> &'static str {

@@ -1,4 +1,4 @@
-//! From latent numbers to images: `monai.networks.nets.Generator`.
+//! From latent vectors to images: `monai.networks.nets.Generator`.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -20,7 +20,7 @@ use crate::named::Named;
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct GeneratorConfig {
-    /// Shape of the latent numbers without the batch, up to four axes.
+    /// Shape of the latent vector without the batch, up to four axes.
     #[setters(into)]
     pub latent_shape: Vec<usize>,
     /// Channels and size of the first features; two sizes for 2-D, three for 3-D.
@@ -36,7 +36,7 @@ pub struct GeneratorConfig {
     #[serde(default = "three")]
     #[setters(into)]
     pub kernel_size: Axes,
-    /// Convolutions per residual unit; 0 for transposed convolutions alone.
+    /// Convolutions per residual unit; 0 for plain transposed convolutions.
     #[serde(default = "two")]
     pub num_res_units: usize,
     /// Activation; `""` or null for none.
@@ -138,7 +138,7 @@ impl GeneratorConfig {
     }
 }
 
-/// A linear layer to the first features, and transposed convolutions that let them grow to an
+/// A linear layer to the first features, and transposed convolutions that upsample them to an
 /// image.
 ///
 /// `[b, latent_shape...]`, where axes that `latent_shape` lacks are 1 at the end, to
@@ -187,7 +187,7 @@ impl Network for Generator {
         if shape[1..] == self.latent {
             return Ok(());
         }
-        let reason = format!("it was built for latent numbers of shape {:?} behind the batch", self.latent);
+        let reason = format!("it was built for latent vectors of shape {:?} after the batch", self.latent);
         Err(ShapeError { network: self.facts.name, shape, reason })
     }
 
@@ -199,7 +199,7 @@ impl Network for Generator {
 network_entry!(GeneratorConfig {
     name: "Generator",
     aliases: &[],
-    about: "Images from latent numbers.",
+    about: "Images from latent vectors.",
     paper: "Goodfellow et al. 2014, arXiv:1406.2661",
     example: r#"latent_shape = [64]
 start_shape = [64, 8, 8, 8]

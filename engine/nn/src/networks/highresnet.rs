@@ -24,7 +24,7 @@ use crate::named::Named;
 #[serde(deny_unknown_fields, default)]
 #[setters(strip_option)]
 pub struct HighResLayer {
-    /// For the reader.
+    /// Ignored; a name for the reader.
     #[setters(into)]
     pub name: Option<String>,
     /// Output channels; the last convolution has the network's.
@@ -35,11 +35,11 @@ pub struct HighResLayer {
     /// Kernels of a residual block.
     #[setters(into)]
     pub kernels: Option<Vec<Axes>>,
-    /// How often the residual block is there.
+    /// Number of repetitions of the residual block.
     pub repeat: Option<usize>,
 }
 
-/// What a residual block does where the number of channels changes.
+/// The shortcut of a residual block where the number of channels changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChannelMatching {
@@ -83,7 +83,7 @@ pub struct HighResNetConfig {
     #[serde(default = "layer_params")]
     #[setters(into)]
     pub layer_params: Vec<HighResLayer>,
-    /// What residual blocks do where the number of channels changes.
+    /// The shortcut of residual blocks where the number of channels changes.
     #[serde(default)]
     pub channel_matching: ChannelMatching,
 }
@@ -190,7 +190,7 @@ enum Step {
     Convolution(Convolution),
 }
 
-/// Brings the shortcut to the block's number of channels.
+/// Matches the shortcut to the block's number of channels.
 #[derive(Module, Debug)]
 struct ChannelPad {
     project: Option<Conv>,
@@ -233,8 +233,8 @@ enum Block {
     Residual(HighResBlock),
 }
 
-/// A network that keeps the size of its input and sees far by dilation (Li et al.,
-/// <https://arxiv.org/abs/1707.01992>).
+/// A network that keeps the size of its input and has a large receptive field by dilation (Li et
+/// al., <https://arxiv.org/abs/1707.01992>).
 ///
 /// `[b, in, x, y, z]` to `[b, out, x, y, z]`.
 ///

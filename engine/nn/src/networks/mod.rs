@@ -1,6 +1,6 @@
 //! Networks, one file each.
 
-// Its macro comes before the networks that use it.
+// Its macro must precede the networks that use it.
 #[macro_use]
 mod spec;
 

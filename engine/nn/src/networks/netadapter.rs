@@ -1,5 +1,5 @@
-//! A ResNet with another last layer (`monai.networks.nets.NetAdapter`), fully convolutional where
-//! asked for.
+//! A ResNet with another last layer (`monai.networks.nets.NetAdapter`), optionally fully
+//! convolutional.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -13,12 +13,12 @@ use super::resnet::{ResNet, ResNetConfig};
 use super::{Network, ShapeError};
 use crate::layers::{ConfigError, Conv, LayerSpec, Linear, Pool, Scope};
 
-/// What is put on the features of a network.
+/// The head on the features of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct HeadOptions {
     pub dim: usize,
     pub num_classes: usize,
-    /// Inputs of the last layer, unless they are the features.
+    /// Inputs of the last layer; by default the features.
     pub in_channels: Option<usize>,
     pub use_conv: bool,
     pub pool: Option<LayerSpec>,
@@ -30,7 +30,7 @@ pub(super) struct HeadOptions {
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct NetAdapterConfig {
-    /// The network that is changed.
+    /// The network to adapt.
     #[serde(alias = "resnet_params")]
     pub model: ResNetConfig,
     /// Classes.
@@ -42,7 +42,7 @@ pub struct NetAdapterConfig {
     /// Inputs of the last layer; by default the network's features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_channels: Option<usize>,
-    /// Whether the last layer is a convolution of kernel 1, so that larger images give maps of
+    /// Whether the last layer is a convolution of kernel 1, so that larger images yield maps of
     /// scores.
     #[serde(default)]
     pub use_conv: bool,
@@ -74,8 +74,7 @@ pub(super) fn pool() -> Option<LayerSpec> {
 }
 
 impl NetAdapterConfig {
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
-    /// device.
+    /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<NetAdapter, ConfigError> {
         let NetAdapterConfig { num_classes, dim, in_channels, use_conv, ref pool, bias, .. } = *self;
         let head = HeadOptions { dim, num_classes, in_channels, use_conv, pool: pool.clone(), bias };
@@ -92,8 +91,8 @@ enum Head {
 
 /// A ResNet whose last pooling and layer are replaced.
 ///
-/// `[b, in, x, y, z]` to scores `[b, num_classes, x', y', z']`: with `use_conv` one for every place
-/// of the pooled features, and else one per image.
+/// `[b, in, x, y, z]` to scores `[b, num_classes, x', y', z']`: with `use_conv` one for every
+/// position of the pooled features, otherwise one per image.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -112,7 +111,7 @@ pub struct NetAdapter {
     title: &'static str,
     #[module(skip)]
     num_classes: usize,
-    /// Whether the network's own pooling stays, and with it the names of its layers.
+    /// Whether the network's own pooling and the names of its layers are kept.
     #[module(skip)]
     keeps_pool: bool,
     /// Features, and inputs of the last layer.
@@ -169,8 +168,8 @@ impl NetAdapter {
         })
     }
 
-    /// In MONAI, what is left of the network is a list of its layers, the pooling among them even
-    /// where the network itself would not use it.
+    /// In MONAI the rest of the network is a list of its layers, including the pooling even where
+    /// the network itself would not use it.
     fn max_pools(&self) -> bool {
         !self.keeps_pool || self.features.max_pools()
     }

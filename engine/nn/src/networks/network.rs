@@ -1,4 +1,4 @@
-//! What every network can do: [`Network`].
+//! The interface of every network: [`Network`].
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -20,9 +20,9 @@ pub struct ShapeError {
 
 /// A network from `[b, in, x, y, z]` to `[b, out, x', y', z']`.
 ///
-/// Three functions make one; all others have a meaning that holds for any network, and are there
-/// for what a network has beyond that: outputs for deep supervision, a loss of its own, sizes that
-/// it does not take, names of weights that differ from its fields'.
+/// Three functions are required. All others have defaults that are valid for any network; override
+/// them for outputs of deep supervision, an additional loss, unsupported sizes, or names of weights
+/// that differ from the fields' names.
 ///
 /// ```
 /// use burn::module::Module;
@@ -66,27 +66,25 @@ pub trait Network: Module + Sync + 'static {
     /// The output; the main one if there are several.
     fn forward(&self, x: Tensor<5>) -> Tensor<5>;
 
-    /// What it is called in messages: MONAI's name. The type's unless the network says otherwise.
+    /// Its name in messages: MONAI's name. By default the name of the type.
     fn name(&self) -> &'static str {
         type_name::<Self>()
     }
 
-    /// Says why an input of this shape would not do. Unless the network knows more, its channels
-    /// must be those that it was built for, a 2-D network takes a third axis of 1, and no axis is
-    /// empty. A network that halves its input says so here, with
-    /// [`check_divisible`](super::check_divisible), so that a crop of 30 is an error before the
-    /// first step and not inside of it.
+    /// Checks the shape of an input. By default the channels must be those that the network was
+    /// built for, a 2-D network takes a third axis of 1, and no axis may be empty. A network that
+    /// halves its input calls [`check_divisible`](super::check_divisible) here, so that a crop of
+    /// 30 is an error before the first step and not inside it.
     fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
         known_channels(self, shape)
     }
 
-    /// All outputs, in MONAI's order; with deep supervision the main one is the first, unless the
-    /// network says otherwise.
+    /// All outputs, in MONAI's order; with deep supervision the main one is the first by default.
     fn forward_all(&self, x: Tensor<5>) -> Vec<Tensor<5>> {
         vec![self.forward(x)]
     }
 
-    /// Which of all outputs is the main one, that of [`forward`](Self::forward).
+    /// The index of the main output, that of [`forward`](Self::forward).
     fn main_output(&self) -> usize {
         0
     }
@@ -96,7 +94,7 @@ pub trait Network: Module + Sync + 'static {
         (self.forward_all(x), None)
     }
 
-    /// The state-dict key of the parameter at this path of module fields; `None` leaves it out.
+    /// The state-dict key of the parameter at this path of module fields; `None` omits it.
     fn torch_name(&self, path: &str) -> Option<String> {
         Some(path.to_owned())
     }
@@ -108,6 +106,6 @@ pub trait Network: Module + Sync + 'static {
     }
 
     /// Keys the draws of this step (dropout). The trainer calls it before each step, so that a
-    /// resumed run draws what an uninterrupted one would.
+    /// resumed run makes the same draws as an uninterrupted one.
     fn set_draw(&self, _seed: u64, _step: u64) {}
 }

@@ -30,7 +30,7 @@ pub struct PatchDiscriminatorConfig {
     /// Channels of the output.
     #[serde(default = "one")]
     pub out_channels: usize,
-    /// Convolutions between the first and the last; all but the last of them halve the size.
+    /// Convolutions between the first and the last; all except the last of them halve the size.
     #[serde(default = "three")]
     pub num_layers_d: usize,
     /// Kernel of the convolutions.
@@ -140,7 +140,7 @@ impl PatchDiscriminatorConfig {
         Ok(Named::new(layers))
     }
 
-    /// What each convolution does to the size.
+    /// The effect of each convolution on the size.
     fn steps(&self) -> Result<Vec<Step>, ConfigError> {
         let last = self.last_conv_kernel_size.unwrap_or(self.kernel_size);
         if self.kernel_size == 0 || last == 0 {
@@ -166,7 +166,7 @@ struct Step {
     padding: [usize; 3],
 }
 
-/// Says of which input nothing would be left.
+/// Rejects inputs that are too small for the convolutions.
 fn check_size(facts: &Facts, steps: &[Step], shape: [usize; 5]) -> Result<(), ShapeError> {
     facts.check(shape)?;
     let mut size = [shape[2], shape[3], shape[4]];
@@ -192,11 +192,11 @@ fn features(layers: &Named<Convolution>, x: Tensor<5>) -> Vec<Tensor<5>> {
     all
 }
 
-/// A discriminator whose outputs see patches (Isola et al., <https://arxiv.org/abs/1611.07004>;
-/// Wang et al., <https://arxiv.org/abs/1711.11585>).
+/// A discriminator whose outputs each cover a patch (Isola et al.,
+/// <https://arxiv.org/abs/1611.07004>; Wang et al., <https://arxiv.org/abs/1711.11585>).
 ///
-/// `[b, in, x, y, z]` to `[b, out, x', y', z']`, one output per patch. `forward_all` gives the
-/// features of every convolution, the output last.
+/// `[b, in, x, y, z]` to `[b, out, x', y', z']`, one output per patch. `forward_all` returns the
+/// features of every convolution, with the output last.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -358,11 +358,11 @@ impl MultiScalePatchDiscriminatorConfig {
     }
 }
 
-/// Patch discriminators that see patches of several sizes (Wang et al.,
+/// Discriminators of patches of several sizes (Wang et al.,
 /// <https://arxiv.org/abs/1711.11585>).
 ///
-/// `[b, in, x, y, z]` to `[b, out, x', y', z']`, the output of the first; `forward_all` gives that
-/// of every discriminator.
+/// `[b, in, x, y, z]` to `[b, out, x', y', z']`, the output of the first; `forward_all` returns
+/// that of every discriminator.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -88,10 +88,10 @@ impl RegressorConfig {
     }
 }
 
-/// The convolutions that regressors, classifiers and critics have in common.
+/// The shared convolutions of regressors, classifiers and critics.
 pub(super) struct Stem {
     pub net: Sequential,
-    /// Numbers per image behind the convolutions.
+    /// Features per image after the convolutions.
     pub features: usize,
     pub facts: Facts,
 }
@@ -152,7 +152,7 @@ impl Stem {
     }
 }
 
-/// The size behind a convolution with the padding that keeps it at stride 1.
+/// The size after a convolution whose padding keeps the size at stride 1.
 pub(super) fn after_convolution(
     size: [usize; 3],
     kernel: [usize; 3],
@@ -164,7 +164,7 @@ pub(super) fn after_convolution(
     Ok(std::array::from_fn(|axis| (size[axis].max(1) - 1) / stride[axis] + 1))
 }
 
-/// Residual units that condense an image, and a linear layer to a few numbers.
+/// Residual units that reduce an image, and a linear layer to a few numbers.
 ///
 /// `[b, in, x, y, z]`, of the size the network was built for, to `[b, out_shape...]`; axes that
 /// `out_shape` lacks are 1 at the end.

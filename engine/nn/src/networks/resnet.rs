@@ -21,7 +21,7 @@ use crate::named::Named;
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct ResNetConfig {
-    /// The block; of the depth where one is named (`resnet18`), and needed otherwise.
+    /// The block; given by the name of a depth (`resnet18`), and required otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<ResNetBlockKind>,
     /// Blocks per layer, four numbers; as `block`.
@@ -46,7 +46,7 @@ pub struct ResNetConfig {
     #[serde(default = "one")]
     #[setters(into)]
     pub conv1_t_stride: Axes,
-    /// Whether the pooling after the first convolution is left out.
+    /// Whether the pooling after the first convolution is omitted.
     #[serde(default)]
     pub no_max_pool: bool,
     /// The shortcut where size or channels change.
@@ -58,7 +58,8 @@ pub struct ResNetConfig {
     /// Classes.
     #[serde(default = "four_hundred")]
     pub num_classes: usize,
-    /// Whether the last layer gives class scores; without it, the output are the features' means.
+    /// Whether the last layer computes class scores; without it, the output is the mean of the
+    /// features.
     #[serde(default = "yes")]
     pub feed_forward: bool,
     /// Whether shortcut B's convolution has a bias.
@@ -72,7 +73,7 @@ pub struct ResNetConfig {
     #[serde(default = "batch")]
     #[setters(into)]
     pub norm: LayerSpec,
-    /// Only false: weights are given as a file.
+    /// Must be false: weights are loaded from a file.
     #[serde(default)]
     pub pretrained: bool,
 }
@@ -109,7 +110,7 @@ fn batch() -> LayerSpec {
     "batch".into()
 }
 
-/// Channels per layer of the depths that have names.
+/// Channels per layer of the named depths.
 const INPLANES: [usize; 4] = [64, 128, 256, 512];
 
 /// Block and blocks per layer of a depth.
@@ -166,8 +167,7 @@ impl ResNetConfig {
         })
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
-    /// device.
+    /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<ResNet, ConfigError> {
         self.build(&Scope::new(device, seed), 1, 64)
     }
@@ -330,7 +330,7 @@ impl ResNet {
     }
 }
 
-/// The blocks of a layer one after the other.
+/// Runs the blocks of a layer in order.
 fn through(x: Tensor<5>, layer: &Named<ResNetBlock>) -> Tensor<5> {
     layer.iter().fold(x, |x, block| block.forward(x))
 }
@@ -368,7 +368,7 @@ impl Network for ResNet {
 network_entry!(ResNetConfig {
     name: "ResNet",
     aliases: &[],
-    about: "Classification: residual blocks of one's own.",
+    about: "Classification: custom residual blocks.",
     paper: "He et al. 2016, arXiv:1512.03385",
     example: r#"spatial_dims = 3
 n_input_channels = 1

@@ -57,7 +57,7 @@ pub(super) struct BlockOptions {
 
 /// A shortcut that is not the identity.
 #[derive(Module, Debug)]
-// A network has a few of them, and modules cannot be boxed.
+// A network has only a few of them, and modules cannot be boxed.
 #[allow(clippy::large_enum_variant)]
 enum Downsample {
     Pad(PadChannels),
@@ -78,7 +78,7 @@ impl Downsample {
         match self {
             Downsample::Projection(layers) => layers.forward(x),
             Downsample::Pad(PadChannels { stride, channels }) => {
-                // MONAI takes the values outside the graph, so that the shortcut has no gradient.
+                // MONAI detaches the values from the graph, so that the shortcut has no gradient.
                 let shape = PoolShape { stride: *stride, ..PoolShape::new([1; 3]) };
                 let x = avg_pool3d(x.detach(), shape, Divisor::Window);
                 let [b, present, dx, dy, dz] = x.dims();
@@ -115,7 +115,7 @@ impl ResNetBlock {
             };
             Conv::new(&scope.enter(name), channels, per_axis(spatial_dims, kernel, 1), shape, bias)
         };
-        // The blocks' norm is batch norm whatever the first one is, as in MONAI.
+        // The blocks' norm is always batch norm, independent of the first one, as in MONAI.
         let norm = |name: &str, channels| Norm::new(&scope.enter(name), &"batch".into(), channels);
         let downsample = if stride == 1 && inplanes == output {
             None

@@ -11,15 +11,14 @@ use super::resnet::depth;
 use super::{Network, ResNet, ResNetBlockKind, ResNetConfig, ShapeError, ShortcutType};
 use crate::layers::{Axes, ConfigError};
 
-/// How to build [`ResNetFeatures`]: MONAI's parameters; `pretrained` is false here unless told
-/// otherwise.
+/// How to build [`ResNetFeatures`]: MONAI's parameters; here the default of `pretrained` is false.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct ResNetFeaturesConfig {
     /// `resnet10`, `resnet18`, `resnet34`, `resnet50`, `resnet101`, `resnet152` or `resnet200`.
     #[setters(into)]
     pub model_name: String,
-    /// Only false: weights are given as a file.
+    /// Must be false: weights are loaded from a file.
     #[serde(default)]
     pub pretrained: bool,
     /// 2 or 3.
@@ -53,7 +52,7 @@ impl ResNetFeaturesConfig {
             spatial_dims: self.spatial_dims,
             n_input_channels: self.in_channels,
             conv1_t_stride: Axes::All(2),
-            // As the weights of MedicalNet are.
+            // As in the weights of MedicalNet.
             shortcut_type: if ["resnet18", "resnet34"].contains(&self.model_name.as_str()) {
                 ShortcutType::A
             } else {
@@ -68,7 +67,7 @@ impl ResNetFeaturesConfig {
     }
 }
 
-/// A residual network (He et al., <https://arxiv.org/abs/1512.03385>) that gives the maps of its
+/// A residual network (He et al., <https://arxiv.org/abs/1512.03385>) that outputs the maps of its
 /// stages: after the first convolution, and after each of the four layers.
 ///
 /// `[b, in, x, y, z]` to five maps, the largest first; the main output is the last.

@@ -43,7 +43,7 @@ pub struct SegResNetConfig {
     #[serde(default = "group_of_eight")]
     #[setters(into)]
     pub norm: Option<LayerSpec>,
-    /// An older way to ask for a group norm: `"group"`, with `num_groups`.
+    /// An older option for group norm: `"group"`, with `num_groups`.
     #[serde(default)]
     #[setters(into)]
     pub norm_name: String,
@@ -61,7 +61,7 @@ pub struct SegResNetConfig {
     #[serde(default = "blocks_up")]
     #[setters(into)]
     pub blocks_up: Vec<usize>,
-    /// How levels are brought to the size of the next.
+    /// How levels are upsampled to the size of the next.
     #[serde(default = "non_trainable")]
     pub upsample_mode: UpsampleMode,
 }
@@ -133,7 +133,7 @@ impl SegResNetConfig {
         Ok(facts.divisible_by(1 << halvings))
     }
 
-    /// The norm that is meant.
+    /// The effective norm.
     pub(super) fn the_norm(&self) -> Option<LayerSpec> {
         if self.norm_name.is_empty() { self.norm.clone() } else { group_of(self.num_groups) }
     }
@@ -209,7 +209,7 @@ pub(super) fn final_conv(scope: &Scope, config: &SegResNetConfig, outputs: usize
     Ok(Named::new(layers))
 }
 
-/// What a [`SegResNet`] is made of.
+/// The layers of a [`SegResNet`].
 #[derive(Module, Debug)]
 pub(super) struct Body {
     pub act_mod: Option<Act>,
@@ -281,8 +281,7 @@ impl Body {
         levels
     }
 
-    /// Up from the lowest features; `skips` are those of the levels above it, top first, or
-    /// nothing.
+    /// Up from the lowest features; `skips` are those of the levels above it, top first, or empty.
     pub fn decode(&self, mut x: Tensor<5>, mut skips: Vec<Tensor<5>>) -> Tensor<5> {
         for (sample, blocks) in self.up_samples.iter().zip(self.up_layers.iter()) {
             x = sample.forward(x);
@@ -294,7 +293,7 @@ impl Body {
         x
     }
 
-    /// Runs what [`final_conv`] built.
+    /// Runs the layers of [`final_conv`].
     pub fn finish(&self, last: &Sequential, x: Tensor<5>) -> Tensor<5> {
         last.iter().fold(x, |x, layer| match layer {
             Layer::Convolution(conv) => conv.forward(self.act_mod.apply(x)),
@@ -351,7 +350,7 @@ impl Network for SegResNet {
         Some(body_name(path))
     }
 
-    /// The activation is one module in two places.
+    /// The activation is one module with two names.
     fn torch_aliases(&self, path: &str) -> Vec<String> {
         path.strip_prefix("body.act_mod.").map(|rest| format!("conv_final.1.{rest}")).into_iter().collect()
     }

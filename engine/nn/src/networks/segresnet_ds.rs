@@ -41,7 +41,7 @@ pub struct SegResNetDSConfig {
     #[serde(default = "relu")]
     #[setters(into)]
     pub act: Option<LayerSpec>,
-    /// Norm; with parameters unless it says otherwise.
+    /// Norm; with learned parameters by default.
     #[serde(default = "batch")]
     #[setters(into)]
     pub norm: Option<LayerSpec>,
@@ -56,7 +56,7 @@ pub struct SegResNetDSConfig {
     /// How many levels, from the top, have an output in training.
     #[serde(default = "one")]
     pub dsdepth: usize,
-    /// How levels are brought to the size of the next.
+    /// How levels are upsampled to the size of the next.
     #[serde(default = "deconv")]
     pub upsample_mode: UpsampleMode,
     /// Size of a voxel: axes with larger voxels are halved later, and until then have kernel 1;
@@ -159,7 +159,7 @@ impl SegResNetDSConfig {
         });
         let mut up = up.collect::<Result<Vec<_>, ConfigError>>()?;
         if halvings == 0 {
-            // Without levels below the features have a head of their own.
+            // Without levels below, the features have their own head.
             let head = Some(head(&scope.enter("up_layers").enter("0"), self.init_filters));
             up.push(UpLevel { upsample: None, blocks: Named::new(Vec::new()), head });
         }
@@ -191,7 +191,7 @@ impl SegResNetDSConfig {
             return Err(ConfigError::value("resolution", resolution, expected));
         }
         let coarsest = resolution.iter().copied().fold(0.0, f64::max);
-        // How often an axis is halved before its voxels are as large as the largest.
+        // The number of halvings of an axis until its voxels are as large as the largest.
         let halvings: Vec<usize> = resolution.iter().map(|r| (coarsest / r).log2().floor() as usize).collect();
         let anisotropic = halvings.iter().copied().max().unwrap_or(0);
         Ok((0..levels)
@@ -206,7 +206,7 @@ impl SegResNetDSConfig {
     }
 }
 
-/// The norms that have parameters only when asked are asked.
+/// Requests learned parameters for norms that have none by default.
 fn affine_unless_told(spec: &Option<LayerSpec>) -> Option<LayerSpec> {
     let spec = spec.as_ref()?;
     Some(match spec {
@@ -293,8 +293,8 @@ struct UpLevel {
 ///
 /// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis must be divisible by the product of its
 /// strides, `2^(levels - 1)` without a `resolution`. In training `forward_all` gives `dsdepth`
-/// outputs, each half the size of the one before; a `SegResNetDS2` gives those of both decoders,
-/// and in evaluation too.
+/// outputs, each half the size of the one before; a `SegResNetDS2` returns those of both decoders,
+/// also in evaluation.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -310,7 +310,7 @@ struct UpLevel {
 pub struct SegResNetDS {
     encoder: Encoder,
     up_layers: Named<UpLevel>,
-    /// Of `SegResNetDS2`: the branch of labels, beside that of points.
+    /// Only in `SegResNetDS2`: the label branch, in addition to the point branch.
     up_layers_auto: Option<Named<UpLevel>>,
     #[module(skip)]
     outputs: usize,
@@ -366,7 +366,7 @@ impl Network for SegResNetDS {
         let (x, skips) = self.encode(x);
         let mut outputs = self.decode(&self.up_layers, x.clone(), skips.clone());
         match &self.up_layers_auto {
-            // All of the first branch, then all of the second; in evaluation too.
+            // All of the first branch, then all of the second; also in evaluation.
             Some(second) => outputs.extend(self.decode(second, x, skips)),
             None if training => {}
             None => outputs.truncate(1),

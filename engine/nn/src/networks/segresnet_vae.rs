@@ -1,4 +1,5 @@
-//! SegResNet with a variational autoencoder beside its decoder: `monai.networks.nets.SegResNetVAE`.
+//! SegResNet with a variational autoencoder in addition to its decoder:
+//! `monai.networks.nets.SegResNetVAE`.
 
 use burn::module::Module;
 use burn::tensor::activation::softplus;
@@ -73,7 +74,7 @@ pub struct SegResNetVAEConfig {
     #[serde(default = "blocks_up")]
     #[setters(into)]
     pub blocks_up: Vec<usize>,
-    /// How levels are brought to the size of the next.
+    /// How levels are upsampled to the size of the next.
     #[serde(default = "non_trainable")]
     pub upsample_mode: UpsampleMode,
 }
@@ -195,7 +196,7 @@ struct VaeUp {
     norm: Option<Norm>,
 }
 
-/// SegResNet with a variational autoencoder that is trained along with it (Myronenko,
+/// SegResNet with a variational autoencoder that is trained jointly with it (Myronenko,
 /// <https://arxiv.org/abs/1810.11654>).
 ///
 /// `[b, in, x, y, z]` to `[b, out, x, y, z]`, of the size the network was built for. In training
@@ -245,7 +246,7 @@ impl SegResNetVAE {
 
     fn with_noise(&self, x: Tensor<5>, noise: Tensor<2>) -> (Tensor<5>, Tensor<1>) {
         let (features, skips) = lowest(self.body.encode(x.clone()), x.clone());
-        // The decoder runs twice, and its batch norms see the segmentation first, as in MONAI.
+        // The decoder runs twice; its batch norms process the segmentation first, as in MONAI.
         let out = self.segment(features.clone(), skips);
         (out, self.vae_loss(x, features, noise))
     }
@@ -257,7 +258,7 @@ impl SegResNetVAE {
         let x = norm_then_act(&down.norm_out, act, down.conv.forward(x));
         let [b, c, dx, dy, dz] = x.dims();
         let x = x.reshape([b, c * dx * dy * dz]);
-        // Latent variables and losses are f32 in mixed precision too.
+        // Latent variables and losses are f32, also in mixed precision.
         let mean = cast(self.vae_fc1.forward(x.clone()), DType::F32);
         let squares = mean.clone() * mean.clone();
         let (latent, latent_loss) = match self.default_std {
@@ -313,7 +314,7 @@ impl Network for SegResNetVAE {
         Some(name.unwrap_or(path))
     }
 
-    /// The activation is one module in all these places.
+    /// The activation is one module with all these names.
     fn torch_aliases(&self, path: &str) -> Vec<String> {
         let places = ["conv_final.1", "vae_down.1", "vae_down.4", "vae_fc_up_sample.3", "vae_conv_final.1"];
         match path.strip_prefix("body.act_mod.") {

@@ -17,8 +17,8 @@ use crate::layers::{
 };
 use crate::named::Named;
 
-/// How to build a [`SENet`]: MONAI's parameters. Those that are not given are the defaults of the
-/// name; the name `SENet` itself has none for block, layers, groups and reduction.
+/// How to build a [`SENet`]: MONAI's parameters. Omitted ones have the defaults of the name; the
+/// name `SENet` itself has none for block, layers, groups and reduction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
@@ -37,13 +37,13 @@ pub struct SENetConfig {
     /// Groups of the blocks' second convolution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<usize>,
-    /// Of the squeeze and excitation.
+    /// Reduction of the squeeze and excitation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduction: Option<usize>,
     /// Dropout before the last layer; null for none.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub dropout_prob: Option<Option<f64>>,
-    /// 1 to 3, without effect: where the dropout stands, a channel is one number.
+    /// 1 to 3, without effect: at the dropout layer a channel is one number.
     #[serde(default = "one")]
     pub dropout_dim: usize,
     /// Channels of the first layer.
@@ -58,7 +58,7 @@ pub struct SENetConfig {
     /// Classes.
     #[serde(default = "thousand")]
     pub num_classes: usize,
-    /// Only false: weights are given as a file.
+    /// Must be false: weights are loaded from a file.
     #[serde(default)]
     pub pretrained: bool,
 }
@@ -71,7 +71,7 @@ fn thousand() -> usize {
     1000
 }
 
-/// Tells null from nothing.
+/// Distinguishes null from a missing value.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<f64>>, D::Error> {
     Option::<f64>::deserialize(deserializer).map(Some)
 }
@@ -111,7 +111,7 @@ pub const SERESNEXT50: SENetPreset = small(SEBlockKind::SEResNeXtBottleneck, [3,
 pub const SERESNEXT101: SENetPreset = small(SEBlockKind::SEResNeXtBottleneck, [3, 4, 23, 3], 32, None);
 
 impl SENetConfig {
-    /// Everything else as the name has it.
+    /// Everything else has the defaults of the name.
     pub fn new(spatial_dims: usize, in_channels: usize, num_classes: usize) -> Self {
         SENetConfig {
             spatial_dims,
@@ -130,7 +130,7 @@ impl SENetConfig {
         }
     }
 
-    /// The same with what is not given filled in.
+    /// Fills in the missing parameters.
     pub fn preset(&self, preset: &SENetPreset) -> Result<Self, ConfigError> {
         if self.block.is_some() {
             return Err(ConfigError::value("block", self.block, "this name has its own; use the name SENet to choose"));
@@ -148,8 +148,7 @@ impl SENetConfig {
         })
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
-    /// device.
+    /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<SENet, ConfigError> {
         let missing = |name: &str| ConfigError::value(name, (), "it must be given, or use a name with sizes: SENet154");
         let dims = self.spatial_dims;
@@ -307,7 +306,7 @@ impl Network for SENet {
 network_entry!(SENetConfig {
     name: "SENet",
     aliases: &[],
-    about: "Classification: squeeze and excitation, blocks of one's own.",
+    about: "Classification: squeeze and excitation, custom blocks.",
     paper: "Hu et al. 2018, arXiv:1709.01507",
     example: r#"spatial_dims = 3
 in_channels = 1

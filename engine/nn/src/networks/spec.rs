@@ -20,7 +20,7 @@ pub type NetworkConfig = Named<NetworkSpec>;
 
 type Init = Box<dyn Fn(&Device, u64) -> Result<AnyNetwork, ConfigError> + Send + Sync>;
 
-/// A configuration that can be made into a network, and what is known of it before.
+/// A configuration from which a network is built, and its known properties.
 pub struct NetworkSpec {
     in_channels: usize,
     deep_supervision: bool,
@@ -30,8 +30,7 @@ pub struct NetworkSpec {
 }
 
 impl NetworkSpec {
-    /// A network of a user's own for 2-D and 3-D images: `init` builds it with weights drawn from a
-    /// seed.
+    /// A custom network for 2-D and 3-D images: `init` builds it with weights drawn from a seed.
     pub fn new<N: Network>(
         in_channels: usize,
         init: impl Fn(&Device, u64) -> Result<N, ConfigError> + Send + Sync + 'static,
@@ -45,7 +44,7 @@ impl NetworkSpec {
         }
     }
 
-    /// It gives further outputs in training that want a loss of their own.
+    /// Sets whether it has further outputs in training that need their own loss.
     pub fn deep_supervision(self, deep_supervision: bool) -> Self {
         Self { deep_supervision, ..self }
     }
@@ -55,7 +54,7 @@ impl NetworkSpec {
         Self { dims, ..self }
     }
 
-    /// A modest input for the example of its entry, `[batch, channel, x, y, z]`.
+    /// A small input for the example of its entry, `[batch, channel, x, y, z]`.
     pub fn with_example_input(self, example_input: [usize; 5]) -> Self {
         Self { example_input, ..self }
     }
@@ -63,12 +62,12 @@ impl NetworkSpec {
     /// Builds the network with weights drawn from `seed`.
     ///
     /// # Errors
-    /// For parameters that make no sense together.
+    /// For invalid parameters.
     pub fn init(&self, device: &Device, seed: u64) -> Result<AnyNetwork, ConfigError> {
         (self.init)(device, seed)
     }
 
-    /// Whether it gives further outputs in training that want a loss of their own
+    /// Whether it has further outputs in training that need their own loss
     /// ([`DeepSupervisionLoss`](crate::losses::DeepSupervisionLoss)).
     pub fn has_deep_supervision(&self) -> bool {
         self.deep_supervision
@@ -84,7 +83,7 @@ impl NetworkSpec {
         self.dims
     }
 
-    /// A modest input for the example of its entry, `[batch, channel, x, y, z]`.
+    /// A small input for the example of its entry, `[batch, channel, x, y, z]`.
     pub fn example_input(&self) -> [usize; 5] {
         self.example_input
     }
@@ -122,7 +121,7 @@ pub(super) fn first(shape: &[usize]) -> usize {
     shape.first().copied().unwrap_or(0)
 }
 
-/// Registers a network beside its configuration.
+/// Registers a network next to its configuration.
 macro_rules! network_entry {
     ($config:ty {
         name: $name:literal,
@@ -150,7 +149,7 @@ macro_rules! network_entry {
                 let deep = deep.iter().any(|deep| deep(&config));
                 let channels = channels(&config);
                 // The closure's types are those of the configuration, which the macro's caller
-                // leaves out.
+                // omits.
                 fn with<N: crate::networks::Network>(
                     config: $config,
                     init: fn(&$config, &burn::tensor::Device, u64) -> Result<N, crate::layers::ConfigError>,

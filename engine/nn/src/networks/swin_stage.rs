@@ -22,7 +22,7 @@ pub(super) struct StageOptions {
     pub drop: f64,
     pub attn_drop: f64,
     pub merging: Merging,
-    /// Whether the inner values of blocks are computed again in the backward pass.
+    /// Whether the inner values of blocks are recomputed in the backward pass.
     pub use_checkpoint: bool,
     pub clock: DropoutClock,
 }
@@ -85,7 +85,7 @@ impl Stage {
         if !self.use_checkpoint {
             return block.forward(x, regions);
         }
-        // The second time must draw what the first one drew, though further passes may lie between.
+        // The second run must repeat the draws of the first, even with other passes in between.
         let (clock, then, regions) = (self.clock.clone(), self.clock.now(), regions.clone());
         recompute(block, x, move |block, x| clock.back_at(then, || block.forward(x, &regions)))
     }

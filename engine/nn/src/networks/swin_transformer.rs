@@ -22,7 +22,7 @@ pub struct SwinTransformerConfig {
     pub in_chans: usize,
     /// Features of the first stage.
     pub embed_dim: usize,
-    /// Places per axis of a window.
+    /// Positions per axis of a window.
     #[setters(into)]
     pub window_size: Axes,
     /// Size of a patch.
@@ -52,9 +52,9 @@ pub struct SwinTransformerConfig {
     /// Whether patches are normed.
     #[serde(default)]
     pub patch_norm: bool,
-    /// Without effect on the results: whether the backward pass computes the inner values of
-    /// attention blocks again instead of keeping them, for less memory and more time
-    /// (docs/training.md has figures).
+    /// Without effect on the results: whether the backward pass recomputes the inner values of
+    /// attention blocks instead of keeping them, for less memory and more time (docs/training.md
+    /// has figures).
     #[serde(default)]
     pub use_checkpoint: bool,
     /// 2 or 3.
@@ -66,10 +66,10 @@ pub struct SwinTransformerConfig {
     /// Whether a residual convolution block precedes each stage.
     #[serde(default)]
     pub use_v2: bool,
-    /// Only false: MONAI's HyenaND operator is not part of this library.
+    /// Must be false: MONAI's HyenaND operator is not part of this library.
     #[serde(default)]
     pub use_hyena: bool,
-    /// Without effect on the results: how MONAI computes attention.
+    /// Without effect on the results: selects MONAI's implementation of attention.
     #[serde(default)]
     pub use_flash_attention: bool,
     /// Whether outputs are normed over their channels (an argument of the call in MONAI).
@@ -121,8 +121,7 @@ impl SwinTransformerConfig {
         }
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
-    /// device.
+    /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<SwinTransformer, ConfigError> {
         self.build(&Scope::new(device, seed))
     }
@@ -243,7 +242,7 @@ impl SwinTransformer {
         layer_norm(x.clone().permute([0, 2, 3, 4, 1])).permute([0, 4, 1, 2, 3])
     }
 
-    /// What dropout is keyed by.
+    /// The key of the dropout draws.
     pub(super) fn clock(&self) -> &DropoutClock {
         &self.clock
     }

@@ -21,7 +21,7 @@ pub struct SwinUNETRConfig {
     pub in_channels: usize,
     /// Channels of the output, one per class.
     pub out_channels: usize,
-    /// Side of a patch; only 2, which the decoder's doublings undo.
+    /// Side of a patch; must be 2, because the decoder doubles the size.
     #[serde(default = "two")]
     pub patch_size: usize,
     /// Blocks per stage, four numbers.
@@ -32,7 +32,7 @@ pub struct SwinUNETRConfig {
     #[serde(default = "num_heads")]
     #[setters(into)]
     pub num_heads: Vec<usize>,
-    /// Places per axis of a window.
+    /// Positions per axis of a window.
     #[serde(default = "seven")]
     #[setters(into)]
     pub window_size: Axes,
@@ -64,9 +64,9 @@ pub struct SwinUNETRConfig {
     /// Whether patches are normed.
     #[serde(default)]
     pub patch_norm: bool,
-    /// Without effect on the results: whether the backward pass computes the inner values of
-    /// attention blocks again instead of keeping them, for less memory and more time
-    /// (docs/training.md has figures).
+    /// Without effect on the results: whether the backward pass recomputes the inner values of
+    /// attention blocks instead of keeping them, for less memory and more time (docs/training.md
+    /// has figures).
     #[serde(default)]
     pub use_checkpoint: bool,
     /// 2 or 3.
@@ -78,10 +78,10 @@ pub struct SwinUNETRConfig {
     /// Whether a residual convolution block precedes each stage.
     #[serde(default)]
     pub use_v2: bool,
-    /// Only false: MONAI's HyenaND operator is not part of this library.
+    /// Must be false: MONAI's HyenaND operator is not part of this library.
     #[serde(default)]
     pub use_hyena: bool,
-    /// Without effect on the results: how MONAI computes attention.
+    /// Without effect on the results: selects MONAI's implementation of attention.
     #[serde(default)]
     pub use_flash_attention: bool,
 }
@@ -134,8 +134,7 @@ impl SwinUNETRConfig {
         }
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
-    /// device.
+    /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<SwinUNETR, ConfigError> {
         let SwinUNETRConfig { in_channels, out_channels, feature_size, spatial_dims, .. } = *self;
         if self.patch_size != 2 {

@@ -26,13 +26,13 @@ pub struct TorchVisionFCModelConfig {
     /// Classes.
     #[serde(default = "one")]
     pub num_classes: usize,
-    /// Only 2, as the networks of torchvision.
+    /// Must be 2, as in torchvision's networks.
     #[serde(default = "two")]
     pub dim: usize,
     /// Inputs of the last layer; by default the network's features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_channels: Option<usize>,
-    /// Whether the last layer is a convolution of kernel 1, so that larger images give maps of
+    /// Whether the last layer is a convolution of kernel 1, so that larger images yield maps of
     /// scores.
     #[serde(default)]
     pub use_conv: bool,
@@ -43,7 +43,7 @@ pub struct TorchVisionFCModelConfig {
     /// Whether the last layer has a bias.
     #[serde(default = "yes")]
     pub bias: bool,
-    /// Only false: weights are given as a file.
+    /// Must be false: weights are loaded from a file.
     #[serde(default)]
     pub pretrained: bool,
 }
@@ -96,8 +96,7 @@ impl TorchVisionFCModelConfig {
         }
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
-    /// device.
+    /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<NetAdapter, ConfigError> {
         untrained(self.pretrained)?;
         let (number, widths) = sizes(&self.model_name).ok_or_else(|| ConfigError::UnknownName {

@@ -29,7 +29,7 @@ pub struct UNetConfig {
     /// Channels per level, top first; at least two.
     #[setters(into)]
     pub channels: Vec<usize>,
-    /// Strides between levels, one less than `channels`; more are passed over.
+    /// Strides between levels, one less than `channels`; more are ignored.
     #[setters(into)]
     pub strides: Vec<Axes>,
     /// Kernel of the convolutions, odd.
@@ -122,7 +122,7 @@ enum Block {
 }
 
 impl Block {
-    /// What a skip puts side by side stays apart until a layer wants it together.
+    /// The two inputs of a concatenation stay separate until a layer needs them as one tensor.
     fn forward(&self, x: Channels) -> Channels {
         match self {
             Block::Convolution(block) => Channels::One(block.forward_of(x, None)),

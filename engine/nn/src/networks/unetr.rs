@@ -60,7 +60,7 @@ pub struct UNETRConfig {
     /// Whether queries, keys and values have a bias.
     #[serde(default)]
     pub qkv_bias: bool,
-    /// Without effect: attention is not kept.
+    /// Without effect: attention maps are not kept.
     #[serde(default)]
     pub save_attn: bool,
 }
@@ -99,8 +99,7 @@ impl UNETRConfig {
         }
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
-    /// device.
+    /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<UNETR, ConfigError> {
         let UNETRConfig { in_channels, out_channels, feature_size, hidden_size, spatial_dims, .. } = *self;
         if feature_size == 0 || out_channels == 0 {

@@ -76,8 +76,8 @@ pub struct VarAutoEncoderConfig {
     /// Whether the output is a probability.
     #[serde(default = "yes")]
     pub use_sigmoid: bool,
-    /// Whether evaluation decodes the mean of the latent variables, rather than mean plus standard
-    /// deviation.
+    /// Whether evaluation decodes the mean of the latent variables instead of the mean plus one
+    /// standard deviation.
     #[serde(default)]
     pub use_mean_at_inference: bool,
 }
@@ -176,7 +176,7 @@ impl VarAutoEncoderConfig {
     }
 }
 
-/// What a [`VarAutoEncoder`] gives.
+/// The output of a [`VarAutoEncoder`].
 #[derive(Clone, Debug)]
 pub struct VaeOutput {
     /// `[b, out, x, y, z]`
@@ -193,8 +193,8 @@ pub struct VaeOutput {
 ///
 /// `[b, in, x, y, z]`, of the size the network was built for, to `[b, out, x, y, z]`. In training
 /// the latent variables are drawn; in evaluation they are the mean plus one standard deviation, as
-/// in MONAI, unless `use_mean_at_inference`. `forward_all` gives reconstruction, means, logarithms
-/// of variances and latent variables, those as `[b, n, 1, 1, 1]`.
+/// in MONAI, unless `use_mean_at_inference`. `forward_all` returns the reconstruction, then means,
+/// logarithms of variances and latent variables as `[b, n, 1, 1, 1]`.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -224,7 +224,7 @@ pub struct VarAutoEncoder {
 }
 
 impl VarAutoEncoder {
-    /// Means and logarithms of variances of the latent variables, f32 in mixed precision too.
+    /// Means and logarithms of variances of the latent variables, always f32.
     pub fn encode_forward(&self, x: Tensor<5>) -> (Tensor<2>, Tensor<2>) {
         let x = self.intermediate.forward(self.encode.forward(x));
         let [b, c, dx, dy, dz] = x.dims();

@@ -42,7 +42,7 @@ pub struct ViTConfig {
     /// How a patch becomes a token.
     #[serde(default)]
     pub proj_type: Projection,
-    /// What is added to tell tokens apart.
+    /// The position embedding that is added to the tokens.
     #[serde(default)]
     pub pos_embed_type: PositionEmbedding,
     /// Whether the output are class scores.
@@ -64,7 +64,7 @@ pub struct ViTConfig {
     /// Whether queries, keys and values have a bias.
     #[serde(default)]
     pub qkv_bias: bool,
-    /// Without effect: attention is not kept.
+    /// Without effect: attention maps are not kept.
     #[serde(default)]
     pub save_attn: bool,
 }
@@ -116,8 +116,7 @@ impl ViTConfig {
         }
     }
 
-    /// Builds the network; its weights are drawn from `seed` alone, so they are the same on every
-    /// device.
+    /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<ViT, ConfigError> {
         self.build(&Scope::new(device, seed))
     }
@@ -212,7 +211,7 @@ pub struct ViT {
     classification_head: Option<Head>,
     #[module(skip)]
     spatial_dims: usize,
-    /// Of the image, and tokens or classes.
+    /// Channels of the image, and tokens or classes.
     #[module(skip)]
     channels: [usize; 2],
     #[module(skip)]
@@ -239,7 +238,7 @@ impl ViT {
         (self.norm.forward(x), hidden)
     }
 
-    /// What dropout is keyed by.
+    /// The key of the dropout draws.
     pub(super) fn clock(&self) -> &DropoutClock {
         &self.clock
     }

@@ -34,8 +34,8 @@ pub struct VNetConfig {
     pub act: LayerSpec,
     /// Dropout probability of the two lowest down levels; null for none.
     pub dropout_prob_down: Option<f64>,
-    /// Dropout probabilities of the two lowest up levels: of what comes from below (null for none),
-    /// and of the skip.
+    /// Dropout probabilities of the two lowest up levels: of the features from below (null for
+    /// none), and of the skip.
     pub dropout_prob_up: (Option<f64>, f64),
     /// 1 drops elements, 2 and 3 whole channels.
     pub dropout_dim: usize,
@@ -111,7 +111,7 @@ impl LuConv {
     }
 }
 
-/// The same, with the image, repeated, added before the activation.
+/// The same, with the repeated image added before the activation.
 #[derive(Module, Debug)]
 struct InputTransition {
     act_function: Act,
@@ -140,7 +140,7 @@ impl DownTransition {
     }
 }
 
-/// Doubles the axes and puts the skip beside.
+/// Doubles the axes and concatenates the skip.
 #[derive(Module, Debug)]
 struct UpTransition {
     up_conv: ConvTranspose,
@@ -309,7 +309,7 @@ impl Builder<'_> {
             dropout2: self.dropout(scope, "dropout2", p_skip)?,
             act_function1: self.act(scope, "act_function1", half)?,
             act_function2: self.act(scope, "act_function2", output)?,
-            // MONAI gives these none, whatever `bias` says.
+            // In MONAI these have no bias, regardless of `bias`.
             ops: self.lu_convs(scope, output, convs, false)?,
         })
     }

@@ -27,7 +27,7 @@ pub struct Adam {
     pub decoupled: bool,
 }
 
-/// Checks what Adam and Novograd have in common.
+/// Checks the shared options of Adam and Novograd.
 pub(crate) fn check_moments(betas: [f64; 2], eps: f64) -> Result<(), OptimError> {
     if betas.iter().any(|beta| !(0.0..1.0).contains(beta)) {
         return Err(OptimError::value("betas", betas, "two numbers in [0, 1)"));
@@ -51,7 +51,7 @@ impl Adam {
         let [beta1, beta2] = self.betas;
         let state: Vec<Option<Tensor<1>>> = self.kept().iter().map(|name| slots.take(name, &device)).collect();
         let whole = state.iter().all(Option::is_some);
-        // The kernel wants corrections that the host knows.
+        // The kernel needs corrections that are known on the host.
         if whole && slots.left_out.is_none() && update::has_kernel(state.iter().flatten().chain([&p, &g])) {
             return self.in_one_pass(p, &g, state.into_iter().flatten(), slots, [lr, decay]);
         }
@@ -130,7 +130,7 @@ impl Adam {
         if self.amsgrad { NAMES.to_vec() } else { NAMES[..2].to_vec() }
     }
 
-    /// Taken or left out, as the device decides.
+    /// Taken or skipped, as the device decides.
     pub(crate) fn update_where(
         &self,
         p: Tensor<1>,
@@ -168,7 +168,7 @@ impl Adam {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdamConfig {
-    /// The learning rate; where a schedule starts.
+    /// The learning rate from which a schedule starts.
     pub lr: f64,
     /// Decay of the running means of gradients and of their squares.
     pub betas: [f64; 2],
@@ -178,7 +178,7 @@ pub struct AdamConfig {
     pub weight_decay: f64,
     /// Divides by the largest running mean so far (Reddi et al. 2018, arXiv:1904.09237).
     pub amsgrad: bool,
-    /// Parameters that are treated in another way.
+    /// Parameters with their own options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub groups: Vec<ParameterGroup>,
@@ -228,7 +228,7 @@ hearth_registry::entry!(
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdamWConfig {
-    /// The learning rate; where a schedule starts.
+    /// The learning rate from which a schedule starts.
     pub lr: f64,
     /// Decay of the running means of gradients and of their squares.
     pub betas: [f64; 2],
@@ -238,7 +238,7 @@ pub struct AdamWConfig {
     pub weight_decay: f64,
     /// Divides by the largest running mean so far (Reddi et al. 2018, arXiv:1904.09237).
     pub amsgrad: bool,
-    /// Parameters that are treated in another way.
+    /// Parameters with their own options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub groups: Vec<ParameterGroup>,

@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use super::optimizer::Optimizer;
 use super::{AdamConfig, AdamWConfig, NovogradConfig, OptimError, ParameterGroup, RmsPropConfig, SgdConfig};
 
-/// What an optimizer's configuration can do.
+/// The configuration of an optimizer.
 pub trait OptimizerSpec: std::fmt::Debug + Send + Sync {
     /// The learning rate a schedule starts from.
     fn lr(&self) -> f64;
 
-    /// Parameters that are treated in another way.
+    /// Parameters with their own options.
     fn groups(&self) -> &[ParameterGroup];
 
     /// The optimizer, with empty state.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// For invalid options.
     fn build(&self) -> Result<Optimizer, OptimError>;
 }
 
@@ -46,8 +46,8 @@ impl Kind for dyn OptimizerSpec {
     }
 }
 
-/// An optimizer by name, with PyTorch's or MONAI's parameters and defaults. The learning rate is
-/// where a schedule starts; each step is given its own.
+/// An optimizer by name, with PyTorch's or MONAI's parameters and defaults. A schedule starts from
+/// the learning rate; each step receives its own.
 ///
 /// ```
 /// # use hearth_nn::optim::OptimizerConfig;
@@ -90,7 +90,7 @@ impl OptimizerConfig {
     /// Another value of a parameter.
     ///
     /// # Errors
-    /// When the optimizer has no such parameter, or the value makes no sense.
+    /// When the optimizer has no such parameter, or the value is invalid.
     pub fn with(&self, parameter: &str, value: impl Into<hearth_registry::Node>) -> Result<Self, Fault> {
         self.0.with(parameter, value).map(Self)
     }
@@ -98,14 +98,14 @@ impl OptimizerConfig {
     /// The optimizer, with empty state.
     ///
     /// # Errors
-    /// For options that make no sense.
+    /// For invalid options.
     pub fn build(&self) -> Result<Optimizer, OptimError> {
         OptimizerSpec::build(&*self.0)
     }
 }
 
-/// What an optimizer is called in a recipe is said where it is registered; here its parameters are
-/// given that name.
+/// An optimizer's name in a recipe is defined where it is registered; here its parameters get that
+/// name.
 macro_rules! from_parameters {
     ($($Config:ty => $name:literal),* $(,)?) => {
         $(

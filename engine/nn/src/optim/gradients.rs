@@ -51,7 +51,7 @@ impl Gradients {
         Gradients(visitor.found)
     }
 
-    /// Gradients given by hand.
+    /// Gradients from a map.
     pub fn from_map(gradients: BTreeMap<String, Tensor<1>>) -> Self {
         Gradients(gradients)
     }
@@ -70,7 +70,7 @@ impl Gradients {
         self.0.iter().map(|(path, gradient)| (path.as_str(), gradient))
     }
 
-    /// How many parameters have a gradient.
+    /// The number of parameters with a gradient.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -92,9 +92,9 @@ impl Gradients {
         self.each(|gradient| gradient * factor.clone())
     }
 
-    /// Euclidean norm over all parameters, `[1]`, on the device. Not finite exactly when some
-    /// gradient is not (or the squares overflow), which is what a gradient scaler asks. `None`
-    /// without gradients.
+    /// Euclidean norm over all parameters, `[1]`, on the device. Non-finite exactly when some
+    /// gradient is (or the squares overflow), which a gradient scaler checks. `None` without
+    /// gradients.
     pub fn norm(&self) -> Option<Tensor<1>> {
         let squares = self.0.values().map(|gradient| (gradient.clone() * gradient.clone()).sum());
         squares.reduce(|sum, square| sum + square).map(Tensor::sqrt)
@@ -113,7 +113,7 @@ impl Gradients {
         }
     }
 
-    /// Cuts every value off at `-clip_value` and `clip_value` (`torch.nn.utils.clip_grad_value_`).
+    /// Clamps every value to `-clip_value..=clip_value` (`torch.nn.utils.clip_grad_value_`).
     #[must_use]
     pub fn clip_value(self, clip_value: f64) -> Self {
         self.each(|gradient| gradient.clamp(-clip_value, clip_value))

@@ -1,4 +1,4 @@
-//! Parameters that are treated in another way.
+//! Parameters with their own options.
 
 use derive_setters::Setters;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use super::OptimError;
 use super::rule::Rule;
 use crate::glob::glob;
 
-/// Options for some of the parameters; what is not given is as for all others.
+/// Options for some of the parameters; omitted options are those of the optimizer.
 ///
 /// ```
 /// # use hearth_nn::optim::OptimizerConfig;
@@ -21,13 +21,14 @@ use crate::glob::glob;
 #[setters(strip_option)]
 pub struct ParameterGroup {
     /// Which parameters: the name in the state dict (or the path of module fields), in which `*`
-    /// stands for any characters.
+    /// matches any characters.
     #[setters(into)]
     pub params: String,
-    /// The learning rate where a schedule starts; it changes as that of the others does.
+    /// The learning rate from which a schedule starts; it changes in proportion to that of the
+    /// others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lr: Option<f64>,
-    /// Multiplies the learning rate of each step: another way to say `lr`.
+    /// Multiplies the learning rate of each step: an alternative to `lr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lr_scale: Option<f64>,
     /// Replaces the optimizer's weight decay.
@@ -62,7 +63,7 @@ pub struct ParameterGroup {
     pub centered: Option<bool>,
 }
 
-/// A group made ready.
+/// A prepared group.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub params: String,
@@ -78,7 +79,7 @@ impl Group {
     }
 }
 
-/// Writes an option over the rule's own; gives the option back where the rule has none such.
+/// Replaces an option of the rule; returns the option where the rule does not have it.
 macro_rules! replace {
     ($group:ident, $rule:ident, [$($own:ident),*], [$($foreign:ident),*]) => {{
         $( if let Some(value) = $group.$own { $rule.$own = value; } )*
@@ -143,7 +144,7 @@ impl ParameterGroup {
             (None, scale) => scale.unwrap_or(1.0),
         };
         if !(lr_scale.is_finite() && lr_scale >= 0.0) {
-            return Err(wrong(format!("a learning rate of {} makes no sense: expected at least 0", lr_scale * lr)));
+            return Err(wrong(format!("a learning rate of {} is not valid: expected at least 0", lr_scale * lr)));
         }
         let weight_decay = self.weight_decay.unwrap_or(weight_decay);
         if weight_decay.is_nan() || weight_decay < 0.0 {

@@ -1,7 +1,7 @@
 //! Optimizers, exact to `torch.optim` and MONAI.
 //!
-//! One pass over the module per step. The stored f32 parameters are updated, also where the forward
-//! pass saw them in low precision. State is kept by parameter path, as tensors on the parameter's
+//! One pass over the module per step. The stored f32 parameters are updated, even where the forward
+//! pass used them in low precision. State is kept by parameter path, as tensors on the parameter's
 //! device.
 
 mod adam;
@@ -25,20 +25,20 @@ pub use optimizer::Optimizer;
 pub use rmsprop::{RmsProp, RmsPropConfig};
 pub use sgd::{Sgd, SgdConfig};
 
-/// An optimizer that cannot be built, or a step or state that does not fit.
+/// An optimizer that cannot be built, or a step or state that does not match.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum OptimError {
-    /// A value that makes no sense there.
+    /// An invalid value.
     #[error("{name} is {value}: expected {expected}")]
     Value {
         /// The parameter.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What is needed.
+        /// The expected value.
         expected: &'static str,
     },
-    /// A group of parameters that cannot be.
+    /// An invalid group of parameters.
     #[error("the group `{params}`: {reason}")]
     Group {
         /// Its pattern.
@@ -61,7 +61,7 @@ pub enum OptimError {
     State {
         /// `path/name` of the state.
         key: String,
-        /// What does not fit.
+        /// What does not match.
         reason: String,
     },
 }

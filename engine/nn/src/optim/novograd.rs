@@ -38,7 +38,8 @@ impl Novograd {
         let norm =
             if at_once { Tensor::from_data([update::square_sum(&g)], &device) } else { (g.clone() * g.clone()).sum() };
         let moment = match slots.take("exp_avg_sq", &device) {
-            // A moment of 0 starts anew. Decided on the device: the step reads nothing back.
+            // A moment of 0 is initialized again. The device decides this: the step reads nothing
+            // back.
             Some(moment) => {
                 let empty = moment.clone().equal_elem(0.0);
                 (moment * beta2 + norm.clone() * (1.0 - beta2)).mask_where(empty, norm)
@@ -100,7 +101,7 @@ impl Novograd {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct NovogradConfig {
-    /// The learning rate; where a schedule starts.
+    /// The learning rate from which a schedule starts.
     pub lr: f64,
     /// Decay of the running means of gradients and of their squares.
     pub betas: [f64; 2],
@@ -108,11 +109,11 @@ pub struct NovogradConfig {
     pub eps: f64,
     /// Pulls parameters towards 0 by this share.
     pub weight_decay: f64,
-    /// Weights a gradient by what the running mean leaves.
+    /// Weights a gradient by `1 - betas[0]`.
     pub grad_averaging: bool,
     /// Divides by the largest running mean so far (Reddi et al. 2018, arXiv:1904.09237).
     pub amsgrad: bool,
-    /// Parameters that are treated in another way.
+    /// Parameters with their own options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub groups: Vec<ParameterGroup>,

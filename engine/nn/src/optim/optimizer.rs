@@ -44,14 +44,14 @@ impl Optimizer {
     }
 
     /// Finds the group of each of a network's parameters by the names of its state dict; without
-    /// this, groups know the paths of module fields alone. The first group that fits counts.
+    /// this, groups know only the paths of module fields. The first matching group applies.
     ///
     /// # Errors
-    /// For a group that fits no parameter.
+    /// For a group that matches no parameter.
     pub fn bind<N: Network>(&mut self, net: &N) -> Result<(), OptimError> {
         let all = parameters(net);
         if let Some(group) = self.groups.iter().find(|group| !all.iter().any(|one| one.matches(&group.params))) {
-            let reason = format!("it fits no parameter of {}; there are {}", net.name(), some_names(&all));
+            let reason = format!("it matches no parameter of {}; there are {}", net.name(), some_names(&all));
             return Err(OptimError::Group { params: group.params.clone(), reason });
         }
         let group = |one: &crate::ParameterName| self.groups.iter().position(|group| one.matches(&group.params));
@@ -59,17 +59,17 @@ impl Optimizer {
         Ok(())
     }
 
-    /// The network after one step. Parameters without a gradient stay as they are.
+    /// The network after one step. Parameters without a gradient are unchanged.
     ///
     /// The stored (f32) parameters are updated; the network stays trainable. On an error the
-    /// network is lost, since its parameters were moved in.
+    /// network is lost, since the step takes its parameters by value.
     pub fn step<N: Module>(&mut self, net: N, gradients: Gradients, lr: f64) -> Result<N, OptimError> {
         self.run(net, gradients, lr, None)
     }
 
-    /// The network after one step where `taken` (`[1]`) is true, else the network as it was; which
-    /// of them, the device decides, and nothing is read back. A step that is left out leaves the
-    /// state as it was too, and is not counted.
+    /// The network after one step where `taken` (`[1]`) is true, otherwise the unchanged network.
+    /// The device decides, and nothing is read back. A skipped step also leaves the state
+    /// unchanged, and is not counted.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -106,7 +106,8 @@ impl Optimizer {
         all
     }
 
-    /// Puts back what [`state`](Self::state) gave. Tensors go to the device with the next step.
+    /// Restores the result of [`state`](Self::state). Tensors move to the device with the next
+    /// step.
     pub fn load_state(&mut self, saved: BTreeMap<String, TensorData>) -> Result<(), OptimError> {
         let mut state: BTreeMap<String, Slots> = BTreeMap::new();
         for (key, data) in saved {
@@ -181,7 +182,7 @@ impl Optimizer {
     }
 }
 
-/// Whether the step is taken, where that is the device's to say, `[1]`: true or false, and 1 or 0.
+/// Whether the step is taken, where the device decides, `[1]`: as a boolean, and as 1 or 0.
 struct Taken {
     flag: Tensor<1, Bool>,
     number: Tensor<1>,
@@ -217,7 +218,7 @@ impl ModuleMapper for Step<'_> {
         let (trains, autodiff) = (value.is_require_grad(), value.is_autodiff());
         let plain = value.without_autodiff();
         let (shape, count, device) = (plain.dims(), plain.shape().num_elements(), plain.device());
-        // Handed over, not shared: a kernel changes it where it is.
+        // Moved, not shared: a kernel changes it in place.
         let taken = self.taken.as_ref();
         let value = match self.optimizer.update(path, plain.reshape([count]), gradient, self.lr, taken) {
             Ok(updated) => updated.reshape(shape),

@@ -22,7 +22,7 @@ pub struct RmsProp {
     pub eps: f64,
     /// Share of the last direction that is kept.
     pub momentum: f64,
-    /// Divides by the deviation from the mean rather than by the mean square.
+    /// Divides by the deviation from the mean instead of the mean square.
     pub centered: bool,
 }
 
@@ -102,13 +102,13 @@ impl RmsProp {
         }
     }
 
-    /// Which of the state there is.
+    /// The names of the state tensors in use.
     pub(crate) fn kept(&self) -> Vec<&'static str> {
         let which = [true, self.centered, self.momentum != 0.0];
         NAMES.into_iter().zip(which).filter_map(|(name, kept)| kept.then_some(name)).collect()
     }
 
-    /// Taken or left out, as the device decides.
+    /// Taken or skipped, as the device decides.
     pub(crate) fn update_where(
         &self,
         p: Tensor<1>,
@@ -145,7 +145,7 @@ impl RmsProp {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct RmsPropConfig {
-    /// The learning rate; where a schedule starts.
+    /// The learning rate from which a schedule starts.
     pub lr: f64,
     /// Decay of the running mean of squared gradients.
     pub alpha: f64,
@@ -153,11 +153,11 @@ pub struct RmsPropConfig {
     pub eps: f64,
     /// Pulls parameters towards 0 by this share.
     pub weight_decay: f64,
-    /// Share of the last step that is taken again.
+    /// Share of the last step that is repeated.
     pub momentum: f64,
     /// Divides by the deviation instead of the mean square.
     pub centered: bool,
-    /// Parameters that are treated in another way.
+    /// Parameters with their own options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub groups: Vec<ParameterGroup>,

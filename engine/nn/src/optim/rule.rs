@@ -1,4 +1,4 @@
-//! What an update rule sees: one parameter, flat, its gradient and its state.
+//! The inputs of an update rule: one parameter, flat, its gradient and its state.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ enum Slot {
 /// The state of one parameter, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
-    /// Steps, those that were left out counted with them.
+    /// The number of steps, including skipped ones.
     pub(crate) step: u64,
-    /// How many of them were left out, `[1]`, where only the device knows.
+    /// The number of skipped steps, `[1]`, where only the device knows.
     pub(crate) left_out: Option<Tensor<1>>,
     tensors: BTreeMap<String, Slot>,
 }
 
-/// A number that the host knows, unless it depends on what only the device knows.
+/// A number that is known on the host or only on the device.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "lives within one step of one parameter")]
 pub(crate) enum Scalar {
@@ -57,7 +57,7 @@ impl Scalar {
 }
 
 impl Slots {
-    /// `1 - beta^n` after `n` steps that were taken, this one among them.
+    /// `1 - beta^n` after `n` taken steps, including this one.
     pub(crate) fn correction(&self, beta: f64) -> Scalar {
         let kept = beta.powf(self.step as f64);
         match &self.left_out {
@@ -72,7 +72,7 @@ impl Slots {
         }
     }
 
-    /// What the first step that is taken multiplies with: `first` in it, `later` in all others.
+    /// A factor: `first` in the first step that is taken, `later` in all others.
     pub(crate) fn by_first(&self, first: f64, later: f64) -> Scalar {
         match &self.left_out {
             Some(left_out) if first != later => {
@@ -83,7 +83,7 @@ impl Slots {
         }
     }
 
-    /// Counts a step as left out unless it is taken.
+    /// Counts a step as skipped unless it is taken.
     pub(crate) fn count_left_out(&mut self, taken: &Tensor<1, Bool>) {
         let this = taken.clone().bool_not().float().cast(DType::F32);
         self.left_out = Some(match self.left_out.take() {
@@ -92,14 +92,14 @@ impl Slots {
         });
     }
 
-    /// Steps that were taken; may read from the device.
+    /// The number of steps taken; may read from the device.
     pub(crate) fn taken(&self) -> u64 {
         let left_out = self.left_out.as_ref().and_then(|count| count.to_data().iter::<f32>().next());
         self.step.saturating_sub(left_out.unwrap_or_default() as u64)
     }
 
-    /// The same state where `taken` (`[1]`) is true; where it is not, what was before, or zeros
-    /// where nothing was: every rule starts with zeros as it starts with nothing.
+    /// The same state where `taken` (`[1]`) is true; otherwise the state before, or zeros where
+    /// there was none: for every rule, starting with zeros equals starting without state.
     pub(crate) fn where_taken(self, taken: &Tensor<1, Bool>, mut before: Slots, device: &Device) -> Self {
         let Slots { step, left_out, tensors } = self;
         let choose = |(name, slot): (String, Slot)| {
@@ -116,7 +116,8 @@ impl Slots {
         Slots { step, left_out, tensors: tensors.into_iter().map(choose).collect() }
     }
 
-    /// What a kernel needs to decide about this step, where steps have been decided before.
+    /// The input of a kernel that decides about this step, where earlier steps were decided on the
+    /// device.
     pub(crate) fn decision(&self, taken: &Tensor<1>) -> Option<Decision> {
         let left_out = self.left_out.clone()?;
         Some(Decision { taken: taken.clone(), left_out, step: self.step })
@@ -164,7 +165,7 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
-    /// Whether the options make sense.
+    /// Checks the options.
     pub(crate) fn check(&self) -> Result<(), OptimError> {
         match self {
             Rule::Sgd(rule) => rule.check(),
@@ -174,7 +175,7 @@ impl Rule {
         }
     }
 
-    /// The parameter after one step. `slots.step` counts this step already.
+    /// The parameter after one step. `slots.step` already counts this step.
     pub(crate) fn update(
         &self,
         parameter: Tensor<1>,
@@ -213,8 +214,8 @@ impl Rule {
         slots.left_out.is_some() && decided::has_kernel(state.into_iter().chain(left_out).chain([p, g]))
     }
 
-    /// The parameter after one step where `taken` (`[1]`) is not 0, else as it was, with its state;
-    /// [`decides`](Self::decides) must have said yes.
+    /// The parameter after one step where `taken` (`[1]`) is not 0, otherwise unchanged, with its
+    /// state; [`decides`](Self::decides) must be true.
     pub(crate) fn update_where(
         &self,
         p: Tensor<1>,

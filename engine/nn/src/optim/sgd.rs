@@ -20,7 +20,7 @@ pub struct Sgd {
     pub momentum: f64,
     /// Share of the gradient that is held back from the direction.
     pub dampening: f64,
-    /// Looks one step ahead along the direction.
+    /// Nesterov's look-ahead along the direction.
     pub nesterov: bool,
 }
 
@@ -41,7 +41,7 @@ impl Sgd {
     pub(crate) fn update(&self, p: Tensor<1>, g: Tensor<1>, slots: &mut Slots, lr: f64, decay: f64) -> Tensor<1> {
         let buffer = if self.momentum == 0.0 { None } else { slots.take(BUFFER, &g.device()) };
         let buffer = match buffer {
-            // The kernel wants a share that the host knows.
+            // The kernel needs a share that is known on the host.
             Some(buffer) if slots.left_out.is_none() && update::has_kernel([&p, &g, &buffer].into_iter()) => {
                 let (p, buffer) = update::sgd(p, &g, buffer, self.step(lr, decay));
                 slots.put(BUFFER, buffer);
@@ -72,12 +72,12 @@ impl Sgd {
         }
     }
 
-    /// The state that a kernel which decides about the step wants; none without a momentum.
+    /// The state that a deciding kernel needs; none without momentum.
     pub(crate) fn kept(&self) -> Vec<&'static str> {
         if self.momentum == 0.0 { Vec::new() } else { vec![BUFFER] }
     }
 
-    /// Taken or left out, as the device decides.
+    /// Taken or skipped, as the device decides.
     pub(crate) fn update_where(
         &self,
         p: Tensor<1>,
@@ -109,17 +109,17 @@ impl Sgd {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct SgdConfig {
-    /// The learning rate; where a schedule starts.
+    /// The learning rate from which a schedule starts.
     pub lr: f64,
-    /// Share of the last step that is taken again.
+    /// Share of the last step that is repeated.
     pub momentum: f64,
-    /// Share of the gradient that the momentum leaves out.
+    /// Share of the gradient that is excluded from the momentum.
     pub dampening: f64,
     /// Pulls parameters towards 0 by this share.
     pub weight_decay: f64,
-    /// Looks ahead along the momentum.
+    /// Nesterov's look-ahead along the momentum.
     pub nesterov: bool,
-    /// Parameters that are treated in another way.
+    /// Parameters with their own options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub groups: Vec<ParameterGroup>,

@@ -20,12 +20,12 @@ pub struct Activations {
     pub softmax: bool,
     /// The axis of an item; 0 for its channels.
     pub dim: i64,
-    /// Another one.
+    /// Another activation.
     pub other: Option<OtherActivation>,
 }
 
 impl Activations {
-    /// Whether the options go together.
+    /// Checks that the options do not contradict each other.
     pub fn check(&self) -> Result<(), PostError> {
         if self.sigmoid && self.softmax {
             let reason = "sigmoid and softmax cannot both be true".to_owned();

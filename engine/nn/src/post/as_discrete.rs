@@ -16,20 +16,20 @@ pub enum Rounding {
     TorchRounding,
 }
 
-/// Makes values discrete; the steps are taken in the order of the fields.
+/// Makes values discrete; the steps run in the order of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct AsDiscrete {
     /// The channel (index along `dim`) with the largest value, as one channel of class indices.
     pub argmax: bool,
-    /// From class indices to this many channels (places along `dim`).
+    /// From class indices to this number of channels (indices along `dim`).
     pub to_onehot: Option<usize>,
     /// 1 where a value is at least this.
     pub threshold: Option<f64>,
     /// Rounds.
     pub rounding: Option<Rounding>,
-    /// The axis of an item that `argmax` and `to_onehot` are about; 0 for its channels.
+    /// The axis of an item for `argmax` and `to_onehot`; 0 for its channels.
     pub dim: i64,
 }
 

@@ -7,7 +7,7 @@ pub use activations::Activations;
 pub use as_discrete::{AsDiscrete, Rounding};
 
 /// An axis of an item, from 0 for its channels, as one of a batch; negative ones count from the
-/// end. A last axis of 1 is none: the item is a 2-D image.
+/// end. A last axis of 1 does not count: the item is a 2-D image.
 fn axis(transform: &'static str, dim: i64, shape: [usize; 5]) -> Result<usize, PostError> {
     let rank = if shape[4] == 1 { 3 } else { 4 };
     let at = if dim < 0 { dim + rank } else { dim };
@@ -17,10 +17,10 @@ fn axis(transform: &'static str, dim: i64, shape: [usize; 5]) -> Result<usize, P
     Err(PostError::Option { transform, reason: format!("there is no dim {dim} in an item of {rank} axes") })
 }
 
-/// Post-processing that cannot be done as asked.
+/// Why post-processing is not possible.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PostError {
-    /// Options that do not go together.
+    /// Contradictory options.
     #[error("{transform}: {reason}")]
     Option {
         /// The transform.

@@ -1,4 +1,4 @@
-//! Objects of a pickle that are not weights, and calls that no file of weights has a use for.
+//! Objects of a pickle that are not weights, and calls that no file of weights needs.
 
 use std::fs::File;
 use std::io::Read;
@@ -58,19 +58,19 @@ const BUILTINS: [&str; 15] = [
     "setattr",
 ];
 
-/// Whether calling this would run something.
+/// Whether calling this would execute code.
 pub(super) fn runs(name: &str) -> bool {
     let module = name.split('.').next().unwrap_or_default();
     let function = name.rsplit('.').next().unwrap_or_default();
     let evaluates = matches!(module, "builtins" | "__builtin__") && BUILTINS.contains(&function);
-    // `operator.attrgetter` and `functools.partial` put such calls together.
+    // `operator.attrgetter` and `functools.partial` compose such calls.
     let composes =
         matches!(name, "operator.attrgetter" | "operator.methodcaller" | "functools.partial" | "functools.reduce");
     let loads = matches!(name, "torch.load" | "torch.hub.load" | "torch.jit.load" | "torch.storage._load_from_bytes");
     MODULES.contains(&module) || evaluates || composes || loads
 }
 
-/// The types of objects beside tensors, storages and plain values, each once.
+/// The types of objects other than tensors, storages and plain values, each once.
 pub(super) fn objects(value: &PickleValue) -> Vec<String> {
     let mut found = Vec::new();
     collect(value, &mut found);
@@ -92,19 +92,18 @@ fn collect(value: &PickleValue, found: &mut Vec<String>) {
     }
 }
 
-/// Bytes looked at in one go, and how far two looks overlap: more than a name is long.
+/// Bytes per chunk, and the overlap of chunks, which is longer than any name.
 const CHUNK: usize = 1 << 20;
 const OVERLAP: usize = 256;
 
-/// How a pickle names a function: the opcode `c` with module and name in a line each, and from
-/// protocol 4 on two short texts and the opcode that joins them.
+/// How a pickle names a function: the opcode `c` with module and name on a line each, and from
+/// protocol 4 on two short strings and the opcode that joins them.
 const GLOBALS: [&str; 2] = [
     r"(?-u)c([A-Za-z_][A-Za-z0-9_.]{0,99})\n([A-Za-z_][A-Za-z0-9_.]{0,99})\n",
     r"(?s-u)\x8c.([A-Za-z_][A-Za-z0-9_.]{0,99})\x94?\x8c.([A-Za-z_][A-Za-z0-9_.]{0,99})\x94?\x93",
 ];
 
-/// A call whose result the pickle throws away leaves no object behind, but its name stands in the
-/// file as text.
+/// A call whose result the pickle discards leaves no object, but its name is in the file as text.
 pub(super) fn call_in(path: &Path) -> std::io::Result<Option<String>> {
     let globals = GLOBALS.map(Regex::new);
     let mut file = File::open(path)?;

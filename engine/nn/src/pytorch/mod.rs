@@ -1,9 +1,10 @@
-//! PyTorch's own files: `.pt`, `.pth` and MONAI bundles, to a state dict and on to safetensors.
+//! Reads PyTorch's own files (`.pt`, `.pth` and MONAI bundles) as a state dict and converts it to
+//! safetensors.
 //!
 //! Such a file holds a pickle, a small program that Python runs when it opens the file. Here it is
-//! parsed and never run: tensors, dictionaries and lists are understood, any other object is passed
-//! over by its name, and a file that asks for a command or an interpreter is refused. The parser is
-//! Burn's `pytorch-reader`, which checks every length before it allocates.
+//! parsed and never run: tensors, dictionaries and lists are read, any other object is skipped and
+//! reported by its type, and a file that calls a command or an interpreter is refused. The parser
+//! is Burn's `pytorch-reader`, which checks every length before it allocates.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -29,10 +30,10 @@ use safetensors::tensor::{Dtype, View};
 
 pub use rename::{Rule, RuleError};
 
-/// A PyTorch file that cannot be read, or does not hold what it should.
+/// A PyTorch file that cannot be read, or does not hold weights.
 #[derive(Debug, thiserror::Error)]
 pub enum PytorchError {
-    /// The file system said no.
+    /// An I/O error.
     #[error("{path}: {source}")]
     Io {
         /// The file.
@@ -45,12 +46,12 @@ pub enum PytorchError {
     Format {
         /// The file.
         path: PathBuf,
-        /// What the reader said.
+        /// The reader's error.
         reason: String,
     },
-    /// The pickle would have run something.
+    /// The pickle would have executed code.
     #[error(
-        "{path} asks Python to call {call}, which weights have no use for: the file is not to be trusted. Nothing was executed"
+        "{path} asks Python to call {call}, which weights do not need: the file is not trustworthy. Nothing was executed"
     )]
     Foreign {
         /// The file.
@@ -58,12 +59,12 @@ pub enum PytorchError {
         /// The function.
         call: String,
     },
-    /// There are weights in several places, or in none.
+    /// There are several sets of weights, or none.
     #[error("{path}: {reason}")]
     Nesting {
         /// The file.
         path: PathBuf,
-        /// What there is, and how to choose.
+        /// What was found, and how to choose.
         reason: String,
     },
     /// The rules give two tensors one key.
@@ -85,7 +86,7 @@ pub struct OpenOptions {
     pub key: Option<String>,
 }
 
-/// Tensors by key, as `state_dict()` names them. Their numbers are read when the state dict is
+/// Tensors by key, as `state_dict()` names them. Their values are read when the state dict is
 /// written.
 #[derive(Debug)]
 pub struct StateDict {
@@ -93,16 +94,16 @@ pub struct StateDict {
     tensors: BTreeMap<String, Tensor>,
     /// Where in the file the weights were: dotted, empty for its root.
     pub found_at: String,
-    /// What was taken off the front of every key: `module.` of data-parallel training, `_orig_mod.`
-    /// of a compiled network.
+    /// The prefix that was removed from every key: `module.` of data-parallel training,
+    /// `_orig_mod.` of a compiled network.
     pub prefix: String,
-    /// Python objects beside the weights that were passed over, by type.
+    /// The types of other Python objects, which were skipped.
     pub passed_over: Vec<String>,
-    /// Keeps a file that was unpacked from a bundle.
+    /// Keeps a file that was unpacked from a bundle alive.
     _unpacked: Option<tempfile::TempPath>,
 }
 
-/// What training wraps a network in, and with it every key.
+/// The prefixes that training wrappers add to every key.
 const WRAPPERS: [&str; 2] = ["module.", "_orig_mod."];
 
 impl StateDict {
@@ -110,8 +111,8 @@ impl StateDict {
     /// `models/model.pt`), or a folder with `model.pt`.
     ///
     /// # Errors
-    /// Files that are none of these, are damaged, hold no weights or several sets of them, or ask
-    /// for a command.
+    /// Files that are none of these, are damaged, hold no weights or several sets of them, or call
+    /// a command.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, PytorchError> {
         let (file, unpacked) = source::find(path)?;
         let file = unpacked.as_deref().unwrap_or(&file);
@@ -152,8 +153,7 @@ impl StateDict {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// Applies rules to every key, each to what the one before made of it. Gives how many keys each
-    /// of them changed.
+    /// Applies rules to every key, in order. Returns the number of keys that each of them changed.
     ///
     /// # Errors
     /// Where two tensors would have the same key.

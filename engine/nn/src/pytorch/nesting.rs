@@ -2,11 +2,11 @@
 
 use pytorch_reader::PickleValue;
 
-/// Keys under which training scripts keep a state dict, the surest first.
+/// Keys under which training scripts keep a state dict, the most certain first.
 const USUAL: [&str; 9] =
     ["state_dict", "model_state_dict", "model", "network", "net", "network_weights", "module", "weights", "params"];
 
-/// Those that are no network's own first level.
+/// Those that are never the first level of a network.
 const SURE: [&str; 3] = ["state_dict", "model_state_dict", "network_weights"];
 
 fn is_tensor(value: &PickleValue) -> bool {
@@ -22,7 +22,7 @@ fn holds_tensors(value: &PickleValue) -> bool {
     }
 }
 
-/// Dictionaries whose keys are dotted paths to tensors: what `state_dict()` gives.
+/// Dictionaries whose keys are dotted paths to tensors: the output of `state_dict()`.
 fn state_dicts(value: &PickleValue, path: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
     let PickleValue::Dict(entries) = value else { return };
     if entries.iter().any(|(key, value)| key.contains('.') && is_tensor(value)) {
@@ -38,7 +38,7 @@ fn state_dicts(value: &PickleValue, path: &mut Vec<String>, found: &mut Vec<Vec<
     }
 }
 
-/// The path of keys to the weights, or what is to be said.
+/// The path of keys to the weights, or the error message.
 pub(super) fn choose(root: &PickleValue, key: Option<&str>) -> Result<Vec<String>, String> {
     let PickleValue::Dict(entries) = root else {
         return Err(match root {
@@ -53,7 +53,7 @@ pub(super) fn choose(root: &PickleValue, key: Option<&str>) -> Result<Vec<String
         format!("its keys are {}{more}", keys[..keys.len().min(8)].join(", "))
     };
     if let Some(key) = key {
-        // A key may have dots itself: the longest one that is there is taken.
+        // A key may itself contain dots: the longest existing one is used.
         let mut place = Vec::new();
         let (mut node, mut rest) = (root, key);
         while !rest.is_empty() {

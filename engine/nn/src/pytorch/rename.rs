@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use regex::Regex;
 
-/// A rule `FROM=TO`: wherever the regular expression `FROM` is found in a key, `TO` takes its
-/// place; `$1` is its first group.
+/// A rule `FROM=TO`: every match of the regular expression `FROM` in a key is replaced by `TO`;
+/// `$1` is its first group.
 #[derive(Clone, Debug)]
 pub struct Rule {
     from: Regex,
@@ -45,8 +45,7 @@ impl std::fmt::Display for Rule {
 }
 
 impl Rule {
-    /// The key that rules make of a key, each of what the one before made; counts those that
-    /// changed it.
+    /// Applies all rules to a key in order, and counts the rules that changed it.
     pub(crate) fn apply_all(rules: &[Rule], key: &str, changed: &mut [usize]) -> String {
         rules.iter().zip(changed).fold(key.to_owned(), |key, (rule, changed)| {
             let new = rule.apply(&key);
@@ -55,7 +54,7 @@ impl Rule {
         })
     }
 
-    /// The key it makes of a key.
+    /// Applies the rule to a key.
     pub fn apply(&self, key: &str) -> String {
         self.from.replace_all(key, self.to.as_str()).into_owned()
     }

@@ -1,4 +1,4 @@
-//! Where the pickle is: a file, a folder, or a file within a bundle's archive.
+//! The location of the pickle: a file, a folder, or a file within a bundle's archive.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -9,7 +9,7 @@ use zip::ZipArchive;
 
 use super::PytorchError;
 
-/// Places of a bundle's weights, the usual one first.
+/// Paths of a bundle's weights, the usual one first.
 const IN_A_FOLDER: [&str; 2] = ["models/model.pt", "model.pt"];
 
 /// Weights of a bundle are at most this large (16 GiB): an archive can claim any size.

@@ -7,12 +7,12 @@ use safetensors::tensor::SafeTensors;
 use super::{Stored, WeightsError};
 use crate::pytorch::Rule;
 
-/// What a safetensors file holds.
+/// The content of a safetensors file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Tensors.
     pub tensors: usize,
-    /// Numbers in all of them.
+    /// Values in all of them.
     pub numbers: u64,
 }
 
@@ -20,10 +20,10 @@ fn format(reason: impl std::fmt::Display) -> WeightsError {
     WeightsError::Format { from: "the given bytes".to_owned(), reason: reason.to_string() }
 }
 
-/// Counts tensors and numbers.
+/// Counts tensors and values.
 ///
 /// # Errors
-/// Bytes that are no whole safetensors file.
+/// Bytes that are not a complete safetensors file.
 pub fn summary(bytes: &[u8]) -> Result<Summary, WeightsError> {
     let file = SafeTensors::deserialize(bytes).map_err(format)?;
     let numbers = file.tensors().iter().map(|(_, view)| view.shape().iter().product::<usize>() as u64).sum();
@@ -33,7 +33,7 @@ pub fn summary(bytes: &[u8]) -> Result<Summary, WeightsError> {
 /// The file with its keys renamed, and how many keys each rule changed.
 ///
 /// # Errors
-/// Bytes that are no whole safetensors file, and rules that give two tensors one key.
+/// Bytes that are not a complete safetensors file, and rules that give two tensors one key.
 pub fn rename(bytes: &[u8], rules: &[Rule]) -> Result<(Vec<u8>, Vec<usize>), WeightsError> {
     let file = SafeTensors::deserialize(bytes).map_err(format)?;
     let mut changed = vec![0; rules.len()];

@@ -1,4 +1,4 @@
-//! `use_checkpoint`: the same values and gradients, though inner values are computed a second time.
+//! `use_checkpoint`: the same values and gradients, although inner values are recomputed.
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Gradients, Tensor};
@@ -8,7 +8,7 @@ use hearth_nn::networks::{AnyNetwork, Network, SwinUNETRConfig};
 use crate::precision::Kernels;
 use crate::{draw, values};
 
-/// The gradient of every parameter, in order; nothing for one that got none.
+/// The gradient of every parameter, in order; empty for a parameter without one.
 struct All<'a>(&'a Gradients, Vec<Option<Vec<f32>>>);
 
 impl ModuleVisitor for All<'_> {
@@ -42,7 +42,7 @@ fn step(use_checkpoint: bool, use_v2: bool, dtype: Option<DType>) -> (Vec<f32>, 
         Some(dtype) => net.apply_reparameterization(Kernels(dtype)),
         None => net,
     };
-    // What is frozen gets no gradient either way.
+    // Frozen parameters get no gradient either way.
     let (net, _) = freeze(net, &["swinViT.layers1.0.blocks.0.mlp.*".to_owned()]).expect("known");
     net.set_draw(3, 5);
     let x = draw([2, 1, 32, 32, 32], 1, &device).require_grad();

@@ -87,7 +87,7 @@ fn the_recipes_transformers_have_monais_numbers_of_parameters() {
     assert_eq!(parameters(flat), 85_790_210);
 }
 
-/// A network of each kind, the smallest input it takes, and one that it does not.
+/// A network of each kind, its smallest valid input, and an invalid one.
 pub fn kinds() -> Vec<(Value, [usize; 5], [usize; 5])> {
     let resnet = json!({"name": "ResNet", "block": "basic", "layers": [1, 1, 1, 1], "block_inplanes": [4, 4, 4, 4],
         "n_input_channels": 1, "num_classes": 3});
@@ -212,7 +212,7 @@ fn first_weights_have_monais_distributions() {
     close(deviation(vit, "patch_embedding.position_embeddings"), 0.02);
 }
 
-/// One score per place of the pooled features: every 32 pixels.
+/// One score per position of the pooled features: every 32 pixels.
 #[test]
 fn a_fully_convolutional_classifier_gives_a_map_of_scores() {
     let net = network(json!({"name": "TorchVisionFCModel", "use_conv": true}));

@@ -1,5 +1,5 @@
 //! The convolutional networks: gradients, state-dict keys, initial weights, options and inputs.
-//! What they compute is compared with MONAI by the golden cases.
+//! The golden cases compare their outputs with MONAI.
 
 use std::collections::BTreeSet;
 
@@ -84,7 +84,7 @@ fn smooth() -> Vec<(Value, [usize; 5])> {
 fn gradients_to_the_input() {
     for (config, shape) in smooth() {
         let net = network(&config, &Device::default().autodiff());
-        // In training mode, also where the value alone is asked for.
+        // In training mode, even where only the value is needed.
         check_input(&config.to_string(), draw(shape, 7, &Device::default()), |x| {
             let scores = net.forward_all(x.autodiff()).into_iter().enumerate().map(|(i, y)| {
                 let cot = draw(y.dims(), 9 + i as u64, &y.device());
@@ -166,8 +166,8 @@ fn linear_upsampling_is_what_it_is_by_hand() {
     assert_close(&y[..4], &[0.0, 1.0 / 3.0, 2.0 / 3.0, 1.0], 1e-6);
 }
 
-/// All voxels that come of one are equal at the start, and the mean behind them takes nothing from
-/// the inside.
+/// Initially all voxels that come from one are equal, and the mean after them does not change the
+/// inside.
 #[test]
 fn a_pixel_shuffle_starts_without_a_checkerboard() {
     let options = UpSampleOptions::new(3, [2, 3], UpsampleMode::PixelShuffle);

@@ -1,5 +1,5 @@
-//! Parameters and multiply-adds of every network's example, against those that MONAI and PyTorch
-//! count.
+//! Parameters and multiply-adds of every network's example, against the counts of MONAI and
+//! PyTorch.
 
 use burn::tensor::Device;
 use hearth_nn::cost::{Cost, cost};

@@ -1,4 +1,4 @@
-//! Dropout: its rate, its scale, and draws that depend on seed, step, pass and layer alone.
+//! Dropout: its rate, its scale, and draws that depend only on seed, step, pass and layer.
 
 use burn::module::Module;
 use burn::tensor::Device;
@@ -37,7 +37,7 @@ fn a_step_draws_the_same_masks_again() -> Result<(), ConfigError> {
     assert_eq!(first, run(&b, 5, 17));
     assert_ne!(first, run(&a, 5, 18));
     assert_ne!(first, run(&a, 6, 17));
-    // A second pass within the step is not the first again.
+    // A second pass within the step has other draws.
     run(&a, 5, 17);
     assert_ne!(first, values(a.forward(x.clone())));
     let plain = draw([1, 1, 8, 8, 8], 1, &device.clone().inner());
@@ -46,7 +46,8 @@ fn a_step_draws_the_same_masks_again() -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// PyTorch: what is dropped takes one value, and of normal numbers mean and variance stay.
+/// As in PyTorch, dropped values are replaced by one value, and mean and variance of normal numbers
+/// are preserved.
 #[test]
 fn alpha_dropout_keeps_mean_and_variance() -> Result<(), Box<dyn std::error::Error>> {
     let device = Device::default().autodiff();

@@ -1,4 +1,4 @@
-//! Frozen parameters stay to the bit, whatever the optimizer would do with them.
+//! Frozen parameters stay bit-identical with any optimizer.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ fn what_is_frozen_stays_and_the_rest_moves() {
         let (net, frozen) = freeze(unet(), &patterns(&["model.0.*"])).expect("there are such parameters");
         assert!(frozen.names.iter().all(|name| name.starts_with("model.0.")), "{frozen:?}");
         assert_eq!(frozen.of, parameters(&unet()).iter().map(|one| one.values).sum::<usize>());
-        // As a trainer moves a network about.
+        // As a trainer moves a network.
         let net = net.valid().to_device(&Device::default()).train();
         let after = tensors(&trained(net, &optimizer));
         for (name, bytes) in &before {
@@ -56,7 +56,7 @@ fn what_is_frozen_stays_and_the_rest_moves() {
     }
 }
 
-/// A norm of which anything is frozen normalizes by its running statistics: the batch has no
+/// A norm with a frozen part normalizes by its running statistics: the batch has no
 /// influence on them.
 #[test]
 fn one_frozen_part_of_a_norm_keeps_its_statistics() {

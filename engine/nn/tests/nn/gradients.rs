@@ -24,7 +24,7 @@ pub(crate) fn check_input(what: &str, x: Tensor<5>, f: impl Fn(Tensor<5>) -> Ten
         let along = values((gradient.clone() * direction.clone()).sum())[0];
         let h = 2e-3;
         let at = |t: f32| values(f(x.clone() + direction.clone() * t).sum())[0];
-        // Fourth order: the error of rounding leaves little room below it.
+        // Fourth order: rounding errors leave little margin below it.
         let numeric = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h))) / (12.0 * h);
         let size = values((gradient.clone() * gradient.clone()).sum())[0].sqrt();
         assert!((along - numeric).abs() < 2e-3 * (size + 1e-2), "{what}: {along} for {numeric} (gradient {size})");
@@ -125,7 +125,7 @@ fn network(norm: &str, act: &str, units: usize, dims: usize) -> UNet {
 fn networks_to_their_input() {
     for (norm, act, units) in [("batch", "tanh", 2), ("instance", "swish", 1), ("group", "mish", 0), ("", "gelu", 2)] {
         let net = network(norm, act, units, 3);
-        // In training mode, also where the value alone is asked for.
+        // In training mode, even where only the value is needed.
         check_input(&format!("{norm} {act}"), draw([2, 2, 6, 4, 4], 7, &Device::default()), |x| {
             let y = net.forward(x.autodiff());
             let cot = draw(y.dims(), 9, &y.device());

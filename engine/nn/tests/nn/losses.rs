@@ -1,4 +1,4 @@
-//! The values of the recipes' table (recorded from MONAI), and what wrong inputs give.
+//! The values of the recipes' table (recorded from MONAI), and the errors for wrong inputs.
 
 use burn::tensor::{Tensor, activation};
 use hearth_nn::losses::{
@@ -65,8 +65,7 @@ fn relatives_of_dice_give_monais_values() {
     gives(&foreground, x(), y(), &[0.137184]);
 }
 
-/// Where all classes are equally far from each other, it is Dice over the classes but the
-/// background.
+/// With equal distances between all classes it equals Dice over the classes without the background.
 #[test]
 fn wasserstein_dice_of_equal_distances_is_dice() {
     let loss = GeneralizedWassersteinDiceLoss {
@@ -162,7 +161,7 @@ fn dice_and_cross_entropy_give_monais_value() {
     gives(&spleen, x(), y(), &[0.326299]);
 }
 
-/// Dice on raw logits of one channel, as a published recipe has it: the softmax is passed over.
+/// Dice on raw logits of one channel, as in a published recipe: the softmax is ignored.
 #[test]
 fn one_channel_passes_over_softmax_and_one_hot() {
     let x = x().narrow(1, 1, 1);

@@ -1,4 +1,4 @@
-//! Dice scores of the recipes' table (recorded from MONAI), and counting where it is delicate.
+//! Dice scores of the recipes' table (recorded from MONAI), and counts at the limits of f32.
 
 use burn::tensor::{Device, Tensor};
 use hearth_nn::metrics::{
@@ -58,7 +58,7 @@ fn maps_of_class_indices_score_as_their_one_hot_form() {
     assert_eq!(rows[0].len(), 4);
 }
 
-/// More voxels than f32 counts one by one.
+/// More voxels than f32 can count one by one.
 #[test]
 fn counts_of_large_volumes_are_exact() {
     let ones = Tensor::<5>::ones([1, 1, 260, 260, 260], &Device::default());
@@ -202,7 +202,7 @@ fn wrong_options_and_inputs_are_named() {
     assert!(error.is_err());
 }
 
-/// What a recipe can name, and which way each gets better.
+/// The metrics a recipe can name, and the direction in which each improves.
 #[test]
 fn directions_and_options_are_known_before_anything_is_measured() {
     let read = |text: &str| toml::from_str::<MetricConfig>(text).unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -228,7 +228,7 @@ fn directions_and_options_are_known_before_anything_is_measured() {
         ("name = \"ConfusionMatrixMetric\"\nmetric_name = []", "metric_name"),
         ("name = \"MultiScaleSSIMMetric\"\nspatial_dims = 3\nweights = []", "weights"),
     ] {
-        // What makes no sense for any number of classes is found when it is read.
+        // Options that are invalid for any number of classes are reported when they are read.
         let read = toml::from_str::<MetricConfig>(text).map_err(|error| error.to_string());
         let error = read.and_then(|metric| metric.check_for(2).map_err(|error| error.to_string())).expect_err(text);
         assert!(error.contains(word), "{error}");
@@ -237,7 +237,7 @@ fn directions_and_options_are_known_before_anything_is_measured() {
     assert!(components.check_for(2).is_ok() && components.check_for(3).is_err());
 }
 
-/// Rows that hold counts say what they mean.
+/// Rows that hold counts are converted to values.
 #[test]
 fn a_row_gives_the_values_of_its_item() {
     let (pred, label) = (

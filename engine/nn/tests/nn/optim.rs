@@ -1,4 +1,4 @@
-//! Steps against the recipes' table (recorded from MONAI), state, groups, and what cannot be.
+//! Steps against the recipes' table (recorded from MONAI), state, groups, and invalid options.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ fn unet() -> UNet {
     config.init(&Device::default().autodiff(), 3).expect("a network")
 }
 
-/// Saving and loading state in mid-run changes nothing, to the last bit.
+/// Saving and loading state in mid-run is bit-identical.
 #[test]
 fn a_resumed_run_is_the_same_run() {
     for config in [
@@ -144,7 +144,7 @@ fn wrong_options_gradients_and_states_are_errors() {
     assert!(matches!(error, OptimError::State { .. }), "{error}");
 }
 
-/// A group whose options are all its own takes the steps of an optimizer with these options.
+/// A group with all options set takes the same steps as an optimizer with these options.
 #[test]
 fn a_group_may_have_every_option_of_its_optimizer() {
     for (plain, own) in [
@@ -177,7 +177,7 @@ fn a_group_of_another_optimizers_options_is_an_error() {
     assert!(group("SGD", "weight_decay = -0.1").contains("weight_decay"));
 }
 
-/// Layers by the names of the state dict, each with a learning rate of its own.
+/// Layers by the names of the state dict, each with its own learning rate.
 #[test]
 fn groups_know_the_names_of_the_state_dict() {
     let text = "name = \"SGD\"\nlr = 0.1\n\

@@ -1,5 +1,5 @@
-//! Every network learns one small batch by heart: a wrong gradient, a layer that is cut off or an
-//! output that no loss reaches would not let it.
+//! Every network overfits one small batch. A wrong gradient, a detached layer or an output without
+//! a loss would prevent it.
 
 use burn::tensor::{Device, Tensor};
 use hearth_nn::losses::{CrossEntropyLoss, DeepSupervisionLoss, DiceCELoss, Loss, LossConfig, PatchAdversarialLoss};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::draw;
 
-/// What the batch is to be turned into.
+/// The target of the batch.
 #[derive(Clone, Copy, PartialEq)]
 enum Task {
     /// A label map, from every output.
@@ -18,7 +18,7 @@ enum Task {
     Classify,
     /// A given number per item and channel, from every output.
     Imitate,
-    /// The image of the block, from numbers that tell the items apart.
+    /// The image of the block, from numbers that distinguish the items.
     Paint,
     /// Itself, with the loss of the latent numbers.
     Reconstruct,
@@ -27,7 +27,7 @@ enum Task {
 }
 use Task::{Classify, Imitate, Judge, Paint, Reconstruct, Segment};
 
-/// A block of foreground that lies elsewhere in each item.
+/// A block of foreground at a different position in each item.
 fn label(shape: [usize; 5], device: &Device) -> Tensor<5> {
     let [b, _, x, y, z] = shape;
     let mut label = Tensor::zeros([b, 1, x, y, z], device);
@@ -99,7 +99,7 @@ fn learns(config: &Value, shape: [usize; 5], task: Task, lr: f64, factor: f32) {
     let mut optimizer = OptimizerConfig::adam().build().expect("consistent");
     let mut x = image(shape, &device);
     if task == Judge {
-        // Every patch must be able to tell, not only those that see the block.
+        // Every patch must be distinguishable, not only those that contain the block.
         let [b, c, ..] = shape;
         let sides = Tensor::cat(
             vec![Tensor::<5>::ones([1, c, 1, 1, 1], &device), Tensor::zeros([b - 1, c, 1, 1, 1], &device)],
@@ -125,7 +125,7 @@ fn learns(config: &Value, shape: [usize; 5], task: Task, lr: f64, factor: f32) {
     panic!("{config}: the loss fell from {first} to {last} in {STEPS} steps, not to a {factor}th");
 }
 
-/// Steps that are enough for any of them.
+/// The number of steps, enough for any network.
 const STEPS: u64 = 150;
 
 const FLAT: [usize; 5] = [2, 1, 16, 16, 1];

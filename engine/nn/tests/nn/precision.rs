@@ -56,7 +56,7 @@ fn masters_stay_f32_and_statistics_and_losses_are_f32() -> Result<(), Box<dyn st
         for (path, gradient) in gradients.iter() {
             assert_eq!(gradient.dtype(), DType::F32, "{path}");
         }
-        // Biases before a batch norm have no gradient but noise; the others agree in direction.
+        // The gradients of biases before a batch norm are noise; the others agree in direction.
         // (Not in the first layers of so small a batch: there a single voxel weighs percents, and
         // PReLU's slope changes with its sign.)
         let kernel = "model.2.0.conv.weight";

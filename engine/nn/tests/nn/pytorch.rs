@@ -1,5 +1,5 @@
-//! Files of PyTorch itself (`tests/pytorch/make_fixtures.py` wrote them): every way of saving gives
-//! the same network, and nothing in them is executed.
+//! Files of PyTorch itself (`tests/pytorch/make_fixtures.py` wrote them): every method of saving
+//! yields the same network, and nothing in the files is executed.
 
 use std::path::{Path, PathBuf};
 
@@ -120,7 +120,7 @@ fn damaged_and_other_files_are_told() {
         let opened = StateDict::open(&path, &OpenOptions::default());
         assert!(opened.and_then(|state| state.to_bytes()).is_err(), "{part} bytes of a file were enough");
     }
-    // One bit of a tensor: the archive's checksum knows.
+    // One flipped bit of a tensor: the archive's checksum detects it.
     let mut bent = whole.clone();
     let weight = open("state_dict.pt").to_bytes().expect("whole tensors");
     let file = SafeTensors::deserialize(&weight).expect("whole");

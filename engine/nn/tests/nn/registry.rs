@@ -1,5 +1,5 @@
 //! Every network, loss, metric, optimizer and inferer that a recipe can name: its example builds
-//! and does something, misspelt parameters are refused, and the reference describes each parameter.
+//! and runs, misspelt parameters are refused, and the reference describes each parameter.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -24,7 +24,8 @@ fn every_loss_is_finite_on_its_example() {
         let loss = LossConfig::example(entry).unwrap_or_else(|fault| panic!("{}: {fault}", entry.name));
         let shape = if entry.name == "ContrastiveLoss" { [2, 8, 1, 1, 1] } else { [1, 2, 12, 12, 12] };
         let logits = half(shape) * 0.7 + 0.1;
-        // Class indices where the example asks for one-hot, one channel for each class elsewhere.
+        // Class indices where the example converts to one-hot, otherwise one channel for each
+        // class.
         let indices = entry.example.contains("to_onehot_y") || entry.name == "GeneralizedWassersteinDiceLoss";
         let target = half(if indices { [1, 1, 12, 12, 12] } else { shape });
         let value = loss.forward_all(vec![logits], target).unwrap_or_else(|error| panic!("{}: {error}", entry.name));
@@ -127,7 +128,7 @@ fn faults_of_every_kind_are_at_their_key() {
     }
 }
 
-/// A network of a user's own.
+/// A custom network.
 #[derive(Module, Debug)]
 struct Halver {
     scale: burn::module::Param<Tensor<1>>,
@@ -147,11 +148,11 @@ impl Network for Halver {
     }
 }
 
-/// Multiplies by a number that is learned.
+/// Multiplies by a learned number.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct HalverConfig {
-    /// Where it starts.
+    /// Its initial value.
     start: f32,
 }
 

@@ -42,7 +42,7 @@ fn initial_weights_depend_on_the_seed_and_the_path_alone() -> Result<(), ConfigE
     let device = Device::default();
     assert_eq!(bytes(&config.init(&device, 1)?), bytes(&config.init(&device.clone().autodiff(), 1)?));
     assert_ne!(bytes(&config.init(&device, 1)?), bytes(&config.init(&device, 2)?));
-    // Another width of one level leaves the layers that do not touch it as they were.
+    // Another width of one level does not change the initial weights of unrelated layers.
     let wider = UNetConfig { channels: vec![4, 8, 32], ..config.clone() };
     let (a, b) = (bytes(&config.init(&device, 1)?), bytes(&wider.init(&device, 1)?));
     let top = |bytes: &[u8]| {
@@ -93,7 +93,7 @@ fn inputs_that_do_not_fit_are_told_what_would() -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Whatever `check_input` lets through has an output of the same size.
+/// Every input that `check_input` accepts has an output of the same size.
 #[test]
 fn outputs_have_the_size_of_inputs() -> Result<(), ConfigError> {
     let device = Device::default();
@@ -143,7 +143,7 @@ fn options_that_cannot_be_are_named() {
     assert!(parse(&format!("{head}norm = \"\"\nact = [\"leakyrelu\", {{ negative_slope = 0.2 }}]")).is_ok());
 }
 
-/// A few steps on one batch bring the loss down a long way.
+/// A few steps on one batch reduce the loss considerably.
 #[test]
 fn it_overfits_one_small_batch() -> Result<(), Box<dyn std::error::Error>> {
     use hearth_nn::losses::{DiceCELoss, Loss};
@@ -153,7 +153,7 @@ fn it_overfits_one_small_batch() -> Result<(), Box<dyn std::error::Error>> {
         UNetConfig { num_res_units: 1, norm: Some("batch".into()), ..UNetConfig::new(3, 1, 2, &[8, 16], &[2]) };
     let mut net = config.init(&device, 0)?;
     let x = draw([2, 1, 8, 8, 8], 1, &device);
-    // The label is what a threshold of the smoothed image gives: it can be learned, not read off a
+    // The label is a threshold of the smoothed image: it can be learned, but not read from a single
     // voxel.
     let near = x.clone() + Tensor::cat(vec![x.clone().narrow(2, 1, 7), x.clone().narrow(2, 0, 1)], 2);
     let y = near.greater_elem(0.0).float();

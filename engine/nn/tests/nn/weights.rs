@@ -1,4 +1,4 @@
-//! Files that do not fit, and files that are no files.
+//! Files that do not match, and invalid files.
 
 use burn::tensor::Device;
 use hearth_nn::networks::{Network, UNet, UNetConfig};

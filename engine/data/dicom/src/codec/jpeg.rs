@@ -32,11 +32,11 @@ pub(super) fn decode(bytes: &[u8], format: &PixelFormat) -> Result<Decoded, Code
     contain(image.data.iter().map(|v| i64::from(*v)), 8, format, color)
 }
 
-/// Adobe's marker that says: components are red, green, blue.
+/// Adobe's marker for components red, green, blue.
 const ADOBE_RGB: [u8; 16] = *b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00";
 
-/// Whether neither a JFIF nor an Adobe marker tells how to read three components. Then DICOM's
-/// header decides; a decoder by itself would take them for luminance and chrominance.
+/// Whether neither a JFIF nor an Adobe marker defines the colour space. DICOM's header then
+/// decides; by default a decoder would assume luminance and chrominance.
 fn says_nothing_of_color(bytes: &[u8]) -> bool {
     let mut rest = bytes.get(2..).unwrap_or_default();
     while let [0xff, marker, high, low, ..] = *rest {

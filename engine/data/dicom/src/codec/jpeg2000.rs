@@ -5,7 +5,7 @@ use hayro_jpeg2000::{DecodeSettings, DecoderContext, Image};
 use super::{CodecError, Decoded, check_size, contain};
 use crate::pixels::PixelFormat;
 
-/// What the SIZ segment says.
+/// The content of the SIZ segment.
 struct Size {
     width: u32,
     height: u32,
@@ -19,7 +19,7 @@ pub(super) fn decode(bytes: &[u8], format: &PixelFormat) -> Result<Decoded, Code
         return decode_high_throughput(bytes, format);
     }
     let wrong = |e: hayro_jpeg2000::error::DecodeError| CodecError::Wrong(e.to_string());
-    // Strict: a stream that is cut off is an error, not a blurred image.
+    // Strict: a truncated stream is an error, not a blurred image.
     let settings = DecodeSettings { strict: true, ..DecodeSettings::default() };
     let image = Image::new(stream, &settings).map_err(wrong)?;
     let mut context = DecoderContext::default();
@@ -27,11 +27,11 @@ pub(super) fn decode(bytes: &[u8], format: &PixelFormat) -> Result<Decoded, Code
     let planes: Vec<&[f32]> = decoded.components().iter().map(|c| c.samples()).collect();
     let pixels = format.rows * format.columns;
     if planes.len() != format.samples || planes.iter().any(|p| p.len() < pixels) {
-        return Err(CodecError::Wrong("the decoder gave too few samples".to_owned()));
+        return Err(CodecError::Wrong("the decoder returned too few samples".to_owned()));
     }
     let (bits, signed) = size.components[0];
-    // The decoder treats all samples as unsigned: it adds half the range that signed ones don't
-    // have.
+    // The decoder treats all samples as unsigned: it adds half the range, which signed ones must
+    // not have.
     let offset = if signed { -(1_i64 << (bits - 1)) } else { 0 };
     let (low, high) = (offset, offset + (1_i64 << bits) - 1);
     let value = |i: usize| (planes[i % planes.len()][i / planes.len()].round() as i64 + offset).clamp(low, high);
@@ -55,7 +55,7 @@ pub(super) fn decode_high_throughput(bytes: &[u8], format: &PixelFormat) -> Resu
     let planes: Vec<&[i32]> = image.components().iter().map(|c| c.data()).collect();
     let pixels = format.rows * format.columns;
     if planes.len() != format.samples || planes.iter().any(|p| p.len() < pixels) {
-        return Err(CodecError::Wrong("the decoder gave too few samples".to_owned()));
+        return Err(CodecError::Wrong("the decoder returned too few samples".to_owned()));
     }
     let value = |i: usize| i64::from(planes[i % planes.len()][i / planes.len()]);
     let color_done = format.samples == 3 && has_transform(stream);

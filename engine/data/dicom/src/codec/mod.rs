@@ -1,5 +1,5 @@
-//! Compressed frames. Each decoder gets the bytes of one frame and the size it must have, and
-//! checks that the code stream has that size before anything is decoded.
+//! Compressed frames. Each decoder receives the bytes of one frame and its expected size, and
+//! checks that the code stream has that size before decoding anything.
 
 mod jpeg;
 mod jpeg2000;
@@ -16,20 +16,20 @@ use crate::syntax::Codec;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Decoded {
     pub bytes: Vec<u8>,
-    /// Colours are red, green, blue already.
+    /// Whether colours are already red, green, blue.
     pub color_done: bool,
 }
 
 /// Why a frame could not be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CodecError {
-    /// The code stream is damaged, or not what the header says.
+    /// The code stream is damaged, or contradicts the header.
     Wrong(String),
-    /// This build can't decode it, or no build can.
+    /// This build cannot decode it, or no build can.
     Unsupported(String),
 }
 
-/// Decodes a frame. A panic of a decoder is an error.
+/// Decodes a frame. A panic in a decoder becomes an error.
 pub(crate) fn decode(codec: Codec, bytes: &[u8], format: &PixelFormat) -> Result<Decoded, CodecError> {
     let decode = || match codec {
         Codec::Rle => rle::decode(bytes, format),
@@ -45,7 +45,7 @@ pub(crate) fn decode(codec: Codec, bytes: &[u8], format: &PixelFormat) -> Result
     caught(decode).unwrap_or_else(|panic| Err(CodecError::Wrong(format!("the decoder panicked: {panic}"))))
 }
 
-/// A frame deflated by itself. Single bits are unpacked.
+/// A separately deflated frame. Single bits are unpacked.
 fn inflate(bytes: &[u8], format: &PixelFormat) -> Result<Decoded, CodecError> {
     let samples = format.frame_samples();
     let size = if format.bits_allocated == 1 { samples.div_ceil(8) } else { samples * format.sample_bytes() };
@@ -63,7 +63,7 @@ fn inflate(bytes: &[u8], format: &PixelFormat) -> Result<Decoded, CodecError> {
     Ok(Decoded { bytes: out, color_done: false })
 }
 
-/// The code stream must have the size and the colours that the header says.
+/// Checks that the code stream has the size and the colours of the header.
 fn check_size(format: &PixelFormat, width: usize, height: usize, components: usize) -> Result<(), CodecError> {
     let PixelFormat { columns, rows, samples, .. } = format;
     if (width, height, components) == (*columns, *rows, *samples) {
@@ -74,7 +74,7 @@ fn check_size(format: &PixelFormat, width: usize, height: usize, components: usi
     )))
 }
 
-/// Samples into their container. Those of more bits than it has are an error.
+/// Stores samples in their container. More bits than it has are an error.
 fn contain(
     samples: impl ExactSizeIterator<Item = i64>,
     bits: u32,

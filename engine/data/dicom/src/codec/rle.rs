@@ -16,7 +16,7 @@ pub(super) fn decode(bytes: &[u8], format: &PixelFormat) -> Result<Decoded, Code
     let mut out = vec![0; pixels * count];
     for (i, begin) in words[1..=count].iter().enumerate() {
         let end = words.get(i + 2).copied().filter(|_| i + 1 < count).unwrap_or(bytes.len());
-        let segment = bytes.get(*begin..end).ok_or_else(|| wrong(format!("RLE segment {} is not there", i + 1)))?;
+        let segment = bytes.get(*begin..end).ok_or_else(|| wrong(format!("RLE segment {} is missing", i + 1)))?;
         // Segment i is byte `size - 1 - i % size` of sample `i / size`.
         let first = i / size * size + (size - 1 - i % size);
         let got = unpack(segment, out[first..].iter_mut().step_by(count));
@@ -27,7 +27,7 @@ pub(super) fn decode(bytes: &[u8], format: &PixelFormat) -> Result<Decoded, Code
     Ok(Decoded { bytes: out, color_done: false })
 }
 
-/// Unpacks until either end; how many bytes were written.
+/// Unpacks until either end; returns the number of bytes written.
 fn unpack<'a>(mut packed: &[u8], mut out: impl Iterator<Item = &'a mut u8>) -> usize {
     let mut written = 0;
     while let [code, rest @ ..] = packed {

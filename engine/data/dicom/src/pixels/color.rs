@@ -1,4 +1,4 @@
-//! Other colours to red, green, blue.
+//! Conversion of other colour spaces to red, green, blue.
 
 use crate::pixels::PixelFormat;
 
@@ -33,13 +33,13 @@ pub(super) fn ybr_to_rgb(bytes: &mut [u8], format: &PixelFormat) {
                 pixel.copy_from_slice(rgb.as_flattened());
             }
         }
-        // Chrominance of 32 bits does not exist.
+        // There is no 32-bit chrominance.
         _ => {}
     }
 }
 
-/// CIELab as DICOM stores it (PS3.3 C.10.7.1.1: 16 bits, white point D65) to red, green, blue as
-/// sRGB has them.
+/// CIELab as DICOM stores it (PS3.3 C.10.7.1.1: 16 bits, white point D65) to red, green, blue of
+/// sRGB.
 pub(crate) fn lab_to_rgb([l, a, b]: [f64; 3]) -> [u8; 3] {
     let (l, a, b) = (l / 65_535.0 * 100.0, a / 65_535.0 * 255.0 - 128.0, b / 65_535.0 * 255.0 - 128.0);
     let y = (l + 16.0) / 116.0;

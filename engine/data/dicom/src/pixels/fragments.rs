@@ -21,9 +21,9 @@ pub(crate) struct FrameReader {
 
 #[derive(Clone, Debug)]
 enum Place {
-    /// Frames one after the other.
+    /// Contiguous frames.
     Native { offset: u64, length: u64 },
-    /// Where fragments lie, and which of them make up each frame.
+    /// The positions of fragments, and the fragments of each frame.
     Fragments { fragments: Vec<Fragment>, frames: Vec<Range<usize>> },
 }
 
@@ -38,7 +38,7 @@ struct Fragment {
 
 impl FrameReader {
     /// Finds the frames of a file; `offsets` is its extended offset table, where it has one.
-    /// Uncompressed pixels must be there in full; fragments must lie within the file.
+    /// Uncompressed pixels must be complete; fragments must lie within the file.
     pub fn new(
         path: &Path,
         element: &PixelElement,
@@ -92,7 +92,7 @@ impl FrameReader {
         }
     }
 
-    /// The bytes of a frame (from 0) as they are in the file.
+    /// The stored bytes of a frame (from 0).
     pub fn frame(&self, format: &PixelFormat, frame: usize) -> Result<Vec<u8>, DicomError> {
         let io = |source| DicomError::Io { path: self.path.clone(), source };
         match &self.place {
@@ -149,7 +149,7 @@ fn walk(source: &Source, offset: u64) -> std::io::Result<(Vec<u64>, Vec<Fragment
         }
         if u64::from(length) > size - at - 8 {
             let missing = u64::from(length) - (size - at - 8);
-            return Err(invalid(format!("the last pixel fragment misses {missing} bytes: the file is cut off")));
+            return Err(invalid(format!("the last pixel fragment misses {missing} bytes: the file is truncated")));
         }
         if table.is_none() {
             let mut bytes = vec![0; length as usize];
@@ -163,14 +163,14 @@ fn walk(source: &Source, offset: u64) -> std::io::Result<(Vec<u64>, Vec<Fragment
         at += 8 + u64::from(length);
     }
     if fragments.is_empty() {
-        return Err(invalid("no pixel fragments: the file is cut off".to_owned()));
+        return Err(invalid("no pixel fragments: the file is truncated".to_owned()));
     }
-    // The closing delimiter alone may be missing.
+    // Only the closing delimiter may be missing.
     Ok((table.unwrap_or_default(), fragments))
 }
 
-/// Which fragments make up each of `count` frames: by the offset table, one each, or by where code
-/// streams start.
+/// Assigns fragments to `count` frames: by the offset table, one each, or by the starts of code
+/// streams.
 fn assign(
     fragments: &[Fragment],
     table: &[u64],
@@ -179,7 +179,7 @@ fn assign(
 ) -> Result<Vec<Range<usize>>, String> {
     let total = fragments.len();
     if total < count {
-        return Err(format!("{total} pixel fragment(s) for {count} frame(s): the file is cut off"));
+        return Err(format!("{total} pixel fragment(s) for {count} frame(s): the file is truncated"));
     }
     let ranges = |starts: Vec<usize>| -> Vec<Range<usize>> {
         let ends = starts.iter().skip(1).copied().chain([total]);
@@ -203,7 +203,7 @@ fn assign(
     if found.len() == count && found[0] == 0 {
         return Ok(ranges(found));
     }
-    Err(format!("{total} pixel fragments for {count} frames, and no offset table says which belong together"))
+    Err(format!("{total} pixel fragments for {count} frames, and no offset table to assign them"))
 }
 
 /// Whether a fragment begins a code stream.
@@ -246,8 +246,8 @@ mod tests {
         assert_eq!(assign(&fragments, &[], 1, |_| false), Ok(vec![0..3]));
         assert!(assign(&fragments, &[], 4, |_| false).is_err());
         assert!(assign(&fragments, &[0, 21], 2, |_| false).is_err());
-        // Cut anywhere: an error or fewer fragments, never a panic; without the delimiter alone it
-        // still reads.
+        // Truncated anywhere: an error or fewer fragments, never a panic; it still reads if only
+        // the delimiter is missing.
         for cut in 0..bytes.len() {
             let got = walk(&memory(bytes[..cut].to_vec()), 0);
             assert_eq!(got.is_ok_and(|(_, f)| f.len() == 3), cut >= bytes.len() - 8, "{cut}");

@@ -18,7 +18,7 @@ pub(crate) struct Lut {
 }
 
 impl Lut {
-    /// From a descriptor (number of entries, first value, bits) and the entries.
+    /// Reads a table from a descriptor (number of entries, first value, bits) and the entries.
     pub fn read(attributes: &Attributes<'_>, descriptor: Tag, data: Tag) -> Result<Self, DicomError> {
         let missing = || attributes.error(descriptor, "missing");
         let words = attributes.words(descriptor)?.filter(|w| w.len() >= 3).ok_or_else(missing)?;
@@ -37,9 +37,9 @@ impl Lut {
         Ok(Lut { first, entries, bits: words[2] })
     }
 
-    /// The entry of a stored value; values beyond either end have the entry of that end.
+    /// The entry of a stored value; values beyond either end get the entry of that end.
     pub fn entry(&self, stored: i64) -> u16 {
-        // Floating-point pixels may be anything.
+        // Floating-point pixels may have any value.
         let at = stored.saturating_sub(self.first).clamp(0, self.entries.len() as i64 - 1);
         self.entries[at as usize]
     }
@@ -60,7 +60,7 @@ pub(super) fn palette(attributes: &Attributes<'_>) -> Result<[Lut; 3], DicomErro
     Ok([red?, green?, blue?])
 }
 
-/// Indices to red, green, blue of 8 or 16 bits.
+/// Converts indices to red, green, blue of 8 or 16 bits.
 pub(super) fn apply_palette(bytes: &[u8], format: &PixelFormat, palette: &[Lut; 3]) -> Vec<u8> {
     let small = palette.iter().all(|l| l.bits <= 8);
     let size = format.sample_bytes();

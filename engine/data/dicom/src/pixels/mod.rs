@@ -1,4 +1,4 @@
-//! Pixels: how they are stored, and how they become numbers.
+//! Pixels: their storage and their conversion to numbers.
 
 mod color;
 mod fragments;
@@ -38,7 +38,7 @@ pub enum StoredType {
 }
 
 impl StoredType {
-    /// Its name as NumPy has it: `uint8`, `int16`, `float32`.
+    /// Its NumPy name: `uint8`, `int16`, `float32`.
     pub fn name(self) -> &'static str {
         match self {
             StoredType::U8 => "uint8",
@@ -63,22 +63,22 @@ impl StoredType {
     }
 }
 
-/// What the samples of a pixel mean.
+/// The meaning of the samples of a pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Photometric {
     Monochrome1,
     Monochrome2,
     Palette,
     Rgb,
-    /// Luminance and chrominance, each pixel with its own.
+    /// Luminance and chrominance for each pixel.
     YbrFull,
     /// Two pixels share their chrominance.
     YbrFull422,
-    /// JPEG 2000's transforms: its decoder undoes them.
+    /// JPEG 2000's transforms, which its decoder inverts.
     YbrJpeg2000,
 }
 
-/// How the pixels of a file are stored.
+/// The pixel format of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct PixelFormat {
     pub rows: usize,
@@ -97,7 +97,7 @@ pub(crate) struct PixelFormat {
 }
 
 impl PixelFormat {
-    /// Reads and checks the attributes that say how pixels are stored.
+    /// Reads and checks the attributes of the pixel format.
     pub fn read(attributes: &Attributes<'_>, kind: PixelKind, limits: &Limits) -> Result<Self, DicomError> {
         let unsupported = |what: String| DicomError::Unsupported { path: attributes.path().to_owned(), what };
         let count = |name| attributes.required(name, 1, 65_535).map(|n| n as usize);
@@ -156,8 +156,8 @@ impl PixelFormat {
         })
     }
 
-    /// The type of one stored sample. Single bits become bytes; a palette's entries are what
-    /// counts.
+    /// The type of one stored sample. Single bits become bytes; for a palette it is the type of its
+    /// entries.
     pub fn stored_type(&self) -> StoredType {
         if let Some(palette) = &self.palette {
             return if palette.iter().all(|l| l.bits <= 8) { StoredType::U8 } else { StoredType::U16 };
@@ -174,7 +174,7 @@ impl PixelFormat {
         }
     }
 
-    /// Channels of a pixel as it is handed out: 1, or 3 for red, green, blue.
+    /// Channels of a decoded pixel: 1, or 3 for red, green, blue.
     pub fn channels(&self) -> usize {
         if self.palette.is_some() { 3 } else { self.samples }
     }
@@ -184,22 +184,22 @@ impl PixelFormat {
         self.rows * self.columns * self.samples
     }
 
-    /// The largest value that fits the stored bits without a sign; of 64 bits, too.
+    /// The largest unsigned value of the stored bits, also for 64 bits.
     pub fn top(&self) -> f64 {
         2_f64.powi(self.bits_stored as i32) - 1.0
     }
 
-    /// Bytes of one sample while it is worked on.
+    /// Bytes of one decoded sample.
     pub fn sample_bytes(&self) -> usize {
         (self.bits_allocated as usize).div_ceil(8)
     }
 
-    /// Bytes of one frame while it is worked on.
+    /// Bytes of one decoded frame.
     pub fn decoded_bytes(&self) -> u64 {
         (self.frame_samples() * self.sample_bytes()) as u64
     }
 
-    /// Bytes of one uncompressed frame, where frames begin at bytes.
+    /// Bytes of one uncompressed frame, where frames begin at whole bytes.
     fn native_bytes(&self) -> u64 {
         let samples = match self.photometric {
             // Two of three: each pair of pixels is Y, Y, Cb, Cr.
@@ -248,7 +248,7 @@ pub(crate) fn stored_frame(
     let (mut bytes, color_done) = match syntax.codec {
         Codec::Native | Codec::Fragments => (values::native(raw, format, syntax.encoding == Encoding::Big), false),
         Codec::Unknown => {
-            let what = format!("pixels in {syntax} can't be decoded");
+            let what = format!("pixels in {syntax} cannot be decoded");
             return Err(DicomError::Unsupported { path: reader.path().to_owned(), what });
         }
         codec => {
@@ -286,7 +286,7 @@ pub(crate) fn stored_frame(
     Ok(bytes)
 }
 
-/// Compressed bytes must not claim to become more than any codec can make of them.
+/// Rejects compressed bytes that claim to become more than any codec can produce.
 pub(crate) fn check_expansion(path: &Path, compressed: u64, decoded: u64, limits: &Limits) -> Result<(), DicomError> {
     if decoded <= (16 << 20).max(limits.expansion.saturating_mul(compressed)) {
         return Ok(());
@@ -303,14 +303,14 @@ pub struct StoredPixels {
     pub shape: [usize; 4],
     /// The type of a sample.
     pub stored_type: StoredType,
-    /// Samples in that order, little-endian. Colours are red, green, blue, whatever they were
-    /// stored as.
+    /// Samples in that order, little-endian. Colours are red, green, blue, independent of the
+    /// stored colour space.
     pub bytes: Vec<u8>,
-    /// How they were written.
+    /// The transfer syntax of the file.
     pub syntax: TransferSyntax,
 }
 
-/// Reads the pixels of one file as stored; of any image, slide tiles and segmentations included.
+/// Reads the pixels of one file as stored, for any image, including slide tiles and segmentations.
 ///
 /// # Errors
 /// Where the file is not DICOM, has no pixels, is damaged, or is beyond the limits.

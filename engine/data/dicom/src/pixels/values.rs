@@ -1,10 +1,10 @@
-//! Stored samples to numbers.
+//! Conversion of stored samples to numbers.
 
 use std::sync::Arc;
 
 use crate::pixels::{Lut, PixelFormat, StoredType};
 
-/// Brings uncompressed bytes into the form codecs deliver: little-endian, colours interleaved.
+/// Converts uncompressed bytes to the output format of codecs: little-endian, colours interleaved.
 pub(super) fn native(mut bytes: Vec<u8>, format: &PixelFormat, big_endian: bool) -> Vec<u8> {
     let size = format.sample_bytes();
     if big_endian && size > 1 {
@@ -25,8 +25,8 @@ pub(crate) fn interleave(planes: &[u8], pixels: usize, samples: usize, size: usi
     out
 }
 
-/// Takes the stored bits out of the allocated ones and extends their sign. What else is in there
-/// (overlays of old files, leftovers) is not part of the value.
+/// Extracts the stored bits from the allocated ones and extends their sign. The other bits
+/// (overlays of old files, leftovers) are not part of the value.
 pub(super) fn to_stored_bits(bytes: &mut [u8], format: &PixelFormat) {
     let (allocated, stored) = (format.bits_allocated, format.bits_stored);
     if allocated == stored || allocated == 1 {
@@ -63,7 +63,7 @@ pub(crate) struct Scale {
     pub lut: Option<Arc<Lut>>,
     /// `top - value` first, for MONOCHROME1.
     pub invert: Option<f64>,
-    /// Stored values within become this.
+    /// Stored values in this range become the given value.
     pub padding: Option<(f64, f64, f32)>,
 }
 
@@ -92,7 +92,7 @@ impl Scale {
                 let mut out = Vec::with_capacity(samples.len());
                 for first in 0..channels {
                     if plain {
-                        // Worth its own loop: it is what nearly every slice takes.
+                        // Worth its own loop: nearly every slice uses it.
                         out.extend(channel(first).map(|c| (one(c) * self.slope + self.intercept) as f32));
                     } else {
                         out.extend(channel(first).map(|c| self.apply(one(c))));

@@ -8,7 +8,7 @@ use dicom_core::{DataElement, PrimitiveValue, Tag, VR};
 use dicom_dictionary_std::tags;
 use dicom_object::{FileMetaTableBuilder, InMemDicomObject};
 
-/// The folder of real files: `HEARTH_REAL_DATA`, or `../shared/data` beside the project.
+/// The folder of real files: `HEARTH_REAL_DATA`, or `../shared/data` next to the project.
 pub fn real_data() -> PathBuf {
     std::env::var_os("HEARTH_REAL_DATA")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/data"), PathBuf::from)
@@ -17,7 +17,7 @@ pub fn real_data() -> PathBuf {
 pub const EXPLICIT: &str = "1.2.840.10008.1.2.1";
 pub const CT: &str = "1.2.840.10008.5.1.4.1.1.2";
 
-/// A data set that grows.
+/// A builder of data sets.
 #[derive(Clone)]
 pub struct Object(pub InMemDicomObject);
 

@@ -1,4 +1,4 @@
-//! JPEG tiles and strips: abbreviated streams whose tables stand in the tag JPEGTables.
+//! JPEG tiles and strips: abbreviated streams whose tables are in the tag JPEGTables.
 
 use zune_core::bytestream::ZCursor;
 use zune_core::colorspace::ColorSpace;
@@ -8,10 +8,10 @@ use zune_jpeg::JpegDecoder;
 use super::Shape;
 use crate::error::Fault;
 
-/// What the three samples of a pixel are, by the photometric interpretation.
+/// The colour space of the three samples of a pixel, by the photometric interpretation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JpegColor {
-    /// As they are. A JFIF header, which only YCbCr has, says otherwise.
+    /// Unconverted, unless a JFIF header says otherwise, which only YCbCr has.
     AsStored,
     /// To be converted to RGB.
     YCbCr,
@@ -52,7 +52,7 @@ pub(super) fn decode(bytes: Vec<u8>, shape: Shape, tables: Option<&[u8]>, color:
     }
     let out = match (shape.samples, decoder.input_colorspace()) {
         (1, _) => ColorSpace::Luma,
-        // Asked for YCbCr the decoder leaves the samples alone.
+        // With YCbCr output the decoder does not convert the samples.
         (_, Some(ColorSpace::YCbCr)) if color == JpegColor::AsStored && !is_jfif => ColorSpace::YCbCr,
         _ => ColorSpace::RGB,
     };
@@ -78,9 +78,9 @@ fn with_tables(bytes: &[u8], tables: &[u8]) -> Result<Vec<u8>, Fault> {
     Ok([tables, image].concat())
 }
 
-/// Whether the stream has an end-of-image marker. The decoder fills what is missing with gray; that
-/// must not pass for tissue.
+/// Whether the stream has an end-of-image marker. The decoder fills missing parts with gray, which
+/// must not be mistaken for tissue.
 fn complete(stream: &[u8]) -> bool {
-    // Behind the marker are a few bytes of padding at most, so looking from the end is short.
+    // At most a few bytes of padding follow the marker, so searching from the end is short.
     stream.windows(2).rev().any(|pair| pair == END)
 }

@@ -20,7 +20,7 @@ pub(super) fn decode(bytes: &[u8], shape: Shape, is_ycbcr: bool) -> Result<Vec<u
     }
     hearth_jpeg2000::check(stream).map_err(|what| Fault::damaged(format!("JPEG 2000: {what}")))?;
     let fault = |error| Fault::damaged(format!("JPEG 2000: {error}"));
-    // A palette is the business of TIFF; one of JP2 would make many samples of one.
+    // TIFF handles palettes; one of JP2 would turn one sample into several.
     let settings = DecodeSettings { strict: true, resolve_palette_indices: false, ..DecodeSettings::default() };
     let image = Image::new(bytes, &settings).map_err(fault)?;
     if (u64::from(image.width()), u64::from(image.height())) != (header.width, header.height) {
@@ -55,15 +55,15 @@ pub(super) fn decode(bytes: &[u8], shape: Shape, is_ycbcr: bool) -> Result<Vec<u
             }
         }
     }
-    // Subsampled colours were converted by the decoder already.
+    // The decoder has already converted subsampled colours.
     if is_ycbcr && !header.subsampled && shape.bits == 8 {
         ycbcr_to_rgb(&mut out);
     }
     Ok(out)
 }
 
-/// The code stream: all bytes, or the content of the last box of that kind in a JP2 file, which is
-/// what the decoder takes.
+/// The code stream: all bytes, or the content of the last such box in a JP2 file, which the decoder
+/// uses.
 fn code_stream(bytes: &[u8]) -> Option<&[u8]> {
     if bytes.starts_with(&START) {
         return Some(bytes);
@@ -87,7 +87,7 @@ fn code_stream(bytes: &[u8]) -> Option<&[u8]> {
 /// SOC and the beginning of SIZ, which must follow it.
 const START: [u8; 4] = [0xFF, 0x4F, 0xFF, 0x51];
 
-/// What the codestream says of its size, read before the decoder allocates for it.
+/// The size in the codestream's header, read before the decoder allocates for it.
 struct Header {
     width: u64,
     height: u64,
@@ -106,7 +106,7 @@ impl Header {
         let (Some(width), Some(height)) = (right.checked_sub(left), bottom.checked_sub(top)) else {
             return Err(Fault::damaged("JPEG 2000: a size below 0"));
         };
-        // Each tile costs memory of its own, so their number is bounded like anything else.
+        // Each tile costs memory, so their number is also bounded.
         let tiles = right.div_ceil(tile_width.max(1)).saturating_mul(bottom.div_ceil(tile_height.max(1)));
         if width == 0 || height == 0 || tiles == 0 || tiles > 4096 || left > right / 2 || top > bottom / 2 {
             return Err(Fault::damaged(format!("JPEG 2000: {width} x {height} pixels in {tiles} tiles")));

@@ -1,5 +1,5 @@
-//! From the bytes of a tile or strip to its samples. Codecs are outside crates; what they get
-//! wrong, a panic included, is an error.
+//! Decodes the bytes of a tile or strip to its samples. Codecs are third-party crates; their
+//! failures, including panics, become errors.
 
 mod jpeg;
 mod jpeg2000;
@@ -13,7 +13,7 @@ pub(crate) use jpeg::JpegColor;
 
 use crate::error::Fault;
 
-/// How a page is compressed.
+/// The compression of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compression {
     None,
@@ -22,9 +22,9 @@ pub(crate) enum Compression {
     PackBits,
     Zstd,
     Jpeg,
-    /// JPEG 2000 whose samples are as the photometric interpretation says.
+    /// JPEG 2000 with the colours of the photometric interpretation.
     Jpeg2000,
-    /// Aperio's JPEG 2000 in YCbCr, whatever the photometric interpretation.
+    /// Aperio's JPEG 2000 in YCbCr, regardless of the photometric interpretation.
     Jpeg2000YCbCr,
     Other(u64),
 }
@@ -68,8 +68,8 @@ impl Compression {
         matches!(self, Compression::Jpeg | Compression::Jpeg2000 | Compression::Jpeg2000YCbCr)
     }
 
-    /// More bytes than this can't come out of `len` bytes. A tile that claims them is a lie, told
-    /// before memory is taken.
+    /// The most bytes that `len` bytes can decode to. A tile that claims more is rejected before
+    /// memory is allocated.
     fn most(self, len: u64) -> u64 {
         let ratio = match self {
             Compression::None | Compression::Other(_) => return len,
@@ -77,12 +77,12 @@ impl Compression {
             Compression::Deflate => 1032,
             // The longest string of the table for each code of 12 bits.
             Compression::Lzw => 4096,
-            // Two codes of one bit for each block of 64 samples that stand for up to 4 x 4 pixels
-            // each.
+            // Two codes of one bit for each block of 64 samples, each of which may represent 4 x 4
+            // pixels.
             Compression::Jpeg => 4096,
             // Four bytes repeat one for a whole block of 128 KiB.
             Compression::Zstd => 1 << 16,
-            // A single bit may leave out a resolution of all pixels.
+            // A single bit may omit a resolution of all pixels.
             Compression::Jpeg2000 | Compression::Jpeg2000YCbCr => 1 << 24,
         };
         len.saturating_mul(ratio).saturating_add(1 << 16)
@@ -90,13 +90,13 @@ impl Compression {
 
     pub fn check_plausible(self, stored: u64, unpacked: u64) -> Result<(), Fault> {
         if unpacked > self.most(stored) {
-            return Err(Fault::damaged(format!("{stored} bytes of {} can't hold {unpacked}", self.name())));
+            return Err(Fault::damaged(format!("{stored} bytes of {} cannot hold {unpacked}", self.name())));
         }
         Ok(())
     }
 }
 
-/// What a segment should hold.
+/// The expected content of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub width: usize,
@@ -116,8 +116,8 @@ impl Shape {
     }
 }
 
-/// `rows * row_bytes` bytes or more: the samples as they are stored, row by row. Those of JPEG and
-/// JPEG 2000 are in the machine's byte order and colours are RGB.
+/// Returns at least `rows * row_bytes` bytes: the stored samples, row by row. Those of JPEG and
+/// JPEG 2000 are in the machine's byte order, and colours are RGB.
 pub(crate) fn decode(
     compression: Compression,
     bytes: Vec<u8>,
@@ -138,7 +138,7 @@ pub(crate) fn decode(
     };
     let decoded = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let why = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(Fault::damaged(format!("the decoder gave up: {}", why.unwrap_or("no reason given"))))
+        Err(Fault::damaged(format!("the decoder failed: {}", why.unwrap_or("no reason given"))))
     })?;
     let wanted = shape.rows * shape.row_bytes();
     if decoded.len() < wanted {

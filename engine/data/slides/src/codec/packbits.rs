@@ -36,7 +36,7 @@ mod tests {
         Shape { width, height: 1, rows: 1, samples: 1, bits: 8 }
     }
 
-    /// The example that Apple's technical note 1023 gives.
+    /// The example of Apple's technical note 1023.
     #[test]
     fn the_published_example_unpacks() {
         let packed = [0xFE, 0xAA, 0x02, 0x80, 0x00, 0x2A, 0xFD, 0xAA, 0x03, 0x80, 0x00, 0x2A, 0x22, 0xF7, 0xAA];
@@ -45,7 +45,7 @@ mod tests {
             0xAA, 0xAA, 0xAA, 0xAA, 0xAA, 0xAA,
         ];
         assert_eq!(unpack(&packed, shape(24)).expect("sound"), expected);
-        // No more comes out than there are pixels.
+        // No more bytes than pixels are written.
         assert_eq!(unpack(&packed, shape(2)).expect("sound"), expected[..2]);
     }
 

@@ -1,6 +1,6 @@
-//! Undoing predictors: horizontal differences (2) and the byte planes of floating point values (3).
+//! Inverts predictors: horizontal differences (2) and the byte planes of floating point values (3).
 
-/// Undoes horizontal differences in one row of samples of `bytes` bytes, `samples` per pixel.
+/// Inverts horizontal differences in one row of samples of `bytes` bytes, `samples` per pixel.
 pub(crate) fn horizontal(row: &mut [u8], samples: usize, bytes: usize) {
     match bytes {
         1 => match samples {
@@ -31,7 +31,7 @@ fn sums<T: Copy>(row: &mut [T], samples: usize, add: impl Fn(T, T) -> T) {
     }
 }
 
-/// The bytes of a row need not lie where the type would like them.
+/// The bytes of a row need not be aligned for the type.
 fn wide<T, const N: usize>(
     row: &mut [u8],
     samples: usize,
@@ -43,8 +43,8 @@ fn wide<T, const N: usize>(
     sums(row, samples, |a, b| to(add(from(a), from(b))));
 }
 
-/// Undoes byte planes in one row: differences of bytes, most significant bytes of all samples
-/// first. Gives the machine's byte order.
+/// Inverts byte planes in one row: differences of bytes, most significant bytes of all samples
+/// first. The result is in the machine's byte order.
 pub(crate) fn floating(row: &mut [u8], samples: usize, bytes: usize) {
     sums(row, samples, u8::wrapping_add);
     let planes = row.to_vec();

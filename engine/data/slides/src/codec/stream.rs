@@ -16,7 +16,7 @@ pub(super) fn lzw(mut bytes: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
     let mut out = room(shape);
     let mut filled = 0;
     let mut decoder = Decoder::with_tiff_size_switch(BitOrder::Msb, 8);
-    // What follows the last pixel (an end code, as a rule) is not needed.
+    // Data after the last pixel (usually an end code) is not needed.
     while filled < out.len() {
         let result = decoder.decode_bytes(bytes, &mut out[filled..]);
         filled += result.consumed_out;
@@ -32,7 +32,7 @@ pub(super) fn lzw(mut bytes: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
 }
 
 thread_local! {
-    // Their tables are made once for each thread, not once for each tile.
+    // Their tables are built once per thread, not once per tile.
     static INFLATE: RefCell<Decompressor> = RefCell::new(Decompressor::new());
     static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }

@@ -1,5 +1,5 @@
-//! Aperio SVS: tiled pages are levels, the others thumbnail, label and macro image; figures stand
-//! in the first description.
+//! Aperio SVS: tiled pages are levels, the others thumbnail, label and macro image; the first
+//! description holds the properties.
 
 use super::layout::{Layout, LevelPage};
 use crate::tiff::Page;
@@ -36,7 +36,8 @@ fn fields(description: &str) -> impl Iterator<Item = (&str, &str)> {
     pairs.map(|(name, value)| (name.trim(), value.trim()))
 }
 
-/// The second page is the thumbnail; label and macro image begin their second line with that word.
+/// The second page is the thumbnail; the second line of label and macro image begins with that
+/// word.
 fn associated_name(page: &Page) -> Option<String> {
     if page.number == 1 {
         return Some("thumbnail".into());

@@ -1,4 +1,5 @@
-//! Any pyramid of TIFF pages: smaller versions of the first page, below it (SubIFDs) or behind it.
+//! Any pyramid of TIFF pages: smaller versions of the first page, nested in it (SubIFDs) or after
+//! it.
 
 use super::layout::{Layout, LevelPage};
 use crate::tiff::Page;
@@ -15,7 +16,7 @@ pub(super) fn layout(pages: &[Page]) -> Layout {
 }
 
 /// `main` and its smaller versions, from the largest to the smallest. Of pages of one size (focus
-/// planes) the first counts.
+/// planes) the first is used.
 pub(super) fn levels(pages: &[Page], main: &Page) -> Vec<LevelPage> {
     let belongs = |page: &&Page| match page.parent {
         Some(parent) => parent == main.number,
@@ -31,19 +32,19 @@ pub(super) fn levels(pages: &[Page], main: &Page) -> Vec<LevelPage> {
     levels
 }
 
-/// Whether a page may show the same as `main` with fewer pixels: of one kind, and smaller by the
-/// same factor along both axes.
+/// Whether a page may be a reduced version of `main`: the same format, and smaller by the same
+/// factor along both axes.
 fn is_smaller_version(main: &Page, page: &Page) -> bool {
     let same_kind =
         (page.samples, page.bits[0], page.segments.tiled) == (main.samples, main.bits[0], main.segments.tiled);
     let smaller = page.width < main.width && page.height < main.height;
     let (x, y) = (main.width as f64 / page.width as f64, main.height as f64 / page.height as f64);
-    // Both sizes were rounded: the shorter side tells the factor up to one pixel.
+    // Both sizes were rounded: the shorter side determines the factor up to one pixel.
     let slack = 0.01 + 1.0 / page.width.min(page.height) as f64;
     same_kind && smaller && (x / y - 1.0).abs() < slack && (page.is_reduced || x > 1.5)
 }
 
-/// `label`, `macro` or `thumbnail`, where the page says that it is one.
+/// `label`, `macro` or `thumbnail`, where the page identifies itself as one.
 pub(super) fn associated_name(page: &Page) -> Option<&'static str> {
     let text = page.description().to_lowercase();
     let first = text.split(|c: char| !c.is_ascii_alphabetic()).find(|word| !word.is_empty())?;

@@ -1,4 +1,4 @@
-//! What the pages of a slide are: levels of its pyramid, label, macro image, thumbnail.
+//! The roles of a slide's pages: levels of its pyramid, label, macro image, thumbnail.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use super::{aperio, generic, ome, philips};
 use crate::error::Fault;
 use crate::tiff::Page;
 
-/// What was found out about a slide's pages.
+/// The roles of a slide's pages.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     pub vendor: &'static str,
     /// From the largest to the smallest.
     pub levels: Vec<LevelPage>,
-    /// Pages by what they show.
+    /// Associated pages by name.
     pub associated: BTreeMap<String, usize>,
     pub mpp: Option<[f64; 2]>,
     pub power: Option<f64>,
     pub properties: BTreeMap<String, String>,
 }
 
-/// A page that is a level, and how much of it.
+/// A page that is a level, and the size of its image part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LevelPage {
     pub page: usize,
@@ -33,11 +33,11 @@ impl LevelPage {
     }
 }
 
-/// Finds the vendor by what the pages say of themselves.
+/// Finds the vendor from the pages' descriptions.
 pub(crate) fn find(pages: &[Page]) -> Result<Layout, Fault> {
     if let Some(vendor) = pages.first().and_then(unread_vendor) {
         return Err(Fault::unsupported(format!(
-            "a slide of {vendor}, which is not read here; build with the feature `openslide` to read it through OpenSlide"
+            "a slide of {vendor}, which this build does not read; build with the feature `openslide` to read it through OpenSlide"
         )));
     }
     let mut layout = if aperio::is(pages) {
@@ -51,7 +51,7 @@ pub(crate) fn find(pages: &[Page]) -> Result<Layout, Fault> {
     };
     let first = layout.levels.first().map(|level| &pages[level.page]);
     let first = first.ok_or_else(|| Fault::unsupported("no page of the file is an image of a slide"))?;
-    // A slide whose pixels can't be read is not opened.
+    // A slide whose pixels cannot be read is not opened.
     first.format().map_err(|fault| fault.within(|| format!("page {}", first.number)))?;
     if layout.mpp.is_none() {
         layout.mpp = first.mpp();
@@ -60,8 +60,7 @@ pub(crate) fn find(pages: &[Page]) -> Result<Layout, Fault> {
     Ok(layout)
 }
 
-/// TIFFs whose pages can't be understood as those of others: tiles overlap, or lie elsewhere than
-/// the tags say.
+/// TIFFs of vendors with nonstandard pages: tiles overlap, or lie elsewhere than the tags say.
 fn unread_vendor(page: &Page) -> Option<&'static str> {
     let software = page.texts.software.as_deref().unwrap_or_default();
     let xmp = page.texts.xmp.as_deref().unwrap_or_default();

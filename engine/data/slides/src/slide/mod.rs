@@ -35,8 +35,7 @@ pub struct Level {
     pub width: usize,
     /// Rows.
     pub height: usize,
-    /// How many pixels of level 0 one pixel is wide and high: the mean of both axes, as in
-    /// OpenSlide.
+    /// Pixels of level 0 per pixel: the mean of both axes, as in OpenSlide.
     pub downsample: f64,
     /// Pixels in a row of a tile (of a strip: the level's).
     pub tile_width: usize,
@@ -44,36 +43,36 @@ pub struct Level {
     pub tile_height: usize,
 }
 
-/// What is shown where a region lies outside the slide, or where the file leaves a tile out.
+/// The fill where a region lies outside the slide, or where the file omits a tile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Background {
-    /// All channels at the most that u8 and u16 can hold (other types: 0).
+    /// All channels at the maximum of u8 and u16 (other types: 0).
     #[default]
     White,
-    /// All channels 0, opacity at its most.
+    /// All channels 0, full opacity.
     Black,
     /// A colour in u8, scaled to u16 (other types: 0); gray channels take the mean.
     Rgb([u8; 3]),
 }
 
-/// How a slide is opened.
+/// Options of opening a slide.
 #[derive(Clone, Debug, Default)]
 pub struct SlideOptions {
-    /// What surrounds the slide. White.
+    /// The fill around the slide. White.
     pub background: Background,
-    /// Where decoded tiles are kept; none: [`TileCache::shared`].
+    /// The cache of decoded tiles; by default [`TileCache::shared`].
     pub cache: Option<TileCache>,
-    /// What the file may make us allocate.
+    /// The most that the file may make the reader allocate.
     pub limits: Limits,
 }
 
-/// Counts of what a slide has done since it was opened, all clones together.
+/// Counters of a slide since it was opened, for all clones together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Tiles and strips of levels that were decoded.
     pub tiles_decoded: u64,
-    /// Tiles and strips that were wanted, the ones from the cache included.
+    /// Tiles and strips that were requested, including those from the cache.
     pub tiles_wanted: u64,
 }
 
@@ -113,7 +112,7 @@ struct Counts {
     wanted: AtomicU64,
 }
 
-/// What a file that was recognized offers.
+/// The content of a recognized file.
 struct Opened {
     levels: Vec<Level>,
     mpp: Option<[f64; 2]>,
@@ -125,17 +124,17 @@ struct Opened {
 }
 
 impl Slide {
-    /// Opens a slide: pyramidal or plain TIFF and BigTIFF, Aperio SVS, Philips TIFF, OME-TIFF.
-    /// Content decides, not the file's name.
+    /// Opens a slide: pyramidal or plain TIFF and BigTIFF, Aperio SVS, Philips TIFF, OME-TIFF. The
+    /// content determines the format, not the file's name.
     ///
     /// # Errors
-    /// The file can't be read, is damaged, or is of a vendor that is read with the feature
-    /// `openslide` only.
+    /// The file cannot be read, is damaged, or is of a vendor that requires the feature
+    /// `openslide`.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SlideError> {
         Self::open_with(path, &SlideOptions::default())
     }
 
-    /// Opens a slide with options of one's own.
+    /// Opens a slide with options.
     pub fn open_with(path: impl AsRef<Path>, options: &SlideOptions) -> Result<Self, SlideError> {
         let path = path.as_ref();
         let counts = Arc::new(Counts::default());
@@ -147,14 +146,14 @@ impl Slide {
             }
             #[cfg(not(feature = "openslide"))]
             Err(Fault::NotTiff(what)) => {
-                Err(Fault::NotTiff(format!("{what}; slides that are not TIFFs are read with the feature `openslide`")))
+                Err(Fault::NotTiff(format!("{what}; slides that are not TIFFs require the feature `openslide`")))
             }
             other => other,
         };
         Ok(Self::new(path, opened.map_err(|fault| fault.of(path))?, options, counts))
     }
 
-    /// Takes a slide that is in memory; errors call it `name`.
+    /// Opens a slide in memory; errors name it `name`.
     pub fn from_bytes(name: impl AsRef<Path>, bytes: Vec<u8>, options: &SlideOptions) -> Result<Self, SlideError> {
         let (path, counts) = (name.as_ref(), Arc::new(Counts::default()));
         let opened = TiffPixels::open(Source::Bytes(bytes), options, Arc::clone(&counts));
@@ -183,38 +182,37 @@ impl Slide {
         (self.inner.levels[0].width, self.inner.levels[0].height)
     }
 
-    /// Micrometres per pixel of level 0 along x and y: by the vendor's description, else by the
+    /// Micrometres per pixel of level 0 along x and y: from the vendor's description, else from the
     /// resolution tags.
     pub fn mpp(&self) -> Option<[f64; 2]> {
         self.inner.mpp
     }
 
-    /// Magnification of the objective, by the vendor's description.
+    /// Magnification of the objective, from the vendor's description.
     pub fn objective_power(&self) -> Option<f64> {
         self.inner.power
     }
 
-    /// `aperio`, `philips`, `ome-tiff`, `generic-tiff`; through OpenSlide, the name that it gives.
+    /// `aperio`, `philips`, `ome-tiff`, `generic-tiff`; with OpenSlide, its name of the vendor.
     pub fn vendor(&self) -> &str {
         &self.inner.vendor
     }
 
-    /// What the file says of itself, under names like OpenSlide's: `aperio.AppMag`,
+    /// The file's properties, under names like OpenSlide's: `aperio.AppMag`,
     /// `tiff.Software`.
     pub fn properties(&self) -> &BTreeMap<String, String> {
         &self.inner.properties
     }
 
-    /// Names of the images beside the slide: of `label`, `macro`, `thumbnail`, ... those that are
-    /// there.
+    /// Names of the associated images: `label`, `macro`, `thumbnail`, ...
     pub fn associated_names(&self) -> &[String] {
         &self.inner.associated
     }
 
-    /// Reads an image beside the slide.
+    /// Reads an associated image.
     ///
     /// # Errors
-    /// There is none of that name, or it can't be decoded.
+    /// There is none of that name, or it cannot be decoded.
     pub fn read_associated(&self, name: &str) -> Result<Raster, SlideError> {
         let Some(name) = self.inner.associated.iter().find(|n| *n == name) else {
             return Err(self.request(format!("no image {name:?}; there are {:?}", self.inner.associated)));
@@ -226,7 +224,7 @@ impl Slide {
     /// that level**.
     ///
     /// Only tiles that the region touches are decoded, in parallel. The region may lie partly or
-    /// wholly outside; what is outside is [`SlideOptions::background`].
+    /// completely outside; the outside is filled with [`SlideOptions::background`].
     ///
     /// # Errors
     /// There is no such level, the region is larger than [`Limits::image_bytes`], or a tile is
@@ -237,9 +235,9 @@ impl Slide {
         self.inner.pixels.region(level, rect).map_err(|fault| fault.of(self.path()))
     }
 
-    /// Reads as OpenSlide and MONAI's `WSIReader` place a region: the top left corner `(x, y)` is
-    /// given **in pixels of level 0**, the size `(width, height)` in pixels of `level`. The corner
-    /// goes to the nearest pixel of the level.
+    /// Reads a region placed as in OpenSlide and MONAI's `WSIReader`: the top left corner `(x, y)`
+    /// is given **in pixels of level 0**, the size `(width, height)` in pixels of `level`. The
+    /// corner is rounded to the nearest pixel of the level.
     ///
     /// MONAI gives location and size as (row, column) and (height, width); here x comes first.
     ///
@@ -256,7 +254,7 @@ impl Slide {
         self.read_region(level, to_level(location.0), to_level(location.1), size.0, size.1)
     }
 
-    /// What the slide and its clones have decoded so far.
+    /// The counters of the slide and its clones so far.
     pub fn stats(&self) -> Stats {
         let counts = &self.inner.counts;
         Stats {
@@ -269,7 +267,7 @@ impl Slide {
         let levels = &self.inner.levels;
         levels
             .get(level)
-            .ok_or_else(|| self.request(format!("level {level} of {} (from 0) was asked for", levels.len())))
+            .ok_or_else(|| self.request(format!("level {level} of {} (from 0) was requested", levels.len())))
     }
 
     pub(crate) fn request(&self, what: String) -> SlideError {

@@ -1,5 +1,5 @@
 //! OME-TIFF: the description of the first page is XML. The first image is the slide (its first
-//! plane), its smaller versions stand below it.
+//! plane), its smaller versions are nested below it.
 
 use roxmltree::{Document, Node, ParsingOptions};
 
@@ -25,8 +25,9 @@ pub(super) fn layout(pages: &[Page]) -> Result<Layout, Fault> {
         let data = children(children(image, "Pixels").next()?, "TiffData").next()?;
         data.attribute("IFD").unwrap_or("0").parse::<usize>().ok()
     };
-    let main =
-        top.get(ifd(images[0]).unwrap_or(0)).ok_or_else(|| Fault::damaged("OME-XML names a page that is not there"))?;
+    let main = top
+        .get(ifd(images[0]).unwrap_or(0))
+        .ok_or_else(|| Fault::damaged("OME-XML names a page that does not exist"))?;
 
     let mut layout = Layout { vendor: "ome-tiff", levels: generic::levels(pages, main), ..Layout::default() };
     for image in &images[1..] {
@@ -64,13 +65,13 @@ trait LocalName {
 }
 
 impl LocalName for Node<'_, '_> {
-    /// Whatever the year of the schema in its namespace.
+    /// For any year of the schema in the namespace.
     fn has_tag_name_local(&self, name: &str) -> bool {
         self.is_element() && self.tag_name().name() == name
     }
 }
 
-/// A length in micrometres, which is also what a length without a unit is in.
+/// A length in micrometres, which is also the default unit.
 fn micrometres(node: Node, name: &str) -> Option<f64> {
     let value: f64 = node.attribute(name)?.parse().ok()?;
     let factor = match node.attribute(format!("{name}Unit").as_str()) {

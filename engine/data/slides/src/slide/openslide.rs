@@ -73,7 +73,7 @@ impl Pixels for Foreign {
         let mut out = canvas(rect, FORMAT, &self.limits)?;
         paint(out.samples.as_bytes_mut(), &background_pixel(FORMAT, self.background));
         let size = self.levels[level];
-        // Places outside are no numbers for it.
+        // OpenSlide does not accept positions outside.
         let clip = |start: i64, len: usize, end: usize| {
             let cut = |at: i64| at.clamp(0, end as i64);
             (cut(start), cut(start.saturating_add(len as i64)))
@@ -131,7 +131,8 @@ mod tests {
     use super::*;
     use crate::Slide;
 
-    /// OpenSlide's decoder is libjpeg: its colours differ from ours by as much as the guide says.
+    /// OpenSlide's decoder is libjpeg: its colours differ from ours by the tolerance that the guide
+    /// states.
     #[test]
     #[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
     fn openslide_sees_what_we_see() {
@@ -154,8 +155,7 @@ mod tests {
                 let far = theirs.as_u8().into_iter().flatten().zip(ours.as_u8().into_iter().flatten());
                 let far: Vec<u32> = far.map(|(a, b)| u32::from(a.abs_diff(*b))).collect();
                 let mean = f64::from(far.iter().sum::<u32>()) / far.len() as f64;
-                // A level whose downsample is no whole number is placed between pixels by
-                // OpenSlide.
+                // OpenSlide places a level with a fractional downsample between pixels.
                 let whole = level.downsample.fract() == 0.0;
                 assert!(!whole || mean < 0.5, "{name}, level {at}: {mean} apart");
             }

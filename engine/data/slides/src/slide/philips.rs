@@ -1,5 +1,5 @@
 //! Philips TIFF, the format of CAMELYON16: levels are padded to whole tiles, and the description
-//! (XML) has each one's pixel spacing, which tells how much of a level is image.
+//! (XML) has each level's pixel spacing, from which the size of its image part follows.
 
 use roxmltree::{Document, Node, ParsingOptions};
 
@@ -16,7 +16,7 @@ pub(super) fn layout(pages: &[Page]) -> Layout {
     let mut layout = Layout { vendor: "philips", ..Layout::default() };
     let main = &pages[0];
     let options = ParsingOptions { nodes_limit: 1 << 20, ..ParsingOptions::default() };
-    // Without its XML the file is a pyramid like any other, only that downsampling is not exact.
+    // Without its XML the file is a generic pyramid with inexact downsampling.
     let spacings =
         Document::parse_with_options(main.description(), options).map_or_else(|_| Vec::new(), |xml| spacings(&xml));
     layout.mpp = spacings.first().map(|[row, column]| [column * 1e3, row * 1e3]);

@@ -1,4 +1,4 @@
-//! Where a slide's pixels come from: tiles of a TIFF, through the cache.
+//! The source of a slide's pixels: tiles of a TIFF, through the cache.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::region::{Grid, Rect, fill};
 use crate::source::Source;
 use crate::tiff::{self, Format, Page, Tile};
 
-/// Reads regions of levels that exist and images that are named.
+/// Reads regions of existing levels and named images.
 pub(super) trait Pixels: Send + Sync {
     fn region(&self, level: usize, rect: Rect) -> Result<Raster, Fault>;
     fn associated(&self, name: &str) -> Result<Raster, Fault>;
@@ -25,7 +25,7 @@ pub(super) struct TiffPixels {
     limits: Limits,
     background: Background,
     cache: TileCache,
-    /// What its tiles are called in the cache.
+    /// The key of its tiles in the cache.
     id: u64,
     pages: Vec<Page>,
     levels: Vec<LevelPage>,
@@ -73,11 +73,11 @@ impl Pixels for TiffPixels {
         let level = self.levels[level];
         let page = &self.pages[level.page];
         let format = page.format().map_err(|fault| fault.within(|| format!("page {}", page.number)))?;
-        // What a level is padded with is no part of it.
+        // The padding of a level is not part of it.
         let grid = Grid { width: level.width, height: level.height, ..page.grid(format) };
         let tile = |index: usize| {
             self.counts.wanted.fetch_add(1, Ordering::Relaxed);
-            // Pages are at most 65,536 by default; of tiles there are fewer than bytes in the tags.
+            // There are at most 65,536 pages by default, and fewer tiles than bytes of tags.
             let key = (self.id, page.number as u32, index as u32);
             self.cache.get(key, || {
                 self.counts.decoded.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +87,8 @@ impl Pixels for TiffPixels {
         let mut one = None;
         if let Some(index) = grid.whole_tile(rect).filter(|_| format.sample == SampleType::U8) {
             one = tile(index)?;
-            // A tile that the cache did not keep is nobody else's: its pixels are the region's.
+            // A tile that the cache did not keep has no other owner: its pixels are moved to the
+            // region.
             match one.map(Arc::try_unwrap) {
                 Some(Ok(Tile { width, bytes })) if width == rect.width && bytes.len() == grid.tile_bytes() => {
                     let Format { channels, color, .. } = format;
@@ -146,7 +147,7 @@ pub(super) fn background_pixel(format: Format, background: Background) -> Vec<u8
     };
     match format.sample {
         SampleType::U8 => (0..format.channels).map(channel).collect(),
-        // Both bytes alike scale to 16 bits.
+        // Repeating the byte scales to 16 bits.
         SampleType::U16 => (0..format.channels).flat_map(|c| [channel(c); 2]).collect(),
         _ => vec![0; format.pixel()],
     }

@@ -1,9 +1,9 @@
-//! Levels by what they resolve.
+//! Levels by resolution.
 
 use super::Slide;
 use crate::error::SlideError;
 
-/// What a region is to be seen at.
+/// The resolution of a region.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Resolution {
     /// A level, from 0.
@@ -16,23 +16,22 @@ pub enum Resolution {
     Downsample(f64),
 }
 
-/// By how much (relatively) MONAI's readers let a level miss the wanted resolution, if not told
-/// otherwise.
+/// The default relative tolerance between a level and the requested resolution in MONAI's readers.
 pub const RESOLUTION_TOLERANCE: f64 = 0.05;
 
 impl Slide {
-    /// The level that has a resolution, up to a relative `tolerance` (MONAI's:
-    /// [`RESOLUTION_TOLERANCE`]). Of several the closest.
+    /// The level with a resolution, up to a relative `tolerance` (MONAI's:
+    /// [`RESOLUTION_TOLERANCE`]). Of several, the closest.
     ///
     /// # Errors
-    /// No level has it (the error names those there are), or the slide does not say its resolution.
+    /// No level has it (the error lists the existing ones), or the slide does not state its
+    /// resolution.
     pub fn level_for(&self, resolution: Resolution, tolerance: f64) -> Result<usize, SlideError> {
         if let Resolution::Level(level) = resolution {
             return self.check_level(level).map(|_| level);
         }
         let wanted = self.scale(resolution)?;
-        // Each axis must be within the tolerance of what is wanted; a power is inverse to the size
-        // of a pixel.
+        // Each axis must be within the tolerance; a power is inverse to the size of a pixel.
         let off = |downsample: f64| {
             wanted.map(|w| if matches!(resolution, Resolution::Power(_)) { w / downsample } else { downsample / w })
         };
@@ -52,8 +51,8 @@ impl Slide {
         }
     }
 
-    /// The level with the largest downsample that is at most `downsample`: the cheapest that loses
-    /// nothing.
+    /// The level with the largest downsample that is at most `downsample`: the smallest without
+    /// loss of detail.
     pub fn best_level_for_downsample(&self, downsample: f64) -> usize {
         let fine = self.levels().iter().rposition(|level| level.downsample <= downsample * (1.0 + 1e-3));
         fine.unwrap_or(0)
@@ -89,7 +88,7 @@ impl Slide {
         }
     }
 
-    /// A level's figure in the unit of what was asked for.
+    /// A level's value in the unit of the request.
     fn shown(&self, resolution: Resolution, downsample: f64) -> f64 {
         match resolution {
             Resolution::Mpp(_) => self.mpp().map_or(f64::NAN, |mpp| mpp[0] * downsample),

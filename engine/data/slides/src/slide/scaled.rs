@@ -8,7 +8,7 @@ use crate::error::{Fault, SlideError};
 use crate::limits::checked_bytes;
 use crate::raster::{Raster, SampleType, Samples};
 
-/// A level this close (relatively) to the wanted resolution is read as it is.
+/// A level this close (relatively) to the requested resolution is read unchanged.
 const SAME: f64 = 0.01;
 
 /// Source pixels of one block along an axis: bounds the memory that a large reduction takes.
@@ -18,13 +18,14 @@ impl Slide {
     /// Reads `size` (width, height) pixels at a resolution, from the corner `location` (x, y) in
     /// pixels of level 0.
     ///
-    /// Where a level has that resolution (up to 1 %), it is read as it is. Else the next finer
-    /// level is read and reduced with a triangle filter as wide as the reduction (Pillow's
-    /// `BILINEAR`); beyond level 0 it is magnified. Neighbouring regions fit together.
+    /// Where a level has that resolution (up to 1 %), it is read unchanged. Otherwise the next
+    /// finer level is read and reduced with a triangle filter as wide as the reduction (Pillow's
+    /// `BILINEAR`); beyond level 0 it is magnified. Neighbouring regions match at their borders.
     ///
     /// # Errors
-    /// As [`read_region`](Self::read_region); also where the slide does not say its resolution, or
-    /// has samples other than u8, u16, i32 and f32 or more than four channels and must be reduced.
+    /// As [`read_region`](Self::read_region); also where the slide does not state its resolution,
+    /// or has samples other than u8, u16, i32 and f32 or more than four channels and must be
+    /// reduced.
     pub fn read_at(
         &self,
         location: (f64, f64),
@@ -64,7 +65,7 @@ impl Slide {
         }
         let level = self.best_level_for_downsample(scale[0].min(scale[1]));
         let source = self.levels()[level];
-        // Sizes of levels are rounded, so each axis has a factor of its own.
+        // Sizes of levels are rounded, so each axis has its own factor.
         let (full_width, full_height) = self.dimensions();
         let factor = [source.width as f64 / full_width as f64, source.height as f64 / full_height as f64];
         let x = Axis::new(location.0 * factor[0], scale[0] * factor[0], source.width);
@@ -75,7 +76,7 @@ impl Slide {
         let kind = nothing.samples.kind();
         let pixel = pixel_type(kind, nothing.channels).ok_or_else(|| {
             let what = format!(
-                "{} samples in {} channels can't be reduced; read a level as it is",
+                "{} samples in {} channels cannot be reduced; read a level instead",
                 kind.name(),
                 nothing.channels
             );
@@ -132,13 +133,13 @@ fn pixel_type(kind: SampleType, channels: usize) -> Option<PixelType> {
     })
 }
 
-/// One axis of a reduction, in pixels of the level that is read.
+/// One axis of a reduction, in pixels of the source level.
 struct Axis {
     /// Where the first pixel begins.
     origin: f64,
     /// Source pixels per pixel.
     step: f64,
-    /// Source pixels there are.
+    /// Number of source pixels.
     len: usize,
 }
 
@@ -147,7 +148,7 @@ struct Span {
     /// The first one to read, and how many.
     first: i64,
     len: usize,
-    /// Where the run lies among them.
+    /// The start of the run among them.
     start: f64,
     span: f64,
 }
@@ -157,7 +158,7 @@ impl Axis {
         Axis { origin, step, len }
     }
 
-    /// Pixels that are made at once.
+    /// Pixels that are computed at once.
     fn block(&self) -> usize {
         ((BLOCK / self.step) as usize).max(1)
     }
@@ -168,8 +169,8 @@ impl Axis {
         // larger.
         let reach = self.step.max(1.0) + 1.0;
         let (mut first, mut last) = ((start - reach).floor() as i64, (end + reach).ceil() as i64);
-        // At the slide's edge the filter ends, where the region does not: background would shine
-        // through.
+        // The filter ends at the slide's edge even where the region does not: otherwise the
+        // background would bleed in.
         if start >= 0.0 {
             first = first.max(0);
         }

@@ -1,5 +1,5 @@
 //! Header and directories (IFDs) of a TIFF: classic and BigTIFF, either byte order. Every offset
-//! and count is checked against the length of the file before it is followed.
+//! and count is checked against the length of the file before it is used.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -32,13 +32,13 @@ impl Order {
         if self == Order::Little { first | last << 32 } else { first << 32 | last }
     }
 
-    /// Whether samples of several bytes must be turned round on this machine.
+    /// Whether samples of several bytes must be byte-swapped on this machine.
     pub fn is_foreign(self) -> bool {
         (self == Order::Big) == cfg!(target_endian = "little")
     }
 }
 
-/// No directory has more entries. Real ones have at most a few dozen.
+/// The most entries of a directory. Real ones have at most a few dozen.
 const MAX_ENTRIES: u64 = 4096;
 
 /// Reads directories and the values of their entries.
@@ -55,7 +55,7 @@ struct Entry {
     tag: u16,
     kind: u16,
     count: u64,
-    /// The field that holds the value, or where in the file it is.
+    /// The field that holds the value, or its offset in the file.
     field: [u8; 8],
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Directory {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the header; gives the offset of the first directory too.
+    /// Reads the header; also returns the offset of the first directory.
     pub fn new(source: &'a Source, limits: &Limits) -> Result<(Self, u64), Fault> {
         let head = source.read(0, source.len().min(16), "header")?;
         let order = match head.get(..2) {
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         Ok((Reader { source, order, big, limits: *limits, tag_bytes: Cell::new(0) }, first))
     }
 
-    /// All directories: the chain that begins at `first`, each followed by those below it.
+    /// All directories: the chain that begins at `first`, each followed by its nested ones.
     pub fn directories(&self, first: u64) -> Result<Vec<Directory>, Fault> {
         let mut all = Vec::new();
         let mut seen = HashSet::new();
@@ -110,8 +110,7 @@ impl<'a> Reader<'a> {
             next = self.directory(next, None, &mut all, &mut seen)?;
             let parent = all.len() - 1;
             for offset in all[parent].uints(self, tags::SUB_IFDS)?.unwrap_or_default() {
-                // What follows a SubIFD in its chain is its sibling in some files; the list is what
-                // counts.
+                // In some files the chain of a SubIFD links to its sibling; only the list is used.
                 self.directory(offset, Some(parent), &mut all, &mut seen)?;
             }
         }
@@ -121,7 +120,7 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    /// Reads one directory into `all`; gives the offset of the one behind it.
+    /// Reads one directory into `all`; returns the offset of the next one.
     fn directory(
         &self,
         offset: u64,
@@ -132,7 +131,7 @@ impl<'a> Reader<'a> {
         let page = all.len();
         let what = format!("directory of page {page}");
         if !seen.insert(offset) {
-            return Err(Fault::damaged(format!("{what}: byte {offset} again, the directories form a circle")));
+            return Err(Fault::damaged(format!("{what}: byte {offset} again, the directories form a cycle")));
         }
         if page >= self.limits.pages {
             return Err(Fault::Limit(format!("the file has more than {} pages", self.limits.pages)));
@@ -198,7 +197,7 @@ impl Directory {
         self.entries.iter().find(|e| e.tag == tag)
     }
 
-    /// Whether the tag is there.
+    /// Whether the tag exists.
     pub fn has(&self, tag: u16) -> bool {
         self.entry(tag).is_some()
     }
@@ -225,7 +224,7 @@ impl Directory {
         }
     }
 
-    /// A fraction, where it is one with a denominator above 0.
+    /// A fraction, where the denominator is above 0.
     pub fn rational(&self, reader: &Reader, tag: u16) -> Result<Option<f64>, Fault> {
         let Some(entry) = self.entry(tag).filter(|e| e.kind == 5 && e.count >= 1) else { return Ok(None) };
         let bytes = reader.bytes(entry)?;
@@ -233,7 +232,7 @@ impl Directory {
         Ok((under > 0).then(|| f64::from(over) / f64::from(under)))
     }
 
-    /// A text, up to its first NUL.
+    /// A string, up to its first NUL.
     pub fn text(&self, reader: &Reader, tag: u16) -> Result<Option<String>, Fault> {
         let bytes = self.raw(reader, tag)?;
         Ok(bytes.map(|b| {
@@ -242,7 +241,7 @@ impl Directory {
         }))
     }
 
-    /// The bytes of a value, whatever they mean.
+    /// The bytes of a value of any type.
     pub fn raw(&self, reader: &Reader, tag: u16) -> Result<Option<Vec<u8>>, Fault> {
         self.entry(tag).map(|entry| reader.bytes(entry)).transpose()
     }

@@ -16,7 +16,7 @@ use crate::limits::Limits;
 use crate::source::Source;
 use directory::Reader;
 
-/// All pages of a file, those below others behind them.
+/// All pages of a file, nested ones after their parents.
 pub(crate) fn pages(source: &Source, limits: &Limits) -> Result<Vec<Page>, Fault> {
     let (reader, first) = Reader::new(source, limits)?;
     let directories = reader.directories(first)?;

@@ -1,4 +1,4 @@
-//! One page of a TIFF: how its pixels are cut, stored and meant.
+//! One page of a TIFF: the tiling, storage and meaning of its pixels.
 
 use super::directory::{Directory, Order, Reader};
 use super::tags;
@@ -6,11 +6,11 @@ use crate::codec::Compression;
 use crate::error::Fault;
 use crate::raster::{Color, SampleType};
 
-/// One page. What is wrong with its tags is told when the file is opened; what is merely not read
-/// here, when its pixels are wanted.
+/// One page. Invalid tags are reported when the file is opened, unsupported features when its
+/// pixels are requested.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// Its place in the file, from 0.
+    /// Its index in the file, from 0.
     pub number: usize,
     pub parent: Option<usize>,
     pub width: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Page {
     pub reversed_bits: bool,
     pub palette: Option<Vec<u64>>,
     pub jpeg_tables: Option<Vec<u8>>,
-    /// Whether one colour sample stands for several pixels, where it is not JPEG that says so.
+    /// Whether colours are subsampled, for compressions other than JPEG.
     pub subsampled: bool,
     pub order: Order,
     pub is_reduced: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Page {
     pub is_ndpi: bool,
 }
 
-/// What a page says of itself.
+/// The descriptions of a page.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     pub description: Option<String>,
@@ -56,7 +56,7 @@ pub(crate) struct Texts {
 #[derive(Debug)]
 pub(crate) struct Segments {
     pub tiled: bool,
-    /// Pixels of one, those beyond the page's edges included.
+    /// Pixels of one, including those beyond the page's edges.
     pub width: usize,
     pub height: usize,
     pub across: usize,
@@ -117,7 +117,7 @@ fn size(d: &Directory, reader: &Reader, tag: u16, name: &str) -> Result<usize, F
     }
 }
 
-/// What the samples of a page become.
+/// The format of the decoded pixels of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
     pub sample: SampleType,
@@ -200,7 +200,7 @@ impl Page {
         })
     }
 
-    /// What its pixels become, if they can be read.
+    /// The format of its decoded pixels, if they can be read.
     pub fn format(&self) -> Result<Format, Fault> {
         let unsupported = |what: String| Err(Fault::Unsupported(what));
         if self.depth > 1 {
@@ -221,7 +221,7 @@ impl Page {
             (64, 3) => SampleType::F64,
             (bits, format) => {
                 return unsupported(format!(
-                    "samples of {bits} bits in format {format}; taken are 1, 2, 4, 8, 16 and 32 bits, and floats of 32 and 64"
+                    "samples of {bits} bits in format {format}; supported are 1, 2, 4, 8, 16 and 32 bits, and floats of 32 and 64"
                 ));
             }
         };
@@ -229,7 +229,7 @@ impl Page {
         if transform_codec && !matches!((sample, bits), (SampleType::U8, 8) | (SampleType::U16, 16)) {
             return unsupported(format!("{} with samples of {bits} bits", self.compression.name()));
         }
-        // Writers of RGBA forget the tag now and then; nobody writes a fourth sample of no meaning
+        // Writers of RGBA sometimes omit the tag; no writer stores a meaningless fourth sample
         // without it.
         let alpha = |colors: usize| {
             self.samples == colors + 1 && matches!((self.extra_samples.first(), colors), (Some(1 | 2), _) | (None, 3))
@@ -260,12 +260,12 @@ impl Page {
         Ok(Format { sample, channels, color })
     }
 
-    /// Micrometres per pixel by the resolution tags.
+    /// Micrometres per pixel from the resolution tags.
     pub fn mpp(&self) -> Option<[f64; 2]> {
         self.per_cm.map(|[x, y]| [1e4 / x, 1e4 / y])
     }
 
-    /// The description, or nothing.
+    /// The description, or an empty string.
     pub fn description(&self) -> &str {
         self.texts.description.as_deref().unwrap_or_default()
     }

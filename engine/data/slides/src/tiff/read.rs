@@ -10,7 +10,7 @@ use crate::raster::{Color, Raster, SampleType, Samples};
 use crate::region::{Grid, Rect, fill};
 use crate::source::Source;
 
-/// A TIFF file as a list of pages, whatever they are.
+/// A TIFF file as a list of pages of any kind.
 ///
 /// ```no_run
 /// let file = hearth_slides::TiffFile::open("stack.tif")?;
@@ -29,7 +29,7 @@ pub struct TiffFile {
     infos: Vec<PageInfo>,
 }
 
-/// What a page is, without its pixels.
+/// The properties of a page, without its pixels.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PageInfo {
@@ -37,23 +37,23 @@ pub struct PageInfo {
     pub width: usize,
     /// Rows.
     pub height: usize,
-    /// Samples of a pixel as it is read: a palette gives 3.
+    /// Samples of a decoded pixel: 3 for a palette.
     pub channels: usize,
-    /// Their type; `None` where the page can't be read, and [`TiffFile::read`] says why.
+    /// Their type; `None` where the page cannot be read; [`TiffFile::read`] reports why.
     pub sample: Option<SampleType>,
-    /// What the channels mean, where the page can be read.
+    /// The meaning of the channels, where the page can be read.
     pub color: Option<Color>,
     /// Width and height of a tile; `None` for strips.
     pub tile: Option<(usize, usize)>,
     /// `JPEG`, `LZW`, ...
     pub compression: String,
-    /// The page that this one stands below (SubIFDs), by its number.
+    /// The number of the parent page (SubIFDs).
     pub parent: Option<usize>,
-    /// Whether the page calls itself a smaller version of another.
+    /// Whether the page is marked as a smaller version of another.
     pub is_reduced: bool,
     /// The tag ImageDescription.
     pub description: Option<String>,
-    /// Micrometres per pixel along x and y, by the resolution tags.
+    /// Micrometres per pixel along x and y, from the resolution tags.
     pub mpp: Option<[f64; 2]>,
 }
 
@@ -70,7 +70,7 @@ impl TiffFile {
         Self::new(path, source, limits)
     }
 
-    /// Takes a file that is in memory; errors call it `name`.
+    /// Opens a file in memory; errors name it `name`.
     pub fn from_bytes(name: impl AsRef<Path>, bytes: Vec<u8>, limits: Limits) -> Result<Self, SlideError> {
         Self::new(name.as_ref(), Source::Bytes(bytes), limits)
     }
@@ -81,7 +81,7 @@ impl TiffFile {
         Ok(TiffFile { path: path.to_owned(), source, limits, pages, infos })
     }
 
-    /// Its pages in the file's order, those below others behind them.
+    /// Its pages in the file's order, nested ones after their parents.
     pub fn pages(&self) -> &[PageInfo] {
         &self.infos
     }
@@ -92,7 +92,7 @@ impl TiffFile {
         let Some(found) = self.pages.get(page) else {
             return Err(SlideError::Request {
                 path: self.path.clone(),
-                what: format!("page {page} of {} was asked for", self.pages.len()),
+                what: format!("page {page} of {} was requested", self.pages.len()),
             });
         };
         read_page(&self.source, &self.limits, found, |format| vec![0; format.pixel()])
@@ -117,7 +117,8 @@ fn info(page: &Page) -> PageInfo {
     }
 }
 
-/// Decodes a whole page; what the file leaves out is `background`, the bytes of a pixel.
+/// Decodes a whole page; tiles that the file omits are filled with `background`, the bytes of a
+/// pixel.
 pub(crate) fn read_page(
     source: &Source,
     limits: &Limits,
@@ -136,7 +137,7 @@ pub(crate) fn read_page(
     Ok(Raster { width: page.width, height: page.height, channels, color, samples })
 }
 
-/// A file that claims more pixels than its bytes can hold is told so before memory is taken for
+/// Rejects a file that claims more pixels than its bytes can hold, before memory is allocated for
 /// them.
 fn check_stored(page: &Page, format: Format, limits: &Limits) -> Result<(), Fault> {
     let sizes = [page.width, page.height, format.pixel()].map(|n| n as u64);
@@ -146,12 +147,12 @@ fn check_stored(page: &Page, format: Format, limits: &Limits) -> Result<(), Faul
     let counts = indices.map(|(i, p)| segments.place(i, p).1);
     let stored = counts.clone().fold(0u64, u64::saturating_add);
     let left_out = if counts.clone().any(|count| count == 0) { LEFT_OUT } else { 0 };
-    // Palettes and small samples take more room in memory than in the file.
+    // Palettes and small samples take more space in memory than in the file.
     let least = wanted / if page.bits[0] < 8 || page.palette.is_some() { 24 } else { 1 };
     page.compression.check_plausible(stored, least.saturating_sub(left_out))
 }
 
-/// Bytes of pixels that a whole page may have in tiles which the file leaves out.
+/// The most bytes of pixels of a whole page in tiles that the file omits.
 const LEFT_OUT: u64 = 64 << 20;
 
 struct Owned(Tile);
@@ -181,7 +182,7 @@ pub fn read_tiff(path: impl AsRef<Path>) -> Result<Raster, SlideError> {
 }
 
 /// Reads a stack: the first page and all others of its size and type, in the file's order.
-/// Thumbnails and smaller versions are left out.
+/// Thumbnails and smaller versions are skipped.
 pub fn read_tiff_stack(path: impl AsRef<Path>) -> Result<Vec<Raster>, SlideError> {
     let file = TiffFile::open(path)?;
     let first = &file.infos[0];

@@ -34,5 +34,5 @@ pub const JPEG_TABLES: u16 = 347;
 pub const YCBCR_SUBSAMPLING: u16 = 530;
 pub const XMP: u16 = 700;
 pub const IMAGE_DEPTH: u16 = 32997;
-/// Hamamatsu's mark of an NDPI file.
+/// Hamamatsu's marker of an NDPI file.
 pub const NDPI_FORMAT: u16 = 65420;

@@ -1,4 +1,4 @@
-//! One tile or strip of a page, from its bytes in the file to pixels.
+//! Decodes one tile or strip of a page from its bytes to pixels.
 
 use super::page::{BLACK_IS_ZERO, PALETTE, Page, WHITE_IS_ZERO, YCBCR};
 use crate::codec::{self, JpegColor, Shape, predictor};
@@ -15,7 +15,7 @@ pub(crate) struct Tile {
 }
 
 impl Page {
-    /// Decodes tile or strip `index`; `None` where the file leaves it out.
+    /// Decodes tile or strip `index`; `None` where the file omits it.
     pub fn tile(&self, source: &Source, limits: &Limits, index: usize) -> Result<Option<Tile>, Fault> {
         self.read_tile(source, limits, index).map_err(|fault| {
             fault.within(|| {
@@ -67,7 +67,7 @@ impl Page {
     }
 
     /// The samples of one plane of a tile: a byte or more each, in the machine's byte order,
-    /// predictors undone.
+    /// with predictors inverted.
     fn plane(&self, source: &Source, shape: Shape, index: usize, plane: usize) -> Result<Option<Vec<u8>>, Fault> {
         let (offset, count) = self.segments.place(index, plane);
         if offset == 0 || count == 0 {
@@ -76,7 +76,7 @@ impl Page {
         let row_bytes = shape.row_bytes();
         let wanted = shape.rows * row_bytes;
         self.compression.check_plausible(count, wanted as u64)?;
-        // Of pixels that are not compressed no more is read than there are.
+        // For uncompressed pixels no more than their size is read.
         let count = if self.compression == codec::Compression::None { wanted as u64 } else { count };
         let mut stored = source.read(offset, count, "its bytes")?;
         if self.reversed_bits && !self.compression.is_transform() {
@@ -110,13 +110,13 @@ impl Page {
         Ok(Some(bytes))
     }
 
-    /// Stored samples to the colours of the page's format.
+    /// Converts stored samples to the colours of the page's format.
     fn color(&self, mut bytes: Vec<u8>) -> Result<Vec<u8>, Fault> {
         let bits = self.bits[0] as usize;
         match self.photometric {
             PALETTE => {
                 let palette = self.palette.as_deref().unwrap_or_default();
-                // A table may be longer than its indices reach.
+                // A table may be longer than its indices need.
                 return Ok(pixels::look_up(&bytes, bits.div_ceil(8), &palette[..3usize << bits]));
             }
             YCBCR if !self.compression.is_transform() => pixels::ycbcr_to_rgb(&mut bytes),
@@ -124,7 +124,7 @@ impl Page {
             _ => {}
         }
         if self.photometric == WHITE_IS_ZERO {
-            // Inverting the bits of an unsigned integer takes it from its largest value.
+            // Inverting the bits of an unsigned integer subtracts it from its largest value.
             bytes.iter_mut().for_each(|b| *b = !*b);
         }
         Ok(bytes)

@@ -1,18 +1,18 @@
-//! Where patches lie: on a grid over the tissue, around each pixel of a mask, or in a sliding
+//! Positions of patches: on a grid over the tissue, around each pixel of a mask, or in a sliding
 //! window.
 
 use super::TissueMask;
 use crate::error::SlideError;
 use crate::slide::{Resolution, Slide};
 
-/// A place to read a patch from: its top left corner in pixels of level 0.
+/// The position of a patch: its top left corner in pixels of level 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Patch {
     /// Column at level 0.
     pub x: i64,
     /// Row at level 0.
     pub y: i64,
-    /// The part of it that is tissue, 0 to 1; 1 where no mask was asked.
+    /// The fraction of tissue, 0 to 1; 1 without a mask.
     pub tissue: f64,
 }
 
@@ -21,19 +21,19 @@ pub struct Patch {
 pub struct GridOptions {
     /// Width and height of a patch, in pixels at `resolution`.
     pub size: (usize, usize),
-    /// What patches are read at. Level 0.
+    /// The resolution of patches. Level 0.
     pub resolution: Resolution,
-    /// From one patch to the next along x and y, in pixels at `resolution`; none: `size`, so that
+    /// Distance of patches along x and y, in pixels at `resolution`; by default `size`, so that
     /// patches touch.
     pub stride: Option<(usize, usize)>,
-    /// Patches with less tissue are left out. 0.5.
+    /// Patches with less tissue are skipped. 0.5.
     pub min_tissue: f64,
     /// Whether patches may reach beyond the right and the lower edge. False.
     pub beyond_edges: bool,
 }
 
 impl GridOptions {
-    /// Patches of a size that touch each other at level 0, at least half of each tissue.
+    /// Adjacent patches of a size at level 0, with at least half tissue each.
     pub fn new(width: usize, height: usize) -> Self {
         GridOptions {
             size: (width, height),
@@ -45,25 +45,24 @@ impl GridOptions {
     }
 }
 
-/// A sliding window, as MONAI's `SlidingPatchWSIDataset` has it.
+/// A sliding window, as in MONAI's `SlidingPatchWSIDataset`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlidingOptions {
     /// Width and height of a patch, in pixels of `level`.
     pub size: (usize, usize),
     /// The level that patches are read from.
     pub level: usize,
-    /// By how much of their size neighbours overlap along x and y, 0 to less than 1.
+    /// The overlap of neighbours along x and y as a fraction of their size, 0 to less than 1.
     pub overlap: (f64, f64),
     /// The first patch's corner (x, y) in pixels of level 0; it may lie outside.
     pub offset: (i64, i64),
 }
 
 impl Slide {
-    /// Places of patches on a regular grid from the corner of the slide, row by row, that have
-    /// enough tissue.
+    /// Patches on a regular grid from the corner of the slide, row by row, that have enough tissue.
     ///
     /// # Errors
-    /// A size or stride of 0, or the slide does not know the resolution.
+    /// A size or stride of 0, or the slide does not have the resolution.
     pub fn tissue_grid(&self, mask: &TissueMask, options: &GridOptions) -> Result<Vec<Patch>, SlideError> {
         let scale = self.scale(options.resolution)?;
         let (width, height) = options.size;
@@ -76,7 +75,7 @@ impl Slide {
         let (patch_width, patch_height) = (width as f64 * scale[0], height as f64 * scale[1]);
         let (full_width, full_height) = self.dimensions();
         let starts = |length: usize, patch: f64, step: f64| {
-            // Rounded places of the last patch may reach half a pixel out.
+            // The rounded position of the last patch may reach half a pixel outside.
             let last = if options.beyond_edges { length as f64 - 1.0 } else { length as f64 - patch + 0.5 };
             (0..).map(move |i| f64::from(i) * step).take_while(move |at| *at <= last)
         };
@@ -94,8 +93,8 @@ impl Slide {
         Ok(patches)
     }
 
-    /// Places of all patches of a sliding window, row by row, that lie wholly inside the slide (or
-    /// before its corner, by the offset).
+    /// All patches of a sliding window, row by row, that lie completely inside the slide (or before
+    /// its corner, by the offset).
     ///
     /// # Errors
     /// There is no such level, a size is 0, or an overlap leaves no step.
@@ -119,9 +118,9 @@ impl Slide {
 }
 
 impl TissueMask {
-    /// A patch around each pixel of tissue, row by row, as MONAI's `MaskedPatchWSIDataset` places
-    /// it: with the pixel (column, row) it belongs to. `size` is in pixels of a level with
-    /// `downsample`. Corners may lie outside the slide.
+    /// A patch around each pixel of tissue, row by row, placed as in MONAI's
+    /// `MaskedPatchWSIDataset`, with the pixel (column, row) it belongs to. `size` is in pixels of
+    /// a level with `downsample`. Corners may lie outside the slide.
     pub fn patches(&self, size: (usize, usize), downsample: f64) -> Vec<((usize, usize), Patch)> {
         let corner = |at: usize, size: usize| {
             let half = (size as f64 * downsample / 2.0).floor();
@@ -132,8 +131,8 @@ impl TissueMask {
     }
 }
 
-/// Sums of tissue over all rectangles that begin at the corner: any rectangle's sum in four
-/// look-ups.
+/// Sums of tissue over all rectangles that begin at the corner: the sum over any rectangle takes
+/// four look-ups.
 struct Sums {
     width: usize,
     sums: Vec<u32>,
@@ -153,7 +152,7 @@ impl Sums {
         Sums { width, sums }
     }
 
-    /// The sum up to a place between pixels: linear within a pixel, as if its tissue were spread
+    /// The sum up to a position between pixels: linear within a pixel, as if its tissue were spread
     /// evenly.
     fn up_to(&self, x: f64, y: f64) -> f64 {
         let (columns, rows) = (self.width - 1, self.sums.len() / self.width - 1);
@@ -165,7 +164,7 @@ impl Sums {
             + (at(left, top + 1) * (1.0 - a) + at(left + 1, top + 1) * a) * b
     }
 
-    /// The part of a rectangle of level 0 that is tissue; outside the slide there is none.
+    /// The fraction of tissue in a rectangle of level 0; outside the slide there is none.
     fn fraction(&self, mask: &TissueMask, x: f64, y: f64, width: f64, height: f64) -> f64 {
         let (left, right) = (x / mask.scale[0], (x + width) / mask.scale[0]);
         let (top, bottom) = (y / mask.scale[1], (y + height) / mask.scale[1]);
@@ -197,12 +196,12 @@ mod tests {
         assert_eq!(fraction(0.0, 0.0, 20.0, 20.0), 1.0);
         assert_eq!(fraction(0.0, 0.0, 40.0, 30.0), 4.0 / 12.0);
         assert_eq!(fraction(10.0, 10.0, 20.0, 20.0), 0.25);
-        // Within one pixel of the mask, and reaching out of the slide.
+        // Within one pixel of the mask, and reaching outside the slide.
         assert!((fraction(18.0, 2.0, 4.0, 4.0) - 0.5).abs() < 1e-12);
         assert!((fraction(-10.0, 0.0, 20.0, 20.0) - 0.5).abs() < 1e-12);
     }
 
-    /// Written down from MONAI 1.6.1: `MaskedPatchWSIDataset._evaluate_patch_locations` with ratio 64.
+    /// Recorded from MONAI 1.6.1: `MaskedPatchWSIDataset._evaluate_patch_locations` with ratio 64.
     #[test]
     fn patches_around_pixels_are_monais() {
         let mask = mask(&[".#", "#."], 64.0);

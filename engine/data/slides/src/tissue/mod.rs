@@ -1,4 +1,4 @@
-//! Where on a slide there is tissue.
+//! Detection of tissue on a slide.
 
 mod grid;
 mod otsu;
@@ -9,7 +9,7 @@ pub use grid::{GridOptions, Patch, SlidingOptions};
 use crate::error::{Fault, SlideError};
 use crate::slide::Slide;
 
-/// What of a pixel tells tissue from glass.
+/// The criterion that separates tissue from glass.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum TissueRule {
     /// Saturation (HSV) above its Otsu threshold: glass is gray, stain is not.
@@ -22,20 +22,20 @@ pub enum TissueRule {
     Foreground,
 }
 
-/// How tissue is looked for.
+/// Options of tissue detection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TissueOptions {
-    /// The level to look at; none: the whole slide reduced to `side`.
+    /// The level to analyse; by default the whole slide reduced to `side`.
     pub level: Option<usize>,
     /// Pixels of the mask along its longer side, where no level is given. 2048.
     pub side: usize,
-    /// What makes a pixel tissue.
+    /// The criterion.
     pub rule: TissueRule,
-    /// Pieces of tissue with fewer pixels of the mask are dropped (neighbours over corners belong
-    /// together). 0.
+    /// Pieces of tissue with fewer pixels of the mask are dropped (diagonal neighbours are
+    /// connected). 0.
     pub min_area: usize,
-    /// Holes with at most so many pixels of the mask are filled; what touches the border is no
-    /// hole. 0.
+    /// Holes with at most this number of pixels of the mask are filled; background that touches the
+    /// border is not a hole. 0.
     pub max_hole: usize,
 }
 
@@ -52,9 +52,9 @@ pub struct TissueMask {
     pub width: usize,
     /// Rows.
     pub height: usize,
-    /// Pixels of level 0 that one pixel is wide and high.
+    /// Width and height of one pixel in pixels of level 0.
     pub scale: [f64; 2],
-    /// The mean of both: the downsample of the level that the mask was made from.
+    /// The mean of both: the downsample of the level that the mask was computed from.
     pub downsample: f64,
     /// Row by row, whether there is tissue.
     pub pixels: Vec<bool>,
@@ -87,7 +87,7 @@ impl Slide {
 }
 
 impl TissueMask {
-    /// Finds the tissue in an RGB image of which `width` pixels make a row.
+    /// Finds the tissue in an RGB image with rows of `width` pixels.
     fn of_rgb(rgb: &[u8], width: usize, scale: [f64; 2], options: &TissueOptions) -> Self {
         let saturations: Vec<f64> = rgb.chunks_exact(3).map(saturation).collect();
         let threshold = match options.rule {
@@ -96,7 +96,7 @@ impl TissueMask {
         };
         let mut pixels: Vec<bool> = saturations.iter().map(|s| *s > threshold).collect();
         if options.rule == TissueRule::Foreground {
-            // A threshold of 0 is none: MONAI passes over it.
+            // A threshold of 0 is ignored, as in MONAI.
             let dark = [0, 1, 2].map(|c| otsu::of_bytes(rgb.iter().skip(c).step_by(3).copied()).filter(|t| *t != 0.0));
             for (pixel, rgb) in pixels.iter_mut().zip(rgb.chunks_exact(3)) {
                 *pixel &= threshold != 0.0 && rgb.iter().zip(dark).any(|(v, t)| t.is_some_and(|t| f64::from(*v) <= t));
@@ -113,13 +113,13 @@ impl TissueMask {
         x < self.width && y < self.height && self.pixels[y * self.width + x]
     }
 
-    /// The part of the slide that is tissue, 0 to 1.
+    /// The fraction of tissue on the slide, 0 to 1.
     pub fn fraction(&self) -> f64 {
         self.pixels.iter().filter(|p| **p).count() as f64 / self.pixels.len().max(1) as f64
     }
 }
 
-/// S of HSV, rounded as scikit-image's `rgb2hsv` does.
+/// S of HSV, rounded as in scikit-image's `rgb2hsv`.
 fn saturation(rgb: &[u8]) -> f64 {
     let (low, high) = (rgb[0].min(rgb[1]).min(rgb[2]), rgb[0].max(rgb[1]).max(rgb[2]));
     if low == high {

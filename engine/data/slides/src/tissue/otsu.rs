@@ -1,4 +1,4 @@
-//! Otsu's threshold, to the bit as scikit-image computes it, so that masks are those of MONAI's
+//! Otsu's threshold, bit-identical to scikit-image, so that masks equal those of MONAI's
 //! `ForegroundMask`.
 //!
 //! Otsu, "A threshold selection method from gray-level histograms", IEEE Trans. SMC 9 (1979).
@@ -6,8 +6,7 @@
 /// Bins of a histogram of floating point values.
 const BINS: usize = 256;
 
-/// The threshold of values of u8: a bin for each value there is between the smallest and the
-/// largest.
+/// The threshold of values of u8: a bin for each value between the smallest and the largest.
 pub(crate) fn of_bytes(values: impl Iterator<Item = u8>) -> Option<f64> {
     let mut counts = [0u32; 256];
     values.for_each(|v| counts[usize::from(v)] += 1);
@@ -42,11 +41,11 @@ pub(crate) fn of_values(values: &[f64]) -> Option<f64> {
     Some(split(&counts, &centers))
 }
 
-/// The centre of the bin behind which the variance between both classes is the largest; of several
+/// The centre of the bin after which the variance between both classes is the largest; of several
 /// the first.
 fn split(counts: &[u32], centers: &[f64]) -> f64 {
     let cumulate = |order: &mut dyn Iterator<Item = usize>| {
-        // Weights are summed in f32, as there.
+        // Weights are summed in f32, as in scikit-image.
         let (mut weight, mut moment) = (0f32, 0f64);
         let mut sums = Vec::with_capacity(counts.len());
         for i in order {

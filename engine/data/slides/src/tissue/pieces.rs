@@ -1,13 +1,13 @@
 //! Small pieces of a mask: dropped, or holes filled.
 
-/// Drops pieces with fewer than `least` pixels; pixels that touch at a corner belong together.
+/// Drops pieces with fewer than `least` pixels; diagonal neighbours are connected.
 pub(super) fn drop_small(mask: &mut [bool], width: usize, least: usize) {
     if least > 1 {
         flip(mask, width, true, |piece| piece.pixels < least);
     }
 }
 
-/// Fills holes with at most `most` pixels: background that does not reach the border, over edges.
+/// Fills holes with at most `most` pixels: background that is not connected to the border by edges.
 pub(super) fn fill_holes(mask: &mut [bool], width: usize, most: usize) {
     if most > 0 {
         flip(mask, width, false, |piece| piece.pixels <= most && !piece.at_border);
@@ -19,10 +19,10 @@ struct Piece {
     at_border: bool,
 }
 
-/// Turns over the connected pieces of `value` that `wanted` picks.
+/// Inverts the connected pieces of `value` that `wanted` selects.
 fn flip(mask: &mut [bool], width: usize, value: bool, wanted: impl Fn(&Piece) -> bool) {
     let height = mask.len() / width.max(1);
-    // Tissue connects over corners, so background must not.
+    // Tissue connects diagonally, so background must not.
     let reach: &[(isize, isize)] = if value {
         &[(-1, -1), (0, -1), (1, -1), (-1, 0), (1, 0), (-1, 1), (0, 1), (1, 1)]
     } else {

@@ -1,4 +1,5 @@
-//! Writes TIFFs by hand, sound or not: what encoders won't write must be readable, or an error.
+//! Writes TIFFs by hand, valid or not: features that encoders do not write must be readable, or an
+//! error.
 #![allow(dead_code)]
 
 use std::io::Write;
@@ -29,7 +30,7 @@ pub struct Writer {
     pub big: bool,
     pub big_endian: bool,
     out: Vec<u8>,
-    /// Where the offset of the next directory is to be written.
+    /// Where to write the offset of the next directory.
     link: usize,
 }
 
@@ -96,8 +97,8 @@ impl Writer {
         (kind, count as u64, bytes)
     }
 
-    /// Writes a directory and what it points to; gives its offset and where its link to the next
-    /// one is.
+    /// Writes a directory and the data it points to; returns its offset and the position of its
+    /// link to the next one.
     fn directory(&mut self, page: &PageSpec) -> (u64, usize) {
         let mut tags = page.tags.clone();
         let mut offsets = Vec::new();
@@ -160,7 +161,7 @@ impl Writer {
         (offset, link)
     }
 
-    /// Adds a page behind the last one; gives the offset of its directory.
+    /// Appends a page; returns the offset of its directory.
     pub fn page(&mut self, page: &PageSpec) -> u64 {
         let (offset, link) = self.directory(page);
         self.patch(self.link, offset);
@@ -168,7 +169,7 @@ impl Writer {
         offset
     }
 
-    /// Lets the last directory point to any place.
+    /// Makes the last directory point to any offset.
     pub fn link_to(&mut self, offset: u64) {
         self.patch(self.link, offset);
     }
@@ -178,7 +179,7 @@ impl Writer {
     }
 }
 
-/// How pixels are compressed, by its number in the tag.
+/// Compresses pixels, by the number in the tag.
 pub fn compress(bytes: &[u8], compression: u16) -> Vec<u8> {
     match compression {
         1 => bytes.to_vec(),
@@ -189,20 +190,20 @@ pub fn compress(bytes: &[u8], compression: u16) -> Vec<u8> {
             encoder.finish().expect("Deflate")
         }
         50000 => zstd::bulk::compress(bytes, 3).expect("ZSTD"),
-        // Literal runs only: valid, if not small.
+        // Literal runs only: valid, though not small.
         32773 => bytes.chunks(128).flat_map(|run| [&[run.len() as u8 - 1], run].concat()).collect(),
         other => panic!("compression {other}"),
     }
 }
 
-/// What an image of u8, u16 or u32 is stored as.
+/// The storage of an image of u8, u16 or u32.
 #[derive(Clone, Copy, Debug)]
 pub struct Storage {
     pub width: usize,
     pub height: usize,
     pub samples: usize,
     pub bytes: usize,
-    /// Tiles of this size, else strips of so many rows.
+    /// Tiles of this size, else strips of a number of rows.
     pub tile: Option<(usize, usize)>,
     pub rows_per_strip: usize,
     pub planar: bool,
@@ -226,7 +227,7 @@ impl Default for Storage {
     }
 }
 
-/// The value of a sample, different for each, without any use of the file's layout.
+/// The value of a sample, different for each, independent of the file's layout.
 pub fn value(x: usize, y: usize, c: usize) -> u32 {
     let n = (x as u32).wrapping_mul(7919) ^ (y as u32).wrapping_mul(104_729) ^ (c as u32 + 1).wrapping_mul(1_299_709);
     n.wrapping_mul(2_654_435_761)

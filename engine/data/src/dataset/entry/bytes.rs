@@ -1,4 +1,4 @@
-//! Where the bytes of an entry are.
+//! The storage of an entry's bytes.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -6,18 +6,18 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that can be read from anywhere in them, by several threads at once.
+/// Bytes with random access from several threads at once.
 pub(crate) trait Bytes: Send + Sync + Debug {
-    /// Shows `length` bytes from `at` on.
+    /// Passes `length` bytes from `at` on to `look`.
     fn with(&self, at: u64, length: usize, look: &mut dyn FnMut(&[u8])) -> io::Result<()>;
 
-    /// Bytes of memory that they take.
+    /// Bytes of memory they use.
     fn held(&self) -> usize {
         0
     }
 }
 
-/// How many bytes were read.
+/// The number of bytes read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counter(Arc<AtomicU64>);
 

@@ -1,4 +1,4 @@
-//! One chunk: values to bytes and back.
+//! One chunk: conversion between values and bytes.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -26,7 +26,7 @@ impl Kind {
         }
     }
 
-    /// The type for these values; `None` where f16 is asked for and they don't fit.
+    /// The type for these values; `None` where f16 is requested and they do not fit.
     pub fn choose(values: &[f32], storage: Storage) -> Option<Kind> {
         // 0.0 and -0.0 are equal, but not the same bits.
         let exact = |whole: fn(f32) -> f32| values.iter().all(|v| whole(*v).to_bits() == v.to_bits());
@@ -59,7 +59,7 @@ impl Kind {
                 out.iter_mut().zip(bytes.as_chunks().0).for_each(|(o, b)| *o = f32::from(i16::from_le_bytes(*b)));
             }
             Kind::F16 => {
-                // Converted many at a time, which processors have an instruction for.
+                // Converted many at a time, for which processors have an instruction.
                 let mut halves = [f16::ZERO; 64];
                 for (out, bytes) in out.chunks_mut(64).zip(bytes.chunks(128)) {
                     halves.iter_mut().zip(bytes.as_chunks().0).for_each(|(h, b)| *h = f16::from_le_bytes(*b));
@@ -79,12 +79,12 @@ pub(super) fn pack(bytes: &[u8], size: usize) -> (Codec, Vec<u8>) {
         return (Codec::Constant, first.to_vec());
     }
     let packed = lz4_flex::compress(&by_byte(bytes, size));
-    // What hardly shrinks is quicker to read as it is.
+    // Data that hardly shrinks is faster to read uncompressed.
     if packed.len() * 16 < bytes.len() * 15 { (Codec::Lz4, packed) } else { (Codec::Raw, bytes.to_vec()) }
 }
 
-/// Unpacks `count` values of `size` bytes each. `None` where the bytes are not what [`pack`] made
-/// of so many.
+/// Unpacks `count` values of `size` bytes each. `None` where the bytes are not the output of
+/// [`pack`] for that count.
 pub(super) fn unpack(codec: Codec, packed: &[u8], size: usize, count: usize) -> Option<Vec<u8>> {
     let length = count.checked_mul(size)?;
     match codec {
@@ -98,8 +98,8 @@ pub(super) fn unpack(codec: Codec, packed: &[u8], size: usize, count: usize) -> 
     }
 }
 
-/// All first bytes, then all second ones, ...: neighbours have much the same sign and exponent,
-/// which then lie side by side.
+/// All first bytes, then all second ones, ...: neighbours have similar signs and exponents, which
+/// then are adjacent.
 fn by_byte(bytes: &[u8], size: usize) -> Vec<u8> {
     if size == 1 {
         return bytes.to_vec();
@@ -107,7 +107,7 @@ fn by_byte(bytes: &[u8], size: usize) -> Vec<u8> {
     (0..size).flat_map(|byte| bytes.iter().skip(byte).step_by(size).copied()).collect()
 }
 
-/// Undoes [`by_byte`].
+/// Inverts [`by_byte`].
 fn by_value(planes: Vec<u8>, size: usize) -> Vec<u8> {
     fn weave<const N: usize>(planes: &[u8]) -> Vec<u8> {
         let count = planes.len() / N;

@@ -1,4 +1,4 @@
-//! The head of an entry: everything but the voxels.
+//! The head of an entry: everything except the voxels.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl From<&MetaHead> for Meta {
     }
 }
 
-/// Where a chunk is, and how it is kept.
+/// The position and encoding of a chunk.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct ChunkHead {
     pub at: u64,
@@ -104,7 +104,7 @@ pub(super) struct ChunkHead {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Codec {
-    /// As it is.
+    /// Uncompressed.
     Raw,
     /// lz4 of the first bytes of all values, then the second ones, ...
     Lz4,
@@ -133,7 +133,7 @@ impl ImageHead {
         std::array::from_fn(|a| self.shape[a + 1].div_ceil(self.edges[a].max(1)))
     }
 
-    /// Whether shape, edges and table belong together, and every chunk lies within `end` bytes.
+    /// Whether shape, edges and table are consistent, and every chunk lies within `end` bytes.
     pub fn is_sound(&self, end: u64) -> bool {
         let voxels = self.shape.iter().try_fold(1_usize, |n, s| n.checked_mul(*s));
         let chunks = self.grid().iter().try_fold(self.shape[0], |n, g| n.checked_mul(*g));
@@ -161,11 +161,11 @@ impl ChunkHead {
     }
 }
 
-/// The edges of chunks: as near to a cube as the image allows, so that a flat image has no tiny
+/// The edges of chunks: as close to a cube as the image allows, so that a flat image has no tiny
 /// ones.
 pub(super) fn edges(shape: [usize; 3]) -> [usize; 3] {
     let mut edges: [usize; 3] = shape.map(|n| n.clamp(1, 32));
-    // Axes shorter than 32 leave room for the others.
+    // Where axes are shorter than 32, the others may be longer.
     while edges.iter().product::<usize>() * 2 <= CHUNK {
         let Some(axis) = (0..3).filter(|a| edges[*a] < shape[*a]).min_by_key(|a| edges[*a]) else { break };
         edges[axis] *= 2;

@@ -1,4 +1,5 @@
-//! What the deterministic steps made of one case, as bytes: in a file, in a database or in memory.
+//! The result of the deterministic steps for one case as bytes: in a file, in a database or in
+//! memory.
 //!
 //! ```text
 //!  0  8   magic and version of the format
@@ -10,12 +11,12 @@
 //! ```
 //!
 //! An image is cut into chunks of at most 32768 voxels (32 x 32 x 32 where it is large enough),
-//! each compressed for itself and with a checksum of its own, so that a crop reads the chunks it
-//! touches. Values have the narrowest type that holds them exactly, unless asked otherwise. Lists
-//! of voxel indices are cut into blocks of differences.
+//! each compressed separately and with its own checksum, so that a crop reads only the chunks it
+//! touches. By default values have the narrowest type that holds them exactly. Lists of voxel
+//! indices are cut into blocks of differences.
 //!
-//! Whatever does not match (length, checksum, key, a table that leaves the file) makes the entry [`EntryError::Damaged`]:
-//! the owner makes it anew.
+//! Any mismatch (length, checksum, key, a table that points outside the file) makes the entry
+//! [`EntryError::Damaged`]: the owner writes it again.
 
 mod bytes;
 mod chunk;
@@ -35,23 +36,23 @@ use serde::{Deserialize, Serialize};
 const MAGIC: [u8; 8] = *b"HEARTHE\x01";
 /// Bytes before the head.
 const PREFIX: usize = 52;
-/// Voxels in a chunk, at most.
+/// The most voxels in a chunk.
 const CHUNK: usize = 32 * 32 * 32;
-/// Entries in a block of indices, at least; long lists have larger blocks, so that their table
-/// stays short.
+/// The least number of entries in a block of indices; long lists have larger blocks, so that their
+/// table stays short.
 const BLOCK: usize = 8192;
 /// A list has about this many blocks at most.
 const BLOCKS: usize = 1024;
 
-/// In which type values are kept.
+/// The type of stored values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Storage {
     /// f32.
     #[default]
     F32,
-    /// The narrowest type that holds an image's values exactly: u8 for most labels, i16 for CT as
-    /// it is read, else f32. Nothing is lost.
+    /// The narrowest type that holds an image's values exactly: u8 for most labels, i16 for
+    /// unscaled CT, else f32. It is lossless.
     Exact,
     /// The same, but f16 in place of f32: 11 bits of every value, up to 65504. Larger values are an
     /// error.

@@ -1,4 +1,4 @@
-//! Bytes to samples whose values are read when they are asked for.
+//! Decodes bytes to samples whose values are read on demand.
 
 use std::io;
 use std::sync::Arc;
@@ -14,31 +14,31 @@ use super::{MAGIC, PREFIX};
 use crate::stored::{BoxSource, IndexSource, StoredImage, StoredIndices};
 use crate::{Sample, TransformError, Value};
 
-/// An entry can't be used.
+/// Why an entry cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EntryError {
-    /// It is not what was written, or it was written for something else.
+    /// It is not what was written, or it was written for another case.
     #[error("{0}")]
     Damaged(String),
-    /// It can't be read.
+    /// It cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// An entry whose head was read and is sound.
+/// An entry with a valid head.
 #[derive(Debug)]
 pub(crate) struct Entry {
     shared: Arc<Shared>,
     samples: Vec<SampleHead>,
 }
 
-/// What the values of an entry need.
+/// The data shared by the values of an entry.
 #[derive(Debug)]
 struct Shared {
     bytes: Box<dyn Bytes>,
     /// Where chunks begin.
     chunks: u64,
-    /// What the entry is called in messages.
+    /// The name of the entry in messages.
     name: String,
     damaged: AtomicBool,
 }
@@ -64,16 +64,16 @@ impl Entry {
         let head_length = field(16..20);
         let chunks = PREFIX as u64 + head_length;
         if chunks > length {
-            return Err(damaged("its head is longer than all of it".to_owned()));
+            return Err(damaged("its head is longer than the entry".to_owned()));
         }
         let mut head = None;
         bytes.with(PREFIX as u64, head_length as usize, &mut |b| {
             head = (*blake3::hash(b).as_bytes() == prefix[20..52]).then(|| postcard::from_bytes::<Head>(b));
         })?;
         let head = head.ok_or_else(|| damaged("the checksum of its head is wrong".to_owned()))?;
-        let head = head.map_err(|e| damaged(format!("its head makes no sense: {e}")))?;
+        let head = head.map_err(|e| damaged(format!("its head is invalid: {e}")))?;
         if head.key != *key {
-            return Err(damaged("made for another case or another pipeline".to_owned()));
+            return Err(damaged("written for another case or another pipeline".to_owned()));
         }
         let end = length - chunks;
         let sound = head.samples.iter().flat_map(|s| &s.values).all(|(_, value)| match value {
@@ -89,8 +89,8 @@ impl Entry {
         Ok(Entry { shared, samples: head.samples })
     }
 
-    /// The samples; images and lists are still stored, and come to the device that `place` gives
-    /// for the sample and key.
+    /// The samples; images and lists are read later, to the device that `place` returns for the
+    /// sample and key.
     pub fn samples(&self, place: impl Fn(usize, &str) -> Device) -> Vec<Sample> {
         let list = |head: &IndicesHead| {
             let source = EntryIndices { shared: self.shared.clone(), head: head.clone() };
@@ -119,12 +119,12 @@ impl Entry {
             .collect()
     }
 
-    /// Whether a chunk turned out to be damaged.
+    /// Whether a damaged chunk was found.
     pub fn is_damaged(&self) -> bool {
         self.shared.damaged.load(Ordering::Relaxed)
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory it uses.
     pub fn held(&self) -> usize {
         self.shared.bytes.held()
     }
@@ -163,8 +163,8 @@ impl BoxSource for EntryImage {
         let plane = size[1] * size[2];
         let mut out = vec![0.0_f32; channels * size[0] * plane];
         if !out.is_empty() {
-            // Chunks of one channel and one place along x fill a part of the result that is in one
-            // piece: one task each.
+            // Chunks of one channel and one position along x fill a contiguous part of the result:
+            // one task each.
             let mut slabs = Vec::new();
             let mut rest = out.as_mut_slice();
             let edge = self.head.edges[0];
@@ -185,14 +185,14 @@ impl BoxSource for EntryImage {
     }
 
     fn bytes(&self) -> usize {
-        // The memory is that of all values of the entry; each says its own part.
+        // The memory belongs to all values of the entry; each reports its own share.
         let packed: usize = self.head.chunks.iter().map(|c| c.size as usize + size_of::<ChunkHead>()).sum();
         if self.shared.bytes.held() > 0 { packed } else { 0 }
     }
 }
 
 impl EntryImage {
-    /// Fills the part of a box that lies in the chunks of one channel and one place along x.
+    /// Fills the part of a box that lies in the chunks of one channel and one position along x.
     fn fill(
         &self,
         slab: &mut [f32],

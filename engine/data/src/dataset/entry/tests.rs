@@ -1,4 +1,4 @@
-//! Entries in memory: whatever is written comes back, in whole and in part, or is refused.
+//! Entries in memory: written values are read back, in whole and in part, or are refused.
 
 use proptest::prelude::*;
 
@@ -33,8 +33,8 @@ fn image(shape: [usize; 4], kind: usize) -> Image {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// A box of a stored image is that box of the image, bit by bit, with the same geometry and
-    /// history.
+    /// A box of a stored image is bit-identical to that box of the image, with the same geometry
+    /// and history.
     #[test]
     fn boxes_are_crops(
         channels in 1..3_usize,
@@ -63,7 +63,7 @@ proptest! {
         prop_assert_eq!(format!("{:?}", part.meta), format!("{:?}", expected.meta));
     }
 
-    /// Lists come back in whole and entry by entry, ascending or not, through all their blocks.
+    /// Lists are read back in whole and entry by entry, ascending or not, through all their blocks.
     #[test]
     fn lists_come_back(length in prop_oneof![0..5_usize, 8190..8200_usize, 30_000..30_100_usize], ascending in any::<bool>()) {
         let draw = DrawKey::new(1, 0, 0).draw("list", 0, 0);
@@ -83,7 +83,7 @@ proptest! {
         prop_assert_eq!(&stored.indices("list").expect("a list")[..], &list[..]);
     }
 
-    /// Bytes that nobody wrote are an error, however they begin.
+    /// Arbitrary bytes are an error, for any beginning.
     #[test]
     fn any_bytes_are_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..400), begin in any::<bool>()) {
         if begin && bytes.len() >= 52 {

@@ -1,4 +1,4 @@
-//! Samples to bytes.
+//! Encodes samples as bytes.
 
 use rayon::prelude::*;
 
@@ -10,8 +10,8 @@ use crate::{Image, Sample, Value};
 /// The bytes of an entry.
 ///
 /// # Errors
-/// What can't be kept, by key: values too large for f16, or a value of a kind that has no place in
-/// a file.
+/// The key of a value that cannot be stored: values too large for f16, or a kind of value that a
+/// file cannot hold.
 pub(crate) fn encode(samples: &[Sample], key: [u8; 32], storage: Storage) -> Result<Vec<u8>, String> {
     let mut chunks = Vec::new();
     let mut heads = Vec::with_capacity(samples.len());
@@ -52,7 +52,7 @@ fn encode_image(image: &Image, storage: Storage, chunks: &mut Vec<u8>) -> Result
     let shape = image.data.dims();
     let values = image.to_vec();
     if values.len() != shape.iter().product::<usize>() {
-        return Err("the device gave no answer".to_owned());
+        return Err("reading from the device failed".to_owned());
     }
     let kind = Kind::choose(&values, storage)
         .ok_or_else(|| "has values beyond 65504, which f16 can't hold; store as exact or f32".to_owned())?;

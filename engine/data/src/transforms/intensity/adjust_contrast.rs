@@ -54,13 +54,13 @@ impl AdjustContrast {
     }
 }
 
-/// What [`AdjustContrast`] does, for a given gamma.
+/// [`AdjustContrast`] with a given gamma.
 pub(super) fn adjust_contrast(image: Image, gamma: f64, invert: bool, retain: bool) -> Image {
     let before = retain.then(|| image_moments(&image, false, false)[0]);
     let Some((low, high)) = image_extremes(&image, false).first().copied() else { return image };
     let (min, max, sign) = if invert { (-high, -low, -1.0) } else { (low, high, 1.0) };
     let (range, gamma) = (max - min, gamma as f32);
-    // MONAI's epsilon: a constant image gives its own value and not NaN.
+    // MONAI's epsilon: a constant image keeps its value and does not become NaN.
     let scale = 1.0 / (range + 1e-7);
     let curve = |block: &mut [f32]| {
         block.iter_mut().for_each(|v| *v = (sign * *v - min) * scale);
@@ -81,7 +81,7 @@ pub(super) fn adjust_contrast(image: Image, gamma: f64, invert: bool, retain: bo
 }
 
 setters!(AdjustContrast {
-    /// Of the negated image.
+    /// Apply it to the negated image.
     invert_image: bool,
     /// Keep mean and deviation.
     retain_stats: bool,

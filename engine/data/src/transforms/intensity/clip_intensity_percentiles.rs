@@ -10,8 +10,8 @@ use super::values::{each_piece, groups, look};
 use crate::params::Keys;
 use crate::{Fault, Image, TransformError};
 
-/// Clips to the values at two percentiles of the image, or of each channel; one of them may be left
-/// out.
+/// Clips to the values at two percentiles of the image, or of each channel; one of them may be
+/// omitted.
 ///
 /// With `sharpness_factor` c, softly:
 /// `x + softplus(-c (x - low)) / c - softplus(c (x - high)) / c`, which keeps the order of the
@@ -43,7 +43,7 @@ pub struct ClipIntensityPercentiles {
 }
 
 impl ClipIntensityPercentiles {
-    /// To the percentiles `lower` and `upper`, sharply.
+    /// Hard clipping to the percentiles `lower` and `upper`.
     pub fn new(keys: impl Into<Keys>, lower: impl Into<Option<f64>>, upper: impl Into<Option<f64>>) -> Self {
         ClipIntensityPercentiles {
             keys: keys.into(),
@@ -132,9 +132,9 @@ fn softplus_of(z: Tensor<4>) -> Tensor<4> {
 }
 
 setters!(ClipIntensityPercentiles {
-    /// Clip softly, the more sharply the larger it is.
+    /// Soft clipping; a larger factor is sharper.
     sharpness_factor: Option<f64>,
-    /// Each channel by itself.
+    /// Treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -3,7 +3,7 @@
 use crate::params::{OneOrMany, resolve_size};
 use crate::{Draw, Fault, TransformError};
 
-/// How many boxes, and how large.
+/// The number of boxes, and their sizes.
 pub(super) struct Holes<'a> {
     pub holes: usize,
     pub spatial_size: &'a OneOrMany<i64>,
@@ -19,7 +19,7 @@ pub(super) struct Hole {
 }
 
 impl Hole {
-    /// Where its rows begin in a row-major array of this shape.
+    /// The starts of its rows in a row-major array of this shape.
     pub fn rows(&self, [_, ny, nz]: [usize; 3]) -> impl Iterator<Item = usize> {
         let Hole { start: [x, y, z], size: [sx, sy, _] } = *self;
         (x..x + sx).flat_map(move |x| (y..y + sy).map(move |y| (x * ny + y) * nz + z))
@@ -60,7 +60,8 @@ impl Holes<'_> {
         Ok((0..self.holes + more).map(one).collect())
     }
 
-    /// There must be a hole, and no largest number or size below the smallest.
+    /// Checks that there is at least one hole, and that no largest number or size is below the
+    /// smallest.
     pub fn check(&self) -> Result<(), Fault> {
         if self.holes < 1 {
             return Err(Fault::at("holes", "must be at least 1"));

@@ -1,4 +1,4 @@
-//! Brightness, contrast, saturation and hue: torchvision's `adjust_*` functions of images with one
+//! Brightness, contrast, saturation and hue: torchvision's `adjust_*` functions for images with one
 //! or three channels.
 
 use burn::tensor::Tensor;
@@ -11,14 +11,14 @@ use super::statistics::moments;
 use super::values::map;
 use crate::{Image, TransformError};
 
-/// What the values of a picture are, by the type that torchvision would have them in.
+/// The range of a picture's values, named after torchvision's type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PixelType {
     /// Numbers from 0 to 1.
     #[default]
     Float32,
-    /// Whole grey levels from 0 to 255; results are cut down to whole levels.
+    /// Whole grey levels from 0 to 255; results are truncated to whole levels.
     Uint8,
 }
 
@@ -31,7 +31,7 @@ impl PixelType {
         }
     }
 
-    /// As the type can hold it.
+    /// Clamps and truncates a value to the type.
     #[inline(always)]
     fn hold(self, value: f32) -> f32 {
         let value = value.clamp(0.0, self.bound());
@@ -44,7 +44,7 @@ impl PixelType {
     }
 }
 
-/// Grey of a colour, as torchvision (and TensorFlow) weigh it.
+/// The weights of grey in torchvision (and TensorFlow).
 const GREY: [f32; 3] = [0.2989, 0.587, 0.114];
 
 #[inline(always)]
@@ -63,13 +63,13 @@ fn split(data: &Tensor<4>) -> [Tensor<4>; 3] {
     std::array::from_fn(|channel| data.clone().narrow(0, channel, 1))
 }
 
-/// An image must have one channel or three.
+/// Checks that an image has one or three channels.
 fn check_channels(image: &Image) -> Result<(), TransformError> {
     match image.channels() {
         1 | 3 => Ok(()),
         n => Err(TransformError::new(format!("colours of an image of {n} channels"))
             .expected("1 (grey) or 3 (red, green, blue)")
-            .advice("leave out a transparency channel when loading")),
+            .advice("drop the transparency channel when loading")),
     }
 }
 
@@ -81,7 +81,7 @@ fn check_factor(name: &str, factor: f64) -> Result<(), TransformError> {
     }
 }
 
-/// Changes each pixel of three channels: by a loop on the CPU, else as `elsewhere` says.
+/// Changes each pixel of three channels: by a loop on the CPU, otherwise by `elsewhere`.
 fn each_pixel(
     mut image: Image,
     change: impl Fn([f32; 3]) -> [f32; 3] + Sync,
@@ -103,10 +103,10 @@ fn each_pixel(
     image
 }
 
-/// Multiplies by `factor`: 0 gives black, 1 the image.
+/// Multiplies by `factor`: 0 yields black, 1 the image.
 ///
 /// # Errors
-/// Where the factor is negative or the image has neither one channel nor three; so for all
+/// Where the factor is negative or the image has neither one channel nor three; the same for all
 /// `adjust_*` functions.
 pub fn adjust_brightness(image: Image, factor: f64, pixel: PixelType) -> Result<Image, TransformError> {
     check_channels(&image)?;
@@ -115,7 +115,7 @@ pub fn adjust_brightness(image: Image, factor: f64, pixel: PixelType) -> Result<
     Ok(map(image, |x| pixel.hold(x * factor), |x| pixel.hold_all(x * factor)))
 }
 
-/// Blends with the mean grey of the whole image: 0 gives that, 1 the image.
+/// Blends with the mean grey of the whole image: 0 yields that, 1 the image.
 ///
 /// # Errors
 /// As [`adjust_brightness`].
@@ -150,7 +150,7 @@ fn mean_grey(image: &Image, pixel: PixelType) -> f32 {
     })
 }
 
-/// Blends with the grey image: 0 gives that, 1 the image. A grey image stays.
+/// Blends with the grey image: 0 yields that, 1 the image. A grey image is unchanged.
 ///
 /// # Errors
 /// As [`adjust_brightness`].
@@ -168,7 +168,7 @@ pub fn adjust_saturation(image: Image, factor: f64, pixel: PixelType) -> Result<
     Ok(each_pixel(image, change, |x| pixel.hold_all(x.clone() * factor + grey_of(&x, pixel) * rest)))
 }
 
-/// Turns the hue by `factor`, from -0.5 to 0.5 of a full turn. A grey image stays.
+/// Rotates the hue by `factor`, from -0.5 to 0.5 of a full turn. A grey image is unchanged.
 ///
 /// # Errors
 /// As [`adjust_brightness`], and where the factor lies outside.
@@ -193,7 +193,7 @@ pub fn adjust_hue(image: Image, factor: f64, pixel: PixelType) -> Result<Image, 
     Ok(each_pixel(image, change, elsewhere))
 }
 
-/// Hue in sixths of a turn (0..6), and what colours are apart.
+/// Hue in sixths of a turn (0..6), and the range of the colours.
 #[inline(always)]
 fn hue([r, g, b]: [f32; 3]) -> (f32, f32, f32) {
     let most = r.max(g).max(b);
@@ -210,8 +210,8 @@ fn hue([r, g, b]: [f32; 3]) -> (f32, f32, f32) {
     (if h < 0.0 { h + 6.0 } else { h }, most, range)
 }
 
-/// Each channel is the largest value less a part of the range, and that part is a trapezoid over
-/// the hue: no table of sectors.
+/// Each channel is the largest value minus a fraction of the range, and that fraction is a
+/// trapezoid over the hue: no table of sectors.
 #[inline(always)]
 fn turn_hue(rgb: [f32; 3], turn: f32) -> [f32; 3] {
     let (h, most, range) = hue(rgb);

@@ -7,7 +7,7 @@ use crate::params::{Keys, OneOrMany};
 use crate::{Draw, Fault, Image, TransformError};
 
 /// Changes brightness, contrast, saturation and hue by random factors in random order, with
-/// probability `prob` (1 if left out): `torchvision.transforms.ColorJitter`, and cuCIM's
+/// probability `prob` (default 1): `torchvision.transforms.ColorJitter`, and cuCIM's
 /// `color_jitter`.
 ///
 /// A number b means factors from `max(0, 1 - b)` to `1 + b`, for `hue` from -b to b; a pair is the
@@ -69,7 +69,7 @@ impl ColorJitter {
         }
     }
 
-    /// The ranges in torchvision's order; `None` where a step is left out.
+    /// The ranges in torchvision's order; `None` where a step is omitted.
     fn ranges(&self) -> [Option<[f64; 2]>; 4] {
         let range = |values: &OneOrMany<f64>, centre: f64, lowest: f64| {
             let range = match values.as_slice() {
@@ -124,17 +124,17 @@ impl ColorJitter {
 }
 
 setters!(ColorJitter {
-    /// How much brightness changes, or the range of its factor.
+    /// The change of brightness, or the range of its factor.
     brightness: OneOrMany<f64>,
-    /// How much contrast changes, or the range of its factor.
+    /// The change of contrast, or the range of its factor.
     contrast: OneOrMany<f64>,
-    /// How much saturation changes, or the range of its factor.
+    /// The change of saturation, or the range of its factor.
     saturation: OneOrMany<f64>,
-    /// How far the hue turns, or the range of that.
+    /// The rotation of the hue, or its range.
     hue: OneOrMany<f64>,
-    /// What the values are.
+    /// The range of the values.
     dtype: PixelType,
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -54,17 +54,17 @@ pub enum Thresholds {
     Each(BTreeMap<String, Threshold>),
 }
 
-/// A threshold, or how it is found.
+/// A threshold, or how it is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Threshold {
     /// This number.
     Number(f64),
-    /// Found in each image.
+    /// Computed for each image.
     Found(ThresholdMethod),
 }
 
-/// How a threshold is found.
+/// How a threshold is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ThresholdMethod {
@@ -119,13 +119,13 @@ impl Thresholds {
 }
 
 impl Threshold {
-    /// `None` leaves the channel out.
+    /// `None` skips the channel.
     fn find(self, values: &[f32]) -> Result<Option<f32>, TransformError> {
         let found = match self {
             Threshold::Number(number) => number as f32,
             Threshold::Found(ThresholdMethod::Mean) => moments(values, false).mean as f32,
             Threshold::Found(ThresholdMethod::Otsu) => otsu(values).ok_or_else(|| {
-                TransformError::new("no threshold can be found: a value is not finite, or there is none")
+                TransformError::new("no threshold can be computed: a value is not finite, or there is none")
             })?,
         };
         Ok(Some(found).filter(|t| *t != 0.0))
@@ -133,7 +133,7 @@ impl Threshold {
 }
 
 impl ForegroundMask {
-    /// By Otsu's thresholds of the colour channels.
+    /// With Otsu's thresholds of the colour channels.
     pub fn new(keys: impl Into<Keys>) -> Self {
         ForegroundMask {
             keys: keys.into(),
@@ -148,7 +148,8 @@ impl ForegroundMask {
     /// The mask of one image, of one channel.
     ///
     /// # Errors
-    /// Where a threshold can't be found, or the image has no three channels for `hsv_threshold`.
+    /// Where a threshold cannot be computed, or the image does not have three channels for
+    /// `hsv_threshold`.
     pub fn mask(&self, mut image: Image) -> Result<Image, TransformError> {
         let [channels, x, y, z] = image.data.dims();
         let size = x * y * z;
@@ -173,7 +174,7 @@ impl ForegroundMask {
     }
 }
 
-/// Keeps of the mask what any channel says belongs to it.
+/// Restricts the mask to voxels that any channel selects.
 fn restrict(
     mask: &mut [bool],
     values: &[f32],
@@ -196,15 +197,15 @@ setters!(ForegroundMask {
     threshold: Option<Thresholds>,
     /// Thresholds of hue, saturation and value; foreground is above.
     hsv_threshold: Option<Thresholds>,
-    /// Of `1 - x`.
+    /// Apply it to `1 - x`.
     invert: bool,
-    /// Write the mask to a new key, this before the old one.
+    /// Write the mask to a new key with this prefix.
     new_key_prefix: Option<String>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
 });
 
-/// Replaces the images, or writes what they become to new keys.
+/// Replaces the images, or writes the results to new keys.
 pub(super) fn to_new_keys(
     mut sample: Sample,
     keys: Vec<(usize, &str)>,
@@ -223,7 +224,7 @@ pub(super) fn to_new_keys(
     Ok(vec![sample])
 }
 
-/// Adds the keys that [`to_new_keys`] makes.
+/// Adds the keys that [`to_new_keys`] creates.
 pub(super) fn note_new_keys(keys: &Keys, prefix: Option<&str>, known: &mut BTreeSet<String>) {
     if let Some(prefix) = prefix {
         known.extend(keys.iter().map(|key| format!("{prefix}{key}")));

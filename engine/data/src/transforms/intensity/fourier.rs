@@ -12,8 +12,8 @@ use rustfft::{Fft, FftPlanner};
 pub(super) struct Spectrum {
     /// Row-major `[zh, y, x]` with `zh = z / 2 + 1`.
     values: Vec<Complex32>,
-    /// `[x, y, z]` of the channel; a 2-D image as `[1, x, y]`, so that its last axis is not empty
-    /// of work.
+    /// `[x, y, z]` of the channel; a 2-D image as `[1, x, y]`, so that its last axis has more than
+    /// one value.
     shape: [usize; 3],
 }
 
@@ -22,7 +22,7 @@ fn rows_last(shape: [usize; 3]) -> [usize; 3] {
     if shape[2] == 1 { [1, shape[0], shape[1]] } else { shape }
 }
 
-/// Frequency of the channel's own axes, where those of the spectrum are given.
+/// Converts a frequency of the spectrum's axes to the channel's own axes.
 fn own_axes(shape: [usize; 3], frequency: [usize; 3]) -> [usize; 3] {
     if shape[2] == 1 { [frequency[1], frequency[2], 0] } else { frequency }
 }
@@ -70,7 +70,7 @@ impl Spectrum {
                 columns.process(transposed);
                 transpose(transposed, half, ny, plane);
                 for (values, line) in values.chunks_exact_mut(nz).zip(plane.chunks_exact_mut(half)) {
-                    // Real but for rounding, and the plan insists.
+                    // Real up to rounding, and the plan requires it.
                     line[0].im = 0.0;
                     if nz % 2 == 0 {
                         line[half - 1].im = 0.0;
@@ -82,8 +82,8 @@ impl Spectrum {
         );
     }
 
-    /// Multiplies each coefficient by a real number; `weight` gets its frequency along the
-    /// channel's own axes, and must be the same for the opposite one.
+    /// Multiplies each coefficient by a real number; `weight` receives its frequency along the
+    /// channel's own axes, and must be equal for the opposite one.
     pub fn weigh(&mut self, shape: [usize; 3], weight: impl Fn([usize; 3]) -> f32 + Sync) {
         let [nx, ny, _] = self.shape;
         self.values.par_chunks_mut(nx).enumerate().for_each(|(line, values)| {
@@ -102,7 +102,7 @@ impl Spectrum {
             .enumerate()
             .map(|(line, values)| {
                 let z = line / ny;
-                // Every other coefficient stands for its mirror image, too.
+                // Every other coefficient also represents its mirror image.
                 let times = if z == 0 || 2 * z == nz { 1.0 } else { 2.0 };
                 times * values.iter().map(|k| f64::from(k.norm() + 1e-10).ln()).sum::<f64>()
             })
@@ -139,13 +139,12 @@ fn across(from: &[Complex32], rows: usize, columns: usize, to: &mut [Complex32])
     });
 }
 
-/// A wave along each axis: `exp(2 pi i * frequency * place / length)` per place.
+/// A wave along an axis: `exp(2 pi i * frequency * index / length)` per index.
 fn wave(frequency: usize, n: usize) -> Vec<Complex64> {
     (0..n).map(|place| Complex64::cis(TAU * ((frequency * place) % n) as f64 / n as f64)).collect()
 }
 
-/// The waves along the three axes, and the shape they belong to: the last axis is a row worth a
-/// loop.
+/// The waves along the three axes, and their shape, whose last axis is a long row.
 fn waves(shape: [usize; 3], frequency: [usize; 3]) -> ([usize; 3], [Vec<Complex64>; 3]) {
     let frequency = if shape[2] == 1 { [0, frequency[0], frequency[1]] } else { frequency };
     let shape = rows_last(shape);
@@ -166,7 +165,7 @@ pub(super) fn coefficient(values: &[f32], shape: [usize; 3], frequency: [usize; 
     rows.iter().sum()
 }
 
-/// Adds the real part of the wave that one coefficient of the transform stands for.
+/// Adds the real part of the wave of one coefficient.
 pub(super) fn add_wave(values: &mut [f32], shape: [usize; 3], frequency: [usize; 3], change: Complex64) {
     let (shape, [xs, ys, zs]) = waves(shape, frequency);
     let change = change / shape.iter().product::<usize>() as f64;
@@ -196,7 +195,8 @@ mod tests {
         }
     }
 
-    /// All but one frequency away leaves the wave of its coefficient, found by the definition.
+    /// Removing all frequencies except one leaves the wave of its coefficient, which the definition
+    /// yields.
     #[test]
     fn one_frequency_is_one_wave() {
         for (shape, frequency) in [([4, 5, 6], [1, 2, 2]), ([4, 6, 1], [3, 5, 0]), ([3, 4, 5], [0, 0, 0])] {
@@ -231,7 +231,7 @@ mod tests {
             }
             let mean = sum / values.len() as f64;
             let got = Spectrum::of(&values, shape).mean_log();
-            // Where a coefficient is next to nothing, rounding to f32 decides its logarithm.
+            // Where a coefficient is almost 0, rounding to f32 dominates its logarithm.
             assert!((got - mean).abs() < 2e-2, "{shape:?}: {got} for {mean}");
         }
     }

@@ -73,7 +73,7 @@ impl GaussianSharpen {
     }
 }
 
-/// What [`GaussianSharpen`] does, for given numbers.
+/// [`GaussianSharpen`] with given numbers.
 pub(super) fn sharpen(
     image: Image,
     sigma1: &OneOrMany<f64>,
@@ -92,9 +92,9 @@ setters!(GaussianSharpen {
     sigma1: OneOrMany<f64>,
     /// Deviation in voxels of the second smoothing, one or one per axis.
     sigma2: OneOrMany<f64>,
-    /// How strongly.
+    /// The strength.
     alpha: f64,
-    /// How the Gaussians are made discrete.
+    /// How the Gaussians are discretized.
     approx: GaussianApprox,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

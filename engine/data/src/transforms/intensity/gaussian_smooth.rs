@@ -7,7 +7,7 @@ use super::ranges::check_positive;
 use crate::params::{Keys, OneOrMany};
 use crate::{Fault, Image, TransformError};
 
-/// How a Gaussian is made discrete, by MONAI's names.
+/// How a Gaussian is discretized; MONAI's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GaussianApprox {
@@ -30,7 +30,7 @@ impl From<GaussianApprox> for Approximation {
     }
 }
 
-/// Smooths by a Gaussian of `sigma` voxels, one number or one per spatial axis, cut off at four
+/// Smooths by a Gaussian of `sigma` voxels, one number or one per spatial axis, truncated at four
 /// sigmas; zeros around the image.
 ///
 /// ```
@@ -76,7 +76,7 @@ impl GaussianSmooth {
     }
 }
 
-/// What [`GaussianSmooth`] does, for given sigmas.
+/// [`GaussianSmooth`] with given sigmas.
 pub(super) fn smooth(
     mut image: Image,
     sigma: &OneOrMany<f64>,
@@ -93,7 +93,7 @@ pub(super) fn smooth(
     Ok(image)
 }
 
-/// One to three sigmas, each larger than 0.
+/// Checks for one to three sigmas, each larger than 0.
 pub(super) fn check_sigma(parameter: &str, sigma: &OneOrMany<f64>) -> Result<(), Fault> {
     match sigma.as_slice().len() {
         1..=3 => sigma.as_slice().iter().try_for_each(|v| check_positive(parameter, *v)),
@@ -104,7 +104,7 @@ pub(super) fn check_sigma(parameter: &str, sigma: &OneOrMany<f64>) -> Result<(),
 setters!(GaussianSmooth {
     /// Deviation in voxels, one or one per axis.
     sigma: OneOrMany<f64>,
-    /// How the Gaussian is made discrete.
+    /// How the Gaussian is discretized.
     approx: GaussianApprox,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

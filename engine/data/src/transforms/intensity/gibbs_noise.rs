@@ -7,8 +7,8 @@ use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 use crate::{Fault, Image, TransformError};
 
-/// Gibbs artefacts: high frequencies are cut off. `alpha` runs from 0 (nothing) to 1 (nothing is
-/// left).
+/// Gibbs artefacts: high frequencies are cut off. `alpha` ranges from 0 (no change) to 1
+/// (everything is removed).
 ///
 /// What is kept lies within `(1 - alpha) * sqrt(2) / 2` of the largest side of the spectrum, around
 /// its middle. Runs on the CPU.
@@ -51,7 +51,7 @@ impl GibbsNoise {
     }
 }
 
-/// What [`GibbsNoise`] does, for a given alpha.
+/// [`GibbsNoise`] with a given alpha.
 pub(super) fn cut_frequencies(image: Image, alpha: f64) -> Image {
     let shape = image.shape();
     let size: usize = shape.iter().product();
@@ -69,8 +69,7 @@ pub(super) fn cut_frequencies(image: Image, alpha: f64) -> Image {
     });
     let kept = |k: [usize; 3]| f32::from((distance[0][k[0]] + distance[1][k[1]] + distance[2][k[2]]).sqrt() <= radius);
     // The middle lies between two frequencies where a side is even, so a frequency may be kept and
-    // its opposite not. MONAI takes the real part of the result, and that is what half of both
-    // gives.
+    // its opposite not. MONAI takes the real part of the result, which equals half of both.
     let opposite = |k: [usize; 3]| std::array::from_fn(|axis| (shape[axis] - k[axis]) % shape[axis]);
     on_host(image, |values| {
         for values in values.chunks_exact_mut(size) {
@@ -81,7 +80,7 @@ pub(super) fn cut_frequencies(image: Image, alpha: f64) -> Image {
     })
 }
 
-/// A fraction of 1.
+/// Checks for a fraction of 1.
 pub(super) fn check_alpha(parameter: &str, alpha: f64) -> Result<(), Fault> {
     if (0.0..=1.0).contains(&alpha) {
         Ok(())
@@ -91,7 +90,7 @@ pub(super) fn check_alpha(parameter: &str, alpha: f64) -> Result<(), Fault> {
 }
 
 setters!(GibbsNoise {
-    /// How much is cut off.
+    /// The strength of the cut-off.
     alpha: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -1,4 +1,4 @@
-//! Histograms, as numpy and scikit-image count them.
+//! Histograms as in numpy and scikit-image.
 
 use super::statistics::extremes;
 
@@ -6,15 +6,15 @@ use super::statistics::extremes;
 /// `skimage.exposure.histogram` of f32 values.
 ///
 /// All in f32 and in numpy's order of operations, so that a value on the edge of a bin falls into
-/// the same one. Values outside, NaN that is, are not counted.
+/// the same one. NaN is not counted.
 pub(super) struct Histogram {
     pub counts: Vec<u64>,
     pub centres: Vec<f32>,
 }
 
 impl Histogram {
-    /// Of the values for which `counts` is true, by their place; `None` where there is none, or one
-    /// is not finite.
+    /// The histogram of the values whose entry in `counts` is true; `None` where there is none, or
+    /// one is not finite.
     pub fn of(values: &[f32], bins: usize, counts: Option<&[bool]>) -> Option<Self> {
         let chosen: Vec<f32>;
         let values = match counts {
@@ -70,7 +70,7 @@ pub(super) fn otsu(values: &[f32]) -> Option<f32> {
     let (above, mean_above) = (sums(&mut weights.iter().rev().copied()), sums(&mut weighted().rev()));
     let n = weights.len();
     let variance = |i: usize| {
-        // Class one is bins 0..=i, class two the rest; both sums from above run backwards.
+        // Class one is bins 0..=i, class two the rest; sums from above run backwards.
         let j = n - 2 - i;
         below[i] * above[j] * (mean_below[i] / below[i] - mean_above[j] / above[j]).powi(2)
     };

@@ -12,7 +12,7 @@ use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// Histogram equalization: each value becomes the share of values below it, scaled to `min..max`.
 ///
-/// `mask_key` names an image of the same shape: only where it is not 0 are values counted; all are
+/// `mask_key` names an image of the same shape: values are counted only where it is not 0; all are
 /// changed. Runs on the CPU.
 ///
 /// ```
@@ -37,7 +37,7 @@ pub struct HistogramNormalize {
     allow_missing_keys: bool,
 }
 
-/// The most bins: more would be as many as there are f32 values of one magnitude.
+/// The most bins: about the number of f32 values of one magnitude.
 const MAX_BINS: usize = 1 << 24;
 
 fn bins() -> usize {
@@ -75,14 +75,14 @@ impl HistogramNormalize {
             None => None,
         };
         let Some(histogram) = look(&image, |values| Histogram::of(values, self.num_bins, mask.as_deref())) else {
-            return Err(TransformError::new("the values to be counted are none, or not all finite")
+            return Err(TransformError::new("there are no values to count, or not all are finite")
                 .advice("CheckCase finds such images; a mask must select something"));
         };
         let curve = self.curve(histogram);
         Ok(on_host(image, |values| each_piece(values, |piece| piece.iter_mut().for_each(|v| *v = curve.at(*v)))))
     }
 
-    /// The sums of the counts up to each bin, scaled in f32 as MONAI does.
+    /// The cumulative counts, scaled in f32 as in MONAI.
     fn curve(&self, histogram: Histogram) -> Curve {
         let mut sum = 0_u64;
         let sums: Vec<f32> = histogram
@@ -112,7 +112,7 @@ impl HistogramNormalize {
     }
 }
 
-/// Straight lines between points at equal distances: numpy's `interp`, which computes in f64.
+/// Linear interpolation between equidistant points: numpy's `interp`, which computes in f64.
 struct Curve {
     places: Vec<f64>,
     values: Vec<f64>,
@@ -155,11 +155,11 @@ impl Curve {
 setters!(HistogramNormalize {
     /// Number of bins.
     num_bins: usize,
-    /// Smallest value afterwards.
+    /// Smallest value of the result.
     min: f64,
-    /// Largest value afterwards.
+    /// Largest value of the result.
     max: f64,
-    /// Image that is not 0 where values count.
+    /// The mask: values count where it is not 0.
     mask_key: Option<String>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

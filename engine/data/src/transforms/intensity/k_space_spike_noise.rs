@@ -8,7 +8,7 @@ use super::values::{look, on_host};
 use crate::params::{Keys, OneOrMany};
 use crate::{Fault, Image, TransformError};
 
-/// Spikes in k-space, which show as herringbone patterns.
+/// Spikes in k-space, which appear as herringbone patterns.
 ///
 /// `loc` is a place in the spectrum with frequency 0 in its centre, `[x, y, z]` for all channels or
 /// `[channel, x, y, z]` for one, or a list of such places; `k_intensity` is the logarithm of the
@@ -26,7 +26,7 @@ use crate::{Fault, Image, TransformError};
 #[serde(deny_unknown_fields)]
 pub struct KSpaceSpikeNoise {
     keys: Keys,
-    /// Place of the spike in frequencies, `[x, y, z]` or `[channel, x, y, z]`, or several.
+    /// Position of the spike in frequencies, `[x, y, z]` or `[channel, x, y, z]`, or several.
     loc: SpikeLocation,
     #[serde(default)]
     k_intensity: Option<OneOrMany<f64>>,
@@ -34,11 +34,11 @@ pub struct KSpaceSpikeNoise {
     allow_missing_keys: bool,
 }
 
-/// One place of the spectrum, or several.
+/// One position of the spectrum, or several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SpikeLocation {
-    /// One place.
+    /// One position.
     One(Vec<usize>),
     /// Several.
     Many(Vec<Vec<usize>>),
@@ -65,7 +65,7 @@ impl SpikeLocation {
     }
 }
 
-/// One spike: channel, place, logarithm of the magnitude.
+/// One spike: channel, position, logarithm of the magnitude.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spike {
     pub channel: usize,
@@ -74,7 +74,7 @@ pub(super) struct Spike {
 }
 
 impl KSpaceSpikeNoise {
-    /// At this place, as strong as 2.5 times the mean logarithm.
+    /// At this position, with 2.5 times the mean logarithm.
     pub fn new(keys: impl Into<Keys>, loc: impl Into<SpikeLocation>) -> Self {
         KSpaceSpikeNoise { keys: keys.into(), loc: loc.into(), k_intensity: None, allow_missing_keys: false }
     }
@@ -82,7 +82,7 @@ impl KSpaceSpikeNoise {
     /// Changes one image.
     ///
     /// # Errors
-    /// Where a place lies outside the image or has another number of axes.
+    /// Where a position lies outside the image or has another number of axes.
     pub fn spike(&self, image: Image) -> Result<Image, TransformError> {
         self.check_parameters().map_err(|e| TransformError::new(e.to_string()))?;
         let (n, channels, shape) = (image.meta.spatial_dims, image.channels(), image.shape());
@@ -120,17 +120,17 @@ impl KSpaceSpikeNoise {
 
     fn check_parameters(&self) -> Result<(), Fault> {
         if self.loc.places().is_empty() || self.loc.places().iter().any(Vec::is_empty) {
-            return Err(Fault::at("loc", "names no place"));
+            return Err(Fault::at("loc", "names no position"));
         }
         let Some(intensity) = &self.k_intensity else { return Ok(()) };
         intensity.as_slice().iter().try_for_each(|v| check_finite("k_intensity", *v))?;
         match (&self.loc, intensity) {
             (SpikeLocation::One(_), OneOrMany::One(_)) => Ok(()),
             (SpikeLocation::Many(places), OneOrMany::Many(values)) if places.len() == values.len() => Ok(()),
-            (SpikeLocation::One(_), _) => Err(Fault::at("k_intensity", "must be one number for one place")),
+            (SpikeLocation::One(_), _) => Err(Fault::at("k_intensity", "must be one number for one position")),
             (SpikeLocation::Many(places), _) => Err(Fault::at(
                 "k_intensity",
-                format!("must be a list of {}, one for each place in `loc`", places.len()),
+                format!("must be a list of {}, one for each position in `loc`", places.len()),
             )),
         }
     }
@@ -143,7 +143,7 @@ pub(super) fn mean_logs(image: &Image) -> Vec<f64> {
     look(image, |values| values.chunks_exact(size.max(1)).map(|v| Spectrum::of(v, shape).mean_log()).collect())
 }
 
-/// Gives single coefficients another magnitude; their phases stay.
+/// Changes the magnitude of single coefficients and keeps their phases.
 ///
 /// One coefficient is one wave over the image: it is added, and no transform of the whole is
 /// needed.
@@ -153,7 +153,7 @@ pub(super) fn add_spikes(image: Image, spikes: &[Spike]) -> Image {
     on_host(image, |values| {
         for (channel, values) in values.chunks_exact_mut(size.max(1)).enumerate() {
             let mine: Vec<&Spike> = spikes.iter().filter(|s| s.channel == channel).collect();
-            // Of several spikes in one place the last counts.
+            // Of several spikes at one position the last counts.
             let last = |i: usize| mine[i + 1..].iter().all(|later| later.place != mine[i].place);
             let changes: Vec<([usize; 3], Complex64)> = (0..mine.len())
                 .filter(|i| last(*i))
@@ -173,7 +173,7 @@ pub(super) fn add_spikes(image: Image, spikes: &[Spike]) -> Image {
 }
 
 setters!(KSpaceSpikeNoise {
-    /// Logarithm of the magnitude, one for each place.
+    /// Logarithm of the magnitude, one for each position.
     k_intensity: Option<OneOrMany<f64>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

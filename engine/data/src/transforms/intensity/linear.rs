@@ -6,8 +6,8 @@ use hearth_kernels::host;
 use super::values::{each_piece, groups};
 use crate::Image;
 
-/// `(x - shift) * factor + offset`, then not below `low`, then not above `high`. NaN stays NaN;
-/// zeros stay where they are kept.
+/// `(x - shift) * factor + offset`, then clamped to `low` and `high`. NaN stays NaN; with
+/// `keep_zero`, zeros stay zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Linear {
     pub shift: f32,
@@ -15,7 +15,7 @@ pub(super) struct Linear {
     pub offset: f32,
     pub low: f32,
     pub high: f32,
-    /// Leave zeros alone.
+    /// Keep zeros.
     pub keep_zero: bool,
 }
 
@@ -25,8 +25,8 @@ impl Linear {
         Linear { shift: 0.0, factor: 1.0, offset: 0.0, low: f32::NEG_INFINITY, high: f32::INFINITY, keep_zero: false };
 
     /// From `a_min..a_max` to `b_min..b_max`, or to 0..1 where one of them is missing; where the
-    /// first range is empty, only moved from `a_min` to `b_min`. `clip` holds for the ends that are
-    /// given, and never for an empty range. All as MONAI does it.
+    /// first range is empty, only shifted from `a_min` to `b_min`. `clip` applies to given ends,
+    /// and never to an empty range. All as in MONAI.
     pub fn range(a: (f64, f64), b: (Option<f64>, Option<f64>), clip: bool) -> Self {
         let (a_min, a_max) = a;
         let shift = a_min as f32;
@@ -96,7 +96,7 @@ pub(super) fn map_linear(mut image: Image, maps: &[Linear]) -> Image {
     image
 }
 
-/// One number per channel, to be broadcast over the image.
+/// One number per channel, which broadcasts over the image.
 pub(super) fn column(values: Vec<f32>, device: &Device) -> Tensor<4> {
     let n = values.len();
     Tensor::from_data(TensorData::new(values, [n, 1, 1, 1]), device)

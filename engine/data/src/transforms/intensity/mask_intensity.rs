@@ -34,7 +34,7 @@ pub struct MaskIntensity {
 }
 
 impl MaskIntensity {
-    /// Keeps what lies where `mask_key` is above 0.
+    /// Keeps values where `mask_key` is above 0.
     pub fn new(keys: impl Into<Keys>, mask_key: &str) -> Self {
         MaskIntensity { keys: keys.into(), mask_key: mask_key.to_owned(), threshold: 0.0, allow_missing_keys: false }
     }
@@ -61,7 +61,7 @@ impl MaskIntensity {
 }
 
 setters!(MaskIntensity {
-    /// What of the mask is selected: values above this.
+    /// Mask values above this are selected.
     threshold: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -1,10 +1,10 @@
-//! Transforms of the values alone: scaling, noise, filters, colour. Geometry stays as it is.
+//! Transforms of the values only: scaling, noise, filters, colour. The geometry is unchanged.
 //!
 //! On the CPU they are loops over the values in place, in threads; elsewhere tensor operations.
-//! What sorts, counts or transforms to frequencies (percentiles, histograms, medians, Fourier
-//! transforms) always runs on the CPU: values are copied from another device and back.
+//! Percentiles, histograms, medians and Fourier transforms always run on the CPU: values are copied
+//! from another device and back.
 
-/// Implements [`Transform`](crate::Transform) for one that draws once for all keys, with
+/// Implements [`Transform`](crate::Transform) for a type that draws once for all keys, with
 /// probability `prob`.
 ///
 /// It has `keys`, `prob`, `allow_missing_keys`, `check_parameters(&self)`,

@@ -7,8 +7,7 @@ use super::statistics::image_moments;
 use crate::params::{Keys, OneOrMany};
 use crate::{Fault, Image, TransformError};
 
-/// `(x - subtrahend) / divisor`; left out, they are the mean and the (population) standard
-/// deviation.
+/// `(x - subtrahend) / divisor`, by default the mean and the (population) standard deviation.
 ///
 /// `nonzero`: statistics over, and change of, voxels other than 0 only; an image without such
 /// voxels stays. `channel_wise`: each channel by itself. A deviation of 0 counts as 1. Statistics
@@ -65,7 +64,7 @@ impl NormalizeIntensity {
         }
         let groups = if self.channel_wise { channels } else { 1 };
         let given = |values: &Option<OneOrMany<f64>>, group: usize| values.as_ref().and_then(|v| v.at(group));
-        // Which voxels count is known from the moments alone.
+        // Only the moments tell which voxels count.
         let known = self.subtrahend.is_some() && self.divisor.is_some() && !self.nonzero;
         let moments = if known { Vec::new() } else { image_moments(&image, self.channel_wise, self.nonzero) };
         let map = |group: usize| {
@@ -96,13 +95,13 @@ impl NormalizeIntensity {
 }
 
 setters!(NormalizeIntensity {
-    /// What to subtract, instead of the mean.
+    /// The number to subtract instead of the mean.
     subtrahend: Option<OneOrMany<f64>>,
-    /// What to divide by, instead of the deviation.
+    /// The divisor instead of the deviation.
     divisor: Option<OneOrMany<f64>>,
-    /// Leave zeros out and alone.
+    /// Ignore zeros and keep them.
     nonzero: bool,
-    /// Each channel by itself.
+    /// Treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

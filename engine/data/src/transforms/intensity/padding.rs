@@ -1,4 +1,4 @@
-//! What lies beyond the edge of a filtered image.
+//! The values beyond the edge of a filtered image.
 
 use hearth_kernels::filter::{Edge, FilterError, separable};
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Image, TransformError};
 
-/// What lies beyond the edge of a filtered image, by PyTorch's names.
+/// The values beyond the edge of a filtered image, by PyTorch's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FilterPadding {
@@ -38,7 +38,7 @@ pub(super) fn filtered(mut image: Image, taps: [&[f32]; 3], padding: FilterPaddi
     Ok(image)
 }
 
-/// What a filter says, as a transform says it.
+/// Converts an error of a filter.
 pub(super) fn failed(error: FilterError) -> TransformError {
     TransformError::new(error.to_string())
 }

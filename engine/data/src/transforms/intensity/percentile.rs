@@ -2,15 +2,15 @@
 
 use rayon::prelude::*;
 
-/// Above this size MONAI leaves PyTorch's `quantile` for numpy's `percentile`, which rounds
-/// elsewhere.
+/// Above this size MONAI uses numpy's `percentile` instead of PyTorch's `quantile`, which rounds
+/// differently.
 const LARGE: usize = 1_000_000;
 
 /// Bits of the three digits that a key is sorted out by, highest first.
 const DIGITS: [u32; 3] = [11, 11, 10];
 
-/// The percentiles `q` (0 to 100) of the values, linearly interpolated: what MONAI's `percentile`
-/// gives, to the last bit of its rank.
+/// The percentiles `q` (0 to 100) of the values, linearly interpolated, as MONAI's `percentile`,
+/// including the rounding of its rank.
 ///
 /// NaN where a value is NaN or there is none. The values are not sorted and not copied: three
 /// passes count them by the leading bits, in threads.
@@ -22,7 +22,7 @@ pub fn percentiles(values: &[f32], q: &[f64]) -> Vec<f32> {
     let places: Vec<(usize, f64)> = q
         .iter()
         .map(|q| {
-            // PyTorch has the rank in f32, numpy in f64.
+            // PyTorch computes the rank in f32, numpy in f64.
             let rank = if values.len() > LARGE {
                 q / 100.0 * last as f64
             } else {
@@ -78,8 +78,8 @@ fn select(values: &[f32], ranks: &[usize]) -> Option<Vec<f32>> {
     Some(found.into_iter().map(|(key, _)| value(key)).collect())
 }
 
-/// How many values have each of the prefixes (of `known` bits) followed by each digit of `bits`
-/// bits.
+/// The number of values with each of the prefixes (of `known` bits) followed by each digit of
+/// `bits` bits.
 fn count(values: &[f32], prefixes: &[u32], known: u32, bits: u32) -> Option<Vec<u64>> {
     let rest = 32 - known - bits;
     let mask = (1_u32 << bits) - 1;
@@ -112,7 +112,7 @@ fn count(values: &[f32], prefixes: &[u32], known: u32, bits: u32) -> Option<Vec<
     )
 }
 
-/// Orders as the value does.
+/// A key with the order of the values.
 fn key(value: f32) -> u32 {
     let bits = value.to_bits();
     if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn values_of_torch_and_numpy() {
         for (n, expected) in [(5000_i64, TORCH), (1_200_000, NUMPY)] {
-            // In an order of its own: 7919 has no factor in common with either size.
+            // In a scrambled order: 7919 has no common factor with either size.
             let values: Vec<f32> = (0..n).map(|i| (((i * 7919) % n) as f64).sqrt() as f32 * 10.0).collect();
             let got = percentiles(&values, &[0.5, 12.345, 50.0, 99.5]);
             for (a, b) in got.iter().zip(expected) {

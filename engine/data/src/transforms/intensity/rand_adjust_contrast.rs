@@ -79,11 +79,11 @@ impl RandAdjustContrast {
 }
 
 setters!(RandAdjustContrast {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// The range of gamma.
     gamma: OneOrMany<f64>,
-    /// Of the negated image.
+    /// Apply it to the negated image.
     invert_image: bool,
     /// Keep mean and deviation.
     retain_stats: bool,

@@ -38,7 +38,7 @@ pub struct RandBiasField {
     allow_missing_keys: bool,
 }
 
-/// A polynomial of a higher degree is no bias field.
+/// The highest degree of a plausible bias field.
 const MAX_DEGREE: usize = 30;
 
 fn three() -> usize {
@@ -68,7 +68,7 @@ impl RandBiasField {
     }
 
     fn change(&self, image: Image, drawn: &[f64], _: usize) -> Result<Image, TransformError> {
-        // A 2-D image beside a 3-D one takes the first of its coefficients.
+        // A 2-D image next to a 3-D one uses the first of its coefficients.
         let count = bias_coefficients(self.degree, image.meta.spatial_dims);
         apply_bias_field(image, self.degree, drawn.get(..count).unwrap_or(drawn))
     }
@@ -81,7 +81,7 @@ impl RandBiasField {
     }
 }
 
-/// How many coefficients a bias field of this degree has, over 2 or 3 axes.
+/// The number of coefficients of a bias field of this degree, over 2 or 3 axes.
 pub fn bias_coefficients(degree: usize, spatial_dims: usize) -> usize {
     (1..=spatial_dims).fold(1, |product, k| product * (degree + k) / k)
 }
@@ -149,7 +149,7 @@ impl Field {
     }
 }
 
-/// Legendre polynomials 0 to `degree` at `n` points from -1 to 1 (which MONAI has in f32).
+/// Legendre polynomials 0 to `degree` at `n` points from -1 to 1 (in MONAI in f32).
 fn legendre(n: usize, degree: usize) -> Vec<Vec<f64>> {
     let points = (0..n).map(|i| if i == 0 { -1.0 } else { 2.0 * i as f64 / (n - 1) as f64 - 1.0 });
     let points: Vec<f64> = points.map(|x| f64::from(x as f32)).collect();
@@ -188,7 +188,7 @@ pub fn apply_bias_field(mut image: Image, degree: usize, coefficients: &[f64]) -
     let [planes, rows, length] = field.shape;
     let rows = planes * rows;
     let changed = host::change(image.data, |values| {
-        // Made anew for each channel: that costs less than to fetch it from memory.
+        // Recomputed for each channel, which costs less than reading it from memory.
         let all = values.par_chunks_mut(length.max(1)).enumerate();
         all.for_each_init(
             || vec![0.0_f32; length],
@@ -212,7 +212,7 @@ setters!(RandBiasField {
     degree: usize,
     /// Range of its coefficients.
     coeff_range: [f64; 2],
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

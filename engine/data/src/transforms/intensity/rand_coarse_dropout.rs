@@ -11,7 +11,7 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
-/// Fills random boxes, or (`dropout_holes` false) everything but them, with probability `prob`
+/// Fills random boxes, or (`dropout_holes` false) everything except them, with probability `prob`
 /// (DeVries and Taylor, "Improved regularization of convolutional neural networks with cutout",
 /// 2017).
 ///
@@ -48,14 +48,14 @@ pub struct RandCoarseDropout {
     allow_missing_keys: bool,
 }
 
-/// What voxels are filled with.
+/// The filling of voxels.
 enum Fill {
     Number(f32),
     Between(f32, f32),
 }
 
 impl RandCoarseDropout {
-    /// So many boxes of this size, filled from the range of the image, with probability 0.1.
+    /// `holes` boxes of this size, filled from the range of the image, with probability 0.1.
     pub fn new(keys: impl Into<Keys>, holes: usize, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
         RandCoarseDropout {
             keys: keys.into(),
@@ -164,7 +164,7 @@ fn put(mut image: Image, hole: Hole, filling: Vec<f32>) -> Image {
 }
 
 setters!(RandCoarseDropout {
-    /// Fill the boxes, not what is around them.
+    /// Fill the boxes instead of their surroundings.
     dropout_holes: bool,
     /// A number, or a range.
     fill_value: Option<OneOrMany<f64>>,
@@ -172,7 +172,7 @@ setters!(RandCoarseDropout {
     max_holes: Option<usize>,
     /// The largest size; `spatial_size` is the smallest.
     max_spatial_size: Option<OneOrMany<i64>>,
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

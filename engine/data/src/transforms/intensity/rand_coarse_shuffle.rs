@@ -7,7 +7,7 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
-/// Shuffles the voxels within random boxes, each channel by itself, with probability `prob`
+/// Shuffles the voxels within random boxes, each channel separately, with probability `prob`
 /// (Kang et al., "PatchShuffle regularization", 2017).
 ///
 /// Number and size of the boxes as in [`RandCoarseDropout`](super::RandCoarseDropout). Runs on the
@@ -40,7 +40,7 @@ pub struct RandCoarseShuffle {
 }
 
 impl RandCoarseShuffle {
-    /// So many boxes of this size, with probability 0.1.
+    /// `holes` boxes of this size, with probability 0.1.
     pub fn new(keys: impl Into<Keys>, holes: usize, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
         RandCoarseShuffle {
             keys: keys.into(),
@@ -96,7 +96,7 @@ setters!(RandCoarseShuffle {
     max_holes: Option<usize>,
     /// The largest size; `spatial_size` is the smallest.
     max_spatial_size: Option<OneOrMany<i64>>,
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -10,8 +10,8 @@ use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
 /// Adds normal noise of mean `mean` with probability `prob`; its deviation is drawn uniformly from
-/// 0..`std`, or is `std` itself where `sample_std` is false. All keys of one shape get the same
-/// noise.
+/// 0..`std`, or is `std` itself where `sample_std` is false. All keys of the same shape get the
+/// same noise.
 ///
 /// The noise is made by the CPU, so that a batch is the same on every device.
 ///
@@ -67,7 +67,7 @@ impl RandGaussianNoise {
     }
 }
 
-/// Adds normal noise, wherever the values live.
+/// Adds normal noise, on any device.
 pub(super) fn add_noise(data: Tensor<4>, noise: &Draw, mean: f32, std: f32) -> Tensor<4> {
     host::change(data, |values| noise.add_normal(values, mean, std)).unwrap_or_else(|data| {
         let dims = data.dims();
@@ -78,7 +78,7 @@ pub(super) fn add_noise(data: Tensor<4>, noise: &Draw, mean: f32, std: f32) -> T
     })
 }
 
-/// A standard deviation must be finite and not negative.
+/// Checks that a standard deviation is finite and not negative.
 pub(super) fn check_deviation(std: f64) -> Result<(), Fault> {
     if std >= 0.0 && std.is_finite() {
         Ok(())
@@ -88,7 +88,7 @@ pub(super) fn check_deviation(std: f64) -> Result<(), Fault> {
 }
 
 setters!(RandGaussianNoise {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Mean of the noise.
     mean: f64,

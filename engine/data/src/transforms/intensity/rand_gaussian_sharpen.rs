@@ -60,7 +60,7 @@ fn alphas() -> [f64; 2] {
     [10.0, 30.0]
 }
 
-/// What was drawn.
+/// The draw.
 struct Drawn {
     sigma1: [f64; 3],
     sigma2: [f64; 3],
@@ -112,8 +112,8 @@ impl RandGaussianSharpen {
             let parameter = format!("sigma2_{name}");
             match second.as_slice() {
                 [low, high] => check_sigmas(&parameter, [*low, *high])?,
-                // It need not be smaller than every first sigma: the range is then walked the other
-                // way round, as in MONAI.
+                // It need not be smaller than every first sigma: the range is then reversed, as in
+                // MONAI.
                 [one] => check_sigmas(&parameter, [*one, one.max(first[1])])?,
                 _ => return Err(Fault::at(&parameter, "must be one number or a pair")),
             }
@@ -137,9 +137,9 @@ setters!(RandGaussianSharpen {
     sigma2_z: OneOrMany<f64>,
     /// Range of alpha.
     alpha: [f64; 2],
-    /// How the Gaussians are made discrete.
+    /// How the Gaussians are discretized.
     approx: GaussianApprox,
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -70,7 +70,7 @@ impl RandGaussianSmooth {
     }
 }
 
-/// A range of sigmas: from 0 (which leaves the axis alone) to something larger.
+/// Checks a range of sigmas: from 0 (which keeps the axis) to a larger value.
 pub(super) fn check_sigmas(parameter: &str, range: [f64; 2]) -> Result<(), Fault> {
     check_pair(parameter, range, 0.0, f64::INFINITY)?;
     if range[1] > 0.0 { Ok(()) } else { Err(Fault::at(parameter, "must reach beyond 0")) }
@@ -83,9 +83,9 @@ setters!(RandGaussianSmooth {
     sigma_y: [f64; 2],
     /// Range of the sigma along the third axis, where there is one.
     sigma_z: [f64; 2],
-    /// How the Gaussian is made discrete.
+    /// How the Gaussian is discretized.
     approx: GaussianApprox,
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -65,7 +65,7 @@ impl RandGibbsNoise {
 }
 
 setters!(RandGibbsNoise {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Range of alpha.
     alpha: OneOrMany<f64>,

@@ -35,7 +35,7 @@ pub struct RandHistogramShift {
     allow_missing_keys: bool,
 }
 
-/// More would cost time and change little.
+/// More points cost time and change little.
 const MAX_POINTS: usize = 1000;
 
 fn ten() -> OneOrMany<usize> {
@@ -77,11 +77,11 @@ impl RandHistogramShift {
     }
 }
 
-/// Maps the values by straight lines that take `reference` points to `floating` points; both are
-/// fractions of the image's range, in ascending order. An image of one value stays.
+/// Maps the values piecewise linearly from `reference` points to `floating` points; both are
+/// fractions of the image's range, in ascending order. A constant image is unchanged.
 ///
 /// # Errors
-/// Where there are fewer than two points, or not as many of one kind as of the other.
+/// Where there are fewer than two points, or different numbers of the two kinds.
 pub fn shift_histogram(mut image: Image, reference: &[f64], floating: &[f64]) -> Result<Image, TransformError> {
     if reference.len() < 2 || reference.len() != floating.len() {
         return Err(TransformError::new(format!(
@@ -89,7 +89,7 @@ pub fn shift_histogram(mut image: Image, reference: &[f64], floating: &[f64]) ->
             reference.len(),
             floating.len()
         ))
-        .expected("as many of each, at least two"));
+        .expected("the same number of each, at least two"));
     }
     let Some((low, high)) = image_extremes(&image, false).first().copied() else { return Ok(image) };
     if low == high || low.is_nan() {
@@ -146,7 +146,7 @@ fn bend(values: &mut [f32], lines: &[(f32, f32, f32)], (first, last): ((f32, f32
 setters!(RandHistogramShift {
     /// Number of control points, or its range.
     num_control_points: OneOrMany<usize>,
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

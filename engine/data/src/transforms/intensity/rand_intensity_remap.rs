@@ -41,7 +41,7 @@ pub struct RandIntensityRemap {
     allow_missing_keys: bool,
 }
 
-/// The longest average: its values take memory.
+/// The longest average, which bounds the memory of its values.
 const MAX_KERNEL: usize = 1 << 16;
 
 fn thirty() -> usize {
@@ -88,7 +88,7 @@ impl RandIntensityRemap {
     }
 }
 
-/// Bends the values; `pick` gives a random number below the one it is given.
+/// Remaps the values; `pick` returns a random number below its argument.
 fn remap(values: &mut [f32], kernel: usize, slope: f64, pick: impl Fn(usize) -> usize) {
     let mut levels = values.to_vec();
     levels.par_sort_unstable_by(f32::total_cmp);
@@ -109,13 +109,13 @@ fn remap(values: &mut [f32], kernel: usize, slope: f64, pick: impl Fn(usize) -> 
 }
 
 setters!(RandIntensityRemap {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Values that are averaged.
     kernel_size: usize,
     /// Slope of the line, up or down.
     slope: f64,
-    /// Each channel by itself.
+    /// Treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -8,7 +8,7 @@ use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
 
-/// [`KSpaceSpikeNoise`](super::KSpaceSpikeNoise) at a random place of each channel, with
+/// [`KSpaceSpikeNoise`](super::KSpaceSpikeNoise) at a random position of each channel, with
 /// probability `prob`.
 ///
 /// The logarithm of the magnitude is drawn uniformly from `intensity_range`, one pair or one per
@@ -59,7 +59,7 @@ impl From<Vec<[f64; 2]>> for IntensityRange {
 }
 
 impl RandKSpaceSpikeNoise {
-    /// As strong as the image asks for, with probability 0.1.
+    /// With an intensity that depends on the image, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandKSpaceSpikeNoise {
             keys: keys.into(),
@@ -112,11 +112,11 @@ impl RandKSpaceSpikeNoise {
 }
 
 setters!(RandKSpaceSpikeNoise {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Range of the logarithm of the magnitude, one or one per channel.
     intensity_range: Option<IntensityRange>,
-    /// A place of its own for each channel.
+    /// A separate position for each channel.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -111,13 +111,13 @@ impl RandRicianNoise {
 }
 
 setters!(RandRicianNoise {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Mean of the normal noise, one or one per channel.
     mean: OneOrMany<f64>,
     /// Deviation of the normal noise or the largest one, one or one per channel.
     std: OneOrMany<f64>,
-    /// Each channel by itself.
+    /// Treat each channel separately.
     channel_wise: bool,
     /// In deviations of the image.
     relative: bool,

@@ -60,7 +60,7 @@ impl RandScaleIntensity {
 }
 
 setters!(RandScaleIntensity {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Each channel draws its own number.
     channel_wise: bool,

@@ -71,7 +71,7 @@ setters!(RandScaleIntensityFixedMean {
     fixed_mean: bool,
     /// Clip to the range of the input.
     preserve_range: bool,
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Each channel draws its own number.
     channel_wise: bool,

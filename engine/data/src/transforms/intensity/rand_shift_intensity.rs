@@ -55,7 +55,7 @@ impl RandShiftIntensity {
 setters!(RandShiftIntensity {
     /// Number of the sample to multiply the offset by.
     factor_key: Option<OneOrMany<String>>,
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Each channel draws its own number.
     channel_wise: bool,

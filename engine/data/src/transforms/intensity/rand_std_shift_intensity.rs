@@ -63,11 +63,11 @@ impl RandStdShiftIntensity {
 }
 
 setters!(RandStdShiftIntensity {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
-    /// Leave zeros out and alone.
+    /// Ignore zeros and keep them.
     nonzero: bool,
-    /// Deviation of each channel by itself.
+    /// Deviation of each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -1,4 +1,4 @@
-//! Numbers that random transforms draw from.
+//! The ranges of random transforms.
 
 use crate::params::OneOrMany;
 use crate::{Draw, Fault, Image};
@@ -12,7 +12,7 @@ pub(super) fn symmetric(values: &OneOrMany<f64>) -> (f64, f64) {
     }
 }
 
-/// What [`symmetric`] reads must be one finite number or two.
+/// Checks that the input of [`symmetric`] is one or two finite numbers.
 pub(super) fn check_symmetric(parameter: &str, values: &OneOrMany<f64>) -> Result<(), Fault> {
     match values.as_slice() {
         [_] | [_, _] => values.as_slice().iter().try_for_each(|v| check_finite(parameter, *v)),
@@ -20,7 +20,7 @@ pub(super) fn check_symmetric(parameter: &str, values: &OneOrMany<f64>) -> Resul
     }
 }
 
-/// A pair must be finite, in order, and within `low..=high`.
+/// Checks that a pair is finite, in order, and within `low..=high`.
 pub(super) fn check_pair(parameter: &str, [a, b]: [f64; 2], low: f64, high: f64) -> Result<(), Fault> {
     check_finite(parameter, a)?;
     check_finite(parameter, b)?;
@@ -34,18 +34,18 @@ pub(super) fn check_pair(parameter: &str, [a, b]: [f64; 2], low: f64, high: f64)
     Ok(())
 }
 
-/// A number must be finite.
+/// Checks that a number is finite.
 pub(super) fn check_finite(parameter: &str, value: f64) -> Result<(), Fault> {
     if value.is_finite() { Ok(()) } else { Err(Fault::at(parameter, format!("{value} is not a finite number"))) }
 }
 
-/// A number must be finite and larger than 0.
+/// Checks that a number is finite and larger than 0.
 pub(super) fn check_positive(parameter: &str, value: f64) -> Result<(), Fault> {
     check_finite(parameter, value)?;
     if value > 0.0 { Ok(()) } else { Err(Fault::at(parameter, format!("{value} must be larger than 0"))) }
 }
 
-/// A percentile must lie in 0..=100.
+/// Checks that a percentile lies in 0..=100.
 pub(super) fn check_percentile(parameter: &str, value: f64) -> Result<(), Fault> {
     if (0.0..=100.0).contains(&value) {
         Ok(())
@@ -60,8 +60,8 @@ pub(super) fn per_channel(draw: &Draw, (low, high): (f64, f64), channel_wise: bo
     (0..channels.max(1)).map(|_| draw.between(low, high)).collect()
 }
 
-/// The entries for an image with so many channels: all the same where there is one, one per channel
-/// else.
+/// The entries for an image with this number of channels: a single one applies to all, otherwise
+/// there is one per channel.
 pub(super) fn for_channels<T: Clone>(drawn: &[T], channels: usize) -> Vec<T> {
     if drawn.len() == 1 { drawn.to_vec() } else { drawn.iter().take(channels).cloned().collect() }
 }

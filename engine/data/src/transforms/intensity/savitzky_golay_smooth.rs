@@ -34,7 +34,7 @@ pub struct SavitzkyGolaySmooth {
     allow_missing_keys: bool,
 }
 
-/// The longest window: its taps take memory.
+/// The longest window, which bounds the memory of its taps.
 const MAX_WINDOW: usize = 1 << 16;
 
 fn first() -> usize {
@@ -42,7 +42,7 @@ fn first() -> usize {
 }
 
 impl SavitzkyGolaySmooth {
-    /// A window of so many voxels along the first spatial axis, zeros around the image.
+    /// A window of this many voxels along the first spatial axis, zeros around the image.
     pub fn new(keys: impl Into<Keys>, window_length: usize, order: usize) -> Self {
         SavitzkyGolaySmooth {
             keys: keys.into(),
@@ -58,7 +58,7 @@ impl SavitzkyGolaySmooth {
     ///
     /// # Errors
     /// Where the axis does not exist, the window is even or not longer than the order, or longer
-    /// than its padding can serve.
+    /// than its padding allows.
     pub fn smooth(&self, image: Image) -> Result<Image, TransformError> {
         self.check_parameters().map_err(|e| TransformError::new(e.to_string()))?;
         let n = image.meta.spatial_dims;
@@ -83,7 +83,7 @@ impl SavitzkyGolaySmooth {
         }
         match self.axis {
             1..=3 => Ok(()),
-            axis => Err(Fault::at("axis", format!("{axis} is no spatial axis (1 to 3)"))),
+            axis => Err(Fault::at("axis", format!("{axis} is not a spatial axis (1 to 3)"))),
         }
     }
 }
@@ -91,11 +91,12 @@ impl SavitzkyGolaySmooth {
 /// The value at 0 of the polynomial of degree `order` that fits a window best, as a weighted sum of
 /// the window.
 ///
-/// Polynomials orthogonal on the window, by their three-term recurrence: no system of equations to
-/// be solved.
+/// Polynomials orthogonal on the window, by their three-term recurrence, without solving a system
+/// of equations.
 fn savitzky_golay(window: usize, order: usize) -> Vec<f32> {
     let half = (window / 2) as f64;
-    // The last place is the point 0 itself; places are scaled to -1..1 so that powers stay small.
+    // The last entry is the point 0 itself; positions are scaled to -1..1 so that powers stay
+    // small.
     let places: Vec<f64> = (0..window).map(|i| (i as f64 - half) / half.max(1.0)).chain([0.0]).collect();
     let norm = |p: &[f64]| p[..window].iter().map(|v| v * v).sum::<f64>();
     let mut before = vec![0.0; window + 1];
@@ -116,7 +117,7 @@ fn savitzky_golay(window: usize, order: usize) -> Vec<f32> {
 setters!(SavitzkyGolaySmooth {
     /// Axis to smooth along; 1 is the first spatial one.
     axis: usize,
-    /// What lies beyond the edge.
+    /// The values beyond the edge.
     mode: FilterPadding,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -6,7 +6,7 @@ use super::statistics::image_extremes;
 use crate::params::Keys;
 use crate::{Fault, Image, TransformError};
 
-/// Maps the range of the values to `minv..maxv` (0..1 if left out), or multiplies by `1 + factor`.
+/// Maps the range of the values to `minv..maxv` (by default 0..1), or multiplies by `1 + factor`.
 ///
 /// A constant image becomes `x * minv`, as in MONAI. A recipe that gives `factor` alone means the
 /// latter; MONAI wants `minv` and `maxv` set to None for it, which a recipe can't say and a library
@@ -29,7 +29,7 @@ pub struct ScaleIntensity {
     allow_missing_keys: bool,
 }
 
-/// As written: whether `minv` and `maxv` are given matters.
+/// The parameters as written: whether `minv` and `maxv` are given matters.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "ScaleIntensity")]
 struct Given {
@@ -46,7 +46,7 @@ struct Given {
     allow_missing_keys: bool,
 }
 
-/// `Some` where the field is there, whatever it is.
+/// `Some` where the field exists, with any value.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<f64>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
@@ -107,20 +107,20 @@ impl ScaleIntensity {
             }
         }
         if self.factor.is_some() && (self.minv.is_some() || self.maxv.is_some()) {
-            return Err(Fault::at("factor", "is not used where `minv` or `maxv` is given; leave one of them out"));
+            return Err(Fault::at("factor", "is not used where `minv` or `maxv` is given; omit one of them"));
         }
         Ok(())
     }
 }
 
 setters!(ScaleIntensity {
-    /// Smallest value afterwards.
+    /// Smallest value of the result.
     minv: Option<f64>,
-    /// Largest value afterwards.
+    /// Largest value of the result.
     maxv: Option<f64>,
-    /// Multiply by one more than this; needs `minv` and `maxv` to be `None`.
+    /// Multiply by 1 plus this; needs `minv` and `maxv` to be `None`.
     factor: Option<f64>,
-    /// Each channel by itself.
+    /// Treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

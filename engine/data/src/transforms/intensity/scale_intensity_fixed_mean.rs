@@ -8,7 +8,8 @@ use super::yes;
 use crate::params::Keys;
 use crate::{Fault, Image, TransformError};
 
-/// Multiplies by `1 + factor` around the mean, which stays: `(x - mean) * (1 + factor) + mean`.
+/// Multiplies by `1 + factor` around the mean, which is preserved: `(x - mean) * (1 + factor) +
+/// mean`.
 ///
 /// `preserve_range` clips to the range that the values had; without `fixed_mean` they are
 /// multiplied as they are. `channel_wise`: mean and range of each channel by itself.
@@ -84,7 +85,7 @@ setters!(ScaleIntensityFixedMean {
     preserve_range: bool,
     /// Keep the mean.
     fixed_mean: bool,
-    /// Each channel by itself.
+    /// Treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

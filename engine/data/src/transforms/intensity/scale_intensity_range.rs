@@ -5,7 +5,7 @@ use super::linear::{Linear, map_linear};
 use crate::params::Keys;
 use crate::{Fault, Image, TransformError};
 
-/// Maps `a_min..a_max` to `b_min..b_max` linearly, then clips to the latter if asked. Without
+/// Maps `a_min..a_max` to `b_min..b_max` linearly, then optionally clips to the latter. Without
 /// `b_min` and `b_max`, to 0..1.
 ///
 /// `a_min == a_max` leaves the values but for a shift: `x - a_min + b_min`.
@@ -72,7 +72,7 @@ impl ScaleIntensityRange {
     }
 }
 
-/// The range that values are clipped to must not be empty.
+/// Checks that the range of clipping is not empty.
 pub(super) fn check_clip(clip: bool, low: Option<f64>, high: Option<f64>) -> Result<(), Fault> {
     match (low, high) {
         (Some(low), Some(high)) if clip && low > high => {

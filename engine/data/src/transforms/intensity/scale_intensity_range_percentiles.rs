@@ -12,7 +12,7 @@ use crate::{Fault, Image, TransformError};
 /// [`ScaleIntensityRange`](super::ScaleIntensityRange) from the values at two percentiles of the
 /// image, or of each channel.
 ///
-/// `relative`: to the same percentiles of `b_min..b_max` rather than to its ends. The percentiles
+/// `relative`: to the same percentiles of `b_min..b_max` instead of its ends. The percentiles
 /// are those of `torch.quantile`, and above a million values those of numpy, as in MONAI.
 ///
 /// ```
@@ -62,7 +62,7 @@ impl ScaleIntensityRangePercentiles {
     /// Scales one image.
     ///
     /// # Errors
-    /// Where it is relative to a range that is not given.
+    /// Where it is relative and the range is missing.
     pub fn scale(&self, image: Image) -> Result<Image, TransformError> {
         let range = match (self.relative, self.b_min, self.b_max) {
             (false, low, high) => (low, high),
@@ -106,7 +106,7 @@ setters!(ScaleIntensityRangePercentiles {
     clip: bool,
     /// Scale to the percentiles of the new range.
     relative: bool,
-    /// Each channel by itself.
+    /// Treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -22,7 +22,7 @@ use crate::{Draw, Fault, Image, Sample, TransformError, Value};
 #[serde(deny_unknown_fields)]
 pub struct ShiftIntensity {
     keys: Keys,
-    /// What is added.
+    /// The number to add.
     offset: f64,
     #[serde(default)]
     factor_key: Option<OneOrMany<String>>,
@@ -50,7 +50,7 @@ pub(super) fn shift(image: Image, offsets: &[f64], factor: f64) -> Image {
     map_linear(image, &maps)
 }
 
-/// The number of the sample that belongs to the key at a place; 1 where no name is given.
+/// The number of the sample for the key at an index; 1 without a name.
 pub(super) fn factor_of(
     names: Option<&OneOrMany<String>>,
     place: usize,
@@ -65,7 +65,7 @@ pub(super) fn factor_of(
     }
 }
 
-/// The names must be known, and be one or as many as there are keys.
+/// Checks that the names are known, and that there is one, or one per key.
 pub(super) fn check_factor_key(
     names: Option<&OneOrMany<String>>,
     keys: &Keys,

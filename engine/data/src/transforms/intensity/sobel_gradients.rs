@@ -48,7 +48,7 @@ pub struct SobelGradients {
     allow_missing_keys: bool,
 }
 
-/// Beyond this size the numbers of an unnormalized kernel leave f32.
+/// Beyond this size the numbers of an unnormalized kernel exceed f32.
 const MAX_KERNEL: usize = 63;
 
 fn three() -> usize {
@@ -117,7 +117,7 @@ impl SobelGradients {
         match &self.spatial_axes {
             Some(axes) if axes.as_slice().is_empty() => Err(Fault::at("spatial_axes", "is an empty list")),
             Some(axes) if axes.as_slice().iter().any(|a| !(-3..3).contains(a)) => {
-                Err(Fault::at("spatial_axes", "has an entry that is no axis (-3 to 2)"))
+                Err(Fault::at("spatial_axes", "has an entry that is not an axis (-3 to 2)"))
             }
             _ => Ok(()),
         }
@@ -133,8 +133,8 @@ fn widen(taps: &[f32], by: [f32; 3]) -> Vec<f32> {
     wide
 }
 
-/// From the smallest value to 0 and the largest to 1; a constant is only divided by itself, where
-/// it is positive.
+/// From the smallest value to 0 and the largest to 1; a constant is only divided by itself where it
+/// is positive.
 fn to_unit(image: Image) -> Image {
     let Some((low, high)) = image_extremes(&image, false).first().copied() else { return image };
     let shift = if low == high { 0.0 } else { low };
@@ -151,9 +151,9 @@ setters!(SobelGradients {
     normalize_kernels: bool,
     /// Scale the gradients along each axis to 0..1.
     normalize_gradients: bool,
-    /// What lies beyond the edge.
+    /// The values beyond the edge.
     padding_mode: FilterPadding,
-    /// Write the gradients to a new key, this before the old one.
+    /// Write the gradients to a new key with this prefix.
     new_key_prefix: Option<String>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

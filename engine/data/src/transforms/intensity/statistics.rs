@@ -7,17 +7,17 @@ use rayon::prelude::*;
 use super::values::groups;
 use crate::Image;
 
-/// Values that are summed in one go. Sums of pieces are added in order, so that the number of
+/// Values that are summed at once. Sums of pieces are added in order, so that the number of
 /// threads does not change a result.
 const PIECE: usize = 1 << 14;
 
-/// Sums that are kept side by side, so that they are vectors to the processor.
+/// Parallel sums, so that loops vectorize.
 const LANES: usize = 8;
 
 /// Mean and variance of some values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moments {
-    /// How many values counted.
+    /// The number of values that count.
     pub count: usize,
     /// Their mean.
     pub mean: f64,
@@ -40,7 +40,7 @@ impl Moments {
 
 /// Moments of the values, or of those that are not 0. One pass, in f64.
 pub(super) fn moments(values: &[f32], nonzero: bool) -> Moments {
-    // Around a value that occurs, the deviation of a constant is exactly 0.
+    // With an existing value as the centre, the deviation of a constant is exactly 0.
     let Some(centre) = values.iter().copied().find(|v| !nonzero || *v != 0.0) else { return Moments::default() };
     let centre = f64::from(centre);
     let parts: Vec<(f64, f64, usize)> = values
@@ -94,7 +94,7 @@ pub(super) fn extremes(values: &[f32]) -> (f32, f32) {
     values.par_chunks(PIECE).map(of_piece).reduce(|| (f32::INFINITY, f32::NEG_INFINITY), join)
 }
 
-/// [`moments`] of an image, wherever it lives: one entry, or one per channel.
+/// [`moments`] of an image, on any device: one entry, or one per channel.
 pub(super) fn image_moments(image: &Image, channel_wise: bool, nonzero: bool) -> Vec<Moments> {
     let (count, size) = groups(image, channel_wise);
     let here = host::read(&image.data, |values| {
@@ -116,7 +116,7 @@ pub(super) fn image_moments(image: &Image, channel_wise: bool, nonzero: bool) ->
     })
 }
 
-/// [`extremes`] of an image, wherever it lives: one entry, or one per channel.
+/// [`extremes`] of an image, on any device: one entry, or one per channel.
 pub(super) fn image_extremes(image: &Image, channel_wise: bool) -> Vec<(f32, f32)> {
     let (count, size) = groups(image, channel_wise);
     if image.data.dims().contains(&0) {

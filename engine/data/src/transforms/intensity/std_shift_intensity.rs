@@ -51,7 +51,7 @@ impl StdShiftIntensity {
     }
 }
 
-/// What [`StdShiftIntensity`] does, for a given factor.
+/// [`StdShiftIntensity`] with a given factor.
 pub(super) fn shift_by_deviation(image: Image, factor: f64, nonzero: bool, channel_wise: bool) -> Image {
     let offset = |m: &Moments| if m.count == 0 { 0.0 } else { (factor * m.deviation()) as f32 };
     let maps: Vec<Linear> = image_moments(&image, channel_wise, nonzero)
@@ -62,9 +62,9 @@ pub(super) fn shift_by_deviation(image: Image, factor: f64, nonzero: bool, chann
 }
 
 setters!(StdShiftIntensity {
-    /// Leave zeros out and alone.
+    /// Ignore zeros and keep them.
     nonzero: bool,
-    /// Each channel by itself.
+    /// Treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -20,7 +20,7 @@ use crate::{Fault, Image, TransformError};
 #[serde(deny_unknown_fields)]
 pub struct ThresholdIntensity {
     keys: Keys,
-    /// The value that others are compared with.
+    /// The threshold.
     threshold: f64,
     #[serde(default = "yes")]
     above: bool,
@@ -31,7 +31,7 @@ pub struct ThresholdIntensity {
 }
 
 impl ThresholdIntensity {
-    /// Keeps what is above `threshold`; the rest becomes 0.
+    /// Keeps values above `threshold`; the rest becomes 0.
     pub fn new(keys: impl Into<Keys>, threshold: f64) -> Self {
         ThresholdIntensity { keys: keys.into(), threshold, above: true, cval: 0.0, allow_missing_keys: false }
     }
@@ -65,9 +65,9 @@ impl ThresholdIntensity {
 }
 
 setters!(ThresholdIntensity {
-    /// Keep what is above the threshold, not what is below.
+    /// Keep values above the threshold instead of below.
     above: bool,
-    /// What the other values become.
+    /// The replacement of the other values.
     cval: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

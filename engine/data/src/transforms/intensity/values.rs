@@ -1,4 +1,4 @@
-//! Ways to walk over the values of an image.
+//! Loops over the values of an image.
 
 use burn::tensor::{Tensor, TensorData};
 use hearth_kernels::host;
@@ -12,8 +12,8 @@ const PIECE: usize = 1 << 15;
 /// Values of a block: 16 KiB of them.
 const BLOCK: usize = 1 << 12;
 
-/// How many groups of values there are (all together, or one per channel) and the size of each; at
-/// least 1.
+/// The number of groups of values (all together, or one per channel) and the size of each; at least
+/// 1.
 pub(super) fn groups(image: &Image, channel_wise: bool) -> (usize, usize) {
     let [c, x, y, z] = image.data.dims();
     if channel_wise { (c, (x * y * z).max(1)) } else { (1, (c * x * y * z).max(1)) }
@@ -24,7 +24,7 @@ pub(super) fn each_piece(values: &mut [f32], edit: impl Fn(&mut [f32]) + Send + 
     values.par_chunks_mut(PIECE).for_each(edit);
 }
 
-/// Replaces every value on the CPU; `elsewhere` says the same with tensor operations.
+/// Replaces every value on the CPU; `elsewhere` does the same with tensor operations.
 pub(in crate::transforms) fn map(
     mut image: Image,
     change: impl Fn(f32) -> f32 + Sync,
@@ -69,8 +69,7 @@ pub(in crate::transforms) fn zip(
     })
 }
 
-/// Changes the values (row-major) on the CPU, wherever the image lives: copied there and back from
-/// any other device.
+/// Changes the values (row-major) on the CPU, with a copy there and back from any other device.
 pub(in crate::transforms) fn on_host(mut image: Image, edit: impl FnOnce(&mut [f32])) -> Image {
     let mut edit = Some(edit);
     let mut run = |values: &mut [f32]| {
@@ -91,7 +90,7 @@ pub(in crate::transforms) fn on_host(mut image: Image, edit: impl FnOnce(&mut [f
     image
 }
 
-/// Looks at the values (row-major) on the CPU, wherever the image lives.
+/// Reads the values (row-major) on the CPU, from any device.
 pub(crate) fn look<R>(image: &Image, look: impl FnOnce(&[f32]) -> R) -> R {
     let mut look = Some(look);
     let seen = host::read(&image.data, |values| look.take().map(|look| look(values))).flatten();

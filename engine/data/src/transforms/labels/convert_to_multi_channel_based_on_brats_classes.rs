@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::params::Keys;
 use crate::{Fault, Image, TransformError};
 
-/// The overlapping regions of BraTS as channels of 0 and 1, of a label map of one channel: tumour
+/// The overlapping regions of BraTS as channels of 0 and 1, from a label map of one channel: tumour
 /// core, whole tumour, enhancing tumour.
 ///
 /// The labels are those of BraTS: 1 necrotic and non-enhancing core, 2 oedema, `et_label` enhancing

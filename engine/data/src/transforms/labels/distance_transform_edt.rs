@@ -7,8 +7,8 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::intensity::on_host;
 use crate::{Fault, Image, TransformError};
 
-/// Distance of every voxel that is not 0 to the nearest one that is, each channel by itself; exact,
-/// in f32.
+/// Distance of every nonzero voxel to the nearest zero voxel, each channel separately; exact, in
+/// f32.
 ///
 /// `sampling`: size of a voxel, one number or one per axis; left out, distances are in voxels. In a
 /// channel without a 0, distances are to a voxel before the first one, as scipy has it.
@@ -39,7 +39,7 @@ impl DistanceTransformEDT {
     /// The distances in one image.
     ///
     /// # Errors
-    /// Where `sampling` has not one number per axis.
+    /// Where `sampling` does not have one number per axis.
     pub fn distances(&self, image: Image) -> Result<Image, TransformError> {
         let (shape, size) = (axes(&image), voxels(&image));
         let spacing = match &self.sampling {
@@ -68,7 +68,7 @@ impl DistanceTransformEDT {
     fn check_parameters(&self) -> Result<(), Fault> {
         let values = self.sampling.as_ref().map_or(&[][..], OneOrMany::as_slice);
         match values.iter().find(|v| !(v.is_finite() && **v > 0.0)) {
-            Some(value) => Err(Fault::at("sampling", format!("{value} is no size of a voxel"))),
+            Some(value) => Err(Fault::at("sampling", format!("{value} is not a voxel size"))),
             None => Ok(()),
         }
     }

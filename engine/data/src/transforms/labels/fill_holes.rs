@@ -7,7 +7,7 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::intensity::on_host;
 use crate::{Fault, Image, TransformError};
 
-/// Fills what a label encloses with that label, whatever was there.
+/// Fills regions enclosed by a label with that label, replacing any other values.
 ///
 /// `applied_labels`: the labels (of several channels: the channels of a one-hot map) that are
 /// filled, left out all but 0. A hole at the edge of the image is open. `connectivity`: orthogonal
@@ -33,7 +33,7 @@ pub struct FillHoles {
     allow_missing_keys: bool,
 }
 
-/// A map with more label values than this is no label map.
+/// The most label values of a label map.
 const MOST_LABELS: usize = 1 << 12;
 
 impl FillHoles {
@@ -53,7 +53,7 @@ impl FillHoles {
             return Ok(image);
         }
         let connectivity = self.connectivity.unwrap_or(shape.len());
-        // MONAI takes an empty list, and a lone 0, for no list.
+        // MONAI treats an empty list, and a single 0, as no list.
         let named = self.applied_labels.as_ref().filter(|l| !matches!(l, OneOrMany::One(0))).map(OneOrMany::as_slice);
         let mut labels: Option<Vec<i64>> = named.filter(|labels| !labels.is_empty()).map(<[i64]>::to_vec);
         if let Some(labels) = &mut labels {
@@ -123,7 +123,7 @@ fn distinct(values: &[f32]) -> Result<Vec<f32>, TransformError> {
 setters!(FillHoles {
     /// Fill these labels (channels of a one-hot map) only.
     applied_labels: Option<OneOrMany<i64>>,
-    /// Orthogonal steps by which one gets out of a hole.
+    /// The largest number of orthogonal steps between neighbours of a path out of a hole.
     connectivity: Option<usize>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -63,7 +63,7 @@ impl KeepLargestConnectedComponent {
     ///
     /// # Errors
     /// Where a label names no channel of a one-hot map, the connectivity is more than the number of
-    /// axes, or an image of several channels is to be a label map without `applied_labels`.
+    /// axes, or an image of several channels is used as a label map without `applied_labels`.
     pub fn keep(&self, image: Image) -> Result<Image, TransformError> {
         let channels = image.channels();
         let shape = axes(&image);
@@ -85,7 +85,7 @@ impl KeepLargestConnectedComponent {
         let image = on_host(image, |values| {
             let mut planes: Vec<&mut [f32]> = values.chunks_exact_mut(size).collect();
             result = if onehot {
-                // A channel that is not named counts where it has a voxel at all.
+                // A channel that is not named counts where it has any voxel.
                 let used = |channel: &[f32]| channel.iter().map(|v| f64::from(*v)).sum::<f64>() > 0.0;
                 let chosen: Vec<usize> =
                     of_channels.into_iter().filter(|c| labels.is_some() || used(planes[*c])).collect();
@@ -149,7 +149,7 @@ impl KeepLargestConnectedComponent {
         Ok(())
     }
 
-    /// Which components are not among the largest of their group.
+    /// The components that are not among the largest of their group.
     fn dropped(&self, found: &Components, group: impl Fn(usize) -> u32) -> Vec<bool> {
         let mut dropped = vec![false; found.len()];
         let mut seen = HashMap::new();
@@ -167,15 +167,15 @@ impl KeepLargestConnectedComponent {
 }
 
 setters!(KeepLargestConnectedComponent {
-    /// Look at these labels (channels of a one-hot map) only.
+    /// Process only these labels (channels of a one-hot map).
     applied_labels: Option<OneOrMany<i64>>,
     /// Whether channels are labels.
     is_onehot: Option<bool>,
-    /// Each label by itself, not their union.
+    /// Process each label separately instead of their union.
     independent: bool,
-    /// Orthogonal steps that make a neighbour.
+    /// The largest number of orthogonal steps to a neighbour.
     connectivity: Option<usize>,
-    /// How many components are kept.
+    /// Number of components that are kept.
     num_components: usize,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

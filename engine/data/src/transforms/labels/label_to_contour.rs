@@ -6,8 +6,8 @@ use crate::params::Keys;
 use crate::transforms::intensity::zip;
 use crate::{Fault, Image, TransformError};
 
-/// The contours of masks of 0 and 1, each channel by itself: 1 on voxels with a neighbour of 0,
-/// diagonals and what lies beyond the edge among them.
+/// The contours of masks of 0 and 1, each channel separately: 1 on voxels with a neighbour of 0,
+/// including diagonal neighbours and those beyond the edge.
 ///
 /// This is a Laplace filter over all neighbours, cut off at 0 and 1; `kernel_type` has no other
 /// choice.
@@ -45,7 +45,7 @@ impl LabelToContour {
     /// The contour of one image.
     ///
     /// # Errors
-    /// Where the filter can't be applied.
+    /// Where the filter cannot be applied.
     pub fn contour(&self, image: Image) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
         let taps: [&[f32]; 3] = std::array::from_fn(|axis| if axis < n { &[1.0; 3][..] } else { &[] });

@@ -6,7 +6,7 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::intensity::map;
 use crate::{Fault, Image, TransformError};
 
-/// A mask of the labels `select_labels`: 1 where a label map has one of them; of a one-hot map,
+/// A mask of the labels `select_labels`: 1 where a label map has one of them; for a one-hot map,
 /// these channels.
 ///
 /// `merge_channels`: one channel, 1 where any of them is not 0.
@@ -30,7 +30,7 @@ pub struct LabelToMask {
 }
 
 impl LabelToMask {
-    /// Of these labels.
+    /// The mask of these labels.
     pub fn new(keys: impl Into<Keys>, select_labels: impl Into<OneOrMany<i64>>) -> Self {
         LabelToMask {
             keys: keys.into(),

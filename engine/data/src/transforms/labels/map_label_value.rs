@@ -5,8 +5,8 @@ use crate::params::Keys;
 use crate::transforms::intensity::map;
 use crate::{Fault, Image, TransformError};
 
-/// Replaces label values: `orig_labels[i]` becomes `target_labels[i]`, all others stay. Of a value
-/// that is listed twice the last entry counts.
+/// Replaces label values: `orig_labels[i]` becomes `target_labels[i]`, all others are unchanged.
+/// For a value that is listed twice the last entry counts.
 ///
 /// Values are always f32 here; with a whole-numbered `dtype` fractions are cut off.
 ///
@@ -20,9 +20,9 @@ use crate::{Fault, Image, TransformError};
 #[serde(deny_unknown_fields)]
 pub struct MapLabelValue {
     keys: Keys,
-    /// Labels as they are.
+    /// The original labels.
     orig_labels: Vec<f64>,
-    /// What each of them becomes.
+    /// The new label of each.
     target_labels: Vec<f64>,
     /// The type that values are rounded to.
     #[serde(default)]
@@ -42,7 +42,7 @@ enum Number {
 }
 
 impl MapLabelValue {
-    /// Each of the first becomes that of the second at its place.
+    /// Maps each entry of the first list to the entry of the second with the same index.
     pub fn new(keys: impl Into<Keys>, orig_labels: impl Into<Vec<f64>>, target_labels: impl Into<Vec<f64>>) -> Self {
         MapLabelValue {
             keys: keys.into(),

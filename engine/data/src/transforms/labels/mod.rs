@@ -1,10 +1,9 @@
-//! Transforms of label maps and of predictions: what to keep of them, what to fill, how to recode
-//! them.
+//! Transforms of label maps and predictions: filtering, filling and recoding.
 //!
 //! A label map has one channel of label values, a one-hot map one channel of 0 and 1 per label;
-//! most transforms take either. Connected components, holes and distances are computed by
+//! most transforms accept either. Connected components, holes and distances are computed by
 //! [`hearth_kernels::label`], on the CPU: values on another device are copied there and back. The
-//! rest runs where the image lives. Geometry stays as it is.
+//! rest runs on the image's device. The geometry is unchanged.
 
 mod convert_to_multi_channel_based_on_brats_classes;
 mod distance_transform_edt;
@@ -43,14 +42,14 @@ fn yes() -> bool {
 impl From<LabelError> for TransformError {
     fn from(error: LabelError) -> Self {
         let advice = match error {
-            LabelError::Connectivity { .. } => Some("leave `connectivity` out for all neighbours"),
+            LabelError::Connectivity { .. } => Some("omit `connectivity` for all neighbours"),
             _ => None,
         };
         TransformError { advice: advice.map(str::to_owned), ..TransformError::new(error.to_string()) }
     }
 }
 
-/// The axes that count, as labelling takes them.
+/// The axes that count, for labelling.
 fn axes(image: &Image) -> Vec<usize> {
     image.spatial_shape()
 }
@@ -81,7 +80,7 @@ fn select(image: &Image, channels: &[usize]) -> Tensor<4> {
     image.data.clone().select(0, indices)
 }
 
-/// A connectivity that no image has is refused before the first case.
+/// Refuses an invalid connectivity before the first case.
 fn check_connectivity(connectivity: Option<usize>) -> Result<(), Fault> {
     match connectivity {
         Some(n) if !(1..=3).contains(&n) => {

@@ -60,7 +60,7 @@ fn box_size() -> OneOrMany<usize> {
 }
 
 impl ProbNMS {
-    /// Peaks above 0.5 of maps with so many axes, with boxes of 48.
+    /// Peaks above 0.5 of maps with this number of axes, with boxes of 48.
     pub fn new(keys: impl Into<Keys>, spatial_dims: usize) -> Self {
         ProbNMS {
             keys: keys.into(),
@@ -72,7 +72,7 @@ impl ProbNMS {
         }
     }
 
-    /// The peaks of one map, from the highest; of equal ones the first in memory first.
+    /// The peaks of one map, from the highest; equal ones in memory order.
     ///
     /// # Errors
     /// Where the map has several channels or another number of axes.
@@ -85,7 +85,7 @@ impl ProbNMS {
         }
         let mut image = image.clone();
         if self.sigma != OneOrMany::One(0.0) && n == 3 {
-            // The kernel of the first axis, along the last: what MONAI's filter makes of a map
+            // The kernel of the first axis, along the last: the effect of MONAI's filter on a map
             // without batch and channel.
             let sigma = [0.0, 0.0, self.sigma.at(0).unwrap_or_default()];
             let smooth = filter::gaussian(image.data, sigma, 4.0, Approximation::Erf);

@@ -18,7 +18,7 @@ use crate::{Fault, Image, TransformError};
 #[serde(deny_unknown_fields)]
 pub struct RemoveRepeatedChannel {
     keys: Keys,
-    /// How often each channel is there.
+    /// Number of copies of each channel.
     repeats: usize,
     #[serde(default)]
     allow_missing_keys: bool,
@@ -46,7 +46,7 @@ impl RemoveRepeatedChannel {
 
     fn check_parameters(&self) -> Result<(), Fault> {
         match self.repeats {
-            0 => Err(Fault::at("repeats", "is 0; a channel is there at least once")),
+            0 => Err(Fault::at("repeats", "is 0; a channel exists at least once")),
             _ => Ok(()),
         }
     }

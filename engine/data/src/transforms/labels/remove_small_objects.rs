@@ -9,14 +9,14 @@ use crate::params::{Keys, OneOrMany};
 use crate::transforms::intensity::on_host;
 use crate::{Fault, Image, TransformError, affine};
 
-/// Sets to 0 what has at most `min_size` voxels, or with `by_measure` at most that many mm^3 (mm^2
-/// in 2-D).
+/// Sets to 0 objects with at most `min_size` voxels, or with `by_measure` at most that many mm^3
+/// (mm^2 in 2-D).
 ///
-/// What is an object depends on the values, as in MONAI. An image of values up to 1 (a mask, a
-/// one-hot map) is made 0 and 1 and its connected components are measured; in one of larger values
-/// an object is all that has one label value. With `independent_channels = false` the components of
-/// all that is above 0 are measured, and the values stay. Channels count as a further axis: with
-/// `connectivity` above 1 components join across neighbouring channels.
+/// The definition of an object depends on the values, as in MONAI. An image of values up to 1 (a
+/// mask, a one-hot map) is binarized and its connected components are measured. In an image with
+/// larger values all voxels of one label value form an object. With `independent_channels = false`
+/// the components of all voxels above 0 are measured, and the values are kept. Channels count as a
+/// further axis: with `connectivity` above 1 components join across neighbouring channels.
 ///
 /// The size of a voxel is the image's own; `pixdim` is for images without a geometry (an affine of
 /// 1).
@@ -70,7 +70,7 @@ impl RemoveSmallObjects {
     /// Cleans one image.
     ///
     /// # Errors
-    /// Where a label is negative, or `pixdim` has not one number per axis.
+    /// Where a label is negative, or `pixdim` does not have one number per axis.
     pub fn remove(&self, image: Image) -> Result<Image, TransformError> {
         let smallest = self.smallest(&image)?;
         let mut shape = axes(&image);
@@ -106,8 +106,7 @@ impl RemoveSmallObjects {
         Ok(image)
     }
 
-    /// An object stays that has more voxels than this: what MONAI 1.6.1 does with scikit-image
-    /// 0.26.
+    /// An object with more voxels than this is kept, as in MONAI 1.6.1 with scikit-image 0.26.
     fn smallest(&self, image: &Image) -> Result<f64, TransformError> {
         if !self.by_measure {
             return Ok(self.min_size);
@@ -155,13 +154,13 @@ fn remove_labels(values: &mut [f32], smallest: f64) -> Result<(), TransformError
 }
 
 setters!(RemoveSmallObjects {
-    /// What is smaller goes: voxels, or mm^3 with `by_measure`.
+    /// Smaller objects are removed: in voxels, or mm^3 with `by_measure`.
     min_size: f64,
-    /// Orthogonal steps that make a neighbour.
+    /// The largest number of orthogonal steps to a neighbour.
     connectivity: usize,
-    /// Look at labels, not at all that is above 0.
+    /// Process labels separately instead of all voxels above 0.
     independent_channels: bool,
-    /// Measure in mm, not in voxels.
+    /// Measure in mm instead of voxels.
     by_measure: bool,
     /// Size of a voxel, for images without a geometry.
     pixdim: Option<OneOrMany<f64>>,

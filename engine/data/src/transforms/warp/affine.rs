@@ -10,14 +10,14 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError, affine as matric
 
 /// Rotates, shears, shifts and scales about the centre of the image.
 ///
-/// The numbers describe the way from a voxel of the result to the place that is read: a shift of 2
-/// moves the image by -2 voxels, a factor of 2 halves its size. `affine`, a matrix of 3x3 or 4x4
-/// numbers, stands for all of them.
+/// The numbers describe the mapping from a voxel of the result to the position that is read: a
+/// shift of 2 moves the image by -2 voxels, a factor of 2 halves its size. `affine`, a matrix of
+/// 3x3 or 4x4 numbers, replaces all of them.
 ///
 /// `rotate_params` are angles in radians (one in 2-D; in 3-D up to three, about the axes of
 /// `rotate_order`), `shear_params` 2 or 6 factors (see [`shear`](crate::spatial::shear)),
 /// `translate_params` voxels, `scale_params` factors, one per axis. `spatial_size` is the size of
-/// the result, about the same centre; an entry that is not positive keeps that axis.
+/// the result, about the same centre; a non-positive entry keeps that axis.
 ///
 /// With `align_corners` the image's affine differs from what was sampled by the ratio of n to n - 1
 /// voxels, as MONAI's does.
@@ -87,10 +87,10 @@ impl Affine {
         }
     }
 
-    /// Transforms one image; `place` is that of its key.
+    /// Transforms one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where the matrix can't be inverted, or there are too many angles or an absurd size.
+    /// Where the matrix cannot be inverted, or there are too many angles or the size is too large.
     pub fn transform(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let how = self.warp(&image)?;
         warp(image, &how, GridSampling::of_key(place, &self.mode, &self.padding_mode, self.align_corners))
@@ -118,12 +118,12 @@ impl Affine {
     }
 }
 
-/// A matrix of `n + 1` rows, or the part of another that has so many axes.
+/// A matrix of `n + 1` rows, or the corresponding part of a larger one.
 pub(in crate::transforms) fn given_matrix(rows: &[Vec<f64>], n: usize) -> Result<matrices::Affine, TransformError> {
     let length = rows.len();
     let square = (3..=4).contains(&length) && rows.iter().all(|r| r.len() == length);
     if !square || rows.iter().flatten().any(|v| !v.is_finite()) {
-        return Err(TransformError::new("`affine` is no matrix of 3x3 or 4x4 finite numbers"));
+        return Err(TransformError::new("`affine` is not a matrix of 3x3 or 4x4 finite numbers"));
     }
     let d = n.min(length - 1);
     let mut out = matrices::IDENTITY;
@@ -149,13 +149,13 @@ setters!(Affine {
     spatial_size: OneOrMany<i64>,
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,
-    /// What lies outside, one or per key.
+    /// How the outside is filled, one or per key.
     padding_mode: OneOrMany<GridPadding>,
-    /// The matrix gives places from -1 to 1 rather than voxels.
+    /// The matrix yields positions from -1 to 1 instead of voxels.
     normalized: bool,
     /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: bool,
-    /// The axes that the angles turn about.
+    /// The axes of rotation of the angles.
     rotate_order: RotateOrder,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -207,14 +207,14 @@ impl Transform for Affine {
     }
 }
 
-/// There must be no more numbers than this, and all finite.
+/// Checks that there are at most this many numbers, all finite.
 pub(super) fn check_numbers(name: &str, values: &OneOrMany<f64>, most: usize) -> Result<(), Fault> {
     let values = values.as_slice();
     if values.len() > most {
         return Err(Fault::at(name, format!("has {} numbers; there are at most {most}", values.len())));
     }
     match values.iter().find(|v| !v.is_finite()) {
-        Some(value) => Err(Fault::at(name, format!("has {value}; only finite numbers make sense"))),
+        Some(value) => Err(Fault::at(name, format!("has {value}; expected finite numbers"))),
         None => Ok(()),
     }
 }

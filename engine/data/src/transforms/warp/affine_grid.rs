@@ -8,10 +8,10 @@ use crate::params::OneOrMany;
 use crate::spatial::{AffineParameters, RotateOrder, check_grid};
 use crate::{Affine, TransformError};
 
-/// The places that an [`Affine`](super::Affine) transform reads, about the centre of the image:
-/// what MONAI's `Resample` takes.
+/// The positions that an [`Affine`](super::Affine) transform reads, about the centre of the image:
+/// the input of MONAI's `Resample`.
 ///
-/// Not a step of a pipeline: [`AffineGrid::grid`] gives the places themselves.
+/// Not a step of a pipeline: [`AffineGrid::grid`] returns the positions themselves.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AffineGrid {
@@ -25,9 +25,9 @@ pub struct AffineGrid {
     pub scale_params: Option<OneOrMany<f64>>,
     /// The matrix itself, of 3x3 or 4x4 numbers, instead of all of them.
     pub affine: Option<Vec<Vec<f64>>>,
-    /// Scale places by n / (n - 1) along an axis of n voxels.
+    /// Scale positions by n / (n - 1) along an axis of n voxels.
     pub align_corners: bool,
-    /// The axes that the angles turn about.
+    /// The axes of rotation of the angles.
     pub rotate_order: RotateOrder,
 }
 
@@ -51,11 +51,11 @@ impl AffineGrid {
         .matrix(n)
     }
 
-    /// Places of a grid of this size (2 or 3 axes): `[n + 1, size...]` with 1 in the last entry, in
-    /// a tensor of four axes (2-D: the last one is 1), and the matrix.
+    /// Positions of a grid of this size (2 or 3 axes): `[n + 1, size...]` with 1 in the last entry,
+    /// in a tensor of four axes (2-D: the last one is 1), and the matrix.
     ///
     /// # Errors
-    /// As [`AffineGrid::matrix`], or where the size is absurd.
+    /// As [`AffineGrid::matrix`], or where the size is too large.
     pub fn grid(&self, size: &[usize], device: &Device) -> Result<(Tensor<4>, Affine), TransformError> {
         let n = size.len();
         if !(2..=3).contains(&n) {

@@ -1,4 +1,4 @@
-//! What random affine transforms draw from.
+//! The ranges of random affine transforms.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::spatial::AffineParameters;
 use crate::{Draw, Fault};
 
-/// Where a number is drawn from, uniformly: a number `a` means -a..a, a pair its two ends.
+/// The range of a uniform draw: a number `a` means -a..a, a pair its two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Span {
@@ -23,13 +23,13 @@ impl Default for Span {
 }
 
 impl Span {
-    /// The next number of it.
+    /// Draws a number.
     pub fn draw(self, draw: &Draw) -> f64 {
         let (low, high) = self.ends();
         draw.between(low, high)
     }
 
-    /// Both ends, as they are given.
+    /// Both ends, as given.
     pub fn ends(self) -> (f64, f64) {
         match self {
             Span::Half(half) => (-half, half),
@@ -37,13 +37,13 @@ impl Span {
         }
     }
 
-    /// Both ends must be finite.
+    /// Checks that both ends are finite.
     pub(super) fn check(self, parameter: &str) -> Result<(), Fault> {
         let (low, high) = self.ends();
         if low.is_finite() && high.is_finite() {
             Ok(())
         } else {
-            Err(Fault::at(parameter, format!("{low}..{high} is no range of finite numbers")))
+            Err(Fault::at(parameter, format!("{low}..{high} is not a range of finite numbers")))
         }
     }
 }
@@ -60,7 +60,7 @@ impl From<[f64; 2]> for Span {
     }
 }
 
-/// One [`Span`] per parameter of a matrix: one number for the first alone, or a list of numbers and
+/// One [`Span`] per parameter of a matrix: one number for the first only, or a list of numbers and
 /// pairs. Parameters without one keep their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Written", into = "Vec<Span>")]
@@ -121,7 +121,7 @@ pub(super) struct AffineRanges<'a> {
 }
 
 impl AffineRanges<'_> {
-    /// Angles, shears, shifts, factors (1 plus what is drawn), in this order.
+    /// Angles, shears, shifts, factors (1 plus the draw), in this order.
     pub fn draw(&self, draw: &Draw) -> AffineParameters {
         AffineParameters {
             rotate: self.rotate_range.draw(draw, 0.0),
@@ -132,7 +132,7 @@ impl AffineRanges<'_> {
         }
     }
 
-    /// The ranges must be finite, not too many, and factors of 0 must not come up.
+    /// Checks that the ranges are finite, not too many, and exclude factors of 0.
     pub fn check(&self) -> Result<(), Fault> {
         for (name, spans, most) in [
             ("rotate_range", self.rotate_range, 3),
@@ -149,7 +149,7 @@ impl AffineRanges<'_> {
             if low.min(high) <= -1.0 {
                 return Err(Fault::at(
                     "scale_range",
-                    format!("{low}..{high} reaches -1: 1 is added to it, and a factor of 0 or less is no scaling"),
+                    format!("{low}..{high} reaches -1: 1 is added to it, and a factor of 0 or less is not a scaling"),
                 ));
             }
         }

@@ -1,4 +1,4 @@
-//! What the two elastic transforms share.
+//! The shared part of the two elastic transforms.
 
 use burn::tensor::Tensor;
 
@@ -7,9 +7,9 @@ use crate::params::{Keys, OneOrMany, resolve_size};
 use crate::spatial::{AffineParameters, GridMode, GridPadding, GridSampling, Warp, deform, warp};
 use crate::{Fault, Image, Sample, TransformError, affine};
 
-/// Deforms all keys alike: `places` gives the places to read in an image of a shape, for a grid of
-/// a size. They are worked out once for all keys of one shape; the size is that of the first key
-/// unless it is given. Without `places` only the size changes.
+/// Deforms all keys in the same way: `places` returns the positions to read in an image of a shape,
+/// for a grid of a size. They are computed once for all keys of the same shape; by default the size
+/// is that of the first key. Without `places` only the size changes.
 pub(super) fn deform_all<F>(
     sample: &mut Sample,
     keys: &[(usize, &str)],
@@ -50,7 +50,7 @@ fn resize_about_centre(image: Image, size: [usize; 3], sampling: GridSampling) -
     warp(image, &Warp::about_centre(&affine::IDENTITY, shape, size, n, false, false)?, sampling)
 }
 
-/// The parts of `check` that are the same for both.
+/// The shared parts of `check`.
 pub(super) fn check(
     keys: &Keys,
     mode: &OneOrMany<GridMode>,
@@ -64,17 +64,17 @@ pub(super) fn check(
     ranges.check()
 }
 
-/// Both ends must be finite, in order, and not below `least`.
+/// Checks that both ends are finite, in order, and not below `least`.
 pub(super) fn check_range(name: &str, [low, high]: [f64; 2], least: f64) -> Result<(), Fault> {
     if low.is_finite() && high.is_finite() && least <= low && low <= high {
         Ok(())
     } else {
         let positive = if least == 0.0 { " that are not negative" } else { "" };
-        Err(Fault::at(name, format!("{low}..{high} is no range of finite numbers{positive}")))
+        Err(Fault::at(name, format!("{low}..{high} is not a range of finite numbers{positive}")))
     }
 }
 
-/// How an elastic transform samples: the affine part of its draw as a warp.
+/// The affine part of an elastic transform's draw as a warp.
 pub(super) fn affine_part(
     drawn: &AffineParameters,
     shape: [usize; 3],

@@ -29,7 +29,7 @@ pub struct GridDistortion {
     keys: Keys,
     /// Cells of the grid, one or per axis.
     num_cells: OneOrMany<usize>,
-    /// For each axis a factor for each cell and one for what is left behind the last.
+    /// For each axis a factor for each cell and one for the remainder after the last.
     distort_steps: Vec<Vec<f64>>,
     #[serde(default)]
     mode: OneOrMany<GridMode>,
@@ -52,7 +52,7 @@ impl GridDistortion {
         }
     }
 
-    /// Distorts one image; `place` is that of its key.
+    /// Distorts one image; `place` is the index of its key.
     ///
     /// # Errors
     /// As [`distort`].
@@ -65,8 +65,8 @@ impl GridDistortion {
 /// Distorts an image by a list of factors per axis.
 ///
 /// # Errors
-/// Where there are more cells than voxels along an axis, or not a list of factors for each axis,
-/// one longer than there are cells.
+/// Where there are more cells than voxels along an axis, or there is not a list of factors for each
+/// axis with one more entry than cells.
 pub fn distort(
     image: Image,
     num_cells: &OneOrMany<usize>,
@@ -92,12 +92,12 @@ pub fn distort(
     deform(image, Tensor::cat(vec![full(0), full(1), full(2)], 0), sampling)
 }
 
-/// Where each voxel of an axis of `n` voxels reads. What the cells and the rest leave over reads
-/// voxel 0, as in MONAI.
+/// The position that each voxel of an axis of `n` voxels reads. Voxels beyond the cells and the
+/// remainder read voxel 0, as in MONAI.
 fn places(n: usize, cells: usize, steps: &[f64]) -> Result<Vec<f32>, TransformError> {
     if cells == 0 || cells > n {
         return Err(TransformError::new(format!("{cells} cells along an axis of {n} voxels"))
-            .expected("at least one cell, and no more than there are voxels"));
+            .expected("at least one cell, and at most the number of voxels"));
     }
     if steps.len() <= cells || steps.iter().any(|s| !s.is_finite()) {
         return Err(TransformError::new(format!("the factors {steps:?} for {cells} cells"))
@@ -126,7 +126,7 @@ fn places(n: usize, cells: usize, steps: &[f64]) -> Result<Vec<f32>, TransformEr
 setters!(GridDistortion {
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,
-    /// What lies outside, one or per key.
+    /// How the outside is filled, one or per key.
     padding_mode: OneOrMany<GridPadding>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -170,7 +170,7 @@ impl Transform for GridDistortion {
     }
 }
 
-/// There must be at least one cell along each axis.
+/// Checks that there is at least one cell along each axis.
 pub(super) fn check_cells(cells: &OneOrMany<usize>) -> Result<(), Fault> {
     match cells.as_slice() {
         cells if cells.is_empty() || cells.len() > 3 || cells.contains(&0) => {
@@ -192,7 +192,7 @@ mod tests {
             assert!(got.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5), "{got:?} for {expected:?}");
         };
         close(places(7, 2, &[1.2, 0.8, 1.0]).expect("places"), &[0.0, 1.8, 3.6, 3.6, 4.8, 6.0, 6.0]);
-        // Two voxels behind the last cell stay at 0.
+        // Two voxels after the last cell stay at 0.
         close(
             places(14, 5, &[1.0, 1.5, 0.5, 1.0, 1.0, 1.0]).expect("places"),
             &[0.0, 2.0, 2.0, 5.0, 5.0, 6.0, 6.0, 8.0, 8.0, 10.0, 10.0, 12.0, 0.0, 0.0],

@@ -1,4 +1,4 @@
-//! Transforms that sample an image anew: affine transforms, resizing, elastic deformations,
+//! Transforms that resample an image: affine transforms, resizing, elastic deformations,
 //! distorted grids.
 
 mod affine;

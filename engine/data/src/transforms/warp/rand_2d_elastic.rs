@@ -15,8 +15,8 @@ use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 
-/// Deforms a 2-D image elastically, and then as [`RandAffine`](super::RandAffine) does, with
-/// probability `prob`, for all keys alike.
+/// Deforms a 2-D image elastically, followed by an affine transform as in
+/// [`RandAffine`](super::RandAffine), with probability `prob`, in the same way for all keys.
 ///
 /// Control points `spacing` pixels apart (one number, or one per axis) are moved by normal vectors
 /// times a number from `magnitude_range`; cubic interpolation fills the pixels between. The
@@ -60,15 +60,15 @@ pub struct Rand2DElastic {
     allow_missing_keys: bool,
 }
 
-/// What a 2-D elastic deformation is made of.
+/// The draw of a 2-D elastic deformation.
 #[derive(Clone, Debug)]
 pub struct Elastic2D {
     /// A vector per control point: all first entries, then all second ones,
     /// [`Rand2DElastic::control_points`] each.
     pub offset: Vec<f32>,
-    /// What the vectors are multiplied with.
+    /// The factor of the vectors.
     pub magnitude: f64,
-    /// What follows the deformation.
+    /// The affine part after the deformation.
     pub affine: AffineParameters,
 }
 
@@ -95,7 +95,7 @@ impl Rand2DElastic {
     /// more on either side.
     pub fn control_points(&self, size: [usize; 2]) -> [usize; 2] {
         std::array::from_fn(|axis| {
-            // In f32, as PyTorch counts them.
+            // In f32, as in PyTorch.
             let steps = (size[axis] as f32 - 1.0) / (2.0 * self.step(axis)) as f32;
             let points =
                 if size[axis].is_multiple_of(2) { (steps + 0.5).ceil() * 2.0 + 2.0 } else { steps.ceil() * 2.0 + 3.0 };
@@ -103,17 +103,17 @@ impl Rand2DElastic {
         })
     }
 
-    /// Pixels between control points; what is not positive counts as 1.
+    /// Pixels between control points; a non-positive number counts as 1.
     fn step(&self, axis: usize) -> f64 {
         self.spacing.at(axis).filter(|s| *s > 0.0).unwrap_or(1.0)
     }
 
-    /// The places that are read in an image of this shape for a result of this size:
+    /// The positions that are read in an image of this shape for a result of this size:
     /// `[3, X, Y, 1]`.
     ///
     /// # Errors
-    /// Where there is another number of vectors than of control points, or the grid between them
-    /// would be absurd.
+    /// Where the numbers of vectors and control points differ, or the grid between them would be
+    /// too large.
     pub fn places(
         &self,
         drawn: &Elastic2D,
@@ -130,7 +130,7 @@ impl Rand2DElastic {
         let fine: [usize; 2] = std::array::from_fn(|axis| (points[axis] as f64 * self.step(axis)).floor() as usize);
         check_grid(2, [fine[0], fine[1], 1])?;
         if (0..2).any(|axis| fine[axis] < size[axis]) {
-            return Err(TransformError::new(format!("control points for {fine:?} pixels only"))
+            return Err(TransformError::new(format!("the control points cover only {fine:?} pixels"))
                 .expected(format!("{:?}", &size[..2])));
         }
         let matrix = drawn.affine.matrix(2)?;
@@ -159,7 +159,7 @@ impl Rand2DElastic {
         Ok(Tensor::cat(vec![row(0), row(1), Tensor::zeros([1, size[0], size[1], 1], device)], 0))
     }
 
-    /// Deforms one image by what was drawn; `place` is that of its key.
+    /// Deforms one image by a draw; `place` is the index of its key.
     ///
     /// # Errors
     /// Where the image is not 2-D; as [`Rand2DElastic::places`].
@@ -192,9 +192,9 @@ fn only_2d(image: &Image) -> Result<(), TransformError> {
 }
 
 setters!(Rand2DElastic {
-    /// Size of the result; an entry that is not positive keeps that axis.
+    /// Size of the result; a non-positive entry keeps that axis.
     spatial_size: OneOrMany<i64>,
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Ranges of the angles, in radians.
     rotate_range: Spans,
@@ -202,11 +202,11 @@ setters!(Rand2DElastic {
     shear_range: Spans,
     /// Ranges of the shift, in pixels.
     translate_range: Spans,
-    /// Ranges of what is added to the factors 1.
+    /// Ranges of the values added to the factors 1.
     scale_range: Spans,
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,
-    /// What lies outside, one or per key.
+    /// How the outside is filled, one or per key.
     padding_mode: OneOrMany<GridPadding>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

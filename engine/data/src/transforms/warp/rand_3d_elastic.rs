@@ -14,8 +14,8 @@ use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 
-/// Deforms a 3-D image elastically, and then as [`RandAffine`](super::RandAffine) does, with
-/// probability `prob`, for all keys alike.
+/// Deforms a 3-D image elastically, followed by an affine transform as in
+/// [`RandAffine`](super::RandAffine), with probability `prob`, in the same way for all keys.
 ///
 /// Each voxel is moved by a vector drawn uniformly from -1..1, smoothed by a Gaussian of a
 /// deviation from `sigma_range` (voxels), times a number from `magnitude_range`. The probability is
@@ -58,27 +58,27 @@ pub struct Rand3DElastic {
     allow_missing_keys: bool,
 }
 
-/// How far the Gaussian reaches, in deviations.
+/// The truncation of the Gaussian, in deviations.
 const TRUNCATED: f64 = 3.0;
 
-/// What a 3-D elastic deformation is made of.
+/// The draw of a 3-D elastic deformation.
 #[derive(Clone, Debug)]
 pub struct Elastic3D {
     /// `[3, X, Y, Z]`: a vector per voxel of the result, before smoothing.
     pub offset: Tensor<4>,
-    /// What the smoothed vectors are multiplied with.
+    /// The factor of the smoothed vectors.
     pub magnitude: f64,
     /// Deviation of the Gaussian, in voxels.
     pub sigma: f64,
-    /// What follows the deformation.
+    /// The affine part after the deformation.
     pub affine: AffineParameters,
 }
 
 impl Elastic3D {
-    /// The places that are read in an image of this shape: `[3, X, Y, Z]`.
+    /// The positions that are read in an image of this shape: `[3, X, Y, Z]`.
     ///
     /// # Errors
-    /// Where sigma is negative, or the affine part can't be inverted.
+    /// Where sigma is negative, or the affine part cannot be inverted.
     pub fn places(&self, shape: [usize; 3]) -> Result<Tensor<4>, TransformError> {
         let [_, x, y, z] = self.offset.dims();
         let how = affine_part(&self.affine, shape, [x, y, z], 3)?;
@@ -107,7 +107,7 @@ impl Rand3DElastic {
         }
     }
 
-    /// Deforms one image by what was drawn; `place` is that of its key.
+    /// Deforms one image by a draw; `place` is the index of its key.
     ///
     /// # Errors
     /// Where the image is not 3-D; as [`Elastic3D::places`].
@@ -139,9 +139,9 @@ fn only_3d(image: &Image) -> Result<(), TransformError> {
 }
 
 setters!(Rand3DElastic {
-    /// Size of the result; an entry that is not positive keeps that axis.
+    /// Size of the result; a non-positive entry keeps that axis.
     spatial_size: OneOrMany<i64>,
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Ranges of the angles, in radians.
     rotate_range: Spans,
@@ -149,11 +149,11 @@ setters!(Rand3DElastic {
     shear_range: Spans,
     /// Ranges of the shift, in voxels.
     translate_range: Spans,
-    /// Ranges of what is added to the factors 1.
+    /// Ranges of the values added to the factors 1.
     scale_range: Spans,
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,
-    /// What lies outside, one or per key.
+    /// How the outside is filled, one or per key.
     padding_mode: OneOrMany<GridPadding>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -11,14 +11,14 @@ use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 
-/// Rotates, shears, shifts and scales about the centre by what is drawn from the ranges, with
-/// probability `prob`, for all keys alike.
+/// Rotates, shears, shifts and scales about the centre by draws from the ranges, with
+/// probability `prob`, in the same way for all keys.
 ///
-/// A range is one number for the first parameter alone, or a list with an entry per parameter of
-/// [`Affine`](super::Affine): a number a means -a..a, a pair its ends. 1 is added to what is drawn
-/// from `scale_range`. The probability is drawn first, then angles, shears, shifts and factors.
-/// Where nothing is done and `spatial_size` is another size, the image is cut or padded about its
-/// centre.
+/// A range is one number for the first parameter only, or a list with an entry per parameter of
+/// [`Affine`](super::Affine): a number a means -a..a, a pair its ends. 1 is added to the draws from
+/// `scale_range`. The probability is drawn first, then angles, shears, shifts and factors. Where
+/// the transform is not applied and `spatial_size` is another size, the image is cropped or padded
+/// about its centre.
 ///
 /// `cache_grid` is understood and changes nothing: no grid is made.
 ///
@@ -74,10 +74,10 @@ impl RandAffine {
         }
     }
 
-    /// Transforms one image by what was drawn; `place` is that of its key.
+    /// Transforms one image by a draw; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where the size is absurd.
+    /// Where the size is too large.
     pub fn transform(&self, image: Image, drawn: &AffineParameters, place: usize) -> Result<Image, TransformError> {
         let (shape, n) = (image.shape(), image.meta.spatial_dims);
         let size = resolve_size(&self.spatial_size, shape, n)?;
@@ -96,9 +96,9 @@ impl RandAffine {
 }
 
 setters!(RandAffine {
-    /// Size of the result; an entry that is not positive keeps that axis.
+    /// Size of the result; a non-positive entry keeps that axis.
     spatial_size: OneOrMany<i64>,
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Ranges of the angles, in radians.
     rotate_range: Spans,
@@ -106,11 +106,11 @@ setters!(RandAffine {
     shear_range: Spans,
     /// Ranges of the shift, in voxels.
     translate_range: Spans,
-    /// Ranges of what is added to the factors 1.
+    /// Ranges of the values added to the factors 1.
     scale_range: Spans,
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,
-    /// What lies outside, one or per key.
+    /// How the outside is filled, one or per key.
     padding_mode: OneOrMany<GridPadding>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -12,8 +12,8 @@ use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Effect, Fault, Sample, TransformError};
 
 /// Stretches and squeezes the cells of a grid by factors of 1 plus a number drawn from
-/// `distort_limit` (a number a means -a..a), with probability `prob`, for all keys alike. See
-/// [`GridDistortion`](super::GridDistortion). The probability is drawn first, then the factors,
+/// `distort_limit` (a number a means -a..a), with probability `prob`, in the same way for all keys.
+/// See [`GridDistortion`](super::GridDistortion). The probability is drawn first, then the factors,
 /// axis by axis.
 ///
 /// ```
@@ -63,7 +63,7 @@ impl RandGridDistortion {
         }
     }
 
-    /// The factors of three axes (a 2-D image uses two), or none where nothing is done.
+    /// The factors of three axes (a 2-D image uses two), or `None` where it is not applied.
     fn draw(&self, draw: &Draw) -> Option<Vec<Vec<f64>>> {
         draw.happens(self.prob).then(|| {
             (0..3)
@@ -79,13 +79,13 @@ impl RandGridDistortion {
 setters!(RandGridDistortion {
     /// Cells along each axis.
     num_cells: OneOrMany<usize>,
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
-    /// What is added to the factors 1.
+    /// The range of the values added to the factors 1.
     distort_limit: Span,
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,
-    /// What lies outside, one or per key.
+    /// How the outside is filled, one or per key.
     padding_mode: OneOrMany<GridPadding>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

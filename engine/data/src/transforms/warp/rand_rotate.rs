@@ -64,7 +64,7 @@ impl RandRotate {
         }
     }
 
-    /// The angles, or none where nothing is done.
+    /// The angles, or `None` where it is not applied.
     fn draw(&self, draw: &Draw) -> Option<[f64; 3]> {
         draw.happens(self.prob).then(|| [self.range_x, self.range_y, self.range_z].map(|range| range.draw(draw)))
     }
@@ -77,13 +77,13 @@ setters!(RandRotate {
     range_y: Span,
     /// Range of the third angle.
     range_z: Span,
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
-    /// Keep the size, rather than hold the whole image.
+    /// Keep the size instead of enlarging it to the whole image.
     keep_size: bool,
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,
-    /// What lies outside, one or per key.
+    /// How the outside is filled, one or per key.
     padding_mode: OneOrMany<GridPadding>,
     /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,

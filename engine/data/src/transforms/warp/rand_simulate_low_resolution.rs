@@ -10,9 +10,9 @@ use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, Sample, TransformError};
 
-/// Resizes by a factor drawn from `zoom_range` and back, with probability `prob`: what a scanner of
-/// lower resolution would have seen (nnU-Net's augmentation). The image keeps its grid, so there is
-/// nothing to undo.
+/// Resizes by a factor drawn from `zoom_range` and back, with probability `prob`: simulates a
+/// scanner of lower resolution (nnU-Net's augmentation). The image keeps its grid, so there is
+/// nothing to invert.
 ///
 /// The probability is drawn first, then one factor for all keys (MONAI draws one for each key).
 /// `align_corners` counts for linear and cubic modes.
@@ -72,7 +72,7 @@ impl RandSimulateLowResolution {
     /// Resizes one image by this factor and back.
     ///
     /// # Errors
-    /// Where the size between would be absurd.
+    /// Where the intermediate size would be too large.
     pub fn simulate(&self, mut image: Image, zoom: f64) -> Result<Image, TransformError> {
         let shape = image.shape();
         let mut size = shape;
@@ -87,15 +87,15 @@ impl RandSimulateLowResolution {
 }
 
 setters!(RandSimulateLowResolution {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
-    /// Interpolation on the way down.
+    /// Interpolation for reducing.
     downsample_mode: ResizeMode,
-    /// Interpolation on the way up.
+    /// Interpolation for enlarging.
     upsample_mode: ResizeMode,
     /// Smallest and largest factor.
     zoom_range: [f64; 2],
-    /// Lay the centres of the corner voxels on each other.
+    /// Align the centres of the corner voxels.
     align_corners: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -125,7 +125,7 @@ impl Transform for RandSimulateLowResolution {
         check_probability(self.prob)?;
         let [low, high] = self.zoom_range;
         if !(low > 0.0 && low <= high && high.is_finite()) {
-            return Err(Fault::at("zoom_range", format!("{low}..{high} is no range of positive numbers")));
+            return Err(Fault::at("zoom_range", format!("{low}..{high} is not a range of positive numbers")));
         }
         Ok(())
     }

@@ -11,10 +11,10 @@ use crate::transform::{Transform, describe};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Effect, Fault, Sample, TransformError};
 
-/// Zooms by a factor drawn from `min_zoom` to `max_zoom`, with probability `prob`, for all keys
-/// alike. See [`Zoom`](super::Zoom).
+/// Zooms by a factor drawn from `min_zoom` to `max_zoom`, with probability `prob`, in the same way
+/// for all keys. See [`Zoom`](super::Zoom).
 ///
-/// One number each: one factor for all axes. Two for a 3-D image: the first for all axes but the
+/// One number each: one factor for all axes. Two for a 3-D image: the first for all axes except the
 /// last. Otherwise one per axis. The probability is drawn first, then the factors.
 ///
 /// ```
@@ -73,14 +73,14 @@ impl RandZoom {
         }
     }
 
-    /// The factors, or none where nothing is done.
+    /// The factors, or `None` where it is not applied.
     fn draw(&self, draw: &Draw) -> Option<Vec<f64>> {
         let ranges = || self.min_zoom.as_slice().iter().zip(self.max_zoom.as_slice());
         draw.happens(self.prob).then(|| ranges().map(|(low, high)| draw.between(*low, *high)).collect())
     }
 }
 
-/// What was drawn, as one factor for each of `n` axes.
+/// The draw as one factor for each of `n` axes.
 fn per_axis(drawn: &[f64], n: usize) -> Result<Vec<f64>, TransformError> {
     match *drawn {
         [one] => Ok(vec![one; n]),
@@ -92,7 +92,7 @@ fn per_axis(drawn: &[f64], n: usize) -> Result<Vec<f64>, TransformError> {
 }
 
 setters!(RandZoom {
-    /// How often.
+    /// Probability that the transform is applied.
     prob: f64,
     /// Smallest factors.
     min_zoom: OneOrMany<f64>,
@@ -100,12 +100,12 @@ setters!(RandZoom {
     max_zoom: OneOrMany<f64>,
     /// Interpolation, one or per key.
     mode: OneOrMany<ResizeMode>,
-    /// What is added around an image that got smaller; one or per key.
+    /// How the border of a smaller image is filled, one or per key.
     padding_mode: OneOrMany<PadMode>,
-    /// Lay the centres of the corner voxels on each other; for linear and cubic modes, one or per
+    /// Align the centres of the corner voxels; for linear and cubic modes, one or per
     /// key.
     align_corners: OneOrMany<bool>,
-    /// Cut or pad to the size it had.
+    /// Crop or pad to the original size.
     keep_size: bool,
     /// The constant of [`PadMode::Constant`].
     value: f32,

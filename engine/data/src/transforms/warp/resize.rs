@@ -9,7 +9,7 @@ use crate::spatial::{ResizeMode, check_grid, resize};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 
-/// What `spatial_size` is the size of.
+/// The meaning of `spatial_size`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SizeMode {
@@ -20,8 +20,8 @@ pub enum SizeMode {
     Longest,
 }
 
-/// Resizes to `spatial_size` voxels: one number for all axes, or one per axis; one that is not
-/// positive keeps that axis. Three numbers make a 2-D image a 3-D one.
+/// Resizes to `spatial_size` voxels: one number for all axes, or one per axis; a non-positive one
+/// keeps that axis. Three numbers turn a 2-D image into a 3-D one.
 ///
 /// With `anti_aliasing` an image that shrinks is smoothed first, by a Gaussian of
 /// `anti_aliasing_sigma` voxels along the axes that shrink; where that is not given, of half of
@@ -68,10 +68,10 @@ impl Resize {
         }
     }
 
-    /// Resizes one image; `place` is that of its key.
+    /// Resizes one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where the size is absurd, or has fewer axes than the image.
+    /// Where the size is too large, or has fewer axes than the image.
     pub fn resize(&self, mut image: Image, place: usize) -> Result<Image, TransformError> {
         let size = self.size(image.shape(), image.meta.spatial_dims)?;
         check_grid(image.channels(), size)?;
@@ -91,7 +91,7 @@ impl Resize {
                 Ok(size)
             }
             (SizeMode::Longest, size) => {
-                Err(TransformError::new(format!("the longest axis can't have the size {size:?}"))
+                Err(TransformError::new(format!("the longest axis cannot have the size {size:?}"))
                     .expected("one positive number of voxels"))
             }
             (SizeMode::All, size) => {
@@ -124,16 +124,16 @@ impl Resize {
 }
 
 setters!(Resize {
-    /// What `spatial_size` is the size of.
+    /// The meaning of `spatial_size`.
     size_mode: SizeMode,
     /// Interpolation, one or per key.
     mode: OneOrMany<ResizeMode>,
-    /// Lay the centres of the corner voxels on each other; for linear and cubic modes, one or per
+    /// Align the centres of the corner voxels; for linear and cubic modes, one or per
     /// key.
     align_corners: OneOrMany<bool>,
     /// Smooth first where the image shrinks; one or per key.
     anti_aliasing: OneOrMany<bool>,
-    /// By a Gaussian of so many voxels: one, or per key.
+    /// The sigma of the Gaussian in voxels, one or per key.
     anti_aliasing_sigma: Option<OneOrMany<OneOrMany<f64>>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -144,7 +144,7 @@ impl Transform for Resize {
         "Resize"
     }
 
-    /// Smoothing looks at the values.
+    /// Smoothing reads the values.
     fn is_lazy(&self) -> bool {
         !self.anti_aliasing.as_slice().contains(&true)
     }

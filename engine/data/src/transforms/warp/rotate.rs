@@ -10,7 +10,7 @@ use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 
 /// Rotates about the centre of the image by `angle` radians: one angle in 2-D, three in 3-D (one
-/// number counts for all three), about the axes of `rotate_order`.
+/// number applies to all three), about the axes of `rotate_order`.
 ///
 /// Without `keep_size` the result is as large as it takes to hold the whole image.
 ///
@@ -61,7 +61,7 @@ impl Rotate {
         }
     }
 
-    /// Rotates one image; `place` is that of its key.
+    /// Rotates one image; `place` is the index of its key.
     ///
     /// # Errors
     /// Where the number of angles is wrong for the image.
@@ -93,15 +93,15 @@ pub fn rotate(
 }
 
 setters!(Rotate {
-    /// Keep the size, rather than hold the whole image.
+    /// Keep the size instead of enlarging it to the whole image.
     keep_size: bool,
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,
-    /// What lies outside, one or per key.
+    /// How the outside is filled, one or per key.
     padding_mode: OneOrMany<GridPadding>,
     /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,
-    /// The axes that the angles turn about.
+    /// The axes of rotation of the angles.
     rotate_order: RotateOrder,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -135,7 +135,7 @@ impl Transform for Rotate {
         check_numbers("angle", &self.angle, 3)?;
         match self.angle.as_slice().len() {
             1 | 3 => Ok(()),
-            n => Err(Fault::at("angle", format!("has {n} angles; one turns a 2-D image, three a 3-D one"))),
+            n => Err(Fault::at("angle", format!("has {n} angles; a 2-D image needs one, a 3-D image three"))),
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) fn edge() -> OneOrMany<PadMode> {
 }
 
 impl Zoom {
-    /// By area, padded with edge voxels to the size it had.
+    /// By area, padded with edge voxels to the original size.
     pub fn new(keys: impl Into<Keys>, zoom: impl Into<OneOrMany<f64>>) -> Self {
         Zoom {
             keys: keys.into(),
@@ -59,10 +59,11 @@ impl Zoom {
         }
     }
 
-    /// Zooms one image; `place` is that of its key.
+    /// Zooms one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where the number of factors is wrong for the image, or leaves nothing or too much of it.
+    /// Where the number of factors is wrong for the image, or the result would be empty or too
+    /// large.
     pub fn zoom(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
         let given = self.zoom.as_slice();
@@ -90,11 +91,11 @@ impl Zoom {
 pub struct Zooming {
     /// Interpolation.
     pub mode: ResizeMode,
-    /// What is added around an image that got smaller.
+    /// How the border of a smaller image is filled.
     pub padding_mode: PadMode,
-    /// Lay the centres of the corner voxels on each other; for linear and cubic modes.
+    /// Align the centres of the corner voxels; for linear and cubic modes.
     pub align_corners: bool,
-    /// Cut or pad to the size it had.
+    /// Crop or pad to the original size.
     pub keep_size: bool,
     /// The constant of [`PadMode::Constant`].
     pub value: f32,
@@ -104,7 +105,7 @@ impl Zooming {
     /// Zooms an image by one factor per axis.
     ///
     /// # Errors
-    /// Where a factor is not a positive number, or leaves nothing or too much of the image.
+    /// Where a factor is not a positive number, or the result would be empty or too large.
     pub fn zoom(self, image: Image, factors: &[f64]) -> Result<Image, TransformError> {
         let shape = image.shape();
         let mut size = shape;
@@ -122,8 +123,8 @@ impl Zooming {
         let mut region = BoundingBox { start: [0; 3], end: size.map(|v| v as i64) };
         for axis in 0..3 {
             let (from, to) = (size[axis] as i64, shape[axis] as i64);
-            // What is cut off begins at the difference of the halves; of what is added, the smaller
-            // half lies before.
+            // A crop begins at the difference of the halves; of padding, the smaller half lies
+            // before.
             region.start[axis] = if to < from { from / 2 - to / 2 } else { -((to - from) / 2) };
             region.end[axis] = region.start[axis] + to;
         }
@@ -134,12 +135,12 @@ impl Zooming {
 setters!(Zoom {
     /// Interpolation, one or per key.
     mode: OneOrMany<ResizeMode>,
-    /// What is added around an image that got smaller; one or per key.
+    /// How the border of a smaller image is filled, one or per key.
     padding_mode: OneOrMany<PadMode>,
-    /// Lay the centres of the corner voxels on each other; for linear and cubic modes, one or per
+    /// Align the centres of the corner voxels; for linear and cubic modes, one or per
     /// key.
     align_corners: OneOrMany<bool>,
-    /// Cut or pad to the size it had.
+    /// Crop or pad to the original size.
     keep_size: bool,
     /// The constant of [`PadMode::Constant`].
     value: f32,
@@ -180,7 +181,7 @@ impl Transform for Zoom {
     }
 }
 
-/// There must be one to three factors, all positive.
+/// Checks that there are one to three factors, all positive.
 pub(super) fn check_factors(name: &str, factors: &OneOrMany<f64>) -> Result<(), Fault> {
     let factors = factors.as_slice();
     if factors.is_empty() || factors.len() > 3 {

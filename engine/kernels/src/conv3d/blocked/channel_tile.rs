@@ -14,7 +14,7 @@ use crate::lanes::{Lanes, Portable};
 use super::WIDTH;
 use super::plan::RUN;
 
-/// Outputs of a row that a tile makes together, at most, over all processors.
+/// The most outputs of a row that a tile computes together, over all processors.
 pub const MOST: usize = 24;
 
 /// Adds to `sums[p][v][lane]`, over all `offsets[k]` and taps `n` of a run,
@@ -55,9 +55,9 @@ pub type Transpose = unsafe fn(from: *const f32, from_step: usize, to: *mut f32,
 
 /// The inner loops of one kind of processor, by registers of lanes less one.
 pub struct Kernels {
-    /// Registers of lanes that a tile has, at most.
+    /// The most registers of lanes of a tile.
     pub vectors: usize,
-    /// Outputs of a row that a tile makes, at most.
+    /// The most outputs of a row of a tile.
     pub most: [usize; 2],
     /// By registers, taps of a run and outputs, each less one.
     tiles: [[[Option<Tile>; MOST]; RUN]; 2],
@@ -78,7 +78,7 @@ impl Kernels {
     }
 }
 
-/// What this processor runs.
+/// The loops for this processor.
 pub static KERNELS: LazyLock<Kernels> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
     {
@@ -95,7 +95,7 @@ pub static KERNELS: LazyLock<Kernels> = LazyLock::new(|| {
     portable::KERNELS
 });
 
-/// The loops for factors that are words of two bf16 each, where this processor has them: sums are
+/// The loops for factors packed as two bf16 per word, where this processor supports them; sums are
 /// f32 as in the others.
 pub static PAIRS: LazyLock<Option<Kernels>> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
@@ -129,8 +129,7 @@ unsafe fn tile<L: Lanes, const V: usize, const N: usize, const P: usize>(
                     taps[n][v] = L::load(weights.add((n * V + v) * WIDTH));
                 }
             }
-            // Written out, not a loop: the sums stay in registers only where every index is known
-            // to the compiler.
+            // Unrolled: the sums stay in registers only where the compiler knows every index.
             macro_rules! broadcast {
                 ($($q:literal)*) => {$(
                     if $q < P + N - 1 {
@@ -301,7 +300,7 @@ macro_rules! kernels {
     };
 }
 
-// Thirty-two registers: 24 sums, up to six weights and a broadcast.
+// Thirty-two registers: 24 sums, up to six weights and one broadcast.
 #[cfg(target_arch = "x86_64")]
 kernels!(avx512, crate::lanes::Avx512, #[target_feature(enable = "avx512f")], vectors 2, most [24, 12],
     tiles [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24] [1 2 3 4 5 6 7 8 9 10 11 12],

@@ -10,13 +10,13 @@ use super::pack::{self, Block, Image, Pitch};
 use super::plan::Plan;
 use super::position_tile::{Kernels, Rows};
 
-/// Values of a packed block of the source, at most.
+/// The most values of a packed block of the source.
 const BLOCK: usize = 160 << 10;
 
-/// At least so many tasks, where the work can be split.
+/// The least number of tasks, where the work can be split.
 const TASKS: usize = 16;
 
-/// Positions over which sums stay in registers, about.
+/// Positions, approximately, over which sums stay in registers.
 const POSITIONS: usize = 1024;
 
 thread_local! {
@@ -53,8 +53,7 @@ pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -
         .into_par_iter()
         .map(|segment| {
             let mut sums = vec![0.0; chunks * each];
-            // A last group of channels with too few of them has its gradient copied, with zeros
-            // behind it.
+            // The gradient of a last, incomplete group of channels is copied and zero-padded.
             let mut spare = Vec::new();
             let from = |s: usize| s * blocks.len() / segments;
             PACKED.with_borrow_mut(|packed| {

@@ -11,16 +11,16 @@ use super::pack::{self, Block, Image, Pitch};
 use super::plan::{Plan, RUN};
 use crate::shared::Shared;
 
-/// Values of a packed block of the source, at most.
+/// The most values of a packed block of the source.
 const BLOCK: usize = 128 << 10;
 
-/// Sums of a task, at most.
+/// The most sums of a task.
 const SUMS: usize = 64 << 10;
 
-/// At least so many tasks, where the work can be split.
+/// The least number of tasks, where the work can be split.
 const TASKS: usize = 16;
 
-/// Positions over which sums stay in registers, about.
+/// Positions, approximately, over which sums stay in registers.
 const POSITIONS: usize = 128;
 
 /// Registers of lanes that share a packed block.
@@ -56,7 +56,7 @@ struct Work<'a> {
     /// Planes and rows of a block.
     block: [usize; 2],
     blocks: Vec<(usize, Block)>,
-    /// Channels of the source that a task has, at most.
+    /// The most channels of the source in a task.
     channels: usize,
 }
 
@@ -122,7 +122,7 @@ impl Work<'_> {
         Pitch::new(self.plan, self.block[0], self.block[1], self.part(part).len())
     }
 
-    /// What is called for one part of the channels, in order.
+    /// The steps of one part of the channels, in order.
     fn steps(&self, part: usize, vectors: usize) -> Vec<Step> {
         let pitch = self.pitch(part);
         let all = &self.plan.groups[0].columns[0].runs;
@@ -211,7 +211,7 @@ impl Work<'_> {
                 }
                 for (rows, column) in rows.chunks_mut(WIDTH).zip((0..lanes).step_by(WIDTH)) {
                     // SAFETY: `WIDTH` columns of `lanes` values lie behind each other, and the
-                    // square has room for what is read.
+                    // square holds all values that are read.
                     unsafe { (self.kernels.transpose)(columns[column..].as_ptr(), lanes, square.as_mut_ptr(), WIDTH) };
                     for (row, values) in rows.iter_mut().zip(square.chunks_exact(WIDTH)) {
                         row[block * WIDTH..][..places.len()].write_copy_of_slice(&values[..places.len()]);
@@ -284,8 +284,7 @@ impl Work<'_> {
     ) {
         let (width, lanes) = (self.g.output[2], vectors * WIDTH);
         let [planes, height] = [block.depth.len(), block.height.len()];
-        // A few rows at a time, so that they stay in the first-level cache; whole planes where they
-        // are small.
+        // A few rows at a time, to fit the first-level cache; whole planes where they are small.
         let at_once = POSITIONS.div_ceil(width);
         let (plane_step, row_step) = (at_once.div_ceil(height).min(planes), at_once.min(height));
         let corners = (0..planes).step_by(plane_step).flat_map(|d| (0..height).step_by(row_step).map(move |h| (d, h)));

@@ -1,7 +1,7 @@
 //! The sums of a convolution, block by block.
 //!
-//! A task packs a block of the source that fits the second-level cache ([`pack`]), and walks
-//! through rows of outputs ([`plan`]). The lanes of a register are output channels where there are
+//! A task packs a block of the source that fits the second-level cache ([`pack`]), and iterates
+//! over rows of outputs ([`plan`]). The lanes of a register are output channels where there are
 //! many ([`channel_tile`]), and neighbours of a row where there are few ([`position_tile`]). Every
 //! output is one sum in one order, and partial sums of weight gradients are split by the shape
 //! alone: results do not depend on the number of threads.
@@ -30,13 +30,12 @@ pub struct Loops<'a> {
     pub channels: &'a channel_tile::Kernels,
     pub positions: &'a position_tile::Kernels,
     pub transforms: &'a Every,
-    /// Factors are pairs of bf16, and nothing may be done with them but to multiply: no fewer
-    /// products.
+    /// Factors are pairs of bf16, which can only be multiplied: minimal filtering is not possible.
     pub of_pairs: bool,
 }
 
 impl Loops<'_> {
-    /// What this processor runs.
+    /// The loops for this processor.
     pub fn here() -> Loops<'static> {
         Loops {
             channels: &channel_tile::KERNELS,
@@ -46,7 +45,7 @@ impl Loops<'_> {
         }
     }
 
-    /// For factors that are words of two bf16 each, where the processor multiplies those.
+    /// The loops for factors packed as two bf16 per word, where the processor supports them.
     pub fn of_pairs() -> Option<Loops<'static>> {
         let channels = channel_tile::PAIRS.as_ref()?;
         Some(Loops { channels, of_pairs: true, ..Loops::here() })

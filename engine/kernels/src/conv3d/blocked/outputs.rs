@@ -11,17 +11,16 @@ use super::{Loops, WIDTH};
 use crate::shared::Shared;
 use crate::simd::widest;
 
-/// Values of a packed block, at most: what leaves room for weights in a second-level cache of 1
-/// MiB.
+/// The most values of a packed block; it leaves space for weights in a second-level cache of 1 MiB.
 const BLOCK: usize = 160 << 10;
 
-/// Weights that a walk over a number of rows reads again and again, at most.
+/// The most weights that a pass over a number of rows reads repeatedly.
 const WEIGHTS: usize = 64 << 10;
 
-/// Sums that are kept while the walk goes over the channels part by part, at most.
+/// The most sums that are kept while a pass covers the channels part by part.
 const SUMS: usize = 32 << 10;
 
-/// Multiplications with an addition of one thread in the time that it takes to pack a value.
+/// Fused multiply-adds of one thread in the time that packing a value takes.
 const PACKING: f64 = 64.0;
 
 /// Weights by lane (output channel), channel of the source, and kernel tap.
@@ -33,7 +32,8 @@ pub struct Weight<'a> {
     pub channel: usize,
 }
 
-/// What is read, `[images, channels, ...]`; the last channels may lie in a tensor of their own.
+/// The tensor that is read, `[images, channels, ...]`; the last channels may lie in a second
+/// tensor.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
     first: &'a [f32],
@@ -48,13 +48,13 @@ impl<'a> Source<'a> {
         Source { first, second, split }
     }
 
-    /// All channels, which must lie in one tensor.
+    /// All channels; they must lie in one tensor.
     pub fn whole(&self) -> &'a [f32] {
         assert!(self.second.is_empty(), "the channels lie in two tensors");
         self.first
     }
 
-    /// One image of so many channels of `volume` values.
+    /// One image of `channels` channels of `volume` values.
     pub fn image(&self, index: usize, channels: usize, volume: usize) -> pack::Image<'a> {
         let split = self.split.min(channels);
         let part = |values: &'a [f32], channels: usize| &values[index * channels * volume..][..channels * volume];
@@ -69,8 +69,8 @@ impl<'a> From<&'a [f32]> for Source<'a> {
     }
 }
 
-/// What is done to the sums of each output channel before they are written:
-/// `act(scale sum + offset)`, where the activation multiplies what is not positive by a slope.
+/// The operation applied to the sums of each output channel before they are written:
+/// `act(scale sum + offset)`, where the activation multiplies non-positive values by a slope.
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a> {
     pub scale: &'a [f32],
@@ -109,17 +109,17 @@ struct Step {
     runs: std::ops::Range<usize>,
 }
 
-/// What the lanes of a register are.
+/// The meaning of the lanes of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Along {
-    /// Output channels, of which there are many.
+    /// Output channels, where there are many.
     Channels,
     /// Neighbours of a row; the channels are few.
     Positions,
 }
 
 /// A group of output channels: the first one, and how many sums each output has, some of which may
-/// be of no channel.
+/// be padding.
 #[derive(Clone, Copy)]
 pub struct Chunk {
     pub first: usize,
@@ -146,8 +146,8 @@ thread_local! {
     static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
 }
 
-/// What follows the sums of each output channel: a bias, a norm with an activation, and what is
-/// added to the output.
+/// The epilogue of each output channel: a bias, a norm with an activation, and a tensor added to
+/// the output.
 #[derive(Clone, Copy, Default)]
 pub struct Behind<'a> {
     pub bias: Option<&'a [f32]>,
@@ -156,7 +156,7 @@ pub struct Behind<'a> {
     pub plus: Option<&'a [f32]>,
 }
 
-/// The sums of `plan` over `source` (`[images, channels, ...]`) and what is behind them:
+/// The sums of `plan` over `source` (`[images, channels, ...]`) with their epilogue:
 /// `[images, lanes, ...]`.
 pub fn outputs(
     loops: Loops<'_>,
@@ -207,9 +207,9 @@ pub fn outputs(
     out
 }
 
-/// Into how many tasks a block's chunks are divided, as chunks per task: each task packs the block
-/// for itself, but few blocks leave threads without work. `products` are what one packed value
-/// takes part in.
+/// The number of chunks of a block per task. Each task packs the block for itself, so that few
+/// tasks are cheaper; but few blocks leave threads idle. `products` counts the products that use
+/// one packed value.
 fn chunks_per_task(blocks: usize, chunks: usize, products: f64) -> usize {
     let threads = rayon::current_num_threads();
     let price = |per_task: usize| {
@@ -277,8 +277,8 @@ fn steps(plan: &Plan, pitch: &Pitch, channels: usize) -> Vec<Vec<Vec<Vec<Step>>>
         .collect()
 }
 
-/// Where each weight of a lane is read, and where it goes in the order in which the steps read
-/// them; by where it is read, so that what lies side by side is read together.
+/// Where each weight of a lane is read, and its index in the order in which the steps read them;
+/// sorted by the first, so that adjacent weights are read together.
 fn weight_places(plan: &Plan, steps: &[Vec<Vec<Vec<Step>>>], weight: Weight<'_>) -> Vec<(usize, usize)> {
     let mut places: Vec<(usize, usize)> = Vec::new();
     for part in steps {
@@ -296,7 +296,7 @@ fn weight_places(plan: &Plan, steps: &[Vec<Vec<Vec<Step>>>], weight: Weight<'_>)
     places
 }
 
-/// The weights of one chunk at their places, which follow each other without a gap.
+/// The weights of one chunk at their indices, without gaps.
 fn pack_weights(
     plan: &Plan,
     places: &[(usize, usize)],
@@ -324,8 +324,8 @@ fn pack_weights(
             let from = &values[lane * weight.lane + start..];
             let count = WIDTH.min(present - lane);
             if near.len() >= WIDTH / 2 && count == WIDTH && from.len() >= 15 * weight.lane + WIDTH {
-                // SAFETY: sixteen runs of sixteen weights lie within the source, and the square has
-                // room for them.
+                // SAFETY: sixteen runs of sixteen weights lie within the source, and the square
+                // holds them.
                 unsafe { (loops.channels.transpose)(from.as_ptr(), weight.lane, square.as_mut_ptr(), WIDTH) };
                 for (from, to) in near {
                     let row = &square[(from - start) * WIDTH..][..WIDTH];
@@ -341,7 +341,7 @@ fn pack_weights(
             }
         }
     }
-    // SAFETY: each place is one of `0..places.len()` once, as `steps` numbers them; of each, the
+    // SAFETY: each index of `0..places.len()` occurs once, as `steps` numbers them; of each, the
     // lanes that are present have been written by the loop and the others before it.
     unsafe { packed.set_len(count) };
     packed
@@ -371,9 +371,9 @@ impl Work<'_> {
         let padded = widest.next_multiple_of(WIDTH);
         let per_column = padded * lanes;
         let all = depth.len() * height.len();
-        // Where all channels are one part, a row at a time stays in the first-level cache.
+        // Where all channels form one part, a row at a time stays in the first-level cache.
         let pass = if self.steps.len() == 1 { 1 } else { (SUMS / (per_column * columns)).clamp(1, all) };
-        // Walks of nearly the same length: each reads all weights.
+        // Passes of nearly the same length: each reads all weights.
         let pass = all.div_ceil(all.div_ceil(pass));
         sums.resize(sums.len().max(pass * columns * per_column), 0.0);
         rows.resize(rows.len().max(columns * per_column), 0.0);
@@ -452,7 +452,7 @@ impl Work<'_> {
         sums: &mut [f32],
     ) {
         let (registers, padded) = (count.div_ceil(WIDTH), sums.len() / lanes);
-        // What lies beyond the row is read, and what comes of it is not written.
+        // Values beyond the row are read, but their sums are not written.
         assert!(step.taps == 1 && step.furthest + registers * WIDTH <= packed.len(), "a row would read past its block");
         assert!(registers * WIDTH <= padded, "sums for whole registers");
         let tiles = registers.div_ceil(self.loops.positions.most(lanes));
@@ -532,7 +532,7 @@ pub fn turn(loops: Loops<'_>, sums: &[f32], rows: &mut [f32], lanes: usize, padd
     }
 }
 
-/// A row copied in place: a call of the system's routine would take longer than the copy.
+/// Copies a row inline: a call of `memcpy` would take longer than the copy.
 pub fn write_whole(target: &mut [MaybeUninit<f32>], values: &[f32]) {
     let (whole, rest) = values.as_chunks::<WIDTH>();
     let (places, last) = target[..values.len()].as_chunks_mut::<WIDTH>();

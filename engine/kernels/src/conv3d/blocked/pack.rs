@@ -18,8 +18,8 @@ pub struct Block {
     pub height: Range<usize>,
 }
 
-/// Planes and rows of a block of at most `budget` values that share as much of what they read as
-/// they can.
+/// Planes and rows of a block of at most `budget` values, chosen so that outputs share most of
+/// their inputs.
 ///
 /// `count` is how many there are, `reach` how many more are read, `row` the values of one row of
 /// all channels.
@@ -67,7 +67,7 @@ pub struct Pitch {
 }
 
 impl Pitch {
-    /// For blocks of so many planes and rows, and channels.
+    /// For blocks of this many planes, rows and channels.
     pub fn new(plan: &Plan, depth: usize, height: usize, channels: usize) -> Self {
         let width = plan.largest()[2] + plan.reach[2];
         let phases = |a: usize| plan.source[a].phases.len();
@@ -97,18 +97,18 @@ struct RowPhase {
     first: usize,
 }
 
-/// The channels of one image, whole volumes, which lie in one place or in two.
+/// The channels of one image, whole volumes, in one tensor or in two.
 #[derive(Clone, Copy)]
 pub struct Image<'a> {
     pub parts: [&'a [f32]; 2],
-    /// Channels in the first place.
+    /// Channels in the first tensor.
     pub split: usize,
     /// Values of a channel.
     pub volume: usize,
 }
 
 impl<'a> Image<'a> {
-    /// All in one place.
+    /// All in one tensor.
     pub fn one(values: &'a [f32], volume: usize) -> Self {
         Image { parts: [values, &[]], split: usize::MAX, volume }
     }
@@ -147,7 +147,7 @@ fn pack_rows(buffer: &mut [f32], image: Image<'_>, plan: &Plan, pitch: &Pitch, b
     let depth = block.depth.start..block.depth.end + plan.reach[0];
     let height = block.height.start..block.height.end + plan.reach[1];
     let valid_y: Vec<Range<usize>> = (0..y.phases.len()).map(|py| y.valid(py, height.end)).collect();
-    // In the order in which the source lies in memory, so that it is read ahead.
+    // In the memory order of the source, for the hardware prefetcher.
     for (at_x, jx) in depth.clone().enumerate() {
         for px in 0..x.phases.len() {
             let inside_x = x.valid(px, depth.end).contains(&jx);
@@ -164,8 +164,8 @@ fn pack_rows(buffer: &mut [f32], image: Image<'_>, plan: &Plan, pitch: &Pitch, b
                         }
                         let from = (x.index(px, jx) * y.length + y.index(py, jy)) * z.length;
                         let source = &values[first + from..][..z.length];
-                        // The next channel's row lies far away, where nothing reads ahead by
-                        // itself.
+                        // The next channel's row lies far away, where the hardware does not
+                        // prefetch.
                         prefetch(next, next_first + from, z.length);
                         for (target, phase) in target.chunks_exact_mut(width).zip(phases) {
                             pack_row(target, source, z.stride, phase);
@@ -177,7 +177,7 @@ fn pack_rows(buffer: &mut [f32], image: Image<'_>, plan: &Plan, pitch: &Pitch, b
     }
 }
 
-/// Copies a short row; a call of the system's routine would take longer than the copy.
+/// Copies a short row; a call of `memcpy` would take longer than the copy.
 #[inline(always)]
 fn copy(target: &mut [f32], source: &[f32]) {
     let (whole, rest) = target.as_chunks_mut::<16>();
@@ -186,8 +186,8 @@ fn copy(target: &mut [f32], source: &[f32]) {
     rest.iter_mut().zip(from_rest).for_each(|(to, from)| *to = *from);
 }
 
-/// Zeros; margins are mostly one value, for which a call of the system's routine would take longer
-/// than the rest of a short row.
+/// Writes zeros. Margins are mostly one value, for which a call of `memset` would take longer than
+/// the rest of a short row.
 #[inline(always)]
 fn clear(target: &mut [f32]) {
     match target {

@@ -1,5 +1,5 @@
-//! What a convolution sums, as a walk over grids of outputs: the same record for the forward sum
-//! and the input gradient.
+//! The sums of a convolution as a plan over grids of outputs: one representation for the forward
+//! sum and the input gradient.
 //!
 //! Along an axis of stride `s`, positions of the source that are equal modulo `s` are neighbours
 //! after it has been split into its `s` phases; a tap is then a phase and a shift. The input
@@ -8,10 +8,10 @@
 
 use super::super::geometry::Geometry;
 
-/// Neighbouring taps along a row that one step of a kernel takes together, at most.
+/// The most neighbouring taps along a row that one step of a kernel combines.
 pub const RUN: usize = 3;
 
-/// One axis of what is read: position `j` of phase `p` is index `j * stride + phases[p] - padding`
+/// One axis of the source: position `j` of phase `p` is index `j * stride + phases[p] - padding`
 /// of the tensor.
 #[derive(Clone, Debug)]
 pub struct SourceAxis {
@@ -64,7 +64,7 @@ pub struct RowGroup {
     pub columns: Vec<Column>,
 }
 
-/// The walk.
+/// The plan.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub source: [SourceAxis; 3],
@@ -168,13 +168,13 @@ impl Plan {
         Plan { source, channels, groups, step, reach, output, lanes }
     }
 
-    /// Taps of the grid that has most.
+    /// The largest number of taps of any grid.
     pub fn most_taps(&self) -> usize {
         let columns = self.groups.iter().flat_map(|group| &group.columns);
         columns.map(|column| column.runs.iter().map(|run| run.taps.len()).sum()).max().unwrap_or(0)
     }
 
-    /// Positions along the axes that any grid has, at most.
+    /// The largest number of positions along each axis of any grid.
     pub fn largest(&self) -> [usize; 3] {
         let most = |f: &dyn Fn(&RowGroup) -> usize| self.groups.iter().map(f).max().unwrap_or(0);
         [
@@ -185,7 +185,7 @@ impl Plan {
     }
 }
 
-/// The taps of one grid, put together in runs.
+/// The taps of one grid, grouped in runs.
 fn runs([depth, height, width]: [&AxisGrid; 3], kernel: [usize; 3], longest: usize) -> Vec<Run> {
     // Neighbours along the row: the same phase, and the next shift.
     let mut row = width.taps.clone();

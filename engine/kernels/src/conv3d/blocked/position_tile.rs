@@ -9,10 +9,10 @@ use crate::lanes::{Lanes, Portable};
 
 use super::WIDTH;
 
-/// Output channels that a tile has, at most, over all processors: 1, 2, 4 or 8.
+/// The numbers of output channels of a tile, over all processors.
 const SIZES: [usize; 4] = [1, 2, 4, 8];
 
-/// Registers of neighbours that a tile has, at most, over all processors.
+/// The most registers of neighbours of a tile, over all processors.
 const MOST: usize = 8;
 
 /// Adds to `sums[channel * pitch + p]`, over all `offsets[k]`,
@@ -48,8 +48,8 @@ pub type Block = unsafe fn(x: *const f32, offsets: &[usize], rows: &Rows, dy: *c
 
 /// The inner loops of one kind of processor, by output channels.
 pub struct Kernels {
-    /// Registers that a tile of each number of channels has at most; none for numbers that do not
-    /// exist here.
+    /// The most registers of a tile for each number of channels; 0 for numbers that do not exist
+    /// here.
     most: [usize; 4],
     tiles: [[Option<Tile>; MOST]; 4],
     /// How many offsets a block takes, and its loop.
@@ -67,7 +67,7 @@ impl Kernels {
         SIZES.iter().position(|size| *size == channels).unwrap_or_default()
     }
 
-    /// Registers that a tile of so many channels has, at most.
+    /// The most registers of a tile of this many channels.
     pub fn most(&self, channels: usize) -> usize {
         self.most[Self::index(channels)]
     }
@@ -83,7 +83,7 @@ impl Kernels {
     }
 }
 
-/// What this processor runs.
+/// The loops for this processor.
 pub static KERNELS: LazyLock<Kernels> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
     {
@@ -148,8 +148,7 @@ unsafe fn block<L: Lanes, const R: usize, const K: usize>(
     sums: *mut f32,
 ) {
     assert_eq!(offsets.len(), K, "a block of weight gradients has a fixed number of offsets");
-    // SAFETY: the ranges are those named at `Block`; the end of a row is read no further than it
-    // goes.
+    // SAFETY: the ranges are those named at `Block`; nothing beyond the end of a row is read.
     unsafe {
         let mut acc = [[L::zero(); K]; R];
         for r in 0..R {

@@ -1,7 +1,7 @@
 //! The transforms along one axis of a tile, written once for every kind of [`Lanes`].
 //!
 //! `O` sums of `K` taps each, `y[o] = d[o] g[0] + d[o + 1] g[1] + ...`, take `I = O + K - 1`
-//! products instead of `O K`: the product of two polynomials, done value by value at `I` points.
+//! products instead of `O K`: the product of two polynomials, computed pointwise at `I` points.
 //! With the points 0, 1, -1 and infinity, two sums of three taps take four products instead of six
 //! ([`Four`]):
 //!
@@ -110,17 +110,17 @@ impl Axis<4, 2, 3> for Four {
 }
 
 /// Four outputs of three taps, or two of five; the points are 0, 3/4, -3/4, 3/2, -3/2 and infinity.
-/// Errors of rounding are 1.8 and 1.2 times those of the plain sum (root mean square over 96
-/// channels of normal numbers), about half of what the usual 1 and 2 come to: for why, see B.
-/// Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep
-/// Neural Networks", 2020.
+/// Rounding errors are 1.8 and 1.2 times those of the plain sum (root mean square over 96 channels
+/// of normal numbers), about half of those with the usual points 1 and 2: for why, see B. Barabasz
+/// et al., "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural
+/// Networks", 2020.
 pub struct Six;
 
-/// The points that come with either sign.
+/// The points that are used with both signs.
 const A: f32 = 0.75;
 const B: f32 = 1.5;
 
-/// What the value at a point is divided by: the product of its distances from the others.
+/// The divisor of the value at a point: the product of its distances from the others.
 const OF_ZERO: f32 = A * A * B * B;
 const OF_A: f32 = 2.0 * A * A * (A * A - B * B);
 const OF_B: f32 = 2.0 * B * B * (B * B - A * A);
@@ -163,7 +163,7 @@ unsafe fn at_both<L: Lanes, const N: usize>(coefficients: [L; N], point: f32, of
     }
 }
 
-/// [`at_both`] backwards: to each coefficient what it gives to both values.
+/// The transpose of [`at_both`]: adds to each coefficient its share of both values.
 #[inline(always)]
 unsafe fn from_both<L: Lanes, const N: usize>(to: &mut [L; N], [plus, minus]: [L; 2], point: f32, of: f32) {
     // SAFETY: as above.

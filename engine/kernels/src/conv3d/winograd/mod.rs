@@ -8,9 +8,9 @@
 //! own, whose taps along the row stay as they are, by the same inner loops as everywhere
 //! ([`super::blocked::channel_tile`]); and the sums become rows of outputs.
 //!
-//! Values that are not numbers reach the outputs that they reach in the sum itself. Infinite ones
-//! would not (the difference of two is not a number): what is read is watched, and where a value is
-//! not finite the sum is done the plain way.
+//! NaN and infinity reach the same outputs as in the plain sum. The transforms alone would not
+//! ensure that (the difference of two infinities is NaN), so the input is checked while it is read,
+//! and where a value is not finite the plain sum is used.
 
 mod axis;
 mod outputs;

@@ -13,11 +13,11 @@ use super::transform::Transforms;
 use crate::shared::Shared;
 use crate::simd::widest;
 
-/// Values of packed tiles, at most: what leaves room for weights and sums in a second-level cache
-/// of 1 MiB.
+/// The most values of packed tiles; it leaves space for weights and sums in a second-level cache of
+/// 1 MiB.
 const BLOCK: usize = 128 << 10;
 
-/// Sums that are kept at a time, at most.
+/// The most sums that are kept at a time.
 const SUMS: usize = 64 << 10;
 
 thread_local! {
@@ -42,8 +42,8 @@ struct Work<'a> {
     out: Shared,
 }
 
-/// The sums of `walk` over `source` (`[images, channels, ...]`) and what is behind them:
-/// `[images, lanes, ...]`. `None` where a value that is read is not finite.
+/// The sums of `walk` over `source` (`[images, channels, ...]`) with their epilogue: `[images,
+/// lanes, ...]`. `None` where a value that is read is not finite.
 pub fn outputs(
     loops: Loops<'_>,
     walk: &Walk,
@@ -69,8 +69,8 @@ pub fn outputs(
         (work.chunks.iter().map(|chunk| chunk.lanes).max().unwrap_or(WIDTH), walk.kind.components());
     let pass = (SUMS / (components * walk.sums(lanes))).max(1);
     let fitting = (BLOCK / (components * walk.component(walk.channels))).max(pass);
-    // The same number of tasks for every thread: one where they read weights more than anything
-    // else, or at least two.
+    // The same number of tasks for every thread: one where reading weights dominates, otherwise at
+    // least two.
     let threads = rayon::current_num_threads();
     let heavy = walk.lanes * walk.taps * threads > walk.tiles() * walk.pitch();
     let rounds = walk.tiles().div_ceil(fitting).div_ceil(threads).max(if heavy { 1 } else { 2 });
@@ -120,7 +120,7 @@ fn transformed(loops: Loops<'_>, walk: &Walk, Chunk { first, lanes }: Chunk, wei
             for run in walk.runs() {
                 let to = room[(run.start * walk.channels + c * run.len()) * lanes + vector..].as_mut_ptr().cast();
                 // SAFETY: there is a register for each tap, and the last component of the last
-                // channel has room for its last tap's.
+                // channel has space for its last tap's.
                 unsafe {
                     let (taps, run) = (taps[run.start..].as_ptr().cast(), (walk.taps, run.len()));
                     (loops.transforms.of(walk.kind).weights)(taps, run, to, (step, lanes), odd.as_mut_ptr());
@@ -128,8 +128,8 @@ fn transformed(loops: Loops<'_>, walk: &Walk, Chunk { first, lanes }: Chunk, wei
             }
         }
     }
-    // SAFETY: every tap of every channel and lane has been written in each component, and what is
-    // behind them before that.
+    // SAFETY: every tap of every channel and lane has been written in each component, and the
+    // padding before that.
     unsafe { transformed.set_len(components * step) };
     odd.iter().all(|odd| *odd == 0.0).then_some(transformed)
 }

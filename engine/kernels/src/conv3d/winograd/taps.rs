@@ -37,7 +37,7 @@ pub fn read(loops: Loops<'_>, taps: &mut Taps, from: &[f32], (lane, count): (usi
 /// [`read`] backwards: the first `count` taps of each lane.
 pub fn turned(loops: Loops<'_>, taps: &Taps, count: usize, to: &mut [[f32; TAPS]; WIDTH]) {
     for first in squares(count) {
-        // SAFETY: sixteen registers, and as many rows with room for whole squares.
+        // SAFETY: sixteen registers, and as many rows with space for whole squares.
         unsafe {
             let to = to.as_mut_ptr().cast::<f32>().add(first);
             (loops.channels.transpose)(taps[first..].as_ptr().cast(), WIDTH, to, TAPS);

@@ -1,5 +1,5 @@
-//! What the kinds of tiles share with the plain sum: how it is rounded, and where what is not
-//! finite ends. That they agree with it is tested with all other ways of summing.
+//! Properties that the tiles share with the plain sum: the size of rounding errors, and where
+//! non-finite values end up. Other tests compare the values of all algorithms.
 
 use super::super::blocked::{self, Along, Behind, Loops, Plan, RUN, Source, Weight};
 use super::super::cpu;
@@ -18,7 +18,7 @@ pub fn of_fewer_products() -> Vec<Geometry> {
         (Kind::Two, [10, 6, 9], [3; 3], [2; 3], [40, 16], 1),
         (Kind::Two, [5, 6, 8], [3; 3], [3; 3], [16, 20], 1),
         (Kind::Two, [2, 4, 131], [3; 3], [1; 3], [17, 70], 1),
-        // More zeros beside a row than the row's part has places.
+        // More padding next to a row than the part of the row has positions.
         (Kind::Two, [3, 2, 1], [3; 3], [2, 1, 70], [16, 32], 1),
         (Kind::Four, [3, 2, 1], [3; 3], [2, 2, 70], [16, 32], 1),
         (Kind::Four, [8, 8, 40], [3; 3], [1; 3], [8, 9], 1),
@@ -124,7 +124,7 @@ fn ends_as_in_the_plain_sum(g: &Geometry) {
         for which in 0..3 {
             let mut all = [values(1, g.input_len()), values(2, g.weight_len()), values(3, g.output_len())];
             // In the middle of a volume or of a kernel: a zero beyond the edge times infinity is
-            // not a number.
+            // NaN.
             let [d, h, w] = g.input;
             let of_volume = ((7 * d + d / 2) * h + h / 2) * w + w / 2;
             let middle = [of_volume, (5 * 16 + 7) * g.taps() + g.taps() / 2][usize::from(which == 1)];

@@ -1,4 +1,4 @@
-//! Which convolutions are taken, and the tiles of their outputs.
+//! Which convolutions use minimal filtering, and the tiles of their outputs.
 
 use std::ops::Range;
 
@@ -7,17 +7,17 @@ use super::super::geometry::Geometry;
 use super::transform::{Kind, Source};
 use crate::simd::prefetch;
 
-/// Channels on either side from which on the additions are worth it, though lanes are left empty.
+/// From this number of channels on either side the additions pay off, even with lanes left empty.
 const CHANNELS: usize = 8;
 
-/// Outputs of a tile's rows times lanes, at most.
+/// The most outputs of a tile's rows times lanes.
 const ROW: usize = 2048;
 
-/// Positions from which on weights are worth a transform.
+/// From this number of positions on, transforming the weights pays off.
 const POSITIONS: usize = 32;
 
-/// What the transform of a weight takes, in positions: larger tiles have more of the one and fewer
-/// of the other.
+/// The cost of transforming a weight, in positions: larger tiles transform more weights at fewer
+/// positions.
 const WEIGHT: usize = 96;
 
 /// Taps along a row, at most.
@@ -26,7 +26,7 @@ pub const MOST_TAPS: usize = 8;
 /// A row that lies beyond the tensor.
 static ZEROS: [f32; ROW / WIDTH + MOST_TAPS] = [0.0; ROW / WIDTH + MOST_TAPS];
 
-/// What is summed: a convolution of stride 1, or its input gradient, which is one too.
+/// The sum to compute: a convolution of stride 1, or its input gradient, which is also one.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk {
     pub kind: Kind,
@@ -57,12 +57,12 @@ pub struct Tile {
 }
 
 impl Walk {
-    /// The forward sum, if it is one that gains.
+    /// The forward sum, if minimal filtering is faster for it.
     pub fn forward(g: &Geometry) -> Option<Self> {
         Self::new(g, g.input, g.output, g.padding, [g.channels_in, g.channels_out], false)
     }
 
-    /// The input gradient, if it is one that gains.
+    /// The input gradient, if minimal filtering is faster for it.
     pub fn input_gradient(g: &Geometry) -> Option<Self> {
         let mut padding = [0; 3];
         for ((to, from), kernel) in padding.iter_mut().zip(g.padding).zip(g.kernel) {
@@ -134,23 +134,23 @@ impl Walk {
         self.kind.taps() * self.taps
     }
 
-    /// The taps along a row, as many together as the inner loops take.
+    /// The taps along a row, in runs that the inner loops support.
     pub fn runs(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let taps = self.taps;
         (0..taps).step_by(blocked::RUN).map(move |first| first..(first + blocked::RUN).min(taps))
     }
 
-    /// Values of one channel of one component: a row, and what its taps reach.
+    /// Values of one channel of one component: a row, and the values beyond it that its taps read.
     pub fn pitch(&self) -> usize {
         self.row + self.taps - 1
     }
 
-    /// From one component of the source to the next, with so many channels.
+    /// From one component of the source to the next, with this number of channels.
     pub fn component(&self, channels: usize) -> usize {
         apart(channels * self.pitch())
     }
 
-    /// From one component of sums, or of output gradients, to the next, with so many lanes.
+    /// From one component of sums, or of output gradients, to the next, with this number of lanes.
     pub fn sums(&self, lanes: usize) -> usize {
         apart(self.row * lanes)
     }
@@ -184,7 +184,7 @@ impl Walk {
         }
     }
 
-    /// Tiles that lie behind each other, and share rows.
+    /// Consecutive tiles, which share rows.
     #[expect(clippy::too_many_arguments, reason = "the buffers are the caller's own")]
     fn pack_strip(
         &self,
@@ -222,7 +222,7 @@ impl Walk {
             rows.from.clear();
             rows.from.extend(rows.starts.iter().map(|start| {
                 let Some(start) = *start else { return ZEROS.as_ptr() };
-                // The next channel's rows lie far away, where nothing reads ahead by itself.
+                // The next channel's rows lie far away, where the hardware does not prefetch.
                 prefetch(next, next_from + start, count);
                 values[start..start + count].as_ptr()
             }));
@@ -233,7 +233,7 @@ impl Walk {
                     clear(&mut component[before + count..pitch]);
                 }
             }
-            // SAFETY: the rows have `count` values, and each component of each tile has room for a
+            // SAFETY: the rows have `count` values, and each component of each tile has space for a
             // row of `pitch` values.
             unsafe {
                 let to = to.as_mut_ptr().add(row + before);
@@ -243,8 +243,8 @@ impl Walk {
     }
 }
 
-/// At least so many values, an odd number of lines of the cache: the components that are written
-/// together would otherwise drive each other out of it.
+/// Rounds up to an odd number of cache lines: components that are written together would otherwise
+/// evict each other.
 pub fn apart(count: usize) -> usize {
     (count.div_ceil(WIDTH) | 1) * WIDTH
 }
@@ -258,7 +258,7 @@ struct Rows {
 }
 
 impl Tile {
-    /// Whether the other one lies behind this one, which has so many rows of outputs.
+    /// Whether the other one follows this one, which has `rows` rows of outputs.
     fn is_before(&self, other: &Self, rows: usize) -> bool {
         let place = |tile: &Self| (tile.image, tile.plane, tile.columns.start);
         place(self) == place(other) && self.row + rows == other.row

@@ -2,9 +2,9 @@
 //! for every kind of [`Lanes`] and every [`Axis`].
 //!
 //! Over two axes, the components of one multiply those of the other: 36 components of six rows by
-//! six do the work of 144 products. The weight's gradient is the same read backwards: the output
-//! gradient takes the place of the outputs, and the products are added up before they are turned
-//! into taps.
+//! six do the work of 144 products. The weight's gradient uses the transposed transforms: the
+//! output gradient takes the place of the outputs, and the products are added up before they are
+//! turned into taps.
 
 #![expect(clippy::needless_range_loop, reason = "the indices are numbers of components, the same in several arrays")]
 
@@ -24,7 +24,7 @@ pub struct Side {
     pub taps: usize,
 }
 
-/// What a tile is over planes and rows.
+/// The shape of a tile over planes and rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// F(2 x 2, 3 x 3)
@@ -75,12 +75,11 @@ impl Kind {
 
 /// Rows of `count` values of the source become the components of tiles that lie behind each other.
 /// `rows` has, for each row that they read, as many as a tile reads planes; each tile reads on
-/// where the one before it has made its outputs, and component `c` of tile `t` goes to
-/// `to[t * steps.0 + c * steps.1..]`. `odd`, sixteen values, gets something else than zeros where a
-/// value is infinite or not a number.
+/// where the one before it has made its outputs, and component `c` of tile `t` goes to `to[t *
+/// steps.0 + c * steps.1..]`. `odd`, sixteen values, becomes nonzero where a value is not finite.
 ///
 /// # Safety
-/// There are rows for whole tiles, of `count` values each, `to` has room for as many in each
+/// There are rows for whole tiles, of `count` values each, `to` has space for as many in each
 /// component, and `odd` for sixteen.
 pub type Source = unsafe fn(rows: &[*const f32], count: usize, to: *mut f32, steps: (usize, usize), odd: *mut f32);
 
@@ -135,7 +134,7 @@ impl Every {
     }
 }
 
-/// What this processor runs.
+/// The loops for this processor.
 pub static TRANSFORMS: LazyLock<Every> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
     {
@@ -155,8 +154,7 @@ pub static TRANSFORMS: LazyLock<Every> = LazyLock::new(|| {
 // SAFETY (all blocks below): the caller grants the instructions of this kind and the ranges named
 // at the function types.
 
-/// Adds nothing to `odd` unless one of the values is infinite or not a number: such a value times
-/// zero is not a number.
+/// Adds zero to `odd` unless one of the values is not finite: a non-finite value times zero is NaN.
 #[inline(always)]
 unsafe fn watch<L: Lanes, const N: usize>(odd: *mut f32, values: [L; N]) {
     // SAFETY: as above.
@@ -190,7 +188,7 @@ where
     /// Along planes, and along rows.
     const SIDES: [Side; 2] = [Side { source: PI, outputs: PO, taps: PK }, Side { source: RI, outputs: RO, taps: RK }];
 
-    /// A row's planes at one place, transformed.
+    /// The planes of a row at one position, transformed.
     #[inline(always)]
     unsafe fn planes<L: Lanes>(rows: &[*const f32; PI], at: usize, here: usize, odd: *mut f32) -> [L; PI] {
         // SAFETY: as above.
@@ -201,7 +199,7 @@ where
                 d[x] = if here == WIDTH { L::load(from) } else { L::load_first(from, here) };
             }
             let d = P::spread(d);
-            // Each row is in one of these, and a difference cannot hide what is not finite.
+            // Each row is in one of these, and a difference cannot hide a non-finite value.
             watch(odd, [d[0], d[PI - 1]]);
             d
         }

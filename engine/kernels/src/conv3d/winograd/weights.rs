@@ -13,13 +13,13 @@ use super::tiles::{Tile, Walk, apart};
 use super::transform::Transforms;
 use crate::shared::Shared;
 
-/// Values of packed tiles of the source and of the gradient, at most.
+/// The most values of packed tiles of the source and of the gradient.
 const BLOCK: usize = 160 << 10;
 
-/// Sums of a task, at most: they are read and written once for every block.
+/// The most sums of a task: they are read and written once for every block.
 const SUMS: usize = 256 << 10;
 
-/// At least so many tasks, where the work can be split.
+/// The least number of tasks, where the work can be split.
 const TASKS: usize = 16;
 
 /// Registers of lanes that share a packed block.
@@ -31,7 +31,7 @@ struct Work<'a> {
     walk: Walk,
     x: &'a [f32],
     dy: &'a [f32],
-    /// Channels of the source that a task has, at most.
+    /// The most channels of the source in a task.
     channels: usize,
     /// Tiles of a block.
     block: usize,
@@ -43,7 +43,7 @@ thread_local! {
 }
 
 /// The gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and the output
-/// gradient `dy`. `None` where the plain sum gains, or a value is not finite.
+/// gradient `dy`. `None` where the plain sum is faster, or a value is not finite.
 pub fn weight_gradient(loops: Loops<'_>, x: &[f32], dy: &[f32], g: &Geometry) -> Option<Vec<f32>> {
     let walk = Walk::forward(g)?;
     let group = VECTORS * WIDTH;
@@ -178,12 +178,12 @@ impl Work<'_> {
                         let from = &self.dy[(from + position).min(self.dy.len())..];
                         if present == WIDTH && here > 0 && from.len() >= 15 * volume + WIDTH {
                             // SAFETY: sixteen rows of sixteen values lie within the gradient, and
-                            // the square has room for them.
+                            // the square holds them.
                             unsafe {
                                 let turn = self.loops.channels.transpose;
                                 turn(from.as_ptr(), volume, square.as_mut_ptr(), WIDTH);
                             }
-                            // What was read beyond the row is of another one.
+                            // Values read beyond the row belong to another one.
                             square[here * WIDTH..].fill(0.0);
                             continue;
                         }
@@ -193,7 +193,7 @@ impl Work<'_> {
                         }
                     }
                 }
-                // SAFETY: rows of as many registers, and each component has room for them at the
+                // SAFETY: rows of as many registers, and each component has space for them at the
                 // distance of its lanes.
                 unsafe {
                     let to = to[vector..].as_mut_ptr();

@@ -1,7 +1,7 @@
-//! Voxel by voxel: any matrix, or coordinates of one's own.
+//! Voxel by voxel: any matrix, or explicit coordinates.
 //!
-//! Coordinates are `start + step * z` in f64, so that nothing adds up along a row. Output is
-//! computed in tiles: what a turned tile reads fits the cache, however large the image is.
+//! Coordinates are `start + step * z` in f64, so that no errors accumulate along a row. Output is
+//! computed in tiles: the inputs of a rotated tile fit the cache, for any image size.
 
 use rayon::prelude::*;
 
@@ -36,11 +36,11 @@ impl<'a> Volume<'a> {
         c >= self.low[axis] && c < self.high[axis]
     }
 
-    /// The value at a coordinate, wherever that is.
+    /// The value at any coordinate.
     #[inline(always)]
     fn anywhere<const T: usize, const FLAT: bool>(&self, at: [f64; 3]) -> f32 {
         let first = usize::from(FLAT);
-        // Beyond the edge everything is 0, but for a shell in which it fades out.
+        // Beyond the edge everything is 0, except for a shell in which the image fades out.
         let reach = match self.sampling.padding {
             Padding::Zeros => T as f64,
             Padding::Cut => EDGE,
@@ -49,14 +49,14 @@ impl<'a> Volume<'a> {
         if (first..3).any(|a| at[a] < -reach || at[a] > self.shape[a] as f64 - 1.0 + reach) {
             return 0.0;
         }
-        // One or two taps lie inside once the coordinate is folded.
+        // One or two taps lie inside after the coordinate is folded.
         if T <= 2 && self.sampling.padding != Padding::Zeros {
             let mut folded = at;
             let mut inside = true;
             for a in first..3 {
                 match fold(at[a], self.shape[a], self.sampling) {
                     Some(c) => {
-                        // The last voxel itself is reached from the one before.
+                        // The last voxel itself is read from the one before.
                         folded[a] = c;
                         inside &= c >= 0.0 && c <= self.shape[a] as f64 - 1.0 && self.shape[a] >= T;
                     }
@@ -64,14 +64,14 @@ impl<'a> Volume<'a> {
                 }
             }
             if inside {
-                // SAFETY: just looked.
+                // SAFETY: checked above.
                 return unsafe { self.inside::<T, FLAT>(folded) };
             }
         }
         self.by_taps::<T>(at)
     }
 
-    /// The definition, with every tap placed on its own.
+    /// The definition, with every tap handled separately.
     #[inline(never)]
     fn by_taps<const T: usize>(&self, at: [f64; 3]) -> f32 {
         let (mut index, mut weight) = ([[0; T]; 3], [[0.0; T]; 3]);
@@ -95,7 +95,7 @@ impl<'a> Volume<'a> {
     ///
     /// # Safety
     /// [`Volume::is_inside`] holds for every axis (for the last two of a flat volume); with one or
-    /// two taps the last voxel itself may be reached too, in an image of two or more.
+    /// two taps the coordinate may also be that of the last voxel, in an image of two or more.
     #[inline(always)]
     unsafe fn inside<const T: usize, const FLAT: bool>(&self, at: [f64; 3]) -> f32 {
         let mode = self.sampling.mode;
@@ -137,8 +137,7 @@ impl<'a> Volume<'a> {
         sums.iter().zip(weight[2]).map(|(sum, w)| sum * w).sum()
     }
 
-    /// What [`Volume::inside`] gives at as many coordinates as a register has lanes: the same
-    /// arithmetic, side by side.
+    /// [`Volume::inside`] at as many coordinates as a register has lanes, with the same arithmetic.
     ///
     /// # Safety
     /// As for [`Volume::inside`], at each of them; and the volume has fewer than 2^31 voxels and
@@ -230,8 +229,8 @@ impl<'a> Volume<'a> {
             return (from, from);
         }
         let (mut a, mut b) = (a.ceil() as usize, b.floor() as usize);
-        // The division rounds; what counts is the coordinate itself. A row is straight: if its ends
-        // are inside, so is all of it.
+        // The division rounds, so the coordinates themselves are checked. A row is straight: if its
+        // ends are inside, so is all of it.
         let holds = |z: usize| {
             let z = z as f64;
             (usize::from(self.flat)..3).all(|axis| self.is_inside(axis, start[axis] + step[axis] * z))
@@ -317,8 +316,8 @@ fn tiles<const T: usize, const FLAT: bool>(image: &Volume, target: &Target, task
             for x in 0..planes {
                 for y in y0..(y0 + TILE[1]).min(task.rows) {
                     let row = &mut task.out[(x * task.rows + y) * size[2]..][..size[2]];
-                    // Counted from where the whole result begins: the part has the very coordinates
-                    // of the whole.
+                    // Counted from the start of the whole result: a part has exactly the
+                    // coordinates of the whole.
                     let voxel = [(target.origin[0] + task.x + x) as f64, (target.origin[1] + task.y + y) as f64];
                     let start = target.matrix.map(|m| m[0] * voxel[0] + m[1] * voxel[1] + m[3]);
                     let at = |z: usize| std::array::from_fn(|a| start[a] + step[a] * (first + z) as f64);
@@ -337,7 +336,7 @@ fn tiles<const T: usize, const FLAT: bool>(image: &Volume, target: &Target, task
                         z += LANES;
                     }
                     for (z, value) in (z..b).zip(&mut row[z..b]) {
-                        // SAFETY: `inner` gives coordinates inside only.
+                        // SAFETY: `inner` yields inside coordinates only.
                         *value = unsafe { image.inside::<T, FLAT>(at(z)) };
                     }
                 }
@@ -391,14 +390,14 @@ fn run<const T: usize, const FLAT: bool>(image: &Volume, axes: [&[f32]; 3], out:
         let last = (first + LANES).min(out.len());
         let lanes = image.has_lanes::<T>() && (first..last).all(|i| inside(at(i)));
         if let (true, Some(out)) = (lanes, out[first..last].first_chunk_mut::<LANES>()) {
-            // SAFETY: just looked.
+            // SAFETY: checked above.
             unsafe { image.inside_lanes::<T, FLAT>(|axis, lane| f64::from(axes[axis][first + lane]), out) };
             continue;
         }
         for (i, value) in (first..last).zip(&mut out[first..last]) {
             let at = at(i);
             *value = if inside(at) {
-                // SAFETY: just looked.
+                // SAFETY: checked above.
                 unsafe { image.inside::<T, FLAT>(at) }
             } else {
                 image.anywhere::<T, FLAT>(at)

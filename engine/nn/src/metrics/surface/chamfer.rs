@@ -1,6 +1,6 @@
 //! Distances counted in steps from voxel to voxel (`scipy.ndimage.distance_transform_cdt`).
 
-/// Which steps there are.
+/// The allowed steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Steps {
     /// To the 26 neighbours: the largest difference along an axis.
@@ -9,9 +9,9 @@ pub(super) enum Steps {
     Taxicab,
 }
 
-/// Steps of every voxel to the nearest set one, of which there must be one.
+/// Number of steps from every voxel to the nearest set one; at least one voxel must be set.
 ///
-/// Two passes over the volume, each looking at the neighbours it has passed already, are exact for
+/// Two passes over the volume, each reading the neighbours already visited, are exact for
 /// both kinds of steps.
 pub(super) fn steps(set: &[bool], [nx, ny, nz]: [usize; 3], kind: Steps) -> Vec<u32> {
     let mut out: Vec<u32> = set.iter().map(|set| if *set { 0 } else { u32::MAX }).collect();

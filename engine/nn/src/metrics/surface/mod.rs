@@ -1,5 +1,4 @@
-//! Distances between the surfaces of a predicted and a true mask, for the metrics that look at
-//! surfaces.
+//! Distances between the surfaces of a predicted and a true mask, for the surface metrics.
 
 mod chamfer;
 mod normals;
@@ -20,7 +19,7 @@ use chamfer::{Steps, steps};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DistanceMetric {
-    /// In a straight line, in units of the spacing.
+    /// Straight-line distance, in units of the spacing.
     #[default]
     Euclidean,
     /// In voxels: the largest difference along an axis.
@@ -29,7 +28,7 @@ pub enum DistanceMetric {
     Taxicab,
 }
 
-/// Masks of one item and class after another, read from the device.
+/// The masks of all items and classes, read from the device.
 pub(super) struct Masks {
     pred: Vec<f32>,
     label: Vec<f32>,
@@ -41,7 +40,7 @@ pub(super) struct Masks {
 }
 
 impl Masks {
-    /// Without the background if asked, and empty where a voxel is ignored.
+    /// Without the background if requested, and empty where a voxel is ignored.
     pub(super) fn new(
         metric: &'static str,
         (pred, label): (&Tensor<5>, &Tensor<5>),
@@ -72,7 +71,7 @@ impl Masks {
     }
 }
 
-/// The spacing of an item: its own, the one of all, or 1.
+/// The spacing of an item: its own, the common one, or 1.
 pub(super) fn spacing_of(
     metric: &'static str,
     spacing: &[[f64; 3]],
@@ -104,8 +103,8 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// The part of both that holds all set voxels, with so many unset voxels around it (on an axis
-    /// of length 1: none).
+    /// The part of both that holds all set voxels, with a margin of unset voxels around it (none on
+    /// an axis of length 1).
     fn cropped(self, margin: usize) -> Self {
         let [nx, ny, nz] = self.size;
         let (mut low, mut high) = ([usize::MAX; 3], [0; 3]);
@@ -142,7 +141,7 @@ impl Pair {
         Ok(Surfaces { pred: edges(&pred)?, label: edges(&label)?, size, areas: None })
     }
 
-    /// Cells between voxels that the surfaces run through, and how much of them each holds.
+    /// Cells between voxels that the surfaces cross, and the surface area in each.
     pub(super) fn between_voxels(self, spacing: [f64; 3]) -> Surfaces {
         let Pair { pred, label, size } = self.cropped(1);
         if size.contains(&0) || size[0] < 2 || size[1] < 2 {
@@ -187,17 +186,17 @@ impl Surfaces {
         }
     }
 
-    /// The area in each place of a surface, in order; nothing where surfaces are voxels.
+    /// The area of each element of a surface, in order; `None` where surfaces consist of voxels.
     pub(super) fn areas(&self, side: Side) -> Option<Vec<f32>> {
         let [pred, label] = self.areas.as_ref()?;
         let areas = if side == Side::Pred { pred } else { label };
         Some(self.of(side).iter().zip(areas).filter(|(edge, _)| **edge).map(|(_, area)| *area).collect())
     }
 
-    /// Distance of every place of a surface, in order, to the nearest of the other.
+    /// Distance of every element of a surface, in order, to the nearest of the other.
     ///
-    /// Infinite where the other surface is nowhere. Where this one is nowhere, infinite too, once
-    /// for every place of the other: so MONAI has it.
+    /// Infinite where the other surface is empty. Where this one is empty, infinite once for every
+    /// element of the other, as in MONAI.
     pub(super) fn distances(
         &self,
         from: Side,

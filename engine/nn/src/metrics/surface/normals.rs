@@ -1,8 +1,8 @@
-//! The surface within a cube of eight voxels, for every way in which they can be set.
+//! The surface within a cube of eight voxels, for each of their 256 configurations.
 
 /// Normals of the up to four triangles of each code, in eighths, scaled by their areas: those of
-/// marching cubes, from DeepMind's surface-distance (Apache License 2.0), which MONAI uses too.
-/// Trailing zeros are triangles that are not there.
+/// marching cubes, from DeepMind's surface-distance (Apache License 2.0), which MONAI also uses.
+/// Trailing zeros are absent triangles.
 #[rustfmt::skip]
 pub(super) const NORMALS: [[i8; 12]; 256] = [
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], [-1, -1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0],

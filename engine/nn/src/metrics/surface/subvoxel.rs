@@ -3,8 +3,8 @@
 
 use super::normals::NORMALS;
 
-/// The cells of a mask whose border of one voxel is unset: which of them the surface runs through,
-/// and its area in each.
+/// The cells of a mask whose border of one voxel is unset: whether the surface crosses each, and
+/// its area there.
 pub(super) struct Cells {
     pub(super) edge: Vec<bool>,
     pub(super) area: Vec<f32>,
@@ -37,7 +37,7 @@ fn lengths([first, second]: [f64; 2]) -> Vec<f32> {
     (0..16).map(|code| of(code) as f32).collect()
 }
 
-/// The cells of a mask with one voxel of unset border, `[x, y, z]`; there is one cell less than
+/// The cells of a mask with one voxel of unset border, `[x, y, z]`; there is one cell fewer than
 /// voxels per axis. A flat mask (`z = 1`) has cells of four pixels.
 pub(super) fn cells(mask: &[bool], [nx, ny, nz]: [usize; 3], spacing: [f64; 3]) -> Cells {
     let flat = nz == 1;
