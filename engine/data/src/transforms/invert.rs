@@ -25,7 +25,7 @@ use crate::{Draw, Effect, Fault, Image, Sample, Select, TransformError};
 /// let image = tiny::apply(crop, tiny::line([1.0, 2.0, 3.0, 4.0]))?;
 /// let sample = Sample::new("case").with_image("image", image);
 /// let sample = sample.with_image("pred", tiny::line([5.0, 6.0]));
-/// let made = tiny::run(Invert::new("pred", "image"), sample)?;
+/// let made = tiny::run(Invert::new("pred", "image".to_owned()), sample)?;
 /// assert_eq!(made[0].image("pred")?.to_vec(), [0.0, 5.0, 6.0, 0.0]);
 /// # Ok::<(), hearth_data::TransformError>(())
 /// ```

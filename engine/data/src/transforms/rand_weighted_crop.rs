@@ -21,7 +21,7 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError};
 /// ```
 /// # use hearth_data::{tiny, transforms::RandWeightedCrop};
 /// let step = RandWeightedCrop::new("image", "image", [1, 1, 1]);
-/// assert_eq!(tiny::apply(step, tiny::line([0.0, 0.0, 1.0]))?.to_vec(), [1.0]);
+/// assert_eq!(tiny::apply(step, tiny::line([0.0, 1.0, 0.0]))?.to_vec(), [1.0]);
 /// # Ok::<(), hearth_data::TransformError>(())
 /// ```
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
