@@ -29,10 +29,9 @@ impl Bench {
     /// Trains an epoch, resumes for another, predicts; the losses' log and the predicted voxels.
     fn train(&self, device: &str) -> (Vec<f64>, Vec<u8>) {
         let (out, labels) = (self.dir.path().join(device), self.dir.path().join(format!("{device}-labels")));
-        let (data, run_folder) = (text(&self.data), text(&out));
+        let (recipe, data, run_folder) = (text(&self.recipe), text(&self.data), text(&out));
         let place = ["--data", &data, "--out", &run_folder, "--device", device];
-        let first = [&["train", &text(&self.recipe), "--epochs", "1", "--set", ON_DEVICE], &place[..]].concat();
-        succeed(&first);
+        succeed(&[&["train", &recipe, "--epochs", "1", "--set", ON_DEVICE], &place[..]].concat());
         succeed(&[&["train", "--resume", "--epochs", "2", "--tune", "off"], &place[..]].concat());
         let image = image(&self.data);
         succeed(&["predict", &run_folder, &text(&image), "-o", &text(&labels), "--device", device]);
