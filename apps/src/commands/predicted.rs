@@ -146,7 +146,7 @@ impl<'a> Pictures<'a> {
     }
 
     fn title(&self, input: &Input) -> String {
-        format!("{}   {}", input.stem(), self.trained.plan.recipe.title())
+        format!("{}   {}", input.stem().display(), self.trained.plan.recipe.title())
     }
 }
 

@@ -6,14 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::Tensor;
 use hearth_data::{Image, NiftiOptions, affine, host_device, write_nifti};
 use hearth_engine::Event;
-use hearth_nn::networks::AnyNetwork;
 use hearth_recipe::recipe::Document;
 use hearth_recipe::run::{Plan, Session};
 use hearth_registry::Entry;
+use hearth_train::Train;
+use safetensors::SafeTensors;
 use toml::{Table, Value, toml};
 
 /// What a recipe learns from the volumes.
@@ -236,7 +235,7 @@ impl Volumes {
         let seen = Arc::new(Mutex::new((Vec::new(), Vec::new())));
         let noted = seen.clone();
         let trainer = session.trainer_mut();
-        let before = sums(trainer.network().expect("a network"));
+        let before = trained(trainer, &out.path().join("before"));
         let note = move |cx: &mut hearth_engine::Context<'_>| {
             let (loss, rate) = (cx.host.output("loss")?, cx.host.learning_rate().unwrap_or(f64::NAN));
             let mut seen = noted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -247,7 +246,7 @@ impl Volumes {
         trainer.engine_mut().on(Event::LossCompleted, note).map_err(|error| at(&error))?;
         session.run().map_err(|error| at(&error))?;
         let trainer = session.trainer_mut();
-        let changed = sums(trainer.network().expect("a network")) != before;
+        let changed = trained(trainer, &out.path().join("after")) != before;
         let metrics = trainer.engine().state().metrics.clone();
         let (losses, rates) = seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
         Ok(Done { losses, rates, changed, metrics })
@@ -261,17 +260,11 @@ fn write(path: &Path, [x, y, z]: [usize; 3], value: impl Fn(usize) -> f32) {
     write_nifti(path, &image, NiftiOptions::default()).expect("written");
 }
 
-/// The sum of each weight: what tells whether a step changed one.
-fn sums(network: &AnyNetwork) -> Vec<f32> {
-    struct Sums(Vec<f32>);
-    impl ModuleVisitor for Sums {
-        fn visit_float<const D: usize>(&mut self, weight: &Param<Tensor<D>>) {
-            // The squares: a bias that starts at zero counts, too, and so does a change that keeps
-            // the mean.
-            self.0.push(weight.val().inner().square().sum().into_scalar::<f32>());
-        }
-    }
-    let mut sums = Sums(Vec::new());
-    network.visit(&mut sums);
-    sums.0
+/// The weights that train, in the order of their file; running statistics change without them.
+fn trained(trainer: &mut dyn Train, folder: &Path) -> Vec<u8> {
+    let checkpoint = trainer.save(folder, "", None).expect("a checkpoint");
+    let file = fs::read(checkpoint.join("network.safetensors")).expect("weights");
+    let tensors = SafeTensors::deserialize(&file).expect("safetensors");
+    let trains = |(name, _): &(String, _)| !name.contains("running_") && !name.contains("num_batches");
+    tensors.tensors().into_iter().filter(trains).flat_map(|(_, tensor)| tensor.data().to_vec()).collect()
 }
