@@ -34,7 +34,7 @@ impl Bench {
         succeed(&[&["train", &recipe, "--epochs", "1", "--set", ON_DEVICE], &place[..]].concat());
         succeed(&[&["train", "--resume", "--epochs", "2", "--tune", "off"], &place[..]].concat());
         let image = image(&self.data);
-        succeed(&["predict", &run_folder, &text(&image), "-o", &text(&labels), "--device", device]);
+        succeed(&["predict", &run_folder, "--image", &text(&image), "-o", &text(&labels), "--device", device]);
         (losses(&out), voxels(&labels))
     }
 }
