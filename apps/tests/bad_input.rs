@@ -91,7 +91,7 @@ fn post_processing_is_checked_with_the_recipe() {
     post("{ argmax = true }", &["the table has no `name`"]);
     post("{ name = \"FillHoles\", connectivty = 1 }", &["\"connectivty\", did you mean \"connectivity\"?"]);
     post("{ name = \"FillHoles\", connectivity = 7 }", &["connectivity", "7"]);
-    post("{ name = \"FillHoles\", keys = [\"pred\"] }", &["leave `keys` out"]);
+    post("{ name = \"FillHoles\", keys = [\"pred\"] }", &["remove `keys`"]);
     post("{ name = \"RandFlip\", prob = 0.5 }", &["RandFlip is random"]);
     post("{ name = \"Activations\", sigmoid = true, softmax = true }", &["sigmoid and softmax"]);
 }
