@@ -230,7 +230,7 @@ fn files_that_are_missing_damaged_or_left_over_are_found() {
     let notes = set.verify().findings;
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert_eq!((notes[0].severity, notes[0].kind), (Severity::Note, Kind::Unlisted));
-    assert!(notes[0].what.contains("extra.nii lie beside"), "{}", notes[0]);
+    assert!(notes[0].what.contains("extra.nii is next to"), "{}", notes[0]);
 }
 
 #[test]

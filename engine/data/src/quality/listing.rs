@@ -199,7 +199,8 @@ fn unlisted(listing: &mut Listing) {
     found.sort();
     if let Some(first) = found.first() {
         let more = if found.len() > 1 { format!(" and {} more", found.len() - 1) } else { String::new() };
-        let what = format!("{}{more} are next to the data set's images and belong to no case", first.display());
+        let (are, belong) = if found.len() > 1 { ("are", "belong") } else { ("is", "belongs") };
+        let what = format!("{}{more} {are} next to the data set's images and {belong} to no case", first.display());
         listing.findings.push(Finding::new(Severity::Note, Kind::Unlisted, what));
     }
 }
