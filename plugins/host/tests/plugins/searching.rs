@@ -89,6 +89,6 @@ fn a_damaged_library_is_not_passed_by() {
     let problems = list.entries[..3].iter().map(|entry| entry.problem.clone().unwrap_or_default()).collect::<Vec<_>>();
     assert!(problems[0].contains("not a Hearth plugin"), "{problems:?}");
     assert!(problems[1].contains("another binary interface"), "{problems:?}");
-    assert!(problems[2].contains("cut off"), "{problems:?}");
+    assert!(problems[2].contains("truncated"), "{problems:?}");
     assert!(list.to_string().contains("cannot be loaded: its SDK has another binary interface"), "{list}");
 }
