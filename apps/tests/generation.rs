@@ -223,7 +223,7 @@ fn what_does_not_go_together_is_refused_at_its_key() {
     refuse("epochs = 150", "epochs = 0", &["epochs"]);
     refuse("epochs = 150", "epochs = 150\naccumulate = 2", &["accumulate"]);
     refuse("[optimizer]", "[loss]\nname = \"DiceLoss\"\n[optimizer]", &["loss", "adversarial.loss"]);
-    refuse("[optimizer]", "[metric.mae]\nname = \"MAEMetric\"\n[optimizer]", &["mae", "leave [metric] out"]);
+    refuse("[optimizer]", "[metric.mae]\nname = \"MAEMetric\"\n[optimizer]", &["MAEMetric", "leave [metric] out"]);
     refuse("[optimizer]", "[data]\nvalidation = { last = 1 }\n[optimizer]", &["validation", "all images train"]);
     refuse("[optimizer]", "[[plugins]]\nname = \"validation\"\n[optimizer]", &["plugins", "nothing validates"]);
     let discriminator =
