@@ -224,12 +224,12 @@ fn what_does_not_go_together_is_refused_at_its_key() {
     refuse("epochs = 150", "epochs = 150\naccumulate = 2", &["accumulate"]);
     refuse("[optimizer]", "[loss]\nname = \"DiceLoss\"\n[optimizer]", &["loss", "adversarial.loss"]);
     refuse("[optimizer]", "[metric.mae]\nname = \"MAEMetric\"\n[optimizer]", &["MAEMetric", "leave [metric] out"]);
-    refuse("[optimizer]", "[data]\nvalidation = { last = 1 }\n[optimizer]", &["validation", "all images train"]);
-    refuse("[optimizer]", "[[plugins]]\nname = \"validation\"\n[optimizer]", &["plugins", "nothing validates"]);
+    refuse("[optimizer]", "[data]\nvalidation = { last = 1 }\n[optimizer]", &["all images train"]);
+    refuse("[optimizer]", "[[plugins]]\nname = \"validation\"\n[optimizer]", &["nothing validates"]);
     let discriminator =
         &RECIPE[RECIPE.find("[discriminator]").expect("there")..RECIPE.find("[adversarial]").expect("there")];
     refuse(discriminator, "", &["discriminator", "add [discriminator]"]);
-    refuse("name = \"Generation\"", "name = \"Reconstruction\"", &["discriminator", "Generation"]);
+    refuse("name = \"Generation\"", "name = \"Reconstruction\"", &["discriminator"]);
 
     // No image at all.
     let empty = dir.path().join("empty.csv");
