@@ -379,3 +379,16 @@ fn the_hippocampus_set_is_sound() {
         assert_eq!(values, [1, 2], "{}", case.case);
     }
 }
+
+/// The folder of one series is one case, not a case for each slice.
+#[test]
+#[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
+fn a_series_alone_is_one_case() {
+    let cases = |folder: &str| {
+        let report = quality::verify(&real_data().join(folder), &VerifyOptions::default()).expect("a set");
+        report.cases.iter().map(|case| (case.case.clone(), case.image.is_some())).collect::<Vec<_>>()
+    };
+    assert_eq!(cases("dicom/sts008/CT"), [("CT".to_owned(), true)]);
+    assert_eq!(cases("dicom/ct_oblique_3slice"), [("ct_oblique_3slice".to_owned(), true)]);
+    assert_eq!(cases("dicom/sts008").len(), 3);
+}
