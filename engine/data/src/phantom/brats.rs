@@ -123,7 +123,8 @@ fn write_folder(dir: &Path, case: usize, cases: usize, options: &BratsOptions) -
         let path = folder.join(format!("{name}{suffix}.nii.gz"));
         write_nifti(path, &one, NiftiOptions::image().data_type(DataType::I16))?;
     }
-    write_nifti(folder.join(format!("{name}{separator}seg.nii.gz")), &label, NiftiOptions::label())
+    write_nifti(folder.join(format!("{name}{separator}seg.nii.gz")), &label, NiftiOptions::label())?;
+    Ok(())
 }
 
 /// Image `[4, X, Y, Z]` (FLAIR, T1w, T1gd, T2w) and label `[1, X, Y, Z]` of one case.
@@ -267,7 +268,12 @@ impl Head {
         });
         let cyst = draw.happens(0.4).then(|| {
             let r = draw.between(8.0, 13.0);
-            organ([-side * draw.between(34.0, 46.0), draw.between(-25.0, 30.0), draw.between(-20.0, 20.0)], [r; 3], 0.0, 0.0)
+            organ(
+                [-side * draw.between(34.0, 46.0), draw.between(-25.0, 30.0), draw.between(-20.0, 20.0)],
+                [r; 3],
+                0.0,
+                0.0,
+            )
         });
         let scars = (0..5)
             .map(|_| {
@@ -279,7 +285,12 @@ impl Head {
         let vessels = (0..4)
             .map(|_| {
                 let at = [draw.between(-45.0, 45.0), draw.between(-55.0, 55.0), draw.between(-30.0, 40.0)];
-                organ(at, [draw.between(2.2, 3.6), draw.between(14.0, 30.0), draw.between(2.2, 3.6)], draw.between(-1.5, 1.5), 0.0)
+                organ(
+                    at,
+                    [draw.between(2.2, 3.6), draw.between(14.0, 30.0), draw.between(2.2, 3.6)],
+                    draw.between(-1.5, 1.5),
+                    0.0,
+                )
             })
             .collect();
         Head {
@@ -357,8 +368,12 @@ mod tests {
         let (values, marks) = (image.to_vec(), label.to_vec());
         std::array::from_fn(|c| {
             let channel = &values[c * marks.len()..(c + 1) * marks.len()];
-            let inside: Vec<f64> =
-                channel.iter().zip(&marks).filter(|(v, m)| **v > 0.0 && holds(**m)).map(|(v, _)| f64::from(*v)).collect();
+            let inside: Vec<f64> = channel
+                .iter()
+                .zip(&marks)
+                .filter(|(v, m)| **v > 0.0 && holds(**m))
+                .map(|(v, _)| f64::from(*v))
+                .collect();
             inside.iter().sum::<f64>() / inside.len() as f64
         })
     }

@@ -37,7 +37,8 @@ impl Folder {
     pub fn add(&mut self, image: &Image, label: &Image) -> Result<(), DataError> {
         let (number, width) = (self.training.len(), self.width);
         let name = format!("{}_{number:0width$}.nii.gz", self.prefix);
-        let write = |folder: &str, image: &Image, options| write_nifti(self.dir.join(folder).join(&name), image, options);
+        let write =
+            |folder: &str, image: &Image, options| write_nifti(self.dir.join(folder).join(&name), image, options);
         write("imagesTr", image, NiftiOptions::image().data_type(DataType::I16))?;
         write("labelsTr", label, NiftiOptions::label())?;
         self.training.push(json!({ "image": format!("./imagesTr/{name}"), "label": format!("./labelsTr/{name}") }));
@@ -47,7 +48,12 @@ impl Folder {
     /// Writes the list of the cases.
     pub fn finish(self, about: &About<'_>) -> Result<(), DataError> {
         let numbered = |names: &[&str]| -> Value {
-            names.iter().enumerate().map(|(number, name)| (number.to_string(), json!(name))).collect::<serde_json::Map<_, _>>().into()
+            names
+                .iter()
+                .enumerate()
+                .map(|(number, name)| (number.to_string(), json!(name)))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
         };
         let list = json!({
             "name": about.name,

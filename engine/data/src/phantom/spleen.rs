@@ -1,9 +1,9 @@
 //! Abdomens in CT with a spleen.
 //!
-//! The spleen has the intensity of liver, kidneys and bowel around it, and its own shape, size and
-//! place in every case, so that a threshold does not find it. Anatomy is described in millimetres
-//! of the world: spacing, tilt and axis directions of the grid vary from case to case and don't
-//! move it.
+//! The spleen has the intensity of liver, kidneys and bowel around it, and a different shape, size
+//! and position in every case, so that a threshold does not find it. Anatomy is described in
+//! millimetres of the world: spacing, tilt and axis directions of the grid vary from case to case
+//! and do not move it.
 
 use std::path::Path;
 
@@ -18,15 +18,15 @@ use crate::{DataError, Draw, DrawKey, Image, Progress, host_device};
 /// Width of the field of view, in mm.
 const FIELD: f64 = 352.0;
 
-/// What volumes are made.
+/// Options of the volumes.
 #[derive(Clone, Debug, Setters)]
 #[non_exhaustive]
 pub struct SpleenOptions {
     /// Voxels along the two axes in plane; there are 5/8 as many slices. At least 16.
     pub size: usize,
-    /// The same seed gives the same volumes.
+    /// The same seed yields the same volumes.
     pub seed: u64,
-    /// How it is shown.
+    /// How progress is shown.
     pub progress: Progress,
 }
 
@@ -40,7 +40,7 @@ impl Default for SpleenOptions {
 /// spleen).
 ///
 /// # Errors
-/// Where the size is too small or the file system says no.
+/// Where the size is too small or an I/O error occurs.
 pub fn spleen(dir: impl AsRef<Path>, cases: usize, options: &SpleenOptions) -> Result<(), DataError> {
     if !(16..=1024).contains(&options.size) {
         return Err(DataError::Option(format!("a size of {}, expected 16 to 1024", options.size)));
@@ -89,7 +89,7 @@ pub fn spleen_case(case: usize, options: &SpleenOptions) -> (Image, Image) {
     (Image::from_values(hu, dims, grid, &device), Image::from_values(label, dims, grid, &device))
 }
 
-/// Thick slices, some tilted gantries, and the axis directions different scanners store.
+/// Thick slices, some tilted gantries, and the axis directions of different scanners.
 fn grid(case: usize, shape: [usize; 3], draw: &Draw) -> Affine {
     let in_plane = FIELD / shape[0] as f64 * draw.between(0.96, 1.04);
     let slices = 240.0 / shape[2] as f64 * draw.between(0.9, 1.1);
@@ -114,7 +114,7 @@ fn grid(case: usize, shape: [usize; 3], draw: &Draw) -> Affine {
     grid
 }
 
-/// Everything in one made-up patient, in mm towards right, front, top.
+/// The anatomy of one synthetic patient, in mm towards right, front, top.
 struct Anatomy {
     body: Organ,
     wall: f64,

@@ -114,7 +114,10 @@ impl LesionWiseMetric {
     fn check(&self) -> Result<(), MetricError> {
         let fail = |key, reason: String| Err(MetricError::Option { key, metric: Self::NAME, reason });
         if self.dilation_factor > 100 {
-            return fail("dilation_factor", format!("`dilation_factor` is {}: expected 0 to 100", self.dilation_factor));
+            return fail(
+                "dilation_factor",
+                format!("`dilation_factor` is {}: expected 0 to 100", self.dilation_factor),
+            );
         }
         if !(0.0..=100.0).contains(&self.percentile) {
             return fail("percentile", format!("`percentile` is {}: expected 0 to 100", self.percentile));
@@ -139,12 +142,15 @@ impl LesionWiseMetric {
         let mut hit = vec![false; pred_parts.len() + 1];
         let mut found = Vec::with_capacity(groups.len());
         for group in 1..=groups.len() as u32 {
-            let label: Vec<bool> =
-                pair.label.iter().zip(&group_of).map(|(set, of)| *set && *of == group).collect();
+            let label: Vec<bool> = pair.label.iter().zip(&group_of).map(|(set, of)| *set && *of == group).collect();
             // A lesion's own dilation: what lies near another part of the label belongs to that.
             let around = self.dilate(label.clone(), shape)?;
             let mut own = vec![false; pred_parts.len() + 1];
-            around.iter().zip(&pred_of).filter(|(near, of)| **near && **of > 0).for_each(|(_, of)| own[*of as usize] = true);
+            around
+                .iter()
+                .zip(&pred_of)
+                .filter(|(near, of)| **near && **of > 0)
+                .for_each(|(_, of)| own[*of as usize] = true);
             hit.iter_mut().zip(&own).for_each(|(hit, own)| *hit |= own);
             let pred = pred_of.iter().map(|of| own[*of as usize]).collect();
             let volume = label.iter().filter(|set| **set).count() as f64 * voxel;

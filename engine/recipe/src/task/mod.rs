@@ -7,6 +7,7 @@
 mod classification;
 mod generation;
 mod reconstruction;
+mod region_labels;
 mod regions;
 mod regression;
 mod segmentation;
@@ -24,6 +25,7 @@ use crate::recipe::{Output, Recipe};
 pub use classification::Classification;
 pub use generation::Generation;
 pub use reconstruction::Reconstruction;
+pub use region_labels::{Convention, RegionLabels};
 pub use regions::Regions;
 pub use regression::Regression;
 pub use segmentation::Segmentation;
@@ -67,9 +69,16 @@ pub trait Task: Debug + Send + Sync {
         (Vec::new(), Vec::new())
     }
 
+<<<<<<< HEAD
     /// Whether images come from random numbers, by two networks that compete, and not from images.
     fn generates(&self) -> bool {
         false
+=======
+    /// The labels of each region, where predictions are written as one label map: regions are resolved
+    /// as `ResolveRegions` does it, at the end of `[post] prediction`.
+    fn region_labels(&self) -> Option<Vec<Vec<i64>>> {
+        None
+>>>>>>> f5a4f31 (wip)
     }
 
     /// Whether the largest of its scores is the answer.

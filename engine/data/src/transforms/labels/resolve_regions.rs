@@ -62,7 +62,8 @@ impl ResolveRegions {
                 [label] => written.push((region, label)),
                 [] => return Err(fault(format!("region {region} has no label of its own: the smaller ones have all"))),
                 ref several => {
-                    let what = format!("region {region} has {several:?} for itself; which one is written cannot be told");
+                    let what =
+                        format!("region {region} has {several:?} for itself; which one is written cannot be told");
                     return Err(fault(what));
                 }
             }
