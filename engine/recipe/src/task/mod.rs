@@ -69,16 +69,15 @@ pub trait Task: Debug + Send + Sync {
         (Vec::new(), Vec::new())
     }
 
-<<<<<<< HEAD
     /// Whether images come from random numbers, by two networks that compete, and not from images.
     fn generates(&self) -> bool {
         false
-=======
+    }
+
     /// The labels of each region, where predictions are written as one label map: regions are resolved
     /// as `ResolveRegions` does it, at the end of `[post] prediction`.
     fn region_labels(&self) -> Option<Vec<Vec<i64>>> {
         None
->>>>>>> f5a4f31 (wip)
     }
 
     /// Whether the largest of its scores is the answer.
