@@ -29,7 +29,7 @@ pub struct Args {
     /// --data of `train` takes: data sets, a case's folder of modalities, tables, lists
     #[arg(short = 'i', long = "image", value_name = "PATH", required_unless_present = "count", num_args = 1..)]
     pub images: Vec<PathBuf>,
-    /// Where the results go: NAME_seg.nii.gz with labels or a channel for each region,
+    /// Where the results go: NAME_seg.nii.gz with labels, or a channel for each region without labels,
     /// NAME_pred.nii.gz with an image, scores.csv; generated_0000.png, or .nii.gz in 3-D
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: PathBuf,
@@ -207,7 +207,8 @@ fn predict(
         return Ok(Some(scores));
     }
     let found = trained.segment(input.sample(), deviation.is_some())?;
-    let Segmented { image: map, output, uncertainty } = &found;
+    let Segmented { output, uncertainty, .. } = &found;
+    let map = &found.written(&trained.plan)?;
     let doing = |path: &Path| format!("cannot write {}", path.display());
     let options = if output.is_map() { NiftiOptions::label() } else { NiftiOptions::default() };
     write_nifti(result, map, options).while_doing(|| doing(result))?;
@@ -227,6 +228,9 @@ fn predict(
         Output::Labels => facts["labels"] = json!(labels),
         Output::Regions => facts["regions"] = json!(labels),
         Output::Scores | Output::Image => {}
+    }
+    if let Some(classes) = trained.plan.recipe.learns().region_labels() {
+        facts["region_labels"] = json!(classes);
     }
     outputs.record(result, facts.clone())?;
     draw(&|pictures| pictures.of_map(input, &found))?;

@@ -5,14 +5,15 @@ use std::cell::RefCell;
 use burn::tensor::activation::softmax;
 use burn::tensor::{DType, Tensor};
 use hearth_data::affine::{IDENTITY, compose};
+use hearth_data::transforms::ResolveRegions;
 use hearth_data::{Affine, Image, Sample};
 use hearth_nn::inferers::InferError;
 use hearth_nn::losses::one_hot;
 use hearth_nn::networks::Network;
 use hearth_train::Post;
 
-use super::Trained;
 use super::passing::Windows;
+use super::{Plan, Trained};
 use crate::error::{Outcome, RecipeError};
 use crate::recipe::Output;
 
@@ -25,6 +26,19 @@ pub struct Segmented {
     /// The standard deviation of the foreground's probability over the augmented images at every
     /// voxel, and the volume variation coefficient.
     pub uncertainty: Option<(Image, f64)>,
+}
+
+impl Segmented {
+    /// The image as it is written: regions as one label map where the recipe says which labels they
+    /// have.
+    ///
+    /// # Errors
+    /// Where the regions are not those of the recipe.
+    pub fn written(&self, plan: &Plan) -> Outcome<Image> {
+        let Some(classes) = plan.recipe.learns().region_labels() else { return Ok(self.image.clone()) };
+        let resolve = ResolveRegions::new(Post::KEY, classes).as_labels(true);
+        resolve.resolve(self.image.clone()).map_err(|error| RecipeError::new(error.to_string()))
+    }
 }
 
 impl Trained {
