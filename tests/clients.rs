@@ -24,8 +24,8 @@ pub struct Client {
 /// skipped, that `twin` stands in, and how to run it.
 ///
 /// # Panics
-/// If a module is missing that `HEARTH_REQUIRE_CLIENTS` names (separated by commas), or while
-/// something is recorded.
+/// If one is missing although `HEARTH_REQUIRE_CLIENTS` names all of them (separated by commas), or
+/// while something is recorded.
 #[track_caller]
 pub fn find(modules: &'static [&'static str], twin: &str) -> Option<Client> {
     let missing = match std::env::var_os("HEARTH_PYTHON").map(PathBuf::from) {
@@ -45,8 +45,8 @@ pub fn find(modules: &'static [&'static str], twin: &str) -> Option<Client> {
     let (modules, at) = (modules.join(", "), Location::caller());
     let how = format!("Set HEARTH_PYTHON to a Python with {modules} (pip install; skimage is scikit-image)");
     let required = std::env::var("HEARTH_REQUIRE_CLIENTS").unwrap_or_default();
-    let required = modules.split(", ").find(|module| required.split(',').any(|name| name.trim() == *module));
-    assert!(required.is_none(), "HEARTH_REQUIRE_CLIENTS names {required:?}, and {missing}. {how}");
+    let promised = modules.split(", ").all(|module| required.split(',').any(|name| name.trim() == module));
+    assert!(!promised, "HEARTH_REQUIRE_CLIENTS names {modules}, and {missing}. {how}");
     assert!(!recording(), "HEARTH_RECORD asks to record {modules}, and {missing}. {how}");
     let line = format!("skipped: {}:{} asks {modules}; {missing}; {twin} stands in. {how}\n", at.file(), at.line());
     // Written to the handle, which the test runner does not capture.

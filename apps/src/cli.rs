@@ -39,7 +39,7 @@ enum Command {
     LrFind(lr_find::Args),
     /// Measure a run's network on labelled cases
     Evaluate(evaluate::Args),
-    /// Segment images; labels are written on the images' own grids
+    /// Predict with a run's network: label maps on the images' own grids, scores, numbers, images
     Predict(predict::Args),
     /// Apply a recipe's deterministic transforms to a case and write the result
     Preprocess(preprocess::Args),

@@ -74,7 +74,7 @@ fn wrong_types_and_absurd_values_are_pointed_at() {
     recipe_fails("lr = 0.02", "lr = -1", &["lr is -1"]);
     recipe_fails("lr = 0.02", "lr = \"fast\"", &["lr = \"fast\""]);
     recipe_fails("last = 1", "last = 0", &["at least 1 case must validate"]);
-    recipe_fails("last = 1", "fraction = 1.5", &["1.5 is not a part"]);
+    recipe_fails("last = 1", "fraction = 1.5", &["1.5 is not a fraction"]);
     recipe_fails("channels = [4, 8]", "channels = [4]", &["channels"]);
     recipe_fails("out_channels = 2", "out_channels = 3", &["out_channels", "2 labels"]);
     recipe_fails("overlap = 0.25", "overlap = 1.5", &["overlap"]);
@@ -91,7 +91,7 @@ fn post_processing_is_checked_with_the_recipe() {
     post("{ argmax = true }", &["the table has no `name`"]);
     post("{ name = \"FillHoles\", connectivty = 1 }", &["\"connectivty\", did you mean \"connectivity\"?"]);
     post("{ name = \"FillHoles\", connectivity = 7 }", &["connectivity", "7"]);
-    post("{ name = \"FillHoles\", keys = [\"pred\"] }", &["leave `keys` out"]);
+    post("{ name = \"FillHoles\", keys = [\"pred\"] }", &["remove `keys`"]);
     post("{ name = \"RandFlip\", prob = 0.5 }", &["RandFlip is random"]);
     post("{ name = \"Activations\", sigmoid = true, softmax = true }", &["sigmoid and softmax"]);
 }

@@ -113,5 +113,5 @@ fn bad_input_is_told_and_nothing_is_executed() {
     fail(&["convert", &text(&cut), &output], 1, &["cut.pt", "cannot be read"]);
     assert!(!Path::new(&output).exists());
     succeed(&["convert", &whole, &output]);
-    fail(&["convert", &whole, &output], 1, &["there already"]);
+    fail(&["convert", &whole, &output], 1, &["exists already"]);
 }

@@ -85,7 +85,7 @@ fn images_are_written_in_other_formats() {
         (hearth_data::read_image(&label).expect("readable"), hearth_data::read_image(&out).expect("readable"));
     assert_eq!(before.affine, after.affine);
     assert!(before.to_vec() == after.to_vec());
-    fail(&["data", "convert", &text(&label), &text(&out)], 1, &["there already"]);
+    fail(&["data", "convert", &text(&label), &text(&out)], 1, &["exists already"]);
     fail(&["data", "convert", &text(&label), &text(&dir.path().join("x.tif"))], 1, &["x.tif", ".nii.gz"]);
 }
 

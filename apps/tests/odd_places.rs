@@ -216,7 +216,7 @@ fn records_and_links_of_others_are_not_replaced() {
     // Neither by what writes without `--overwrite`.
     let link = dir.path().join("link.nii");
     std::os::unix::fs::symlink(&nowhere, &link).expect("a link");
-    fail(&["data", "convert", &image, &text(&link)], 1, &["there already"]);
+    fail(&["data", "convert", &image, &text(&link)], 1, &["exists already"]);
     let sheet = dir.path().join("sheet.png");
     fs::write(&sheet, "a picture of mine").expect("a file");
     let preview = ["data", "preview", &chain(dir.path()), "-i", &image, "-o", &text(&sheet), "-n", "1"];

@@ -143,6 +143,20 @@ fn a_folder_of_images_is_done_image_by_image() {
     assert!(record["input_blake3"].is_string() && record["checkpoint"].is_string(), "{record}");
 }
 
+/// Results that lie beside their images are not taken for images by the next call.
+#[test]
+fn results_among_the_images_are_no_images() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (run_folder, data) = trained(dir.path());
+    let images = text(&data.join("imagesTr"));
+    let (run_folder, count) = (text(&run_folder), volumes(&data.join("imagesTr")).len());
+    let again = ["predict", &run_folder, "--device", "cpu", "-o", &images, "-i", &images, "--overwrite"];
+    for _ in 0..2 {
+        succeed(&again);
+        assert_eq!(volumes(&data.join("imagesTr")).len(), 2 * count);
+    }
+}
+
 /// The mean Dice of `predict`'s files, by `hearth metrics`.
 fn measured(predictions: &Path, labels: &Path) -> f64 {
     // Predictions and labels are paired by name.

@@ -404,7 +404,7 @@ fn other_options_that_make_no_sense_are_pointed_at() {
     refused("[tta]\nflips = [0]\ntransforms = [{ name = \"RandFlip\" }]\n", &["not both"]);
     refused("[tta]\ntransforms = [{ name = \"Flip\" }]\n", &["none of the transforms is random"]);
     refused("[tta]\ntransforms = [{ name = \"RandFlp\" }]\n", &["did you mean \"RandFlip\"?"]);
-    refused("[tta]\ntransforms = [{ name = \"RandFlip\", keys = [\"image\"] }]\n", &["leave `keys` out"]);
+    refused("[tta]\ntransforms = [{ name = \"RandFlip\", keys = [\"image\"] }]\n", &["remove `keys`"]);
     refused("[tta]\nflip = [0]\n", &["unknown key \"flip\", did you mean \"flips\"?"]);
     refused("[init]\nweight = \"x\"\n", &["unknown key \"weight\", did you mean \"weights\"?"]);
     let dir = tempfile::tempdir().expect("a temporary folder");

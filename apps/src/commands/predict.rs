@@ -38,7 +38,7 @@ pub struct Args {
         value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// The seed of those random numbers; the same seed makes the same images [default: 0]
-    #[arg(long, value_name = "N", requires = "count")]
+    #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Which checkpoint: best, latest, or the name of a folder in RUN/checkpoints
     #[arg(long, default_value = "best")]
@@ -80,6 +80,9 @@ struct Task {
 
 /// Predicts each image. An error in one does not stop the others.
 pub fn run(args: &Args) -> Outcome {
+    if args.seed.is_some() && args.count.is_none() {
+        return Err(Failure::new("--seed is the seed of generated images: give --count too, or remove --seed"));
+    }
     let folder = folders::open_run(&args.run)?;
     let (tta, accept) = (args.tta.map(TtaWord::tta), args.accept.clone());
     let opening = Opening {

@@ -317,7 +317,7 @@ fn patches_of_another_data_set() {
     assert_eq!(contents(&dataset, 0..2), contents(&patches(1), 0..2));
     assert_ne!(contents(&dataset, 0..2), contents(&patches(2), 0..2));
     let error = patches(1).with_samples_per_image(4).get(0, 0).expect_err("three").to_string();
-    assert!(error.contains("3 patches, 4"), "{error}");
+    assert!(error.contains("3 patches, expected 4"), "{error}");
 }
 
 #[test]

@@ -230,7 +230,7 @@ fn files_that_are_missing_damaged_or_left_over_are_found() {
     let notes = set.verify().findings;
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert_eq!((notes[0].severity, notes[0].kind), (Severity::Note, Kind::Unlisted));
-    assert!(notes[0].what.contains("extra.nii lie beside"), "{}", notes[0]);
+    assert!(notes[0].what.contains("extra.nii is next to"), "{}", notes[0]);
 }
 
 #[test]
@@ -378,4 +378,17 @@ fn the_hippocampus_set_is_sound() {
         let values: Vec<u32> = case.labels.iter().map(|l| l.value).collect();
         assert_eq!(values, [1, 2], "{}", case.case);
     }
+}
+
+/// The folder of one series is one case, not a case for each slice.
+#[test]
+#[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
+fn a_series_alone_is_one_case() {
+    let cases = |folder: &str| {
+        let report = quality::verify(&real_data().join(folder), &VerifyOptions::default()).expect("a set");
+        report.cases.iter().map(|case| (case.case.clone(), case.image.is_some())).collect::<Vec<_>>()
+    };
+    assert_eq!(cases("dicom/sts008/CT"), [("CT".to_owned(), true)]);
+    assert_eq!(cases("dicom/ct_oblique_3slice"), [("ct_oblique_3slice".to_owned(), true)]);
+    assert_eq!(cases("dicom/sts008").len(), 3);
 }

@@ -42,6 +42,10 @@ impl Origin {
     }
 }
 
+/// How TOML, which has no word for it, says that an optional value is explicitly nothing. An empty
+/// text is a value: networks take it for "no such layer".
+pub(crate) const NULL: &str = "null";
+
 /// A value and where it was written. Two nodes are equal when their values are, tables in any
 /// order.
 #[derive(Clone, Debug)]
@@ -61,7 +65,7 @@ pub enum Value {
     List(Vec<Node>),
     /// A table, in the order of the file.
     Table(Vec<Field>),
-    /// Explicitly nothing: null in JSON, an empty text in TOML.
+    /// Explicitly nothing: null in JSON, the text `null` in TOML.
     Nothing,
 }
 
@@ -225,7 +229,7 @@ impl Node {
         }
     }
 
-    /// The same without origins. A key that is explicitly nothing becomes an empty text, which
+    /// The same without origins. A key that is explicitly nothing becomes the text `null`, which
     /// [`read`](crate::read) takes for nothing if a value is optional.
     pub fn to_toml(&self) -> toml::Value {
         match &self.value {
@@ -234,7 +238,7 @@ impl Node {
             Value::Table(fields) => {
                 toml::Value::Table(fields.iter().map(|field| (field.key.clone(), field.node.to_toml())).collect())
             }
-            Value::Nothing => toml::Value::String(String::new()),
+            Value::Nothing => toml::Value::String(NULL.to_owned()),
         }
     }
 
@@ -273,7 +277,7 @@ impl Serialize for Node {
             Value::Leaf(leaf) => leaf.serialize(out),
             Value::List(items) => out.collect_seq(items),
             Value::Table(fields) => out.collect_map(fields.iter().map(|field| (&field.key, &field.node))),
-            Value::Nothing => out.serialize_str(""),
+            Value::Nothing => out.serialize_str(NULL),
         }
     }
 }

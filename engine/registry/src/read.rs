@@ -11,7 +11,7 @@ use serde::forward_to_deserialize_any;
 
 use crate::fault::Fault;
 use crate::nearest::nearest;
-use crate::node::{Field, Node, TOKEN, Value, hand_over};
+use crate::node::{Field, NULL, Node, TOKEN, Value, hand_over};
 
 /// Reads a value into `T`.
 ///
@@ -129,7 +129,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
         match &self.node.value {
             Value::Nothing => visitor.visit_none(),
             // TOML has no word for nothing.
-            Value::Leaf(toml::Value::String(text)) if text.is_empty() => visitor.visit_none(),
+            Value::Leaf(toml::Value::String(text)) if text == NULL => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }

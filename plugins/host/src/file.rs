@@ -271,6 +271,6 @@ mod tests {
         wild[..6].copy_from_slice(b"\x7fELF\x02\x01");
         (wild[0x10], wild[0x38], wild[0x36]) = (3, 9, 56);
         wild[0x20..0x28].fill(0xff);
-        assert!(check_library(&wild).is_err_and(|why| why.contains("cut off")));
+        assert!(check_library(&wild).is_err_and(|why| why.contains("truncated")));
     }
 }

@@ -212,7 +212,7 @@ impl Shared {
         state.wanted.retain(|case| !window.contains(case));
         drop(state);
         if first && let (Some(slot), Some(case)) = (slots.first(), window.first()) {
-            // A case that fails is told when it is asked for.
+            // A case that fails is reported when it is requested.
             if let Ok(Some(kept)) = slot.get_or_make(|| self.make(*case).map(Some)) {
                 self.check_room(kept.bytes() as u64);
             }

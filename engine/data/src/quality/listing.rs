@@ -51,7 +51,7 @@ pub(super) fn list(dir: &Path, options: &VerifyOptions) -> Result<Listing, DataE
     }
     // Where modalities are chosen, the others lie beside them.
     if options.images.is_empty() {
-        unlisted(&mut listing);
+        unlisted(&mut listing, dir);
     }
     Ok(listing)
 }
@@ -174,6 +174,16 @@ fn drawn_and_alone(dir: &Path) -> Result<(Vec<Listed>, Vec<Finding>), DataError>
     };
     let mut others = images_below(dir)?;
     others.retain(|path| !of_a_pair(path));
+    // The slices of one series are one image, as they are to `predict`.
+    let slices =
+        |scan: hearth_dicom::Scan| scan.series.len() == 1 && scan.annotations.is_empty() && scan.failed.is_empty();
+    if others.len() > 1
+        && others.iter().all(|path| path.parent() == Some(dir) && path.is_file())
+        && is_image(dir)
+        && hearth_dicom::scan(dir).is_ok_and(slices)
+    {
+        others = vec![dir.to_owned()];
+    }
     let alone = |image: PathBuf| {
         let case = case_name(&image);
         Listed { case, split: "training", image: Ok(one(image)), label: None, drawn: false }
@@ -184,11 +194,14 @@ fn drawn_and_alone(dir: &Path) -> Result<(Vec<Listed>, Vec<Finding>), DataError>
 }
 
 /// Images in the folders of the list that are not in it.
-fn unlisted(listing: &mut Listing) {
+fn unlisted(listing: &mut Listing, dir: &Path) {
     let files =
         listing.cases.iter().flat_map(|c| [c.image.as_ref().ok(), c.label.as_ref().and_then(|l| l.as_ref().ok())]);
     let known: BTreeSet<&Path> = files.flatten().flat_map(|parts| &parts.files).map(PathBuf::as_path).collect();
-    let folders: BTreeSet<&Path> = known.iter().filter_map(|path| path.parent()).collect();
+    // What lies around the data set is none of its business.
+    let around = |folder: &Path| dir != folder && dir.starts_with(folder);
+    let folders: BTreeSet<&Path> =
+        known.iter().filter_map(|path| path.parent()).filter(|folder| !around(folder)).collect();
     let mut found = Vec::new();
     for folder in folders {
         let beside = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -199,7 +212,8 @@ fn unlisted(listing: &mut Listing) {
     found.sort();
     if let Some(first) = found.first() {
         let more = if found.len() > 1 { format!(" and {} more", found.len() - 1) } else { String::new() };
-        let what = format!("{}{more} are next to the data set's images and belong to no case", first.display());
+        let (are, belong) = if found.len() > 1 { ("are", "belong") } else { ("is", "belongs") };
+        let what = format!("{}{more} {are} next to the data set's images and {belong} to no case", first.display());
         listing.findings.push(Finding::new(Severity::Note, Kind::Unlisted, what));
     }
 }

@@ -119,7 +119,7 @@ impl Network for ResNetFeatures {
 network_entry!(ResNetFeaturesConfig {
     name: "ResNetFeatures",
     aliases: &[],
-    about: "The feature maps of a ResNet's stages.",
+    about: "The feature maps of a ResNet's stages, for a network around it. No recipe trains it: its maps have five sizes, and no loss compares them with one label.",
     paper: "He et al. 2016, arXiv:1512.03385",
     example: r#"model_name = "resnet18"
 pretrained = false

@@ -200,7 +200,7 @@ fn what_is_explicitly_none_is_written_and_read_again() {
     let of_json: NetworkConfig = serde_json::from_value(json).expect("a network");
     for config in [NetworkConfig::of("UNet", &unet).expect("a network"), of_json] {
         let text = toml::to_string(&config).expect("TOML");
-        assert!(text.contains("norm = \"\"") && text.contains("act = \"\""), "{text}");
+        assert!(text.contains("norm = \"null\"") && text.contains("act = \"null\""), "{text}");
         let again: NetworkConfig = toml::from_str(&text).expect("a network");
         for config in [&config, &again] {
             let net = config.init(&Device::default(), 0).expect("a network");

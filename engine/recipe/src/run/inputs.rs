@@ -8,7 +8,7 @@ use hearth_data::layouts::{self, Layout, Target, Wants};
 use hearth_data::{Item, Sample, Value};
 
 use super::cases::wants;
-use super::outputs::is_record;
+use super::outputs::{is_record, written_by};
 use crate::error::{Context, Outcome};
 use crate::recipe::Recipe;
 
@@ -113,8 +113,8 @@ const UNNAMED: &str = "image";
 /// Ends of files that hold an image by themselves.
 const IMAGES: &[&str] = &["nii.gz", "nii", "hdr", "npy", "npz", "tif", "tiff", "png", "jpg", "jpeg", "bmp"];
 
-/// The images that a command-line argument names: those of a folder, unless its files are the
-/// slices of one.
+/// The images that a command-line argument names: those of a folder, without the results of
+/// `predict` among them, unless its files are the slices of one.
 fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
     if !given.is_dir() {
         return Ok(vec![given.to_owned()]);
@@ -129,6 +129,10 @@ fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
         .filter(|path| path.is_file() && ends(path) && !is_record(path))
         .collect();
     images.sort();
+    // Results that an earlier call wrote beside its images are no images, unless there is nothing
+    // else.
+    let (results, others): (Vec<_>, Vec<_>) = images.into_iter().partition(|path| written_by(path, "predict"));
+    let images = if others.is_empty() { results } else { others };
     // A folder of other files is one image: a series of DICOM slices.
     if images.is_empty() { Ok(vec![given.to_owned()]) } else { Ok(images) }
 }

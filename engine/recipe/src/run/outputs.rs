@@ -110,10 +110,18 @@ pub fn is_record(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(RECORD))
 }
 
+/// Whether a file's record says that this command wrote it.
+pub fn written_by(path: &Path, command: &str) -> bool {
+    recorded(path).is_some_and(|record| record["command"] == command)
+}
+
 fn recorded_sum(path: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(beside(path)).ok()?;
-    let record: Value = serde_json::from_str(&text).ok()?;
-    record["blake3"].as_str().map(str::to_owned)
+    recorded(path)?["blake3"].as_str().map(str::to_owned)
+}
+
+/// The record of a file.
+fn recorded(path: &Path) -> Option<Value> {
+    serde_json::from_str(&std::fs::read_to_string(beside(path)).ok()?).ok()
 }
 
 /// The BLAKE3 hash of a file.

@@ -262,7 +262,7 @@ fn write(path: &Path, [x, y, z]: [usize; 3], value: impl Fn(usize) -> f32) {
 
 /// The weights that train, in the order of their file; running statistics change without them.
 fn trained(trainer: &mut dyn Train, folder: &Path) -> Vec<u8> {
-    let checkpoint = trainer.save(folder, "", None).expect("a checkpoint");
+    let checkpoint = trainer.save(folder, "step", None).expect("a checkpoint");
     let file = fs::read(checkpoint.join("network.safetensors")).expect("weights");
     let tensors = SafeTensors::deserialize(&file).expect("safetensors");
     let trains = |(name, _): &(String, _)| !name.contains("running_") && !name.contains("num_batches");

@@ -162,7 +162,7 @@ fn a_manifest_cannot_lead_out_of_its_folder() {
     manifest.files.insert("../../secret".into(), sum);
     fs::write(folder.join(MANIFEST), manifest.to_json().unwrap()).unwrap();
     let text = newest(dir.path()).unwrap_err().to_string();
-    assert!(text.contains("../../secret") && text.contains("leads out"), "{text}");
+    assert!(text.contains("../../secret") && text.contains("outside of the checkpoint"), "{text}");
 }
 
 #[test]

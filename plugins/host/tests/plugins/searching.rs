@@ -82,13 +82,13 @@ fn a_damaged_library_is_not_passed_by() {
     copy(&fixture("no_symbols"), folder.path());
     let search = Search::empty().with(Origin::User, folder.path()).with(Origin::Beside, here());
     let text = search.find("stats").expect_err("the first of that name is damaged").to_string();
-    assert!(text.contains("cut off"), "{text}");
+    assert!(text.contains("truncated"), "{text}");
     assert!(search.find("checkpoint").is_ok(), "another one's fault is not this one's");
     assert!(matches!(search.load("other-abi"), Err(PluginError::Mismatch(_))));
     let list = search.list();
     let problems = list.entries[..3].iter().map(|entry| entry.problem.clone().unwrap_or_default()).collect::<Vec<_>>();
     assert!(problems[0].contains("not a Hearth plugin"), "{problems:?}");
     assert!(problems[1].contains("another binary interface"), "{problems:?}");
-    assert!(problems[2].contains("cut off"), "{problems:?}");
+    assert!(problems[2].contains("truncated"), "{problems:?}");
     assert!(list.to_string().contains("cannot be loaded: its SDK has another binary interface"), "{list}");
 }

@@ -202,7 +202,7 @@ impl<G: Network, D: Network> GanTrainer<G, D> {
         &mut self.engine
     }
 
-    /// How it was told to work.
+    /// Its options.
     pub fn options(&self) -> &GanOptions {
         &self.work.options
     }
