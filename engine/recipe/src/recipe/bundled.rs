@@ -41,8 +41,11 @@ pub const BRATS_REGULAR: Bundled =
 /// What `hearth demo` trains.
 pub const DEMO: Bundled = Bundled { name: "demo", text: include_str!("../../recipes/demo.toml") };
 
+/// What `hearth demo brats` trains.
+pub const DEMO_BRATS: Bundled = Bundled { name: "demo-brats", text: include_str!("../../recipes/demo-brats.toml") };
+
 /// All of them.
-pub const ALL: &[Bundled] = &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, BRATS, BRATS_REGULAR, DEMO];
+pub const ALL: &[Bundled] = &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, BRATS, BRATS_REGULAR, DEMO, DEMO_BRATS];
 
 impl Bundled {
     /// The recipe's first comment line.

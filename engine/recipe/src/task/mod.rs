@@ -12,6 +12,7 @@ mod regions;
 mod regression;
 mod segmentation;
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use hearth_data::Item;
@@ -78,6 +79,14 @@ pub trait Task: Debug + Send + Sync {
     /// as `ResolveRegions` does it, at the end of `[post] prediction`.
     fn region_labels(&self) -> Option<Vec<Vec<i64>>> {
         None
+    }
+
+    /// Compares the recipe with the names that a data set gives its labels.
+    ///
+    /// # Errors
+    /// Where the names say that the labels mean something else; the message says what to do.
+    fn check_names(&self, _: &BTreeMap<u32, String>) -> Result<(), String> {
+        Ok(())
     }
 
     /// Whether the largest of its scores is the answer.

@@ -1,5 +1,7 @@
 //! Regions that may overlap.
 
+use std::collections::BTreeMap;
+
 use hearth_data::Transform;
 use hearth_data::layouts::Target;
 use hearth_nn::metrics::MetricConfig;
@@ -57,6 +59,10 @@ impl Task for Regions {
 
     fn region_labels(&self) -> Option<Vec<Vec<i64>>> {
         self.classes.as_ref().map(RegionLabels::classes)
+    }
+
+    fn check_names(&self, names: &BTreeMap<u32, String>) -> Result<(), String> {
+        self.classes.as_ref().map_or(Ok(()), |classes| classes.check_names(names))
     }
 
     fn post(&self, _: usize) -> (Vec<Node>, Vec<Node>) {
