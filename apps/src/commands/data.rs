@@ -47,6 +47,9 @@ enum Action {
         /// The same seed gives the same volumes
         #[arg(long, default_value_t = 0)]
         seed: u64,
+        /// Files and labels of `brats`
+        #[arg(long, value_enum, default_value_t = Layout::Decathlon)]
+        layout: Layout,
     },
 }
 
@@ -54,6 +57,19 @@ enum Action {
 enum Kind {
     /// CT of an abdomen with a spleen
     Spleen,
+    /// MR of the head in four contrasts with a tumour of nested parts
+    Brats,
+}
+
+/// Layouts of brain tumour data.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Layout {
+    /// The Decathlon's Task01: one image of four channels; labels 1, 2, 3
+    Decathlon,
+    /// BraTS 2018 to 2022: a folder for each case; labels 1, 2, 4
+    Brats2018,
+    /// BraTS 2023 and later: a folder for each case; labels 1, 2, 3
+    Brats2023,
 }
 
 /// Runs the subcommand.
@@ -65,7 +81,24 @@ pub fn run(args: &Args) -> Outcome {
         Action::Download(args) => super::download::run(args),
         Action::Preview(args) => preview::run(args),
         Action::Convert(args) => convert::run(args),
-        Action::Phantom { kind: Kind::Spleen, cases, out, size, seed } => {
+        Action::Phantom { kind: Kind::Brats, cases, out, size, seed, layout } => {
+            folders::check_free(out)?;
+            let mut options = phantom::BratsOptions::default().seed(*seed).progress(progress());
+            if let Some(size) = size {
+                options.size = *size as usize;
+            }
+            let (layout, classes) = match layout {
+                Layout::Decathlon => (phantom::BratsLayout::Decathlon, ""),
+                Layout::Brats2018 => (phantom::BratsLayout::Brats2018, " --set task.classes=brats2018"),
+                Layout::Brats2023 => (phantom::BratsLayout::Brats2023, " --set task.classes=brats2023"),
+            };
+            options.layout = layout;
+            let made = phantom::brats(out, *cases as usize, &options);
+            made.while_doing(|| format!("cannot make the volumes in {}", out.display()))?;
+            out!("{cases} cases in {}; for `hearth train brats --data {0}{classes}`", out.display());
+            Ok(())
+        }
+        Action::Phantom { kind: Kind::Spleen, cases, out, size, seed, .. } => {
             folders::check_free(out)?;
             phantom_spleen(out, *cases as usize, size.map(|size| size as usize), *seed)?;
             // The recipe `demo` keeps the last four for validation.

@@ -9,6 +9,8 @@ pub enum EmptyWord {
     Penalty,
     /// No value, which means leave out, as MONAI does
     Skip,
+    /// As BraTS counts: the diagonal, and where both are empty a distance of 0 and a Dice of 1
+    Challenge,
 }
 
 impl EmptyWord {
@@ -17,6 +19,7 @@ impl EmptyWord {
         match self {
             EmptyWord::Penalty => Empty::Penalty,
             EmptyWord::Skip => Empty::Skip,
+            EmptyWord::Challenge => Empty::Challenge,
         }
     }
 }

@@ -16,7 +16,10 @@ use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::recipe::Output;
 use crate::recipe::metric::MEAN_DICE;
-use crate::run::{Chosen, Empty, Opening, PassProgress, Penalties, Trained, evaluator, handlers, measuring, plugins};
+use crate::run::{
+    Chosen, Empty, Opening, PassProgress, Penalties, Trained, Wanted, evaluator, handlers, measuring, plugins,
+};
+use crate::table::csv;
 use crate::terminal::{bold, progress};
 use crate::{note, out};
 
@@ -43,7 +46,7 @@ pub struct Args {
     /// Where predictions and labels are compared
     #[arg(long, value_enum, default_value_t = Grid::Network)]
     pub grid: Grid,
-    /// What a distance counts as where the prediction or the label alone has no voxel of a class
+    /// What counts where the prediction or the label has no voxel of a class
     #[arg(long, value_enum, value_name = "RULE", default_value_t = EmptyWord::Penalty)]
     pub empty: EmptyWord,
     /// Faults of DICOM series that are accepted, as in MissingSlices; may be given several times
@@ -59,8 +62,11 @@ pub struct Args {
     #[arg(long, value_name = "HOW")]
     pub tta: Option<TtaWord>,
     /// Print one JSON object
-    #[arg(long)]
+    #[arg(long, conflicts_with = "csv")]
     pub json: bool,
+    /// Print comma-separated values, one line per case and class
+    #[arg(long)]
+    pub csv: bool,
 }
 
 /// Where predictions and labels are compared.
@@ -118,6 +124,8 @@ pub fn run(args: &Args) -> Outcome {
     let found = evaluate(args)?;
     if args.json {
         out!("{}", serde_json::to_string_pretty(&found.to_json())?);
+    } else if args.csv {
+        found.to_csv().iter().for_each(|line| out!("{line}"));
     } else {
         found.print();
     }
@@ -211,7 +219,7 @@ fn on_original_grids(trained: &Trained, items: &[Item], empty: Empty) -> Outcome
         let doing = || format!("case {case}");
         let mut image = item.sample();
         image.values.retain(|key, _| key == "image");
-        let found = trained.segment(image, false).while_doing(doing)?;
+        let found = trained.segment(image, Wanted::default()).while_doing(doing)?;
         let mut labels = trained.plan.label.run_deterministic(item.sample())?;
         let mut sample = labels.pop().ok_or_else(|| Failure::new(format!("case {case} has no label")))?;
         let label = sample.take_image("label")?.to_device(&trained.plan.device);
@@ -304,6 +312,17 @@ impl Evaluated {
         self.metrics.first().map_or(f64::NAN, |key| key.value)
     }
 
+    /// The mean of each class by the key metric.
+    pub fn class_values(&self) -> Vec<(&str, f64)> {
+        let Some(key) = self.metrics.first() else { return Vec::new() };
+        key.classes.iter().enumerate().map(|(class, name)| (name.as_str(), key.class_mean(class))).collect()
+    }
+
+    /// That of one class, by its name.
+    pub fn class_value(&self, class: &str) -> Option<f64> {
+        self.class_values().into_iter().find(|(name, _)| *name == class).map(|(_, value)| value)
+    }
+
     fn to_json(&self) -> Value {
         let metrics: Map<String, Value> = self.metrics.iter().map(|one| (one.name.clone(), one.to_json())).collect();
         let key = self.metrics.first();
@@ -332,10 +351,41 @@ impl Evaluated {
         whole
     }
 
+    /// A line per case and class, a column per metric; a metric without classes has a class `all`.
+    fn to_csv(&self) -> Vec<String> {
+        let named = ["case", "class"].into_iter().chain(self.metrics.iter().map(|one| one.name.as_str()));
+        let mut lines = vec![csv(named)];
+        let mut classes: Vec<&str> = Vec::new();
+        for one in &self.metrics {
+            let own =
+                if one.classes.is_empty() { vec!["all"] } else { one.classes.iter().map(String::as_str).collect() };
+            classes.extend(own.into_iter().filter(|class| !classes.contains(class)).collect::<Vec<_>>());
+        }
+        let cases = self.metrics.first().map_or(&[][..], |key| &key.rows);
+        for (index, row) in cases.iter().enumerate() {
+            for class in &classes {
+                let value = |one: &Measured| -> Option<f64> {
+                    let row = one.rows.get(index)?;
+                    let place = one.classes.iter().position(|name| name == class);
+                    match place {
+                        Some(place) => row.values.get(place).map(|value| f64::from(*value)),
+                        None => (one.classes.is_empty() && *class == "all").then(|| row_mean(row)),
+                    }
+                };
+                let values = self.metrics.iter().map(|one| {
+                    value(one).filter(|value| !value.is_nan()).map_or_else(String::new, |value| value.to_string())
+                });
+                lines.push(csv([row.case.clone(), (*class).to_owned()].into_iter().chain(values)));
+            }
+        }
+        lines
+    }
+
     fn empty_word(&self) -> &'static str {
         match self.empty {
             Empty::Penalty => "penalty",
             Empty::Skip => "skip",
+            Empty::Challenge => "challenge",
         }
     }
 

@@ -15,7 +15,8 @@ use crate::picture::Canvas;
 use crate::recipe::{Output, Recipe};
 use crate::run::inputs::{Input, inputs};
 use crate::run::outputs::{Outputs, sum};
-use crate::run::{Opening, Segmented, Trained};
+use crate::run::{Opening, Segmented, Trained, Wanted};
+use crate::table::csv;
 use crate::terminal::{progress, seconds};
 use crate::{note, out};
 
@@ -29,7 +30,7 @@ pub struct Args {
     /// --data of `train` takes: data sets, a case's folder of modalities, tables, lists
     #[arg(short = 'i', long = "image", value_name = "PATH", required_unless_present = "count", num_args = 1..)]
     pub images: Vec<PathBuf>,
-    /// Where the results go: NAME_seg.nii.gz with labels or a channel for each region,
+    /// Where the results go: NAME_seg.nii.gz with labels, or a channel for each region without labels,
     /// NAME_pred.nii.gz with an image, scores.csv; generated_0000.png, or .nii.gz in 3-D
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: PathBuf,
@@ -49,6 +50,9 @@ pub struct Args {
     /// Time for choosing kernels on a card, in place of the recipe's: off, quick, full or auto
     #[arg(long, value_name = "HOW")]
     pub tune: Option<String>,
+    /// Also write NAME_prob.nii.gz: the probability of each label or region, a channel for each
+    #[arg(long)]
+    pub probabilities: bool,
     /// Test-time augmentation, in place of the recipe's
     #[arg(long, value_name = "HOW")]
     pub tta: Option<TtaWord>,
@@ -74,6 +78,8 @@ struct Task {
     result: PathBuf,
     /// The file of `--uncertainty`.
     deviation: Option<PathBuf>,
+    /// Of `--probabilities`.
+    probabilities: Option<PathBuf>,
     /// Of `--picture`.
     picture: Option<PathBuf>,
 }
@@ -112,6 +118,11 @@ pub fn run(args: &Args) -> Outcome {
     }
     if args.uncertainty && scores.is_some() {
         return Err(Failure::new("--uncertainty is a map of where predictions differ; this run predicts numbers"));
+    }
+    if args.probabilities && matches!(recipe.output(), Output::Scores | Output::Image) {
+        let what = "--probabilities are those of labels and regions; this run predicts";
+        let predicts = if scores.is_some() { "numbers, which scores.csv has" } else { "an image" };
+        return Err(Failure::new(format!("{what} {predicts}")));
     }
     let tasks = tasks(args, recipe, &mut outputs)?;
     if args.uncertainty && trained.augmentation.is_none() {
@@ -173,17 +184,13 @@ fn tasks(args: &Args, recipe: &Recipe, outputs: &mut Outputs) -> Outcome<Vec<Tas
             };
             let result = named(&format!("{end}.nii.gz"));
             let deviation = args.uncertainty.then(|| named("_std.nii.gz"));
-            if output != Output::Scores {
-                outputs.claim(&result)?;
-            }
-            if let Some(path) = &deviation {
-                outputs.claim(path)?;
-            }
+            let probabilities = args.probabilities.then(|| named("_prob.nii.gz"));
             let picture = args.picture.then(|| named("_picture.png"));
-            if let Some(path) = &picture {
+            let image = (output != Output::Scores).then_some(&result);
+            for path in [image, deviation.as_ref(), probabilities.as_ref(), picture.as_ref()].into_iter().flatten() {
                 outputs.claim(path)?;
             }
-            tasks.push(Task { input, result, deviation, picture });
+            tasks.push(Task { input, result, deviation, probabilities, picture });
         }
     }
     Ok(tasks)
@@ -196,7 +203,7 @@ fn predict(
     outputs: &Outputs,
     pictures: Option<&Pictures<'_>>,
 ) -> Outcome<Option<Vec<f32>>> {
-    let Task { input, result, deviation, picture } = task;
+    let Task { input, result, deviation, probabilities, picture } = task;
     let draw = |canvas: &dyn Fn(&Pictures<'_>) -> Outcome<Canvas>| -> Outcome {
         let (Some(path), Some(pictures)) = (picture, pictures) else { return Ok(()) };
         let file = canvas(pictures)?.png().while_doing(|| format!("cannot draw {}", path.display()))?;
@@ -209,8 +216,10 @@ fn predict(
         draw(&|pictures| pictures.of_scores(input, &scores))?;
         return Ok(Some(scores));
     }
-    let found = trained.segment(input.sample(), deviation.is_some())?;
-    let Segmented { image: map, output, uncertainty } = &found;
+    let wanted = Wanted { uncertainty: deviation.is_some(), probabilities: probabilities.is_some() };
+    let found = trained.segment(input.sample(), wanted)?;
+    let Segmented { output, uncertainty, .. } = &found;
+    let map = &found.written(&trained.plan)?;
     let doing = |path: &Path| format!("cannot write {}", path.display());
     let options = if output.is_map() { NiftiOptions::label() } else { NiftiOptions::default() };
     write_nifti(result, map, options).while_doing(|| doing(result))?;
@@ -231,7 +240,15 @@ fn predict(
         Output::Regions => facts["regions"] = json!(labels),
         Output::Scores | Output::Image => {}
     }
+    if let Some(classes) = trained.plan.recipe.learns().region_labels() {
+        facts["region_labels"] = json!(classes);
+    }
     outputs.record(result, facts.clone())?;
+    if let (Some(path), Some(maps)) = (probabilities, &found.probabilities) {
+        write_nifti(path, maps, NiftiOptions::default()).while_doing(|| doing(path))?;
+        outputs.record(path, facts.clone())?;
+        out!("{}", path.display());
+    }
     draw(&|pictures| pictures.of_map(input, &found))?;
     let (Some(path), Some((std, vvc))) = (deviation, uncertainty) else { return Ok(None) };
     write_nifti(path, std, NiftiOptions::default()).while_doing(|| doing(path))?;
@@ -244,22 +261,16 @@ fn predict(
 /// The scores of all images: a row for each, a column for each label, and the likeliest class where
 /// one wins.
 fn table(recipe: &Recipe, rows: &[(String, Vec<f32>)]) -> String {
-    let quoted = |text: &str| match text.contains([',', '"', '\n']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    };
     let wins = recipe.learns().names_a_winner();
     let mut columns = vec!["image".to_owned()];
     columns.extend(wins.then(|| "class".to_owned()));
-    columns.extend(recipe.labels.iter().map(|label| quoted(label)));
-    let mut text = columns.join(",") + "\n";
+    columns.extend(recipe.labels.iter().cloned());
+    let mut text = csv(columns) + "\n";
     for (image, scores) in rows {
         let best = scores.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map(|(index, _)| index);
         let class = best.filter(|_| wins).and_then(|index| recipe.labels.get(index));
-        let mut values = vec![quoted(image)];
-        values.extend(class.map(|class| quoted(class)));
-        values.extend(scores.iter().map(f32::to_string));
-        text += &(values.join(",") + "\n");
+        let values = std::iter::once(image.clone()).chain(class.cloned()).chain(scores.iter().map(f32::to_string));
+        text += &(csv(values) + "\n");
     }
     text
 }

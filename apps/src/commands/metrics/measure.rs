@@ -7,10 +7,11 @@ use hearth_data::{Image, affine, read_image};
 use hearth_nn::metrics::MetricConfig;
 
 use super::pairs::Pair;
+use super::regions::Region;
 use super::spec::{Kind, Spec};
 use crate::error::{Context, Failure, Outcome};
 use crate::run::Empty;
-use crate::run::penalty::{diagonal, is_distance};
+use crate::run::penalty::diagonal;
 
 /// An image with more label values than this is not a label map.
 const MOST_CLASSES: usize = 256;
@@ -19,6 +20,8 @@ const MOST_CLASSES: usize = 256;
 pub struct Classes {
     /// By default every value is a class.
     named: Option<BTreeMap<u32, String>>,
+    /// Regions of several labels, in place of classes.
+    regions: Vec<Region>,
     background: bool,
 }
 
@@ -48,7 +51,7 @@ impl Classes {
     /// Reads `background,spleen` or `1=spleen`.
     pub fn read(labels: &[String], background: bool) -> Outcome<Self> {
         if labels.is_empty() {
-            return Ok(Self { named: None, background });
+            return Ok(Self { named: None, regions: Vec::new(), background });
         }
         let mut named = BTreeMap::new();
         for (place, label) in labels.iter().enumerate() {
@@ -63,17 +66,42 @@ impl Classes {
                 return Err(Failure::new(format!("--labels names the value {value} twice")));
             }
         }
-        Ok(Self { named: Some(named), background })
+        Ok(Self { named: Some(named), regions: Vec::new(), background })
+    }
+
+    /// Regions in place of classes.
+    pub fn of_regions(regions: Vec<Region>) -> Self {
+        Self { named: None, regions, background: true }
+    }
+
+    /// Whether a label belongs to a class: itself, or one of those of a region.
+    fn holds(&self, class: u32, label: u32) -> bool {
+        self.regions.get(class as usize).map_or(class == label, |(_, labels)| labels.contains(&label))
     }
 
     /// A channel as a class.
     fn channel(&self, channel: u32) -> Class {
-        let name = self.named.as_ref().and_then(|named| named.get(&channel).cloned());
+        let region = self.regions.get(channel as usize).map(|(name, _)| name.clone());
+        let name = region.or_else(|| self.named.as_ref().and_then(|named| named.get(&channel).cloned()));
         Class::Value(channel, name.unwrap_or_else(|| format!("channel {channel}")))
     }
 
     /// The classes of a case in which these values occur.
     fn of(&self, present: &BTreeSet<u32>) -> Outcome<Vec<Class>> {
+        if !self.regions.is_empty() {
+            let known = |value: &u32| *value == 0 || self.regions.iter().any(|(_, labels)| labels.contains(value));
+            if let Some(value) = present.iter().find(|value| !known(value)) {
+                let all: BTreeSet<u32> = self.regions.iter().flat_map(|(_, labels)| labels).copied().collect();
+                let all: Vec<String> = all.iter().map(u32::to_string).collect();
+                return Err(Failure::new(format!(
+                    "the label value {value} is in no region of --regions, whose labels are {}: was the file numbered \
+                     by another convention?",
+                    all.join(", ")
+                )));
+            }
+            let class = |(place, (name, _)): (usize, &Region)| Class::Value(place as u32, name.clone());
+            return Ok(self.regions.iter().enumerate().map(class).collect());
+        }
         let counts = |value: &u32| self.background || *value != 0;
         match &self.named {
             None => Ok(present.iter().filter(|v| counts(v)).map(|v| Class::Value(*v, v.to_string())).collect()),
@@ -193,21 +221,22 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, empt
                 let own = all.get(value as usize * size..(value as usize + 1) * size).unwrap_or_default();
                 return own.iter().map(|v| f32::from(*v != 0.0)).collect();
             }
-            all.iter().map(|v| f32::from(*v as u32 == value)).collect()
+            all.iter().map(|v| f32::from(classes.holds(value, *v as u32))).collect()
         };
         for (place, class) in counted.iter().enumerate() {
             let Class::Value(value, _) = class else { continue };
             let (p, l) = (mask(&pred_values, *value), mask(&label_values, *value));
-            let one_is_empty = p.contains(&1.0) != l.contains(&1.0);
+            let (in_pred, in_label) = (p.contains(&1.0), l.contains(&1.0));
             let (p, l) = (batch(p, pred, 1), batch(l, label, 1));
             for (at, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.kind == Kind::Class) {
                 let config = spec.config(dims, place + 1)?;
-                let penalised = is_distance(&config) && one_is_empty && empty == Empty::Penalty;
-                let value = match penalised {
-                    true => diagonal(label.shape(), label.spacing()),
-                    false => one(&config, &p, &l, &spacing)?,
+                let apart = diagonal(label.shape(), label.spacing());
+                let by_rule = empty.value(&config, in_pred != in_label, !in_pred && !in_label, apart);
+                let value = match by_rule {
+                    Some(value) => value,
+                    None => one(&config, &p, &l, &spacing)?,
                 };
-                put(class, at, value, penalised);
+                put(class, at, value, by_rule.is_some() && in_pred != in_label);
             }
         }
         for (at, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.kind == Kind::Classes) {

@@ -2,6 +2,7 @@
 
 mod measure;
 mod pairs;
+mod regions;
 mod report;
 mod spec;
 
@@ -31,10 +32,14 @@ pub struct Args {
     /// default all values
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     labels: Vec<String>,
+    /// Regions of several labels in place of classes: TC, WT and ET as decathlon, brats2018 (1, 2, 4),
+    /// brats2023 (1, 2, 3) or tutorial number them, or a list as in core=1+3,whole=1+2+3
+    #[arg(long, value_name = "NAME|LIST", conflicts_with_all = ["labels", "include_background"])]
+    regions: Option<String>,
     /// Also measure class 0
     #[arg(long)]
     include_background: bool,
-    /// What a distance counts as where the prediction or the label alone has no voxel of a class
+    /// What counts where the prediction or the label has no voxel of a class
     #[arg(long, value_enum, value_name = "RULE", default_value_t = EmptyWord::Penalty)]
     empty: EmptyWord,
     /// Print one JSON object
@@ -48,7 +53,10 @@ pub struct Args {
 /// Measures and prints.
 pub fn run(args: &Args) -> Outcome {
     let specs = args.metrics.iter().map(|text| spec::Spec::read(text)).collect::<Outcome<Vec<_>>>()?;
-    let classes = measure::Classes::read(&args.labels, args.include_background)?;
+    let classes = match &args.regions {
+        Some(regions) => measure::Classes::of_regions(regions::read(regions)?),
+        None => measure::Classes::read(&args.labels, args.include_background)?,
+    };
     let pairs = pairs::find(&args.pred, &args.label)?;
     for (path, of) in &pairs.alone {
         note!("{} has no {of}; it is skipped", path.display());

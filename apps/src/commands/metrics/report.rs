@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 use super::measure::{self, Class, Rows};
-use crate::table::{self, Lean};
+use crate::table::{self, Lean, csv};
 
 /// Everything that was measured.
 pub struct Report {
@@ -164,18 +164,11 @@ impl Report {
 
     /// A line per case and class.
     pub fn to_csv(&self) -> Vec<String> {
-        let quoted = |text: &str| match text.contains([',', '"', '\n']) {
-            true => format!("\"{}\"", text.replace('"', "\"\"")),
-            false => text.to_owned(),
-        };
-        let metrics = self.metrics.iter().map(|metric| quoted(metric));
-        let mut lines =
-            vec![["case".to_owned(), "class".to_owned()].into_iter().chain(metrics).collect::<Vec<_>>().join(",")];
+        let mut lines = vec![csv(["case", "class"].into_iter().chain(self.metrics.iter().map(String::as_str)))];
         for (case, measured) in &self.cases {
             for (class, values) in measured {
                 let values = values.iter().map(|value| value.map_or_else(String::new, |v| v.value.to_string()));
-                let line = [quoted(case), quoted(name(class))].into_iter().chain(values).collect::<Vec<_>>();
-                lines.push(line.join(","));
+                lines.push(csv([case.clone(), name(class).to_owned()].into_iter().chain(values)));
             }
         }
         lines

@@ -9,7 +9,8 @@ use crate::error::{Context, Failure, Outcome};
 /// The list for `--help`.
 pub const HELP: &str = "\
 Label maps:  dice, iou, hausdorff, hd95, surface_distance, surface_dice:tolerance=2, f_beta:beta=2, generalized_dice,
-             and the rates of the confusion matrix: sensitivity, specificity, precision, f1_score, ...
+             lesion_dice and lesion_hd95 (BraTS 2023; lesion_dice:dilation_factor=1,lesion_volume_thresh=2 for
+             metastases), and the rates of the confusion matrix: sensitivity, specificity, precision, f1_score, ...
 Images:      mae, mse, rmse, mape, psnr:max_val=255, ssim:data_range=1, ms_ssim
 Options are those of MONAI's metrics: hausdorff:percentile=95,directed=true  surface_distance:symmetric=true
 Distances are in millimetres, by the affine of the label.";
@@ -37,7 +38,7 @@ pub struct Spec {
 }
 
 /// Short names, MONAI's names, and what they measure.
-const NAMES: [(&str, &str, Kind); 15] = [
+const NAMES: [(&str, &str, Kind); 17] = [
     ("dice", "DiceMetric", Kind::Class),
     ("iou", "MeanIoU", Kind::Class),
     ("hausdorff", "HausdorffDistanceMetric", Kind::Class),
@@ -45,6 +46,8 @@ const NAMES: [(&str, &str, Kind); 15] = [
     ("surface_distance", "SurfaceDistanceMetric", Kind::Class),
     ("surface_dice", "SurfaceDiceMetric", Kind::Class),
     ("f_beta", "FBetaScore", Kind::Class),
+    ("lesion_dice", "LesionWiseMetric", Kind::Class),
+    ("lesion_hd95", "LesionWiseMetric", Kind::Class),
     ("generalized_dice", "GeneralizedDiceScore", Kind::Classes),
     ("mae", "MAEMetric", Kind::Image),
     ("mse", "MSEMetric", Kind::Image),
@@ -99,6 +102,9 @@ impl Spec {
         if plain == "hd95" {
             options.insert("percentile".into(), json!(95.0));
         }
+        if plain == "lesion_hd95" {
+            options.insert("score".into(), json!("hausdorff"));
+        }
         for part in parts(given) {
             let said = || format!("--metric {text}");
             let (key, value) = part.split_once('=').ok_or_else(|| {
@@ -127,6 +133,7 @@ impl Spec {
             | "HausdorffDistanceMetric"
             | "SurfaceDistanceMetric"
             | "SurfaceDiceMetric"
+            | "LesionWiseMetric"
             | "GeneralizedDiceScore"
             | "ConfusionMatrixMetric" => {
                 // It only gets classes that count.

@@ -29,11 +29,23 @@ pub const SPLEEN_REGULAR: Bundled =
 /// volumes, two classes, minutes on a CPU.
 pub const HIPPOCAMPUS: Bundled = Bundled { name: "hippocampus", text: include_str!("../../recipes/hippocampus.toml") };
 
+/// Brain tumours in four MR contrasts (Medical Segmentation Decathlon, Task01, and BraTS), the
+/// recipe of MONAI's distributed tutorial on one device. Intensities are normalized before the crop,
+/// so that training and validation have the same statistics and the step is cached.
+pub const BRATS: Bundled = Bundled { name: "brats", text: include_str!("../../recipes/brats.toml") };
+
+/// The plain recipe of MONAI's notebook on the same data: no cache, Dice, Adam at 1e-4.
+pub const BRATS_REGULAR: Bundled =
+    Bundled { name: "brats-regular", text: include_str!("../../recipes/brats-regular.toml") };
+
 /// What `hearth demo` trains.
 pub const DEMO: Bundled = Bundled { name: "demo", text: include_str!("../../recipes/demo.toml") };
 
+/// What `hearth demo brats` trains.
+pub const DEMO_BRATS: Bundled = Bundled { name: "demo-brats", text: include_str!("../../recipes/demo-brats.toml") };
+
 /// All of them.
-pub const ALL: &[Bundled] = &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, DEMO];
+pub const ALL: &[Bundled] = &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, BRATS, BRATS_REGULAR, DEMO, DEMO_BRATS];
 
 impl Bundled {
     /// The recipe's first comment line.

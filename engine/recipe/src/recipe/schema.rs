@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hearth_data::SamplerConfig;
+use hearth_data::Transform;
 use hearth_data::caches::{Cache, MemoryCache};
 use hearth_data::layouts::Layout;
 use hearth_data::spatial::{Lazy, LazySampling};
@@ -12,7 +13,7 @@ use hearth_nn::inferers::{InfererConfig, SimpleInferer};
 use hearth_nn::losses::{Loss, LossConfig};
 use hearth_nn::networks::NetworkConfig;
 use hearth_nn::optim::{GradientClip, OptimizerConfig};
-use hearth_registry::{Document, Fault, Named, Node};
+use hearth_registry::{Document, Fault, Kind, Named, Node};
 use hearth_train::device::TuneWord;
 use serde::{Deserialize, Serialize};
 
@@ -253,6 +254,10 @@ impl PluginEntry {
     }
 }
 
+/// The transforms between labels and regions.
+const CONVERTS: &str = "ConvertToMultiChannelBasedOnBratsClasses";
+const RESOLVES: &str = "ResolveRegions";
+
 impl Recipe {
     /// Reads a document and checks its values.
     ///
@@ -305,6 +310,7 @@ impl Recipe {
         if self.post.label.is_empty() {
             self.post.label = label;
         }
+        self.fill_in_regions();
         let (output, metric) = (self.output(), document.root().get("metric"));
         let written = metric.and_then(|metric| metric.get("include_background"));
         if let (Metric::Dice { include_background, .. }, Output::Regions, None) = (&mut self.metric, output, written) {
@@ -332,6 +338,22 @@ impl Recipe {
         match &self.loss {
             Some(loss) => loss.build(),
             None => Err(Fault::at("loss", "this recipe trains two networks that compete; it has no [loss]")),
+        }
+    }
+
+    /// Regions that are written as labels: the transform that makes them takes their labels from the
+    /// task, and they are resolved before anything is measured or written.
+    fn fill_in_regions(&mut self) {
+        let Some(classes) = self.learns().region_labels() else { return };
+        for table in &mut self.transforms {
+            let named = table.text("name").is_some_and(|name| <dyn Transform>::is_spelt(CONVERTS, name));
+            if named && table.get("classes").is_none() && table.get("et_label").is_none() {
+                table.insert("classes", Node::from(classes.clone()));
+                table.insert("strict", Node::from(true));
+            }
+        }
+        if !self.post.prediction.iter().any(|step| step.text("name") == Some(RESOLVES)) {
+            self.post.prediction.push(Node::named(RESOLVES).with("classes", classes));
         }
     }
 

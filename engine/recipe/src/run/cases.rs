@@ -83,6 +83,7 @@ pub fn list(path: &Path, recipe: &Recipe) -> Outcome<CaseList> {
     };
     let mut list = read.while_doing(doing)?;
     check_labels(&list, recipe)?;
+    recipe.learns().check_names(&list.labels).map_err(|what| RecipeError::new(what).context(doing()))?;
     if list.labelled.is_empty() {
         let lacking = match &wants.target {
             Target::Image { name } => format!("has a {}", name.as_deref().unwrap_or("label")),

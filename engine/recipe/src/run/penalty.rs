@@ -19,6 +19,22 @@ pub enum Empty {
     Penalty,
     /// No value, which means leave out, as in MONAI.
     Skip,
+    /// As in BraTS: the diagonal as with [`Empty::Penalty`], and where both are empty a distance of 0
+    /// and a Dice of 1.
+    Challenge,
+}
+
+impl Empty {
+    /// What a metric of one class counts where one mask is empty, or both are; `None` where the
+    /// metric's own value stands. `diagonal` is that of the image.
+    pub fn value(self, config: &MetricConfig, one: bool, both: bool, diagonal: f64) -> Option<f64> {
+        match (self, is_distance(config)) {
+            (Empty::Penalty | Empty::Challenge, true) if one => Some(diagonal),
+            (Empty::Challenge, true) if both => Some(0.0),
+            (Empty::Challenge, false) if both && (**config).name() == "DiceMetric" => Some(1.0),
+            _ => None,
+        }
+    }
 }
 
 /// How many items of each class counted the diagonal since the last reset.
@@ -37,7 +53,7 @@ impl Penalties {
 }
 
 /// Whether a metric measures a distance that has no value for an empty mask.
-pub fn is_distance(config: &MetricConfig) -> bool {
+fn is_distance(config: &MetricConfig) -> bool {
     ["HausdorffDistanceMetric", "SurfaceDistanceMetric"].contains(&(**config).name())
 }
 
@@ -52,23 +68,26 @@ pub fn diagonal(shape: [usize; 3], spacing: [f64; 3]) -> f64 {
 /// Where the recipe's metric cannot be built.
 pub fn measuring(config: &MetricConfig, empty: Empty) -> Outcome<(Box<dyn Metric>, Penalties)> {
     let (inner, penalties) = (config.build()?, Penalties::default());
-    if empty == Empty::Skip || !is_distance(config) {
+    if !(0..2).any(|both| empty.value(config, both == 0, both == 1, 1.0).is_some()) {
         return Ok((inner, penalties));
     }
     let ignored = config.node().get("ignore_index").and_then(|node| node.to_toml().as_integer());
-    Ok((Box::new(Penalised { inner, ignored, penalties: penalties.clone() }), penalties))
+    let config = config.clone();
+    Ok((Box::new(Penalised { inner, config, empty, ignored, penalties: penalties.clone() }), penalties))
 }
 
-/// A distance with the diagonal in place of what has no value.
+/// A metric with values by a rule where masks are empty.
 struct Penalised {
     inner: Box<dyn Metric>,
+    config: MetricConfig,
+    empty: Empty,
     /// The class that does not count at all.
     ignored: Option<i64>,
     penalties: Penalties,
 }
 
 impl Penalised {
-    /// Puts the diagonal into the rows of a batch; says whether any was put.
+    /// Puts the rule's values into the rows of a batch; says whether any was put.
     fn penalise(
         &self,
         rows: &mut [Vec<f32>],
@@ -86,10 +105,12 @@ impl Penalised {
             for (class, value) in row.iter_mut().enumerate() {
                 let channel = class + first;
                 let at = item * channels + channel;
-                let one_is_empty = (found[at] > 0.0) != (drawn[at] > 0.0);
-                if one_is_empty && self.ignored != Some(channel as i64) {
-                    *value = diagonal([x, y, z], spacing) as f32;
-                    any = true;
+                let (one, both) = ((found[at] > 0.0) != (drawn[at] > 0.0), found[at] == 0.0 && drawn[at] == 0.0);
+                let by_rule = self.empty.value(&self.config, one, both, diagonal([x, y, z], spacing));
+                let Some(counts) = by_rule.filter(|_| self.ignored != Some(channel as i64)) else { continue };
+                *value = counts as f32;
+                any = true;
+                if one {
                     self.penalties.change(|counts| {
                         counts.resize(counts.len().max(class + 1), 0);
                         counts[class] += 1;
@@ -189,6 +210,17 @@ mod tests {
         // sqrt(4^2 + 8^2 + 8^2) = 12 mm; what neither has is no distance.
         assert!(rows.iter().all(|row| row[0].is_nan()));
         assert_eq!((rows[0][1], rows[1][1], value, penalties), (0.0, 12.0, 6.0, [0, 1]));
+    }
+
+    #[test]
+    fn the_challenge_counts_what_neither_has() {
+        let (rows, value, penalties) = measured(Empty::Challenge);
+        // Zero for the first class of both items, 0 and 12 mm for the second.
+        assert_eq!((rows, value, penalties), (vec![vec![0.0, 0.0], vec![0.0, 12.0]], 3.0, [0, 1]));
+        let dice = toml::from_str("name = \"DiceMetric\"").expect("a metric");
+        let of = |one, both| Empty::Challenge.value(&dice, one, both, 12.0);
+        assert_eq!((of(true, false), of(false, true)), (None, Some(1.0)));
+        assert_eq!(Empty::Penalty.value(&dice, false, true, 12.0), None);
     }
 
     #[test]

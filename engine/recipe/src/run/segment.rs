@@ -5,14 +5,15 @@ use std::cell::RefCell;
 use burn::tensor::activation::softmax;
 use burn::tensor::{DType, Tensor};
 use hearth_data::affine::{IDENTITY, compose};
+use hearth_data::transforms::ResolveRegions;
 use hearth_data::{Affine, Image, Sample};
 use hearth_nn::inferers::InferError;
 use hearth_nn::losses::one_hot;
 use hearth_nn::networks::Network;
 use hearth_train::Post;
 
-use super::Trained;
 use super::passing::Windows;
+use super::{Plan, Trained};
 use crate::error::{Outcome, RecipeError};
 use crate::recipe::Output;
 
@@ -22,9 +23,33 @@ pub struct Segmented {
     pub image: Image,
     /// Which of these it is.
     pub output: Output,
+    /// A probability for each label or region, in its channel.
+    pub probabilities: Option<Image>,
     /// The standard deviation of the foreground's probability over the augmented images at every
     /// voxel, and the volume variation coefficient.
     pub uncertainty: Option<(Image, f64)>,
+}
+
+/// What is wanted of a prediction besides the image.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// [`Segmented::probabilities`]. They take a volume of the image's size for each channel.
+    pub probabilities: bool,
+    /// [`Segmented::uncertainty`]; none without test-time augmentation.
+    pub uncertainty: bool,
+}
+
+impl Segmented {
+    /// The image as it is written: regions as one label map where the recipe says which labels they
+    /// have.
+    ///
+    /// # Errors
+    /// Where the regions are not those of the recipe.
+    pub fn written(&self, plan: &Plan) -> Outcome<Image> {
+        let Some(classes) = plan.recipe.learns().region_labels() else { return Ok(self.image.clone()) };
+        let resolve = ResolveRegions::new(Post::KEY, classes).as_labels(true);
+        resolve.resolve(self.image.clone()).map_err(|error| RecipeError::new(error.to_string()))
+    }
 }
 
 impl Trained {
@@ -120,12 +145,12 @@ impl Trained {
     /// Probabilities are resampled to the image's own grid one channel at a time, and classes are
     /// decided there. That is smoother than resampling a label map, and does not hold all classes
     /// at full size.
-    pub fn segment(&self, sample: Sample, uncertainty: bool) -> Outcome<Segmented> {
+    pub fn segment(&self, sample: Sample, wanted: Wanted) -> Outcome<Segmented> {
         let steps = self.plan.post_prediction()?;
         let case = sample.case.clone();
         let image = self.network_input(sample)?;
         let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
-        let uncertainty = if uncertainty { self.uncertainty(&steps, &input, &image)? } else { None };
+        let uncertainty = if wanted.uncertainty { self.uncertainty(&steps, &input, &image)? } else { None };
         let logits = self.with_network(|net| self.inferer.infer(input, net))?;
         let likely: Tensor<4> = self.probabilities(&steps, logits)?.squeeze_dim(0);
         let channels = likely.dims()[0];
@@ -140,7 +165,14 @@ impl Trained {
             let one = Image { data: one, affine: image.affine, meta: image.meta.clone() };
             Ok(self.plan.prediction.invert(one, &image, false)?)
         };
+        let mut probabilities = None;
         let image = match output {
+            Output::Labels if wanted.probabilities => {
+                let maps = (0..channels).map(on_own_grid).collect::<Outcome<Vec<Image>>>()?;
+                let label = likeliest(channels, |channel| Ok(maps[channel].clone()))?;
+                probabilities = Some(stacked(maps)?);
+                clean(&steps, label)?
+            }
             Output::Labels => clean(&steps, likeliest(channels, on_own_grid)?)?,
             Output::Scores => {
                 return Err(RecipeError::new(
@@ -148,17 +180,23 @@ impl Trained {
                 ));
             }
             Output::Regions | Output::Image => {
-                let maps = (0..channels).map(on_own_grid).collect::<Outcome<Vec<Image>>>()?;
-                let mut maps = maps.into_iter();
-                let mut first = maps.next().ok_or_else(|| RecipeError::new("the network has no output"))?;
-                first.data = Tensor::cat(std::iter::once(first.data).chain(maps.map(|map| map.data)).collect(), 0);
+                let maps = stacked((0..channels).map(on_own_grid).collect::<Outcome<Vec<Image>>>()?)?;
+                probabilities = wanted.probabilities.then(|| maps.clone());
                 // The activations are applied already.
                 let rest = steps.iter().skip_while(|step| matches!(step, Post::Activations(_)));
-                Post::finish(rest, first, &case).map_err(|error| RecipeError::new(error.to_string()))?
+                Post::finish(rest, maps, &case).map_err(|error| RecipeError::new(error.to_string()))?
             }
         };
-        Ok(Segmented { image, output, uncertainty })
+        Ok(Segmented { image, output, probabilities, uncertainty })
     }
+}
+
+/// Images of one channel on one grid as one image.
+fn stacked(maps: Vec<Image>) -> Outcome<Image> {
+    let mut maps = maps.into_iter();
+    let mut first = maps.next().ok_or_else(|| RecipeError::new("the network has no output"))?;
+    first.data = Tensor::cat(std::iter::once(first.data).chain(maps.map(|map| map.data)).collect(), 0);
+    Ok(first)
 }
 
 /// The affine of a grid with this number of voxels over the space of an image.

@@ -23,7 +23,7 @@ use super::penalty::{Empty, Penalties, measuring};
 use super::plugins::Attached;
 use super::record::Record;
 use super::vanished::FolderWatch;
-use super::{Cases, Plan, Start, folders, handlers, plugins, summary};
+use super::{Cases, Plan, Start, folders, handlers, known_labels, plugins, summary};
 use crate::error::{At, Context, Outcome, RecipeError};
 use crate::notice::{notice, warning};
 use crate::recipe::{Listens, Recipe};
@@ -252,6 +252,7 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
     // Before the work begins.
     let loss = recipe.build_loss().map_err(|fault| plan.document.located("", fault))?;
     let cases = Cases::open(data, recipe)?;
+    known_labels::check(plan, &[&cases.training[..], &cases.validation].concat())?;
     let network = plan.starting_network(from)?;
     let (train, validate) = (cases.training.len(), cases.validation.len());
     notice!("{}: {train} cases train, {validate} validate, on {}", cases.name, device::name(&plan.device));

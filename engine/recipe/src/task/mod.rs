@@ -7,10 +7,12 @@
 mod classification;
 mod generation;
 mod reconstruction;
+mod region_labels;
 mod regions;
 mod regression;
 mod segmentation;
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use hearth_data::Item;
@@ -24,6 +26,7 @@ use crate::recipe::{Output, Recipe};
 pub use classification::Classification;
 pub use generation::Generation;
 pub use reconstruction::Reconstruction;
+pub use region_labels::{Convention, RegionLabels};
 pub use regions::Regions;
 pub use regression::Regression;
 pub use segmentation::Segmentation;
@@ -70,6 +73,20 @@ pub trait Task: Debug + Send + Sync {
     /// Whether images come from random numbers, by two networks that compete, and not from images.
     fn generates(&self) -> bool {
         false
+    }
+
+    /// The labels of each region, where predictions are written as one label map: regions are resolved
+    /// as `ResolveRegions` does it, at the end of `[post] prediction`.
+    fn region_labels(&self) -> Option<Vec<Vec<i64>>> {
+        None
+    }
+
+    /// Compares the recipe with the names that a data set gives its labels.
+    ///
+    /// # Errors
+    /// Where the names say that the labels mean something else; the message says what to do.
+    fn check_names(&self, _: &BTreeMap<u32, String>) -> Result<(), String> {
+        Ok(())
     }
 
     /// Whether the largest of its scores is the answer.

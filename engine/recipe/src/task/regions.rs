@@ -1,12 +1,15 @@
 //! Regions that may overlap.
 
+use std::collections::BTreeMap;
+
+use hearth_data::Transform;
 use hearth_data::layouts::Target;
 use hearth_nn::metrics::MetricConfig;
-use hearth_registry::{Fault, Node};
+use hearth_registry::{Fault, Node, Registry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Task, takes_label_maps};
+use super::{RegionLabels, Task, takes_label_maps};
 use crate::recipe::{Output, Recipe};
 
 /// Regions that may overlap, such as whole tumour, tumour core and enhancing tumour. Each is a
@@ -18,6 +21,12 @@ pub struct Regions {
     /// The column, key or suffix of the label map, where it is not the data set's usual one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// The labels of each region, in the order of `labels`: lists, or for TC, WT and ET one of
+    /// `decathlon`, `brats2018`, `brats2023` and `tutorial`. Then
+    /// `ConvertToMultiChannelBasedOnBratsClasses` takes them from here, and predictions are one
+    /// label map with these labels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classes: Option<RegionLabels>,
 }
 
 impl Task for Regions {
@@ -33,7 +42,27 @@ impl Task for Regions {
         if recipe.labels.is_empty() {
             return Err(Fault::at("labels", "name at least one region"));
         }
-        Ok(())
+        let Some(classes) = self.region_labels() else { return Ok(()) };
+        if classes.len() != recipe.labels.len() {
+            let (count, named) = (classes.len(), recipe.labels.len());
+            let message = format!("has the labels of {count} regions, but `labels` names {named}");
+            return Err(Fault::at("task.classes", message));
+        }
+        let resolve = Node::named("ResolveRegions").with("keys", "pred").with("classes", classes);
+        match Registry::<dyn Transform>::new().build(&resolve) {
+            Ok(step) => {
+                step.check(&mut ["pred".to_owned()].into()).map_err(|fault| Fault::at("task.classes", fault.message))
+            }
+            Err(fault) => Err(Fault::at("task.classes", fault.message)),
+        }
+    }
+
+    fn region_labels(&self) -> Option<Vec<Vec<i64>>> {
+        self.classes.as_ref().map(RegionLabels::classes)
+    }
+
+    fn check_names(&self, names: &BTreeMap<u32, String>) -> Result<(), String> {
+        self.classes.as_ref().map_or(Ok(()), |classes| classes.check_names(names))
     }
 
     fn post(&self, _: usize) -> (Vec<Node>, Vec<Node>) {
@@ -46,4 +75,4 @@ impl Task for Regions {
     }
 }
 
-hearth_registry::entry!(dyn Task => Regions, example: "");
+hearth_registry::entry!(dyn Task => Regions, example: "classes = \"brats2023\"");

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use burn::tensor::{Tensor, TensorData};
 use hearth_kernels::host;
 use schemars::JsonSchema;
@@ -30,6 +32,9 @@ pub struct ConvertToMultiChannelBasedOnBratsClasses {
     et_label: i64,
     #[serde(default)]
     classes: Option<Vec<Vec<i64>>>,
+    /// A label that belongs to no channel is an error, rather than background.
+    #[serde(default)]
+    strict: bool,
     #[serde(default)]
     allow_missing_keys: bool,
 }
@@ -45,6 +50,7 @@ impl ConvertToMultiChannelBasedOnBratsClasses {
             keys: keys.into(),
             et_label: 4,
             classes: None,
+            strict: false,
             allow_missing_keys: false,
         }
     }
@@ -65,6 +71,9 @@ impl ConvertToMultiChannelBasedOnBratsClasses {
                 vec![vec![1.0, et], vec![1.0, et, 2.0], vec![et]]
             }
         };
+        if self.strict {
+            check_known(&image, &classes)?;
+        }
         let on_cpu = host::read(&image.data, |values| {
             let of_class = |labels: &Vec<f32>| values.iter().map(|v| f32::from(labels.contains(v))).collect::<Vec<_>>();
             classes.iter().flat_map(of_class).collect::<Vec<f32>>()
@@ -93,11 +102,25 @@ impl ConvertToMultiChannelBasedOnBratsClasses {
     }
 }
 
+/// Fails where a label is in none of the classes: the numbers mean something else in this data set.
+fn check_known(image: &Image, classes: &[Vec<f32>]) -> Result<(), TransformError> {
+    let known = |value: f32| value == 0.0 || classes.iter().any(|labels| labels.contains(&value));
+    let Some(strange) = image.to_vec().into_iter().find(|value| !known(*value)) else { return Ok(()) };
+    let labels: BTreeSet<i64> = classes.iter().flatten().map(|label| *label as i64).collect();
+    Err(TransformError::new(format!("the label {strange} belongs to no region"))
+        .expected(format!("0 and {labels:?}"))
+        .advice(
+            "BraTS 2018 to 2022 have 1, 2 and 4; BraTS 2023 and later, and the Decathlon, 1, 2 and 3: see `task.classes`",
+        ))
+}
+
 setters!(ConvertToMultiChannelBasedOnBratsClasses {
     /// Label of the enhancing tumour.
     et_label: i64,
     /// The labels of each channel.
     classes: Option<Vec<Vec<i64>>>,
+    /// Whether a label that belongs to no channel is an error.
+    strict: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
 });
@@ -118,6 +141,7 @@ mod tests {
         let decathlon = brats.clone().classes(Some(vec![vec![2_i64, 3], vec![1, 2, 3], vec![3]]));
         let channels = values(&decathlon.convert(image.clone()).expect("converted"));
         assert_eq!(channels, [0, 0, 1, 1, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 0]);
+        assert!(brats.clone().strict(true).convert(image.clone()).is_err(), "3 is none of BraTS 2018");
         assert!(brats.convert(stack(&[image.clone(), image])).is_err());
         assert!(ConvertToMultiChannelBasedOnBratsClasses::new("x").et_label(2).check_parameters().is_err());
     }

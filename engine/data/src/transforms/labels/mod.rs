@@ -16,6 +16,7 @@ mod map_label_value;
 mod prob_nms;
 mod remove_repeated_channel;
 mod remove_small_objects;
+mod resolve_regions;
 
 pub use convert_to_multi_channel_based_on_brats_classes::ConvertToMultiChannelBasedOnBratsClasses;
 pub use distance_transform_edt::DistanceTransformEDT;
@@ -28,6 +29,7 @@ pub use map_label_value::MapLabelValue;
 pub use prob_nms::{Detection, ProbNMS};
 pub use remove_repeated_channel::RemoveRepeatedChannel;
 pub use remove_small_objects::RemoveSmallObjects;
+pub use resolve_regions::ResolveRegions;
 
 use burn::tensor::{Int, Tensor};
 use hearth_kernels::label::LabelError;

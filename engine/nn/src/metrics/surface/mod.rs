@@ -97,9 +97,9 @@ pub(super) fn spacing_of(
 
 /// A predicted and a true mask.
 pub(super) struct Pair {
-    pred: Vec<bool>,
-    label: Vec<bool>,
-    size: [usize; 3],
+    pub(super) pred: Vec<bool>,
+    pub(super) label: Vec<bool>,
+    pub(super) size: [usize; 3],
 }
 
 impl Pair {

@@ -1,4 +1,4 @@
-//! Synthetic CT volumes for experiments: abdomens with a spleen, as a Decathlon folder.
+//! Abdomens in CT with a spleen.
 //!
 //! The spleen has the intensity of liver, kidneys and bowel around it, and a different shape, size
 //! and position in every case, so that a threshold does not find it. Anatomy is described in
@@ -9,10 +9,10 @@ use std::path::Path;
 
 use derive_setters::Setters;
 use rayon::prelude::*;
-use serde_json::json;
 
+use super::folder::{About, Folder};
+use super::organ::{Organ, smooth};
 use crate::affine::{self, Affine};
-use crate::nifti::{DataType, NiftiOptions, write_nifti};
 use crate::{DataError, Draw, DrawKey, Image, Progress, host_device};
 
 /// Width of the field of view, in mm.
@@ -42,42 +42,24 @@ impl Default for SpleenOptions {
 /// # Errors
 /// Where the size is too small or an I/O error occurs.
 pub fn spleen(dir: impl AsRef<Path>, cases: usize, options: &SpleenOptions) -> Result<(), DataError> {
-    let dir = dir.as_ref();
     if !(16..=1024).contains(&options.size) {
         return Err(DataError::Option(format!("a size of {}, expected 16 to 1024", options.size)));
     }
-    for folder in ["imagesTr", "labelsTr"] {
-        let path = dir.join(folder);
-        std::fs::create_dir_all(&path).map_err(|source| DataError::Io { path, source })?;
-    }
+    let mut folder = Folder::new(dir.as_ref(), "spleen", cases)?;
     let bar = options.progress.start("phantom", cases as u64);
-    let width = cases.saturating_sub(1).to_string().len().max(2);
-    let mut training = Vec::new();
     for case in 0..cases {
-        let name = format!("spleen_{case:0width$}.nii.gz");
         let (image, label) = spleen_case(case, options);
-        write_nifti(dir.join("imagesTr").join(&name), &image, NiftiOptions::image().data_type(DataType::I16))?;
-        write_nifti(dir.join("labelsTr").join(&name), &label, NiftiOptions::label())?;
-        training.push(json!({ "image": format!("./imagesTr/{name}"), "label": format!("./labelsTr/{name}") }));
+        folder.add(&image, &label)?;
         bar.advance();
     }
     bar.finish();
-    let list = json!({
-        "name": "Spleen phantom",
-        "description": "Made-up abdominal CT; no patient's data",
-        "reference": "Hearth",
-        "licence": "CC0-1.0",
-        "release": "1.0",
-        "tensorImageSize": "3D",
-        "modality": { "0": "CT" },
-        "labels": { "0": "background", "1": "spleen" },
-        "numTraining": cases,
-        "numTest": 0,
-        "training": training,
-        "test": [],
-    });
-    let path = dir.join("dataset.json");
-    hearth_files::replace(&path, format!("{list:#}\n")).map_err(|source| DataError::Io { path, source })
+    folder.finish(&About {
+        name: "Spleen phantom",
+        description: "Made-up abdominal CT; no patient's data",
+        dimensions: "3D",
+        modalities: &["CT"],
+        labels: &["background", "spleen"],
+    })
 }
 
 /// Image (HU) and label of one case.
@@ -130,49 +112,6 @@ fn grid(case: usize, shape: [usize; 3], draw: &Draw) -> Affine {
         row[3] = -offset;
     }
     grid
-}
-
-/// An ellipsoid with a bumpy surface.
-struct Organ {
-    center: [f64; 3],
-    radii: [f64; 3],
-    /// Rotation about the body's long axis.
-    turn: (f64, f64),
-    bumps: [f64; 6],
-    hu: f64,
-}
-
-impl Organ {
-    fn new(draw: &Draw, center: [f64; 3], radii: [f64; 3], turn: f64, hu: (f64, f64), vary: f64) -> Self {
-        let scale = draw.between(1.0 - vary, 1.0 + vary);
-        let turn: f64 = turn + draw.between(-0.25, 0.25);
-        Organ {
-            center: center.map(|c| c + draw.between(-55.0, 55.0) * vary),
-            radii: radii.map(|r| r * scale * draw.between(1.0 - vary / 2.0, 1.0 + vary / 2.0)),
-            turn: turn.sin_cos(),
-            bumps: std::array::from_fn(|_| draw.between(-0.09, 0.09)),
-            hu: draw.between(hu.0, hu.1),
-        }
-    }
-
-    /// Squared distance from the centre in radii, including surface bumps: below 1 inside.
-    fn level(&self, at: [f64; 3]) -> f64 {
-        let [x, y, z] = std::array::from_fn(|a| at[a] - self.center[a]);
-        let (s, c) = self.turn;
-        let [x, y, z] = [(c * x + s * y) / self.radii[0], (c * y - s * x) / self.radii[1], z / self.radii[2]];
-        let b = &self.bumps;
-        let waves = b[0] * (3.1 * x + 1.3 * z).sin()
-            + b[1] * (2.7 * y - 1.9 * x).cos()
-            + b[2] * (3.7 * z + y).sin()
-            + b[3] * x * y
-            + b[4] * y * z
-            + b[5] * x * z;
-        x * x + y * y + z * z + 2.0 * waves
-    }
-
-    fn holds(&self, at: [f64; 3]) -> bool {
-        self.level(at) < 1.0
-    }
 }
 
 /// The anatomy of one synthetic patient, in mm towards right, front, top.
@@ -268,19 +207,6 @@ impl Anatomy {
             Some(organ) => (organ.hu, false),
             None => (self.fat + 8.0, false),
         }
-    }
-}
-
-/// A 1-2-1 average along each axis, as the blur of a scanner.
-fn smooth(values: &mut [f32], [nx, ny, nz]: [usize; 3]) {
-    for (n, stride) in [(nx, ny * nz), (ny, nz), (nz, 1)] {
-        let old = values.to_vec();
-        values.par_iter_mut().enumerate().for_each(|(i, value)| {
-            let k = i / stride % n;
-            let before = if k > 0 { old[i - stride] } else { old[i] };
-            let after = if k + 1 < n { old[i + stride] } else { old[i] };
-            *value = 0.25 * before + 0.5 * old[i] + 0.25 * after;
-        });
     }
 }
 

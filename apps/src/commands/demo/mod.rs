@@ -1,0 +1,139 @@
+//! `hearth demo`: the whole workflow of an app, from generated data to a picture.
+
+mod apps;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use hearth_data::{NiftiOptions, write_nifti};
+use serde_json::json;
+
+use crate::commands::empty::EmptyWord;
+use crate::commands::evaluate::{self, Evaluated};
+use crate::commands::predicted::Pictures;
+use crate::error::{Context, Failure, Outcome};
+use crate::folders;
+use crate::interrupt;
+use crate::picture::save;
+use crate::recipe::{Recipe, bundled};
+use crate::run::inputs::Input;
+use crate::run::{Cases, Opening, Session, Trained, Wanted};
+use crate::terminal::{bold, seconds};
+use crate::{note, out};
+
+use apps::{App, Demo};
+
+/// Arguments of `hearth demo`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The app
+    #[arg(value_enum, value_name = "APP", default_value_t = App::Spleen)]
+    pub app: App,
+    /// The folder for the data, the run, the labels and the picture; new or empty
+    #[arg(long, value_name = "DIR", default_value = "hearth-demo")]
+    pub out: PathBuf,
+    /// The seed of the volumes and of the training
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Where to train: cpu, cuda:0, vulkan, rocm:0, metal, auto
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+    /// Time for choosing kernels on a card, in place of the recipe's: off, quick, full or auto
+    #[arg(long, value_name = "HOW")]
+    pub tune: Option<String>,
+}
+
+/// Generates, trains, evaluates, predicts, draws.
+///
+/// # Errors
+/// Where a step fails, or the network has learned less than it should.
+pub fn run(args: &Args) -> Outcome {
+    let start = Instant::now();
+    folders::check_path("--out", &args.out)?;
+    interrupt::listen()?;
+    let _reserved = folders::Reserved::new(&args.out)?;
+    let at = |name: &str| args.out.join(name);
+    let (data, run, labels) = (at("data"), at("run"), at("labels"));
+    let demo: Demo = args.app.demo();
+    let mut document = bundled::find(demo.recipe)?.document()?;
+    document.set_option("--seed", "training.seed", &args.seed.to_string())?;
+    document.set_option("--device", "training.device", &args.device)?;
+    if let Some(tune) = &args.tune {
+        document.set_option("--tune", "training.tune", tune)?;
+    }
+    let plan = crate::terminal::plan(document)?;
+
+    out!("{}", bold(&format!("1/4  {} -> {}", demo.data, data.display())));
+    (demo.make)(&data, args.seed)?;
+
+    let epochs = plan.recipe.training.epochs;
+    out!("{}", bold(&format!("2/4  training a small {} for {epochs} epochs -> {}", demo.network, run.display())));
+    let mut session = Session::new(plan, &data, &[])?;
+    interrupt::running(session.interrupt_flag());
+    session.start(&run)?;
+    super::train::finish(&mut session)?;
+
+    out!("{}", bold("3/4  the best checkpoint on the volumes it has not seen"));
+    let found = evaluate::evaluate(&evaluate::Args {
+        run: run.clone(),
+        data: data.clone(),
+        checkpoint: "best".into(),
+        all: false,
+        cases: Vec::new(),
+        grid: evaluate::Grid::Network,
+        empty: EmptyWord::Penalty,
+        accept: Vec::new(),
+        device: args.device.clone(),
+        tune: args.tune.clone(),
+        tta: None,
+        json: false,
+        csv: false,
+    })?;
+    found.print();
+
+    out!("{}", bold(&format!("4/4  a prediction on the scanner's own grid -> {}", labels.display())));
+    let picture = at("overlay.png");
+    draw(args, &run, &data, &labels, &picture)?;
+    let reached = found.class_value(demo.class).unwrap_or(f64::NAN);
+    summarize(&at("summary.json"), &found, start.elapsed().as_secs_f64())?;
+    out!("picture  {}", picture.display());
+    out!("summary  {}", at("summary.json").display());
+    let took = seconds(start.elapsed().as_secs_f64());
+    out!("{}", bold(&format!("mean Dice {:.3} in {took}", found.key_value())));
+    // Also where it is not a number.
+    if !(reached >= demo.least) {
+        let Demo { class, least, .. } = demo;
+        let advice = "this build or device computes wrongly, or --seed made data that are hard to learn";
+        return Err(Failure::new(format!("Dice of {class} is {reached:.3}, expected at least {least}: {advice}")));
+    }
+    note!("next: {}", demo.next);
+    Ok(())
+}
+
+/// Predicts the first validation case, writes it and draws it beside its label.
+fn draw(args: &Args, run: &Path, data: &Path, labels: &Path, picture: &Path) -> Outcome {
+    let opening = Opening { tune: args.tune.as_deref(), ..Opening::new("best", &args.device) };
+    let trained = Trained::open_with(&folders::open_run(run)?, opening)?;
+    let input = Input::Case(Box::new(first_validation_case(data, &trained.plan.recipe)?));
+    std::fs::create_dir_all(labels).while_doing(|| format!("cannot make the folder {}", labels.display()))?;
+    let mut name = input.stem();
+    name.push("_seg.nii.gz");
+    let target = labels.join(name);
+    let found = trained.segment(input.sample(), Wanted::default())?;
+    write_nifti(&target, &found.written(&trained.plan)?, NiftiOptions::label())
+        .while_doing(|| format!("cannot write {}", target.display()))?;
+    let pictures = Pictures::new(&trained, &[data.to_owned()])?;
+    Ok(save(&pictures.of_map(&input, &found)?, picture)?)
+}
+
+fn first_validation_case(data: &Path, recipe: &Recipe) -> Outcome<hearth_data::Item> {
+    let cases = Cases::open(data, recipe)?.validation;
+    cases.into_iter().next().ok_or_else(|| Failure::new("the data set has no validation case"))
+}
+
+fn summarize(path: &Path, found: &Evaluated, total: f64) -> Outcome {
+    let mut summary = json!({ "mean_dice": found.key_value(), "checkpoint": found.checkpoint, "seconds": total });
+    summary["dice"] = found.class_values().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+    let text = serde_json::to_string_pretty(&summary)? + "\n";
+    Ok(folders::replace(path, text)?)
+}

@@ -1,0 +1,16 @@
+//! Generated volumes with exact labels to try things on, as folders of data sets.
+//!
+//! | phantom | shows |
+//! |---|---|
+//! | [`spleen`] | abdomens in CT with a spleen |
+//! | [`brats`] | heads in four MR contrasts with nested tumours |
+//!
+//! Every case is drawn from the seed and its number: the same seed gives the same volumes.
+
+mod brats;
+mod folder;
+mod organ;
+mod spleen;
+
+pub use brats::{BratsLayout, BratsOptions, brats, brats_case};
+pub use spleen::{SpleenOptions, spleen, spleen_case};

@@ -1,0 +1,50 @@
+//! Whether the label maps of a data set hold only labels that the recipe's regions know, before a
+//! run that would read them one by one.
+
+use std::collections::BTreeSet;
+
+use hearth_data::{Item, read_image};
+use rayon::prelude::*;
+
+use super::Plan;
+use crate::error::{Outcome, RecipeError};
+
+/// How many cases a message names.
+const SHOWN: usize = 6;
+
+/// Reads the labels of all cases, where the recipe says which labels make up its regions, and the
+/// cache would not read them all before the first step.
+///
+/// # Errors
+/// Where labels belong to no region; the error names the cases. A label that cannot be read is left
+/// to the pipeline, which says so.
+pub fn check(plan: &Plan, items: &[Item]) -> Outcome {
+    let Some(classes) = plan.recipe.learns().region_labels() else { return Ok(()) };
+    if plan.recipe.data.cache.kept(items.len()) == items.len() {
+        return Ok(());
+    }
+    let known: BTreeSet<i64> = classes.into_iter().flatten().chain([0]).collect();
+    let running = plan.progress.start("labels", items.len() as u64);
+    let strange = |item: &Item| -> Option<(String, Vec<i64>)> {
+        let found = item.files.get("label").and_then(|path| read_image(path).ok());
+        running.advance();
+        let others: BTreeSet<i64> =
+            found?.to_vec().into_iter().map(|v| v as i64).filter(|v| !known.contains(v)).collect();
+        (!others.is_empty()).then(|| (item.case.clone(), others.into_iter().collect()))
+    };
+    let strange: Vec<(String, Vec<i64>)> = items.par_iter().filter_map(strange).collect();
+    running.finish();
+    if strange.is_empty() {
+        return Ok(());
+    }
+    let line = |(case, labels): &(String, Vec<i64>)| format!("{case} has {labels:?}");
+    let mut lines: Vec<String> = strange.iter().take(SHOWN).map(line).collect();
+    if strange.len() > SHOWN {
+        lines.push(format!("and {} more", strange.len() - SHOWN));
+    }
+    Err(RecipeError::new(format!(
+        "labels that belong to no region of task.classes ({known:?}):\n  {}\n  BraTS 2018 to 2022 have 1, 2 and 4; BraTS \
+         2023 and later, and the Decathlon, 1, 2 and 3",
+        lines.join("\n  ")
+    )))
+}
