@@ -11,7 +11,7 @@ use super::regions::Region;
 use super::spec::{Kind, Spec};
 use crate::error::{Context, Failure, Outcome};
 use crate::run::Empty;
-use crate::run::penalty::diagonal;
+use crate::run::penalty::{Measures, diagonal};
 
 /// An image with more label values than this is not a label map.
 const MOST_CLASSES: usize = 256;
@@ -231,7 +231,7 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, empt
             for (at, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.kind == Kind::Class) {
                 let config = spec.config(dims, place + 1)?;
                 let apart = diagonal(label.shape(), label.spacing());
-                let by_rule = empty.value(&config, in_pred != in_label, !in_pred && !in_label, apart);
+                let by_rule = empty.value(Measures::of(&config), in_pred != in_label, !in_pred && !in_label, apart);
                 let value = match by_rule {
                     Some(value) => value,
                     None => one(&config, &p, &l, &spacing)?,

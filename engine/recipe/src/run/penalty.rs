@@ -24,14 +24,36 @@ pub enum Empty {
     Challenge,
 }
 
+/// What a metric measures, as far as empty masks matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measures {
+    /// A distance, which has no value for an empty mask.
+    Distance,
+    /// Dice, which has none where both are empty.
+    Dice,
+    /// Anything else: its own value stands.
+    Other,
+}
+
+impl Measures {
+    /// What this metric measures.
+    pub fn of(config: &MetricConfig) -> Self {
+        match (**config).name() {
+            "HausdorffDistanceMetric" | "SurfaceDistanceMetric" => Measures::Distance,
+            "DiceMetric" => Measures::Dice,
+            _ => Measures::Other,
+        }
+    }
+}
+
 impl Empty {
     /// What a metric of one class counts where one mask is empty, or both are; `None` where the
     /// metric's own value stands. `diagonal` is that of the image.
-    pub fn value(self, config: &MetricConfig, one: bool, both: bool, diagonal: f64) -> Option<f64> {
-        match (self, is_distance(config)) {
-            (Empty::Penalty | Empty::Challenge, true) if one => Some(diagonal),
-            (Empty::Challenge, true) if both => Some(0.0),
-            (Empty::Challenge, false) if both && (**config).name() == "DiceMetric" => Some(1.0),
+    pub fn value(self, measures: Measures, one: bool, both: bool, diagonal: f64) -> Option<f64> {
+        match (self, measures) {
+            (Empty::Penalty | Empty::Challenge, Measures::Distance) if one => Some(diagonal),
+            (Empty::Challenge, Measures::Distance) if both => Some(0.0),
+            (Empty::Challenge, Measures::Dice) if both => Some(1.0),
             _ => None,
         }
     }
@@ -52,11 +74,6 @@ impl Penalties {
     }
 }
 
-/// Whether a metric measures a distance that has no value for an empty mask.
-fn is_distance(config: &MetricConfig) -> bool {
-    ["HausdorffDistanceMetric", "SurfaceDistanceMetric"].contains(&(**config).name())
-}
-
 /// The longest distance within an image of so many voxels of these sizes, in mm.
 pub fn diagonal(shape: [usize; 3], spacing: [f64; 3]) -> f64 {
     (0..3).map(|axis| (shape[axis] as f64 * spacing[axis]).powi(2)).sum::<f64>().sqrt()
@@ -68,18 +85,18 @@ pub fn diagonal(shape: [usize; 3], spacing: [f64; 3]) -> f64 {
 /// Where the recipe's metric cannot be built.
 pub fn measuring(config: &MetricConfig, empty: Empty) -> Outcome<(Box<dyn Metric>, Penalties)> {
     let (inner, penalties) = (config.build()?, Penalties::default());
-    if !(0..2).any(|both| empty.value(config, both == 0, both == 1, 1.0).is_some()) {
+    let measures = Measures::of(config);
+    if ![(true, false), (false, true)].into_iter().any(|(one, both)| empty.value(measures, one, both, 1.0).is_some()) {
         return Ok((inner, penalties));
     }
     let ignored = config.node().get("ignore_index").and_then(|node| node.to_toml().as_integer());
-    let config = config.clone();
-    Ok((Box::new(Penalised { inner, config, empty, ignored, penalties: penalties.clone() }), penalties))
+    Ok((Box::new(Penalised { inner, measures, empty, ignored, penalties: penalties.clone() }), penalties))
 }
 
 /// A metric with values by a rule where masks are empty.
 struct Penalised {
     inner: Box<dyn Metric>,
-    config: MetricConfig,
+    measures: Measures,
     empty: Empty,
     /// The class that does not count at all.
     ignored: Option<i64>,
@@ -106,7 +123,7 @@ impl Penalised {
                 let channel = class + first;
                 let at = item * channels + channel;
                 let (one, both) = ((found[at] > 0.0) != (drawn[at] > 0.0), found[at] == 0.0 && drawn[at] == 0.0);
-                let by_rule = self.empty.value(&self.config, one, both, diagonal([x, y, z], spacing));
+                let by_rule = self.empty.value(self.measures, one, both, diagonal([x, y, z], spacing));
                 let Some(counts) = by_rule.filter(|_| self.ignored != Some(channel as i64)) else { continue };
                 *value = counts as f32;
                 any = true;
@@ -217,10 +234,9 @@ mod tests {
         let (rows, value, penalties) = measured(Empty::Challenge);
         // Zero for the first class of both items, 0 and 12 mm for the second.
         assert_eq!((rows, value, penalties), (vec![vec![0.0, 0.0], vec![0.0, 12.0]], 3.0, [0, 1]));
-        let dice = toml::from_str("name = \"DiceMetric\"").expect("a metric");
-        let of = |one, both| Empty::Challenge.value(&dice, one, both, 12.0);
+        let of = |one, both| Empty::Challenge.value(Measures::Dice, one, both, 12.0);
         assert_eq!((of(true, false), of(false, true)), (None, Some(1.0)));
-        assert_eq!(Empty::Penalty.value(&dice, false, true, 12.0), None);
+        assert_eq!(Empty::Penalty.value(Measures::Dice, false, true, 12.0), None);
     }
 
     #[test]
