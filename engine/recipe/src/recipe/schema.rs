@@ -346,7 +346,8 @@ impl Recipe {
     fn fill_in_regions(&mut self) {
         let Some(classes) = self.learns().region_labels() else { return };
         for table in &mut self.transforms {
-            let named = table.text("name").is_some_and(|name| <dyn Transform>::is_spelt(CONVERTS, name));
+            let is_it = |name: &str| name == CONVERTS || <dyn Transform>::is_spelt(CONVERTS, name);
+            let named = table.text("name").is_some_and(is_it);
             if named && table.get("classes").is_none() && table.get("et_label").is_none() {
                 table.insert("classes", Node::from(classes.clone()));
                 table.insert("strict", Node::from(true));
