@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
-use hearth_data::phantom;
+use hearth_data::{chest_phantom, phantom};
 
 use super::{convert, inspect, preview, verify};
 use crate::error::{Context, Outcome};
@@ -31,7 +31,7 @@ enum Action {
     Preview(preview::Args),
     /// Write an image in another format
     Convert(convert::Args),
-    /// Generate realistic volumes with exact labels, as a Decathlon folder
+    /// Generate realistic volumes with exact labels, in the layout of a public data set
     Phantom {
         /// What they show
         kind: Kind,
@@ -54,6 +54,8 @@ enum Action {
 enum Kind {
     /// CT of an abdomen with a spleen
     Spleen,
+    /// CT of a chest with a lung tumour, as DICOM with structure sets
+    Lung,
 }
 
 /// Runs the subcommand.
@@ -65,6 +67,17 @@ pub fn run(args: &Args) -> Outcome {
         Action::Download(args) => super::download::run(args),
         Action::Preview(args) => preview::run(args),
         Action::Convert(args) => convert::run(args),
+        Action::Phantom { kind: Kind::Lung, cases, out, size, seed, .. } => {
+            folders::check_free(out)?;
+            let mut options = chest_phantom::LungOptions::default().seed(*seed).progress(progress());
+            if let Some(size) = size {
+                options.size = *size as usize;
+            }
+            let made = chest_phantom::lung(out, *cases as usize, &options);
+            made.while_doing(|| format!("cannot make the volumes in {}", out.display()))?;
+            out!("{cases} patients in {}; for `hearth train lung --data {0}`", out.display());
+            Ok(())
+        }
         Action::Phantom { kind: Kind::Spleen, cases, out, size, seed } => {
             folders::check_free(out)?;
             phantom_spleen(out, *cases as usize, size.map(|size| size as usize), *seed)?;

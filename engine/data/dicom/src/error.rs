@@ -110,6 +110,12 @@ pub enum DicomError {
         /// What is wrong, and what to do.
         what: String,
     },
+    /// A volume cannot be written.
+    #[error("cannot be written as DICOM: {what}")]
+    Write {
+        /// Why.
+        what: String,
+    },
     /// Contours or segments do not lie on the requested grid.
     #[error("{path}: {what}")]
     Grid {

@@ -67,6 +67,16 @@ impl RegionVolume {
         let shape = [regions.len(), x, y, z];
         RegionVolume { values, shape, regions, grid, findings: Vec::new(), channels: true }
     }
+
+    /// The regions without a voxel.
+    pub fn empty(&self) -> Vec<Region> {
+        let size = self.shape[1..].iter().product::<usize>().max(1);
+        let has = |i: usize, region: &Region| match self.channels {
+            true => self.values.chunks(size).nth(i).is_some_and(|channel| channel.iter().any(|v| *v >= 0.5)),
+            false => self.values.iter().any(|v| *v == region.label as f32),
+        };
+        self.regions.iter().enumerate().filter(|(i, region)| !has(*i, region)).map(|(_, r)| r.clone()).collect()
+    }
 }
 
 /// A file of regions.

@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use common::{CT, Object, real_data};
 use dicom_core::VR;
 use dicom_dictionary_std::tags;
-use hearth_dicom::write::{segmentation, structure_set};
+use hearth_dicom::write::{CtIdentity, ct_slices, segmentation, structure_set};
 use hearth_dicom::{
     Authorship, DrawnBy, Grid, ReadOptions, Region, RegionVolume, Regions, Segmentation, SegmentationKind, Series,
     StructureSet, scan,
@@ -258,6 +258,41 @@ fn the_same_regions_at_another_time_are_another_object() {
     assert_ne!(first, segmentation(&regions, &series, &later).expect("written"));
     let manual = structure_set(&regions, &series, &author().drawn_by(DrawnBy::Manual)).expect("written");
     assert!(manual.windows(6).any(|w| w == b"MANUAL"));
+}
+
+#[test]
+fn a_volume_comes_back_from_a_series() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let affine = [[-0.8, 0.0, 0.1, 9.0], [0.0, -1.5, 0.0, -3.25], [0.0, 0.0, 2.5, 100.0], [0.0, 0.0, 0.0, 1.0]];
+    let grid = Grid::new(SIZE, affine);
+    let hounsfield = values(|[x, y, z]| (x * 100 + y * 10 + z) as f32 - 1024.0);
+    let of = CtIdentity {
+        patient: "P 9".to_owned(),
+        description: "thorax".to_owned(),
+        number: 4,
+        uids: "a test".to_owned(),
+        created: UNIX_EPOCH,
+    };
+    for (k, bytes) in ct_slices(&hounsfield, &grid, &of).expect("written").iter().enumerate() {
+        written(folder.path(), &format!("{}.dcm", 50 - k), bytes);
+    }
+    let series = scan(folder.path()).expect("scanned").series.remove(0);
+    assert_eq!((series.patient(), series.number(), series.description()), (Some("P 9"), Some(4), Some("thorax")));
+    assert!(series.uid().starts_with("2.25.") && series.uid() != series.study());
+    let volume = series.read().expect("a volume");
+    assert_eq!((volume.values, volume.units.as_deref()), (hounsfield.clone(), Some("HU")));
+    for (got, expected) in volume.affine.as_flattened().iter().zip(affine.as_flattened()) {
+        assert!((got - expected).abs() < 1e-9, "{got} {expected}");
+    }
+    let refused = |values: &[f32], grid: &Grid, word: &str| {
+        let error = ct_slices(values, grid, &of).expect_err("refused").to_string();
+        assert!(error.contains(word), "{error}");
+    };
+    refused(&hounsfield[1..], &grid, "314 values");
+    refused(&values(|_| f32::INFINITY), &grid, "inf");
+    let mut sheared = affine;
+    sheared[0][1] = 0.5;
+    refused(&hounsfield, &Grid::new(SIZE, sheared), "right angles");
 }
 
 /// Asks pydicom and highdicom: for each file the numbers that [`expected`] gives.

@@ -29,11 +29,15 @@ pub const SPLEEN_REGULAR: Bundled =
 /// volumes, two classes, minutes on a CPU.
 pub const HIPPOCAMPUS: Bundled = Bundled { name: "hippocampus", text: include_str!("../../recipes/hippocampus.toml") };
 
+/// Lung tumours in CT (NSCLC-Radiomics) with SwinUNETR, as AMD trains it: DICOM with segmentations
+/// or structure sets, one channel with a sigmoid, DiceCE, AdamW, 700 epochs.
+pub const LUNG: Bundled = Bundled { name: "lung", text: include_str!("../../recipes/lung.toml") };
+
 /// What `hearth demo` trains.
 pub const DEMO: Bundled = Bundled { name: "demo", text: include_str!("../../recipes/demo.toml") };
 
 /// All of them.
-pub const ALL: &[Bundled] = &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, DEMO];
+pub const ALL: &[Bundled] = &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, LUNG, DEMO];
 
 impl Bundled {
     /// The recipe's first comment line.

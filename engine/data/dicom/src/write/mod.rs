@@ -1,11 +1,15 @@
 //! Writes regions as DICOM: [`segmentation`] (SEG) and [`structure_set`] (RTSTRUCT), in the study
-//! and frame of reference of the series that they were found on.
+//! and frame of reference of the series that they were found on; and volumes as CT series
+//! ([`ct_slices`]).
 
 mod codes;
+mod ct;
 mod object;
 mod rtstruct;
 mod seg;
 
+pub use ct::{CtIdentity, ct_slices};
+pub use object::uid;
 pub use rtstruct::structure_set;
 pub use seg::segmentation;
 
@@ -102,6 +106,16 @@ impl Authorship {
         self.keep_empty = keep;
         self
     }
+}
+
+/// Checks that regions can be written for a series, before they are known.
+///
+/// # Errors
+/// Where slices have no positions or are not in order, or the series lacks UIDs or a frame of
+/// reference.
+pub fn check(series: &Series) -> Result<(), DicomError> {
+    positions(series)?;
+    object::identified(series)
 }
 
 /// Regions that were checked against their series.

@@ -87,6 +87,13 @@ impl Object {
         self
     }
 
+    /// Pixels of 16 bits, as bytes from the lowest.
+    pub fn words(mut self, tag: Tag, bytes: &[u8]) -> Self {
+        let words: Vec<u16> = bytes.as_chunks::<2>().0.iter().map(|b| u16::from_le_bytes(*b)).collect();
+        self.0.put(DataElement::new(tag, VR::OW, PrimitiveValue::U16(words.into())));
+        self
+    }
+
     /// Decimal strings.
     pub fn decimals<'a>(self, tag: Tag, values: impl IntoIterator<Item = &'a f64>) -> Self {
         let text = values.into_iter().map(|v| decimal(*v)).collect::<Vec<_>>().join("\\");
@@ -199,16 +206,28 @@ impl Uids {
         Uids(hasher)
     }
 
-    /// A UID below 2.25: a UUID as a number.
+    /// A UID of this file.
     pub fn of(&self, what: &str) -> String {
         let mut hasher = self.0.clone();
         hasher.update(what.as_bytes());
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-        // Version 8 (of the application's own making), variant of RFC 9562.
-        let number = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | 8 << 76 | 2 << 62;
-        format!("2.25.{number}")
+        numbered(&hasher)
     }
+}
+
+/// A UID that is made of a text: the same one for the same text.
+pub fn uid(text: &str) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(text.as_bytes());
+    numbered(&hasher)
+}
+
+/// A UID below 2.25: a UUID as a number.
+fn numbered(hasher: &blake3::Hasher) -> String {
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    // Version 8 (of the application's own making), variant of RFC 9562.
+    let number = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | 8 << 76 | 2 << 62;
+    format!("2.25.{number}")
 }
 
 /// An attribute without which nothing can refer to a series.
@@ -220,14 +239,8 @@ fn needed(slice: &Slice, name: &'static str, value: &str) -> Result<(), DicomErr
     Err(DicomError::Attribute { path: slice.path().to_owned(), name, what })
 }
 
-/// Patient, study, frame of reference, equipment, and the file's own identity.
-pub(super) fn begin(
-    class: &str,
-    modality: &str,
-    series: &Series,
-    uids: &Uids,
-    by: &Authorship,
-) -> Result<Object, DicomError> {
+/// Checks that the series has all that refers to it.
+pub(super) fn identified(series: &Series) -> Result<(), DicomError> {
     let first = &series.slices()[0];
     needed(first, "SeriesInstanceUID", series.uid())?;
     needed(first, "StudyInstanceUID", series.study())?;
@@ -236,7 +249,19 @@ pub(super) fn begin(
         needed(slice, "SOPInstanceUID", slice.sop_instance())?;
         needed(slice, "SOPClassUID", &slice.file.identity.sop_class)?;
     }
-    let source = open(first.path(), &Limits::default())?.object;
+    Ok(())
+}
+
+/// Patient, study, frame of reference, equipment, and the file's own identity.
+pub(super) fn begin(
+    class: &str,
+    modality: &str,
+    series: &Series,
+    uids: &Uids,
+    by: &Authorship,
+) -> Result<Object, DicomError> {
+    identified(series)?;
+    let source = open(series.slices()[0].path(), &Limits::default())?.object;
     let mut object = Object::new();
     for (tag, vr) in REQUIRED {
         match source.get(tag) {
