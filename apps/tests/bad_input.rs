@@ -241,7 +241,7 @@ fn first_volume(folder: &Path) -> std::path::PathBuf {
 #[test]
 fn bundled_recipes_are_listed_shown_and_dry_run() {
     let list = succeed(&["recipes", "list"]);
-    for name in ["spleen", "spleen-regular", "hippocampus", "demo"] {
+    for name in ["spleen", "spleen-regular", "hippocampus", "lung", "demo"] {
         assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
         let shown = succeed(&["recipes", "show", name]);
         assert!(shown.lines().count() <= 80, "{name} has {} lines", shown.lines().count());

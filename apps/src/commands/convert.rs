@@ -22,7 +22,8 @@ pub struct Args {
     /// The reader to use, by name; by default chosen by the file's content
     #[arg(long, value_name = "NAME")]
     pub reader: Option<String>,
-    /// The DICOM series of a folder with several, by its UID or description
+    /// The DICOM series of a folder with several: its UID, number, description (*thorax*), or a
+    /// rule: most-slices, thinnest
     #[arg(long, value_name = "NAME")]
     pub series: Option<String>,
     /// Faults of a DICOM series that are accepted, as in MissingSlices; may be given several times

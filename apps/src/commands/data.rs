@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
-use hearth_data::phantom;
+use hearth_data::{chest_phantom, phantom};
 
 use super::{convert, inspect, preview, verify};
 use crate::error::{Context, Outcome};
@@ -31,7 +31,7 @@ enum Action {
     Preview(preview::Args),
     /// Write an image in another format
     Convert(convert::Args),
-    /// Generate realistic volumes with exact labels, as a Decathlon folder
+    /// Generate realistic volumes with exact labels, in the layout of a public data set
     Phantom {
         /// What they show
         kind: Kind,
@@ -59,6 +59,8 @@ enum Kind {
     Spleen,
     /// MR of the head in four contrasts with a tumour of nested parts
     Brats,
+    /// CT of a chest with a lung tumour, as DICOM with structure sets
+    Lung,
 }
 
 /// Layouts of brain tumour data.
@@ -96,6 +98,17 @@ pub fn run(args: &Args) -> Outcome {
             let made = phantom::brats(out, *cases as usize, &options);
             made.while_doing(|| format!("cannot make the volumes in {}", out.display()))?;
             out!("{cases} cases in {}; for `hearth train brats --data {0}{classes}`", out.display());
+            Ok(())
+        }
+        Action::Phantom { kind: Kind::Lung, cases, out, size, seed, .. } => {
+            folders::check_free(out)?;
+            let mut options = chest_phantom::LungOptions::default().seed(*seed).progress(progress());
+            if let Some(size) = size {
+                options.size = *size as usize;
+            }
+            let made = chest_phantom::lung(out, *cases as usize, &options);
+            made.while_doing(|| format!("cannot make the volumes in {}", out.display()))?;
+            out!("{cases} patients in {}; for `hearth train lung --data {0}`", out.display());
             Ok(())
         }
         Action::Phantom { kind: Kind::Spleen, cases, out, size, seed, .. } => {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use hearth_data::dicom::{Authorship, Series, write};
 use hearth_data::{NiftiOptions, write_nifti};
 use serde_json::json;
 
@@ -15,7 +16,7 @@ use crate::picture::Canvas;
 use crate::recipe::{Output, Recipe};
 use crate::run::inputs::{Input, inputs};
 use crate::run::outputs::{Outputs, sum};
-use crate::run::{Opening, Segmented, Trained, Wanted};
+use crate::run::{DicomFile, NO_REGIONS, Opening, Segmented, Trained, Wanted};
 use crate::table::csv;
 use crate::terminal::{progress, seconds};
 use crate::{note, out};
@@ -26,11 +27,13 @@ pub struct Args {
     /// The folder of a run
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The images: files that a reader knows, folders of DICOM slices, folders of images, or what
-    /// --data of `train` takes: data sets, a case's folder of modalities, tables, lists
+    /// The images: files that a reader knows, folders of DICOM slices or trees of them, folders of
+    /// images, or what --data of `train` takes: data sets, a case's folder of modalities, tables,
+    /// lists
     #[arg(short = 'i', long = "image", value_name = "PATH", required_unless_present = "count", num_args = 1..)]
     pub images: Vec<PathBuf>,
-    /// Where the results go: NAME_seg.nii.gz with labels, or a channel for each region without labels,
+    /// Where the results go, in the folders of a tree: NAME_seg.nii.gz with labels, or a channel for
+    /// each region without labels,
     /// NAME_pred.nii.gz with an image, scores.csv; generated_0000.png, or .nii.gz in 3-D
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: PathBuf,
@@ -60,6 +63,16 @@ pub struct Args {
     /// augmented images
     #[arg(long)]
     pub uncertainty: bool,
+    /// Also write NAME_seg.dcm: the labels as a DICOM segmentation (SEG) that refers to the series
+    #[arg(long)]
+    pub dicom_seg: bool,
+    /// Also write NAME_rtstruct.dcm: their contours as a DICOM structure set (RTSTRUCT)
+    #[arg(long)]
+    pub rtstruct: bool,
+    /// Of several DICOM series of a study, the one of this UID, number or description (*thorax*),
+    /// or by a rule: most-slices, thinnest
+    #[arg(long, value_name = "WHICH")]
+    pub series: Option<String>,
     /// Faults of DICOM series that are accepted, as in MissingSlices; may be given several times
     #[arg(long, value_name = "FAULT", value_delimiter = ',')]
     pub accept: Vec<String>,
@@ -82,6 +95,8 @@ struct Task {
     probabilities: Option<PathBuf>,
     /// Of `--picture`.
     picture: Option<PathBuf>,
+    /// Of `--dicom-seg` and `--rtstruct`, with the series that they refer to.
+    dicom: Option<(Series, Vec<(DicomFile, PathBuf)>)>,
 }
 
 /// Predicts each image. An error in one does not stop the others.
@@ -123,6 +138,9 @@ pub fn run(args: &Args) -> Outcome {
         let what = "--probabilities are those of labels and regions; this run predicts";
         let predicts = if scores.is_some() { "numbers, which scores.csv has" } else { "an image" };
         return Err(Failure::new(format!("{what} {predicts}")));
+    }
+    if (args.dicom_seg || args.rtstruct) && !recipe.output().is_map() {
+        return Err(Failure::new(NO_REGIONS));
     }
     let tasks = tasks(args, recipe, &mut outputs)?;
     if args.uncertainty && trained.augmentation.is_none() {
@@ -176,11 +194,11 @@ fn tasks(args: &Args, recipe: &Recipe, outputs: &mut Outputs) -> Outcome<Vec<Tas
         other => ("_seg", other),
     };
     for given in &args.images {
-        for input in inputs(given, recipe)? {
+        for input in inputs(given, recipe, args.series.as_deref())? {
             let named = |end: &str| {
                 let mut name = input.stem();
                 name.push(end);
-                args.out.join(name)
+                args.out.join(input.parent()).join(name)
             };
             let result = named(&format!("{end}.nii.gz"));
             let deviation = args.uncertainty.then(|| named("_std.nii.gz"));
@@ -190,10 +208,25 @@ fn tasks(args: &Args, recipe: &Recipe, outputs: &mut Outputs) -> Outcome<Vec<Tas
             for path in [image, deviation.as_ref(), probabilities.as_ref(), picture.as_ref()].into_iter().flatten() {
                 outputs.claim(path)?;
             }
-            tasks.push(Task { input, result, deviation, probabilities, picture });
+            let wanted = [(args.dicom_seg, DicomFile::Segmentation), (args.rtstruct, DicomFile::StructureSet)];
+            let files = wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, file)| (file, named(file.end())));
+            let files: Vec<(DicomFile, PathBuf)> = files.collect();
+            for (_, path) in &files {
+                outputs.claim(path)?;
+            }
+            let dicom = if files.is_empty() { None } else { Some((refers_to(&input)?, files)) };
+            tasks.push(Task { input, result, deviation, probabilities, picture, dicom });
         }
     }
     Ok(tasks)
+}
+
+/// The series that DICOM files of an input's regions refer to; one to which nothing can refer is an
+/// error now, and not when its regions are found.
+fn refers_to(input: &Input) -> Outcome<Series> {
+    let series = input.dicom().while_doing(|| "--dicom-seg and --rtstruct need DICOM images".to_owned())?;
+    write::check(&series).while_doing(|| input.name())?;
+    Ok(series)
 }
 
 /// Predicts one image and writes what is asked for; scores are returned.
@@ -203,7 +236,10 @@ fn predict(
     outputs: &Outputs,
     pictures: Option<&Pictures<'_>>,
 ) -> Outcome<Option<Vec<f32>>> {
-    let Task { input, result, deviation, probabilities, picture } = task;
+    let Task { input, result, deviation, probabilities, picture, dicom } = task;
+    if let Some(folder) = result.parent() {
+        std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
+    }
     let draw = |canvas: &dyn Fn(&Pictures<'_>) -> Outcome<Canvas>| -> Outcome {
         let (Some(path), Some(pictures)) = (picture, pictures) else { return Ok(()) };
         let file = canvas(pictures)?.png().while_doing(|| format!("cannot draw {}", path.display()))?;
@@ -248,6 +284,20 @@ fn predict(
         write_nifti(path, maps, NiftiOptions::default()).while_doing(|| doing(path))?;
         outputs.record(path, facts.clone())?;
         out!("{}", path.display());
+    }
+    if let Some((series, files)) = dicom {
+        facts["series"] = json!(series.uid());
+        for (file, path) in files {
+            let title = trained.plan.recipe.title();
+            let by = Authorship::new(format!("{title}, {}", trained.checkpoint)).description(title);
+            let bytes = found.to_dicom(*file, series, labels, &by).while_doing(|| doing(path))?;
+            folders::replace(path, bytes)?;
+            outputs.record(path, facts.clone())?;
+            out!("{}", path.display());
+        }
+        for region in found.missing(labels)? {
+            note!("{}: no voxel of {region:?} was found; the DICOM files say so", input.name());
+        }
     }
     draw(&|pictures| pictures.of_map(input, &found))?;
     let (Some(path), Some((std, vvc))) = (deviation, uncertainty) else { return Ok(None) };

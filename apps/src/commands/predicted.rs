@@ -135,7 +135,7 @@ impl<'a> Pictures<'a> {
     fn item(&self, input: &Input) -> Option<&Item> {
         match input {
             Input::Case(item) => self.known.get(&item.case),
-            Input::File(_) => None,
+            Input::File(_) | Input::Series(_) => None,
         }
     }
 

@@ -10,6 +10,7 @@
 
 pub mod affine;
 pub mod caches;
+pub mod chest_phantom;
 mod collate;
 mod cucim;
 mod dataset;
@@ -56,8 +57,8 @@ pub use dataset::{
     Dataset, DecathlonDataset, Field, GridPatchDataset, Identity, Item, Items, LmdbDataset, PartitionOptions, Parts,
     PatchDataset, PatchWSIDataset, PersistentDataset, SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions,
     TransformDataset, WsiOptions, WsiPatch, ZipDataset, cross_validation_list, csv_items, dicom_items,
-    partition_dataset, partition_dataset_classes, partition_ratios, partition_ratios_classes, resample_datalist,
-    select_cross_validation_folds, split_fraction,
+    dicom_items_preferring, partition_dataset, partition_dataset_classes, partition_ratios, partition_ratios_classes,
+    resample_datalist, select_cross_validation_folds, split_fraction,
 };
 pub use draw::{Draw, DrawKey};
 pub use effect::Effect;

@@ -229,6 +229,63 @@ fn structure_sets_are_drawn_on_their_images() {
 }
 
 #[test]
+fn regions_have_other_names_in_other_hospitals() {
+    let folder = folder();
+    let (images, drawn) = (folder.path().join("images"), folder.path().join("rs.dcm"));
+    fs::create_dir(&images).expect("a folder");
+    write_stack(&images, &[0.0, 2.0, 4.0]);
+    structures(&[
+        ("GTV_Mass_CT", 2.0, [1, 0], [1, 0]),
+        ("gtv_node", 0.0, [2, 1], [2, 1]),
+        ("cord", 4.0, [0, 0], [0, 0]),
+    ])
+    .write(&drawn);
+    let (mass, node) = ((0, [1, 0, 1], 1.0), (0, [2, 1, 0], 1.0));
+    let label = |how: &dyn Fn(LoadImage) -> LoadImage| both(&images, &drawn, how).map(|[_, label]| label.to_vec());
+    // A pattern, in any case: its regions become one.
+    assert_eq!(label(&|step| segments(&["GTV*"])(step)), Ok(marked(1, &[mass, node])));
+    let alias = |others: &[&str]| {
+        let others: Vec<String> = others.iter().map(|name| (*name).to_owned()).collect();
+        move |step: LoadImage| segments(&["GTV-1"])(step).aliases([("GTV-1".to_owned(), others.clone())])
+    };
+    assert_eq!(label(&alias(&["tumour", "gtv_mass_ct"])), Ok(marked(1, &[mass])));
+    assert_eq!(label(&alias(&["*node", "GTV_Mass_CT"])), Ok(marked(1, &[node])), "the first that exists");
+    let error = label(&alias(&["tumour"])).expect_err("no such region");
+    for word in ["none of the regions [\"GTV-1\"]", "aliases [\"tumour\"]", "GTV_Mass_CT", "rs.dcm"] {
+        assert!(error.contains(word), "{error}");
+    }
+    // By a recipe; a name that is not read is a slip of the pen.
+    let recipe = |name: &str| {
+        let text = format!(
+            "[[transforms]]\nname = \"LoadImage\"\nkeys = [\"label\"]\nsegments = [\"GTV-1\"]\naliases = {{ \"{name}\" = [\"GTV*\"] }}"
+        );
+        Pipeline::from_toml(&text).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(recipe("GTV-1"), Ok(()));
+    let error = recipe("GTV-2").expect_err("not read");
+    assert!(error.contains("\"GTV-2\" is none of the segments") && error.contains("GTV-1"), "{error}");
+}
+
+#[test]
+fn a_sample_decides_which_series_is_read() {
+    let folder = folder();
+    two_series(folder.path());
+    let pipeline = Pipeline::new(LoadImage::new("image").series(Some("thorax".to_owned()))).expect("sound");
+    let read = |series: Option<&str>| {
+        let mut sample = Sample::new("case 7").with("image", Value::Path(folder.path().to_owned()));
+        if let Some(series) = series {
+            sample = sample.with(LoadImage::series_key("image"), Value::Text(series.to_owned()));
+        }
+        let out = pipeline.run(sample, DrawKey::new(0, 0, 0)).expect("a volume");
+        out[0].image("image").expect("an image").shape()
+    };
+    assert_eq!((read(None), read(Some("1.2.4"))), ([3, 2, 2], [3, 2, 3]));
+    for (rule, shape) in [("most-slices", [3, 2, 3]), ("thinnest", [3, 2, 3])] {
+        assert_eq!(load(folder.path(), series(rule)).expect("a volume").shape(), shape, "{rule}");
+    }
+}
+
+#[test]
 fn overlapping_segments_are_channels_on_request() {
     let folder = folder();
     let (images, drawn) = (folder.path().join("images"), folder.path().join("seg.dcm"));

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use dicom::{Object, segmentation, slice, structures, write_stack};
 use dicom_core::VR;
 use dicom_dictionary_std::tags;
+use hearth_data::dicom::AnnotationKind;
 use hearth_data::download::{Tcia, TciaOptions};
+use hearth_data::layouts::{Layout, Target, Wants};
 use hearth_data::quality::{VerifyOptions, verify};
 use hearth_data::spatial::{GridMode, GridPadding};
 use hearth_data::transforms::{LoadImage, Orientation, ResampleToMatch};
@@ -246,4 +248,35 @@ fn cases_are_found_in_folders_laid_out_otherwise() {
     assert_eq!(dicom_items(dir.path()).expect("cases"), cases);
     assert!(dicom_items(other).expect_err("no label").to_string().contains("but no structure set"));
     assert!(dicom_items(dir.path().join("none")).is_err());
+}
+
+/// As in NSCLC-Radiomics: each patient has both, and an image must not be trained on and validate.
+#[test]
+fn a_segmentation_and_a_structure_set_of_one_series_are_one_case() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let images = dir.path().join("ct");
+    fs::create_dir(&images).expect("a folder");
+    write_stack(&images, &DEPTHS);
+    let set = structures(&[("GTV-1", 2.0, [1, 0], [1, 0])]).text(tags::PATIENT_ID, VR::LO, "P1");
+    set.write(&dir.path().join("set.dcm"));
+    let series = dicom::Object::item().text(tags::SERIES_INSTANCE_UID, VR::UI, "1.2.3");
+    let seg = dicom::segmentation(&[(1, "GTV-1")], &[(1, 2.0, [0, 1, 0, 0, 0, 0])]);
+    let seg = seg.text(tags::PATIENT_ID, VR::LO, "P1").sequence(tags::REFERENCED_SERIES_SEQUENCE, vec![series]);
+    seg.write(&dir.path().join("seg.dcm"));
+    let label = |kind| {
+        let items = hearth_data::dicom_items_preferring(dir.path(), kind).expect("cases");
+        assert_eq!(items.len(), 1, "{items:?}");
+        items[0].files["seg"].file_name().expect("a name").to_string_lossy().into_owned()
+    };
+    assert_eq!(label(AnnotationKind::Segmentation), "seg.dcm");
+    assert_eq!(label(AnnotationKind::StructureSet), "set.dcm");
+    // The layout of recipes.
+    for (table, name) in [("", "seg.dcm"), ("prefer = \"RTSTRUCT\"", "set.dcm")] {
+        let layout: hearth_data::layouts::Dicom = toml::from_str(table).expect("a table");
+        let wants = Wants { images: Vec::new(), target: Target::Image { name: None } };
+        let list = layout.read(dir.path(), &wants).expect("cases");
+        assert!(list.labelled[0].files["label"].ends_with(name), "{table}");
+    }
+    fs::remove_file(dir.path().join("seg.dcm")).expect("removed");
+    assert_eq!(label(AnnotationKind::Segmentation), "set.dcm", "the other one, where there is only that");
 }

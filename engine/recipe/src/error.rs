@@ -76,6 +76,7 @@ macro_rules! convert {
 }
 
 convert! {
+    hearth_data::dicom::DicomError,
     Fault,
     std::io::Error,
     serde_json::Error,

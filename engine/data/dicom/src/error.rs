@@ -102,6 +102,20 @@ pub enum DicomError {
         /// Its findings.
         findings: Vec<Finding>,
     },
+    /// Regions cannot be written: a label without a name, an empty region.
+    #[error("regions of the series of {path}: {what}")]
+    Regions {
+        /// A file of the series.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// A volume cannot be written.
+    #[error("cannot be written as DICOM: {what}")]
+    Write {
+        /// Why.
+        what: String,
+    },
     /// Contours or segments do not lie on the requested grid.
     #[error("{path}: {what}")]
     Grid {

@@ -58,6 +58,8 @@ pub enum FindingKind {
     OutsideGrid,
     /// A requested region is not in the file: it is empty. A warning.
     MissingRegion,
+    /// A requested name fits several regions, which become one. A note.
+    JoinedRegions,
     /// Regions overlap where one label per voxel was requested. A warning that states which one was
     /// used.
     Overlap,

@@ -23,7 +23,7 @@
 //! - [`Series::read`] decodes slices in parallel. Each slice has its own rescaling, as PET needs
 //!   it.
 //! - [`StructureSet`] and [`Segmentation`] become masks and label maps on the grid of a series;
-//!   [`Scan::pairs`] matches them to their images.
+//!   [`Scan::pairs`] matches them to their images. [`write`] writes such files.
 //!
 //! Files come from outside, so nothing in them is trusted: every size is checked before memory is
 //! allocated ([`Limits`]), and a panic in a decoder becomes an error of its file.
@@ -35,7 +35,9 @@ mod geometry;
 mod image;
 mod open;
 mod options;
+mod outline;
 mod pairs;
+mod pattern;
 mod pixels;
 mod polygon;
 mod quiet;
@@ -43,11 +45,13 @@ mod regions;
 mod rtstruct;
 mod scan;
 mod seg;
+mod select;
 mod series;
 mod stack;
 mod syntax;
 mod tags;
 mod volume;
+pub mod write;
 
 pub use error::DicomError;
 pub use finding::{Finding, FindingKind, Severity};
@@ -63,3 +67,4 @@ pub use series::Series;
 pub use stack::Slice;
 pub use syntax::{TransferSyntax, is_dicom};
 pub use volume::{Rescale, Volume};
+pub use write::{Authorship, DrawnBy};

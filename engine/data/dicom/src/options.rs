@@ -64,6 +64,9 @@ pub struct ReadOptions {
     /// Replaces padding pixels by this value (after rescaling). `None` keeps the padding, as in
     /// MONAI.
     pub padding: Option<f32>,
+    /// Other names of regions, for files that lack a requested one: `GTV-1` is also `GTV_Mass_CT`.
+    /// The first that exists is used; patterns are possible.
+    pub aliases: Vec<(String, Vec<String>)>,
 }
 
 impl Default for ReadOptions {
@@ -74,6 +77,7 @@ impl Default for ReadOptions {
             monochrome1: Monochrome1::default(),
             rescale: true,
             padding: None,
+            aliases: Vec::new(),
         }
     }
 }
@@ -106,6 +110,12 @@ impl ReadOptions {
     /// Replaces padding pixels by `value`.
     pub fn padding(mut self, value: f32) -> Self {
         self.padding = Some(value);
+        self
+    }
+
+    /// Adds other names of a region.
+    pub fn alias(mut self, name: impl Into<String>, others: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.aliases.push((name.into(), others.into_iter().map(Into::into).collect()));
         self
     }
 }

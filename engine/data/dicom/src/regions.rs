@@ -7,6 +7,7 @@ use crate::error::DicomError;
 use crate::finding::{Finding, FindingKind, Severity};
 use crate::geometry::Grid;
 use crate::options::ReadOptions;
+use crate::pattern::{is_pattern, matches};
 use crate::rtstruct::StructureSet;
 use crate::seg::Segmentation;
 
@@ -26,6 +27,13 @@ pub struct Region {
     pub color: Option<[u8; 3]>,
 }
 
+impl Region {
+    /// A region of this label and name.
+    pub fn new(label: u32, name: impl Into<String>) -> Self {
+        Region { label, name: name.into(), description: None, property: None, color: None }
+    }
+}
+
 /// Regions on a grid.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -41,6 +49,34 @@ pub struct RegionVolume {
     pub grid: Grid,
     /// Its findings.
     pub findings: Vec<Finding>,
+    /// Whether there is a channel for each region.
+    pub(crate) channels: bool,
+}
+
+impl RegionVolume {
+    /// Regions of a label map `[X, Y, Z]`, Z fastest, on a grid; 0 is the background.
+    pub fn of_labels(values: Vec<f32>, regions: Vec<Region>, grid: Grid) -> Self {
+        let [x, y, z] = grid.shape();
+        RegionVolume { values, shape: [1, x, y, z], regions, grid, findings: Vec::new(), channels: false }
+    }
+
+    /// Regions that may overlap: a channel for each, `[C, X, Y, Z]`, Z fastest, on a grid. A voxel
+    /// belongs to a region from a value of one half on.
+    pub fn of_channels(values: Vec<f32>, regions: Vec<Region>, grid: Grid) -> Self {
+        let [x, y, z] = grid.shape();
+        let shape = [regions.len(), x, y, z];
+        RegionVolume { values, shape, regions, grid, findings: Vec::new(), channels: true }
+    }
+
+    /// The regions without a voxel.
+    pub fn empty(&self) -> Vec<Region> {
+        let size = self.shape[1..].iter().product::<usize>().max(1);
+        let has = |i: usize, region: &Region| match self.channels {
+            true => self.values.chunks(size).nth(i).is_some_and(|channel| channel.iter().any(|v| *v >= 0.5)),
+            false => self.values.iter().any(|v| *v == region.label as f32),
+        };
+        self.regions.iter().enumerate().filter(|(i, region)| !has(*i, region)).map(|(_, r)| r.clone()).collect()
+    }
 }
 
 /// A file of regions.
@@ -74,7 +110,8 @@ impl Regions {
     }
 
     /// One channel per region, in the order of `names`; all regions where `names` is empty. A name
-    /// is a region's name or description. A region that this file does not have is a channel of
+    /// is a region's name or description, or a pattern (`GTV*`, in any case) whose regions become
+    /// one; where there is none, one of its [aliases](ReadOptions::aliases). A region that this file does not have is a channel of
     /// zeros and a finding.
     ///
     /// # Errors
@@ -136,36 +173,64 @@ impl Regions {
     }
 }
 
-/// Selects the requested regions: for each one its index in `all`, its name and its label.
+/// Selects the requested regions: for each one its places in `all`, its name and its label.
 pub(crate) fn choose(
     all: &[Region],
     names: &[&str],
     path: &Path,
+    options: &ReadOptions,
     findings: &mut Vec<Finding>,
-) -> Result<Vec<(Option<usize>, Region)>, DicomError> {
+) -> Result<Vec<(Vec<usize>, Region)>, DicomError> {
     if names.is_empty() {
-        return Ok(all.iter().cloned().enumerate().map(|(i, r)| (Some(i), r)).collect());
+        return Ok(all.iter().cloned().enumerate().map(|(i, r)| (vec![i], r)).collect());
     }
-    let find = |name: &str| place_of(all, name);
-    let found: Vec<Option<usize>> = names.iter().map(|n| find(n)).collect();
+    let found: Vec<Vec<usize>> = names.iter().map(|name| places_of(all, name, options)).collect();
     let there: Vec<&str> = all.iter().map(|r| r.name.as_str()).collect();
-    if found.iter().all(Option::is_none) {
-        let what = format!("none of the regions {names:?}; there are {there:?}");
+    if found.iter().all(Vec::is_empty) {
+        let aliases = options.aliases.iter().filter(|(name, _)| names.iter().any(|n| same(n, name)));
+        let aliases: Vec<&str> = aliases.flat_map(|(_, others)| others).map(String::as_str).collect();
+        let also = if aliases.is_empty() { String::new() } else { format!(", nor of their aliases {aliases:?}") };
+        let what = format!("none of the regions {names:?}{also}; there are {there:?}");
         return Err(DicomError::Nothing { path: path.to_owned(), what });
     }
-    let chosen = names.iter().zip(found).enumerate().map(|(i, (name, at))| {
+    let chosen = names.iter().zip(found).enumerate().map(|(i, (name, places))| {
         let label = i as u32 + 1;
-        let region = match at {
-            Some(at) => Region { label, ..all[at].clone() },
-            None => {
+        let region = match places.as_slice() {
+            [] => {
                 let text = format!("no region {name:?}: it is empty here; there are {there:?}");
                 findings.push(Finding::new(FindingKind::MissingRegion, Severity::Warning, text));
-                Region { label, name: (*name).to_owned(), description: None, property: None, color: None }
+                Region::new(label, *name)
+            }
+            [one] => Region { label, ..all[*one].clone() },
+            several => {
+                let joined: Vec<&str> = several.iter().map(|at| all[*at].name.as_str()).collect();
+                let text = format!("{name:?} is {} regions, which become one: {joined:?}", joined.len());
+                findings.push(Finding::new(FindingKind::JoinedRegions, Severity::Note, text));
+                Region { label, name: (*name).to_owned(), ..all[several[0]].clone() }
             }
         };
-        (at, region)
+        (places, region)
     });
     Ok(chosen.collect())
+}
+
+/// The places of a region by its name, by a pattern, or by its aliases: the first that exists.
+fn places_of(all: &[Region], name: &str, options: &ReadOptions) -> Vec<usize> {
+    let of = |name: &str| match place_of(all, name) {
+        Some(at) => vec![at],
+        None if is_pattern(name) => {
+            let fits = |r: &Region| matches(name, &r.name) || r.description.as_ref().is_some_and(|d| matches(name, d));
+            (0..all.len()).filter(|i| fits(&all[*i])).collect()
+        }
+        None => Vec::new(),
+    };
+    let aliases = options.aliases.iter().filter(|(known, _)| same(known, name)).flat_map(|(_, others)| others);
+    let names = std::iter::once(name).chain(aliases.map(String::as_str));
+    names.map(of).find(|places| !places.is_empty()).unwrap_or_default()
+}
+
+fn same(a: &str, b: &str) -> bool {
+    a.trim().to_lowercase() == b.trim().to_lowercase()
 }
 
 /// The place of a region by its name or description; else by what a listing of regions shows: its
@@ -214,6 +279,26 @@ pub(crate) fn overlap(voxels: usize) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patterns_join_and_aliases_stand_in() {
+        let all = [Region::new(1, "GTV_Mass_CT"), Region::new(2, "gtv_node"), Region::new(3, "Lung")];
+        let plain = ReadOptions::default();
+        assert_eq!(places_of(&all, "GTV*", &plain), [0, 1]);
+        assert_eq!(places_of(&all, "?ung", &plain), [2]);
+        assert_eq!(places_of(&all, "GTV", &plain), [0_usize; 0]);
+        let options = plain.alias("GTV-1", ["tumour", "gtv_mass*", "Lung"]).alias("lung", ["Heart"]);
+        assert_eq!(places_of(&all, "gtv-1", &options), [0], "the first alias that exists");
+        assert_eq!(places_of(&all, "Lung", &options), [2], "its own name comes first");
+        let mut findings = Vec::new();
+        let chosen = choose(&all, &["GTV*", "Heart"], Path::new("f"), &options, &mut findings).expect("one is there");
+        assert_eq!((chosen[0].1.label, chosen[0].1.name.as_str()), (1, "GTV*"));
+        let kinds: Vec<FindingKind> = findings.iter().map(|f| f.kind).collect();
+        assert_eq!(kinds, [FindingKind::JoinedRegions, FindingKind::MissingRegion]);
+        let none = ReadOptions::default().alias("GTV-1", ["tumour"]);
+        let error = choose(&all, &["GTV-1"], Path::new("f"), &none, &mut findings).expect_err("nothing").to_string();
+        assert!(error.contains("nor of their aliases [\"tumour\"]") && error.contains("gtv_node"), "{error}");
+    }
 
     #[test]
     fn regions_are_chosen_by_what_a_listing_shows() {

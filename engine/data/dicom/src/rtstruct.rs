@@ -181,16 +181,18 @@ impl StructureSet {
     /// As there.
     pub fn channels(&self, names: &[&str], grid: &Grid, options: &ReadOptions) -> Result<RegionVolume, DicomError> {
         let mut findings = Vec::new();
-        let chosen = choose(&self.regions(), names, &self.path, &mut findings)?;
+        let chosen = choose(&self.regions(), names, &self.path, options, &mut findings)?;
         let (mut values, shape) = zeros(chosen.len(), grid, &self.path, options)?;
         let size = shape[1] * shape[2] * shape[3];
-        for (channel, (at, _)) in values.chunks_exact_mut(size.max(1)).zip(&chosen) {
-            let Some(mask) = self.chosen_mask(*at, grid)? else { continue };
-            channel.iter_mut().zip(&mask.values).for_each(|(v, m)| *v = f32::from(*m));
-            findings.extend(mask.findings);
+        for (channel, (places, _)) in values.chunks_exact_mut(size.max(1)).zip(&chosen) {
+            for at in places {
+                let Some(mask) = self.chosen_mask(*at, grid)? else { continue };
+                channel.iter_mut().zip(&mask.values).filter(|(_, m)| **m > 0).for_each(|(v, _)| *v = 1.0);
+                findings.extend(mask.findings);
+            }
         }
         let regions = chosen.into_iter().map(|(_, r)| r).collect();
-        Ok(RegionVolume { values, shape, regions, grid: grid.clone(), findings })
+        Ok(RegionVolume { values, shape, regions, grid: grid.clone(), findings, channels: true })
     }
 
     /// A label map; see [`crate::Regions::labels`].
@@ -199,24 +201,27 @@ impl StructureSet {
     /// As there.
     pub fn labels(&self, names: &[&str], grid: &Grid, options: &ReadOptions) -> Result<RegionVolume, DicomError> {
         let mut findings = Vec::new();
-        let chosen = choose(&self.regions(), names, &self.path, &mut findings)?;
+        let chosen = choose(&self.regions(), names, &self.path, options, &mut findings)?;
         let (mut values, shape) = zeros(1, grid, &self.path, options)?;
         let mut twice = 0;
-        for (at, region) in &chosen {
-            let Some(mask) = self.chosen_mask(*at, grid)? else { continue };
-            for (value, _) in values.iter_mut().zip(&mask.values).filter(|(_, m)| **m > 0) {
-                twice += usize::from(*value != 0.0);
-                *value = region.label as f32;
+        for (places, region) in &chosen {
+            let label = region.label as f32;
+            for at in places {
+                let Some(mask) = self.chosen_mask(*at, grid)? else { continue };
+                for (value, _) in values.iter_mut().zip(&mask.values).filter(|(_, m)| **m > 0) {
+                    twice += usize::from(*value != 0.0 && *value != label);
+                    *value = label;
+                }
+                findings.extend(mask.findings);
             }
-            findings.extend(mask.findings);
         }
         findings.extend(overlap(twice));
         let regions = chosen.into_iter().map(|(_, r)| r).collect();
-        Ok(RegionVolume { values, shape, regions, grid: grid.clone(), findings })
+        Ok(RegionVolume { values, shape, regions, grid: grid.clone(), findings, channels: false })
     }
 
-    fn chosen_mask(&self, at: Option<usize>, grid: &Grid) -> Result<Option<Mask>, DicomError> {
-        let Some(roi) = at.and_then(|i| self.areas().nth(i)) else { return Ok(None) };
+    fn chosen_mask(&self, at: usize, grid: &Grid) -> Result<Option<Mask>, DicomError> {
+        let Some(roi) = self.areas().nth(at) else { return Ok(None) };
         let fail = |what| DicomError::Grid { path: self.path.clone(), what };
         roi.mask(grid).map(Some).map_err(fail)
     }

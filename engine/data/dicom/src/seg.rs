@@ -220,23 +220,29 @@ impl Segmentation {
     pub fn channels(&self, names: &[&str], grid: &Grid, options: &ReadOptions) -> Result<RegionVolume, DicomError> {
         let mut findings = Vec::new();
         let all = self.regions();
-        let chosen = choose(&all, names, &self.path, &mut findings)?;
+        let chosen = choose(&all, names, &self.path, options, &mut findings)?;
         let (mut values, shape) = zeros(chosen.len(), grid, &self.path, options)?;
         let size = shape[1] * shape[2] * shape[3];
-        let channels: Vec<(usize, u16)> =
-            chosen.iter().enumerate().filter_map(|(c, (at, _))| Some((c, all[(*at)?].label as u16))).collect();
+        let numbers = |(c, (places, _)): (usize, &(Vec<usize>, Region))| -> Vec<(usize, u16)> {
+            places.iter().map(|at| (c, all[*at].label as u16)).collect()
+        };
+        let channels: Vec<(usize, u16)> = chosen.iter().enumerate().flat_map(numbers).collect();
         let full = self.full();
         self.visit(grid, options, &mut findings, |segment, voxel, value| {
             for (c, number) in &channels {
                 match segment {
-                    Some(segment) if segment == *number => values[c * size + voxel] = f32::from(value) / full,
+                    // Of several segments that become one, the larger fraction is used.
+                    Some(segment) if segment == *number => {
+                        let held = &mut values[c * size + voxel];
+                        *held = held.max(f32::from(value) / full);
+                    }
                     None if value == *number => values[c * size + voxel] = 1.0,
                     _ => {}
                 }
             }
         })?;
         let regions = chosen.into_iter().map(|(_, r)| r).collect();
-        Ok(RegionVolume { values, shape, regions, grid: grid.clone(), findings })
+        Ok(RegionVolume { values, shape, regions, grid: grid.clone(), findings, channels: true })
     }
 
     /// A label map; see [`crate::Regions::labels`].
@@ -246,11 +252,11 @@ impl Segmentation {
     pub fn labels(&self, names: &[&str], grid: &Grid, options: &ReadOptions) -> Result<RegionVolume, DicomError> {
         let mut findings = Vec::new();
         let all = self.regions();
-        let chosen = choose(&all, names, &self.path, &mut findings)?;
+        let chosen = choose(&all, names, &self.path, options, &mut findings)?;
         let (mut values, shape) = zeros(1, grid, &self.path, options)?;
         let label = |number: u16| {
-            let of = |(at, region): &(Option<usize>, Region)| {
-                at.filter(|i| all[*i].label == u32::from(number)).map(|_| region.label)
+            let of = |(places, region): &(Vec<usize>, Region)| {
+                places.iter().any(|i| all[*i].label == u32::from(number)).then_some(region.label)
             };
             chosen.iter().find_map(of)
         };
@@ -275,7 +281,7 @@ impl Segmentation {
         })?;
         findings.extend(overlap(twice));
         let regions = chosen.into_iter().map(|(_, r)| r).collect();
-        Ok(RegionVolume { values, shape, regions, grid: grid.clone(), findings })
+        Ok(RegionVolume { values, shape, regions, grid: grid.clone(), findings, channels: false })
     }
 
     /// The stored value of a fully covered voxel.

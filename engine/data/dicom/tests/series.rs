@@ -416,3 +416,43 @@ fn a_folder_may_hold_other_objects() {
     assert!(report.to_string().contains("modality SR"), "{report}");
     assert_eq!(Object::new(CT, "CT").0.iter().count(), 2);
 }
+
+#[test]
+fn a_series_is_selected_by_uid_description_number_pattern_or_rule() {
+    let folder = folder();
+    // Description, number, distance and number of slices.
+    let all = [("Thorax 5.0", 2, 5.0, 3), ("Thorax 1.0", 3, 1.0, 4), ("Localizer", 1, 0.5, 1), ("late", 7, 1.0, 6)];
+    for (uid, (description, number, distance, count)) in all.into_iter().enumerate() {
+        for k in 0..count {
+            slice(k as u16, [0.0, 0.0, distance * f64::from(k)])
+                .text(tags::SOP_INSTANCE_UID, VR::UI, &format!("1.2.{uid}.{k}"))
+                .text(tags::SERIES_INSTANCE_UID, VR::UI, &format!("1.2.8.{uid}"))
+                .text(tags::SERIES_DESCRIPTION, VR::LO, description)
+                .text(tags::SERIES_NUMBER, VR::IS, &number.to_string())
+                .write(&folder.path().join(format!("{uid}-{k}.dcm")));
+        }
+    }
+    let scan = scan(folder.path()).expect("scanned");
+    let selected = |wanted: &str| scan.select(wanted).map(|at| scan.series[at].uid().to_owned());
+    for (wanted, uid) in [
+        ("1.2.8.1", "1.2.8.1"),
+        ("Thorax 5.0", "1.2.8.0"),
+        ("thorax 5.0", "1.2.8.0"),
+        ("7", "1.2.8.3"),
+        ("*1.0", "1.2.8.1"),
+        ("local*", "1.2.8.2"),
+        ("most-slices", "1.2.8.3"),
+        // As thin as another, with more slices.
+        ("thinnest", "1.2.8.3"),
+    ] {
+        assert_eq!(selected(wanted).as_deref(), Ok(uid), "{wanted}");
+    }
+    for (wanted, words) in [
+        ("thorax*", ["several series are named", "Thorax 1.0"]),
+        ("thickest", ["no series is named", "most-slices or thinnest"]),
+        ("4", ["no series is named", "7: CT"]),
+    ] {
+        let error = selected(wanted).expect_err(wanted);
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    }
+}

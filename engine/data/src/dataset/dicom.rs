@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hearth_dicom::{Pair, Series};
+use hearth_dicom::{AnnotationKind, Pair, Series};
 
 use super::Item;
 use crate::DataError;
@@ -23,9 +23,19 @@ use crate::DataError;
 /// Where the folder can't be read, has no case, or images lie in one folder with those of another
 /// series.
 pub fn dicom_items(dir: impl AsRef<Path>) -> Result<Vec<Item>, DataError> {
+    dicom_items_preferring(dir, AnnotationKind::Segmentation)
+}
+
+/// The same, where a series may have both a segmentation and a structure set, as in the collection
+/// NSCLC-Radiomics: it is one case, with the file of the preferred kind. Otherwise the same image
+/// could be trained on and validate.
+///
+/// # Errors
+/// As [`dicom_items`].
+pub fn dicom_items_preferring(dir: impl AsRef<Path>, kind: AnnotationKind) -> Result<Vec<Item>, DataError> {
     let dir = dir.as_ref();
     let items = collection(dir)?;
-    if items.is_empty() { scanned(dir) } else { Ok(items) }
+    if items.is_empty() { scanned(dir, kind) } else { Ok(items) }
 }
 
 /// Cases laid out as `PATIENT/NUMBER/image` and `.../seg`; none where the folder has another
@@ -56,7 +66,7 @@ fn folders(dir: &Path) -> Result<BTreeMap<String, PathBuf>, DataError> {
 }
 
 /// Cases from the headers of all files.
-fn scanned(dir: &Path) -> Result<Vec<Item>, DataError> {
+fn scanned(dir: &Path, kind: AnnotationKind) -> Result<Vec<Item>, DataError> {
     let wrong = |what: String| DataError::List { path: dir.to_owned(), what };
     let scan = hearth_dicom::scan(dir).map_err(|e| wrong(e.to_string()))?;
     let found = scan.pairs();
@@ -76,8 +86,10 @@ fn scanned(dir: &Path) -> Result<Vec<Item>, DataError> {
         };
         return Err(wrong(what));
     }
+    let is_preferred = |pair: &Pair| pair.annotation.kind == kind;
+    let preferred: BTreeSet<&str> = found.pairs.iter().filter(|p| is_preferred(p)).map(|p| p.image.uid()).collect();
     let mut items: Vec<Item> = Vec::new();
-    for pair in &found.pairs {
+    for pair in found.pairs.iter().filter(|p| is_preferred(p) || !preferred.contains(p.image.uid())) {
         let image = folder_of(&pair.image, &scan.series).map_err(wrong)?;
         items.push(Item::new(name(pair, &items)).with("image", image).with("seg", &pair.annotation.path));
     }

@@ -32,7 +32,7 @@ pub use decathlon::{DecathlonDataset, split_fraction};
 pub(crate) use decathlon::{case_name, listed_file, make_unique, names, read_list};
 #[cfg(feature = "download")]
 pub(crate) use dicom::collection;
-pub use dicom::dicom_items;
+pub use dicom::{dicom_items, dicom_items_preferring};
 pub use entry::Storage;
 pub use folds::{CrossValidation, cross_validation_list, select_cross_validation_folds};
 pub use grid_patch::GridPatchDataset;

@@ -2,18 +2,34 @@
 
 use std::path::Path;
 
+use hearth_dicom::AnnotationKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{CaseList, Layout, Target, Wants, title, wrong};
-use crate::dataset::dicom_items;
+use crate::dataset::dicom_items_preferring;
 use crate::{DataError, Item};
 
 /// A folder of DICOM with any layout: each series of images is a case, and the structure set or
-/// segmentation drawn on it is its label.
+/// segmentation drawn on it is its label. Of several of one kind on the same series, each is a case
+/// of its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Dicom {}
+#[serde(deny_unknown_fields, default)]
+pub struct Dicom {
+    /// Of a segmentation and a structure set that are drawn on the same series, the one that is
+    /// its label: `SEG` or `RTSTRUCT`. The other is not used.
+    pub prefer: Preferred,
+}
+
+/// Kinds of labels in DICOM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Preferred {
+    /// Voxels.
+    #[default]
+    SEG,
+    /// Contours.
+    RTSTRUCT,
+}
 
 impl Layout for Dicom {
     fn fits(&self, path: &Path) -> bool {
@@ -25,7 +41,11 @@ impl Layout for Dicom {
             let what = "data.images chooses among files; in a folder of DICOM a case is one series";
             return Err(wrong(path, what.to_owned()));
         }
-        let found = dicom_items(path).map_err(|error| {
+        let kind = match self.prefer {
+            Preferred::SEG => AnnotationKind::Segmentation,
+            Preferred::RTSTRUCT => AnnotationKind::StructureSet,
+        };
+        let found = dicom_items_preferring(path, kind).map_err(|error| {
             let known = "no dataset.json, no BIDS, no BraTS folders, no table";
             wrong(path, format!("not a known data set ({known}), and no cases of DICOM: {error}"))
         })?;
@@ -46,4 +66,4 @@ impl Layout for Dicom {
     }
 }
 
-hearth_registry::entry!(dyn Layout => Dicom, aliases: &["DICOM"], example: "");
+hearth_registry::entry!(dyn Layout => Dicom, aliases: &["DICOM"], example: "prefer = \"RTSTRUCT\"");

@@ -2,7 +2,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use hearth_dicom::{DicomError, Finding, FindingKind, Scan, Series, Severity};
+use hearth_dicom::{DicomError, Finding, FindingKind, Scan, Severity};
 use hearth_registry::unknown;
 
 use super::{Probe, ReadError, ReadOptions, Reader, dicom_regions};
@@ -15,7 +15,7 @@ const LOOKED_AT: usize = 16;
 /// (HU, ...), the affine is RAS+.
 ///
 /// Findings about a series are warnings, or errors where the volume would be wrong. In a folder
-/// with several series, `series` names one, by its UID or its description.
+/// with several series, `series` selects one, by its UID, its description, its number or a rule.
 ///
 /// A structure set (RTSTRUCT) or segmentation (SEG) becomes a label map, or a channel for each
 /// region, on the grid of the images it was drawn on: [`ReadOptions::reference`]. Without these, a
@@ -54,6 +54,7 @@ impl Reader for DicomReader {
     fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError> {
         let mut how = hearth_dicom::ReadOptions::default();
         how.accept = accepted(&options.accept).map_err(|what| ReadError::new(path, what))?;
+        how.aliases = options.aliases.iter().map(|(name, others)| (name.clone(), others.clone())).collect();
         let mut scan = hearth_dicom::scan_with(path, &how).map_err(|e| ReadError::new(path, e))?;
         if let Some(regions) = dicom_regions::read(path, &scan, options, &how)? {
             return Ok(regions);
@@ -64,8 +65,8 @@ impl Reader for DicomReader {
                 scan.series = vec![scan.series.swap_remove(at)];
             }
             None if scan.series.len() > 1 => {
-                let what = "several series of images; give a folder with the files of one, or name one by its UID or \
-                            description (`series` of LoadImage in a recipe, --series of `hearth data convert`)";
+                let what = "several series of images; give a folder with the files of one, or name one by its UID, \
+                            number, description or a rule (`series` of LoadImage in a recipe, --series of `hearth` predict and data convert)";
                 return Err(ReadError::new(path, format!("{what}: {}", listed(&scan))));
             }
             None => {}
@@ -113,16 +114,9 @@ fn refused(path: &Path, error: DicomError) -> ReadError {
     ReadError::new(path, format!("series {series}: {}\nto read it all the same: {how}", texts.join("\n  ")))
 }
 
-/// The one series of that UID or description.
+/// The one series of that name ([`Scan::select`]).
 pub(super) fn named(scan: &Scan, path: &Path, wanted: &str) -> Result<usize, ReadError> {
-    let is_wanted = |series: &Series| series.uid() == wanted || series.description() == Some(wanted);
-    let mut found = scan.series.iter().enumerate().filter(|(_, series)| is_wanted(series));
-    let what = match (found.next(), found.next()) {
-        (Some((at, _)), None) => return Ok(at),
-        (None, _) => format!("no series is named {wanted:?}; give a UID or description of an existing one"),
-        _ => format!("several series are named {wanted:?}; give a UID, or a folder with the files of one"),
-    };
-    Err(ReadError::new(path, format!("{what}: {}", listed(scan))))
+    scan.select(wanted).map_err(|what| ReadError::new(path, what))
 }
 
 /// A line for each series.

@@ -36,6 +36,7 @@ mod parts;
 mod raster;
 mod tiff;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -70,16 +71,21 @@ pub struct ReadOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub npz_key: Option<String>,
-    /// The series of a folder with several, by its UID or description.
+    /// The series of a folder with several: its UID, its description or a pattern of it, its number,
+    /// or a rule, `most-slices` or `thinnest`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub series: Option<String>,
     /// The segments of a DICOM segmentation (SEG) or the regions of a structure set (RTSTRUCT), by
-    /// name or description: the first becomes 1, and so on. By default all, by their numbers in the
-    /// file.
+    /// name, description or pattern (`GTV*`): the first becomes 1, and so on. By default all, by
+    /// their numbers in the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub segments: Vec<String>,
+    /// Other names of these, for files that lack one: the first that exists is used.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[setters(into)]
+    pub aliases: BTreeMap<String, Vec<String>>,
     /// One channel for each of them, so that overlapping ones are complete; otherwise a label map,
     /// where the later one has precedence.
     pub segments_as_channels: bool,
@@ -107,6 +113,7 @@ impl Default for ReadOptions {
             npz_key: None,
             series: None,
             segments: Vec::new(),
+            aliases: BTreeMap::new(),
             segments_as_channels: false,
             reference: None,
             accept: Vec::new(),

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -39,6 +39,8 @@ pub struct LoadImage {
     series: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     segments: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    aliases: BTreeMap<String, Vec<String>>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     segments_as_channels: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,6 +76,7 @@ impl LoadImage {
             npz_key: None,
             series: None,
             segments: Vec::new(),
+            aliases: BTreeMap::new(),
             segments_as_channels: false,
             reference_key: None,
             accept: Vec::new(),
@@ -85,12 +88,23 @@ impl LoadImage {
         }
     }
 
-    fn options(&self, sample: &Sample) -> Result<ReadOptions, TransformError> {
+    /// What a sample calls the series of a key where the sample decides it, and not the recipe: the
+    /// value `KEY_series`, a text.
+    pub fn series_key(key: &str) -> String {
+        format!("{key}_series")
+    }
+
+    fn options(&self, sample: &Sample, key: &str) -> Result<ReadOptions, TransformError> {
+        let series = match sample.values.get(&Self::series_key(key)) {
+            Some(Value::Text(series)) => Some(series.clone()),
+            _ => self.series.clone(),
+        };
         Ok(ReadOptions {
             reader: self.reader.clone(),
             npz_key: self.npz_key.clone(),
-            series: self.series.clone(),
+            series,
             segments: self.segments.clone(),
+            aliases: self.aliases.clone(),
             segments_as_channels: self.segments_as_channels,
             reference: self.reference(sample)?,
             accept: self.accept.clone(),
@@ -118,11 +132,15 @@ setters!(LoadImage {
     reader: Option<String>,
     /// The array of an NPZ file.
     npz_key: Option<String>,
-    /// The DICOM series of a folder with several, by its UID or description.
+    /// The DICOM series of a folder with several: its UID, its description or a pattern of it, its
+    /// number, or a rule, `most-slices` or `thinnest`.
     series: Option<String>,
-    /// The segments of a DICOM segmentation or the regions of a structure set, by name or
-    /// description: they become 1, 2, ...
+    /// The segments of a DICOM segmentation or the regions of a structure set, by name, description
+    /// or pattern (`GTV*`, in any case, whose regions become one): they become 1, 2, ...
     segments: Vec<String>,
+    /// Other names of segments, for files that lack one: `GTV-1 = ["GTV_Mass_CT", "GTV*"]`. The
+    /// first that exists is used.
+    aliases: BTreeMap<String, Vec<String>>,
     /// One channel for each of them, so that overlapping ones are complete.
     segments_as_channels: bool,
     /// The key of the DICOM images that they were drawn on: they are read on its grid.
@@ -143,7 +161,6 @@ impl Transform for LoadImage {
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
-        let options = self.options(&sample)?;
         for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
             let parts = match sample.get(key).map_err(|e| e.at(key))? {
                 Value::Path(path) => Parts::new(vec![path.clone()]),
@@ -154,6 +171,7 @@ impl Transform for LoadImage {
                     return Err(TransformError::new(format!("`{key}` is {}", other.kind())).expected("a path").at(key));
                 }
             };
+            let options = self.options(&sample, key)?;
             let image = read_parts(&parts, &options).map_err(|e| TransformError::new(e.to_string()).at(key))?;
             sample.values.insert(key.to_owned(), Value::Image(image));
         }
@@ -168,6 +186,12 @@ impl Transform for LoadImage {
             readers::by_name(name).map_err(|fault| Fault { path: "reader".to_owned(), ..fault })?;
         }
         readers::accepted(&self.accept).map_err(|what| Fault::at("accept", what))?;
+        let known_name = |name: &String| self.segments.iter().any(|segment| segment.eq_ignore_ascii_case(name));
+        if let Some(name) = self.aliases.keys().find(|name| !known_name(name)) {
+            let there = self.segments.join(", ");
+            let what = format!("{name:?} is none of the segments that are read ({there}); add it to `segments`");
+            return Err(Fault::at("aliases", what));
+        }
         if let Some(key) = &self.reference_key {
             check_key("reference_key", key, known)?;
         }

@@ -38,6 +38,10 @@ pub const BRATS: Bundled = Bundled { name: "brats", text: include_str!("../../re
 pub const BRATS_REGULAR: Bundled =
     Bundled { name: "brats-regular", text: include_str!("../../recipes/brats-regular.toml") };
 
+/// Lung tumours in CT (NSCLC-Radiomics) with SwinUNETR, as AMD trains it: DICOM with segmentations
+/// or structure sets, one channel with a sigmoid, DiceCE, AdamW, 700 epochs.
+pub const LUNG: Bundled = Bundled { name: "lung", text: include_str!("../../recipes/lung.toml") };
+
 /// What `hearth demo` trains.
 pub const DEMO: Bundled = Bundled { name: "demo", text: include_str!("../../recipes/demo.toml") };
 
@@ -45,7 +49,7 @@ pub const DEMO: Bundled = Bundled { name: "demo", text: include_str!("../../reci
 pub const DEMO_BRATS: Bundled = Bundled { name: "demo-brats", text: include_str!("../../recipes/demo-brats.toml") };
 
 /// All of them.
-pub const ALL: &[Bundled] = &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, BRATS, BRATS_REGULAR, DEMO, DEMO_BRATS];
+pub const ALL: &[Bundled] = &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, BRATS, BRATS_REGULAR, LUNG, DEMO, DEMO_BRATS];
 
 impl Bundled {
     /// The recipe's first comment line.

@@ -1,16 +1,20 @@
 //! The inputs of `predict`: files, folders of images, cases with several modalities, data sets,
-//! lists.
+//! lists, series of DICOM.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use hearth_data::dicom::{Series, scan};
 use hearth_data::layouts::{self, Layout, Target, Wants};
+use hearth_data::transforms::LoadImage;
 use hearth_data::{Item, Sample, Value};
 
 use super::cases::wants;
 use super::outputs::{is_record, written_by};
-use crate::error::{Context, Outcome};
-use crate::recipe::Recipe;
+use super::plan::named;
+use super::series::{FoundSeries, series_below};
+use crate::error::{Context, Outcome, RecipeError};
+use crate::recipe::{Node, Recipe};
 
 /// An image to predict, from one file or several.
 #[derive(Clone, Debug)]
@@ -19,18 +23,18 @@ pub enum Input {
     File(PathBuf),
     /// A case of a data set.
     Case(Box<Item>),
+    /// A series of DICOM.
+    Series(Box<FoundSeries>),
 }
 
 impl Input {
     /// What a pipeline starts with.
     pub fn sample(&self) -> Sample {
         match self {
-            Input::File(path) => {
-                let name = match path.file_name() {
-                    Some(name) => name.to_string_lossy().into_owned(),
-                    None => path.display().to_string(),
-                };
-                Sample::new(name).with("image", Value::Path(path.clone()))
+            Input::File(path) => of_path(path),
+            Input::Series(found) => {
+                let series = Value::Text(found.series.uid().to_owned());
+                of_path(&found.folder).with(&LoadImage::series_key("image"), series)
             }
             Input::Case(item) => {
                 let mut sample = item.sample();
@@ -44,6 +48,7 @@ impl Input {
     pub fn files(&self) -> Box<dyn Iterator<Item = &PathBuf> + '_> {
         match self {
             Input::File(path) => Box::new(std::iter::once(path)),
+            Input::Series(found) => Box::new(std::iter::once(&found.folder)),
             Input::Case(item) => {
                 let parts = item.parts.get("image").into_iter().flat_map(|parts| &parts.files);
                 Box::new(item.files.get("image").into_iter().chain(parts))
@@ -56,6 +61,36 @@ impl Input {
         match self {
             Input::File(path) => path.display().to_string(),
             Input::Case(item) => item.case.clone(),
+            Input::Series(found) => found.folder.display().to_string(),
+        }
+    }
+
+    /// The series that it is.
+    ///
+    /// # Errors
+    /// Where it is not one series of DICOM.
+    pub fn dicom(&self) -> Outcome<Series> {
+        if let Input::Series(found) = self {
+            return Ok(found.series.clone());
+        }
+        let refused = |what: String| RecipeError::new(format!("{}: {what}", self.name()));
+        let files: Vec<&PathBuf> = self.files().collect();
+        let [path] = files[..] else {
+            return Err(refused(format!("it consists of {} files, not of one series of DICOM", files.len())));
+        };
+        let mut found = scan(path).map_err(|error| refused(error.to_string()))?;
+        match found.series.len() {
+            1 => Ok(found.series.remove(0)),
+            0 => Err(refused("it is not a series of DICOM".to_owned())),
+            several => Err(refused(format!("it is {several} series of DICOM; give one of them by --series"))),
+        }
+    }
+
+    /// Where its results go, relative to the folder of all results.
+    pub fn parent(&self) -> &Path {
+        match self {
+            Input::Series(found) => &found.parent,
+            Input::File(_) | Input::Case(_) => Path::new(""),
         }
     }
 
@@ -63,6 +98,7 @@ impl Input {
     pub fn stem(&self) -> OsString {
         match self {
             Input::File(path) => stem(path),
+            Input::Series(found) => found.stem.clone(),
             Input::Case(item) => match item.case.replace(['/', '\\'], "_") {
                 // A name of dots would be a hidden file, or a folder above.
                 name if name.trim_start_matches('.').is_empty() => UNNAMED.into(),
@@ -72,19 +108,46 @@ impl Input {
     }
 }
 
-/// What a path means: the cases of a data set, a table or a list; the images of a folder; a folder
-/// of slices; a file.
+/// The sample of a file or folder.
+fn of_path(path: &Path) -> Sample {
+    let name = match path.file_name() {
+        Some(name) => name.to_string_lossy().into_owned(),
+        None => path.display().to_string(),
+    };
+    Sample::new(name).with("image", Value::Path(path.to_owned()))
+}
+
+/// The series that a recipe reads of a folder with several.
+fn series_of(recipe: &Recipe) -> Option<&str> {
+    let reads = |step: &&Node| step.text("name").is_some_and(|name| named(&["LoadImage"], name));
+    recipe.transforms.iter().filter(reads).find_map(|step| step.text("series"))
+}
+
+/// What a path means: the cases of a data set, a table or a list; the images of a folder; the
+/// series of a folder of DICOM, or of a tree of them; a file. `series` selects one series of each
+/// study, in place of the recipe's.
 ///
 /// # Errors
 /// A data set that is damaged, or lacks a modality that the recipe takes; a folder that cannot be
-/// read.
-pub fn inputs(given: &Path, recipe: &Recipe) -> Outcome<Vec<Input>> {
+/// read; a study without the series that is wanted.
+pub fn inputs(given: &Path, recipe: &Recipe, series: Option<&str>) -> Outcome<Vec<Input>> {
     if let Some(layout) = layout_of(given, recipe) {
         let wants = Wants { images: recipe.data.images.clone(), target: Target::Nothing };
         let cases = layout.read(given, &wants).while_doing(|| given.display().to_string())?.all();
         return Ok(cases.into_iter().map(|item| Input::Case(Box::new(item))).collect());
     }
-    Ok(images_of(given)?.into_iter().map(Input::File).collect())
+    let images = images_of(given)?;
+    if images.len() == 1 && images[0] == given && given.is_dir() {
+        let found = series_below(given, series.or(series_of(recipe)))?;
+        if !found.is_empty() {
+            return Ok(found.into_iter().map(|found| Input::Series(Box::new(found))).collect());
+        }
+    }
+    if let Some(series) = series {
+        let what = format!("--series {series}: it is not a folder of DICOM");
+        return Err(RecipeError::new(format!("{}: {what}", given.display())));
+    }
+    Ok(images.into_iter().map(Input::File).collect())
 }
 
 /// The cases of a data set whose truth is known, with what is learned of them: none of plain
@@ -139,7 +202,7 @@ fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
 
 /// The name of an image without its end; that of a folder as it is called where it lies. Bytes that
 /// are no UTF-8 stay: two images that differ in them have two results.
-fn stem(image: &Path) -> OsString {
+pub(super) fn stem(image: &Path) -> OsString {
     let real = if image.is_dir() { image.canonicalize().ok() } else { None };
     let name = real.as_deref().unwrap_or(image).file_name().unwrap_or_default();
     let lower = name.to_string_lossy().to_lowercase();

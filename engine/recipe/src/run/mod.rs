@@ -1,6 +1,7 @@
 //! A run: builds a trainer from a recipe, trains, evaluates and predicts.
 
 mod adversarial;
+mod as_dicom;
 mod cases;
 mod chosen;
 mod dataset;
@@ -16,6 +17,7 @@ mod plan;
 pub mod plugins;
 mod record;
 mod segment;
+mod series;
 mod session;
 mod start;
 mod summary;
@@ -23,6 +25,7 @@ mod vanished;
 mod weights;
 
 pub use adversarial::gan_trainer;
+pub use as_dicom::{DicomFile, NO_REGIONS};
 pub use cases::{Cases, list, wants};
 pub use chosen::{Chosen, Rule};
 pub use handlers::HandlerFailure;
@@ -30,6 +33,7 @@ pub use passing::PassProgress;
 pub use penalty::{Empty, Penalties, measuring};
 pub use plan::Plan;
 pub use segment::{Segmented, Wanted};
+pub use series::{FoundSeries, series_below};
 pub use session::{Finished, Session, check_resume, evaluator, trainer};
 pub use start::Start;
 pub use weights::{Opening, Trained, checkpoint_file};

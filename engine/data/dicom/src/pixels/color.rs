@@ -57,6 +57,23 @@ pub(crate) fn lab_to_rgb([l, a, b]: [f64; 3]) -> [u8; 3] {
     })
 }
 
+/// The inverse of [`lab_to_rgb`].
+pub(crate) fn rgb_to_lab(rgb: [u8; 3]) -> [u16; 3] {
+    let [r, g, b] = rgb.map(|v| {
+        let v = f64::from(v) / 255.0;
+        if v <= 0.040_45 { v / 12.92 } else { ((v + 0.055) / 1.055).powf(2.4) }
+    });
+    let root = |t: f64| {
+        let edge = 6.0_f64 / 29.0;
+        if t > edge.powi(3) { t.cbrt() } else { t / (3.0 * edge * edge) + 4.0 / 29.0 }
+    };
+    let x = root((0.412_456_4 * r + 0.357_576_1 * g + 0.180_437_5 * b) / 0.950_47);
+    let y = root(0.212_672_9 * r + 0.715_152_2 * g + 0.072_175 * b);
+    let z = root((0.019_333_9 * r + 0.119_192 * g + 0.950_304_1 * b) / 1.088_83);
+    let lab = [(116.0 * y - 16.0) / 100.0, (500.0 * (x - y) + 128.0) / 255.0, (200.0 * (y - z) + 128.0) / 255.0];
+    lab.map(|v| (v.clamp(0.0, 1.0) * 65_535.0).round() as u16)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +112,8 @@ mod tests {
         assert_eq!(lab_to_rgb([41661.0, 41167.0, 40792.0]), [221, 130, 101]);
         assert_eq!(lab_to_rgb([65_535.0, 32_896.0, 32_896.0]), [255, 255, 255]);
         assert_eq!(lab_to_rgb([0.0, 32_896.0, 32_896.0]), [0, 0, 0]);
+        for color in [[221, 130, 101], [0, 0, 0], [255, 255, 255], [230, 159, 0], [0, 0, 255], [3, 2, 1]] {
+            assert_eq!(lab_to_rgb(rgb_to_lab(color).map(f64::from)), color);
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use dicom_dictionary_std::tags;
 
-pub(crate) use color::lab_to_rgb;
+pub(crate) use color::{lab_to_rgb, rgb_to_lab};
 pub(crate) use fragments::FrameReader;
 pub(crate) use lut::Lut;
 pub(crate) use values::Scale;

@@ -1,0 +1,344 @@
+//! Builds data sets: elements, UIDs, times, and what a file has from the series it refers to.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dicom_core::value::DataSetSequence;
+use dicom_core::{DataElement, PrimitiveValue, Tag, VR};
+use dicom_dictionary_std::tags;
+use dicom_object::{FileMetaTableBuilder, InMemDicomObject};
+
+use super::Authorship;
+use super::codes::Coded;
+use crate::error::DicomError;
+use crate::geometry::Vector;
+use crate::open::open;
+use crate::options::Limits;
+use crate::regions::RegionVolume;
+use crate::series::Series;
+use crate::stack::Slice;
+
+/// Attributes of patient and study that a file has from its series, empty where the series lacks
+/// them.
+const REQUIRED: [(Tag, VR); 9] = [
+    (tags::PATIENT_NAME, VR::PN),
+    (tags::PATIENT_ID, VR::LO),
+    (tags::PATIENT_BIRTH_DATE, VR::DA),
+    (tags::PATIENT_SEX, VR::CS),
+    (tags::STUDY_DATE, VR::DA),
+    (tags::STUDY_TIME, VR::TM),
+    (tags::STUDY_ID, VR::SH),
+    (tags::ACCESSION_NUMBER, VR::SH),
+    (tags::REFERRING_PHYSICIAN_NAME, VR::PN),
+];
+
+/// Those that it has where the series has them.
+const OPTIONAL: [Tag; 14] = [
+    tags::ISSUER_OF_PATIENT_ID,
+    tags::PATIENT_AGE,
+    tags::PATIENT_SIZE,
+    tags::PATIENT_WEIGHT,
+    tags::PATIENT_IDENTITY_REMOVED,
+    tags::DEIDENTIFICATION_METHOD,
+    tags::STUDY_DESCRIPTION,
+    tags::CLINICAL_TRIAL_SPONSOR_NAME,
+    tags::CLINICAL_TRIAL_PROTOCOL_ID,
+    tags::CLINICAL_TRIAL_PROTOCOL_NAME,
+    tags::CLINICAL_TRIAL_SITE_ID,
+    tags::CLINICAL_TRIAL_SITE_NAME,
+    tags::CLINICAL_TRIAL_SUBJECT_ID,
+    tags::POSITION_REFERENCE_INDICATOR,
+];
+
+/// A data set, or an item of a sequence.
+pub(super) struct Object(InMemDicomObject);
+
+impl Object {
+    pub fn new() -> Self {
+        Object(InMemDicomObject::new_empty())
+    }
+
+    pub fn text(mut self, tag: Tag, vr: VR, value: impl Into<String>) -> Self {
+        self.0.put(DataElement::new(tag, vr, PrimitiveValue::from(value.into())));
+        self
+    }
+
+    pub fn empty(mut self, tag: Tag, vr: VR) -> Self {
+        self.0.put(DataElement::new(tag, vr, PrimitiveValue::Empty));
+        self
+    }
+
+    pub fn shorts(mut self, tag: Tag, values: &[u16]) -> Self {
+        self.0.put(DataElement::new(tag, VR::US, PrimitiveValue::U16(values.into())));
+        self
+    }
+
+    pub fn longs(mut self, tag: Tag, values: &[u32]) -> Self {
+        self.0.put(DataElement::new(tag, VR::UL, PrimitiveValue::U32(values.into())));
+        self
+    }
+
+    pub fn tag(mut self, tag: Tag, value: Tag) -> Self {
+        self.0.put(DataElement::new(tag, VR::AT, PrimitiveValue::Tags(vec![value].into())));
+        self
+    }
+
+    pub fn bytes(mut self, tag: Tag, values: Vec<u8>) -> Self {
+        self.0.put(DataElement::new(tag, VR::OB, PrimitiveValue::U8(values.into())));
+        self
+    }
+
+    /// Pixels of 16 bits, as bytes from the lowest.
+    pub fn words(mut self, tag: Tag, bytes: &[u8]) -> Self {
+        let words: Vec<u16> = bytes.as_chunks::<2>().0.iter().map(|b| u16::from_le_bytes(*b)).collect();
+        self.0.put(DataElement::new(tag, VR::OW, PrimitiveValue::U16(words.into())));
+        self
+    }
+
+    /// Decimal strings.
+    pub fn decimals<'a>(self, tag: Tag, values: impl IntoIterator<Item = &'a f64>) -> Self {
+        let text = values.into_iter().map(|v| decimal(*v)).collect::<Vec<_>>().join("\\");
+        self.text(tag, VR::DS, text)
+    }
+
+    pub fn items(mut self, tag: Tag, items: impl IntoIterator<Item = Object>) -> Self {
+        let items: Vec<InMemDicomObject> = items.into_iter().map(|o| o.0).collect();
+        self.0.put(DataElement::new(tag, VR::SQ, DataSetSequence::from(items)));
+        self
+    }
+
+    pub fn item(self, tag: Tag, item: Object) -> Self {
+        self.items(tag, [item])
+    }
+
+    pub fn code(self, tag: Tag, Coded(value, meaning): Coded) -> Self {
+        self.concept(tag, value, "SCT", meaning)
+    }
+
+    /// A concept of any coding scheme.
+    pub fn concept(self, tag: Tag, value: &str, scheme: &str, meaning: &str) -> Self {
+        let code = Object::new()
+            .text(tags::CODE_VALUE, VR::SH, value)
+            .text(tags::CODING_SCHEME_DESIGNATOR, VR::SH, scheme)
+            .text(tags::CODE_MEANING, VR::LO, meaning);
+        self.item(tag, code)
+    }
+
+    /// A reference to an image, and to a frame of it where it has several.
+    pub fn refers_to(self, slice: &Slice) -> Self {
+        let object = self.text(tags::REFERENCED_SOP_CLASS_UID, VR::UI, &slice.file.identity.sop_class).text(
+            tags::REFERENCED_SOP_INSTANCE_UID,
+            VR::UI,
+            slice.sop_instance(),
+        );
+        match slice.file.format.frames {
+            1 => object,
+            _ => object.text(tags::REFERENCED_FRAME_NUMBER, VR::IS, (slice.frame() + 1).to_string()),
+        }
+    }
+
+    /// The bytes of a file of this class.
+    pub fn into_file(self, class: &str, instance: &str, syntax: &str) -> Result<Vec<u8>, String> {
+        let meta = FileMetaTableBuilder::new()
+            .transfer_syntax(syntax)
+            .media_storage_sop_class_uid(class)
+            .media_storage_sop_instance_uid(instance);
+        let file = self.0.with_meta(meta).map_err(|e| e.to_string())?;
+        let mut bytes = Vec::new();
+        file.write_all(&mut bytes).map_err(|e| e.to_string())?;
+        Ok(bytes)
+    }
+}
+
+/// At most 16 characters, as a decimal string has, with the decimals that fit.
+pub(super) fn decimal(value: f64) -> String {
+    let shortest = format!("{}", value + 0.0);
+    if shortest.len() <= 16 {
+        return shortest;
+    }
+    let fits = (0..=12).rev().map(|decimals| format!("{value:.decimals$}")).find(|text| text.len() <= 16);
+    match fits {
+        Some(text) if text.contains('.') => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        Some(text) => text,
+        None => format!("{value:.8e}"),
+    }
+}
+
+/// Date and time of day in UTC, as DICOM writes them.
+pub(super) fn date_time(at: SystemTime) -> (String, String) {
+    let seconds = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()) as i64;
+    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Days since 0000-03-01 in the proleptic Gregorian calendar: H. Hinnant, "chrono-compatible
+    // low-level date algorithms".
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (format!("{year:04}{month:02}{day:02}"), format!("{:02}{:02}{:02}", rest / 3600, rest / 60 % 60, rest % 60))
+}
+
+/// UIDs of one file: the same for the same series, regions and time.
+pub(super) struct Uids(blake3::Hasher);
+
+impl Uids {
+    pub fn new(kind: &str, series: &Series, volume: &RegionVolume, by: &Authorship) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        let nanos = by.created.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let mut add = |bytes: &[u8]| {
+            hasher.update(&(bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        };
+        for text in [kind, series.uid(), series.slices()[0].sop_instance(), &by.description, &by.algorithm] {
+            add(text.as_bytes());
+        }
+        add(&nanos.to_le_bytes());
+        for region in &volume.regions {
+            add(region.name.as_bytes());
+            add(&region.label.to_le_bytes());
+        }
+        for part in volume.values.chunks(1 << 14) {
+            add(&part.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>());
+        }
+        Uids(hasher)
+    }
+
+    /// A UID of this file.
+    pub fn of(&self, what: &str) -> String {
+        let mut hasher = self.0.clone();
+        hasher.update(what.as_bytes());
+        numbered(&hasher)
+    }
+}
+
+/// A UID that is made of a text: the same one for the same text.
+pub fn uid(text: &str) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(text.as_bytes());
+    numbered(&hasher)
+}
+
+/// A UID below 2.25: a UUID as a number.
+fn numbered(hasher: &blake3::Hasher) -> String {
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    // Version 8 (of the application's own making), variant of RFC 9562.
+    let number = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | 8 << 76 | 2 << 62;
+    format!("2.25.{number}")
+}
+
+/// An attribute without which nothing can refer to a series.
+fn needed(slice: &Slice, name: &'static str, value: &str) -> Result<(), DicomError> {
+    if !value.is_empty() {
+        return Ok(());
+    }
+    let what = "missing: nothing can refer to this series without it".to_owned();
+    Err(DicomError::Attribute { path: slice.path().to_owned(), name, what })
+}
+
+/// Checks that the series has all that refers to it.
+pub(super) fn identified(series: &Series) -> Result<(), DicomError> {
+    let first = &series.slices()[0];
+    needed(first, "SeriesInstanceUID", series.uid())?;
+    needed(first, "StudyInstanceUID", series.study())?;
+    needed(first, "FrameOfReferenceUID", series.frame_of_reference().unwrap_or_default())?;
+    for slice in series.slices() {
+        needed(slice, "SOPInstanceUID", slice.sop_instance())?;
+        needed(slice, "SOPClassUID", &slice.file.identity.sop_class)?;
+    }
+    Ok(())
+}
+
+/// Patient, study, frame of reference, equipment, and the file's own identity.
+pub(super) fn begin(
+    class: &str,
+    modality: &str,
+    series: &Series,
+    uids: &Uids,
+    by: &Authorship,
+) -> Result<Object, DicomError> {
+    identified(series)?;
+    let source = open(series.slices()[0].path(), &Limits::default())?.object;
+    let mut object = Object::new();
+    for (tag, vr) in REQUIRED {
+        match source.get(tag) {
+            Some(element) => drop(object.0.put(element.clone())),
+            None => object = object.empty(tag, vr),
+        }
+    }
+    for tag in OPTIONAL {
+        if let Some(element) = source.get(tag) {
+            object.0.put(element.clone());
+        }
+    }
+    let (date, time) = date_time(by.created);
+    let mut object = object
+        // Text is written as UTF-8, whatever the series has.
+        .text(tags::SPECIFIC_CHARACTER_SET, VR::CS, "ISO_IR 192")
+        .text(tags::TIMEZONE_OFFSET_FROM_UTC, VR::SH, "+0000")
+        .text(tags::SOP_CLASS_UID, VR::UI, class)
+        .text(tags::SOP_INSTANCE_UID, VR::UI, uids.of("instance"))
+        .text(tags::INSTANCE_CREATION_DATE, VR::DA, &date)
+        .text(tags::INSTANCE_CREATION_TIME, VR::TM, &time)
+        .text(tags::STUDY_INSTANCE_UID, VR::UI, series.study())
+        .text(tags::MODALITY, VR::CS, modality)
+        .text(tags::SERIES_INSTANCE_UID, VR::UI, uids.of("series"))
+        .text(tags::SERIES_DESCRIPTION, VR::LO, shortened(&by.description, 64))
+        .text(tags::SERIES_DATE, VR::DA, &date)
+        .text(tags::SERIES_TIME, VR::TM, &time)
+        .text(tags::SERIES_NUMBER, VR::IS, (series.number().unwrap_or(0).clamp(0, 1 << 30) + 1000).to_string())
+        .text(tags::INSTANCE_NUMBER, VR::IS, "1")
+        .text(tags::FRAME_OF_REFERENCE_UID, VR::UI, series.frame_of_reference().unwrap_or_default())
+        .text(tags::MANUFACTURER, VR::LO, "Hearth")
+        .text(tags::MANUFACTURER_MODEL_NAME, VR::LO, "hearth-dicom")
+        .text(tags::DEVICE_SERIAL_NUMBER, VR::LO, "0")
+        .text(tags::SOFTWARE_VERSIONS, VR::LO, shortened(&by.software, 64));
+    if source.get(tags::POSITION_REFERENCE_INDICATOR).is_none() {
+        object = object.empty(tags::POSITION_REFERENCE_INDICATOR, VR::LO);
+    }
+    Ok(object)
+}
+
+/// The first characters of a text.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    text.chars().filter(|c| !c.is_control() && *c != '\\').take(most).collect()
+}
+
+/// The centre of a pixel, in mm.
+pub(super) fn placed(origin: Vector, row: Vector, column: Vector, [x, y]: [f64; 2]) -> Vector {
+    std::array::from_fn(|a| origin[a] + x * row[a] + y * column[a])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn decimals_have_at_most_16_characters_and_what_fits() {
+        for value in [0.0, -0.0, 1.0, -123.456, 1.0 / 3.0, -1.0 / 3.0, -12345.678901234567, 1e-9 / 3.0, 1e20 / 3.0] {
+            let text = decimal(value);
+            let back: f64 = text.parse().expect("a number");
+            assert!(text.len() <= 16, "{text}");
+            assert!((back - value).abs() <= 1e-7 * value.abs().max(1e-3), "{value}: {text}");
+        }
+        assert_eq!((decimal(-0.0).as_str(), decimal(2.5).as_str()), ("0", "2.5"));
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        // `date -u -d @SECONDS`.
+        for (seconds, date, time) in [
+            (0, "19700101", "000000"),
+            (951_827_696, "20000229", "123456"),
+            (1_709_251_199, "20240229", "235959"),
+            (4_107_542_400, "21000301", "000000"),
+        ] {
+            let got = date_time(UNIX_EPOCH + Duration::from_secs(seconds));
+            assert_eq!(got, (date.to_owned(), time.to_owned()), "{seconds}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Series of DICOM to predict: those of a folder, or of a tree of patients.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use hearth_data::dicom::{Scan, Series, scan};
+
+use crate::error::{Context, Outcome, RecipeError};
+
+/// A series to predict.
+#[derive(Clone, Debug)]
+pub struct FoundSeries {
+    /// The folder of its files.
+    pub folder: PathBuf,
+    /// The series itself.
+    pub series: Series,
+    /// Where its results go, relative to the folder of all results.
+    pub parent: PathBuf,
+    /// What its results are called, before the end that says what they are.
+    pub stem: OsString,
+}
+
+/// The series below a folder: all of them, or with `wanted` one of each study
+/// ([`Scan::select`]). None where there is no DICOM.
+///
+/// The results of a series lie where its own folder lies in the tree, and are called like it: those
+/// of `TREE/patient/ct` are `OUT/patient/ct_...`. Where several series share a folder, their numbers
+/// are appended. Where there is only one in all, its results are called like the folder that was
+/// given.
+///
+/// # Errors
+/// A folder that cannot be read; a study that does not have the series that is wanted; a series
+/// whose files lie in several folders.
+pub fn series_below(given: &Path, wanted: Option<&str>) -> Outcome<Vec<FoundSeries>> {
+    // The root is everything that there is.
+    if !given.canonicalize().is_ok_and(|real| real.file_name().is_some()) {
+        return Ok(Vec::new());
+    }
+    let scanned = scan(given).while_doing(|| given.display().to_string())?;
+    let Some(wanted) = wanted else { return placed(given, scanned.series.iter().collect(), &scanned) };
+    let mut studies: BTreeMap<&str, Vec<&Series>> = BTreeMap::new();
+    for series in &scanned.series {
+        studies.entry(series.study()).or_default().push(series);
+    }
+    let mut chosen = Vec::new();
+    for series in studies.into_values() {
+        let mut study = Scan::default();
+        study.series = series.iter().map(|series| (*series).clone()).collect();
+        let place = study.select(wanted).map_err(|what| {
+            let of = series[0].patient().map(|patient| format!(", patient {patient}")).unwrap_or_default();
+            RecipeError::new(format!("--series {wanted}: {}{of}: {what}", given.display()))
+        })?;
+        chosen.push(series[place]);
+    }
+    placed(given, chosen, &scanned)
+}
+
+fn placed(given: &Path, mut chosen: Vec<&Series>, scanned: &Scan) -> Outcome<Vec<FoundSeries>> {
+    let mut found = Vec::new();
+    if let [one] = chosen[..] {
+        let stem = super::inputs::stem(given);
+        return Ok(vec![FoundSeries { folder: folder(one)?, series: one.clone(), parent: PathBuf::new(), stem }]);
+    }
+    chosen.sort_by_key(|series| series.files());
+    for series in chosen {
+        let folder = folder(series)?;
+        let others = scanned.series.iter().filter(|other| other.uid() != series.uid());
+        let shared = others.flat_map(Series::files).any(|file| file.parent() == Some(&folder));
+        let relative = folder.strip_prefix(given).unwrap_or(Path::new(""));
+        let mut stem = match relative.file_name() {
+            Some(name) => name.to_owned(),
+            None => super::inputs::stem(given),
+        };
+        if shared {
+            stem.push(OsStr::new("_"));
+            stem.push(series.number().map_or_else(|| series.uid().to_owned(), |number| number.to_string()));
+        }
+        let parent = relative.parent().unwrap_or(Path::new("")).to_owned();
+        found.push(FoundSeries { folder, series: series.clone(), parent, stem });
+    }
+    // Numbers of series are no promise: where two have the same, the UIDs tell them apart.
+    let twice: Vec<bool> = found
+        .iter()
+        .map(|one| found.iter().filter(|other| (&other.parent, &other.stem) == (&one.parent, &one.stem)).count() > 1)
+        .collect();
+    for (one, twice) in found.iter_mut().zip(twice) {
+        if twice {
+            one.stem.push(format!("_{}", one.series.uid()));
+        }
+    }
+    Ok(found)
+}
+
+/// The one folder of a series' files.
+fn folder(series: &Series) -> Outcome<PathBuf> {
+    let files = series.files();
+    let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
+    let mut folders = folders.into_iter();
+    match (folders.next(), folders.next()) {
+        (Some(folder), None) => Ok(folder.to_owned()),
+        (Some(first), Some(second)) => {
+            let (what, first, second) = (series.summary(), first.display(), second.display());
+            let advice = "put the files of a series into one folder";
+            Err(RecipeError::new(format!("the series {what} lies in {first} and in {second}; {advice}")))
+        }
+        _ => Err(RecipeError::new(format!("the series {} has no files", series.summary()))),
+    }
+}
