@@ -1,9 +1,12 @@
-//! Synthetic CT volumes for experiments: abdomens with a spleen, as a Decathlon folder.
+//! Synthetic CT volumes for experiments: abdomens with a spleen, as a Decathlon folder; and
+//! [`spheres`] of MONAI's tests.
 //!
 //! The spleen has the intensity of liver, kidneys and bowel around it, and a different shape, size
 //! and position in every case, so that a threshold does not find it. Anatomy is described in
 //! millimetres of the world: spacing, tilt and axis directions of the grid vary from case to case
 //! and do not move it.
+
+mod spheres;
 
 use std::path::Path;
 
@@ -14,6 +17,8 @@ use serde_json::json;
 use crate::affine::{self, Affine};
 use crate::nifti::{DataType, NiftiOptions, write_nifti};
 use crate::{DataError, Draw, DrawKey, Image, Progress, host_device};
+
+pub use spheres::{SpheresOptions, spheres, spheres_case};
 
 /// Width of the field of view, in mm.
 const FIELD: f64 = 352.0;
