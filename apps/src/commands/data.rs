@@ -6,7 +6,7 @@ use clap::{Subcommand, ValueEnum};
 use hearth_data::phantom;
 
 use super::{convert, inspect, preview, verify};
-use crate::error::{Context, Outcome};
+use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::out;
 use crate::terminal::progress;
@@ -47,6 +47,12 @@ enum Action {
         /// The same seed gives the same volumes
         #[arg(long, default_value_t = 0)]
         seed: u64,
+        /// Further volumes of `spheres` in OUT/test, a data set of its own
+        #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+        test: u32,
+        /// Noise of `spheres` between 0 and this value; the spheres have 0.5 to 1
+        #[arg(long, value_name = "VALUE", default_value_t = 0.0)]
+        noise: f64,
     },
 }
 
@@ -54,6 +60,8 @@ enum Action {
 enum Kind {
     /// CT of an abdomen with a spleen
     Spleen,
+    /// Bright spheres, those of MONAI's cross-validation notebook
+    Spheres,
 }
 
 /// Runs the subcommand.
@@ -65,7 +73,18 @@ pub fn run(args: &Args) -> Outcome {
         Action::Download(args) => super::download::run(args),
         Action::Preview(args) => preview::run(args),
         Action::Convert(args) => convert::run(args),
-        Action::Phantom { kind: Kind::Spleen, cases, out, size, seed } => {
+        Action::Phantom { kind: Kind::Spheres, cases, out, size, seed, test, noise } => {
+            folders::check_free(out)?;
+            let options = spheres_options(size.map_or(128, |size| size as usize), *noise, *seed)?;
+            phantom::spheres(out, *cases as usize, *test as usize, &options)
+                .while_doing(|| format!("cannot make the volumes in {}", out.display()))?;
+            out!("{cases} cases in {}; try: hearth train ensemble --data {0} --out run", out.display());
+            Ok(())
+        }
+        Action::Phantom { kind: Kind::Spleen, test: 1.., .. } => {
+            Err(Failure::new("--test is for `spheres`: make a second folder with another --seed"))
+        }
+        Action::Phantom { kind: Kind::Spleen, cases, out, size, seed, .. } => {
             folders::check_free(out)?;
             phantom_spleen(out, *cases as usize, size.map(|size| size as usize), *seed)?;
             // The recipe `demo` keeps the last four for validation.
@@ -77,6 +96,12 @@ pub fn run(args: &Args) -> Outcome {
             Ok(())
         }
     }
+}
+
+/// Options of spheres, in the proportions of MONAI's notebook.
+pub fn spheres_options(size: usize, noise: f64, seed: u64) -> Outcome<phantom::SpheresOptions> {
+    let seed = u32::try_from(seed).map_err(|_| Failure::new(format!("--seed {seed}: numpy takes 32 bits")))?;
+    Ok(phantom::SpheresOptions::scaled(size).noise_max(noise).seed(seed).progress(progress()))
 }
 
 /// CT-like volumes with a spleen, as a Decathlon folder.

@@ -7,7 +7,9 @@ use hearth_data::{NiftiOptions, Pipeline, Sample, Value, write_nifti};
 use serde_json::json;
 
 use crate::commands::empty::EmptyWord;
+use crate::commands::ensemble;
 use crate::commands::evaluate::{self, Evaluated};
+use crate::commands::merging::MergeArgs;
 use crate::commands::predicted::window;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
@@ -21,6 +23,9 @@ use crate::{note, out};
 /// Arguments of `hearth demo`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// The app
+    #[arg(value_enum, value_name = "APP", default_value_t = App::Spleen)]
+    pub app: App,
     /// The folder for the data, the run, the labels and the picture; new or empty
     #[arg(long, value_name = "DIR", default_value = "hearth-demo")]
     pub out: PathBuf,
@@ -35,6 +40,15 @@ pub struct Args {
     pub tune: Option<String>,
 }
 
+/// An app with a demo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum App {
+    /// A spleen in abdominal CT
+    Spleen,
+    /// Five networks of a cross-validation, merged
+    Ensemble,
+}
+
 /// How many volumes are generated; the recipe says how many of them validate.
 const CASES: usize = 24;
 
@@ -43,6 +57,9 @@ const SIZE: usize = 128;
 
 /// Generates, trains, evaluates, predicts, draws.
 pub fn run(args: &Args) -> Outcome {
+    if args.app == App::Ensemble {
+        return ensemble::demo::run(args);
+    }
     let start = Instant::now();
     folders::check_path("--out", &args.out)?;
     interrupt::listen()?;
@@ -70,6 +87,8 @@ pub fn run(args: &Args) -> Outcome {
     out!("{}", bold("3/4  the best checkpoint on the volumes it has not seen"));
     let found = evaluate::evaluate(&evaluate::Args {
         run: run.clone(),
+        more: Vec::new(),
+        merge: MergeArgs::default(),
         data: data.clone(),
         checkpoint: "best".into(),
         all: false,

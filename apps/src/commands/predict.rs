@@ -74,6 +74,8 @@ struct Task {
     result: PathBuf,
     /// The file of `--uncertainty`.
     deviation: Option<PathBuf>,
+    /// Those of `--disagreement`.
+    maps: Vec<PathBuf>,
     /// Of `--picture`.
     picture: Option<PathBuf>,
 }
@@ -104,7 +106,12 @@ pub fn run(args: &Args) -> Outcome {
         }
         (None, false) => {}
     }
-    let mut outputs = Outputs::new("predict", args.overwrite);
+    predict_all(args, &trained, "predict")
+}
+
+/// Predicts each image with a network, or with an ensemble of them.
+pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str) -> Outcome {
+    let mut outputs = Outputs::new(command, args.overwrite);
     let recipe = &trained.plan.recipe;
     let scores = (recipe.output() == Output::Scores).then(|| args.out.join("scores.csv"));
     if let Some(path) = &scores {
@@ -113,12 +120,12 @@ pub fn run(args: &Args) -> Outcome {
     if args.uncertainty && scores.is_some() {
         return Err(Failure::new("--uncertainty is a map of where predictions differ; this run predicts numbers"));
     }
-    let tasks = tasks(args, recipe, &mut outputs)?;
+    let tasks = tasks(args, trained, &mut outputs)?;
     if args.uncertainty && trained.augmentation.is_none() {
         let advice = "add --tta flips, or [tta] to the recipe";
         return Err(Failure::new(format!("--uncertainty compares predictions of augmented images: {advice}")));
     }
-    let pictures = if args.picture { Some(Pictures::new(&trained, &args.images)?) } else { None };
+    let pictures = if args.picture { Some(Pictures::new(trained, &args.images)?) } else { None };
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
     let (start, count) = (Instant::now(), tasks.len());
     let (mut failed, mut rows) = (Vec::new(), Vec::new());
@@ -134,7 +141,7 @@ pub fn run(args: &Args) -> Outcome {
             };
             note!("image {} of {count}: {name}{left}", done + 1);
         }
-        match predict(&trained, task, &outputs, pictures.as_ref()) {
+        match predict(trained, task, &outputs, pictures.as_ref()) {
             Ok(Some(scores)) => rows.push((name, scores)),
             Ok(None) => out!("{}", task.result.display()),
             Err(failure) => {
@@ -158,8 +165,9 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 /// Plans the result of each image; fails if a result would replace a file.
-fn tasks(args: &Args, recipe: &Recipe, outputs: &mut Outputs) -> Outcome<Vec<Task>> {
-    let mut tasks = Vec::new();
+fn tasks(args: &Args, trained: &Trained, outputs: &mut Outputs) -> Outcome<Vec<Task>> {
+    let (mut tasks, recipe) = (Vec::new(), &trained.plan.recipe);
+    let maps = trained.ensemble.as_ref().map_or(&[][..], |ensemble| ensemble.maps());
     let (end, output) = match recipe.output() {
         Output::Image => ("_pred", Output::Image),
         other => ("_seg", other),
@@ -183,7 +191,9 @@ fn tasks(args: &Args, recipe: &Recipe, outputs: &mut Outputs) -> Outcome<Vec<Tas
             if let Some(path) = &picture {
                 outputs.claim(path)?;
             }
-            tasks.push(Task { input, result, deviation, picture });
+            let maps: Vec<PathBuf> = maps.iter().map(|map| named(&format!("_{}.nii.gz", map.word()))).collect();
+            maps.iter().try_for_each(|path| outputs.claim(path))?;
+            tasks.push(Task { input, result, deviation, maps, picture });
         }
     }
     Ok(tasks)
@@ -196,7 +206,7 @@ fn predict(
     outputs: &Outputs,
     pictures: Option<&Pictures<'_>>,
 ) -> Outcome<Option<Vec<f32>>> {
-    let Task { input, result, deviation, picture } = task;
+    let Task { input, result, deviation, maps, picture } = task;
     let draw = |canvas: &dyn Fn(&Pictures<'_>) -> Outcome<Canvas>| -> Outcome {
         let (Some(path), Some(pictures)) = (picture, pictures) else { return Ok(()) };
         let file = canvas(pictures)?.png().while_doing(|| format!("cannot draw {}", path.display()))?;
@@ -210,7 +220,7 @@ fn predict(
         return Ok(Some(scores));
     }
     let found = trained.segment(input.sample(), deviation.is_some())?;
-    let Segmented { image: map, output, uncertainty } = &found;
+    let Segmented { image: map, output, uncertainty, disagreement } = &found;
     let doing = |path: &Path| format!("cannot write {}", path.display());
     let options = if output.is_map() { NiftiOptions::label() } else { NiftiOptions::default() };
     write_nifti(result, map, options).while_doing(|| doing(result))?;
@@ -226,12 +236,20 @@ fn predict(
         "input": named, "input_blake3": summed, "checkpoint": trained.checkpoint,
         "recipe": trained.plan.recipe.title(),
     });
+    if let Some(ensemble) = &trained.ensemble {
+        facts["ensemble"] = json!(ensemble.members());
+    }
     match output {
         Output::Labels => facts["labels"] = json!(labels),
         Output::Regions => facts["regions"] = json!(labels),
         Output::Scores | Output::Image => {}
     }
     outputs.record(result, facts.clone())?;
+    for (path, (_, map)) in maps.iter().zip(disagreement) {
+        write_nifti(path, map, NiftiOptions::default()).while_doing(|| doing(path))?;
+        outputs.record(path, facts.clone())?;
+        out!("{}", path.display());
+    }
     draw(&|pictures| pictures.of_map(input, &found))?;
     let (Some(path), Some((std, vvc))) = (deviation, uncertainty) else { return Ok(None) };
     write_nifti(path, std, NiftiOptions::default()).while_doing(|| doing(path))?;

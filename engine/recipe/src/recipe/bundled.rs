@@ -29,11 +29,20 @@ pub const SPLEEN_REGULAR: Bundled =
 /// volumes, two classes, minutes on a CPU.
 pub const HIPPOCAMPUS: Bundled = Bundled { name: "hippocampus", text: include_str!("../../recipes/hippocampus.toml") };
 
+/// The cross-validation of MONAI's notebook on model ensembles: five folds of 50 volumes of spheres,
+/// a UNet of one output each. The notebook reports a Dice of 0.933 for the mean of the five and
+/// 0.934 for their vote, on 10 further volumes.
+pub const ENSEMBLE: Bundled = Bundled { name: "ensemble", text: include_str!("../../recipes/ensemble.toml") };
+
 /// What `hearth demo` trains.
 pub const DEMO: Bundled = Bundled { name: "demo", text: include_str!("../../recipes/demo.toml") };
 
+/// What `hearth demo ensemble` trains.
+pub const DEMO_ENSEMBLE: Bundled =
+    Bundled { name: "demo-ensemble", text: include_str!("../../recipes/demo-ensemble.toml") };
+
 /// All of them.
-pub const ALL: &[Bundled] = &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, DEMO];
+pub const ALL: &[Bundled] = &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, ENSEMBLE, DEMO, DEMO_ENSEMBLE];
 
 impl Bundled {
     /// The recipe's first comment line.
