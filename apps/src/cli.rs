@@ -10,8 +10,8 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::prelude::*;
 
 use crate::commands::{
-    bench, convert_weights, data, demo, devices, ensemble, evaluate, lr_find, metrics, models, plugin, predict, preprocess,
-    recipes, reference, train,
+    bench, convert_weights, data, demo, devices, ensemble, evaluate, lr_find, metrics, models, plugin, predict,
+    preprocess, recipes, reference, train,
 };
 use crate::error::Outcome;
 use crate::terminal;

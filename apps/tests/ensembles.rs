@@ -86,7 +86,8 @@ fn folds(path: &Path) -> Vec<Vec<String>> {
 
 fn weights(run: &Path) -> Vec<u8> {
     let list = std::fs::read_dir(run.join("checkpoints")).expect("checkpoints");
-    let mut found: Vec<PathBuf> = list.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_dir()).collect();
+    let mut found: Vec<PathBuf> =
+        list.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_dir()).collect();
     found.sort();
     std::fs::read(found.pop().expect("a checkpoint").join("network.safetensors")).expect("weights")
 }
@@ -116,7 +117,9 @@ fn folds_are_trained_resumed_evaluated_and_merged() {
         .as_array()
         .expect("cases")
         .iter()
-        .map(|case| (case["case"].as_str().expect("a name"), case["metrics"]["mean_dice"]["value"].as_f64().expect("a Dice")))
+        .map(|case| {
+            (case["case"].as_str().expect("a name"), case["metrics"]["mean_dice"]["value"].as_f64().expect("a Dice"))
+        })
         .collect();
     assert_eq!(cases.len(), 6);
     let pooled = cases.values().sum::<f64>() / 6.0;
@@ -124,7 +127,11 @@ fn folds_are_trained_resumed_evaluated_and_merged() {
     assert!((found["mean"].as_f64().expect("a mean") - pooled).abs() < 1e-9 && found["cases"] == 6);
     let csv = std::fs::read_to_string(out.join("cross_validation_cases.csv")).expect("a list");
     assert_eq!(csv.lines().count(), 1 + 2 * 6);
-    assert!(std::fs::read_to_string(out.join("cross_validation.csv")).expect("a table").contains("fold0,fold1,fold2,mean,std"));
+    assert!(
+        std::fs::read_to_string(out.join("cross_validation.csv"))
+            .expect("a table")
+            .contains("fold0,fold1,fold2,mean,std")
+    );
 
     resumes(&bench, &out);
     merges(&bench, &out);
@@ -202,7 +209,8 @@ fn merges(bench: &Bench, out: &Path) {
     let expected = (dice("spheres_06") + dice("spheres_07")) / 2.0;
     let found = measured["mean_dice"].as_f64().expect("a Dice");
     assert!((found - expected).abs() < 1e-5, "{found} instead of {expected}");
-    let original = succeed(&["evaluate", &text(out), "--data", &images, "--device", "cpu", "--json", "--grid", "original"]);
+    let original =
+        succeed(&["evaluate", &text(out), "--data", &images, "--device", "cpu", "--json", "--grid", "original"]);
     let original: Value = serde_json::from_str(&original).expect("JSON");
     assert!((original["mean_dice"].as_f64().expect("a Dice") - expected).abs() < 1e-5);
 

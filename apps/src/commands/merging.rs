@@ -187,7 +187,9 @@ fn dice(run: &Path) -> Outcome<f64> {
 fn class_dice(run: &Path, labels: &[String]) -> Outcome<Vec<f64>> {
     let found = read(&run.join(VALIDATION)).unwrap_or_default();
     let mean = found["mean_dice"].as_f64();
-    let of = |label: &String| found["per_class"][label].as_f64().or(mean.filter(|_| found["per_class"].get(label).is_none()));
+    let of = |label: &String| {
+        found["per_class"][label].as_f64().or(mean.filter(|_| found["per_class"].get(label).is_none()))
+    };
     labels.iter().map(of).collect::<Option<Vec<f64>>>().ok_or_else(|| {
         let what = "has no Dice of each class in validation.json, which `hearth train --folds` writes";
         Failure::new(format!("--weights class-dice: {} {what}; give numbers", run.display()))

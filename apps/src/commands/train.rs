@@ -157,8 +157,7 @@ impl Args {
             (None, false) => return Err(Failure::new("give a recipe")),
         };
         self.set_running(&mut document)?;
-        let options =
-            [("--seed", "training.seed", &self.seed), ("--precision", "training.precision", &self.precision)];
+        let options = [("--seed", "training.seed", &self.seed), ("--precision", "training.precision", &self.precision)];
         for (option, key, value) in options {
             if let Some(value) = value {
                 document.set_option(option, key, value)?;
@@ -214,9 +213,10 @@ impl Args {
         if let Some(count) = self.folds.as_ref().filter(|_| self.fold_file().is_none()) {
             document.set_option("--folds", "data.folds.count", count)?;
         }
-        for (option, key, column) in
-            [("--group-by", "data.folds.group", &self.group_by), ("--stratify-by", "data.folds.stratify", &self.stratify_by)]
-        {
+        for (option, key, column) in [
+            ("--group-by", "data.folds.group", &self.group_by),
+            ("--stratify-by", "data.folds.stratify", &self.stratify_by),
+        ] {
             let Some(column) = column else { continue };
             if self.fold_file().is_some() {
                 return Err(Failure::new(format!("{option} deals cases to folds, which the file of --folds has done")));

@@ -90,7 +90,8 @@ pub fn run(args: &demo::Args) -> Outcome {
     let took = start.elapsed().as_secs_f64();
     let dice = merged.first().map_or(f64::NAN, |(_, dice)| *dice);
     let all: serde_json::Map<_, _> = merged.iter().map(|(name, dice)| ((*name).to_owned(), json!(dice))).collect();
-    let summary = json!({ "members": each, "mean_of_members": mean, "merged": all, "mean_dice": dice, "seconds": took });
+    let summary =
+        json!({ "members": each, "mean_of_members": mean, "merged": all, "mean_dice": dice, "seconds": took });
     folders::replace(&at("summary.json"), serde_json::to_string_pretty(&summary)? + "\n")?;
     out!("picture  {}", picture.display());
     out!("summary  {}", at("summary.json").display());

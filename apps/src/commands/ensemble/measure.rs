@@ -10,7 +10,11 @@ use crate::note;
 use crate::run::{Empty, Trained, measuring};
 
 /// The value of each metric and its rows, as validation measures one network.
-pub(in crate::commands) fn on_the_networks_grid(trained: &Trained, items: &[Item], empty: Empty) -> Outcome<Vec<Found>> {
+pub(in crate::commands) fn on_the_networks_grid(
+    trained: &Trained,
+    items: &[Item],
+    empty: Empty,
+) -> Outcome<Vec<Found>> {
     let recipe = &trained.plan.recipe;
     let (task, list) = (recipe.learns(), recipe.metric.list());
     let posts: Vec<(Vec<Post>, Vec<Post>)> =

@@ -104,7 +104,9 @@ fn first(args: &Args, plan: &Plan) -> Outcome<FoldList> {
         return Ok(FoldList::read(&file)?);
     }
     let folds: &Folds = plan.recipe.data.folds.as_ref().ok_or_else(|| {
-        Failure::new("--fold, --group-by and --stratify-by are about folds: add --folds N, or [data.folds] to the recipe")
+        Failure::new(
+            "--fold, --group-by and --stratify-by are about folds: add --folds N, or [data.folds] to the recipe",
+        )
     })?;
     Ok(FoldList::deal(plan, &args.data, folds)?)
 }

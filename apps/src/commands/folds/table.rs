@@ -215,7 +215,10 @@ mod tests {
         let (mean, std, count) = spread(&rows[0].cases);
         assert!((mean - 0.65).abs() < 1e-12 && (std - 0.208_166_6).abs() < 1e-7 && count == 4);
         let csv = csv(&[0, 2], &rows);
-        assert!(csv.starts_with("metric,class,fold0,fold2,mean,std,pooled_mean,pooled_std,cases\ndice,a,0.5,0.8,"), "{csv}");
+        assert!(
+            csv.starts_with("metric,class,fold0,fold2,mean,std,pooled_mean,pooled_std,cases\ndice,a,0.5,0.8,"),
+            "{csv}"
+        );
         let cases = cases_csv(&measured[0].1, &measured);
         assert!(cases.contains("\"c,2\",0,dice,a,\n") && cases.contains("\"c,1\",2,dice,mean,0.9\n"), "{cases}");
         let json = to_json(&[0, 2], 3, &rows, &measured);

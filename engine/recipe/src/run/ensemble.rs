@@ -120,7 +120,8 @@ impl Trained {
                      channel"
                 )));
             }
-            let sums = (0..weights.len() / count).map(|at| weights.iter().skip(at).step_by(weights.len() / count).sum::<f64>());
+            let sums = (0..weights.len() / count)
+                .map(|at| weights.iter().skip(at).step_by(weights.len() / count).sum::<f64>());
             if weights.iter().any(|weight| !weight.is_finite()) || sums.into_iter().any(|sum| sum == 0.0) {
                 return Err(RecipeError::new(format!("weights {weights:?} must be finite, and must not sum to 0")));
             }

@@ -64,8 +64,10 @@ impl FoldList {
             return serde_json::from_str(&text).while_doing(doing);
         }
         let splits: Vec<Split> = serde_json::from_str(&text).while_doing(doing)?;
-        if let Some((fold, case)) =
-            splits.iter().enumerate().find_map(|(fold, split)| Some((fold, split.val.iter().find(|c| split.train.contains(*c))?)))
+        if let Some((fold, case)) = splits
+            .iter()
+            .enumerate()
+            .find_map(|(fold, split)| Some((fold, split.val.iter().find(|c| split.train.contains(*c))?)))
         {
             return Err(RecipeError::new(format!("fold {fold} trains on {case}, and validates on it")).context(doing()));
         }
@@ -96,7 +98,9 @@ impl FoldList {
         let items = Cases::all(data, &plan.recipe)?;
         let doing = || format!("these folds do not fit --data {}", data.display());
         if self.count() < 2 {
-            return Err(RecipeError::new(format!("there are {} folds; 2 or more are needed", self.count())).context(doing()));
+            return Err(
+                RecipeError::new(format!("there are {} folds; 2 or more are needed", self.count())).context(doing())
+            );
         }
         let known: BTreeMap<&str, &Item> = items.iter().map(|item| (item.case.as_str(), item)).collect();
         let mut fold_of: BTreeMap<&str, usize> = BTreeMap::new();
@@ -107,7 +111,9 @@ impl FoldList {
             for case in cases {
                 if !known.contains_key(case.as_str()) {
                     let names: Vec<&str> = known.keys().copied().collect();
-                    return Err(RecipeError::new(format!("fold {fold}: {}", unknown("case", case, &names))).context(doing()));
+                    return Err(
+                        RecipeError::new(format!("fold {fold}: {}", unknown("case", case, &names))).context(doing())
+                    );
                 }
                 if let Some(other) = fold_of.insert(case, fold) {
                     let what = format!("the case {case} is in fold {other} and in fold {fold}");
@@ -237,7 +243,9 @@ fn values(items: &[Item], column: &str) -> Outcome<Vec<Value>> {
             let known: BTreeSet<&str> = items.iter().flat_map(|item| item.fields.keys().map(String::as_str)).collect();
             Err(RecipeError::new(match known.contains(column) {
                 true => format!("case {} has no {column}", item.case),
-                false if known.is_empty() => format!("there is no column {column:?}: the data set has none; give a table"),
+                false if known.is_empty() => {
+                    format!("there is no column {column:?}: the data set has none; give a table")
+                }
                 false => unknown("column", column, &known.into_iter().collect::<Vec<_>>()),
             }))
         }
@@ -252,7 +260,8 @@ fn groups(items: &[Item], column: &str) -> Outcome<Vec<Value>> {
     }
     let of_name = |item: &Item| {
         patient(&item.case).map(|name| Value::Word(name.to_owned())).ok_or_else(|| {
-            let what = format!("there is no column \"patient\", and the name of case {} does not say which one", item.case);
+            let what =
+                format!("there is no column \"patient\", and the name of case {} does not say which one", item.case);
             RecipeError::new(format!("{what} it is (names of BIDS, BraTS and DICOM do): give a table with a column"))
         })
     };
@@ -321,14 +330,8 @@ mod tests {
         let mixed = [Value::Number(10.0), Value::Word("a".into()), Value::Number(9.0), Value::Number(10.0)];
         assert_eq!(ranks(&mixed), [1, 2, 0, 1]);
         let items = tagged(&[("a", "x"), ("b", "y"), ("c", "x"), ("d", "z")]);
-        let folds = Folds {
-            count: 2,
-            method: None,
-            shuffle: None,
-            seed: None,
-            group: Some("site".into()),
-            stratify: None,
-        };
+        let folds =
+            Folds { count: 2, method: None, shuffle: None, seed: None, group: Some("site".into()), stratify: None };
         let groups = groups(&items, "site").expect("groups");
         let dealt = places(4, &folds, 0, None, Some(&groups)).expect("folds");
         assert_eq!(dealt, [vec![0, 2], vec![1, 3]]);
