@@ -118,13 +118,10 @@ fn again(args: &Args, plan: &Plan, path: &Path) -> Outcome<FoldList> {
         let advice = "add --resume to go on, --fold K for one that is missing, or give another folder";
         return Err(Failure::new(format!("{out} holds the folds of a cross-validation: {advice}")));
     }
-    let base = Document::open(&args.out.join(BASE))?;
-    let (before, now) = (terminal::plan(base)?.recipe, &plan.recipe);
-    let mut same = before.clone();
-    (same.training.device, same.training.tune) = (now.training.device.clone(), now.training.tune);
-    // The folds are those of the file, however they were asked for.
-    same.data.folds.clone_from(&now.data.folds);
-    if same != *now {
+    let now = &plan.recipe;
+    let base = args.out.join(BASE);
+    let before = std::fs::read_to_string(&base).while_doing(|| format!("cannot read {}", base.display()))?;
+    if comparable(&before)? != comparable(&now.to_toml()?)? {
         let advice = "its folds are compared with each other; give another folder for another recipe";
         return Err(Failure::new(format!("{out} holds folds of another recipe (see {BASE}): {advice}")));
     }
@@ -137,6 +134,18 @@ fn again(args: &Args, plan: &Plan, path: &Path) -> Outcome<FoldList> {
         return Err(Failure::new(format!("{out} holds {there} folds, not {asked}: give another folder")));
     }
     Ok(list)
+}
+
+/// A recipe without what may differ between the folds of one cross-validation: where it computes, and
+/// how its folds, which are those of the file, were asked for.
+fn comparable(recipe: &str) -> Outcome<toml::Table> {
+    let mut recipe: toml::Table = toml::from_str(recipe)?;
+    for (table, keys) in [("training", &["device", "tune"][..]), ("data", &["folds", "workers"])] {
+        if let Some(toml::Value::Table(table)) = recipe.get_mut(table) {
+            keys.iter().for_each(|key| drop(table.remove(*key)));
+        }
+    }
+    Ok(recipe)
 }
 
 /// Which folds are trained.
@@ -169,7 +178,7 @@ fn train_all(args: &Args, document: &Document, list: &FoldList, chosen: &[usize]
         let started = run.join("recipe.toml").is_file();
         if started && ended(&run, &terminal::plan(document.clone())?) {
             if !run.join(VALIDATION).is_file() {
-                validate(args, &run)?;
+                validate(args, document, &run)?;
             }
             note!("fold {fold} of {count} is complete: {}", run.display());
             continue;
@@ -181,7 +190,7 @@ fn train_all(args: &Args, document: &Document, list: &FoldList, chosen: &[usize]
             note!("to go on with all folds: hearth train --data {} --out {out} --resume", args.data.display());
             return Err(failure.context(format!("fold {fold}")));
         }
-        validate(args, &run)?;
+        validate(args, document, &run)?;
     }
     write_table(&args.out, list)
 }
@@ -208,7 +217,8 @@ fn ended(run: &Path, plan: &Plan) -> bool {
 }
 
 /// Measures the best checkpoint of a fold on its own cases.
-fn validate(args: &Args, run: &Path) -> Outcome {
+fn validate(args: &Args, document: &Document, run: &Path) -> Outcome {
+    let device = document.root().get("training").and_then(|training| training.text("device")).unwrap_or("auto");
     let found = evaluate::evaluate(&evaluate::Args {
         run: run.to_owned(),
         more: Vec::new(),
@@ -220,7 +230,7 @@ fn validate(args: &Args, run: &Path) -> Outcome {
         grid: Grid::Network,
         empty: EmptyWord::Penalty,
         accept: Vec::new(),
-        device: args.device.clone().unwrap_or_else(|| "auto".to_owned()),
+        device: device.to_owned(),
         tune: args.tune.clone(),
         tta: None,
         json: false,
