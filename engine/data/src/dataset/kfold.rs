@@ -25,11 +25,7 @@ pub fn k_fold(n: usize, folds: usize, seed: Option<u32>) -> Result<Vec<Vec<usize
 ///
 /// # Errors
 /// As [`k_fold`], and where every class has fewer cases than there are folds.
-pub fn stratified_k_fold<C: Ord>(
-    classes: &[C],
-    folds: usize,
-    seed: Option<u32>,
-) -> Result<Vec<Vec<usize>>, DataError> {
+pub fn stratified_k_fold<C: Ord>(classes: &[C], folds: usize, seed: Option<u32>) -> Result<Vec<Vec<usize>>, DataError> {
     check(folds, classes.len(), "cases")?;
     // Classes in the order in which they appear.
     let (by_value, _) = unique(classes);
@@ -105,7 +101,9 @@ pub fn stratified_group_k_fold<C: Ord, G: Ord>(
 ) -> Result<Vec<Vec<usize>>, DataError> {
     if classes.len() != groups.len() {
         let (classes, groups) = (classes.len(), groups.len());
-        return Err(DataError::Option(format!("{classes} classes for {groups} groups; give one of each for each case")));
+        return Err(DataError::Option(format!(
+            "{classes} classes for {groups} groups; give one of each for each case"
+        )));
     }
     let (class_of, number_of_classes) = unique(classes);
     let (mut group_of, number) = unique(groups);
