@@ -10,8 +10,8 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::prelude::*;
 
 use crate::commands::{
-    bench, convert_weights, data, demo, devices, evaluate, lr_find, metrics, models, plugin, predict, preprocess,
-    recipes, reference, train,
+    bench, convert_weights, data, demo, devices, ensemble, evaluate, lr_find, metrics, models, plugin, predict,
+    preprocess, recipes, reference, train,
 };
 use crate::error::Outcome;
 use crate::terminal;
@@ -41,6 +41,8 @@ enum Command {
     Evaluate(evaluate::Args),
     /// Predict with a run's network: label maps on the images' own grids, scores, numbers, images
     Predict(predict::Args),
+    /// Predict with several runs, merged: their mean, a vote, STAPLE; maps of where they differ
+    Ensemble(ensemble::Args),
     /// Apply a recipe's deterministic transforms to a case and write the result
     Preprocess(preprocess::Args),
     /// Compare predictions with labels, file by file: Dice, distances, rates, errors
@@ -117,6 +119,7 @@ impl Command {
                 | Command::LrFind(_)
                 | Command::Evaluate(_)
                 | Command::Predict(_)
+                | Command::Ensemble(_)
                 | Command::Preprocess(_)
                 | Command::Metrics(_)
         )
@@ -129,6 +132,7 @@ impl Command {
             Command::LrFind(args) => lr_find::run(&args),
             Command::Evaluate(args) => evaluate::run(&args),
             Command::Predict(args) => predict::run(&args),
+            Command::Ensemble(args) => ensemble::run(&args),
             Command::Preprocess(args) => preprocess::run(&args),
             Command::Metrics(args) => metrics::run(&args),
             Command::Models(args) => models::run(&args),

@@ -40,8 +40,11 @@ impl Failure {
         self.chain.join(": ")
     }
 
-    /// Adds what was being done in front.
+    /// Adds what was being done in front; the end of an interrupted run needs no words.
     pub fn context(mut self, doing: impl Into<String>) -> Self {
+        if self.chain.is_empty() {
+            return self;
+        }
         self.chain.insert(0, doing.into());
         self
     }

@@ -6,7 +6,7 @@ use clap::{Subcommand, ValueEnum};
 use hearth_data::{chest_phantom, phantom};
 
 use super::{convert, inspect, preview, verify};
-use crate::error::{Context, Outcome};
+use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::out;
 use crate::terminal::progress;
@@ -50,6 +50,12 @@ enum Action {
         /// Files and labels of `brats`
         #[arg(long, value_enum, default_value_t = Layout::Decathlon)]
         layout: Layout,
+        /// Further volumes of `spheres` in OUT/test, a data set of its own
+        #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+        test: u32,
+        /// Noise of `spheres` between 0 and this value; the spheres have 0.5 to 1
+        #[arg(long, value_name = "VALUE", default_value_t = 0.0)]
+        noise: f64,
     },
 }
 
@@ -61,6 +67,8 @@ enum Kind {
     Brats,
     /// CT of a chest with a lung tumour, as DICOM with structure sets
     Lung,
+    /// Bright spheres, those of MONAI's cross-validation notebook
+    Spheres,
 }
 
 /// Layouts of brain tumour data.
@@ -83,7 +91,7 @@ pub fn run(args: &Args) -> Outcome {
         Action::Download(args) => super::download::run(args),
         Action::Preview(args) => preview::run(args),
         Action::Convert(args) => convert::run(args),
-        Action::Phantom { kind: Kind::Brats, cases, out, size, seed, layout } => {
+        Action::Phantom { kind: Kind::Brats, cases, out, size, seed, layout, .. } => {
             folders::check_free(out)?;
             let mut options = phantom::BratsOptions::default().seed(*seed).progress(progress());
             if let Some(size) = size {
@@ -111,6 +119,17 @@ pub fn run(args: &Args) -> Outcome {
             out!("{cases} patients in {}; for `hearth train lung --data {0}`", out.display());
             Ok(())
         }
+        Action::Phantom { kind: Kind::Spheres, cases, out, size, seed, test, noise, .. } => {
+            folders::check_free(out)?;
+            let options = spheres_options(size.map_or(128, |size| size as usize), *noise, *seed)?;
+            phantom::spheres(out, *cases as usize, *test as usize, &options)
+                .while_doing(|| format!("cannot make the volumes in {}", out.display()))?;
+            out!("{cases} cases in {}; try: hearth train ensemble --data {0} --out run", out.display());
+            Ok(())
+        }
+        Action::Phantom { test: 1.., .. } => {
+            Err(Failure::new("--test is for `spheres`: make a second folder with another --seed"))
+        }
         Action::Phantom { kind: Kind::Spleen, cases, out, size, seed, .. } => {
             folders::check_free(out)?;
             phantom_spleen(out, *cases as usize, size.map(|size| size as usize), *seed)?;
@@ -123,6 +142,12 @@ pub fn run(args: &Args) -> Outcome {
             Ok(())
         }
     }
+}
+
+/// Options of spheres, in the proportions of MONAI's notebook.
+pub fn spheres_options(size: usize, noise: f64, seed: u64) -> Outcome<phantom::SpheresOptions> {
+    let seed = u32::try_from(seed).map_err(|_| Failure::new(format!("--seed {seed}: numpy takes 32 bits")))?;
+    Ok(phantom::SpheresOptions::scaled(size).noise_max(noise).seed(seed).progress(progress()))
 }
 
 /// CT-like volumes with a spleen, as a Decathlon folder.

@@ -10,6 +10,8 @@ use hearth_train::{CaseRow, Post, RunFolder};
 use serde_json::{Map, Value, json};
 
 use crate::commands::empty::EmptyWord;
+use crate::commands::ensemble::measure;
+use crate::commands::merging::{self, MergeArgs};
 use crate::commands::metrics::PENALISED;
 use crate::commands::tta::TtaWord;
 use crate::error::{Context, Failure, Outcome};
@@ -26,9 +28,16 @@ use crate::{note, out};
 /// Arguments of `hearth evaluate`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder of a run
+    /// The folder of a run. Of several, or of a folder with fold0, fold1, ..., the merged
+    /// predictions are measured
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
+    /// Further runs
+    #[arg(value_name = "RUN")]
+    pub more: Vec<PathBuf>,
+    /// How they are merged.
+    #[command(flatten)]
+    pub merge: MergeArgs,
     /// The data set: a folder with a dataset.json, a table (.csv) of images and labels, or a folder
     /// of DICOM
     #[arg(long, value_name = "DIR")]
@@ -113,10 +122,10 @@ pub struct Measured {
 }
 
 /// A metric over all cases.
-struct Found {
-    value: f64,
-    rows: Vec<CaseRow>,
-    penalties: Penalties,
+pub(super) struct Found {
+    pub value: f64,
+    pub rows: Vec<CaseRow>,
+    pub penalties: Penalties,
 }
 
 /// Evaluates and prints.
@@ -134,7 +143,14 @@ pub fn run(args: &Args) -> Outcome {
 
 /// Measures a run's network.
 pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
-    let folder = folders::open_run(&args.run)?;
+    let given: Vec<PathBuf> = std::iter::once(&args.run).chain(&args.more).cloned().collect();
+    let runs = merging::runs(&given)?;
+    let several = runs.len() > 1 || runs[0] != args.run;
+    if args.merge.given() && !several {
+        return Err(Failure::new("--mean, --vote, --staple and --weights merge runs: give several"));
+    }
+    let folders = runs.iter().map(|run| folders::open_run(run)).collect::<Result<Vec<_>, _>>()?;
+    let folder = folders[0].clone();
     let (tta, accept) = (args.tta.map(TtaWord::tta), args.accept.clone());
     let opening = Opening {
         checkpoint: &args.checkpoint,
@@ -144,7 +160,10 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
         accept,
         progress: progress(),
     };
-    let trained = Trained::open_with(&folder, opening)?;
+    let trained = match several {
+        true => merging::open(&runs, &opening, &args.merge, &[])?,
+        false => Trained::open_with(&folder, opening)?,
+    };
     if trained.plan.recipe.learns().generates() {
         let what = "this run generates images, and there is no label to compare them with";
         return Err(Failure::new(format!(
@@ -152,13 +171,18 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
             args.run.display()
         )));
     }
-    let chosen = Chosen::new(&folder, &trained.plan, &args.data, args.all, &args.cases)?;
+    let chosen = Chosen::of_runs(&folders, &trained.plan, &args.data, args.all, &args.cases)?;
     let (cases, recipe) = (chosen.words(), trained.plan.recipe.clone());
-    let (checkpoint, augmented) = (trained.checkpoint.clone(), trained.augmentation.is_some());
+    let checkpoint = match several {
+        true => format!("{} of {} runs ({})", args.checkpoint, runs.len(), args.merge.words()),
+        false => trained.checkpoint.clone(),
+    };
+    let augmented = trained.augmentation.is_some();
     if args.grid == Grid::Original && !recipe.output().is_map() {
         return Err(Failure::new("--grid original compares label maps on the scanner's grid; this run predicts none"));
     }
     let values = match args.grid {
+        Grid::Network if several => measure::on_the_networks_grid(&trained, &chosen.items, args.empty.rule())?,
         Grid::Network => on_the_networks_grid(trained, chosen.items, &folder, args.empty.rule())?,
         Grid::Original => on_original_grids(&trained, &chosen.items, args.empty.rule())?,
     };
@@ -323,7 +347,8 @@ impl Evaluated {
         self.class_values().into_iter().find(|(name, _)| *name == class).map(|(_, value)| value)
     }
 
-    fn to_json(&self) -> Value {
+    /// As one JSON object.
+    pub fn to_json(&self) -> Value {
         let metrics: Map<String, Value> = self.metrics.iter().map(|one| (one.name.clone(), one.to_json())).collect();
         let key = self.metrics.first();
         let mut whole = json!({

@@ -93,6 +93,8 @@ struct Task {
     deviation: Option<PathBuf>,
     /// Of `--probabilities`.
     probabilities: Option<PathBuf>,
+    /// Those of `--disagreement`.
+    maps: Vec<PathBuf>,
     /// Of `--picture`.
     picture: Option<PathBuf>,
     /// Of `--dicom-seg` and `--rtstruct`, with the series that they refer to.
@@ -125,7 +127,12 @@ pub fn run(args: &Args) -> Outcome {
         }
         (None, false) => {}
     }
-    let mut outputs = Outputs::new("predict", args.overwrite);
+    predict_all(args, &trained, "predict")
+}
+
+/// Predicts each image with a network, or with an ensemble of them.
+pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str) -> Outcome {
+    let mut outputs = Outputs::new(command, args.overwrite);
     let recipe = &trained.plan.recipe;
     let scores = (recipe.output() == Output::Scores).then(|| args.out.join("scores.csv"));
     if let Some(path) = &scores {
@@ -142,12 +149,12 @@ pub fn run(args: &Args) -> Outcome {
     if (args.dicom_seg || args.rtstruct) && !recipe.output().is_map() {
         return Err(Failure::new(NO_REGIONS));
     }
-    let tasks = tasks(args, recipe, &mut outputs)?;
+    let tasks = tasks(args, trained, &mut outputs)?;
     if args.uncertainty && trained.augmentation.is_none() {
         let advice = "add --tta flips, or [tta] to the recipe";
         return Err(Failure::new(format!("--uncertainty compares predictions of augmented images: {advice}")));
     }
-    let pictures = if args.picture { Some(Pictures::new(&trained, &args.images)?) } else { None };
+    let pictures = if args.picture { Some(Pictures::new(trained, &args.images)?) } else { None };
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
     let (start, count) = (Instant::now(), tasks.len());
     let (mut failed, mut rows) = (Vec::new(), Vec::new());
@@ -163,7 +170,7 @@ pub fn run(args: &Args) -> Outcome {
             };
             note!("image {} of {count}: {name}{left}", done + 1);
         }
-        match predict(&trained, task, &outputs, pictures.as_ref()) {
+        match predict(trained, task, &outputs, pictures.as_ref()) {
             Ok(Some(scores)) => rows.push((name, scores)),
             Ok(None) => out!("{}", task.result.display()),
             Err(failure) => {
@@ -187,8 +194,9 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 /// Plans the result of each image; fails if a result would replace a file.
-fn tasks(args: &Args, recipe: &Recipe, outputs: &mut Outputs) -> Outcome<Vec<Task>> {
-    let mut tasks = Vec::new();
+fn tasks(args: &Args, trained: &Trained, outputs: &mut Outputs) -> Outcome<Vec<Task>> {
+    let (mut tasks, recipe) = (Vec::new(), &trained.plan.recipe);
+    let maps = trained.ensemble.as_ref().map_or(&[][..], |ensemble| ensemble.maps());
     let (end, output) = match recipe.output() {
         Output::Image => ("_pred", Output::Image),
         other => ("_seg", other),
@@ -215,7 +223,9 @@ fn tasks(args: &Args, recipe: &Recipe, outputs: &mut Outputs) -> Outcome<Vec<Tas
                 outputs.claim(path)?;
             }
             let dicom = if files.is_empty() { None } else { Some((refers_to(&input)?, files)) };
-            tasks.push(Task { input, result, deviation, probabilities, picture, dicom });
+            let maps: Vec<PathBuf> = maps.iter().map(|map| named(&format!("_{}.nii.gz", map.word()))).collect();
+            maps.iter().try_for_each(|path| outputs.claim(path))?;
+            tasks.push(Task { input, result, deviation, probabilities, maps, picture, dicom });
         }
     }
     Ok(tasks)
@@ -236,7 +246,7 @@ fn predict(
     outputs: &Outputs,
     pictures: Option<&Pictures<'_>>,
 ) -> Outcome<Option<Vec<f32>>> {
-    let Task { input, result, deviation, probabilities, picture, dicom } = task;
+    let Task { input, result, deviation, probabilities, maps, picture, dicom } = task;
     if let Some(folder) = result.parent() {
         std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
     }
@@ -254,7 +264,7 @@ fn predict(
     }
     let wanted = Wanted { uncertainty: deviation.is_some(), probabilities: probabilities.is_some() };
     let found = trained.segment(input.sample(), wanted)?;
-    let Segmented { output, uncertainty, .. } = &found;
+    let Segmented { output, uncertainty, disagreement, .. } = &found;
     let map = &found.written(&trained.plan)?;
     let doing = |path: &Path| format!("cannot write {}", path.display());
     let options = if output.is_map() { NiftiOptions::label() } else { NiftiOptions::default() };
@@ -271,6 +281,9 @@ fn predict(
         "input": named, "input_blake3": summed, "checkpoint": trained.checkpoint,
         "recipe": trained.plan.recipe.title(),
     });
+    if let Some(ensemble) = &trained.ensemble {
+        facts["ensemble"] = json!(ensemble.members());
+    }
     match output {
         Output::Labels => facts["labels"] = json!(labels),
         Output::Regions => facts["regions"] = json!(labels),
@@ -298,6 +311,11 @@ fn predict(
         for region in found.missing(labels)? {
             note!("{}: no voxel of {region:?} was found; the DICOM files say so", input.name());
         }
+    }
+    for (path, (_, map)) in maps.iter().zip(disagreement) {
+        write_nifti(path, map, NiftiOptions::default()).while_doing(|| doing(path))?;
+        outputs.record(path, facts.clone())?;
+        out!("{}", path.display());
     }
     draw(&|pictures| pictures.of_map(input, &found))?;
     let (Some(path), Some((std, vvc))) = (deviation, uncertainty) else { return Ok(None) };

@@ -1,14 +1,15 @@
 //! `hearth train`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::commands::dry_run::dry_run;
+use crate::commands::folds;
 use crate::error::{Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
 use crate::note;
 use crate::recipe::{Document, bundled};
-use crate::run::{Finished, Session, check_resume};
+use crate::run::{Finished, Plan, Session, check_resume};
 use crate::terminal::{self, seconds};
 use hearth_engine::RunEnd;
 
@@ -57,6 +58,21 @@ pub struct Args {
     /// transforms.CropForeground.margin=5
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
+    /// Train a run for each fold of a cross-validation, RUN/fold0, RUN/fold1, ...: the number of
+    /// folds, or a file that names their cases (an earlier folds.json, or nnU-Net's
+    /// splits_final.json)
+    #[arg(long, value_name = "N|FILE")]
+    pub folds: Option<String>,
+    /// Train only this fold, from 0; may be given several times
+    #[arg(long, value_name = "K")]
+    pub fold: Vec<usize>,
+    /// Keep cases with the same value of this column in one fold; `patient` is known of BIDS, BraTS
+    /// and DICOM
+    #[arg(long, value_name = "COLUMN")]
+    pub group_by: Option<String>,
+    /// Give each fold the same share of each value of this column
+    #[arg(long, value_name = "COLUMN")]
+    pub stratify_by: Option<String>,
     /// Resume from the newest intact checkpoint of RUN, with RUN's own recipe
     #[arg(long)]
     pub resume: bool,
@@ -68,25 +84,36 @@ pub struct Args {
 /// Trains, or shows what would be done.
 pub fn run(args: &Args) -> Outcome {
     folders::check_path("--out", &args.out)?;
+    if args.resume && folds::are_meant(args) {
+        return folds::resume(args);
+    }
     let document = args.document()?;
+    if !args.resume && (folds::are_meant(args) || folds::are_in(&document)) {
+        return folds::run(args, document);
+    }
     if args.dry_run {
         return dry_run(&terminal::plan(document)?, &args.data, &args.plugins);
     }
     interrupt::listen()?;
     let plan = terminal::plan(document)?;
     if args.resume {
-        let folder = folders::open_run(&args.out)?;
-        check_resume(&plan, &args.data, &folder)?;
-        let mut session = Session::of_run(plan, &args.data, &args.plugins, &folder)?;
-        interrupt::running(session.interrupt_flag());
-        session.resume(folder)?;
-        return finish(&mut session);
+        return resume(plan, &args.data, &args.plugins, &args.out);
     }
     folders::check_new_run(&args.out)?;
     let _reserved = folders::Reserved::new(&args.out)?;
     let mut session = Session::new(plan, &args.data, &args.plugins)?;
     interrupt::running(session.interrupt_flag());
     session.start(&args.out)?;
+    finish(&mut session)
+}
+
+/// Goes on with a run.
+pub(super) fn resume(plan: Plan, data: &Path, plugins: &[PathBuf], out: &Path) -> Outcome {
+    let folder = folders::open_run(out)?;
+    check_resume(&plan, data, &folder)?;
+    let mut session = Session::of_run(plan, data, plugins, &folder)?;
+    interrupt::running(session.interrupt_flag());
+    session.resume(folder)?;
     finish(&mut session)
 }
 
@@ -122,42 +149,85 @@ impl Args {
                 if recipe.is_some() {
                     note!("--resume uses the run's own recipe; the given one is ignored");
                 }
-                let changed = [
-                    ("--seed", self.seed.is_some()),
-                    ("--precision", self.precision.is_some()),
-                    ("--init", self.init.is_some()),
-                    ("--init-skip-mismatched", self.init_skip_mismatched),
-                    ("--freeze", !self.freeze.is_empty()),
-                    ("--set", !self.sets.is_empty()),
-                ];
-                if let Some((option, _)) = changed.iter().find(|(_, given)| *given) {
-                    let advice =
-                        "a resumed run only takes --epochs, --device and --tune; start a new run to change more";
-                    return Err(Failure::new(format!("{option} cannot be given with --resume: {advice}")));
-                }
+                self.check_resume_options()?;
                 Document::open(&folders::open_run(&self.out)?.recipe())?
             }
             (Some(recipe), false) => bundled::open(recipe)?,
             // clap demands it.
             (None, false) => return Err(Failure::new("give a recipe")),
         };
+        self.set_running(&mut document)?;
+        let options = [("--seed", "training.seed", &self.seed), ("--precision", "training.precision", &self.precision)];
+        for (option, key, value) in options {
+            if let Some(value) = value {
+                document.set_option(option, key, value)?;
+            }
+        }
+        self.set_folds(&mut document)?;
+        self.set_init(&mut document)?;
+        for set in &self.sets {
+            document.set(set)?;
+        }
+        Ok(document)
+    }
+
+    /// The options that a resumed run takes.
+    pub(super) fn set_running(&self, document: &mut Document) -> Outcome {
         let options = [
             ("--device", "training.device", &self.device),
             ("--tune", "training.tune", &self.tune),
             ("--epochs", "training.epochs", &self.epochs),
-            ("--seed", "training.seed", &self.seed),
-            ("--precision", "training.precision", &self.precision),
         ];
         for (option, key, value) in options {
             if let Some(value) = value {
                 document.set_option(option, key, value)?;
             }
         }
-        self.set_init(&mut document)?;
-        for set in &self.sets {
-            document.set(set)?;
+        Ok(())
+    }
+
+    /// Fails for an option that a resumed run does not take.
+    pub(super) fn check_resume_options(&self) -> Outcome {
+        let changed = [
+            ("--seed", self.seed.is_some()),
+            ("--precision", self.precision.is_some()),
+            ("--init", self.init.is_some()),
+            ("--init-skip-mismatched", self.init_skip_mismatched),
+            ("--freeze", !self.freeze.is_empty()),
+            ("--set", !self.sets.is_empty()),
+        ];
+        if let Some((option, _)) = changed.iter().find(|(_, given)| *given) {
+            let advice = "a resumed run only takes --epochs, --device and --tune; start a new run to change more";
+            return Err(Failure::new(format!("{option} cannot be given with --resume: {advice}")));
         }
-        Ok(document)
+        Ok(())
+    }
+
+    /// The file of `--folds`, if it is not a number.
+    pub(super) fn fold_file(&self) -> Option<PathBuf> {
+        self.folds.as_ref().filter(|folds| folds.parse::<usize>().is_err()).map(PathBuf::from)
+    }
+
+    /// The options that set `[data.folds]`.
+    fn set_folds(&self, document: &mut Document) -> Outcome {
+        if let Some(count) = self.folds.as_ref().filter(|_| self.fold_file().is_none()) {
+            document.set_option("--folds", "data.folds.count", count)?;
+        }
+        for (option, key, column) in [
+            ("--group-by", "data.folds.group", &self.group_by),
+            ("--stratify-by", "data.folds.stratify", &self.stratify_by),
+        ] {
+            let Some(column) = column else { continue };
+            if self.fold_file().is_some() {
+                return Err(Failure::new(format!("{option} deals cases to folds, which the file of --folds has done")));
+            }
+            if self.folds.is_none() && !folds::are_in(document) {
+                return Err(Failure::new(format!("{option} is about folds: add --folds N")));
+            }
+            // As TOML, so that no name of a column is taken for a number.
+            document.set_option(option, key, &toml::Value::String(column.clone()).to_string())?;
+        }
+        Ok(())
     }
 
     /// The options that set `[init]`.

@@ -57,8 +57,9 @@ pub use dataset::{
     Dataset, DecathlonDataset, Field, GridPatchDataset, Identity, Item, Items, LmdbDataset, PartitionOptions, Parts,
     PatchDataset, PatchWSIDataset, PersistentDataset, SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions,
     TransformDataset, WsiOptions, WsiPatch, ZipDataset, cross_validation_list, csv_items, dicom_items,
-    dicom_items_preferring, partition_dataset, partition_dataset_classes, partition_ratios, partition_ratios_classes,
-    resample_datalist, select_cross_validation_folds, split_fraction,
+    dicom_items_preferring, group_k_fold, k_fold, partition_dataset, partition_dataset_classes, partition_ratios,
+    partition_ratios_classes, resample_datalist, select_cross_validation_folds, split_fraction,
+    stratified_group_k_fold, stratified_k_fold,
 };
 pub use draw::{Draw, DrawKey};
 pub use effect::Effect;

@@ -1,8 +1,9 @@
-//! numpy's legacy random generator, for splits that must be the same as MONAI's.
+//! numpy's legacy random generator, for splits and test images that must be the same as MONAI's.
 
 use rand_mt::Mt;
 
-/// `numpy.random.RandomState(seed)`: the Mersenne Twister MT19937, limited to what splitting needs.
+/// `numpy.random.RandomState(seed)`: the Mersenne Twister MT19937, limited to what splits and test
+/// images need.
 #[derive(Debug)]
 pub struct RandomState(Mt);
 
@@ -17,6 +18,20 @@ impl RandomState {
         for i in (1..items.len()).rev() {
             let j = self.interval(i as u64) as usize;
             items.swap(i, j);
+        }
+    }
+
+    /// `random()`: a number in `[0, 1)`.
+    pub fn random(&mut self) -> f64 {
+        let (high, low) = (self.0.next_u32() >> 5, self.0.next_u32() >> 6);
+        (f64::from(high) * 67_108_864.0 + f64::from(low)) / 9_007_199_254_740_992.0
+    }
+
+    /// `randint(low, high)`: an integer in `low..high`; `low` where that is empty.
+    pub fn integer(&mut self, low: usize, high: usize) -> usize {
+        match high.saturating_sub(low) {
+            0 | 1 => low,
+            range => low + self.interval(range as u64 - 1) as usize,
         }
     }
 
@@ -47,6 +62,17 @@ pub fn shuffled_indices(n: usize, seed: u32) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Values of numpy itself.
+    #[test]
+    fn draws_numbers_as_numpy_does() {
+        let mut random = RandomState::new(0);
+        let drawn = [(); 3].map(|()| (random.random() * 1e8).round() / 1e8);
+        assert_eq!(drawn, [0.548_813_5, 0.715_189_37, 0.602_763_38]);
+        let mut random = RandomState::new(0);
+        assert_eq!([(); 8].map(|()| random.integer(0, 10)), [5, 0, 3, 3, 7, 9, 3, 5]);
+        assert_eq!(random.integer(4, 4), 4);
+    }
 
     /// Values of numpy itself.
     #[test]

@@ -24,6 +24,7 @@ pub use evaluation::evaluate::Evaluate;
 pub use evaluation::evaluator::{CaseRow, SupervisedEvaluator};
 pub use evaluation::post::Post;
 pub use evaluation::predictor::Predictor;
+pub use evaluation::staple::{Staple, staple};
 pub use evaluation::tta::{TestTimeAugmentation, TtaError, TtaMaps};
 pub use run::folder::{RunFolder, RunFolderError};
 pub use run::lock::{LockError, RunLock};

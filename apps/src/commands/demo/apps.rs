@@ -14,6 +14,8 @@ pub enum App {
     Spleen,
     /// Brain tumours in four MR contrasts: core, whole tumour and enhancing tumour
     Brats,
+    /// Five networks of a cross-validation, merged
+    Ensemble,
 }
 
 /// What the demo of an app does.
@@ -35,9 +37,10 @@ pub struct Demo {
 }
 
 impl App {
-    /// Its demo.
-    pub fn demo(self) -> Demo {
-        match self {
+    /// Its demo, where that is one run; an ensemble has several.
+    pub fn demo(self) -> Option<Demo> {
+        Some(match self {
+            App::Ensemble => return None,
             App::Spleen => Demo {
                 recipe: "demo",
                 data: "24 CT volumes with a spleen",
@@ -61,6 +64,6 @@ impl App {
                 least: 0.8,
                 next: "hearth train brats --data Task01_BrainTumour --out runs/brats",
             },
-        }
+        })
     }
 }

@@ -9,7 +9,9 @@ use hearth_data::{NiftiOptions, write_nifti};
 use serde_json::json;
 
 use crate::commands::empty::EmptyWord;
+use crate::commands::ensemble;
 use crate::commands::evaluate::{self, Evaluated};
+use crate::commands::merging::MergeArgs;
 use crate::commands::predicted::Pictures;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
@@ -48,13 +50,13 @@ pub struct Args {
 /// # Errors
 /// Where a step fails, or the network has learned less than it should.
 pub fn run(args: &Args) -> Outcome {
+    let Some(demo) = args.app.demo() else { return ensemble::demo::run(args) };
     let start = Instant::now();
     folders::check_path("--out", &args.out)?;
     interrupt::listen()?;
     let _reserved = folders::Reserved::new(&args.out)?;
     let at = |name: &str| args.out.join(name);
     let (data, run, labels) = (at("data"), at("run"), at("labels"));
-    let demo: Demo = args.app.demo();
     let mut document = bundled::find(demo.recipe)?.document()?;
     document.set_option("--seed", "training.seed", &args.seed.to_string())?;
     document.set_option("--device", "training.device", &args.device)?;
@@ -76,6 +78,8 @@ pub fn run(args: &Args) -> Outcome {
     out!("{}", bold("3/4  the best checkpoint on the volumes it has not seen"));
     let found = evaluate::evaluate(&evaluate::Args {
         run: run.clone(),
+        more: Vec::new(),
+        merge: MergeArgs::default(),
         data: data.clone(),
         checkpoint: "best".into(),
         all: false,

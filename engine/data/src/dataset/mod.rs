@@ -11,6 +11,7 @@ mod grid_patch;
 mod identity;
 mod items;
 mod kept;
+mod kfold;
 mod lmdb;
 mod partition;
 mod persistent;
@@ -39,6 +40,7 @@ pub use grid_patch::GridPatchDataset;
 pub use identity::Identity;
 pub use items::Items;
 pub use kept::CachePool;
+pub use kfold::{group_k_fold, k_fold, stratified_group_k_fold, stratified_k_fold};
 pub use lmdb::LmdbDataset;
 pub use partition::{
     PartitionOptions, partition_dataset, partition_dataset_classes, partition_ratios, partition_ratios_classes,

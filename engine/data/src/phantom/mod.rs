@@ -4,13 +4,16 @@
 //! |---|---|
 //! | [`spleen`] | abdomens in CT with a spleen |
 //! | [`brats`] | heads in four MR contrasts with nested tumours |
+//! | [`spheres`] | bright spheres, those of MONAI's tests |
 //!
 //! Every case is drawn from the seed and its number: the same seed gives the same volumes.
 
 mod brats;
 mod folder;
 mod organ;
+mod spheres;
 mod spleen;
 
 pub use brats::{BratsLayout, BratsOptions, brats, brats_case};
+pub use spheres::{SpheresOptions, spheres, spheres_case};
 pub use spleen::{SpleenOptions, spleen, spleen_case};

@@ -42,14 +42,24 @@ pub const BRATS_REGULAR: Bundled =
 /// or structure sets, one channel with a sigmoid, DiceCE, AdamW, 700 epochs.
 pub const LUNG: Bundled = Bundled { name: "lung", text: include_str!("../../recipes/lung.toml") };
 
+/// The cross-validation of MONAI's notebook on model ensembles: five folds of 50 volumes of spheres,
+/// a UNet of one output each. The notebook reports a Dice of 0.933 for the mean of the five and
+/// 0.934 for their vote, on 10 further volumes.
+pub const ENSEMBLE: Bundled = Bundled { name: "ensemble", text: include_str!("../../recipes/ensemble.toml") };
+
 /// What `hearth demo` trains.
 pub const DEMO: Bundled = Bundled { name: "demo", text: include_str!("../../recipes/demo.toml") };
 
 /// What `hearth demo brats` trains.
 pub const DEMO_BRATS: Bundled = Bundled { name: "demo-brats", text: include_str!("../../recipes/demo-brats.toml") };
 
+/// What `hearth demo ensemble` trains.
+pub const DEMO_ENSEMBLE: Bundled =
+    Bundled { name: "demo-ensemble", text: include_str!("../../recipes/demo-ensemble.toml") };
+
 /// All of them.
-pub const ALL: &[Bundled] = &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, BRATS, BRATS_REGULAR, LUNG, DEMO, DEMO_BRATS];
+pub const ALL: &[Bundled] =
+    &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, BRATS, BRATS_REGULAR, LUNG, ENSEMBLE, DEMO, DEMO_BRATS, DEMO_ENSEMBLE];
 
 impl Bundled {
     /// The recipe's first comment line.

@@ -27,6 +27,7 @@
 
 mod adversarial;
 pub mod bundled;
+mod folds;
 mod init;
 mod listens;
 pub mod metric;
@@ -36,6 +37,7 @@ mod schema;
 mod tta;
 
 pub use adversarial::Adversarial;
+pub use folds::{FoldMethod, Folds};
 pub use init::Init;
 pub use listens::Listens;
 pub use metric::Metric;

@@ -18,6 +18,7 @@ use hearth_train::device::TuneWord;
 use serde::{Deserialize, Serialize};
 
 use super::adversarial::Adversarial;
+use super::folds::Folds;
 use super::init::Init;
 use super::listens::Listens;
 use super::metric::Metric;
@@ -98,6 +99,9 @@ pub struct Data {
     pub images: Vec<String>,
     /// Which labelled cases validate.
     pub validation: Validation,
+    /// The folds of a cross-validation: a run for each, in place of `validation`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folds: Option<Folds>,
     /// How cases are cached after the deterministic transforms.
     pub cache: Named<dyn Cache>,
     /// Threads that prepare batches ahead; with 0 the training thread prepares each batch itself.
@@ -118,6 +122,7 @@ impl Default for Data {
             layout: None,
             images: Vec::new(),
             validation: Validation::default(),
+            folds: None,
             cache: usual_cache(),
             workers: 1,
             sampler: None,
@@ -133,7 +138,7 @@ fn usual_cache() -> Named<dyn Cache> {
 }
 
 /// Which labelled cases validate.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Validation {
     /// The last cases of the list, by number.
@@ -142,6 +147,8 @@ pub enum Validation {
     Fraction(f64),
     /// A fold of a cross-validation, from 0, and the number of folds: the seed assigns the cases.
     Fold([usize; 2]),
+    /// These cases, by name.
+    Cases(Vec<String>),
     /// The data set's own validation cases (a JSON list with `validation`).
     Listed,
     /// None: where images are generated.
@@ -384,10 +391,18 @@ impl Recipe {
             "data.lazy_sampling",
             "it only takes effect with `lazy = \"on\"`".into(),
         )?;
-        match data.validation {
-            Validation::Last(n) => demand(n >= 1, "data.validation", "at least 1 case must validate".into())?,
+        if let Some(folds) = &data.folds {
+            folds.check().map_err(|(key, what)| document.fault(&format!("data.folds.{key}"), what))?;
+            demand(
+                !self.learns().generates(),
+                "data.folds",
+                "where images are generated, no case validates and there are no folds".into(),
+            )?;
+        }
+        match &data.validation {
+            Validation::Last(n) => demand(*n >= 1, "data.validation", "at least 1 case must validate".into())?,
             Validation::Fold([fold, folds]) => demand(
-                folds >= 2 && fold < folds,
+                *folds >= 2 && fold < folds,
                 "data.validation",
                 format!("there is no fold {fold} of {folds}; give [0, 5] to [4, 5] for five"),
             )?,
@@ -396,9 +411,12 @@ impl Recipe {
                 "data.validation",
                 "only where images are generated does no case validate".into(),
             )?,
+            Validation::Cases(names) => {
+                demand(!names.is_empty(), "data.validation", "at least 1 case must validate".into())?;
+            }
             Validation::Listed => {}
             Validation::Fraction(part) => demand(
-                part > 0.0 && part < 1.0,
+                *part > 0.0 && *part < 1.0,
                 "data.validation",
                 format!("{part} is not a fraction of the cases; give more than 0 and less than 1"),
             )?,

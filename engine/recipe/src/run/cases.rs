@@ -5,6 +5,7 @@ use std::path::Path;
 use hearth_data::layouts::{self, CaseList, Target, Wants};
 use hearth_data::readers::check_grids;
 use hearth_data::{CrossValidation, Item, Sample, split_fraction};
+use hearth_registry::unknown;
 
 use super::Plan;
 use super::plan::maps_labels;
@@ -133,7 +134,7 @@ fn check_labels(list: &CaseList, recipe: &Recipe) -> Outcome {
 /// Training and validation.
 fn split(list: &CaseList, recipe: &Recipe) -> Outcome<(Vec<Item>, Vec<Item>)> {
     let (cases, count) = (&list.labelled, list.labelled.len());
-    match recipe.data.validation {
+    match &recipe.data.validation {
         Validation::None => Ok((cases.clone(), Vec::new())),
         Validation::Listed => {
             let held = list.validation.as_ref().ok_or_else(|| {
@@ -143,7 +144,15 @@ fn split(list: &CaseList, recipe: &Recipe) -> Outcome<(Vec<Item>, Vec<Item>)> {
             let (validate, train) = cases.iter().cloned().partition(|item| held.contains(&item.case));
             Ok((train, validate))
         }
-        Validation::Last(n) if n >= count => {
+        Validation::Cases(names) => {
+            if let Some(name) = names.iter().find(|name| !cases.iter().any(|item| item.case == **name)) {
+                let known: Vec<&str> = cases.iter().map(|item| item.case.as_str()).collect();
+                return Err(RecipeError::new(format!("data.validation: {}", unknown("case", name, &known))));
+            }
+            let (validate, train) = cases.iter().cloned().partition(|item| names.contains(&item.case));
+            Ok((train, validate))
+        }
+        Validation::Last(n) if *n >= count => {
             Err(RecipeError::new(format!("{n} cases to validate, but there are only {count} with labels")))
         }
         Validation::Last(n) => {
@@ -151,13 +160,13 @@ fn split(list: &CaseList, recipe: &Recipe) -> Outcome<(Vec<Item>, Vec<Item>)> {
             Ok((train.to_vec(), validate.to_vec()))
         }
         Validation::Fold([fold, folds]) => {
-            Ok(CrossValidation::new(cases, folds, seed32(recipe.training.seed))?.split(fold)?)
+            Ok(CrossValidation::new(cases, *folds, seed32(recipe.training.seed))?.split(*fold)?)
         }
-        Validation::Fraction(part) => Ok(split_fraction(cases, part, seed32(recipe.training.seed))?),
+        Validation::Fraction(part) => Ok(split_fraction(cases, *part, seed32(recipe.training.seed))?),
     }
 }
 
 /// numpy's generator takes 32 bits; larger seeds are folded.
-fn seed32(seed: u64) -> u32 {
+pub(super) fn seed32(seed: u64) -> u32 {
     (seed ^ (seed >> 32)) as u32
 }

@@ -40,15 +40,25 @@ impl Chosen {
     /// A data set is the run's own if it has all cases that the run was started with; it may have
     /// moved. Without a record (a run of an early version) the recipe splits it.
     pub fn new(folder: &RunFolder, plan: &Plan, data: &Path, all: bool, names: &[String]) -> Outcome<Self> {
+        Self::of_runs(std::slice::from_ref(folder), plan, data, all, names)
+    }
+
+    /// The same for several runs that are measured as one: of their own data, only cases on which
+    /// none of them trained.
+    ///
+    /// # Errors
+    /// As [`Chosen::new`], and where each case of their data was trained on.
+    pub fn of_runs(folders: &[RunFolder], plan: &Plan, data: &Path, all: bool, names: &[String]) -> Outcome<Self> {
         let items = Cases::all(data, &plan.recipe)?;
-        let record = Record::read(folder)?;
-        let (trained, validated): (BTreeSet<&str>, BTreeSet<&str>) = match &record {
-            Some(record) => (
-                record.training().iter().map(String::as_str).collect(),
-                record.validation().iter().map(String::as_str).collect(),
-            ),
-            None => Default::default(),
+        let records = folders.iter().map(Record::read).collect::<Outcome<Vec<_>>>()?;
+        let record = records.iter().flatten().next();
+        let cases = |of: fn(&Record) -> &[String]| -> BTreeSet<&str> {
+            records.iter().flatten().flat_map(|record| of(record).iter().map(String::as_str)).collect()
         };
+        let (trained, mut validated) = (cases(Record::training), cases(Record::validation));
+        if folders.len() > 1 {
+            validated.retain(|case| !trained.contains(case));
+        }
         let known: BTreeSet<&str> = items.iter().map(|item| item.case.as_str()).collect();
         let own = !trained.is_empty() && trained.iter().chain(&validated).all(|case| known.contains(case));
         let (items, rule) = if !names.is_empty() {
@@ -61,6 +71,11 @@ impl Chosen {
             (items, Rule::All)
         } else if own {
             let held: Vec<Item> = items.into_iter().filter(|item| validated.contains(item.case.as_str())).collect();
+            if held.is_empty() && folders.len() > 1 {
+                let what = "each case of this data was trained on by one of the runs";
+                let advice = "give data that they have not seen, or measure what they know with --all or --cases";
+                return Err(RecipeError::new(format!("--data {}: {what}; {advice}", data.display())));
+            }
             (held, Rule::Validation)
         } else if record.is_none() {
             (Cases::open(data, &plan.recipe)?.validation, Rule::Validation)

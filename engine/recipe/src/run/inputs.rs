@@ -194,7 +194,8 @@ fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
     images.sort();
     // Results that an earlier call wrote beside its images are no images, unless there is nothing
     // else.
-    let (results, others): (Vec<_>, Vec<_>) = images.into_iter().partition(|path| written_by(path, "predict"));
+    let (results, others): (Vec<_>, Vec<_>) =
+        images.into_iter().partition(|path| ["predict", "ensemble"].iter().any(|command| written_by(path, command)));
     let images = if others.is_empty() { results } else { others };
     // A folder of other files is one image: a series of DICOM slices.
     if images.is_empty() { Ok(vec![given.to_owned()]) } else { Ok(images) }

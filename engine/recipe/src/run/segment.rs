@@ -12,6 +12,7 @@ use hearth_nn::losses::one_hot;
 use hearth_nn::networks::Network;
 use hearth_train::Post;
 
+use super::ensemble::Merged;
 use super::passing::Windows;
 use super::{Plan, Trained};
 use crate::error::{Outcome, RecipeError};
@@ -28,6 +29,8 @@ pub struct Segmented {
     /// The standard deviation of the foreground's probability over the augmented images at every
     /// voxel, and the volume variation coefficient.
     pub uncertainty: Option<(Image, f64)>,
+    /// Maps of how much the members of an ensemble differ, by name.
+    pub disagreement: Vec<(&'static str, Image)>,
 }
 
 /// What is wanted of a prediction besides the image.
@@ -53,6 +56,16 @@ impl Segmented {
 }
 
 impl Trained {
+    /// Probabilities for an input, or what else the chain's activations make of it; of an ensemble,
+    /// merged.
+    pub(super) fn likely(&self, steps: &[Post], input: Tensor<5>) -> Outcome<Merged> {
+        if let Some(ensemble) = &self.ensemble {
+            return self.merge(ensemble, steps, input);
+        }
+        let logits = self.with_network(|net| self.inferer.infer(input, net))?;
+        Ok(Merged { likely: self.probabilities(steps, logits)?, maps: Vec::new() })
+    }
+
     /// Calls `work` with the network as a function, in f32; an input or window of an unsuitable
     /// size is an error.
     fn with_network<T>(
@@ -81,7 +94,7 @@ impl Trained {
 
     /// Probabilities of classes or regions, by the activations of the chain; exclusive classes get
     /// a softmax if it has none.
-    fn probabilities(&self, steps: &[Post], logits: Tensor<5>) -> Outcome<Tensor<5>> {
+    pub(super) fn probabilities(&self, steps: &[Post], logits: Tensor<5>) -> Outcome<Tensor<5>> {
         let mut activated = None;
         for step in steps.iter().take_while(|step| !matches!(step, Post::AsDiscrete(_))) {
             if let Post::Activations(step) = step {
@@ -121,8 +134,10 @@ impl Trained {
         let (steps, case) = (self.plan.post_prediction()?, sample.case.clone());
         let image = self.network_input(sample)?;
         let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
-        let data: Tensor<4> = self.with_network(|net| self.inferer.infer(input, net))?.squeeze_dim(0);
-        let scores = Post::finish(&steps, Image { data, ..image }, &case);
+        let data: Tensor<4> = self.likely(&steps, input)?.likely.squeeze_dim(0);
+        // The activations are applied already.
+        let rest = steps.iter().skip_while(|step| matches!(step, Post::Activations(_)));
+        let scores = Post::finish(rest, Image { data, ..image }, &case);
         let scores = scores.map_err(|error| RecipeError::new(error.to_string()))?;
         let (shape, labels) = (scores.data.dims(), self.plan.recipe.labels.len());
         if shape != [labels, 1, 1, 1] {
@@ -151,8 +166,8 @@ impl Trained {
         let image = self.network_input(sample)?;
         let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
         let uncertainty = if wanted.uncertainty { self.uncertainty(&steps, &input, &image)? } else { None };
-        let logits = self.with_network(|net| self.inferer.infer(input, net))?;
-        let likely: Tensor<4> = self.probabilities(&steps, logits)?.squeeze_dim(0);
+        let Merged { likely, maps } = self.likely(&steps, input)?;
+        let likely: Tensor<4> = likely.squeeze_dim(0);
         let channels = likely.dims()[0];
         let output = self.plan.recipe.output();
         let [_, size @ ..] = likely.dims();
@@ -166,7 +181,7 @@ impl Trained {
             Ok(self.plan.prediction.invert(one, &image, false)?)
         };
         let mut probabilities = None;
-        let image = match output {
+        let made = match output {
             Output::Labels if wanted.probabilities => {
                 let maps = (0..channels).map(on_own_grid).collect::<Outcome<Vec<Image>>>()?;
                 let label = likeliest(channels, |channel| Ok(maps[channel].clone()))?;
@@ -187,7 +202,12 @@ impl Trained {
                 Post::finish(rest, maps, &case).map_err(|error| RecipeError::new(error.to_string()))?
             }
         };
-        Ok(Segmented { image, output, probabilities, uncertainty })
+        let map_on_own_grid = |(name, map): (&'static str, Tensor<5>)| {
+            let map = Image { data: map.squeeze_dim(0), affine: image.affine, meta: image.meta.clone() };
+            Ok((name, self.plan.prediction.invert(map, &image, false)?))
+        };
+        let disagreement = maps.into_iter().map(map_on_own_grid).collect::<Outcome<_>>()?;
+        Ok(Segmented { image: made, output, probabilities, uncertainty, disagreement })
     }
 }
 

@@ -12,6 +12,7 @@ use hearth_train::checkpoint::{self, Checkpoint, CheckpointError};
 use hearth_train::{RunFolder, TestTimeAugmentation};
 
 use super::Plan;
+use super::ensemble::Ensemble;
 use super::plan::named;
 use crate::error::{Context, Outcome, RecipeError};
 use crate::notice::notice;
@@ -33,6 +34,8 @@ pub struct Trained {
     pub inferer: Arc<dyn Inferer>,
     /// The augmentation, if there is one.
     pub augmentation: Option<TestTimeAugmentation>,
+    /// The other runs that predict with it, if any: see [`Trained::merged`].
+    pub ensemble: Option<Ensemble>,
 }
 
 /// How a run is opened to use its network.
@@ -116,7 +119,7 @@ impl Trained {
             Some(augmentation) => Arc::new(augmentation.clone()),
             None => plan.recipe.inferer.shared(),
         };
-        Ok(Self { plan, network, checkpoint: name, inferer, augmentation })
+        Ok(Self { plan, network, checkpoint: name, inferer, augmentation, ensemble: None })
     }
 }
 

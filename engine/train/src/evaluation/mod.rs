@@ -11,4 +11,5 @@ pub(crate) mod inference;
 pub(crate) mod pass;
 pub(crate) mod post;
 pub(crate) mod predictor;
+pub(crate) mod staple;
 pub(crate) mod tta;

@@ -1,0 +1,177 @@
+//! `hearth demo ensemble`: a cross-validation on noisy spheres, and its networks merged.
+
+use std::path::Path;
+use std::time::Instant;
+
+use hearth_data::phantom;
+use serde_json::json;
+
+use crate::commands::data::spheres_options;
+use crate::commands::demo;
+use crate::commands::empty::EmptyWord;
+use crate::commands::evaluate::{self, Grid};
+use crate::commands::merging::{DisagreementWord, MergeArgs, runs};
+use crate::commands::{ensemble, folds, train};
+use crate::error::{Context, Failure, Outcome};
+use crate::folders::{self, Reserved};
+use crate::recipe::bundled;
+use crate::table::{Lean, lines};
+use crate::terminal::{bold, seconds};
+use crate::{note, out};
+
+/// Volumes that are dealt to folds, and those that no network sees.
+const CASES: [usize; 2] = [20, 8];
+
+/// Voxels along each axis.
+const SIZE: usize = 48;
+
+/// Spheres have values from 0.5 to 1, so noise up to here hides many of their edges.
+const NOISE: f64 = 0.9;
+
+/// The Dice that the merged networks reach if they have learned.
+const LEAST: f64 = 0.85;
+
+/// Generates, trains five folds, merges, predicts, draws.
+///
+/// # Errors
+/// Where a step fails, the ensemble has learned less than it should, or is worse than the mean of its
+/// members.
+pub fn run(args: &demo::Args) -> Outcome {
+    let start = Instant::now();
+    folders::check_path("--out", &args.out)?;
+    let _reserved = Reserved::new(&args.out)?;
+    let at = |name: &str| args.out.join(name);
+    let (data, out) = (at("data"), at("run"));
+    let test = data.join("test");
+    let mut document = bundled::find("demo-ensemble")?.document()?;
+    document.set_option("--seed", "training.seed", &args.seed.to_string())?;
+    document.set_option("--device", "training.device", &args.device)?;
+    if let Some(tune) = &args.tune {
+        document.set_option("--tune", "training.tune", tune)?;
+    }
+
+    let [cases, unseen] = CASES;
+    out!("{}", bold(&format!("1/4  {cases} volumes of noisy spheres, and {unseen} to test -> {}", data.display())));
+    phantom::spheres(&data, cases, unseen, &spheres_options(SIZE, NOISE, args.seed)?)
+        .while_doing(|| format!("cannot make the volumes in {}", data.display()))?;
+
+    out!("{}", bold(&format!("2/4  a small UNet for each of five folds -> {}", out.display())));
+    folds::run(&training(args, &data, &out), document)?;
+
+    out!("{}", bold(&format!("3/4  one by one and merged, on the {unseen} volumes that none has seen")));
+    let members = runs(std::slice::from_ref(&out))?;
+    let measured = |run: &Path, merge: MergeArgs| evaluated(args, run, &test, merge);
+    let each = members.iter().map(|run| measured(run, MergeArgs::default())).collect::<Outcome<Vec<f64>>>()?;
+    let weighted = MergeArgs { weights: Some("dice".to_owned()), ..MergeArgs::default() };
+    let ways = [
+        ("mean of logits", MergeArgs::default()),
+        ("the same, weighted by Dice", weighted),
+        ("majority vote", MergeArgs { vote: true, ..MergeArgs::default() }),
+        ("STAPLE", MergeArgs { staple: true, ..MergeArgs::default() }),
+    ];
+    let merged = ways.into_iter().map(|(name, merge)| Ok((name, measured(&out, merge)?)));
+    let merged = merged.collect::<Outcome<Vec<(&str, f64)>>>()?;
+    let mean = each.iter().sum::<f64>() / each.len() as f64;
+    let of_member = each.iter().enumerate().map(|(fold, dice)| (format!("fold {fold}"), *dice));
+    let of_merged = merged.iter().map(|(name, dice)| ((*name).to_owned(), *dice));
+    let rows: Vec<Vec<String>> = of_member
+        .chain([("mean of the five".to_owned(), mean)])
+        .chain(of_merged)
+        .map(|(name, dice)| vec![name, format!("{dice:.4}")])
+        .collect();
+    lines(&[("prediction", Lean::Left), ("mean Dice", Lean::Right)], &rows).iter().for_each(|line| out!("{line}"));
+
+    let labels = at("labels");
+    out!("{}", bold(&format!("4/4  their mean, and where they differ -> {}", labels.display())));
+    ensemble::run(&predicting(args, &out, &test, &labels))?;
+    let picture = at("overlay.png");
+    let first = labels.join(format!("spheres_{cases}_picture.png"));
+    std::fs::copy(&first, &picture).while_doing(|| format!("cannot copy {}", first.display()))?;
+    let took = start.elapsed().as_secs_f64();
+    let dice = merged.first().map_or(f64::NAN, |(_, dice)| *dice);
+    let all: serde_json::Map<_, _> = merged.iter().map(|(name, dice)| ((*name).to_owned(), json!(dice))).collect();
+    let summary =
+        json!({ "members": each, "mean_of_members": mean, "merged": all, "mean_dice": dice, "seconds": took });
+    folders::replace(&at("summary.json"), serde_json::to_string_pretty(&summary)? + "\n")?;
+    out!("picture  {}", picture.display());
+    out!("summary  {}", at("summary.json").display());
+    out!("{}", bold(&format!("mean Dice {dice:.3}, members {mean:.3}, in {}", seconds(took))));
+    // Also where it is not a number.
+    if !(dice >= LEAST) {
+        let advice = "this build or device computes wrongly, or --seed made data that are hard to learn";
+        return Err(Failure::new(format!("Dice of the ensemble is {dice:.3}, expected at least {LEAST}: {advice}")));
+    }
+    if dice < mean {
+        let what = "is below the mean of its members";
+        return Err(Failure::new(format!("Dice of the ensemble, {dice:.4}, {what}, {mean:.4}")));
+    }
+    note!("next: hearth train RECIPE --data DIR --out RUN --folds 5, then hearth ensemble RUN -i IMAGES -o OUT");
+    Ok(())
+}
+
+fn training(args: &demo::Args, data: &Path, out: &Path) -> train::Args {
+    train::Args {
+        recipe: None,
+        data: data.to_owned(),
+        out: out.to_owned(),
+        device: Some(args.device.clone()),
+        tune: args.tune.clone(),
+        epochs: None,
+        seed: None,
+        precision: None,
+        plugins: Vec::new(),
+        init: None,
+        init_skip_mismatched: false,
+        freeze: Vec::new(),
+        sets: Vec::new(),
+        folds: None,
+        fold: Vec::new(),
+        group_by: None,
+        stratify_by: None,
+        resume: false,
+        dry_run: false,
+    }
+}
+
+/// The key metric of a run, or of a folder of folds, on data that it has not seen.
+fn evaluated(args: &demo::Args, run: &Path, data: &Path, merge: MergeArgs) -> Outcome<f64> {
+    let found = evaluate::evaluate(&evaluate::Args {
+        run: run.to_owned(),
+        more: Vec::new(),
+        merge,
+        data: data.to_owned(),
+        checkpoint: "best".into(),
+        all: false,
+        cases: Vec::new(),
+        grid: Grid::Network,
+        empty: EmptyWord::Penalty,
+        accept: Vec::new(),
+        device: args.device.clone(),
+        tune: args.tune.clone(),
+        tta: None,
+        json: false,
+        csv: false,
+    })?;
+    Ok(found.key_value())
+}
+
+fn predicting(args: &demo::Args, run: &Path, images: &Path, out: &Path) -> ensemble::Args {
+    ensemble::Args {
+        runs: vec![run.to_owned()],
+        images: vec![images.to_owned()],
+        out: out.to_owned(),
+        merge: MergeArgs::default(),
+        disagreement: vec![DisagreementWord::Variance],
+        checkpoint: "best".into(),
+        device: args.device.clone(),
+        tune: args.tune.clone(),
+        tta: None,
+        accept: Vec::new(),
+        probabilities: false,
+        dicom_seg: false,
+        rtstruct: false,
+        series: None,
+        picture: true,
+        overwrite: false,
+    }
+}

@@ -1,0 +1,248 @@
+//! `hearth train --folds`: a run for each fold of a cross-validation.
+
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::commands::dry_run::dry_run;
+use crate::commands::empty::EmptyWord;
+use crate::commands::evaluate::{self, Grid};
+use crate::commands::merging::MergeArgs;
+use crate::commands::train::{self, Args};
+use crate::error::{Context, Failure, Outcome};
+use crate::folders::{self, Reserved};
+use crate::interrupt;
+use crate::recipe::{Document, Folds, Validation};
+use crate::run::{FoldList, Plan, Session};
+use crate::terminal::{self, bold};
+use crate::{note, out};
+
+pub use table::write as write_table;
+
+/// The folds, in the output folder.
+const LIST: &str = "folds.json";
+/// The recipe of all folds, in the output folder.
+const BASE: &str = "base.toml";
+/// What the best checkpoint of a fold reaches on its own cases, in the fold's folder.
+pub const VALIDATION: &str = "validation.json";
+
+/// Whether the arguments are about folds.
+pub fn are_meant(args: &Args) -> bool {
+    args.folds.is_some() || !args.fold.is_empty() || (args.resume && args.out.join(LIST).is_file())
+}
+
+/// The same of the recipe.
+pub fn are_in(document: &Document) -> bool {
+    document.root().get("data").is_some_and(|data| data.get("folds").is_some())
+}
+
+/// Goes on with folds that were started, and starts those that were not.
+pub fn resume(args: &Args) -> Outcome {
+    let list = args.out.join(LIST);
+    if !list.is_file() {
+        let (out, advice) = (args.out.display(), "without --resume, --folds starts them");
+        return Err(Failure::new(format!("{out} holds no folds to resume: there is no {LIST} in it; {advice}")));
+    }
+    if args.folds.is_some() || args.group_by.is_some() || args.stratify_by.is_some() {
+        let what = "--folds, --group-by and --stratify-by cannot be given with --resume";
+        return Err(Failure::new(format!("{what}: the folds are those of {}", list.display())));
+    }
+    args.check_resume_options()?;
+    let mut document = Document::open(&args.out.join(BASE))?;
+    args.set_running(&mut document)?;
+    let (plan, list) = (terminal::plan(document.clone())?, FoldList::read(&list)?);
+    list.check(&plan, &args.data)?;
+    let chosen = chosen(args, list.count())?;
+    interrupt::listen()?;
+    train_all(args, &document, &list, &chosen)
+}
+
+/// Trains the folds of a recipe.
+pub fn run(args: &Args, document: Document) -> Outcome {
+    let plan = terminal::plan(document.clone())?;
+    let path = args.out.join(LIST);
+    let begun = path.is_file();
+    let list = if begun { again(args, &plan, &path)? } else { first(args, &plan)? };
+    list.check(&plan, &args.data)?;
+    let chosen = chosen(args, list.count())?;
+    if args.dry_run {
+        for fold in 0..list.count() {
+            out!("fold {fold}: {} cases validate: {}", list.cases(fold).len(), some(list.cases(fold)));
+        }
+        return dry_run(&of_fold(&document, &list, chosen[0])?, &args.data, &args.plugins);
+    }
+    for fold in &chosen {
+        let run = folder(&args.out, *fold);
+        if run.exists() {
+            let advice = "add --resume to go on with it, or give another --fold or --out";
+            return Err(Failure::new(format!("{} is there already: {advice}", run.display())));
+        }
+    }
+    interrupt::listen()?;
+    let reserved = if begun { None } else { Some(Reserved::new(&args.out)?) };
+    if !begun {
+        folders::replace(&args.out.join(BASE), plan.recipe.to_toml()?)?;
+        list.write(&path)?;
+    }
+    let done = train_all(args, &document, &list, &chosen);
+    drop(reserved);
+    done
+}
+
+/// The folds of a recipe, or of a file.
+fn first(args: &Args, plan: &Plan) -> Outcome<FoldList> {
+    if !args.dry_run {
+        folders::check_free(&args.out)?;
+    }
+    if let Some(file) = args.fold_file() {
+        if !file.is_file() {
+            let what = "it is neither a number of folds nor a file";
+            return Err(Failure::new(format!("--folds {}: {what}", file.display())));
+        }
+        return Ok(FoldList::read(&file)?);
+    }
+    let folds: &Folds = plan.recipe.data.folds.as_ref().ok_or_else(|| {
+        Failure::new(
+            "--fold, --group-by and --stratify-by are about folds: add --folds N, or [data.folds] to the recipe",
+        )
+    })?;
+    Ok(FoldList::deal(plan, &args.data, folds)?)
+}
+
+/// The folds that are in the output folder, for a fold that is not.
+fn again(args: &Args, plan: &Plan, path: &Path) -> Outcome<FoldList> {
+    let out = args.out.display();
+    if args.fold.is_empty() {
+        let advice = "add --resume to go on, --fold K for one that is missing, or give another folder";
+        return Err(Failure::new(format!("{out} holds the folds of a cross-validation: {advice}")));
+    }
+    let now = &plan.recipe;
+    let base = args.out.join(BASE);
+    let before = std::fs::read_to_string(&base).while_doing(|| format!("cannot read {}", base.display()))?;
+    if comparable(&before)? != comparable(&now.to_toml()?)? {
+        let advice = "its folds are compared with each other; give another folder for another recipe";
+        return Err(Failure::new(format!("{out} holds folds of another recipe (see {BASE}): {advice}")));
+    }
+    let list = FoldList::read(path)?;
+    if let Some(folds) = &now.data.folds
+        && folds.count != list.count()
+        && args.fold_file().is_none()
+    {
+        let (asked, there) = (folds.count, list.count());
+        return Err(Failure::new(format!("{out} holds {there} folds, not {asked}: give another folder")));
+    }
+    Ok(list)
+}
+
+/// A recipe without what may differ between the folds of one cross-validation: where it computes, and
+/// how its folds, which are those of the file, were asked for.
+fn comparable(recipe: &str) -> Outcome<toml::Table> {
+    let mut recipe: toml::Table = toml::from_str(recipe)?;
+    for (table, keys) in [("training", &["device", "tune"][..]), ("data", &["folds", "workers"])] {
+        if let Some(toml::Value::Table(table)) = recipe.get_mut(table) {
+            keys.iter().for_each(|key| drop(table.remove(*key)));
+        }
+    }
+    Ok(recipe)
+}
+
+/// Which folds are trained.
+fn chosen(args: &Args, count: usize) -> Outcome<Vec<usize>> {
+    if let Some(fold) = args.fold.iter().find(|fold| **fold >= count) {
+        return Err(Failure::new(format!("--fold {fold}: there are {count} folds, from 0 to {}", count - 1)));
+    }
+    let mut chosen = if args.fold.is_empty() { (0..count).collect() } else { args.fold.clone() };
+    chosen.sort_unstable();
+    chosen.dedup();
+    Ok(chosen)
+}
+
+fn folder(out: &Path, fold: usize) -> PathBuf {
+    out.join(format!("fold{fold}"))
+}
+
+/// The plan of one fold.
+fn of_fold(document: &Document, list: &FoldList, fold: usize) -> Outcome<Plan> {
+    let mut plan = terminal::plan(document.clone())?;
+    plan.recipe.data.folds = None;
+    plan.recipe.data.validation = Validation::Cases(list.cases(fold).to_vec());
+    Ok(plan)
+}
+
+fn train_all(args: &Args, document: &Document, list: &FoldList, chosen: &[usize]) -> Outcome {
+    let count = list.count();
+    for fold in chosen {
+        let run = folder(&args.out, *fold);
+        let started = run.join("recipe.toml").is_file();
+        if started && ended(&run, &terminal::plan(document.clone())?) {
+            if !run.join(VALIDATION).is_file() {
+                validate(args, document, &run)?;
+            }
+            note!("fold {fold} of {count} is complete: {}", run.display());
+            continue;
+        }
+        note!("{}", bold(&format!("fold {fold} of {count} -> {}", run.display())));
+        let trained = if started { go_on(args, &run) } else { start(args, of_fold(document, list, *fold)?, &run) };
+        if let Err(failure) = trained {
+            let out = args.out.display();
+            note!("to go on with all folds: hearth train --data {} --out {out} --resume", args.data.display());
+            return Err(failure.context(format!("fold {fold}")));
+        }
+        validate(args, document, &run)?;
+    }
+    write_table(&args.out, list)
+}
+
+fn start(args: &Args, plan: Plan, run: &Path) -> Outcome {
+    let mut session = Session::new(plan, &args.data, &args.plugins)?;
+    interrupt::running(session.interrupt_flag());
+    session.start(run)?;
+    train::finish(&mut session)
+}
+
+fn go_on(args: &Args, run: &Path) -> Outcome {
+    let mut document = Document::open(&run.join("recipe.toml"))?;
+    args.set_running(&mut document)?;
+    train::resume(terminal::plan(document)?, &args.data, &args.plugins, run)
+}
+
+/// Whether a run has come to its end, and no more epochs are asked for.
+fn ended(run: &Path, plan: &Plan) -> bool {
+    let text = std::fs::read_to_string(run.join("summary.json")).unwrap_or_default();
+    let summary: Value = serde_json::from_str(&text).unwrap_or_default();
+    let through = summary["epochs"].as_u64().is_some_and(|epochs| epochs >= plan.recipe.training.epochs);
+    summary["outcome"] == "terminated" || (summary["outcome"] == "completed" && through)
+}
+
+/// Measures the best checkpoint of a fold on its own cases.
+fn validate(args: &Args, document: &Document, run: &Path) -> Outcome {
+    let device = document.root().get("training").and_then(|training| training.text("device")).unwrap_or("auto");
+    let found = evaluate::evaluate(&evaluate::Args {
+        run: run.to_owned(),
+        more: Vec::new(),
+        merge: MergeArgs::default(),
+        data: args.data.clone(),
+        checkpoint: "best".into(),
+        all: false,
+        cases: Vec::new(),
+        grid: Grid::Network,
+        empty: EmptyWord::Penalty,
+        accept: Vec::new(),
+        device: device.to_owned(),
+        tune: args.tune.clone(),
+        tta: None,
+        json: false,
+        csv: false,
+    })?;
+    folders::replace(&run.join(VALIDATION), serde_json::to_string_pretty(&found.to_json())? + "\n")
+        .while_doing(|| format!("cannot keep what {} reaches", run.display()))
+}
+
+/// The first few cases of a list.
+fn some(cases: &[String]) -> String {
+    let more = cases.len().saturating_sub(6);
+    let shown = cases[..cases.len() - more].join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}

@@ -1,0 +1,236 @@
+//! How the predictions of several runs are merged, on the command line.
+
+use std::path::{Path, PathBuf};
+
+use hearth_nn::networks::Network;
+use serde_json::Value;
+
+use crate::commands::folds::VALIDATION;
+use crate::error::{Context, Failure, Outcome};
+use crate::folders;
+use crate::run::{Disagreement, Merge, Merging, Opening, Trained};
+
+/// What a mean is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum MeanOf {
+    /// The networks' outputs, as in MONAI's notebook
+    Logits,
+    /// Softmax or sigmoid of them
+    Probabilities,
+}
+
+/// A map of how much the runs differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DisagreementWord {
+    /// Entropy of their mean probability, in nats
+    Entropy,
+    /// Variance of their probabilities
+    Variance,
+}
+
+/// How the predictions of several runs are merged.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct MergeArgs {
+    /// The mean of the runs' logits (by default), or of their probabilities
+    #[arg(long, value_enum, value_name = "OF", num_args = 0..=1, require_equals = true,
+        default_missing_value = "logits", group = "merged")]
+    pub mean: Option<MeanOf>,
+    /// The class that most runs decide for, the lowest of equal ones; a region where more than half
+    /// do
+    #[arg(long, group = "merged")]
+    pub vote: bool,
+    /// STAPLE: the hidden truth that explains best what the runs decide
+    #[arg(long, group = "merged")]
+    pub staple: bool,
+    /// Weights of a mean: one for each run (0.95,0.94), one for each run and class
+    /// (1:0.9,1:0.8), `dice` (the Dice that each run validated with) or `class-dice` (the same by
+    /// class, of folds)
+    #[arg(long, value_name = "WEIGHTS", conflicts_with_all = ["vote", "staple"])]
+    pub weights: Option<String>,
+}
+
+impl MergeArgs {
+    /// Whether something was asked for.
+    pub fn given(&self) -> bool {
+        self.mean.is_some() || self.vote || self.staple || self.weights.is_some()
+    }
+
+    fn how(&self) -> Merge {
+        match (self.mean, self.vote, self.staple) {
+            (_, true, _) => Merge::Vote,
+            (_, _, true) => Merge::Staple,
+            (Some(MeanOf::Probabilities), ..) => Merge::Probabilities,
+            _ => Merge::Logits,
+        }
+    }
+
+    /// The merging in words.
+    pub fn words(&self) -> String {
+        let how = match self.how() {
+            Merge::Logits => "mean of logits",
+            Merge::Probabilities => "mean of probabilities",
+            Merge::Vote => "majority vote",
+            Merge::Staple => "STAPLE",
+        };
+        self.weights.as_ref().map_or_else(|| how.to_owned(), |weights| format!("{how}, weights {weights}"))
+    }
+}
+
+/// The runs that arguments name: a folder of folds is all of its folds.
+pub fn runs(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
+    let mut runs = Vec::new();
+    for path in given {
+        let folds = if path.join("recipe.toml").is_file() { Vec::new() } else { folds_in(path) };
+        match folds.is_empty() {
+            true => runs.push(path.clone()),
+            false => runs.extend(folds),
+        }
+    }
+    if let Some(twice) = runs.iter().enumerate().find(|(place, run)| runs[..*place].contains(run)) {
+        return Err(Failure::new(format!("{} is given twice", twice.1.display())));
+    }
+    Ok(runs)
+}
+
+/// The runs fold0, fold1, ... in a folder, by number.
+fn folds_in(folder: &Path) -> Vec<PathBuf> {
+    let listed = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix("fold")?.parse::<usize>().ok();
+    let mut folds: Vec<(usize, PathBuf)> = listed
+        .map(|entry| entry.path())
+        .filter(|path| path.join("recipe.toml").is_file())
+        .filter_map(|path| Some((number(&path)?, path)))
+        .collect();
+    folds.sort();
+    folds.into_iter().map(|(_, path)| path).collect()
+}
+
+/// Opens runs and merges them.
+pub fn open(
+    runs: &[PathBuf],
+    opening: &Opening<'_>,
+    merge: &MergeArgs,
+    disagreement: &[DisagreementWord],
+) -> Outcome<Trained> {
+    let mut opened = Vec::with_capacity(runs.len());
+    for run in runs {
+        let doing = || run.display().to_string();
+        let trained = Trained::open_with(&folders::open_run(run)?, opening.clone()).while_doing(doing)?;
+        if trained.plan.recipe.learns().generates() {
+            return Err(Failure::new(format!("{} generates images, which are not merged", run.display())));
+        }
+        opened.push((run.display().to_string(), trained));
+    }
+    let (labels, channels) = match opened.first() {
+        Some((_, first)) => (first.plan.recipe.labels.clone(), first.network.channels()[1]),
+        None => return Err(Failure::new("an ensemble needs at least one run")),
+    };
+    let weights = merge.weights.as_deref().map(|words| weights(words, runs, &labels, channels)).transpose()?;
+    let maps = disagreement.iter().map(|word| match word {
+        DisagreementWord::Entropy => Disagreement::Entropy,
+        DisagreementWord::Variance => Disagreement::Variance,
+    });
+    let mut merging = Merging::default();
+    (merging.how, merging.weights, merging.maps) = (merge.how(), weights, maps.collect());
+    Ok(Trained::merged(opened, merging)?)
+}
+
+/// The weights that words name, run by run.
+fn weights(words: &str, runs: &[PathBuf], labels: &[String], channels: usize) -> Outcome<Vec<f64>> {
+    match words {
+        "dice" => runs.iter().map(|run| dice(run)).collect(),
+        "class-dice" => {
+            let each = runs.iter().map(|run| class_dice(run, labels)).collect::<Outcome<Vec<_>>>()?;
+            Ok(each.concat())
+        }
+        list => {
+            let number = |word: &str| {
+                word.trim().parse::<f64>().map_err(|_| {
+                    let known = "numbers with commas (and colons between classes), `dice` or `class-dice`";
+                    Failure::new(format!("--weights {words}: {word:?} is not a number; give {known}"))
+                })
+            };
+            let each: Vec<Vec<f64>> =
+                list.split(',').map(|run| run.split(':').map(number).collect()).collect::<Outcome<_>>()?;
+            let (count, of_each) = (runs.len(), each.first().map_or(0, Vec::len));
+            if each.len() != count || each.iter().any(|one| one.len() != of_each) || ![1, channels].contains(&of_each) {
+                return Err(Failure::new(format!(
+                    "--weights {words}: there are {count} runs of {channels} classes; give a weight for each run \
+                     (1,2), or for each class of each run (1:2,1:1)"
+                )));
+            }
+            Ok(each.concat())
+        }
+    }
+}
+
+fn read(path: &Path) -> Option<Value> {
+    serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()
+}
+
+/// The Dice that a run validated with.
+fn dice(run: &Path) -> Outcome<f64> {
+    let folds = read(&run.join(VALIDATION)).and_then(|found| found["mean_dice"].as_f64());
+    let best = || {
+        let summary = read(&run.join("summary.json"))?;
+        let named = summary["key_metric"].as_str()?.to_lowercase();
+        summary["best_metric"].as_f64().filter(|_| named.contains("dice"))
+    };
+    folds.or_else(best).ok_or_else(|| {
+        let what = "has no validation Dice: it did not validate, or its key metric is another one";
+        Failure::new(format!("--weights dice: {} {what}; give numbers", run.display()))
+    })
+}
+
+/// The Dice of each class that a fold validated with; the mean for the background, where it does
+/// not count.
+fn class_dice(run: &Path, labels: &[String]) -> Outcome<Vec<f64>> {
+    let found = read(&run.join(VALIDATION)).unwrap_or_default();
+    let mean = found["mean_dice"].as_f64();
+    let of = |label: &String| {
+        found["per_class"][label].as_f64().or(mean.filter(|_| found["per_class"].get(label).is_none()))
+    };
+    labels.iter().map(of).collect::<Option<Vec<f64>>>().ok_or_else(|| {
+        let what = "has no Dice of each class in validation.json, which `hearth train --folds` writes";
+        Failure::new(format!("--weights class-dice: {} {what}; give numbers", run.display()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_numbers_for_runs_or_for_their_classes() {
+        let runs = [PathBuf::from("a"), PathBuf::from("b")];
+        let labels = ["x".to_owned(), "y".to_owned()];
+        let read = |words: &str| weights(words, &runs, &labels, 2);
+        assert_eq!(read("0.95, 0.9").ok(), Some(vec![0.95, 0.9]));
+        assert_eq!(read("1:2,3:4").ok(), Some(vec![1.0, 2.0, 3.0, 4.0]));
+        for (words, said) in [
+            ("1", "2 runs"),
+            ("1,x", "\"x\" is not a number"),
+            ("1:2,3", "each class of each run"),
+            ("1:2:3,1:2:3", "each class of each run"),
+            ("dice", "a has no validation Dice"),
+            ("class-dice", "validation.json"),
+        ] {
+            let text = read(words).err().map(|failure| failure.line()).unwrap_or_default();
+            assert!(text.contains(said), "{words}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_folder_of_folds_is_all_of_them_in_order() {
+        let dir = tempfile::tempdir().expect("a folder");
+        for name in ["fold10", "fold2", "fold0", "folds", "other"] {
+            let run = dir.path().join(name);
+            std::fs::create_dir(&run).expect("made");
+            std::fs::write(run.join("recipe.toml"), "").expect("written");
+        }
+        let found = runs(&[dir.path().to_owned()]).ok().expect("runs");
+        assert_eq!(found, ["fold0", "fold2", "fold10"].map(|name| dir.path().join(name)));
+        let twice = runs(&[dir.path().to_owned(), dir.path().join("fold2")]).err().expect("refused").line();
+        assert!(twice.contains("fold2 is given twice"), "{twice}");
+    }
+}

@@ -1,0 +1,64 @@
+//! `[data.folds]`: how the cases of a cross-validation are dealt to folds.
+
+use serde::{Deserialize, Serialize};
+
+/// How the cases of a cross-validation are dealt to folds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Folds {
+    /// How many folds.
+    pub count: usize,
+    /// Whose rules deal the cases; by default MONAI's, and scikit-learn's where there are groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<FoldMethod>,
+    /// Whether the cases are shuffled first. Groups of scikit-learn are not by default: the largest
+    /// then goes to the fold with the fewest cases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shuffle: Option<bool>,
+    /// The seed of the shuffle; by default that of the training.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u32>,
+    /// The column whose values are kept together, such as `patient`. Without such a column,
+    /// `patient` is read from the names of BIDS, BraTS and DICOM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// The column whose values have the same share in each fold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stratify: Option<String>,
+}
+
+/// Whose rules deal cases to folds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FoldMethod {
+    /// `partition_dataset`, and `partition_dataset_classes` with `stratify`: dealt in turn.
+    Monai,
+    /// `KFold`, `StratifiedKFold`, `GroupKFold`, `StratifiedGroupKFold`.
+    Scikit,
+}
+
+impl Folds {
+    /// The method that is used.
+    pub fn rules(&self) -> FoldMethod {
+        self.method.unwrap_or(match self.group {
+            Some(_) => FoldMethod::Scikit,
+            None => FoldMethod::Monai,
+        })
+    }
+
+    /// Whether cases are shuffled.
+    pub fn shuffles(&self) -> bool {
+        self.shuffle.unwrap_or(self.group.is_none() || self.rules() == FoldMethod::Monai)
+    }
+
+    /// What does not fit together: the key, and why.
+    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+        if self.count < 2 {
+            return Err(("count", format!("{} folds: give 2 or more", self.count)));
+        }
+        if self.group.is_some() && self.rules() == FoldMethod::Monai {
+            return Err(("method", "MONAI's splits know no groups: take method = \"scikit\"".to_owned()));
+        }
+        Ok(())
+    }
+}
