@@ -331,7 +331,9 @@ fn the_resolved_recipe_means_the_same_as_the_one_given() {
         let out = text(&dir.path().join("never"));
         succeed(&["train", recipe, "--data", &text(dir.path()), "--out", &out, "--dry-run"])
     };
-    for name in [text(&recipe), "spleen".into(), "spleen-regular".into(), "hippocampus".into(), "lung".into(), "demo".into()] {
+    for name in
+        [text(&recipe), "spleen".into(), "spleen-regular".into(), "hippocampus".into(), "lung".into(), "demo".into()]
+    {
         let first = show(&name);
         let toml = first.split("# end of recipe").next().expect("the recipe comes first");
         let again = dir.path().join("again.toml");

@@ -234,8 +234,12 @@ fn regions_have_other_names_in_other_hospitals() {
     let (images, drawn) = (folder.path().join("images"), folder.path().join("rs.dcm"));
     fs::create_dir(&images).expect("a folder");
     write_stack(&images, &[0.0, 2.0, 4.0]);
-    structures(&[("GTV_Mass_CT", 2.0, [1, 0], [1, 0]), ("gtv_node", 0.0, [2, 1], [2, 1]), ("cord", 4.0, [0, 0], [0, 0])])
-        .write(&drawn);
+    structures(&[
+        ("GTV_Mass_CT", 2.0, [1, 0], [1, 0]),
+        ("gtv_node", 0.0, [2, 1], [2, 1]),
+        ("cord", 4.0, [0, 0], [0, 0]),
+    ])
+    .write(&drawn);
     let (mass, node) = ((0, [1, 0, 1], 1.0), (0, [2, 1, 0], 1.0));
     let label = |how: &dyn Fn(LoadImage) -> LoadImage| both(&images, &drawn, how).map(|[_, label]| label.to_vec());
     // A pattern, in any case: its regions become one.
