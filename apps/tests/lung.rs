@@ -7,6 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{fail, plugins_are_built, succeed, text};
+use dicom_core::{DataElement, PrimitiveValue, VR};
+use dicom_dictionary_std::tags;
+use dicom_object::DefaultDicomObject;
 use hearth_data::dicom::{Regions, Scan, scan};
 use hearth_data::read_nifti;
 
@@ -27,7 +30,7 @@ fn train(data: &Path, out: &Path, epochs: u32, more: &[&str]) {
     assert!(plugins_are_built());
     let (data, run, epochs) = (text(data), text(out), epochs.to_string());
     let mut words = vec!["train", "lung", "--data", &data, "--out", &run, "--epochs", &epochs, "--device", "cpu"];
-    words.extend(SMALL.iter().chain(more).flat_map(|set| ["--set", set]));
+    words.extend(SMALL.iter().chain(more).flat_map(|set| ["--set", *set]));
     succeed(&words);
 }
 
@@ -130,19 +133,23 @@ fn what_is_no_dicom_is_refused_before_the_work() {
     succeed(&["data", "convert", &text(&images), &text(&nifti)]);
     let (run, out) = (text(&run), dir.path().join("out"));
     let (target, nifti, images) = (text(&out), text(&nifti), text(&images));
-    let predict = ["predict", &run, "-o", &target, "--device", "cpu", "-i"];
+    let predict = ["predict", &run, "-o", &target, "--device", "cpu"];
     for option in ["--dicom-seg", "--rtstruct"] {
         // Nothing is predicted, also not what could be.
         fail(
-            &[&predict[..], &[&images, &nifti, option]].concat(),
+            &[&predict[..], &["-i", &images, &nifti, option]].concat(),
             1,
             &["need DICOM images", "chest.nii.gz", "not a DICOM file"],
         );
         assert!(!out.exists());
     }
-    fail(&[&predict[..], &[&nifti, "--series", "thinnest"]].concat(), 1, &["chest.nii.gz", "not a folder of DICOM"]);
-    fail(&[&predict[..], &[&images, "--series", "7"]].concat(), 1, &["no series is named \"7\"", "LUNG1-001"]);
-    succeed(&[&predict[..], &[&images, "--series", "*chest"]].concat());
+    fail(
+        &[&predict[..], &["-i", &nifti, "--series", "thinnest"]].concat(),
+        1,
+        &["chest.nii.gz", "not a folder of DICOM"],
+    );
+    fail(&[&predict[..], &["-i", &images, "--series", "7"]].concat(), 1, &["no series is named \"7\"", "LUNG1-001"]);
+    succeed(&[&predict[..], &["-i", &images, "--series", "*chest"]].concat());
     assert_eq!(below(&out), ["0.000000-NA_seg.nii.gz"]);
 }
 
@@ -154,15 +161,11 @@ fn a_series_of_each_study_is_selected() {
     train(&data, &run, 1, &[]);
     // A localizer among the slices of one patient: one folder, two series.
     let folder = data.join("LUNG1-002/00002-StudyID-NA/0.000000-NA");
-    let localizer = dir.path().join("localizer");
-    fs::create_dir(&localizer).expect("a folder");
     let slice = fs::read_dir(&folder).expect("a folder").next().expect("a slice").expect("an entry").path();
     let mut object = dicom_object::open_file(&slice).expect("DICOM");
-    let put = |object: &mut dicom_object::DefaultDicomObject, tag, vr, value: &str| {
-        object.put(dicom_core::DataElement::new(tag, vr, dicom_core::PrimitiveValue::from(value)));
+    let put = |object: &mut DefaultDicomObject, tag, vr, value: &str| {
+        object.put(DataElement::new(tag, vr, PrimitiveValue::from(value)));
     };
-    use dicom_core::VR;
-    use dicom_dictionary_std::tags;
     put(&mut object, tags::SERIES_INSTANCE_UID, VR::UI, "1.2.3");
     put(&mut object, tags::SOP_INSTANCE_UID, VR::UI, "1.2.3.4");
     put(&mut object, tags::SERIES_NUMBER, VR::IS, "9");
@@ -196,14 +199,17 @@ fn a_real_tumour_is_trained_on_by_another_name_and_predicted_as_dicom() {
     let run = dir.path().join("run");
     train(&source, &run, 30, &[aliases, "training.val_interval=10"]);
     let (out, images) = (dir.path().join("out"), source.join("CT"));
-    let words = ["predict", &text(&run), "-i", &text(&images), "-o", &text(&out), "--checkpoint", "latest"];
-    succeed(&[&words[..], &["--dicom-seg", "--rtstruct", "--device", "cpu"]].concat());
+    let predict = |given: &Path, out: &Path, more: &[&str]| {
+        let (run, given, out) = (text(&run), text(given), text(out));
+        let words = ["predict", &run, "-i", &given, "-o", &out, "--device", "cpu", "--checkpoint", "latest"];
+        succeed(&[&words[..], more].concat())
+    };
+    predict(&images, &out, &["--dicom-seg", "--rtstruct"]);
     assert_eq!(below(&out), ["CT_rtstruct.dcm", "CT_seg.dcm", "CT_seg.nii.gz"]);
     let result = |end: &str| out.join(format!("CT_{end}"));
     same_voxels(&images, &result("seg.nii.gz"), &[result("seg.dcm"), result("rtstruct.dcm")]);
-    // The whole patient, one series of each study and of all.
+    // The whole patient.
     let tree = dir.path().join("tree");
-    let words = ["predict", &text(&run), "-i", &text(&source), "-o", &text(&tree), "--device", "cpu"];
-    succeed(&[&words[..], &["--dicom-seg"]].concat());
+    predict(&source, &tree, &["--dicom-seg"]);
     assert_eq!(below(&tree).len(), 6);
 }
