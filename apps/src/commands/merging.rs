@@ -230,7 +230,7 @@ mod tests {
         }
         let found = runs(&[dir.path().to_owned()]).ok().expect("runs");
         assert_eq!(found, ["fold0", "fold2", "fold10"].map(|name| dir.path().join(name)));
-        let twice = runs(&[dir.path().to_owned(), dir.path().join("fold2")]).err().expect("refused").line();
+        let twice = runs(&[dir.path().to_owned(), dir.path().join("fold2")]).expect_err("refused").line();
         assert!(twice.contains("fold2 is given twice"), "{twice}");
     }
 }
