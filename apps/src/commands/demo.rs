@@ -6,6 +6,7 @@ use std::time::Instant;
 use hearth_data::{NiftiOptions, Pipeline, Sample, Value, write_nifti};
 use serde_json::json;
 
+use crate::commands::demo_slides;
 use crate::commands::empty::EmptyWord;
 use crate::commands::evaluate::{self, Evaluated};
 use crate::commands::predicted::window;
@@ -21,6 +22,9 @@ use crate::{note, out};
 /// Arguments of `hearth demo`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// The app
+    #[arg(value_enum, value_name = "APP", default_value_t = App::Spleen)]
+    pub app: App,
     /// The folder for the data, the run, the labels and the picture; new or empty
     #[arg(long, value_name = "DIR", default_value = "hearth-demo")]
     pub out: PathBuf,
@@ -35,6 +39,15 @@ pub struct Args {
     pub tune: Option<String>,
 }
 
+/// An app with a demo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum App {
+    /// A spleen in abdominal CT
+    Spleen,
+    /// Tumours on whole-slide images
+    Pathology,
+}
+
 /// How many volumes are generated; the recipe says how many of them validate.
 const CASES: usize = 24;
 
@@ -43,6 +56,9 @@ const SIZE: usize = 128;
 
 /// Generates, trains, evaluates, predicts, draws.
 pub fn run(args: &Args) -> Outcome {
+    if args.app == App::Pathology {
+        return demo_slides::run(args);
+    }
     let start = Instant::now();
     folders::check_path("--out", &args.out)?;
     interrupt::listen()?;

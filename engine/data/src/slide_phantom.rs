@@ -110,6 +110,7 @@ pub fn slide(case: usize, options: &SlideOptions) -> (Vec<u8>, Vec<Shape>) {
 }
 
 /// A closed outline: a circle with waves.
+#[derive(Clone)]
 struct Blob {
     centre: [f64; 2],
     radius: f64,

@@ -29,11 +29,23 @@ pub const SPLEEN_REGULAR: Bundled =
 /// volumes, two classes, minutes on a CPU.
 pub const HIPPOCAMPUS: Bundled = Bundled { name: "hippocampus", text: include_str!("../../recipes/hippocampus.toml") };
 
+/// Metastases in lymph nodes (CAMELYON16): patches of whole-slide images, with the random transforms
+/// on whole batches on the device, as in MONAI's fast training guide.
+pub const PATHOLOGY: Bundled = Bundled { name: "pathology", text: include_str!("../../recipes/pathology.toml") };
+
+/// The plain recipe of the same guide: the random transforms patch by patch on the host.
+pub const PATHOLOGY_REGULAR: Bundled =
+    Bundled { name: "pathology-regular", text: include_str!("../../recipes/pathology-regular.toml") };
+
+/// What `hearth demo pathology` trains.
+pub const PATHOLOGY_DEMO: Bundled =
+    Bundled { name: "pathology-demo", text: include_str!("../../recipes/pathology-demo.toml") };
+
 /// What `hearth demo` trains.
 pub const DEMO: Bundled = Bundled { name: "demo", text: include_str!("../../recipes/demo.toml") };
 
 /// All of them.
-pub const ALL: &[Bundled] = &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, DEMO];
+pub const ALL: &[Bundled] = &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, PATHOLOGY, PATHOLOGY_REGULAR, PATHOLOGY_DEMO, DEMO];
 
 impl Bundled {
     /// The recipe's first comment line.

@@ -56,7 +56,7 @@ impl Trained {
 
     /// Probabilities of classes or regions, by the activations of the chain; exclusive classes get
     /// a softmax if it has none.
-    fn probabilities(&self, steps: &[Post], logits: Tensor<5>) -> Outcome<Tensor<5>> {
+    pub(super) fn probabilities(&self, steps: &[Post], logits: Tensor<5>) -> Outcome<Tensor<5>> {
         let mut activated = None;
         for step in steps.iter().take_while(|step| !matches!(step, Post::AsDiscrete(_))) {
             if let Post::Activations(step) = step {

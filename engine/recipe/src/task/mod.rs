@@ -6,6 +6,7 @@
 
 mod classification;
 mod generation;
+mod patches;
 mod reconstruction;
 mod regions;
 mod regression;
@@ -23,6 +24,7 @@ use crate::recipe::{Output, Recipe};
 
 pub use classification::Classification;
 pub use generation::Generation;
+pub use patches::Patches;
 pub use reconstruction::Reconstruction;
 pub use regions::Regions;
 pub use regression::Regression;
@@ -80,6 +82,11 @@ pub trait Task: Debug + Send + Sync {
     /// Whether its scores are probabilities, from 0 to 1.
     fn gives_probabilities(&self) -> bool {
         false
+    }
+
+    /// How a slide's map is made, where patches of slides are learned.
+    fn patches(&self) -> Option<&Patches> {
+        None
     }
 
     /// Makes what is learned of a case's fields: its key `label`.
