@@ -23,7 +23,9 @@ fn slides(dir: &Path) -> PathBuf {
 fn train(data: &Path, out: &Path) {
     let small = ["data.layout.regions=4", "training.epochs=1", "data.layout.validation_fraction=0.5", "task.stride=16"];
     let mut words: Vec<String> =
-        ["train", "pathology-demo", "--device", "cpu", "--data", &text(data), "--out", &text(out)].map(str::to_owned).to_vec();
+        ["train", "pathology-demo", "--device", "cpu", "--data", &text(data), "--out", &text(out)]
+            .map(str::to_owned)
+            .to_vec();
     small.iter().for_each(|set| words.extend(["--set".to_owned(), (*set).to_owned()]));
     succeed(&words);
 }
@@ -83,7 +85,11 @@ fn slides_are_trained_on_mapped_and_measured() {
     assert_eq!(bytes(&whole), bytes(&maps));
     // And again: nothing is left to do.
     let again = run(&words);
-    assert!(again.status.success() && errors(&again).matches("done by an earlier call").count() == 4, "{}", errors(&again));
+    assert!(
+        again.status.success() && errors(&again).matches("done by an earlier call").count() == 4,
+        "{}",
+        errors(&again)
+    );
 
     let froc = dir.path().join("froc");
     // Tumours of so small slides count as isolated cells.
@@ -92,7 +98,11 @@ fn slides_are_trained_on_mapped_and_measured() {
     assert!(printed.contains("FROC score") && printed.contains("slides    4"), "{printed}");
     let summary = json(&froc.join("froc.json"));
     assert!((0.0..=1.0).contains(&summary["froc"].as_f64().expect("a score")), "{summary}");
-    assert!(fs::read_to_string(froc.join("froc.csv")).expect("a curve").starts_with("false_positives_per_slide,sensitivity\n"));
+    assert!(
+        fs::read_to_string(froc.join("froc.csv"))
+            .expect("a curve")
+            .starts_with("false_positives_per_slide,sensitivity\n")
+    );
     assert!(froc.join("froc.png").is_file());
     // Measured on the run's slides that validate, patch by patch.
     let measured = succeed(&["evaluate", &text(&out), "--device", "cpu", "--data", &text(&data), "--json"]);
@@ -113,9 +123,15 @@ fn froc_of_made_up_maps_is_what_it_must_be() {
         format!("[[[{l},{t}],[{r},{t}],[{r},{b}],[{l},{b}],[{l},{t}]]]")
     };
     let feature = |rings: String| {
-        format!(r#"{{"type":"Feature","geometry":{{"type":"Polygon","coordinates":{rings}}},"properties":{{"classification":{{"name":"Tumor"}}}}}}"#)
+        format!(
+            r#"{{"type":"Feature","geometry":{{"type":"Polygon","coordinates":{rings}}},"properties":{{"classification":{{"name":"Tumor"}}}}}}"#
+        )
     };
-    let both = format!(r#"{{"type":"FeatureCollection","features":[{},{}]}}"#, feature(square(10, 10)), feature(square(120, 10)));
+    let both = format!(
+        r#"{{"type":"FeatureCollection","features":[{},{}]}}"#,
+        feature(square(10, 10)),
+        feature(square(120, 10))
+    );
     fs::write(at("truth/a.geojson"), &both).expect("written");
     let map = |name: &str, peaks: &[(usize, usize, f64)]| {
         let mut values = vec![0.0; 100 * 200];
@@ -125,7 +141,9 @@ fn froc_of_made_up_maps_is_what_it_must_be() {
     map("a", &[(20, 20, 0.9), (20, 130, 0.7), (90, 190, 0.8)]);
     map("b", &[(50, 50, 0.6), (50, 52, 0.55)]);
     let words = |more: &[&str]| {
-        let mut words = ["metrics", "froc", "--maps", &text(&at("maps")), "--truth", &text(&at("truth"))].map(str::to_owned).to_vec();
+        let mut words = ["metrics", "froc", "--maps", &text(&at("maps")), "--truth", &text(&at("truth"))]
+            .map(str::to_owned)
+            .to_vec();
         words.extend(more.iter().map(|word| (*word).to_owned()));
         words
     };
@@ -172,7 +190,8 @@ fn what_is_wrong_is_said_before_hours_are_spent() {
     train(&data, &["tumor_02.geojson", "not closed"]);
     fs::write(&annotations, sound).expect("written");
     let set = |change: &str, words: &[&str]| {
-        let all = ["train", "pathology", "--device", "cpu", "--data", &text(&data), "--out", &text(&out), "--set", change];
+        let all =
+            ["train", "pathology", "--device", "cpu", "--data", &text(&data), "--out", &text(&out), "--set", change];
         fail(&all, 1, words);
     };
     set("transforms.4.batch=false", &["transforms.4", "whole batches"]);
@@ -198,12 +217,16 @@ fn real_slides_train_and_are_mapped() {
         fs::copy(real.join(source), data.join(name)).expect("copied");
         let (width, height) = Slide::open(data.join(name)).expect("a slide").dimensions();
         let (right, bottom) = (width as f64 / 2.0, height as f64);
-        let ring = format!(r#"{{"type":"Polygon","coordinates":[[[0,0],[{right},0],[{right},{bottom}],[0,{bottom}],[0,0]]]}}"#);
+        let ring = format!(
+            r#"{{"type":"Polygon","coordinates":[[[0,0],[{right},0],[{right},{bottom}],[0,{bottom}],[0,0]]]}}"#
+        );
         fs::write(data.join(name).with_extension("geojson"), ring).expect("written");
     }
     let (out, maps) = (dir.path().join("run"), dir.path().join("maps"));
     let mut words: Vec<String> =
-        ["train", "pathology-demo", "--device", "cpu", "--data", &text(&data), "--out", &text(&out)].map(str::to_owned).to_vec();
+        ["train", "pathology-demo", "--device", "cpu", "--data", &text(&data), "--out", &text(&out)]
+            .map(str::to_owned)
+            .to_vec();
     for set in ["data.layout.regions=8", "training.epochs=1", "data.layout.validation_fraction=0.5", "task.stride=64"] {
         words.extend(["--set".to_owned(), set.to_owned()]);
     }

@@ -96,7 +96,8 @@ pub fn phantom_slides(out: &Path, cases: usize, size: Option<usize>, seed: u64) 
     if let Some(size) = size {
         options.size = size;
     }
-    slide_phantom::slides(out, cases, &options).while_doing(|| format!("cannot make the slides in {}", out.display()))?;
+    slide_phantom::slides(out, cases, &options)
+        .while_doing(|| format!("cannot make the slides in {}", out.display()))?;
     Ok(())
 }
 

@@ -143,8 +143,14 @@ fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome {
     let thumbnail = slide.thumbnail(PICTURE)?;
     let rgb = thumbnail.to_rgb8().ok_or_else(|| Failure::new("a slide that is not of 8-bit colours"))?;
     let title = format!("{name}   {class}");
-    let picture =
-        SlidePicture { title: &title, rgb: &rgb, width: thumbnail.width, shape: map.shape, map: &map.values, peaks: &peaks };
+    let picture = SlidePicture {
+        title: &title,
+        rgb: &rgb,
+        width: thumbnail.width,
+        shape: map.shape,
+        map: &map.values,
+        peaks: &peaks,
+    };
     let png = picture.draw().png().while_doing(|| format!("cannot draw {}", task.picture.display()))?;
     outputs.write(&task.picture, png)?;
     hearth_files::replace(&task.map, map.npy()).while_doing(|| format!("cannot write {}", task.map.display()))?;

@@ -65,7 +65,9 @@ impl SlidePicture<'_> {
             canvas.set(MARGIN + x, head + y, shown);
         }
         for (_, [row, column]) in self.peaks {
-            let place = |at: usize, cells: usize, pixels: usize| ((at as f64 + 0.5) * pixels as f64 / cells.max(1) as f64) as usize;
+            let place = |at: usize, cells: usize, pixels: usize| {
+                ((at as f64 + 0.5) * pixels as f64 / cells.max(1) as f64) as usize
+            };
             let (x, y) = (MARGIN + place(*column, columns, self.width), head + place(*row, rows, height));
             for (size, ink) in [(9, [0; 3]), (7, [255; 3])] {
                 ring(&mut canvas, x, y, size, ink);

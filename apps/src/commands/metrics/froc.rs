@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use hearth_data::OneOrMany;
 use hearth_data::read_image;
 use hearth_data::slides::{Annotations, Area, Pick, Slide};
 use hearth_data::transforms::ProbNMS;
-use hearth_data::OneOrMany;
 use hearth_nn::metrics::{EVAL_THRESHOLDS, LesionFroc};
 use serde_json::{Value, json};
 
@@ -17,8 +17,8 @@ use crate::{note, out};
 /// Arguments of `hearth metrics froc`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Probability maps (NAME.npy of `hearth predict` or of MONAI's ProbMapProducer), or a folder of
-    /// them
+    /// Probability maps (NAME.npy of `hearth predict` or of MONAI's ProbMapProducer), or a folder
+    /// of them
     #[arg(long, value_name = "FILE|DIR", required = true, num_args = 1..)]
     pub maps: Vec<PathBuf>,
     /// The folder of the tumours: NAME.xml (ASAP), NAME.geojson, or masks NAME.tif, NAME_mask.tif;
@@ -180,7 +180,9 @@ fn read(path: &Path, args: &Args) -> Outcome<Map> {
     let [rows, columns, depth] = image.shape();
     if depth != 1 || image.channels() != 1 {
         let channels = image.channels();
-        return Err(Failure::new(format!("an array of {channels} x {rows} x {columns} x {depth}, expected rows x columns")));
+        return Err(Failure::new(format!(
+            "an array of {channels} x {rows} x {columns} x {depth}, expected rows x columns"
+        )));
     }
     let image = image.with_spatial_dims(2);
     let nms = ProbNMS::new("map", 2).prob_threshold(args.threshold).box_size(OneOrMany::One(args.box_size as usize));
@@ -212,7 +214,10 @@ fn truth(args: &Args, map: &Map) -> Outcome<Option<Vec<u8>>> {
         let pick = Pick { include: args.classes.clone(), ..Pick::default() };
         if annotations.drawn(&pick).next().is_none() && !annotations.shapes.is_empty() {
             let classes = annotations.classes();
-            return Err(Failure::new(format!("{}: none of its classes {classes:?} is a tumour (--classes)", path.display())));
+            return Err(Failure::new(format!(
+                "{}: none of its classes {classes:?} is a tumour (--classes)",
+                path.display()
+            )));
         }
         return Ok(Some(annotations.mask(&Area::whole(map.slide, (columns, rows)), &pick)));
     }
@@ -221,7 +226,8 @@ fn truth(args: &Args, map: &Map) -> Outcome<Option<Vec<u8>>> {
     };
     let slide = Slide::open(&path)?;
     let Some(level) = slide.levels().iter().position(|level| (level.width, level.height) == (columns, rows)) else {
-        let sizes: Vec<String> = slide.levels().iter().map(|level| format!("{} x {}", level.width, level.height)).collect();
+        let sizes: Vec<String> =
+            slide.levels().iter().map(|level| format!("{} x {}", level.width, level.height)).collect();
         return Err(Failure::new(format!(
             "{}: no level has the size of the map, {columns} x {rows}; there are {}",
             path.display(),

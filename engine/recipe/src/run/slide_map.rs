@@ -192,8 +192,7 @@ fn resume(path: &Path, key: &str, most: usize) -> Outcome<(File, Vec<f32>)> {
             values.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
         }
     }
-    let mut file =
-        File::options().create(true).truncate(false).write(true).open(path).while_doing(doing)?;
+    let mut file = File::options().create(true).truncate(false).write(true).open(path).while_doing(doing)?;
     let start = key.len() as u64 + 1;
     if values.is_empty() {
         file.set_len(0).while_doing(doing)?;
@@ -296,8 +295,7 @@ mod tests {
         values[10 * 50 + 20] = 0.9;
         values[12 * 50 + 22] = 0.8;
         values[55 * 50 + 49] = 0.7;
-        let map =
-            SlideMap { shape: [60, 50], values, scale: [64.0; 2], slide: (3200, 3840), mpp: None, patches: 3 };
+        let map = SlideMap { shape: [60, 50], values, scale: [64.0; 2], slide: (3200, 3840), mpp: None, patches: 3 };
         let peaks = map.peaks(&Patches { box_size: 8, ..Patches::default() }).expect("peaks");
         assert_eq!(peaks, [(0.9, [10, 20]), (0.7, [55, 49])]);
         let features = map.features(&peaks, "tumor");

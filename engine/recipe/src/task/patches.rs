@@ -53,7 +53,10 @@ impl Task for Patches {
     fn check(&self, recipe: &Recipe) -> Result<(), Fault> {
         if recipe.labels.len() != 1 {
             let count = recipe.labels.len();
-            return Err(Fault::at("labels", format!("name what the patches show, as in [\"tumor\"]; there are {count}")));
+            return Err(Fault::at(
+                "labels",
+                format!("name what the patches show, as in [\"tumor\"]; there are {count}"),
+            ));
         }
         let numbers = [
             ("patch_size", self.patch_size),
