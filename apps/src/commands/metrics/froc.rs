@@ -21,8 +21,8 @@ pub struct Args {
     /// of them
     #[arg(long, value_name = "FILE|DIR", required = true, num_args = 1..)]
     pub maps: Vec<PathBuf>,
-    /// The folder of the tumours: NAME.xml (ASAP), NAME.geojson, or masks NAME.tif, NAME_mask.tif;
-    /// a slide without any of these counts as one without tumours
+    /// The folder of the tumours: NAME.xml (ASAP), NAME.geojson, or masks of one channel,
+    /// NAME_mask.tif or NAME.tif; a slide without any of these counts as one without tumours
     #[arg(long, value_name = "DIR")]
     pub truth: PathBuf,
     /// Where froc.csv, froc.json and froc.png go
@@ -82,6 +82,11 @@ struct Map {
 
 /// Measures, prints and draws.
 pub fn run(args: &Args) -> Outcome {
+    score(args).map(drop)
+}
+
+/// The same; returns the score.
+pub fn score(args: &Args) -> Outcome<f64> {
     let found = measure(args)?;
     let score = found.evaluate();
     let (images, targets) = found.froc.totals();
@@ -92,7 +97,7 @@ pub fn run(args: &Args) -> Outcome {
         out!("sensitivity at {fps:<4} false positives per slide  {:.4}", curve.score(&[fps]));
     }
     out!("FROC score  {score:.4}");
-    let Some(folder) = &args.out else { return Ok(()) };
+    let Some(folder) = &args.out else { return Ok(score) };
     std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
     let mut table = "false_positives_per_slide,sensitivity\n".to_owned();
     let points: Vec<(f64, f64)> = curve.fps_per_image.iter().copied().zip(curve.sensitivity.iter().copied()).collect();
@@ -116,11 +121,11 @@ pub fn run(args: &Args) -> Outcome {
     };
     save(&plot.draw(), &folder.join("froc.png"))?;
     ["froc.csv", "froc.json", "froc.png"].iter().for_each(|name| out!("{}", folder.join(name).display()));
-    Ok(())
+    Ok(score)
 }
 
 /// The detections of all maps, compared.
-pub fn measure(args: &Args) -> Outcome<LesionFroc> {
+fn measure(args: &Args) -> Outcome<LesionFroc> {
     for (name, value) in [("--scale", args.scale), ("--spacing", args.spacing)] {
         if !(value.is_finite() && value > 0.0) {
             return Err(Failure::new(format!("{name} is {value}; give a number above 0")));
@@ -221,20 +226,29 @@ fn truth(args: &Args, map: &Map) -> Outcome<Option<Vec<u8>>> {
         }
         return Ok(Some(annotations.mask(&Area::whole(map.slide, (columns, rows)), &pick)));
     }
-    let Some(path) = ["_mask.tif", "_Mask.tif", ".tif", ".tiff"].map(at).into_iter().find(|path| path.is_file()) else {
-        return Ok(None);
-    };
-    let slide = Slide::open(&path)?;
+    let Some(slide) = mask(&["_mask.tif", "_Mask.tif", ".tif", ".tiff"].map(at))? else { return Ok(None) };
     let Some(level) = slide.levels().iter().position(|level| (level.width, level.height) == (columns, rows)) else {
         let sizes: Vec<String> =
             slide.levels().iter().map(|level| format!("{} x {}", level.width, level.height)).collect();
         return Err(Failure::new(format!(
             "{}: no level has the size of the map, {columns} x {rows}; there are {}",
-            path.display(),
+            slide.path().display(),
             sizes.join(", ")
         )));
     };
     let raster = slide.read_region(level, 0, 0, columns, rows)?;
     let values = raster.samples.to_f32();
     Ok(Some(values.chunks_exact(raster.channels.max(1)).map(|pixel| u8::from(pixel[0] > 0.0)).collect()))
+}
+
+/// The first of these files that is a mask: a pyramid of one channel. The slides themselves may lie
+/// beside their annotations.
+fn mask(candidates: &[PathBuf]) -> Outcome<Option<Slide>> {
+    for path in candidates.iter().filter(|path| path.is_file()) {
+        let slide = Slide::open(path)?;
+        if slide.read_region(slide.levels().len() - 1, 0, 0, 1, 1)?.channels == 1 {
+            return Ok(Some(slide));
+        }
+    }
+    Ok(None)
 }
