@@ -14,6 +14,8 @@ pub enum App {
     Spleen,
     /// Brain tumours in four MR contrasts: core, whole tumour and enhancing tumour
     Brats,
+    /// Tumours on whole-slide images
+    Pathology,
     /// Five networks of a cross-validation, merged
     Ensemble,
 }
@@ -37,10 +39,10 @@ pub struct Demo {
 }
 
 impl App {
-    /// Its demo, where that is one run; an ensemble has several.
+    /// Its demo, where that is a run of volumes.
     pub fn demo(self) -> Option<Demo> {
         Some(match self {
-            App::Ensemble => return None,
+            App::Pathology | App::Ensemble => return None,
             App::Spleen => Demo {
                 recipe: "demo",
                 data: "24 CT volumes with a spleen",

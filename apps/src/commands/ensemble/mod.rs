@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::commands::merging::{self, DisagreementWord, MergeArgs};
 use crate::commands::predict;
 use crate::commands::tta::TtaWord;
-use crate::error::Outcome;
+use crate::error::{Failure, Outcome};
 use crate::note;
 use crate::run::Opening;
 use crate::terminal::progress;
@@ -80,6 +80,9 @@ pub fn run(args: &Args) -> Outcome {
         progress: progress(),
     };
     let trained = merging::open(&runs, &opening, &args.merge, &args.disagreement)?;
+    if trained.plan.recipe.learns().patches().is_some() {
+        return Err(Failure::new("maps of slides are not merged: predict with each run, and average the .npy files"));
+    }
     note!("{} runs, {}", runs.len(), args.merge.words());
     let of_predict = predict::Args {
         run: runs[0].clone(),
