@@ -34,8 +34,8 @@ const LEAST: f64 = 0.85;
 /// Generates, trains five folds, merges, predicts, draws.
 ///
 /// # Errors
-/// Where a step fails, the ensemble has learned less than it should, or is worse than the mean of its
-/// members.
+/// Where a step fails, the ensemble has learned less than it should, or is worse than the mean of
+/// its members.
 pub fn run(args: &demo::Args) -> Outcome {
     let start = Instant::now();
     folders::check_path("--out", &args.out)?;

@@ -136,8 +136,8 @@ fn again(args: &Args, plan: &Plan, path: &Path) -> Outcome<FoldList> {
     Ok(list)
 }
 
-/// A recipe without what may differ between the folds of one cross-validation: where it computes, and
-/// how its folds, which are those of the file, were asked for.
+/// A recipe without what may differ between the folds of one cross-validation: where it computes,
+/// and how its folds, which are those of the file, were asked for.
 fn comparable(recipe: &str) -> Outcome<toml::Table> {
     let mut recipe: toml::Table = toml::from_str(recipe)?;
     for (table, keys) in [("training", &["device", "tune"][..]), ("data", &["folds", "workers"])] {

@@ -25,8 +25,8 @@ struct Row {
     cases: Vec<f64>,
 }
 
-/// Writes `cross_validation.csv`, `cross_validation_cases.csv` and `cross_validation.json` from what
-/// the folds hold, and prints the table. Without a fold that was measured there is none.
+/// Writes `cross_validation.csv`, `cross_validation_cases.csv` and `cross_validation.json` from
+/// what the folds hold, and prints the table. Without a fold that was measured there is none.
 pub fn write(out: &Path, list: &FoldList) -> Outcome {
     let mut measured: Vec<(usize, Value)> = Vec::new();
     for fold in 0..list.count() {

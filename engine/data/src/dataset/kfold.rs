@@ -57,8 +57,8 @@ pub fn stratified_k_fold<C: Ord>(classes: &[C], folds: usize, seed: Option<u32>)
 }
 
 /// `GroupKFold`: all cases of a group are in one fold. The largest group goes to the fold with the
-/// fewest cases, and so on; with a seed, shuffled groups are cut into blocks. `groups` has one entry
-/// for each case.
+/// fewest cases, and so on; with a seed, shuffled groups are cut into blocks. `groups` has one
+/// entry for each case.
 ///
 /// # Errors
 /// Where there are fewer than 2 folds, or fewer groups than folds.

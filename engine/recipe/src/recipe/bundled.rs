@@ -42,8 +42,8 @@ pub const BRATS_REGULAR: Bundled =
 /// or structure sets, one channel with a sigmoid, DiceCE, AdamW, 700 epochs.
 pub const LUNG: Bundled = Bundled { name: "lung", text: include_str!("../../recipes/lung.toml") };
 
-/// The cross-validation of MONAI's notebook on model ensembles: five folds of 50 volumes of spheres,
-/// a UNet of one output each. The notebook reports a Dice of 0.933 for the mean of the five and
+/// The cross-validation of MONAI's notebook on model ensembles: five folds of 50 volumes of
+/// spheres, a UNet of one output each. The notebook reports a Dice of 0.933 for the mean of the five and
 /// 0.934 for their vote, on 10 further volumes.
 pub const ENSEMBLE: Bundled = Bundled { name: "ensemble", text: include_str!("../../recipes/ensemble.toml") };
 

@@ -206,7 +206,8 @@ impl Trained {
     }
 }
 
-/// Two runs as an ensemble takes them: the same image goes into both, and the same classes come out.
+/// Two runs as an ensemble takes them: the same image goes into both, and the same classes come
+/// out.
 fn check_alike((name, first): (&str, &Trained), (other_name, other): (&str, &Trained)) -> Outcome {
     let differ = |what: &str, one: String, two: String| {
         let advice = "an ensemble takes runs that see the same image and predict the same";

@@ -269,7 +269,8 @@ fn groups(items: &[Item], column: &str) -> Outcome<Vec<Value>> {
 }
 
 /// The patient in the name of a case: `sub-01` of `sub-01_ses-02`, `BraTS-GLI-00005` of
-/// `BraTS-GLI-00005-101`, `Brats18_2013_2` of `Brats18_2013_2_1`, the ID before the series of DICOM.
+/// `BraTS-GLI-00005-101`, `Brats18_2013_2` of `Brats18_2013_2_1`, the ID before the series of
+/// DICOM.
 fn patient(case: &str) -> Option<&str> {
     let counts = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let without = |mark: char| case.rsplit_once(mark).filter(|(_, last)| counts(last)).map(|(name, _)| name);

@@ -1,5 +1,5 @@
-//! STAPLE: the hidden truth and the quality of each rater, estimated together (Warfield, Zou, Wells,
-//! <https://doi.org/10.1109/TMI.2004.828354>).
+//! STAPLE: the hidden truth and the quality of each rater, estimated together (Warfield, Zou,
+//! Wells, <https://doi.org/10.1109/TMI.2004.828354>).
 
 use rayon::prelude::*;
 
