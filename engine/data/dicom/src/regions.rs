@@ -73,7 +73,7 @@ impl RegionVolume {
         let size = self.shape[1..].iter().product::<usize>().max(1);
         let has = |i: usize, region: &Region| match self.channels {
             true => self.values.chunks(size).nth(i).is_some_and(|channel| channel.iter().any(|v| *v >= 0.5)),
-            false => self.values.iter().any(|v| *v == region.label as f32),
+            false => self.values.contains(&(region.label as f32)),
         };
         self.regions.iter().enumerate().filter(|(i, region)| !has(*i, region)).map(|(_, r)| r.clone()).collect()
     }

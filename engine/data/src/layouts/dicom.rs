@@ -23,12 +23,13 @@ pub struct Dicom {
 
 /// Kinds of labels in DICOM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum Preferred {
     /// Voxels.
     #[default]
-    SEG,
+    Seg,
     /// Contours.
-    RTSTRUCT,
+    RtStruct,
 }
 
 impl Layout for Dicom {
@@ -42,8 +43,8 @@ impl Layout for Dicom {
             return Err(wrong(path, what.to_owned()));
         }
         let kind = match self.prefer {
-            Preferred::SEG => AnnotationKind::Segmentation,
-            Preferred::RTSTRUCT => AnnotationKind::StructureSet,
+            Preferred::Seg => AnnotationKind::Segmentation,
+            Preferred::RtStruct => AnnotationKind::StructureSet,
         };
         let found = dicom_items_preferring(path, kind).map_err(|error| {
             let known = "no dataset.json, no BIDS, no BraTS folders, no table";

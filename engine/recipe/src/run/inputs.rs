@@ -34,7 +34,7 @@ impl Input {
             Input::File(path) => of_path(path),
             Input::Series(found) => {
                 let series = Value::Text(found.series.uid().to_owned());
-                of_path(&found.folder).with(&LoadImage::series_key("image"), series)
+                of_path(&found.folder).with(LoadImage::series_key("image"), series)
             }
             Input::Case(item) => {
                 let mut sample = item.sample();
