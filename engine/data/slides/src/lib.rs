@@ -7,13 +7,15 @@
 //!
 //! [`read_tiff`] reads any TIFF as an image, [`read_tiff_stack`] a stack of pages.
 //!
-//! [`TissueMask`] separates tissue from glass and places patches on it.
+//! [`TissueMask`] separates tissue from glass and places patches on it. [`Annotations`] are polygons
+//! of ASAP or QuPath and become masks; [`pyramid`] and [`geojson`] write what was found.
 //!
 //! # Untrusted files
 //! Sizes, offsets and counts are checked before they are used and before memory is allocated for
 //! them ([`Limits`]). A file that ends early, contradicts itself or has circular references is an
 //! error, and so is a panic in a decoder.
 
+mod annotations;
 mod cache;
 mod codec;
 mod error;
@@ -25,7 +27,11 @@ mod slide;
 mod source;
 mod tiff;
 mod tissue;
+mod write;
 
+pub use annotations::{
+    Annotations, Area, EXCLUDED, Feature, Geometry, Pick, Point, Shape, contours, geojson,
+};
 pub use cache::TileCache;
 pub use error::SlideError;
 pub use limits::Limits;
@@ -33,3 +39,4 @@ pub use raster::{Color, Raster, SampleType, Samples};
 pub use slide::{Background, Level, RESOLUTION_TOLERANCE, Resolution, Slide, SlideOptions, Stats};
 pub use tiff::{PageInfo, TiffFile, read_tiff, read_tiff_stack};
 pub use tissue::{GridOptions, Patch, SlidingOptions, TissueMask, TissueOptions, TissueRule};
+pub use write::{PyramidError, PyramidOptions, pyramid};
