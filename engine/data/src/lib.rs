@@ -9,6 +9,7 @@
 //! the number of threads, the cache and resuming do not change results.
 
 pub mod affine;
+mod batch_transforms;
 pub mod caches;
 pub mod chest_phantom;
 mod collate;
@@ -37,6 +38,7 @@ mod sample;
 mod sampler;
 mod sampler_config;
 mod select;
+pub mod slide_phantom;
 pub mod spatial;
 mod stored;
 pub mod tiny;
@@ -50,6 +52,7 @@ pub use hearth_registry::Fault;
 pub use hearth_slides as slides;
 
 pub use affine::Affine;
+pub use batch_transforms::transform_batch;
 pub use collate::{Batch, Collate, ImageInfo, collate, decollate, pad_collate};
 pub use cucim::cucim_names;
 pub use dataset::{

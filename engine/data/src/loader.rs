@@ -9,7 +9,7 @@ use derive_setters::Setters;
 use crate::collate::{Collate, collate_with};
 use crate::sampler::{Sampler, shuffled};
 use crate::workers::{Pool, Run};
-use crate::{Batch, DataError, Dataset, Sample};
+use crate::{Batch, DataError, Dataset, Pipeline, Sample, transform_batch};
 
 /// Options of a loader.
 #[derive(Clone, Debug, PartialEq, Setters)]
@@ -59,6 +59,7 @@ pub struct DataLoader {
     dataset: Arc<dyn Dataset>,
     options: LoaderOptions,
     sampler: Option<Arc<dyn Sampler>>,
+    batch: Option<Arc<Pipeline>>,
     pool: Arc<OnceLock<Arc<Pool>>>,
 }
 
@@ -80,12 +81,19 @@ impl DataLoader {
         if options.repeats == 0 {
             return Err(DataError::Option("repeats is 0: there would be no batches".to_owned()));
         }
-        Ok(DataLoader { dataset: Arc::new(dataset), options, sampler: None, pool: Arc::default() })
+        Ok(DataLoader { dataset: Arc::new(dataset), options, sampler: None, batch: None, pool: Arc::default() })
     }
 
     /// Uses the order of a sampler; `shuffle` is then ignored.
     pub fn with_sampler(mut self, sampler: impl Sampler + 'static) -> Self {
         self.sampler = Some(Arc::new(sampler));
+        self
+    }
+
+    /// Runs transforms on whole batches, on the device that these are moved to and the thread that
+    /// prepares them; see [`transform_batch`].
+    pub fn with_batch_transforms(mut self, pipeline: Arc<Pipeline>) -> Self {
+        self.batch = Some(pipeline);
         self
     }
 
@@ -120,15 +128,20 @@ impl DataLoader {
         let repeats = self.options.repeats;
         let skip = usize::try_from(skip).unwrap_or(usize::MAX).min(self.len());
         let (dataset, options) = (self.dataset.clone(), self.options.clone());
+        let pipeline = self.batch.clone();
         let run = self.run(epoch, skip / repeats, move |indices, stopped| {
             let Some(samples) = samples(dataset.as_ref(), indices, epoch, stopped)? else {
                 return Ok(Batch::default());
             };
             let batch = collate_with(samples, &options.collate)?;
-            Ok(match &options.device {
+            let batch = match &options.device {
                 Some(device) => batch.to_device(device),
                 None => batch,
-            })
+            };
+            match &pipeline {
+                Some(pipeline) => transform_batch(batch, pipeline, epoch),
+                None => Ok(batch),
+            }
         });
         Batches { run, repeats, left: self.len() - skip, again: skip % repeats, last: None }
     }

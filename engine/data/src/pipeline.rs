@@ -147,7 +147,7 @@ impl Pipeline {
         self.steps
             .iter()
             .map(|s| s.describe())
-            .filter(|d| d["name"] == "LoadImage")
+            .filter(|d| d["name"] == "LoadImage" || d["name"] == "LoadRegion")
             .flat_map(|d| d["keys"].as_array().cloned().unwrap_or_default())
             .filter_map(|k| k.as_str().map(str::to_owned))
             .collect()

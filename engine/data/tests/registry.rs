@@ -14,6 +14,9 @@ fn sample(folder: &std::path::Path) -> Sample {
     let mask: Vec<f32> = (0..4096).map(|i| f32::from((i / 256 > 3) && (i / 256 < 12) && (i % 16 > 2))).collect();
     let path = folder.join("volume.nii.gz");
     write_image(&path, &image(wave(4096), cube), &Default::default()).expect("a file");
+    let slide = folder.join("slide.tif");
+    let pyramid = hearth_data::slides::pyramid(&[120; 64 * 64 * 3], 64, 64, &Default::default()).expect("a pyramid");
+    std::fs::write(&slide, pyramid).expect("a file");
     let grid: Vec<f32> = (0..4)
         .flat_map(|axis| {
             (0..512).map(move |i| match axis {
@@ -37,6 +40,8 @@ fn sample(folder: &std::path::Path) -> Sample {
         .with_image("plain", image(wave(4096), cube))
         .with_image("grid", image(grid, [4, 8, 8, 8]))
         .with("path", Value::Path(path))
+        .with("slide", Value::Path(slide))
+        .with("location", Value::Numbers([20.0, 30.0].into()))
 }
 
 #[test]

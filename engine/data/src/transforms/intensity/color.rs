@@ -127,6 +127,18 @@ pub fn adjust_contrast(image: Image, factor: f64, pixel: PixelType) -> Result<Im
     Ok(map(image, |x| pixel.hold(x * factor + rest), |x| pixel.hold_all(x * factor + rest)))
 }
 
+/// [`adjust_contrast`] of several pictures, `[n, 3, x, y, z]`, each with its own mean.
+pub(super) fn adjust_contrasts(pictures: Tensor<5>, factor: f64, pixel: PixelType) -> Result<Tensor<5>, TransformError> {
+    check_factor("contrast", factor)?;
+    let [n, _, x, y, z] = pictures.dims();
+    let [r, g, b] = std::array::from_fn(|channel| pictures.clone().narrow(1, channel, 1));
+    let grey = r * GREY[0] + g * GREY[1] + b * GREY[2];
+    let grey = if pixel == PixelType::Uint8 { grey.floor() } else { grey };
+    let mean = grey.reshape([n, x * y * z]).mean_dim(1).reshape([n, 1, 1, 1, 1]);
+    let changed = (pictures * factor as f32 + mean * (1.0 - factor) as f32).clamp(0.0, pixel.bound());
+    Ok(if pixel == PixelType::Uint8 { changed.floor() } else { changed })
+}
+
 fn mean_grey(image: &Image, pixel: PixelType) -> f32 {
     let three = image.channels() == 3;
     let here = host::read(&image.data, |values| {

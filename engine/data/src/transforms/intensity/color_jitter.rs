@@ -1,7 +1,10 @@
+use burn::tensor::Tensor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::color::{PixelType, adjust_brightness, adjust_contrast, adjust_hue, adjust_saturation};
+use super::color::{
+    PixelType, adjust_brightness, adjust_contrast, adjust_contrasts, adjust_hue, adjust_saturation,
+};
 use super::ranges::check_pair;
 use crate::params::{Keys, OneOrMany};
 use crate::{Draw, Fault, Image, TransformError};
@@ -12,7 +15,8 @@ use crate::{Draw, Fault, Image, TransformError};
 ///
 /// A number b means factors from `max(0, 1 - b)` to `1 + b`, for `hue` from -b to b; a pair is the
 /// range itself; 0 leaves a step out. All keys share order and factors. `dtype` says what the
-/// values are: `float32`, from 0 to 1, or `uint8`, grey levels from 0 to 255.
+/// values are: `float32`, from 0 to 1, or `uint8`, grey levels from 0 to 255. An image of 3n
+/// channels is n pictures, as in a batch, which share order and factors too.
 ///
 /// ```
 /// # use hearth_data::{tiny, transforms::ColorJitter};
@@ -97,12 +101,42 @@ impl ColorJitter {
     }
 
     fn change(&self, image: Image, steps: &[Step], _: usize) -> Result<Image, TransformError> {
+        if image.channels() > 3 && image.channels().is_multiple_of(3) {
+            return self.change_all(image, steps);
+        }
         steps.iter().try_fold(image, |image, step| match *step {
             Step::Brightness(factor) => adjust_brightness(image, factor, self.dtype),
             Step::Contrast(factor) => adjust_contrast(image, factor, self.dtype),
             Step::Saturation(factor) => adjust_saturation(image, factor, self.dtype),
             Step::Hue(factor) => adjust_hue(image, factor, self.dtype),
         })
+    }
+
+    /// The same for several pictures, three channels each. All but the contrast work on single
+    /// pixels, so that the pictures can stand side by side; each has its own mean.
+    fn change_all(&self, mut image: Image, steps: &[Step]) -> Result<Image, TransformError> {
+        let [channels, x, y, z] = image.data.dims();
+        let count = channels / 3;
+        let apart = |data: Tensor<4>| data.reshape([count, 3, x, y, z]);
+        let beside = |data: Tensor<4>| apart(data).swap_dims(0, 1).reshape([3, count * x, y, z]);
+        let together =
+            |data: Tensor<4>| data.reshape([3, count, x, y, z]).swap_dims(0, 1).reshape([channels, x, y, z]);
+        let meta = image.meta.clone();
+        for step in steps {
+            image.data = match *step {
+                Step::Contrast(factor) => adjust_contrasts(apart(image.data), factor, self.dtype)?.reshape([channels, x, y, z]),
+                other => {
+                    let row = Image { data: beside(image.data), affine: image.affine, meta: meta.clone() };
+                    together(match other {
+                        Step::Brightness(factor) => adjust_brightness(row, factor, self.dtype)?,
+                        Step::Saturation(factor) => adjust_saturation(row, factor, self.dtype)?,
+                        Step::Hue(factor) => adjust_hue(row, factor, self.dtype)?,
+                        Step::Contrast(_) => row,
+                    }.data)
+                }
+            };
+        }
+        Ok(image)
     }
 
     fn check_parameters(&self) -> Result<(), Fault> {
@@ -174,6 +208,27 @@ mod tests {
             assert!(low[kind] >= a && low[kind] < a + 0.01 * width, "{kind}: {low:?}");
             assert!(high[kind] < b && high[kind] > b - 0.01 * width, "{kind}: {high:?}");
             assert!((900..1100).contains(&first[kind]), "{first:?}");
+        }
+    }
+
+    #[test]
+    fn several_pictures_are_changed_as_each_alone_is() {
+        let pixels = |seed: usize| (0..3 * 20).map(|i| ((i * 37 + seed * 91) % 256) as f32).collect::<Vec<f32>>();
+        let picture = |values: Vec<f32>, channels: usize| {
+            let image = Image::from_values(values, [channels, 4, 5, 1], crate::affine::IDENTITY, &crate::host_device());
+            image.with_spatial_dims(2)
+        };
+        let jitter = ColorJitter::new("image").brightness(0.25).contrast(0.75).saturation(0.25).hue(0.04);
+        let jitter = jitter.dtype(PixelType::Uint8);
+        for n in 0..8 {
+            let steps = drawn(&jitter, n);
+            let all = picture([pixels(0), pixels(1), pixels(2)].concat(), 9);
+            let all = jitter.change(all, &steps, 0).expect("pictures").to_vec();
+            let each = (0..3).flat_map(|i| jitter.change(picture(pixels(i), 3), &steps, 0).expect("one").to_vec());
+            for (a, b) in all.iter().zip(each) {
+                // A mean may be rounded the other way, and then truncated.
+                assert!((a - b).abs() <= 1.0, "{a} for {b}");
+            }
         }
     }
 

@@ -1,0 +1,172 @@
+//! Lists of regions.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::{ENDINGS, Region, Slides};
+use crate::DataError;
+use crate::layouts::{some, wrong};
+
+/// The regions of a list, and which of them validate where a column `split` says so.
+pub(super) struct Table {
+    pub regions: Vec<Region>,
+    pub held: Option<Vec<bool>>,
+}
+
+/// Columns of CAMELYON's list: slide, x, y and nine labels.
+const CAMELYON: usize = 12;
+
+/// Whether a file is a table of regions, by its first line.
+pub(super) fn is_region_list(path: &Path) -> bool {
+    let known = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"));
+    // The first line only: a list may have many.
+    let Some(start) = known.then(|| start(path)).flatten() else { return false };
+    let text = String::from_utf8_lossy(&start);
+    let line: Vec<&str> = text.lines().next().unwrap_or_default().split(',').map(str::trim).collect();
+    is_camelyon(&line) || Named::of(&line).is_ok()
+}
+
+/// The first bytes of a file.
+fn start(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).ok()?.take(4096).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Whether a line is one of CAMELYON's list: a name, then numbers only.
+fn is_camelyon(line: &[&str]) -> bool {
+    line.len() == CAMELYON && line[1..].iter().all(|value| value.parse::<f64>().is_ok())
+}
+
+/// The columns of a table with names.
+struct Named {
+    slide: usize,
+    x: usize,
+    y: usize,
+    /// Row by row.
+    labels: Vec<usize>,
+    split: Option<usize>,
+}
+
+impl Named {
+    fn of(header: &[&str]) -> Result<Self, String> {
+        let find = |names: &[&str]| {
+            let place = header.iter().position(|column| names.iter().any(|name| column.eq_ignore_ascii_case(name)));
+            place.ok_or_else(|| {
+                let wanted = names.join("\" or \"");
+                format!("no column \"{wanted}\" among {header:?}; CAMELYON's list without a header has {CAMELYON} columns")
+            })
+        };
+        let numbered: Vec<usize> = (0..).map_while(|i| find(&[format!("label_{i}").as_str()]).ok()).collect();
+        let labels = if numbered.is_empty() { vec![find(&["label"])?] } else { numbered };
+        Ok(Named {
+            slide: find(&["image", "slide"])?,
+            x: find(&["x", "column"])?,
+            y: find(&["y", "row"])?,
+            labels,
+            split: find(&["split"]).ok(),
+        })
+    }
+
+    /// CAMELYON's columns; the labels are stored column by column.
+    fn camelyon() -> Self {
+        let labels = (0..9).map(|i| 3 + 3 * (i % 3) + i / 3).collect();
+        Named { slide: 0, x: 1, y: 2, labels, split: None }
+    }
+}
+
+pub(super) fn read(layout: &Slides, path: &Path) -> Result<Table, DataError> {
+    let text = std::fs::read_to_string(path).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
+    let fail = |line: usize, what: String| wrong(path, format!("line {line}: {what}"));
+    let mut lines = text.trim_start_matches('\u{feff}').lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let split = |line: &'_ str| line.split(',').map(|value| value.trim().trim_matches('"').to_owned()).collect::<Vec<_>>();
+    let mut peeked = lines.clone();
+    let first = peeked.next().map(|(_, line)| split(line)).unwrap_or_default();
+    let first: Vec<&str> = first.iter().map(String::as_str).collect();
+    let columns = if is_camelyon(&first) {
+        Named::camelyon()
+    } else {
+        lines.next();
+        Named::of(&first).map_err(|what| fail(1, what))?
+    };
+    let cells = layout.grid * layout.grid;
+    if columns.labels.len() != cells {
+        return Err(wrong(path, format!(
+            "has {} labels for each region, but data.layout.grid = {} asks for {cells}",
+            columns.labels.len(),
+            layout.grid
+        )));
+    }
+    let folders = folders(layout, path);
+    let mut found: BTreeMap<String, Option<PathBuf>> = BTreeMap::new();
+    let (mut regions, mut held) = (Vec::new(), Vec::new());
+    let mut missing: Vec<String> = Vec::new();
+    for (number, line) in lines {
+        let number = number + 1;
+        let values = split(line);
+        if values.len() != first.len() {
+            return Err(fail(number, format!("{} values, expected {}", values.len(), first.len())));
+        }
+        let name = &values[columns.slide];
+        let slide = found.entry(name.clone()).or_insert_with(|| find_slide(&folders, name));
+        let Some(slide) = slide.clone() else {
+            let what = format!("line {number}: no slide {name:?}");
+            missing.extend((!missing.iter().any(|other| other.ends_with(&format!("{name:?}")))).then_some(what));
+            continue;
+        };
+        let whole = |column: usize, what: &str| {
+            let value = values[column].parse::<f64>().ok().filter(|value| value.is_finite() && value.abs() < 1e9);
+            value.ok_or_else(|| fail(number, format!("{what} is {:?}, expected a number of pixels", values[column])))
+        };
+        let centre = [whole(columns.y, "y")?.round() as i64, whole(columns.x, "x")?.round() as i64];
+        let label = |column: &usize| match values[*column].parse::<f64>() {
+            Ok(value) if value == 0.0 || value == 1.0 => Ok(value),
+            _ => Err(fail(number, format!("a label is {:?}, expected 0 or 1", values[*column]))),
+        };
+        let labels = columns.labels.iter().map(label).collect::<Result<Vec<f64>, DataError>>()?;
+        if let Some(column) = columns.split {
+            held.push(match values[column].to_ascii_lowercase().as_str() {
+                "train" | "training" => false,
+                "validation" | "valid" | "val" => true,
+                other => return Err(fail(number, format!("split is {other:?}, expected \"train\" or \"validation\""))),
+            });
+        }
+        regions.push(Region { slide, centre, labels });
+    }
+    if !missing.is_empty() {
+        let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        return Err(wrong(path, format!(
+            "{} slides are missing (looked in {}, with the endings {}); name their folder with data.layout.images:\n  {}",
+            missing.len(),
+            looked.join(", "),
+            ENDINGS.join(", "),
+            some(&missing)
+        )));
+    }
+    if regions.is_empty() {
+        return Err(wrong(path, "lists no regions".to_owned()));
+    }
+    Ok(Table { regions, held: columns.split.map(|_| held) })
+}
+
+/// Where slides may be.
+fn folders(layout: &Slides, list: &Path) -> Vec<PathBuf> {
+    let folder = list.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match &layout.images {
+        Some(images) => vec![folder.join(images)],
+        None => ["", "images", "slides", "training/images"].map(|part| folder.join(part)).to_vec(),
+    }
+}
+
+/// The file of a slide, by its name with or without the ending, or by its path.
+fn find_slide(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
+    if name.is_empty() {
+        return None;
+    }
+    folders.iter().find_map(|folder| {
+        let exact = folder.join(name);
+        let ended = ENDINGS.iter().map(|end| folder.join(format!("{name}.{end}")));
+        std::iter::once(exact).chain(ended).find(|path| path.is_file())
+    })
+}
