@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
-use hearth_data::{chest_phantom, phantom};
+use hearth_data::{chest_phantom, phantom, slide_phantom};
 
 use super::{convert, inspect, preview, verify};
 use crate::error::{Context, Failure, Outcome};
@@ -31,7 +31,8 @@ enum Action {
     Preview(preview::Args),
     /// Write an image in another format
     Convert(convert::Args),
-    /// Generate realistic volumes with exact labels, in the layout of a public data set
+    /// Generate realistic images with exact labels: volumes in the layout of a public data set,
+    /// slides with annotations
     Phantom {
         /// What they show
         kind: Kind,
@@ -41,10 +42,10 @@ enum Action {
         /// The output folder; must be empty or new
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
-        /// Voxels in plane; the slices follow
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=1024))]
+        /// Voxels in plane, 16 to 1024, and the slices follow; pixels along a slide, 512 to 16384
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=16384))]
         size: Option<u32>,
-        /// The same seed gives the same volumes
+        /// The same seed gives the same images
         #[arg(long, default_value_t = 0)]
         seed: u64,
         /// Files and labels of `brats`
@@ -69,6 +70,8 @@ enum Kind {
     Lung,
     /// Bright spheres, those of MONAI's cross-validation notebook
     Spheres,
+    /// Slides of stained tissue with tumours, and annotations
+    Pathology,
 }
 
 /// Layouts of brain tumour data.
@@ -91,6 +94,9 @@ pub fn run(args: &Args) -> Outcome {
         Action::Download(args) => super::download::run(args),
         Action::Preview(args) => preview::run(args),
         Action::Convert(args) => convert::run(args),
+        Action::Phantom { kind, size: Some(size @ 1025..), .. } if !matches!(kind, Kind::Pathology) => {
+            Err(Failure::new(format!("--size {size}: volumes have 16 to 1024 voxels in plane")))
+        }
         Action::Phantom { kind: Kind::Brats, cases, out, size, seed, layout, .. } => {
             folders::check_free(out)?;
             let mut options = phantom::BratsOptions::default().seed(*seed).progress(progress());
@@ -141,6 +147,13 @@ pub fn run(args: &Args) -> Outcome {
             out!("{cases} cases in {}{hint}", out.display());
             Ok(())
         }
+        Action::Phantom { kind: Kind::Pathology, cases, out, size, seed, .. } => {
+            folders::check_free(out)?;
+            phantom_slides(out, *cases as usize, size.map(|size| size as usize), *seed)?;
+            let shown = out.display();
+            out!("{cases} slides in {shown}; try: hearth train pathology --data {shown} --out run");
+            Ok(())
+        }
     }
 }
 
@@ -148,6 +161,18 @@ pub fn run(args: &Args) -> Outcome {
 pub fn spheres_options(size: usize, noise: f64, seed: u64) -> Outcome<phantom::SpheresOptions> {
     let seed = u32::try_from(seed).map_err(|_| Failure::new(format!("--seed {seed}: numpy takes 32 bits")))?;
     Ok(phantom::SpheresOptions::scaled(size).noise_max(noise).seed(seed).progress(progress()))
+}
+
+/// Slides with tumours and their annotations.
+pub fn phantom_slides(out: &Path, cases: usize, size: Option<usize>, seed: u64) -> Outcome {
+    let mut options = slide_phantom::SlideOptions::default();
+    (options.seed, options.progress) = (seed, progress());
+    if let Some(size) = size {
+        options.size = size;
+    }
+    slide_phantom::slides(out, cases, &options)
+        .while_doing(|| format!("cannot make the slides in {}", out.display()))?;
+    Ok(())
 }
 
 /// CT-like volumes with a spleen, as a Decathlon folder.

@@ -23,6 +23,9 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     out!("{}", dim("# end of recipe"));
     out!("");
     chain("training", &plan.training);
+    if let Some(batch) = &plan.batch {
+        chain("on batches", batch);
+    }
     chain("validation", &plan.validation);
     let parameters = thousands(network.num_params() as u64);
     out!("{}  {parameters} parameters, read in {}", bold("network"), plan.precision);

@@ -5,6 +5,7 @@ pub mod convert;
 pub mod convert_weights;
 pub mod data;
 pub mod demo;
+mod demo_slides;
 pub mod devices;
 #[cfg(feature = "download")]
 pub mod download;
@@ -22,6 +23,7 @@ pub mod models;
 mod network;
 pub mod plugin;
 pub mod predict;
+mod predict_slides;
 mod predicted;
 pub mod preprocess;
 pub mod preview;

@@ -8,6 +8,7 @@ use hearth_data::{NiftiOptions, write_nifti};
 use serde_json::json;
 
 use crate::commands::generate::generate;
+use crate::commands::predict_slides;
 use crate::commands::predicted::Pictures;
 use crate::commands::tta::TtaWord;
 use crate::error::{Context, Failure, Outcome};
@@ -33,8 +34,9 @@ pub struct Args {
     #[arg(short = 'i', long = "image", value_name = "PATH", required_unless_present = "count", num_args = 1..)]
     pub images: Vec<PathBuf>,
     /// Where the results go, in the folders of a tree: NAME_seg.nii.gz with labels, or a channel for
-    /// each region without labels,
-    /// NAME_pred.nii.gz with an image, scores.csv; generated_0000.png, or .nii.gz in 3-D
+    /// each region without labels, NAME_pred.nii.gz with an image, scores.csv; of a slide the map
+    /// NAME.npy, NAME_heat.tif, NAME.geojson and NAME_picture.png; generated_0000.png, or .nii.gz in
+    /// 3-D
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: PathBuf,
     /// Images to make of random numbers alone, by a run whose task is Generation
@@ -126,6 +128,9 @@ pub fn run(args: &Args) -> Outcome {
             return Err(Failure::new("this run makes images of random numbers alone: give --count N in place of -i"));
         }
         (None, false) => {}
+    }
+    if trained.plan.recipe.learns().patches().is_some() {
+        return predict_slides::run(args, &trained);
     }
     predict_all(args, &trained, "predict")
 }

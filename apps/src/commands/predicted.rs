@@ -160,6 +160,7 @@ fn reading(recipe: &Recipe) -> Outcome<Pipeline> {
     let reads = |name: &str| known.contains(&name.strip_suffix('d').unwrap_or(name));
     let mut tables = recipe.transforms.clone();
     tables.retain_mut(|table| {
+        table.remove("batch");
         let only = table.remove("only");
         only.as_ref().and_then(|only| only.as_str()) != Some("train") && table.text("name").is_some_and(reads)
     });

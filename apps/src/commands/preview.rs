@@ -96,6 +96,7 @@ impl<'a> Chain<'a> {
         let mut tables = Vec::new();
         for entry in listed {
             let mut table = entry.clone();
+            table.remove("batch");
             if table.remove("only").as_ref().and_then(Node::as_str) != Some("validation") {
                 tables.push(table);
             }

@@ -85,15 +85,25 @@ pub fn slide(case: usize, options: &SlideOptions) -> (Vec<u8>, Vec<Shape>) {
     let draw = DrawKey::new(options.seed, 0, 0).draw(&format!("slide phantom {case}"), 0, 0);
     let side = options.size as f64;
     let tissue: Vec<Blob> = [[0.33, 0.36], [0.62, 0.66]]
-        .map(|[x, y]| Blob::new([side * (x + draw.between(-0.03, 0.03)), side * (y + draw.between(-0.03, 0.03))], side * draw.between(0.23, 0.28), &draw))
+        .map(|[x, y]| {
+            Blob::new(
+                [side * (x + draw.between(-0.03, 0.03)), side * (y + draw.between(-0.03, 0.03))],
+                side * draw.between(0.23, 0.28),
+                &draw,
+            )
+        })
         .to_vec();
     let mut tumours = Vec::new();
-    if case % 2 == 0 {
+    if case.is_multiple_of(2) {
         for piece in &tissue {
             let (turn, far) = (draw.between(0.0, TAU), piece.radius * draw.between(0.15, 0.4));
             let centre = [piece.centre[0] + far * turn.cos(), piece.centre[1] + far * turn.sin()];
             let blob = Blob::new(centre, piece.radius * draw.between(0.32, 0.45), &draw);
-            tumours.push(Shape { name: format!("{CLASS} {}", tumours.len()), class: CLASS.into(), rings: vec![blob.ring(96)] });
+            tumours.push(Shape {
+                name: format!("{CLASS} {}", tumours.len()),
+                class: CLASS.into(),
+                rings: vec![blob.ring(96)],
+            });
         }
     }
     let annotations = Annotations { shapes: tumours.clone(), ..Annotations::default() };
@@ -101,15 +111,18 @@ pub fn slide(case: usize, options: &SlideOptions) -> (Vec<u8>, Vec<Shape>) {
     let marked = annotations.mask(&area, &Pick::default());
     let scene = Scene::new(&draw, tissue, side);
     let mut pixels = vec![0_u8; options.size * options.size * 3];
-    pixels.par_chunks_mut(options.size * 3).zip(marked.par_chunks(options.size)).enumerate().for_each(|(y, (row, marked))| {
-        for (x, (pixel, marked)) in row.chunks_exact_mut(3).zip(marked).enumerate() {
-            pixel.copy_from_slice(&scene.at(x, y, *marked == 1));
-        }
-    });
+    pixels.par_chunks_mut(options.size * 3).zip(marked.par_chunks(options.size)).enumerate().for_each(
+        |(y, (row, marked))| {
+            for (x, (pixel, marked)) in row.chunks_exact_mut(3).zip(marked).enumerate() {
+                pixel.copy_from_slice(&scene.at(x, y, *marked == 1));
+            }
+        },
+    );
     (pixels, tumours)
 }
 
 /// A closed outline: a circle with waves.
+#[derive(Clone)]
 struct Blob {
     centre: [f64; 2],
     radius: f64,
@@ -138,7 +151,8 @@ impl Blob {
         let point = |i: usize| {
             let angle = i as f64 / count as f64 * TAU;
             let far = self.reach(angle);
-            [self.centre[0] + far * angle.cos(), self.centre[1] + far * angle.sin()].map(|v| (v * 100.0).round() / 100.0)
+            [self.centre[0] + far * angle.cos(), self.centre[1] + far * angle.sin()]
+                .map(|v| (v * 100.0).round() / 100.0)
         };
         (0..count).map(point).collect()
     }
@@ -250,7 +264,8 @@ impl Scene {
         let (x, y) = (column as f64 + 0.5, row as f64 + 0.5);
         let [grain, other, ..] = noise(column as i64, row as i64, self.salt ^ 2);
         let shake = 10.0 * (grain + other - 1.0);
-        let inside = self.tissue.iter().any(|piece| piece.contains(x, y)) && !self.holes.iter().any(|hole| hole.contains(x, y));
+        let inside =
+            self.tissue.iter().any(|piece| piece.contains(x, y)) && !self.holes.iter().any(|hole| hole.contains(x, y));
         let mut colour = [243.0, 241.0, 244.0];
         if inside {
             let nuclei = if marked { &self.tumour } else { &self.normal };
@@ -272,7 +287,8 @@ impl Scene {
 
 /// Four numbers from 0 to 1 for a place of a grid (splitmix64).
 fn noise(i: i64, j: i64, salt: u64) -> [f64; 4] {
-    let mut state = (i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (j as u64).wrapping_mul(0xC2B2_AE3D_27D4_EB4F) ^ salt;
+    let mut state =
+        (i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (j as u64).wrapping_mul(0xC2B2_AE3D_27D4_EB4F) ^ salt;
     let mut bits = || {
         state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -289,13 +305,17 @@ fn asap(shapes: &[Shape]) -> String {
     let mut text = "<?xml version=\"1.0\"?>\n<ASAP_Annotations>\n\t<Annotations>\n".to_owned();
     for shape in shapes {
         let (name, class) = (&shape.name, &shape.class);
-        text += &format!("\t\t<Annotation Name=\"{name}\" Type=\"Polygon\" PartOfGroup=\"{class}\" Color=\"#F4FA58\">\n\t\t\t<Coordinates>\n");
+        text += &format!(
+            "\t\t<Annotation Name=\"{name}\" Type=\"Polygon\" PartOfGroup=\"{class}\" Color=\"#F4FA58\">\n\t\t\t<Coordinates>\n"
+        );
         for (order, [x, y]) in shape.rings.iter().flatten().enumerate() {
             text += &format!("\t\t\t\t<Coordinate Order=\"{order}\" X=\"{x}\" Y=\"{y}\" />\n");
         }
         text += "\t\t\t</Coordinates>\n\t\t</Annotation>\n";
     }
-    text += &format!("\t</Annotations>\n\t<AnnotationGroups>\n\t\t<Group Name=\"{CLASS}\" PartOfGroup=\"None\" Color=\"#00ff00\"><Attributes /></Group>\n\t</AnnotationGroups>\n</ASAP_Annotations>\n");
+    text += &format!(
+        "\t</Annotations>\n\t<AnnotationGroups>\n\t\t<Group Name=\"{CLASS}\" PartOfGroup=\"None\" Color=\"#00ff00\"><Attributes /></Group>\n\t</AnnotationGroups>\n</ASAP_Annotations>\n"
+    );
     text
 }
 

@@ -15,7 +15,11 @@ fn slide(path: &Path) {
     fs::create_dir_all(path.parent().expect("a folder")).expect("made");
     let pixel = |i: usize| {
         let (x, y) = (i % SIDE, i / SIDE);
-        if (100..500).contains(&x) && (100..500).contains(&y) { [(x / 4) as u8, 20, (y / 4) as u8 + 100] } else { [240; 3] }
+        if (100..500).contains(&x) && (100..500).contains(&y) {
+            [(x / 4) as u8, 20, (y / 4) as u8 + 100]
+        } else {
+            [240; 3]
+        }
     };
     let pixels: Vec<u8> = (0..SIDE * SIDE).flat_map(pixel).collect();
     fs::write(path, pyramid(&pixels, SIDE, SIDE, &PyramidOptions::default()).expect("a pyramid")).expect("written");
@@ -60,7 +64,8 @@ fn camelyons_list_has_its_labels_column_by_column() {
     for name in ["tumor_001", "normal_001"] {
         slide(&at(&format!("training/images/{name}.tif")));
     }
-    fs::write(at("training.csv"), "tumor_001,200,300,1,0,0,1,0,1,0,0,0\ntumor_001,200,300,0,0,0,0,0,0,0,0,0\n").expect("written");
+    fs::write(at("training.csv"), "tumor_001,200,300,1,0,0,1,0,1,0,0,0\ntumor_001,200,300,0,0,0,0,0,0,0,0,0\n")
+        .expect("written");
     fs::write(at("validation.csv"), "normal_001,150,160,0,0,0,0,0,0,0,0,0\n").expect("written");
     assert!(small().fits(dir.path()) && small().fits(&at("training.csv")));
     let list = layouts::read(dir.path(), &wants()).expect("recognized");
@@ -92,7 +97,11 @@ fn tables_with_names_and_their_faults() {
     assert_eq!(numbers(&list.labelled[0], "location"), [300.0, 200.0]);
 
     table("slide,x,y,label\na,200,300,1\nc,100,120,0\nd,1,2,0\nc,1,2,0\n");
-    fails(&one, &at("regions.csv"), &["regions.csv", "2 slides are missing", "line 3: no slide \"c\"", "\"d\"", "images"]);
+    fails(
+        &one,
+        &at("regions.csv"),
+        &["regions.csv", "2 slides are missing", "line 3: no slide \"c\"", "\"d\"", "images"],
+    );
     table("slide,x,y,label\na,700,300,1\nb,100,640,0\n");
     let beyond = ["2 regions lie beyond", "a: x 700, y 300; the slide has 640 x 640 pixels", "b: x 100, y 640"];
     fails(&one, &at("regions.csv"), &beyond);
@@ -142,7 +151,12 @@ fn regions_are_drawn_in_the_tissue_and_labelled_by_their_centres() {
         for (cell, label) in labels.iter().enumerate() {
             let centre = |i: usize| (i as f64 - 1.0) * 32.0;
             let point = [place[1] + centre(cell % 3), place[0] + centre(cell / 3)];
-            assert_eq!(*label == 1.0, has && annotations.contains(point, &Pick::default()), "{} cell {cell}", item.case);
+            assert_eq!(
+                *label == 1.0,
+                has && annotations.contains(point, &Pick::default()),
+                "{} cell {cell}",
+                item.case
+            );
         }
         positive += usize::from(labels[4] == 1.0);
     }
@@ -228,7 +242,8 @@ fn transforms_of_batches_give_all_entries_one_draw() {
         let expected: Vec<f32> = (0..36)
             .flat_map(|entry| {
                 let image = plain.image(&plain.tensors["image"], entry, "image").expect("an entry");
-                let sample = hearth_data::Sample::new(format!("the batch of {}", plain.cases[0])).with_image("image", image);
+                let sample =
+                    hearth_data::Sample::new(format!("the batch of {}", plain.cases[0])).with_image("image", image);
                 on_batch.run(sample, draws).expect("run")[0].image("image").expect("an image").to_vec()
             })
             .collect();

@@ -82,6 +82,8 @@ convert! {
     serde_json::Error,
     toml::de::Error,
     hearth_data::DataError,
+    hearth_data::slides::SlideError,
+    hearth_data::slides::PyramidError,
     Box<hearth_data::StepError>,
     hearth_data::TransformError,
     hearth_engine::HostError,

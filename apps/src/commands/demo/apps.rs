@@ -16,6 +16,8 @@ pub enum App {
     Brats,
     /// Five networks of a cross-validation, merged
     Ensemble,
+    /// Tumours on whole-slide images
+    Pathology,
 }
 
 /// What the demo of an app does.
@@ -37,10 +39,10 @@ pub struct Demo {
 }
 
 impl App {
-    /// Its demo, where that is one run; an ensemble has several.
+    /// Its demo, where that is one run of volumes; an ensemble has several, and slides have maps.
     pub fn demo(self) -> Option<Demo> {
         Some(match self {
-            App::Ensemble => return None,
+            App::Ensemble | App::Pathology => return None,
             App::Spleen => Demo {
                 recipe: "demo",
                 data: "24 CT volumes with a spleen",

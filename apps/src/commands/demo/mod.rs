@@ -8,6 +8,7 @@ use std::time::Instant;
 use hearth_data::{NiftiOptions, write_nifti};
 use serde_json::json;
 
+use crate::commands::demo_slides;
 use crate::commands::empty::EmptyWord;
 use crate::commands::ensemble;
 use crate::commands::evaluate::{self, Evaluated};
@@ -50,6 +51,9 @@ pub struct Args {
 /// # Errors
 /// Where a step fails, or the network has learned less than it should.
 pub fn run(args: &Args) -> Outcome {
+    if args.app == App::Pathology {
+        return demo_slides::run(args);
+    }
     let Some(demo) = args.app.demo() else { return ensemble::demo::run(args) };
     let start = Instant::now();
     folders::check_path("--out", &args.out)?;

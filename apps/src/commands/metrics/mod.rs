@@ -1,5 +1,6 @@
 //! `hearth metrics`: predictions against labels, file by file, without a recipe or a network.
 
+pub mod froc;
 mod measure;
 mod pairs;
 mod regions;
@@ -7,6 +8,8 @@ mod report;
 mod spec;
 
 use std::path::PathBuf;
+
+use clap::Subcommand;
 
 pub use report::PENALISED;
 
@@ -16,14 +19,16 @@ use crate::{note, out};
 
 /// Arguments of `hearth metrics`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = spec::HELP)]
+#[command(after_help = spec::HELP, subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
     /// A prediction, or a folder of them
-    #[arg(short, long, value_name = "FILE|DIR")]
-    pred: PathBuf,
+    #[arg(short, long, value_name = "FILE|DIR", required = true)]
+    pred: Option<PathBuf>,
     /// Its label, or a folder of labels with the predictions' names
-    #[arg(short, long, value_name = "FILE|DIR")]
-    label: PathBuf,
+    #[arg(short, long, value_name = "FILE|DIR", required = true)]
+    label: Option<PathBuf>,
     /// A metric, with options after a colon, as in hausdorff:percentile=95; may be given several
     /// times
     #[arg(short, long = "metric", value_name = "NAME", default_values = ["dice"])]
@@ -50,14 +55,26 @@ pub struct Args {
     csv: bool,
 }
 
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Detections on whole slides: sensitivity against false positives per slide (CAMELYON16)
+    Froc(froc::Args),
+}
+
 /// Measures and prints.
 pub fn run(args: &Args) -> Outcome {
+    if let Some(Action::Froc(args)) = &args.action {
+        return froc::run(args);
+    }
+    let (Some(pred), Some(label)) = (&args.pred, &args.label) else {
+        return Err(Failure::new("give predictions and labels: --pred and --label"));
+    };
     let specs = args.metrics.iter().map(|text| spec::Spec::read(text)).collect::<Outcome<Vec<_>>>()?;
     let classes = match &args.regions {
         Some(regions) => measure::Classes::of_regions(regions::read(regions)?),
         None => measure::Classes::read(&args.labels, args.include_background)?,
     };
-    let pairs = pairs::find(&args.pred, &args.label)?;
+    let pairs = pairs::find(pred, label)?;
     for (path, of) in &pairs.alone {
         note!("{} has no {of}; it is skipped", path.display());
     }

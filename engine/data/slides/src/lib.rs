@@ -29,9 +29,7 @@ mod tiff;
 mod tissue;
 mod write;
 
-pub use annotations::{
-    Annotations, Area, EXCLUDED, Feature, Geometry, Pick, Point, Shape, contours, geojson,
-};
+pub use annotations::{Annotations, Area, EXCLUDED, Feature, Geometry, Pick, Point, Shape, contours, geojson};
 pub use cache::TileCache;
 pub use error::SlideError;
 pub use limits::Limits;

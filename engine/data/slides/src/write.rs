@@ -87,7 +87,8 @@ impl Level {
         let tile = options.tile;
         let across = self.width.div_ceil(tile);
         let count = across * self.height.div_ceil(tile);
-        let tiles: Vec<Vec<u8>> = (0..count).into_par_iter().map(|i| deflate(&self.tile(i % across, i / across, tile))).collect();
+        let tiles: Vec<Vec<u8>> =
+            (0..count).into_par_iter().map(|i| deflate(&self.tile(i % across, i / across, tile))).collect();
         let (mut offsets, mut lengths) = (Vec::new(), Vec::new());
         for bytes in &tiles {
             offsets.extend(at(file)?.to_le_bytes());
@@ -169,7 +170,8 @@ impl Level {
                 let columns = [2 * x, (2 * x + 1).min(self.width - 1)];
                 for (c, value) in pixel.iter_mut().enumerate() {
                     let at = |x: usize, y: usize| u16::from(self.pixels[(y * self.width + x) * channels + c]);
-                    let sum: u16 = lines.iter().flat_map(|y| columns.iter().map(move |x| (*x, *y))).map(|(x, y)| at(x, y)).sum();
+                    let sum: u16 =
+                        lines.iter().flat_map(|y| columns.iter().map(move |x| (*x, *y))).map(|(x, y)| at(x, y)).sum();
                     *value = ((sum + 2) / 4) as u8;
                 }
             }

@@ -1,6 +1,8 @@
 //! Annotations against scikit-image, and damaged ones.
 
-use hearth_slides::{Annotations, Area, Feature, Geometry, Pick, PyramidOptions, Shape, Slide, SlideOptions, contours, geojson, pyramid};
+use hearth_slides::{
+    Annotations, Area, Feature, Geometry, Pick, PyramidOptions, Shape, Slide, SlideOptions, contours, geojson, pyramid,
+};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -73,7 +75,9 @@ fn qupath_polygons_have_holes_and_classes() {
     let tumour = Pick { include: vec!["tumor".into()], exclude: Vec::new() };
     assert_eq!(count(&found, 100, &tumour), 800);
     // A bare list, and a bare geometry.
-    let bare = read(r#"[{"type":"Feature","geometry":{"type":"Polygon","coordinates":[[[0,0],[4,0],[4,4],[0,0]]]},"properties":{"classification":"T"}}]"#);
+    let bare = read(
+        r#"[{"type":"Feature","geometry":{"type":"Polygon","coordinates":[[[0,0],[4,0],[4,4],[0,0]]]},"properties":{"classification":"T"}}]"#,
+    );
     assert_eq!(bare.classes(), ["T"]);
     assert_eq!(read(r#"{"type":"Polygon","coordinates":[[[0,0],[4,0],[4,4],[0,0]]]}"#).shapes.len(), 1);
 }
@@ -84,7 +88,9 @@ fn what_is_wrong_is_named() {
         <Coordinate Order="0" X="1" Y="1"/><Coordinate Order="1" X="9" Y="1"/></Coordinates></Annotation></Annotations></ASAP_Annotations>"#;
     let text = error(square);
     assert!(text.contains("tumor_001.xml") && text.contains("\"t\"") && text.contains("a ring of 2 points"), "{text}");
-    let text = error(r#"{"type":"Feature","geometry":{"type":"Polygon","coordinates":[[[0,0],[4,0],[4,4]]]},"properties":{"name":"x"}}"#);
+    let text = error(
+        r#"{"type":"Feature","geometry":{"type":"Polygon","coordinates":[[[0,0],[4,0],[4,4]]]},"properties":{"name":"x"}}"#,
+    );
     assert!(text.contains("not closed") && text.contains("(\"x\")"), "{text}");
     let text = error(r#"{"type":"Polygon","coordinates":[[[0,0],[4,0],[0,0]]]}"#);
     assert!(text.contains("a ring of 2 points"), "{text}");
@@ -125,13 +131,16 @@ fn masks_are_scikit_images() {
         let rings = case["rings"].as_array().expect("rings");
         let rings = rings.iter().map(|ring| ring.as_array().expect("ring").iter().map(pair).collect()).collect();
         let rows: Vec<&str> = case["mask"].as_array().expect("rows").iter().filter_map(Value::as_str).collect();
-        let area = Area { corner: pair(&case["corner"]), scale: pair(&case["scale"]), width: rows[0].len(), height: rows.len() };
+        let area = Area {
+            corner: pair(&case["corner"]),
+            scale: pair(&case["scale"]),
+            width: rows[0].len(),
+            height: rows.len(),
+        };
         let found = Annotations { shapes: vec![Shape { rings, ..Shape::default() }], ..Annotations::default() };
         let mask = found.mask(&area, &Pick::default());
-        let got: Vec<String> = mask
-            .chunks(area.width)
-            .map(|row| row.iter().map(|v| if *v == 1 { '#' } else { '.' }).collect())
-            .collect();
+        let got: Vec<String> =
+            mask.chunks(area.width).map(|row| row.iter().map(|v| if *v == 1 { '#' } else { '.' }).collect()).collect();
         assert_eq!(got, rows);
     }
 }
@@ -182,7 +191,10 @@ fn detections_are_points_with_measurements() {
     };
     let json: Value = serde_json::from_str(&geojson(&[feature])).expect("JSON");
     let written = &json["features"][0];
-    assert_eq!((written["geometry"]["coordinates"][0].as_f64(), json["type"].as_str()), (Some(12.5), Some("FeatureCollection")));
+    assert_eq!(
+        (written["geometry"]["coordinates"][0].as_f64(), json["type"].as_str()),
+        (Some(12.5), Some("FeatureCollection"))
+    );
     assert_eq!(written["properties"]["classification"]["name"], "Tumor");
     assert_eq!(written["properties"]["measurements"]["probability"], 0.75);
 }
@@ -223,7 +235,10 @@ fn an_area_of_a_slide_is_what_its_regions_are() {
     assert_eq!((area.corner, area.scale), ([-4.0, 6.0], [2.0, 2.0]));
     assert!(Area::of(&slide, 9, 0, 0, 1, 1).expect_err("no level").to_string().contains("level 9"));
     let found = Annotations {
-        shapes: vec![Shape { rings: vec![vec![[0.0, 6.0], [10.0, 6.0], [10.0, 16.0], [0.0, 16.0]]], ..Shape::default() }],
+        shapes: vec![Shape {
+            rings: vec![vec![[0.0, 6.0], [10.0, 6.0], [10.0, 16.0], [0.0, 16.0]]],
+            ..Shape::default()
+        }],
         ..Annotations::default()
     };
     let mask = found.mask(&area, &Pick::default());

@@ -47,6 +47,18 @@ pub const LUNG: Bundled = Bundled { name: "lung", text: include_str!("../../reci
 /// 0.934 for their vote, on 10 further volumes.
 pub const ENSEMBLE: Bundled = Bundled { name: "ensemble", text: include_str!("../../recipes/ensemble.toml") };
 
+/// Metastases in lymph nodes (CAMELYON16): patches of whole-slide images, with the random transforms
+/// on whole batches on the device, as in MONAI's fast training guide.
+pub const PATHOLOGY: Bundled = Bundled { name: "pathology", text: include_str!("../../recipes/pathology.toml") };
+
+/// The plain recipe of the same guide: the random transforms patch by patch on the host.
+pub const PATHOLOGY_REGULAR: Bundled =
+    Bundled { name: "pathology-regular", text: include_str!("../../recipes/pathology-regular.toml") };
+
+/// What `hearth demo pathology` trains.
+pub const PATHOLOGY_DEMO: Bundled =
+    Bundled { name: "pathology-demo", text: include_str!("../../recipes/pathology-demo.toml") };
+
 /// What `hearth demo` trains.
 pub const DEMO: Bundled = Bundled { name: "demo", text: include_str!("../../recipes/demo.toml") };
 
@@ -58,8 +70,21 @@ pub const DEMO_ENSEMBLE: Bundled =
     Bundled { name: "demo-ensemble", text: include_str!("../../recipes/demo-ensemble.toml") };
 
 /// All of them.
-pub const ALL: &[Bundled] =
-    &[SPLEEN, SPLEEN_REGULAR, HIPPOCAMPUS, BRATS, BRATS_REGULAR, LUNG, ENSEMBLE, DEMO, DEMO_BRATS, DEMO_ENSEMBLE];
+pub const ALL: &[Bundled] = &[
+    SPLEEN,
+    SPLEEN_REGULAR,
+    HIPPOCAMPUS,
+    BRATS,
+    BRATS_REGULAR,
+    LUNG,
+    ENSEMBLE,
+    PATHOLOGY,
+    PATHOLOGY_REGULAR,
+    DEMO,
+    DEMO_BRATS,
+    DEMO_ENSEMBLE,
+    PATHOLOGY_DEMO,
+];
 
 impl Bundled {
     /// The recipe's first comment line.

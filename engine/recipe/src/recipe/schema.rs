@@ -39,7 +39,8 @@ pub struct Recipe {
     #[serde(default)]
     pub labels: Vec<String>,
     /// The training chain. `only = "train"` or `"validation"` keeps a transform out of the other
-    /// chain.
+    /// chain; from the first one with `batch = true` on, training transforms work on whole batches,
+    /// on the device.
     pub transforms: Vec<Node>,
     /// How the data set is used.
     #[serde(default)]
@@ -429,6 +430,7 @@ impl Recipe {
         )?;
         self.metric.check(document, &*self.learns(), self.labels.len())?;
         self.check_handlers(document)?;
+        let mut batch = None;
         for (index, transform) in self.transforms.iter().enumerate() {
             let path = format!("transforms.{index}");
             let only = transform.get("only").map(|only| only.as_str().unwrap_or(""));
@@ -437,6 +439,28 @@ impl Recipe {
                 &format!("{path}.only"),
                 "expected \"train\" or \"validation\"".into(),
             )?;
+            let whole = match transform.get("batch") {
+                None => false,
+                Some(node) if *node == Node::from(true) => true,
+                Some(node) if *node == Node::from(false) => false,
+                Some(_) => return Err(document.fault(&format!("{path}.batch"), "expected true or false")),
+            };
+            demand(
+                !whole || only != Some("validation"),
+                &format!("{path}.batch"),
+                "only the training chain works on whole batches".into(),
+            )?;
+            demand(
+                whole || batch.is_none() || only == Some("validation"),
+                &path,
+                format!(
+                    "works on single cases, but transforms.{} before it on whole batches: add batch = true, or move it",
+                    batch.unwrap_or_default()
+                ),
+            )?;
+            if whole {
+                batch.get_or_insert(index);
+            }
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The cases of a data set, split as the recipe says.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use hearth_data::layouts::{self, CaseList, Target, Wants};
@@ -141,7 +142,9 @@ fn split(list: &CaseList, recipe: &Recipe) -> Outcome<(Vec<Item>, Vec<Item>)> {
                 let what = "the data set names no validation cases (a JSON list does, with `validation`)";
                 RecipeError::new(format!("data.validation = \"listed\": {what}"))
             })?;
-            let (validate, train) = cases.iter().cloned().partition(|item| held.contains(&item.case));
+            // Lists of regions have hundreds of thousands of cases.
+            let held: HashSet<&str> = held.iter().map(String::as_str).collect();
+            let (validate, train) = cases.iter().cloned().partition(|item| held.contains(item.case.as_str()));
             Ok((train, validate))
         }
         Validation::Cases(names) => {

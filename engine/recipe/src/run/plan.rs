@@ -26,6 +26,8 @@ pub struct Plan {
     pub precision: Precision,
     /// The training chain.
     pub training: Arc<Pipeline>,
+    /// The end of the training chain that works on whole batches (`batch = true`), if there is one.
+    pub batch: Option<Arc<Pipeline>>,
     /// The same without random transforms and those for training only.
     pub validation: Arc<Pipeline>,
     /// The same without the label.
@@ -43,6 +45,8 @@ pub struct Plan {
 #[derive(Clone, Copy, PartialEq)]
 enum Chain {
     Training,
+    /// The end of the training chain that works on whole batches.
+    Batch,
     Validation,
     Prediction,
     /// A label on its own grid.
@@ -74,7 +78,10 @@ impl Plan {
         let (training, training_places) = pipeline(&recipe, &device, Chain::Training, |_| true)?;
         // Transforms report themselves whether they are random: a `Range` around one is random too.
         let steps = training_places.iter().zip(training.steps());
+        let (batch, batch_places) = pipeline(&recipe, &device, Chain::Batch, |_| true)?;
+        let steps = steps.chain(batch_places.iter().zip(batch.steps()));
         let random: Vec<usize> = steps.filter(|(_, step)| step.is_random()).map(|(place, _)| *place).collect();
+        let batch = (!batch.is_empty()).then_some(batch);
         let fixed = |place: usize| !random.contains(&place);
         let (validation, places) = pipeline(&recipe, &device, Chain::Validation, fixed)?;
         let (prediction, _) = pipeline(&recipe, &device, Chain::Prediction, fixed)?;
@@ -90,6 +97,7 @@ impl Plan {
             on_processor,
             precision,
             training,
+            batch,
             validation,
             prediction,
             label,
@@ -181,17 +189,21 @@ fn pipeline(
         let mut table = transform.clone();
         let only = table.remove("only");
         let only = only.as_ref().and_then(Node::as_str);
-        let elsewhere = if chain == Chain::Training { "validation" } else { "train" };
-        if only != Some(elsewhere) && wanted(index) {
+        let on_batch = table.remove("batch").as_ref() == Some(&Node::from(true));
+        let training = matches!(chain, Chain::Training | Chain::Batch);
+        let elsewhere = if training { "validation" } else { "train" };
+        // Validation and prediction take one case after the other.
+        let belongs = !training || on_batch == (chain == Chain::Batch);
+        if only != Some(elsewhere) && belongs && wanted(index) {
             tables.push(table);
             places.push(index);
         }
     }
-    if chain != Chain::Label {
+    if !matches!(chain, Chain::Label | Chain::Batch) {
         check_each_case(recipe, &mut tables, &mut places);
     }
     let keys = match chain {
-        Chain::Training | Chain::Validation => None,
+        Chain::Training | Chain::Batch | Chain::Validation => None,
         Chain::Prediction => Some(vec!["image".to_owned()]),
         // A structure set is drawn on the grid of its image, which must be read first.
         Chain::Label if tables.iter().any(|table| table.get("reference_key").is_some()) => None,
@@ -254,5 +266,6 @@ pub(super) fn named(known: &[&str], name: &str) -> bool {
 pub(super) fn maps_labels(table: &Node) -> bool {
     let mut table = table.clone();
     table.remove("only");
+    table.remove("batch");
     Registry::<dyn Transform>::new().build(&table).is_ok_and(|step| step.maps_labels())
 }

@@ -283,8 +283,12 @@ pub(super) fn training_loader(plan: &Plan, cases: Vec<Item>) -> Outcome<DataLoad
     let sampler = recipe.data.sampler.as_ref().map(|sampler| sampler.sampler(&cases, seed)).transpose();
     let sampler = sampler.map_err(|fault| plan.document.located("data.sampler", fault))?;
     let loader = DataLoader::new(dataset(plan, cases, plan.training.clone(), Use::Training)?, loader_options(plan))?;
-    Ok(match sampler {
+    let loader = match sampler {
         Some(sampler) => loader.with_sampler(sampler),
+        None => loader,
+    };
+    Ok(match &plan.batch {
+        Some(batch) => loader.with_batch_transforms(batch.clone()),
         None => loader,
     })
 }

@@ -6,6 +6,7 @@
 
 mod classification;
 mod generation;
+mod patches;
 mod reconstruction;
 mod region_labels;
 mod regions;
@@ -25,6 +26,7 @@ use crate::recipe::{Output, Recipe};
 
 pub use classification::Classification;
 pub use generation::Generation;
+pub use patches::Patches;
 pub use reconstruction::Reconstruction;
 pub use region_labels::{Convention, RegionLabels};
 pub use regions::Regions;
@@ -97,6 +99,11 @@ pub trait Task: Debug + Send + Sync {
     /// Whether its scores are probabilities, from 0 to 1.
     fn gives_probabilities(&self) -> bool {
         false
+    }
+
+    /// How a slide's map is made, where patches of slides are learned.
+    fn patches(&self) -> Option<&Patches> {
+        None
     }
 
     /// Makes what is learned of a case's fields: its key `label`.

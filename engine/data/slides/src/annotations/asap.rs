@@ -53,9 +53,9 @@ fn points(annotation: Node<'_, '_>, of: &str) -> Result<Vec<Point>, Fault> {
     let mut points = Vec::new();
     for (place, node) in annotation.descendants().filter(|node| node.has_tag_name("Coordinate")).enumerate() {
         let number = |key: &str| {
-            let text = node.attribute(key).ok_or_else(|| {
-                Fault::damaged(format!("annotation {of}: coordinate {} has no {key}", place + 1))
-            })?;
+            let text = node
+                .attribute(key)
+                .ok_or_else(|| Fault::damaged(format!("annotation {of}: coordinate {} has no {key}", place + 1)))?;
             // Some locales write a decimal comma.
             text.trim().replace(',', ".").parse::<f64>().map_err(|_| {
                 Fault::damaged(format!("annotation {of}: coordinate {}: {key}=\"{text}\" is not a number", place + 1))

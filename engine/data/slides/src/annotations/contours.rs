@@ -45,9 +45,8 @@ pub fn contours(mask: &[u8], area: &Area) -> Vec<Shape> {
             ring.push(at);
             (at, of) = (next, pixel);
         }
-        let place = |(x, y): Corner| {
-            [area.corner[0] + x as f64 * area.scale[0], area.corner[1] + y as f64 * area.scale[1]]
-        };
+        let place =
+            |(x, y): Corner| [area.corner[0] + x as f64 * area.scale[0], area.corner[1] + y as f64 * area.scale[1]];
         for ring in simple(ring) {
             let ring = without_straight(&ring).into_iter().map(place).collect();
             shapes[pieces[pixel] - 1].rings.push(ring);

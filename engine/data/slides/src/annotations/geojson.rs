@@ -58,7 +58,10 @@ fn gather(geometry: &Value, of: &str, rings: &mut Vec<Vec<Point>>) -> Result<usi
     let kind = geometry["type"].as_str().unwrap_or_default();
     let coordinates = &geometry["coordinates"];
     let parts = |value: &Value| {
-        value.as_array().cloned().ok_or_else(|| Fault::damaged(format!("annotation {of}: a {kind} without coordinates")))
+        value
+            .as_array()
+            .cloned()
+            .ok_or_else(|| Fault::damaged(format!("annotation {of}: a {kind} without coordinates")))
     };
     match kind {
         "Polygon" => {

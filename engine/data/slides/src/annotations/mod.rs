@@ -119,9 +119,7 @@ impl Annotations {
     /// The first shape that reaches beyond: its name, the point and the slide's size.
     pub fn check(&self, (width, height): (usize, usize)) -> Result<(), SlideError> {
         for (index, shape) in self.shapes.iter().enumerate() {
-            let beyond = |[x, y]: &&Point| {
-                !(0.0..=width as f64).contains(x) || !(0.0..=height as f64).contains(y)
-            };
+            let beyond = |[x, y]: &&Point| !(0.0..=width as f64).contains(x) || !(0.0..=height as f64).contains(y);
             if let Some([x, y]) = shape.rings.iter().flatten().find(beyond) {
                 let what = format!(
                     "annotation {} has a point at ({x}, {y}), beyond the edge of the slide of {width} x {height} pixels; \
@@ -152,9 +150,8 @@ impl Annotations {
 
     /// Whether a point lies in a drawn shape and in none that is cut out.
     pub fn contains(&self, point: Point, pick: &Pick) -> bool {
-        let within = |role: Role| {
-            self.shapes.iter().any(|shape| pick.role(&shape.class) == role && shape.contains(point))
-        };
+        let within =
+            |role: Role| self.shapes.iter().any(|shape| pick.role(&shape.class) == role && shape.contains(point));
         within(Role::Drawn) && !within(Role::CutOut)
     }
 }

@@ -33,7 +33,8 @@ pub(super) fn slides(layout: &Slides, folder: &Path) -> Result<Vec<(PathBuf, Opt
         let stem = name(path);
         // CAMELYON's masks lie beside its slides.
         let mask = ["_mask", "_Mask"].iter().any(|end| {
-            stem.strip_suffix(end).is_some_and(|slide| files.iter().any(|other| is_slide(other) && name(other) == slide))
+            stem.strip_suffix(end)
+                .is_some_and(|slide| files.iter().any(|other| is_slide(other) && name(other) == slide))
         });
         if !mask {
             let found = annotations.iter().find(|other| name(other) == stem);
@@ -68,10 +69,13 @@ pub(super) fn regions(layout: &Slides, folder: &Path) -> Result<Vec<Region>, Dat
     }
     if slides.iter().all(|(_, annotations)| annotations.is_none()) {
         let (count, first) = (slides.len(), name(&slides[0].0));
-        return Err(wrong(folder, format!(
-            "none of the {count} slides has annotations: {first}.xml (ASAP) or {first}.geojson, beside the slide or in \
+        return Err(wrong(
+            folder,
+            format!(
+                "none of the {count} slides has annotations: {first}.xml (ASAP) or {first}.geojson, beside the slide or in \
              the folder of data.layout.annotations"
-        )));
+            ),
+        ));
     }
     let all: Vec<Vec<Region>> = slides
         .par_iter()
@@ -90,10 +94,13 @@ fn of_slide(layout: &Slides, path: &Path, annotations: Option<&Path>) -> Result<
     let pick = Pick { include: layout.classes.clone(), exclude: layout.exclude.clone() };
     if !annotations.shapes.is_empty() && annotations.drawn(&pick).next().is_none() {
         let (known, wanted) = (annotations.classes(), &pick.include);
-        return Err(wrong(&annotations.path, format!(
-            "none of its classes {known:?} counts: data.layout.classes is {wanted:?}, data.layout.exclude {:?}",
-            pick.exclude
-        )));
+        return Err(wrong(
+            &annotations.path,
+            format!(
+                "none of its classes {known:?} counts: data.layout.classes is {wanted:?}, data.layout.exclude {:?}",
+                pick.exclude
+            ),
+        ));
     }
     let tissue = TissueOptions { side: MASK_SIDE, min_area: 16, max_hole: 64, ..TissueOptions::default() };
     let tissue = slide.tissue_mask(&tissue).map_err(DataError::Slide)?;

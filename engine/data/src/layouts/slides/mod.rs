@@ -210,12 +210,16 @@ impl Slides {
             }
             if wanted && group.len() == 1 {
                 let only = group[0].display();
-                return Err(wrong(path, format!(
-                    "{only} is the only slide with positive labels, so that no slide is left to validate: add slides, or \
+                return Err(wrong(
+                    path,
+                    format!(
+                        "{only} is the only slide with positive labels, so that no slide is left to validate: add slides, or \
                      name a list of regions with data.layout.validation"
-                )));
+                    ),
+                ));
             }
-            let count = (group.len() as f64 * self.validation_fraction).round().max(f64::from(u8::from(wanted))) as usize;
+            let count =
+                (group.len() as f64 * self.validation_fraction).round().max(f64::from(u8::from(wanted))) as usize;
             let order = DrawKey::new(self.seed, 0, 0).draw("slides that validate", usize::from(wanted), 0);
             let order = order.permutation(group.len());
             chosen.extend(order.into_iter().take(count.min(group.len() - 1)).map(|index| group[index]));
@@ -252,10 +256,13 @@ fn check_places(list: &Path, regions: &[Region]) -> Result<(), DataError> {
         return Ok(());
     }
     let count = beyond.len();
-    Err(wrong(list, format!(
-        "the centres of {count} regions lie beyond the edges of their slides (x comes before y, in pixels of level 0):\n  {}",
-        some(&beyond)
-    )))
+    Err(wrong(
+        list,
+        format!(
+            "the centres of {count} regions lie beyond the edges of their slides (x comes before y, in pixels of level 0):\n  {}",
+            some(&beyond)
+        ),
+    ))
 }
 
 hearth_registry::entry!(dyn Layout => Slides, example: "region_size = 768\ngrid = 3");

@@ -55,7 +55,9 @@ impl Named {
             let place = header.iter().position(|column| names.iter().any(|name| column.eq_ignore_ascii_case(name)));
             place.ok_or_else(|| {
                 let wanted = names.join("\" or \"");
-                format!("no column \"{wanted}\" among {header:?}; CAMELYON's list without a header has {CAMELYON} columns")
+                format!(
+                    "no column \"{wanted}\" among {header:?}; CAMELYON's list without a header has {CAMELYON} columns"
+                )
             })
         };
         let numbered: Vec<usize> = (0..).map_while(|i| find(&[format!("label_{i}").as_str()]).ok()).collect();
@@ -80,7 +82,8 @@ pub(super) fn read(layout: &Slides, path: &Path) -> Result<Table, DataError> {
     let text = std::fs::read_to_string(path).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
     let fail = |line: usize, what: String| wrong(path, format!("line {line}: {what}"));
     let mut lines = text.trim_start_matches('\u{feff}').lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let split = |line: &'_ str| line.split(',').map(|value| value.trim().trim_matches('"').to_owned()).collect::<Vec<_>>();
+    let split =
+        |line: &'_ str| line.split(',').map(|value| value.trim().trim_matches('"').to_owned()).collect::<Vec<_>>();
     let mut peeked = lines.clone();
     let first = peeked.next().map(|(_, line)| split(line)).unwrap_or_default();
     let first: Vec<&str> = first.iter().map(String::as_str).collect();
@@ -92,11 +95,14 @@ pub(super) fn read(layout: &Slides, path: &Path) -> Result<Table, DataError> {
     };
     let cells = layout.grid * layout.grid;
     if columns.labels.len() != cells {
-        return Err(wrong(path, format!(
-            "has {} labels for each region, but data.layout.grid = {} asks for {cells}",
-            columns.labels.len(),
-            layout.grid
-        )));
+        return Err(wrong(
+            path,
+            format!(
+                "has {} labels for each region, but data.layout.grid = {} asks for {cells}",
+                columns.labels.len(),
+                layout.grid
+            ),
+        ));
     }
     let folders = folders(layout, path);
     let mut found: BTreeMap<String, Option<PathBuf>> = BTreeMap::new();
@@ -136,13 +142,16 @@ pub(super) fn read(layout: &Slides, path: &Path) -> Result<Table, DataError> {
     }
     if !missing.is_empty() {
         let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-        return Err(wrong(path, format!(
-            "{} slides are missing (looked in {}, with the endings {}); name their folder with data.layout.images:\n  {}",
-            missing.len(),
-            looked.join(", "),
-            ENDINGS.join(", "),
-            some(&missing)
-        )));
+        return Err(wrong(
+            path,
+            format!(
+                "{} slides are missing (looked in {}, with the endings {}); name their folder with data.layout.images:\n  {}",
+                missing.len(),
+                looked.join(", "),
+                ENDINGS.join(", "),
+                some(&missing)
+            ),
+        ));
     }
     if regions.is_empty() {
         return Err(wrong(path, "lists no regions".to_owned()));

@@ -128,7 +128,11 @@ pub fn adjust_contrast(image: Image, factor: f64, pixel: PixelType) -> Result<Im
 }
 
 /// [`adjust_contrast`] of several pictures, `[n, 3, x, y, z]`, each with its own mean.
-pub(super) fn adjust_contrasts(pictures: Tensor<5>, factor: f64, pixel: PixelType) -> Result<Tensor<5>, TransformError> {
+pub(super) fn adjust_contrasts(
+    pictures: Tensor<5>,
+    factor: f64,
+    pixel: PixelType,
+) -> Result<Tensor<5>, TransformError> {
     check_factor("contrast", factor)?;
     let [n, _, x, y, z] = pictures.dims();
     let [r, g, b] = std::array::from_fn(|channel| pictures.clone().narrow(1, channel, 1));

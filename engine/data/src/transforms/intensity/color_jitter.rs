@@ -2,9 +2,7 @@ use burn::tensor::Tensor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::color::{
-    PixelType, adjust_brightness, adjust_contrast, adjust_contrasts, adjust_hue, adjust_saturation,
-};
+use super::color::{PixelType, adjust_brightness, adjust_contrast, adjust_contrasts, adjust_hue, adjust_saturation};
 use super::ranges::check_pair;
 use crate::params::{Keys, OneOrMany};
 use crate::{Draw, Fault, Image, TransformError};
@@ -119,20 +117,24 @@ impl ColorJitter {
         let count = channels / 3;
         let apart = |data: Tensor<4>| data.reshape([count, 3, x, y, z]);
         let beside = |data: Tensor<4>| apart(data).swap_dims(0, 1).reshape([3, count * x, y, z]);
-        let together =
-            |data: Tensor<4>| data.reshape([3, count, x, y, z]).swap_dims(0, 1).reshape([channels, x, y, z]);
+        let together = |data: Tensor<4>| data.reshape([3, count, x, y, z]).swap_dims(0, 1).reshape([channels, x, y, z]);
         let meta = image.meta.clone();
         for step in steps {
             image.data = match *step {
-                Step::Contrast(factor) => adjust_contrasts(apart(image.data), factor, self.dtype)?.reshape([channels, x, y, z]),
+                Step::Contrast(factor) => {
+                    adjust_contrasts(apart(image.data), factor, self.dtype)?.reshape([channels, x, y, z])
+                }
                 other => {
                     let row = Image { data: beside(image.data), affine: image.affine, meta: meta.clone() };
-                    together(match other {
-                        Step::Brightness(factor) => adjust_brightness(row, factor, self.dtype)?,
-                        Step::Saturation(factor) => adjust_saturation(row, factor, self.dtype)?,
-                        Step::Hue(factor) => adjust_hue(row, factor, self.dtype)?,
-                        Step::Contrast(_) => row,
-                    }.data)
+                    together(
+                        match other {
+                            Step::Brightness(factor) => adjust_brightness(row, factor, self.dtype)?,
+                            Step::Saturation(factor) => adjust_saturation(row, factor, self.dtype)?,
+                            Step::Hue(factor) => adjust_hue(row, factor, self.dtype)?,
+                            Step::Contrast(_) => row,
+                        }
+                        .data,
+                    )
                 }
             };
         }

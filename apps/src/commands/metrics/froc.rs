@@ -1,0 +1,254 @@
+//! `hearth metrics froc`: detections of probability maps against annotated tumours.
+
+use std::path::{Path, PathBuf};
+
+use hearth_data::OneOrMany;
+use hearth_data::read_image;
+use hearth_data::slides::{Annotations, Area, Pick, Slide};
+use hearth_data::transforms::ProbNMS;
+use hearth_nn::metrics::{EVAL_THRESHOLDS, LesionFroc};
+use serde_json::{Value, json};
+
+use crate::error::{Context, Failure, Outcome};
+use crate::folders;
+use crate::picture::{Axis, Plot, save};
+use crate::{note, out};
+
+/// Arguments of `hearth metrics froc`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Probability maps (NAME.npy of `hearth predict` or of MONAI's ProbMapProducer), or a folder
+    /// of them
+    #[arg(long, value_name = "FILE|DIR", required = true, num_args = 1..)]
+    pub maps: Vec<PathBuf>,
+    /// The folder of the tumours: NAME.xml (ASAP), NAME.geojson, or masks of one channel,
+    /// NAME_mask.tif or NAME.tif; a slide without any of these counts as one without tumours
+    #[arg(long, value_name = "DIR")]
+    pub truth: PathBuf,
+    /// Where froc.csv, froc.json and froc.png go
+    #[arg(short = 'o', long = "out", value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Pixels of level 0 for a pixel of a map, where no record beside it says so; 64 is level 6
+    #[arg(long, value_name = "N", default_value_t = 64.0)]
+    pub scale: f64,
+    /// Micrometres per pixel of level 0, where no record says so
+    #[arg(long, value_name = "UM", default_value_t = 0.243)]
+    pub spacing: f64,
+    /// Detections are above this probability
+    #[arg(long, value_name = "P", default_value_t = 0.5)]
+    pub threshold: f64,
+    /// Pixels of the map, around a detection, in which there is no other
+    #[arg(long, value_name = "N", default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..))]
+    pub box_size: u32,
+    /// Tumours with a longest diameter below this, in micrometres, are isolated tumour cells, which
+    /// do not count
+    #[arg(long, value_name = "UM", default_value_t = 200.0)]
+    pub itc_diameter: f64,
+    /// Half of it is added around every tumour, in micrometres
+    #[arg(long, value_name = "UM", default_value_t = 75.0)]
+    pub grow: f64,
+    /// The annotated classes that are tumours; by default all but those of normal tissue
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub classes: Vec<String>,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self {
+            maps: Vec::new(),
+            truth: PathBuf::new(),
+            out: None,
+            scale: 64.0,
+            spacing: 0.243,
+            threshold: 0.5,
+            box_size: 48,
+            itc_diameter: 200.0,
+            grow: 75.0,
+            classes: Vec::new(),
+        }
+    }
+}
+
+/// A map and what is known of its slide.
+struct Map {
+    name: String,
+    shape: [usize; 2],
+    detections: Vec<(f32, [usize; 2])>,
+    /// Width and height of the slide at level 0.
+    slide: (usize, usize),
+    /// Micrometres per pixel of the map.
+    spacing: f64,
+}
+
+/// Measures, prints and draws.
+pub fn run(args: &Args) -> Outcome {
+    score(args).map(drop)
+}
+
+/// The same; returns the score.
+pub fn score(args: &Args) -> Outcome<f64> {
+    let found = measure(args)?;
+    let score = found.evaluate();
+    let (images, targets) = found.froc.totals();
+    out!("slides    {images}");
+    out!("tumours   {targets}");
+    let curve = found.froc.curve();
+    for fps in EVAL_THRESHOLDS {
+        out!("sensitivity at {fps:<4} false positives per slide  {:.4}", curve.score(&[fps]));
+    }
+    out!("FROC score  {score:.4}");
+    let Some(folder) = &args.out else { return Ok(score) };
+    std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
+    let mut table = "false_positives_per_slide,sensitivity\n".to_owned();
+    let points: Vec<(f64, f64)> = curve.fps_per_image.iter().copied().zip(curve.sensitivity.iter().copied()).collect();
+    points.iter().for_each(|(fps, sensitivity)| table += &format!("{fps},{sensitivity}\n"));
+    folders::replace(&folder.join("froc.csv"), table)?;
+    let each: Vec<Value> = EVAL_THRESHOLDS
+        .iter()
+        .map(|fps| json!({ "false_positives_per_slide": fps, "sensitivity": curve.score(&[*fps]) }))
+        .collect();
+    let summary = json!({ "froc": score, "slides": images, "tumours": targets, "at": each });
+    folders::replace(&folder.join("froc.json"), serde_json::to_string_pretty(&summary)? + "\n")?;
+    let mark = points.first().map(|first| (*first, format!("score {score:.3}")));
+    let title = format!("FROC: sensitivity, {targets} tumours on {images} slides");
+    let plot = Plot {
+        title: &title,
+        x_label: "false positives per slide",
+        x_axis: Axis::Linear,
+        curve: &points,
+        points: &points,
+        mark,
+    };
+    save(&plot.draw(), &folder.join("froc.png"))?;
+    ["froc.csv", "froc.json", "froc.png"].iter().for_each(|name| out!("{}", folder.join(name).display()));
+    Ok(score)
+}
+
+/// The detections of all maps, compared.
+fn measure(args: &Args) -> Outcome<LesionFroc> {
+    for (name, value) in [("--scale", args.scale), ("--spacing", args.spacing)] {
+        if !(value.is_finite() && value > 0.0) {
+            return Err(Failure::new(format!("{name} is {value}; give a number above 0")));
+        }
+    }
+    if !args.truth.is_dir() {
+        return Err(Failure::new(format!("--truth {}: no such folder", args.truth.display())));
+    }
+    let files = maps(&args.maps)?;
+    let mut froc = LesionFroc::default().grow_distance(args.grow).itc_diameter(args.itc_diameter);
+    let mut normal = Vec::new();
+    for file in files {
+        let map = read(&file, args).while_doing(|| format!("cannot use {}", file.display()))?;
+        let truth = truth(args, &map)?;
+        if truth.is_none() {
+            normal.push(map.name.clone());
+        }
+        froc.add(&map.detections, truth.as_deref(), map.shape, 0, map.spacing)
+            .while_doing(|| format!("cannot measure {}", file.display()))?;
+    }
+    if froc.froc.totals().1 == 0 {
+        let truth = args.truth.display();
+        return Err(Failure::new(format!(
+            "no slide has a tumour that counts: {truth} holds no annotation of these maps' names, or only isolated tumour \
+             cells (--itc-diameter)"
+        )));
+    }
+    if !normal.is_empty() {
+        note!("without annotations, so without tumours: {}", normal.join(", "));
+    }
+    Ok(froc)
+}
+
+fn maps(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in given {
+        if path.is_dir() {
+            let mut inside = Vec::new();
+            for entry in std::fs::read_dir(path).while_doing(|| format!("cannot read {}", path.display()))? {
+                let file = entry?.path();
+                inside.extend(file.extension().is_some_and(|end| end == "npy").then_some(file));
+            }
+            inside.sort();
+            files.extend(inside);
+        } else {
+            files.push(path.clone());
+        }
+    }
+    if files.is_empty() {
+        return Err(Failure::new("--maps: there is no .npy"));
+    }
+    Ok(files)
+}
+
+fn read(path: &Path, args: &Args) -> Outcome<Map> {
+    let image = read_image(path)?;
+    let [rows, columns, depth] = image.shape();
+    if depth != 1 || image.channels() != 1 {
+        let channels = image.channels();
+        return Err(Failure::new(format!(
+            "an array of {channels} x {rows} x {columns} x {depth}, expected rows x columns"
+        )));
+    }
+    let image = image.with_spatial_dims(2);
+    let nms = ProbNMS::new("map", 2).prob_threshold(args.threshold).box_size(OneOrMany::One(args.box_size as usize));
+    let detections = nms.detections(&image)?.iter().map(|peak| (peak.probability, [peak.at[0], peak.at[1]])).collect();
+    let mut name = path.as_os_str().to_owned();
+    name.push(".hearth.json");
+    let record = std::fs::read_to_string(PathBuf::from(name)).ok();
+    let record: Value = record.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let scale = record["scale"][0].as_f64().unwrap_or(args.scale);
+    let size = |key: &str, cells: usize| {
+        record[key].as_u64().map_or_else(|| (cells as f64 * scale).round() as usize, |size| size as usize)
+    };
+    Ok(Map {
+        name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        shape: [rows, columns],
+        detections,
+        slide: (size("width", columns), size("height", rows)),
+        spacing: record["mpp"].as_f64().unwrap_or(args.spacing) * scale,
+    })
+}
+
+/// The mask of a slide's tumours on the grid of its map.
+fn truth(args: &Args, map: &Map) -> Outcome<Option<Vec<u8>>> {
+    let at = |end: &str| args.truth.join(format!("{}{end}", map.name));
+    let [rows, columns] = map.shape;
+    if let Some(path) = [".xml", ".geojson", ".json"].map(at).into_iter().find(|path| path.is_file()) {
+        let annotations = Annotations::open(&path)?;
+        annotations.check(map.slide)?;
+        let pick = Pick { include: args.classes.clone(), ..Pick::default() };
+        if annotations.drawn(&pick).next().is_none() && !annotations.shapes.is_empty() {
+            let classes = annotations.classes();
+            return Err(Failure::new(format!(
+                "{}: none of its classes {classes:?} is a tumour (--classes)",
+                path.display()
+            )));
+        }
+        return Ok(Some(annotations.mask(&Area::whole(map.slide, (columns, rows)), &pick)));
+    }
+    let Some(slide) = mask(&["_mask.tif", "_Mask.tif", ".tif", ".tiff"].map(at))? else { return Ok(None) };
+    let Some(level) = slide.levels().iter().position(|level| (level.width, level.height) == (columns, rows)) else {
+        let sizes: Vec<String> =
+            slide.levels().iter().map(|level| format!("{} x {}", level.width, level.height)).collect();
+        return Err(Failure::new(format!(
+            "{}: no level has the size of the map, {columns} x {rows}; there are {}",
+            slide.path().display(),
+            sizes.join(", ")
+        )));
+    };
+    let raster = slide.read_region(level, 0, 0, columns, rows)?;
+    let values = raster.samples.to_f32();
+    Ok(Some(values.chunks_exact(raster.channels.max(1)).map(|pixel| u8::from(pixel[0] > 0.0)).collect()))
+}
+
+/// The first of these files that is a mask: a pyramid of one channel. The slides themselves may lie
+/// beside their annotations.
+fn mask(candidates: &[PathBuf]) -> Outcome<Option<Slide>> {
+    for path in candidates.iter().filter(|path| path.is_file()) {
+        let slide = Slide::open(path)?;
+        if slide.read_region(slide.levels().len() - 1, 0, 0, 1, 1)?.channels == 1 {
+            return Ok(Some(slide));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,212 @@
+//! `hearth predict` of a run that learns patches: maps of whole slides.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hearth_data::slides::{PyramidOptions, Slide, geojson, pyramid};
+use serde_json::json;
+
+use crate::commands::predict::Args;
+use crate::error::{Context, Failure, Outcome};
+use crate::picture::SlidePicture;
+use crate::run::outputs::{Outputs, written_by};
+use crate::run::{SlideMap, Tiles, Trained};
+use crate::terminal::{clear_line, seconds, watched};
+use crate::{note, out};
+
+/// Pixels of a picture's slide along its longer side.
+const PICTURE: usize = 1200;
+
+/// Endings of slides in a folder.
+const ENDINGS: [&str; 6] = ["svs", "tif", "tiff", "ndpi", "mrxs", "scn"];
+
+/// A slide and the files of its results.
+struct Task {
+    slide: PathBuf,
+    map: PathBuf,
+    heat: PathBuf,
+    detections: PathBuf,
+    picture: PathBuf,
+    partial: PathBuf,
+}
+
+impl Task {
+    fn new(slide: &Path, out: &Path) -> Self {
+        let stem = slide.file_stem().unwrap_or_default().to_string_lossy();
+        let at = |end: &str| out.join(format!("{stem}{end}"));
+        Self {
+            slide: slide.to_owned(),
+            map: at(".npy"),
+            heat: at("_heat.tif"),
+            detections: at(".geojson"),
+            picture: at("_picture.png"),
+            partial: at(".partial"),
+        }
+    }
+
+    fn files(&self) -> [&Path; 4] {
+        [&self.map, &self.heat, &self.detections, &self.picture]
+    }
+
+    /// Whether an earlier call wrote all of it, with the same checkpoint and from this slide.
+    fn is_done(&self, trained: &Trained) -> bool {
+        let record = std::fs::read_to_string(self.map.with_extension("npy.hearth.json"));
+        let record = record.ok().and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+        let same = record.is_some_and(|record| {
+            record["checkpoint"] == json!(trained.checkpoint)
+                && record["recipe"] == json!(trained.plan.recipe.title())
+                && record["slide"] == json!(self.slide.display().to_string())
+        });
+        same && self.files().iter().all(|path| path.is_file() && written_by(path, "predict"))
+    }
+}
+
+/// Predicts each slide. An error in one does not stop the others; what is done is skipped, and what
+/// was begun continues.
+pub fn run(args: &Args, trained: &Trained) -> Outcome {
+    if args.uncertainty || args.tta.is_some() {
+        return Err(Failure::new("maps of slides are made without --tta and --uncertainty: remove them"));
+    }
+    let mut outputs = Outputs::new("predict", args.overwrite);
+    // A call that was killed while it wrote results left some of them.
+    let mut begun = Outputs::new("predict", true);
+    let mut tasks = Vec::new();
+    for given in &args.images {
+        for slide in slides(given)? {
+            let task = Task::new(&slide, &args.out);
+            if !args.overwrite && task.is_done(trained) {
+                note!("{}: done by an earlier call", slide.display());
+                continue;
+            }
+            let claims = if task.partial.is_file() { &mut begun } else { &mut outputs };
+            for path in task.files() {
+                claims.claim(path)?;
+            }
+            tasks.push(task);
+        }
+    }
+    std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
+    let mut failed = Vec::new();
+    for task in &tasks {
+        if let Err(failure) = predict(trained, task, &outputs) {
+            note!("{}: {}", task.slide.display(), failure.line());
+            failed.push(task.slide.display().to_string());
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{} of {} slides failed:\n{}", failed.len(), tasks.len(), failed.join("\n"))))
+}
+
+/// The slides of a path: itself, or those of a folder.
+fn slides(given: &Path) -> Outcome<Vec<PathBuf>> {
+    if !given.exists() {
+        return Err(Failure::new(format!("{}: no such file or folder", given.display())));
+    }
+    if !given.is_dir() {
+        return Ok(vec![given.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(given).while_doing(|| format!("cannot read {}", given.display()))? {
+        let path = entry?.path();
+        let ends = path.extension().is_some_and(|end| ENDINGS.iter().any(|known| end.eq_ignore_ascii_case(known)));
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
+        if path.is_file() && ends && !stem.ends_with("_mask") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    if found.is_empty() {
+        return Err(Failure::new(format!("{} has no slides ({})", given.display(), ENDINGS.join(", "))));
+    }
+    Ok(found)
+}
+
+fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome {
+    let name = task.slide.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut pace = Pace::new(&name);
+    let map = trained.slide_map(&task.slide, &task.partial, |tiles| pace.tell(tiles))?;
+    pace.end(&map);
+    let learns = trained.plan.recipe.learns();
+    let how = learns.patches().ok_or_else(|| Failure::new("this run does not learn patches of slides"))?;
+    let class = trained.plan.recipe.labels.first().map_or("", String::as_str);
+    let peaks = map.peaks(how)?;
+    let [rows, columns] = map.shape;
+    outputs.write(&task.detections, geojson(&map.features(&peaks, class)))?;
+    let mpp = map.mpp.map(|mpp| mpp * (map.scale[0] + map.scale[1]) / 2.0);
+    let description = format!("probability of {class}, 255 is 1");
+    let options = PyramidOptions { mpp, description, ..PyramidOptions::default() };
+    outputs.write(&task.heat, pyramid(&map.grey(), columns, rows, &options)?)?;
+    let slide = Slide::open(&task.slide)?;
+    let thumbnail = slide.thumbnail(PICTURE)?;
+    let rgb = thumbnail.to_rgb8().ok_or_else(|| Failure::new("a slide that is not of 8-bit colours"))?;
+    let title = format!("{name}   {class}");
+    let picture = SlidePicture {
+        title: &title,
+        rgb: &rgb,
+        width: thumbnail.width,
+        shape: map.shape,
+        map: &map.values,
+        peaks: &peaks,
+    };
+    let png = picture.draw().png().while_doing(|| format!("cannot draw {}", task.picture.display()))?;
+    outputs.write(&task.picture, png)?;
+    hearth_files::replace(&task.map, map.npy()).while_doing(|| format!("cannot write {}", task.map.display()))?;
+    // Last, so that a slide whose record is there is whole.
+    outputs.record(
+        &task.map,
+        json!({
+            "slide": task.slide.display().to_string(), "width": map.slide.0, "height": map.slide.1,
+            "scale": map.scale, "mpp": map.mpp, "patches": map.patches, "detections": peaks.len(),
+            "checkpoint": trained.checkpoint, "recipe": trained.plan.recipe.title(),
+        }),
+    )?;
+    // The map holds all that it did.
+    let _ = std::fs::remove_file(&task.partial);
+    task.files().iter().for_each(|path| out!("{}", path.display()));
+    Ok(())
+}
+
+/// Shows tiles per second and the time left.
+struct Pace<'a> {
+    name: &'a str,
+    start: Instant,
+    shown: Option<Instant>,
+}
+
+impl<'a> Pace<'a> {
+    fn new(name: &'a str) -> Self {
+        Self { name, start: Instant::now(), shown: None }
+    }
+
+    fn tell(&mut self, tiles: Tiles) {
+        let Tiles { total, done, resumed } = tiles;
+        if self.shown.is_none() && resumed > 0 {
+            note!("{}: {resumed} of {total} tiles were done by an earlier call", self.name);
+        }
+        // A terminal is redrawn; a log gets a line now and then.
+        let every = Duration::from_secs(if watched() { 1 } else { 20 });
+        let due = self.shown.is_none_or(|shown| shown.elapsed() >= every);
+        if !due || done == resumed {
+            self.shown.get_or_insert_with(Instant::now);
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let rate = (done - resumed) as f64 / self.start.elapsed().as_secs_f64().max(1e-9);
+        let left = seconds((total - done) as f64 / rate);
+        let line = format!("{}: {done} of {total} tiles, {rate:.1} tiles/s, {left} left", self.name);
+        if watched() {
+            let _ = write!(std::io::stderr(), "{}{line}", clear_line());
+        } else {
+            note!("{line}");
+        }
+    }
+
+    fn end(&self, map: &SlideMap) {
+        let spent = self.start.elapsed().as_secs_f64();
+        let rate = map.patches as f64 / spent.max(1e-9);
+        note!("{}: {} tiles in {}, {rate:.1} tiles/s", self.name, map.patches, seconds(spent));
+    }
+}

@@ -1,0 +1,117 @@
+//! A slide with its probability map over it.
+
+use hearth_pictures::colours::{BACKGROUND, FAINT, TEXT};
+use hearth_pictures::{Canvas, Rgb, text};
+
+const MARGIN: usize = 16;
+/// Height of the bar of colours.
+const BAR: usize = 14;
+
+/// A reduced slide and its map.
+pub struct SlidePicture<'a> {
+    /// Above the slide.
+    pub title: &'a str,
+    /// Rows of RGB pixels.
+    pub rgb: &'a [u8],
+    /// Pixels in a row.
+    pub width: usize,
+    /// Rows and columns of the map.
+    pub shape: [usize; 2],
+    /// Probabilities, row by row.
+    pub map: &'a [f64],
+    /// Row and column of peaks of the map.
+    pub peaks: &'a [(f32, [usize; 2])],
+}
+
+/// The colour of a probability, from blue through yellow to red.
+fn colour(probability: f64) -> Rgb {
+    const STOPS: [(f64, [f64; 3]); 5] = [
+        (0.0, [49.0, 54.0, 149.0]),
+        (0.25, [116.0, 173.0, 209.0]),
+        (0.5, [255.0, 255.0, 191.0]),
+        (0.75, [244.0, 109.0, 67.0]),
+        (1.0, [165.0, 0.0, 38.0]),
+    ];
+    let p = probability.clamp(0.0, 1.0);
+    let upper = STOPS.iter().position(|(at, _)| *at >= p).unwrap_or(STOPS.len() - 1).max(1);
+    let ((a, from), (b, to)) = (STOPS[upper - 1], STOPS[upper]);
+    let part = (p - a) / (b - a);
+    std::array::from_fn(|c| (from[c] + (to[c] - from[c]) * part).round() as u8)
+}
+
+impl SlidePicture<'_> {
+    /// Draws the slide, the map over it, and the map's scale below.
+    pub fn draw(&self) -> Canvas {
+        let height = self.rgb.len() / 3 / self.width.max(1);
+        let head = MARGIN / 2 + text::line_height(text::TITLE) + MARGIN / 2;
+        let wide = self.width.max(360);
+        let below = MARGIN + BAR + text::line_height(text::SMALL);
+        let mut canvas = Canvas::new(wide + 2 * MARGIN, head + height + below + MARGIN, BACKGROUND);
+        canvas.text(MARGIN, MARGIN / 2, text::TITLE, TEXT, self.title);
+        let [rows, columns] = self.shape;
+        for (i, pixel) in self.rgb.chunks_exact(3).enumerate() {
+            let (x, y) = (i % self.width, i / self.width);
+            let at = (y * rows / height.max(1)).min(rows.saturating_sub(1)) * columns
+                + (x * columns / self.width).min(columns.saturating_sub(1));
+            let probability = self.map.get(at).copied().unwrap_or(0.0);
+            let mut shown = [pixel[0], pixel[1], pixel[2]];
+            // Where nothing was evaluated the slide shows alone.
+            if probability > 0.0 {
+                let (over, strength) = (colour(probability), 0.25 + 0.45 * probability.clamp(0.0, 1.0));
+                shown = std::array::from_fn(|c| {
+                    (f64::from(shown[c]) * (1.0 - strength) + f64::from(over[c]) * strength).round() as u8
+                });
+            }
+            canvas.set(MARGIN + x, head + y, shown);
+        }
+        for (_, [row, column]) in self.peaks {
+            let place = |at: usize, cells: usize, pixels: usize| {
+                ((at as f64 + 0.5) * pixels as f64 / cells.max(1) as f64) as usize
+            };
+            let (x, y) = (MARGIN + place(*column, columns, self.width), head + place(*row, rows, height));
+            for (size, ink) in [(9, [0; 3]), (7, [255; 3])] {
+                ring(&mut canvas, x, y, size, ink);
+            }
+        }
+        let top = head + height + MARGIN;
+        for x in 0..wide.min(320) {
+            canvas.fill(MARGIN + x, top, 1, BAR, colour(x as f64 / (wide.min(320) - 1) as f64));
+        }
+        canvas.text(MARGIN, top + BAR, text::SMALL, FAINT, "0");
+        let end = MARGIN + wide.min(320);
+        canvas.text(end - text::width(text::SMALL, "1"), top + BAR, text::SMALL, FAINT, "1");
+        let words = format!("probability; {} detections", self.peaks.len());
+        canvas.text(MARGIN + 40, top + BAR, text::SMALL, FAINT, &words);
+        canvas
+    }
+}
+
+/// The outline of a square around a place.
+fn ring(canvas: &mut Canvas, x: usize, y: usize, half: usize, ink: Rgb) {
+    let (left, top) = (x.saturating_sub(half), y.saturating_sub(half));
+    let side = 2 * half + 1;
+    canvas.fill(left, top, side, 2, ink);
+    canvas.fill(left, y + half - 1, side, 2, ink);
+    canvas.fill(left, top, 2, side, ink);
+    canvas.fill(x + half - 1, top, 2, side, ink);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn likely_places_are_red_and_others_show_the_slide() {
+        let rgb = vec![200; 40 * 20 * 3];
+        let mut map = vec![0.0; 4 * 8];
+        map[8 + 6] = 1.0;
+        let picture =
+            SlidePicture { title: "t", rgb: &rgb, width: 40, shape: [4, 8], map: &map, peaks: &[(1.0, [1, 6])] };
+        let canvas = picture.draw();
+        let head = canvas.height() - 20 - MARGIN - (MARGIN + BAR + text::line_height(text::SMALL));
+        assert_eq!(canvas.get(MARGIN + 1, head + 1), [200; 3]);
+        let [r, g, b] = canvas.get(MARGIN + 32, head + 7);
+        assert!(r > 150 && g < 90 && b < 120, "{r} {g} {b}");
+        assert_eq!((colour(0.0), colour(1.0)), ([49, 54, 149], [165, 0, 38]));
+    }
+}

@@ -1,0 +1,240 @@
+//! Patches of whole-slide images from the command line: generated slides, training, maps that
+//! continue, FROC, and what is refused.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use common::{errors, fail, hearth, plugins_are_built, run, succeed, text, wait_until};
+use hearth_data::read_image;
+use hearth_data::slides::Slide;
+use serde_json::Value;
+
+/// Two slides with tumours and two without, of 1024 pixels.
+fn slides(dir: &Path) -> PathBuf {
+    let data = dir.join("data");
+    succeed(&["data", "phantom", "pathology", "--cases", "4", "--size", "1024", "--out", &text(&data)]);
+    data
+}
+
+/// Trains a step or two.
+fn train(data: &Path, out: &Path) {
+    let small = ["data.layout.regions=4", "training.epochs=1", "data.layout.validation_fraction=0.5", "task.stride=16"];
+    let mut words: Vec<String> =
+        ["train", "pathology-demo", "--device", "cpu", "--data", &text(data), "--out", &text(out)]
+            .map(str::to_owned)
+            .to_vec();
+    small.iter().for_each(|set| words.extend(["--set".to_owned(), (*set).to_owned()]));
+    succeed(&words);
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).expect("a file")).expect("JSON")
+}
+
+#[test]
+fn slides_are_trained_on_mapped_and_measured() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    let (data, out, maps) = (slides(dir.path()), dir.path().join("run"), dir.path().join("maps"));
+    let names = ["normal_01.tif", "normal_03.tif", "tumor_00.tif", "tumor_00.xml", "tumor_02.geojson", "tumor_02.tif"];
+    let mut found: Vec<String> = fs::read_dir(&data)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    found.sort();
+    assert_eq!(found, names);
+    train(&data, &out);
+    // A killed call continues.
+    let words = ["predict", &text(&out), "--device", "cpu", "-i", &text(&data), "-o", &text(&maps)].map(str::to_owned);
+    let mut child = hearth().args(&words).stderr(std::process::Stdio::null()).spawn().expect("the program starts");
+    let partial = maps.join("normal_01.partial");
+    let length = |path: &Path| fs::metadata(path).map_or(0, |facts| facts.len());
+    wait_until("the first results", || length(&partial) > 1000 || maps.join("normal_01.npy").is_file());
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    std::thread::sleep(Duration::from_millis(10));
+    let began = partial.is_file();
+    let output = run(&words);
+    let said = errors(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(!began || said.contains("tiles were done by an earlier call"), "{said}");
+    assert!(said.contains("tiles/s"), "{said}");
+    assert!(!partial.exists());
+    for name in ["normal_01", "normal_03", "tumor_00", "tumor_02"] {
+        let map = read_image(maps.join(format!("{name}.npy"))).expect("an array");
+        assert_eq!(map.shape(), [64, 64, 1]);
+        let values = map.to_vec();
+        assert!(values.iter().all(|v| (0.0..=1.0).contains(v)) && values.contains(&0.0), "probabilities, and glass");
+        assert!(values.iter().filter(|v| **v > 0.0).count() > 500, "{name}: tissue");
+        let heat = Slide::open(maps.join(format!("{name}_heat.tif"))).expect("a pyramid");
+        assert_eq!(heat.dimensions(), (64, 64));
+        let grey = heat.read_region(0, 0, 0, 64, 64).expect("pixels");
+        let expected: Vec<u8> = values.iter().map(|v| (f64::from(*v) * 255.0).round() as u8).collect();
+        assert_eq!(grey.as_u8(), Some(&expected[..]));
+        assert_eq!(json(&maps.join(format!("{name}.geojson")))["type"], "FeatureCollection");
+        assert_eq!(&fs::read(maps.join(format!("{name}_picture.png"))).expect("a picture")[1..4], b"PNG");
+    }
+    // The same in one go.
+    let whole = dir.path().join("whole");
+    let slide = data.join("normal_01.tif");
+    succeed(&["predict", &text(&out), "--device", "cpu", "-i", &text(&slide), "-o", &text(&whole)]);
+    let bytes = |folder: &Path| fs::read(folder.join("normal_01.npy")).expect("a map");
+    assert_eq!(bytes(&whole), bytes(&maps));
+    // And again: nothing is left to do.
+    let again = run(&words);
+    assert!(
+        again.status.success() && errors(&again).matches("done by an earlier call").count() == 4,
+        "{}",
+        errors(&again)
+    );
+
+    let froc = dir.path().join("froc");
+    // Tumours of so small slides count as isolated cells.
+    let words = ["metrics", "froc", "--maps", &text(&maps), "--truth", &text(&data), "-o", &text(&froc)];
+    let printed = succeed(&[&words[..], &["--itc-diameter", "0"]].concat());
+    assert!(printed.contains("FROC score") && printed.contains("slides    4"), "{printed}");
+    let summary = json(&froc.join("froc.json"));
+    assert!((0.0..=1.0).contains(&summary["froc"].as_f64().expect("a score")), "{summary}");
+    assert!(
+        fs::read_to_string(froc.join("froc.csv"))
+            .expect("a curve")
+            .starts_with("false_positives_per_slide,sensitivity\n")
+    );
+    assert!(froc.join("froc.png").is_file());
+    // Measured on the run's slides that validate, patch by patch.
+    let measured = succeed(&["evaluate", &text(&out), "--device", "cpu", "--data", &text(&data), "--json"]);
+    let measured: Value = serde_json::from_str(&measured).expect("JSON");
+    assert!((0.0..=1.0).contains(&measured["metrics"]["accuracy"]["value"].as_f64().unwrap_or(-1.0)), "{measured}");
+}
+
+/// Maps of a known answer: a detection in each tumour, and one beside.
+#[test]
+fn froc_of_made_up_maps_is_what_it_must_be() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at("maps")).expect("made");
+    fs::create_dir_all(at("truth")).expect("made");
+    // Two tumours of 30 x 30 pixels of the map.
+    let square = |left: usize, top: usize| {
+        let [l, t, r, b] = [left, top, left + 30, top + 30].map(|v| (v * 64) as f64);
+        format!("[[[{l},{t}],[{r},{t}],[{r},{b}],[{l},{b}],[{l},{t}]]]")
+    };
+    let feature = |rings: String| {
+        format!(
+            r#"{{"type":"Feature","geometry":{{"type":"Polygon","coordinates":{rings}}},"properties":{{"classification":{{"name":"Tumor"}}}}}}"#
+        )
+    };
+    let both = format!(
+        r#"{{"type":"FeatureCollection","features":[{},{}]}}"#,
+        feature(square(10, 10)),
+        feature(square(120, 10))
+    );
+    fs::write(at("truth/a.geojson"), &both).expect("written");
+    let map = |name: &str, peaks: &[(usize, usize, f64)]| {
+        let mut values = vec![0.0; 100 * 200];
+        peaks.iter().for_each(|(row, column, p)| values[row * 200 + column] = *p);
+        fs::write(at(&format!("maps/{name}.npy")), hearth_recipe::run::npy(&values, [100, 200])).expect("written");
+    };
+    map("a", &[(20, 20, 0.9), (20, 130, 0.7), (90, 190, 0.8)]);
+    map("b", &[(50, 50, 0.6), (50, 52, 0.55)]);
+    let words = |more: &[&str]| {
+        let mut words = ["metrics", "froc", "--maps", &text(&at("maps")), "--truth", &text(&at("truth"))]
+            .map(str::to_owned)
+            .to_vec();
+        words.extend(more.iter().map(|word| (*word).to_owned()));
+        words
+    };
+    let printed = succeed(&words(&[]));
+    // False positives 0.8 and 0.6, hits 0.9 and 0.7 of two tumours on two slides: the curve is
+    // (0.5, 1), (0.5, 0.5), (0, 0.5), (0, 0).
+    assert!(printed.contains("tumours   2") && printed.contains("slides    2"), "{printed}");
+    assert!(printed.contains("0.25 false positives per slide  0.5000"), "{printed}");
+    assert!(printed.contains("1    false positives per slide  1.0000"), "{printed}");
+    let fewer = succeed(&words(&["--threshold", "0.75"]));
+    assert!(fewer.contains("FROC score  0.5000"), "{fewer}");
+
+    fail(&words(&["--itc-diameter", "1000000"]), 1, &["no slide has a tumour that counts"]);
+    fail(&words(&["--classes", "Stroma"]), 1, &["a.geojson", "\"Tumor\"", "--classes"]);
+    fail(&words(&["--scale", "0"]), 1, &["--scale is 0"]);
+    fail(&words(&["--scale", "32"]), 1, &["a.geojson", "beyond the edge", "6400 x 3200"]);
+    fail(&["metrics", "froc", "--maps", &text(&at("truth")), "--truth", &text(&at("truth"))], 1, &["no .npy"]);
+    fail(&["metrics", "froc", "--maps", &text(&at("maps")), "--truth", &text(&at("none"))], 1, &["no such folder"]);
+    fail(&["metrics", "--pred", "x"], 2, &["--label"]);
+    fs::write(at("maps/a.npy"), "no array").expect("written");
+    fail(&words(&[]), 1, &["a.npy"]);
+}
+
+#[test]
+fn what_is_wrong_is_said_before_hours_are_spent() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = slides(dir.path());
+    let out = dir.path().join("run");
+    let train = |data: &Path, words: &[&str]| {
+        fail(&["train", "pathology", "--device", "cpu", "--data", &text(data), "--out", &text(&out)], 1, words);
+        assert!(!out.exists(), "nothing was written");
+    };
+    let list = data.join("regions.csv");
+    fs::write(&list, "tumor_00,500,500,1,1,1,1,1,1,1,1,1\ntumor_09,5,5,0,0,0,0,0,0,0,0,0\n").expect("written");
+    train(&list, &["regions.csv", "no slide \"tumor_09\""]);
+    fs::write(&list, "tumor_00,500,500,1,1,1,1,1,1,1,1,1\nnormal_01,1024,5,0,0,0,0,0,0,0,0,0\n").expect("written");
+    train(&list, &["regions.csv", "normal_01: x 1024, y 5", "1024 x 1024"]);
+    fs::write(&list, "tumor_00,500,500,1,1,1,1,1,1,1,1,1\nnormal_01,5,5,0,0,0,0,0,0,0,0,0\n").expect("written");
+    train(&list, &["only slide with positive labels"]);
+    fs::remove_file(&list).expect("removed");
+    let annotations = data.join("tumor_02.geojson");
+    let sound = fs::read_to_string(&annotations).expect("read");
+    fs::write(&annotations, sound.replacen("[[[", "[[[1,2],[", 1)).expect("written");
+    train(&data, &["tumor_02.geojson", "not closed"]);
+    fs::write(&annotations, sound).expect("written");
+    let set = |change: &str, words: &[&str]| {
+        let all =
+            ["train", "pathology", "--device", "cpu", "--data", &text(&data), "--out", &text(&out), "--set", change];
+        fail(&all, 1, words);
+    };
+    set("transforms.4.batch=false", &["RandRotate90", "transforms.2", "whole batches"]);
+    set("transforms.4.batch=3", &["true or false"]);
+    set("task.stride=0", &["at least 1"]);
+    set("labels=[\"a\",\"b\"]", &["there are 2"]);
+    set("data.layout.grid=2", &["data.layout.grid = 2", "4 labels"]);
+    assert!(!out.exists());
+}
+
+/// The table of real slides: an annotation is drawn over each, so that there is something to learn.
+#[test]
+#[ignore = "reads HEARTH_REAL_DATA and trains for a minute or two"]
+fn real_slides_train_and_are_mapped() {
+    assert!(plugins_are_built());
+    let real = std::env::var_os("HEARTH_REAL_DATA")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"), PathBuf::from)
+        .join("wsi");
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = dir.path().join("data");
+    fs::create_dir(&data).expect("made");
+    for (name, source) in [("cmu_a.svs", "cmu-1-small-region.svs"), ("cmu_b.tif", "derived/cmu_pyramid_jpeg.tif")] {
+        fs::copy(real.join(source), data.join(name)).expect("copied");
+        let (width, height) = Slide::open(data.join(name)).expect("a slide").dimensions();
+        let (right, bottom) = (width as f64 / 2.0, height as f64);
+        let ring = format!(
+            r#"{{"type":"Polygon","coordinates":[[[0,0],[{right},0],[{right},{bottom}],[0,{bottom}],[0,0]]]}}"#
+        );
+        fs::write(data.join(name).with_extension("geojson"), ring).expect("written");
+    }
+    let (out, maps) = (dir.path().join("run"), dir.path().join("maps"));
+    let mut words: Vec<String> =
+        ["train", "pathology-demo", "--device", "cpu", "--data", &text(&data), "--out", &text(&out)]
+            .map(str::to_owned)
+            .to_vec();
+    for set in ["data.layout.regions=8", "training.epochs=1", "data.layout.validation_fraction=0.5", "task.stride=64"] {
+        words.extend(["--set".to_owned(), set.to_owned()]);
+    }
+    succeed(&words);
+    succeed(&["predict", &text(&out), "--device", "cpu", "-i", &text(&data), "-o", &text(&maps)]);
+    for name in ["cmu_a", "cmu_b"] {
+        let map = read_image(maps.join(format!("{name}.npy"))).expect("a map");
+        assert!(map.to_vec().iter().any(|value| *value > 0.0), "{name} has tissue");
+    }
+    succeed(&["metrics", "froc", "--maps", &text(&maps), "--truth", &text(&data), "--itc-diameter", "0"]);
+}
