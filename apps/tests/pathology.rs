@@ -64,7 +64,7 @@ fn slides_are_trained_on_mapped_and_measured() {
     assert!(said.contains("tiles/s"), "{said}");
     assert!(!partial.exists());
     for name in ["normal_01", "normal_03", "tumor_00", "tumor_02"] {
-        let map = read_image(&maps.join(format!("{name}.npy"))).expect("an array");
+        let map = read_image(maps.join(format!("{name}.npy"))).expect("an array");
         assert_eq!(map.shape(), [64, 64, 1]);
         let values = map.to_vec();
         assert!(values.iter().all(|v| (0.0..=1.0).contains(v)) && values.contains(&0.0), "probabilities, and glass");
@@ -233,7 +233,7 @@ fn real_slides_train_and_are_mapped() {
     succeed(&words);
     succeed(&["predict", &text(&out), "--device", "cpu", "-i", &text(&data), "-o", &text(&maps)]);
     for name in ["cmu_a", "cmu_b"] {
-        let map = read_image(&maps.join(format!("{name}.npy"))).expect("a map");
+        let map = read_image(maps.join(format!("{name}.npy"))).expect("a map");
         assert!(map.to_vec().iter().any(|value| *value > 0.0), "{name} has tissue");
     }
     succeed(&["metrics", "froc", "--maps", &text(&maps), "--truth", &text(&data), "--itc-diameter", "0"]);

@@ -31,8 +31,8 @@ enum Action {
     Preview(preview::Args),
     /// Write an image in another format
     Convert(convert::Args),
-    /// Generate realistic images with exact labels: volumes as a Decathlon folder, slides with
-    /// annotations
+    /// Generate realistic images with exact labels: volumes in the layout of a public data set,
+    /// slides with annotations
     Phantom {
         /// What they show
         kind: Kind,
@@ -94,6 +94,9 @@ pub fn run(args: &Args) -> Outcome {
         Action::Download(args) => super::download::run(args),
         Action::Preview(args) => preview::run(args),
         Action::Convert(args) => convert::run(args),
+        Action::Phantom { kind, size: Some(size @ 1025..), .. } if !matches!(kind, Kind::Pathology) => {
+            Err(Failure::new(format!("--size {size}: volumes have 16 to 1024 voxels in plane")))
+        }
         Action::Phantom { kind: Kind::Brats, cases, out, size, seed, layout, .. } => {
             folders::check_free(out)?;
             let mut options = phantom::BratsOptions::default().seed(*seed).progress(progress());

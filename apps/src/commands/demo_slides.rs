@@ -65,9 +65,9 @@ pub fn run(args: &Args) -> Outcome {
         checkpoint: "best".into(),
         device: args.device.clone(),
         tune: args.tune.clone(),
+        probabilities: false,
         tta: None,
         uncertainty: false,
-        probabilities: false,
         dicom_seg: false,
         rtstruct: false,
         series: None,
@@ -89,8 +89,7 @@ pub fn run(args: &Args) -> Outcome {
     let summary = json!({ "froc": score, "seconds": spent });
     folders::replace(&at("summary.json"), serde_json::to_string_pretty(&summary)? + "\n")?;
     out!("{}", bold(&format!("FROC {score:.3} in {}", seconds(spent))));
-    // Also where it is not a number.
-    if !(score >= LEAST) {
+    if score.is_nan() || score < LEAST {
         let advice = "this build or device computes wrongly, or --seed made data that are hard to learn";
         return Err(Failure::new(format!("FROC is {score:.3}, expected at least {LEAST}: {advice}")));
     }

@@ -65,8 +65,16 @@ impl Task {
 /// Predicts each slide. An error in one does not stop the others; what is done is skipped, and what
 /// was begun continues.
 pub fn run(args: &Args, trained: &Trained) -> Outcome {
-    if args.uncertainty || args.tta.is_some() {
-        return Err(Failure::new("maps of slides are made without --tta and --uncertainty: remove them"));
+    let given = [
+        ("--tta", args.tta.is_some()),
+        ("--uncertainty", args.uncertainty),
+        ("--probabilities", args.probabilities),
+        ("--dicom-seg", args.dicom_seg),
+        ("--rtstruct", args.rtstruct),
+        ("--series", args.series.is_some()),
+    ];
+    if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
+        return Err(Failure::new(format!("{option} does not go with maps of slides: remove it")));
     }
     let mut outputs = Outputs::new("predict", args.overwrite);
     // A call that was killed while it wrote results left some of them.

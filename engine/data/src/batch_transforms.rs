@@ -34,7 +34,7 @@ pub fn transform_batch(mut batch: Batch, pipeline: &Pipeline, epoch: u64) -> Res
     for (key, count) in sizes {
         let image = sample.take_image(&key).map_err(|error| DataError::Collate(error.to_string()))?;
         let [channels, x, y, z] = image.data.dims();
-        if channels % count != 0 {
+        if !channels.is_multiple_of(count) {
             let what = format!("a transform of batches made {channels} channels of `{key}` for {count} entries");
             return Err(DataError::Collate(what));
         }

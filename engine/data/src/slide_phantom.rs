@@ -94,7 +94,7 @@ pub fn slide(case: usize, options: &SlideOptions) -> (Vec<u8>, Vec<Shape>) {
         })
         .to_vec();
     let mut tumours = Vec::new();
-    if case % 2 == 0 {
+    if case.is_multiple_of(2) {
         for piece in &tissue {
             let (turn, far) = (draw.between(0.0, TAU), piece.radius * draw.between(0.15, 0.4));
             let centre = [piece.centre[0] + far * turn.cos(), piece.centre[1] + far * turn.sin()];

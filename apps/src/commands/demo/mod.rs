@@ -107,8 +107,7 @@ pub fn run(args: &Args) -> Outcome {
     out!("summary  {}", at("summary.json").display());
     let took = seconds(start.elapsed().as_secs_f64());
     out!("{}", bold(&format!("mean Dice {:.3} in {took}", found.key_value())));
-    // Also where it is not a number.
-    if !(reached >= demo.least) {
+    if reached.is_nan() || reached < demo.least {
         let Demo { class, least, .. } = demo;
         let advice = "this build or device computes wrongly, or --seed made data that are hard to learn";
         return Err(Failure::new(format!("Dice of {class} is {reached:.3}, expected at least {least}: {advice}")));
@@ -130,7 +129,7 @@ fn draw(args: &Args, run: &Path, data: &Path, labels: &Path, picture: &Path) -> 
     write_nifti(&target, &found.written(&trained.plan)?, NiftiOptions::label())
         .while_doing(|| format!("cannot write {}", target.display()))?;
     let pictures = Pictures::new(&trained, &[data.to_owned()])?;
-    Ok(save(&pictures.of_map(&input, &found)?, picture)?)
+    save(&pictures.of_map(&input, &found)?, picture)
 }
 
 fn first_validation_case(data: &Path, recipe: &Recipe) -> Outcome<hearth_data::Item> {

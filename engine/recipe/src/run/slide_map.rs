@@ -250,7 +250,7 @@ impl SlideMap {
 pub fn npy(values: &[f64], [rows, columns]: [usize; 2]) -> Vec<u8> {
     let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
     // Magic, version and length take 10 bytes; data begin at a multiple of 64.
-    while (header.len() + 11) % 64 != 0 {
+    while !(header.len() + 11).is_multiple_of(64) {
         header.push(' ');
     }
     header.push('\n');

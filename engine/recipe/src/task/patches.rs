@@ -65,7 +65,7 @@ impl Task for Patches {
             ("box_size", self.box_size),
         ];
         if let Some((key, _)) = numbers.iter().find(|(_, number)| *number == 0) {
-            return Err(Fault::at(&format!("task.{key}"), "must be at least 1"));
+            return Err(Fault::at(format!("task.{key}"), "must be at least 1"));
         }
         check_grids(recipe)?;
         if !(0.0..1.0).contains(&self.threshold) {
@@ -132,7 +132,7 @@ fn check_grids(recipe: &Recipe) -> Result<(), Fault> {
         };
         if counts.len() == 2 && counts != [rows; 2] {
             let what = format!("is {grid}, but data.layout.grid = {rows} gives each region {} labels", rows * rows);
-            return Err(Fault::at(&format!("transforms.{index}.label_grid"), what));
+            return Err(Fault::at(format!("transforms.{index}.label_grid"), what));
         }
     }
     Ok(())
