@@ -36,7 +36,7 @@ fn the_rates_of_raters_are_recovered() {
     // A truth of 4096 of 16384 voxels, and raters whose errors are spread by coprime steps.
     let truth: Vec<bool> = (0..16_384).map(|i| i % 128 < 32).collect();
     let with = |step: usize, offset: usize| -> Vec<bool> {
-        truth.iter().enumerate().map(|(i, t)| if (i + offset) % step == 0 { !t } else { *t }).collect()
+        truth.iter().enumerate().map(|(i, t)| if (i + offset).is_multiple_of(step) { !t } else { *t }).collect()
     };
     let raters = [with(11, 0), with(7, 3), with(5, 1), with(13, 5)];
     let found = staple(&raters.each_ref().map(Vec::as_slice)).expect("sound raters");

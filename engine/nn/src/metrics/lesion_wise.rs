@@ -290,7 +290,7 @@ mod tests {
     fn value(metric: LesionWiseMetric, pred: &Tensor<5>, label: &Tensor<5>) -> f32 {
         let mut metric = metric;
         metric.update_spaced(pred, label, &[[1.0; 3]]).expect("measured");
-        metric.aggregate().expect("rows").scalar() as f32
+        metric.aggregate().expect("rows").scalar()
     }
 
     const A: [[usize; 2]; 3] = [[2, 8], [2, 8], [2, 8]];
