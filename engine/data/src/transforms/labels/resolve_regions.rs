@@ -14,9 +14,18 @@ use crate::{Fault, Image, TransformError};
 ///
 /// `classes` lists the labels of each channel, as for `ConvertToMultiChannelBasedOnBratsClasses`;
 /// two regions share all labels of the smaller one, or none. Larger regions are written first and
-/// smaller ones over them (nnU-Net's `regions_class_order`), so that a voxel of the enhancing tumour
-/// belongs to the core and to the whole tumour, too. Where regions that share nothing meet, the
-/// later one wins.
+/// smaller ones over them (nnU-Net's `regions_class_order`), so that a voxel of the enhancing
+/// tumour belongs to the core and to the whole tumour, too. Where regions that share nothing meet,
+/// the later one wins.
+///
+/// ```
+/// # use hearth_data::{tiny, transforms::ResolveRegions};
+/// // One region alone: the label 2 where its channel is set.
+/// let step = ResolveRegions::new("image", vec![vec![2]]).as_labels(true);
+/// let image = tiny::apply(step, tiny::line([0.0, 1.0, 1.0]))?;
+/// assert_eq!(image.to_vec(), [0.0, 2.0, 2.0]);
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResolveRegions {
