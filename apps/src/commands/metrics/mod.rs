@@ -37,7 +37,7 @@ pub struct Args {
     /// default all values
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     labels: Vec<String>,
-    /// Regions of several labels in place of classes: TC, WT and ET as decathlon, brats2018 (1, 2, 4),
+    /// Regions of several labels in place of classes: TC, WT and ET as decathlon, brats2015, brats2018 (1, 2, 4),
     /// brats2023 (1, 2, 3) or tutorial number them, or a list as in core=1+3,whole=1+2+3
     #[arg(long, value_name = "NAME|LIST", conflicts_with_all = ["labels", "include_background"])]
     regions: Option<String>,

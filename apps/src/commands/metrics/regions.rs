@@ -15,7 +15,7 @@ pub fn read(text: &str) -> Outcome<Vec<Region>> {
     if !text.contains('=') {
         let quoted = serde_json::Value::String(text.trim().to_lowercase());
         let convention: Convention = serde_json::from_value(quoted).map_err(|_| {
-            let names = "decathlon, brats2018, brats2023 and tutorial";
+            let names = "decathlon, brats2015, brats2018, brats2023 and tutorial";
             wrong(format!("the conventions are {names}; else name regions and labels, as in core=1+3,whole=1+2+3"))
         })?;
         let labels = RegionLabels::Convention(convention).classes();

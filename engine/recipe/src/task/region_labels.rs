@@ -22,7 +22,10 @@ pub enum RegionLabels {
 pub enum Convention {
     /// The Decathlon's Task01: 1 oedema, 2 non-enhancing core, 3 enhancing tumour.
     Decathlon,
-    /// BraTS 2018 to 2022: 1 core, 2 oedema, 4 enhancing tumour.
+    /// BraTS 2012 to 2015: 1 necrotic and 3 non-enhancing core, 2 oedema, 4 enhancing tumour.
+    /// Predictions have 1 for both parts of the core.
+    Brats2015,
+    /// BraTS 2017 to 2022: 1 core, 2 oedema, 4 enhancing tumour.
     Brats2018,
     /// BraTS 2023 and later: 1 core, 2 oedema, 3 enhancing tumour.
     Brats2023,
@@ -37,6 +40,7 @@ impl RegionLabels {
         let three = |core: &[i64], whole: &[i64], enhancing: i64| vec![core.to_vec(), whole.to_vec(), vec![enhancing]];
         match self {
             RegionLabels::Convention(Convention::Decathlon) => three(&[2, 3], &[1, 2, 3], 3),
+            RegionLabels::Convention(Convention::Brats2015) => three(&[1, 3, 4], &[1, 2, 3, 4], 4),
             RegionLabels::Convention(Convention::Brats2018) => three(&[1, 4], &[1, 2, 4], 4),
             RegionLabels::Convention(Convention::Brats2023) => three(&[1, 3], &[1, 2, 3], 3),
             RegionLabels::Convention(Convention::Tutorial) => three(&[2, 3], &[1, 2, 3], 2),
@@ -85,6 +89,7 @@ impl Convention {
     fn word(self) -> &'static str {
         match self {
             Convention::Decathlon => "decathlon",
+            Convention::Brats2015 => "brats2015",
             Convention::Brats2018 => "brats2018",
             Convention::Brats2023 => "brats2023",
             Convention::Tutorial => "tutorial",
@@ -94,6 +99,7 @@ impl Convention {
     fn parts(self) -> &'static [(u32, Part)] {
         match self {
             Convention::Decathlon => &[(1, Part::Oedema), (2, Part::Core), (3, Part::Enhancing)],
+            Convention::Brats2015 => &[(1, Part::Core), (2, Part::Oedema), (3, Part::Core), (4, Part::Enhancing)],
             Convention::Brats2018 => &[(1, Part::Core), (2, Part::Oedema), (4, Part::Enhancing)],
             Convention::Brats2023 => &[(1, Part::Core), (2, Part::Oedema), (3, Part::Enhancing)],
             // It reads the Decathlon's data in a way of its own.

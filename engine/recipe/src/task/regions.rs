@@ -22,7 +22,7 @@ pub struct Regions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The labels of each region, in the order of `labels`: lists, or for TC, WT and ET one of
-    /// `decathlon`, `brats2018`, `brats2023` and `tutorial`. Then
+    /// `decathlon`, `brats2015`, `brats2018`, `brats2023` and `tutorial`. Then
     /// `ConvertToMultiChannelBasedOnBratsClasses` takes them from here, and predictions are one
     /// label map with these labels.
     #[serde(skip_serializing_if = "Option::is_none")]

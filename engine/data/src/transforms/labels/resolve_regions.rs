@@ -16,7 +16,7 @@ use crate::{Fault, Image, TransformError};
 /// two regions share all labels of the smaller one, or none. Larger regions are written first and
 /// smaller ones over them (nnU-Net's `regions_class_order`), so that a voxel of the enhancing
 /// tumour belongs to the core and to the whole tumour, too. Where regions that share nothing meet,
-/// the later one wins.
+/// the later one wins. Of several labels that no smaller region has, the first one is written.
 ///
 /// ```
 /// # use hearth_data::{tiny, transforms::ResolveRegions};
@@ -45,7 +45,7 @@ impl ResolveRegions {
         ResolveRegions { keys: keys.into(), classes, as_labels: false, allow_missing_keys: false }
     }
 
-    /// Channels in the order in which they are written, and the label that each writes: the one that
+    /// Channels in the order in which they are written, and the label that each writes: the first that
     /// no smaller region has.
     fn order(&self) -> Result<Vec<(usize, i64)>, Fault> {
         let sets: Vec<BTreeSet<i64>> = self.classes.iter().map(|labels| labels.iter().copied().collect()).collect();
@@ -67,13 +67,11 @@ impl ResolveRegions {
                     own.retain(|label| !set.contains(label));
                 }
             }
-            match own.into_iter().collect::<Vec<_>>()[..] {
-                [label] => written.push((region, label)),
-                [] => return Err(fault(format!("region {region} has no label of its own: the smaller ones have all"))),
-                ref several => {
-                    let what =
-                        format!("region {region} has {several:?} for itself; which one is written cannot be told");
-                    return Err(fault(what));
+            // In the order of the list.
+            match self.classes[region].iter().find(|label| own.contains(label)) {
+                Some(label) => written.push((region, *label)),
+                None => {
+                    return Err(fault(format!("region {region} has no label of its own: the smaller ones have all")));
                 }
             }
         }
@@ -164,6 +162,14 @@ mod tests {
     }
 
     #[test]
+    fn of_several_labels_the_first_is_written() {
+        let classes = vec![vec![1, 3, 4], vec![1, 2, 3, 4], vec![4]];
+        let regions = stack(&[rows(&[[0, 0, 1, 1]]), rows(&[[0, 1, 1, 1]]), rows(&[[0, 0, 0, 1]])]);
+        let resolve = ResolveRegions::new("x", classes).as_labels(true);
+        assert_eq!(values(&resolve.resolve(regions).expect("a label map")), [0, 2, 1, 4]);
+    }
+
+    #[test]
     fn regions_that_no_label_map_can_hold_are_refused() {
         let fault = |classes: &[&[i64]]| {
             let classes = classes.iter().map(|labels| labels.to_vec()).collect();
@@ -171,7 +177,6 @@ mod tests {
         };
         assert!(fault(&[&[1, 2], &[2, 3]]).contains("share some of their labels"));
         assert!(fault(&[&[1], &[1]]).contains("the same labels"));
-        assert!(fault(&[&[1, 2]]).contains("cannot be told"));
         assert!(fault(&[&[1, 2], &[1], &[2]]).contains("no label of its own"));
         assert!(fault(&[&[0]]).contains("background"));
         assert!(fault(&[]).contains("no region"));
