@@ -139,7 +139,7 @@ fn what_is_no_dicom_is_refused_before_the_work() {
         fail(
             &[&predict[..], &["-i", &images, &nifti, option]].concat(),
             1,
-            &["need DICOM images", "chest.nii.gz", "not a DICOM file"],
+            &["need DICOM images", "chest.nii.gz", "it is not a series of DICOM"],
         );
         assert!(!out.exists());
     }
