@@ -93,13 +93,15 @@ fn a_tumour_is_written_in_the_numbers_of_its_data_set() {
     let said = succeed(&[&words[..], &["--empty", "challenge"]].concat());
     for case in ["Brats18_000", "Brats18_001", "Brats18_002"] {
         for class in ["TC", "WT", "ET"] {
-            let (file, table) = (cells(&files, case, class), cells(&said, case, class));
+            let (file, table) = (cells(&files, &format!("{case}_seg"), class), cells(&said, case, class));
             assert!((file[0] - table[0]).abs() < 1e-5, "{case} {class}: files {file:?}, evaluate {table:?}");
             assert!(file.iter().all(|value| value.is_finite()), "{case} {class}: the challenge leaves nothing out");
         }
     }
-    let whole: Vec<f64> =
-        ["Brats18_000", "Brats18_001", "Brats18_002"].iter().map(|case| cells(&files, case, "WT")[0]).collect();
+    let whole: Vec<f64> = ["Brats18_000", "Brats18_001", "Brats18_002"]
+        .iter()
+        .map(|case| cells(&files, &format!("{case}_seg"), "WT")[0])
+        .collect();
     assert!(whole.iter().sum::<f64>() > 1.0, "it has learned something: {whole:?}");
 }
 
@@ -158,13 +160,14 @@ fn real_tumours_train_and_are_predicted() {
     std::fs::write(&list, format!("case,FLAIR,T1gd,label\n{table}")).expect("a table");
     let out = dir.path().join("run");
     let contrasts = ["--set", "data.images=[\"FLAIR\", \"T1gd\"]", "--set", "network.in_channels=2"];
-    train(&list, &out, "40", &[&contrasts[..], &["--set", "task.classes=brats2015"]].concat());
+    let named = ["--set", "task.classes=brats2015", "--set", "data.layout={name=\"Csv\", case=\"case\"}"];
+    train(&list, &out, "40", &[&contrasts[..], &named].concat());
     let predicted = dir.path().join("predicted");
     succeed(&["predict", &text(&out), "-i", &text(&list), "-o", &text(&predicted), "--device", "cpu"]);
     let words = ["metrics", "-p", &text(&predicted), "-l", &text(&real), "--regions", "brats2015", "--csv"];
     let measured = succeed(&[&words[..], &["-m", "dice", "-m", "lesion_dice", "-m", "lesion_hd95"]].concat());
     eprintln!("{measured}");
-    let whole = |case: &str| cells(&measured, case, "WT")[0];
+    let whole = |case: &str| cells(&measured, &format!("{case}_seg"), "WT")[0];
     let mean = ["pat03", "pat04", "pat05", "pat06"].into_iter().map(whole).sum::<f64>() / 4.0;
     assert!(mean > 0.5, "whole tumours of patients: Dice {mean}");
 }
