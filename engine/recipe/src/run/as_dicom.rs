@@ -60,7 +60,7 @@ impl Segmented {
     /// is written as an empty one.
     ///
     /// # Errors
-    /// Where no regions were predicted, or they cannot be written ([`write`]).
+    /// Where no regions were predicted, or they cannot be written ([`mod@write`]).
     pub fn to_dicom(&self, file: DicomFile, series: &Series, labels: &[String], by: &Authorship) -> Outcome<Vec<u8>> {
         let regions = self.regions(labels)?;
         let by = by.clone().keep_empty(true);
