@@ -160,8 +160,7 @@ fn real_tumours_train_and_are_predicted() {
     std::fs::write(&list, format!("case,FLAIR,T1gd,label\n{table}")).expect("a table");
     let out = dir.path().join("run");
     let contrasts = ["--set", "data.images=[\"FLAIR\", \"T1gd\"]", "--set", "network.in_channels=2"];
-    let named = ["--set", "task.classes=brats2015", "--set", "data.layout={name=\"Csv\", case=\"case\"}"];
-    train(&list, &out, "40", &[&contrasts[..], &named].concat());
+    train(&list, &out, "40", &[&contrasts[..], &["--set", "task.classes=brats2015"]].concat());
     let predicted = dir.path().join("predicted");
     succeed(&["predict", &text(&out), "-i", &text(&list), "-o", &text(&predicted), "--device", "cpu"]);
     let words = ["metrics", "-p", &text(&predicted), "-l", &text(&real), "--regions", "brats2015", "--csv"];

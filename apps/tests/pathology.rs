@@ -20,8 +20,9 @@ fn slides(dir: &Path) -> PathBuf {
 }
 
 /// Trains a step or two.
-fn train(data: &Path, out: &Path) {
-    let small = ["data.layout.regions=4", "training.epochs=1", "data.layout.validation_fraction=0.5", "task.stride=16"];
+fn train(data: &Path, out: &Path, seed: &str) {
+    let small =
+        ["data.layout.regions=4", "training.epochs=1", "data.layout.validation_fraction=0.5", "task.stride=16", seed];
     let mut words: Vec<String> =
         ["train", "demo-pathology", "--device", "cpu", "--data", &text(data), "--out", &text(out)]
             .map(str::to_owned)
@@ -46,7 +47,7 @@ fn slides_are_trained_on_mapped_and_measured() {
         .collect();
     found.sort();
     assert_eq!(found, names);
-    train(&data, &out);
+    train(&data, &out, "training.seed=0");
     // A killed call continues.
     let words = ["predict", &text(&out), "--device", "cpu", "-i", &text(&data), "-o", &text(&maps)].map(str::to_owned);
     let mut child = hearth().args(&words).stderr(std::process::Stdio::null()).spawn().expect("the program starts");
@@ -90,6 +91,12 @@ fn slides_are_trained_on_mapped_and_measured() {
         "{}",
         errors(&again)
     );
+
+    // Maps of another training are others, though run, checkpoint and slides have the same names.
+    fs::remove_dir_all(&out).expect("removed");
+    train(&data, &out, "training.seed=1");
+    let other = run(&words);
+    assert!(errors(&other).contains("written by an earlier `hearth`"), "{}", errors(&other));
 
     let froc = dir.path().join("froc");
     // Tumours of so small slides count as isolated cells.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
-use hearth_data::{chest_phantom, phantom, slide_phantom};
+use hearth_data::phantom;
 
 use super::{convert, inspect, preview, verify};
 use crate::error::{Context, Failure, Outcome};
@@ -116,11 +116,11 @@ pub fn run(args: &Args) -> Outcome {
         }
         Action::Phantom { kind: Kind::Lung, cases, out, size, seed, .. } => {
             folders::check_free(out)?;
-            let mut options = chest_phantom::LungOptions::default().seed(*seed).progress(progress());
+            let mut options = phantom::LungOptions::default().seed(*seed).progress(progress());
             if let Some(size) = size {
                 options.size = *size as usize;
             }
-            let made = chest_phantom::lung(out, *cases as usize, &options);
+            let made = phantom::lung(out, *cases as usize, &options);
             made.while_doing(|| format!("cannot make the volumes in {}", out.display()))?;
             out!("{cases} patients in {}; for `hearth train lung --data {0}`", out.display());
             Ok(())
@@ -165,13 +165,12 @@ pub fn spheres_options(size: usize, noise: f64, seed: u64) -> Outcome<phantom::S
 
 /// Slides with tumours and their annotations.
 pub fn phantom_slides(out: &Path, cases: usize, size: Option<usize>, seed: u64) -> Outcome {
-    let mut options = slide_phantom::SlideOptions::default();
+    let mut options = phantom::PathologyOptions::default();
     (options.seed, options.progress) = (seed, progress());
     if let Some(size) = size {
         options.size = size;
     }
-    slide_phantom::slides(out, cases, &options)
-        .while_doing(|| format!("cannot make the slides in {}", out.display()))?;
+    phantom::pathology(out, cases, &options).while_doing(|| format!("cannot make the slides in {}", out.display()))?;
     Ok(())
 }
 

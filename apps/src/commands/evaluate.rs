@@ -1,6 +1,6 @@
 //! `hearth evaluate`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
@@ -13,16 +13,14 @@ use crate::commands::empty::EmptyWord;
 use crate::commands::ensemble::measure;
 use crate::commands::merging::{self, MergeArgs};
 use crate::commands::metrics::PENALISED;
-use crate::commands::tta::TtaWord;
+use crate::commands::opening::OpeningArgs;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::recipe::Output;
 use crate::recipe::metric::MEAN_DICE;
-use crate::run::{
-    Chosen, Empty, Opening, PassProgress, Penalties, Trained, Wanted, evaluator, handlers, measuring, plugins,
-};
+use crate::run::{Chosen, Empty, PassProgress, Penalties, Trained, Wanted, evaluator, handlers, measuring, plugins};
 use crate::table::csv;
-use crate::terminal::{bold, progress};
+use crate::terminal::bold;
 use crate::{note, out};
 
 /// Arguments of `hearth evaluate`.
@@ -42,9 +40,9 @@ pub struct Args {
     /// of DICOM
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Which checkpoint: best, latest, or the name of a folder in RUN/checkpoints
-    #[arg(long, default_value = "best")]
-    pub checkpoint: String,
+    /// Which network is used, and how.
+    #[command(flatten)]
+    pub opening: OpeningArgs,
     /// Evaluate every labelled case. Without it: the cases that the run validated on, and every
     /// labelled case of other data
     #[arg(long)]
@@ -58,24 +56,32 @@ pub struct Args {
     /// What counts where the prediction or the label has no voxel of a class
     #[arg(long, value_enum, value_name = "RULE", default_value_t = EmptyWord::Penalty)]
     pub empty: EmptyWord,
-    /// Faults of DICOM series that are accepted, as in MissingSlices; may be given several times
-    #[arg(long, value_name = "FAULT", value_delimiter = ',')]
-    pub accept: Vec<String>,
-    /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
-    #[arg(long, default_value = "auto")]
-    pub device: String,
-    /// Time for choosing kernels on a card, in place of the recipe's: off, quick, full or auto
-    #[arg(long, value_name = "HOW")]
-    pub tune: Option<String>,
-    /// Test-time augmentation, in place of the recipe's
-    #[arg(long, value_name = "HOW")]
-    pub tta: Option<TtaWord>,
     /// Print one JSON object
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
     /// Print comma-separated values, one line per case and class
     #[arg(long)]
     pub csv: bool,
+}
+
+impl Args {
+    /// The best checkpoint of a run on the cases that fit it, as the command line has it without
+    /// options.
+    pub fn new(run: &Path, data: &Path, device: &str, tune: Option<&str>) -> Self {
+        Self {
+            run: run.to_owned(),
+            more: Vec::new(),
+            merge: MergeArgs::default(),
+            data: data.to_owned(),
+            opening: OpeningArgs::new(device, tune),
+            all: false,
+            cases: Vec::new(),
+            grid: Grid::Network,
+            empty: EmptyWord::Penalty,
+            json: false,
+            csv: false,
+        }
+    }
 }
 
 /// Where predictions and labels are compared.
@@ -151,15 +157,7 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
     }
     let folders = runs.iter().map(|run| folders::open_run(run)).collect::<Result<Vec<_>, _>>()?;
     let folder = folders[0].clone();
-    let (tta, accept) = (args.tta.map(TtaWord::tta), args.accept.clone());
-    let opening = Opening {
-        checkpoint: &args.checkpoint,
-        device: &args.device,
-        tune: args.tune.as_deref(),
-        tta,
-        accept,
-        progress: progress(),
-    };
+    let opening = args.opening.opening();
     let trained = match several {
         true => merging::open(&runs, &opening, &args.merge, &[])?,
         false => Trained::open_with(&folder, opening)?,
@@ -174,7 +172,7 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
     let chosen = Chosen::of_runs(&folders, &trained.plan, &args.data, args.all, &args.cases)?;
     let (cases, recipe) = (chosen.words(), trained.plan.recipe.clone());
     let checkpoint = match several {
-        true => format!("{} of {} runs ({})", args.checkpoint, runs.len(), args.merge.words()),
+        true => format!("{} of {} runs ({})", args.opening.checkpoint, runs.len(), args.merge.words()),
         false => trained.checkpoint.clone(),
     };
     let augmented = trained.augmentation.is_some();
@@ -232,24 +230,19 @@ fn on_the_networks_grid(trained: Trained, items: Vec<Item>, folder: &RunFolder, 
 /// The same of what `predict` writes: each prediction on the grid of its image, against the label
 /// as its file has it.
 fn on_original_grids(trained: &Trained, items: &[Item], empty: Empty) -> Outcome<Vec<Found>> {
-    let recipe = &trained.plan.recipe;
-    let (post, list) = (trained.plan.post_label()?, recipe.metric.list());
-    let built = list.iter().map(|(_, config)| measuring(config, empty)).collect::<Result<Vec<_>, _>>()?;
-    let (mut metrics, penalties): (Vec<_>, Vec<_>) = built.into_iter().unzip();
-    let mut rows: Vec<Vec<CaseRow>> = vec![Vec::new(); metrics.len()];
-    for (done, item) in items.iter().enumerate() {
+    let (recipe, post) = (&trained.plan.recipe, trained.plan.post_label()?);
+    let count = recipe.metric.list().len();
+    measure_each(trained, items, empty, |item| {
         let case = &item.case;
-        note!("case {} of {}: {case}", done + 1, items.len());
-        let doing = || format!("case {case}");
         let mut image = item.sample();
         image.values.retain(|key, _| key == "image");
-        let found = trained.segment(image, Wanted::default()).while_doing(doing)?;
+        let found = trained.segment(image, Wanted::default())?;
         let mut labels = trained.plan.label.run_deterministic(item.sample())?;
-        let mut sample = labels.pop().ok_or_else(|| Failure::new(format!("case {case} has no label")))?;
+        let mut sample = labels.pop().ok_or_else(|| Failure::new("it has no label"))?;
         let label = sample.take_image("label")?.to_device(&trained.plan.device);
         if label.shape() != found.image.shape() {
             let (label, image) = (label.shape(), found.image.shape());
-            return Err(Failure::new(format!("case {case}: the label has {label:?} voxels, its image {image:?}")));
+            return Err(Failure::new(format!("the label has {label:?} voxels, its image {image:?}")));
         }
         let spacing = label.spacing();
         let label = Post::finish(&post, label, case).map_err(|error| Failure::new(error.to_string()))?;
@@ -258,9 +251,37 @@ fn on_original_grids(trained: &Trained, items: &[Item], empty: Empty) -> Outcome
         if found.output == Output::Labels && label.dims()[1] > 1 {
             pred = one_hot(pred, recipe.labels.len());
         }
-        for (metric, rows) in metrics.iter_mut().zip(&mut rows) {
+        Ok(Compared { spacing, pairs: vec![[pred, label]; count] })
+    })
+}
+
+/// A prediction and its label as each metric sees them.
+pub(super) struct Compared {
+    /// Millimetres per voxel.
+    pub spacing: [f64; 3],
+    /// Prediction and label for each metric of the recipe.
+    pub pairs: Vec<[Tensor<5>; 2]>,
+}
+
+/// The value of each metric of a recipe and its rows, over cases that `compare` predicts.
+pub(super) fn measure_each(
+    trained: &Trained,
+    items: &[Item],
+    empty: Empty,
+    compare: impl Fn(&Item) -> Outcome<Compared>,
+) -> Outcome<Vec<Found>> {
+    let list = trained.plan.recipe.metric.list();
+    let built = list.iter().map(|(_, config)| measuring(config, empty)).collect::<Result<Vec<_>, _>>()?;
+    let (mut metrics, penalties): (Vec<_>, Vec<_>) = built.into_iter().unzip();
+    let mut rows: Vec<Vec<CaseRow>> = vec![Vec::new(); metrics.len()];
+    for (done, item) in items.iter().enumerate() {
+        let case = &item.case;
+        note!("case {} of {}: {case}", done + 1, items.len());
+        let doing = || format!("case {case}");
+        let Compared { spacing, pairs } = compare(item).while_doing(doing)?;
+        for ((metric, rows), [pred, label]) in metrics.iter_mut().zip(&mut rows).zip(&pairs) {
             let before = metric.rows().len();
-            metric.update_spaced(&pred, &label, &[spacing]).while_doing(doing)?;
+            metric.update_spaced(pred, label, &[spacing]).while_doing(doing)?;
             let new: Vec<Vec<f32>> = metric.rows().iter().skip(before).map(|row| metric.values_of(row)).collect();
             rows.extend(new.into_iter().map(|values| CaseRow { case: case.clone(), values }));
         }

@@ -5,7 +5,6 @@ pub mod convert;
 pub mod convert_weights;
 pub mod data;
 pub mod demo;
-mod demo_slides;
 pub mod devices;
 #[cfg(feature = "download")]
 pub mod download;
@@ -21,6 +20,7 @@ pub mod merging;
 pub mod metrics;
 pub mod models;
 mod network;
+mod opening;
 pub mod plugin;
 pub mod predict;
 mod predict_slides;

@@ -8,18 +8,18 @@ use hearth_data::{NiftiOptions, write_nifti};
 use serde_json::json;
 
 use crate::commands::generate::generate;
+use crate::commands::opening::OpeningArgs;
 use crate::commands::predict_slides;
 use crate::commands::predicted::Pictures;
-use crate::commands::tta::TtaWord;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::picture::Canvas;
 use crate::recipe::{Output, Recipe};
 use crate::run::inputs::{Input, inputs};
 use crate::run::outputs::{Outputs, sum};
-use crate::run::{DicomFile, NO_REGIONS, Opening, Segmented, Trained, Wanted};
+use crate::run::{DicomFile, NO_REGIONS, Segmented, Trained, Wanted};
 use crate::table::csv;
-use crate::terminal::{progress, seconds};
+use crate::terminal::seconds;
 use crate::{note, out};
 
 /// Arguments of `hearth predict`.
@@ -46,25 +46,24 @@ pub struct Args {
     /// The seed of those random numbers; the same seed makes the same images [default: 0]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Which checkpoint: best, latest, or the name of a folder in RUN/checkpoints
-    #[arg(long, default_value = "best")]
-    pub checkpoint: String,
-    /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
-    #[arg(long, default_value = "auto")]
-    pub device: String,
-    /// Time for choosing kernels on a card, in place of the recipe's: off, quick, full or auto
-    #[arg(long, value_name = "HOW")]
-    pub tune: Option<String>,
-    /// Also write NAME_prob.nii.gz: the probability of each label or region, a channel for each
-    #[arg(long)]
-    pub probabilities: bool,
-    /// Test-time augmentation, in place of the recipe's
-    #[arg(long, value_name = "HOW")]
-    pub tta: Option<TtaWord>,
+    /// Which network is used, and how.
+    #[command(flatten)]
+    pub opening: OpeningArgs,
     /// Also write NAME_std.nii.gz: the standard deviation of the foreground's probability over the
     /// augmented images
     #[arg(long)]
     pub uncertainty: bool,
+    /// What is written, and in place of what.
+    #[command(flatten)]
+    pub files: FileArgs,
+}
+
+/// Options that say which files are written beside each result.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct FileArgs {
+    /// Also write NAME_prob.nii.gz: the probability of each label or region, a channel for each
+    #[arg(long)]
+    pub probabilities: bool,
     /// Also write NAME_seg.dcm: the labels as a DICOM segmentation (SEG) that refers to the series
     #[arg(long)]
     pub dicom_seg: bool,
@@ -75,16 +74,29 @@ pub struct Args {
     /// or by a rule: most-slices, thinnest
     #[arg(long, value_name = "WHICH")]
     pub series: Option<String>,
-    /// Faults of DICOM series that are accepted, as in MissingSlices; may be given several times
-    #[arg(long, value_name = "FAULT", value_delimiter = ',')]
-    pub accept: Vec<String>,
     /// Draw NAME_picture.png too: outlines, scores or images beside the input; labels with them
     /// where a data set is given that has them
     #[arg(long)]
     pub picture: bool,
-    /// Replace results that an earlier `hearth predict` wrote and nobody has changed since
+    /// Replace results that an earlier call wrote and nobody has changed since
     #[arg(long)]
     pub overwrite: bool,
+}
+
+impl Args {
+    /// The best checkpoint of a run on these images, as the command line has it without options.
+    pub fn new(run: &Path, images: Vec<PathBuf>, out: &Path, device: &str, tune: Option<&str>) -> Self {
+        Self {
+            run: run.to_owned(),
+            images,
+            out: out.to_owned(),
+            count: None,
+            seed: None,
+            opening: OpeningArgs::new(device, tune),
+            uncertainty: false,
+            files: FileArgs::default(),
+        }
+    }
 }
 
 /// An image, and the file of its result.
@@ -109,16 +121,7 @@ pub fn run(args: &Args) -> Outcome {
         return Err(Failure::new("--seed is the seed of generated images: give --count too, or remove --seed"));
     }
     let folder = folders::open_run(&args.run)?;
-    let (tta, accept) = (args.tta.map(TtaWord::tta), args.accept.clone());
-    let opening = Opening {
-        checkpoint: &args.checkpoint,
-        device: &args.device,
-        tune: args.tune.as_deref(),
-        tta,
-        accept,
-        progress: progress(),
-    };
-    let trained = Trained::open_with(&folder, opening)?;
+    let trained = Trained::open_with(&folder, args.opening.opening())?;
     match (args.count, trained.plan.recipe.learns().generates()) {
         (Some(count), true) => return generate(args, &trained, count),
         (Some(_), false) => {
@@ -137,7 +140,7 @@ pub fn run(args: &Args) -> Outcome {
 
 /// Predicts each image with a network, or with an ensemble of them.
 pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str) -> Outcome {
-    let mut outputs = Outputs::new(command, args.overwrite);
+    let mut outputs = Outputs::new(command, args.files.overwrite);
     let recipe = &trained.plan.recipe;
     let scores = (recipe.output() == Output::Scores).then(|| args.out.join("scores.csv"));
     if let Some(path) = &scores {
@@ -146,12 +149,12 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str)
     if args.uncertainty && scores.is_some() {
         return Err(Failure::new("--uncertainty is a map of where predictions differ; this run predicts numbers"));
     }
-    if args.probabilities && matches!(recipe.output(), Output::Scores | Output::Image) {
+    if args.files.probabilities && matches!(recipe.output(), Output::Scores | Output::Image) {
         let what = "--probabilities are those of labels and regions; this run predicts";
         let predicts = if scores.is_some() { "numbers, which scores.csv has" } else { "an image" };
         return Err(Failure::new(format!("{what} {predicts}")));
     }
-    if (args.dicom_seg || args.rtstruct) && !recipe.output().is_map() {
+    if (args.files.dicom_seg || args.files.rtstruct) && !recipe.output().is_map() {
         return Err(Failure::new(NO_REGIONS));
     }
     let tasks = tasks(args, trained, &mut outputs)?;
@@ -159,7 +162,7 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str)
         let advice = "add --tta flips, or [tta] to the recipe";
         return Err(Failure::new(format!("--uncertainty compares predictions of augmented images: {advice}")));
     }
-    let pictures = if args.picture { Some(Pictures::new(trained, &args.images)?) } else { None };
+    let pictures = if args.files.picture { Some(Pictures::new(trained, &args.images)?) } else { None };
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
     let (start, count) = (Instant::now(), tasks.len());
     let (mut failed, mut rows) = (Vec::new(), Vec::new());
@@ -207,7 +210,7 @@ fn tasks(args: &Args, trained: &Trained, outputs: &mut Outputs) -> Outcome<Vec<T
         other => ("_seg", other),
     };
     for given in &args.images {
-        for input in inputs(given, recipe, args.series.as_deref())? {
+        for input in inputs(given, recipe, args.files.series.as_deref())? {
             let named = |end: &str| {
                 let mut name = input.stem();
                 name.push(end);
@@ -215,13 +218,14 @@ fn tasks(args: &Args, trained: &Trained, outputs: &mut Outputs) -> Outcome<Vec<T
             };
             let result = named(&format!("{end}.nii.gz"));
             let deviation = args.uncertainty.then(|| named("_std.nii.gz"));
-            let probabilities = args.probabilities.then(|| named("_prob.nii.gz"));
-            let picture = args.picture.then(|| named("_picture.png"));
+            let probabilities = args.files.probabilities.then(|| named("_prob.nii.gz"));
+            let picture = args.files.picture.then(|| named("_picture.png"));
             let image = (output != Output::Scores).then_some(&result);
             for path in [image, deviation.as_ref(), probabilities.as_ref(), picture.as_ref()].into_iter().flatten() {
                 outputs.claim(path)?;
             }
-            let wanted = [(args.dicom_seg, DicomFile::Segmentation), (args.rtstruct, DicomFile::StructureSet)];
+            let wanted =
+                [(args.files.dicom_seg, DicomFile::Segmentation), (args.files.rtstruct, DicomFile::StructureSet)];
             let files = wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, file)| (file, named(file.end())));
             let files: Vec<(DicomFile, PathBuf)> = files.collect();
             for (_, path) in &files {

@@ -49,15 +49,11 @@ impl Task {
         [&self.map, &self.heat, &self.detections, &self.picture]
     }
 
-    /// Whether an earlier call wrote all of it, with the same checkpoint and from this slide.
+    /// Whether an earlier call wrote all of it, from this slide with these weights.
     fn is_done(&self, trained: &Trained) -> bool {
         let record = std::fs::read_to_string(self.map.with_extension("npy.hearth.json"));
         let record = record.ok().and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
-        let same = record.is_some_and(|record| {
-            record["checkpoint"] == json!(trained.checkpoint)
-                && record["recipe"] == json!(trained.plan.recipe.title())
-                && record["slide"] == json!(self.slide.display().to_string())
-        });
+        let same = record.is_some_and(|record| trained.slide_key(&self.slide).is_ok_and(|key| record["map_of"] == key));
         same && self.files().iter().all(|path| path.is_file() && written_by(path, "predict"))
     }
 }
@@ -66,24 +62,24 @@ impl Task {
 /// was begun continues.
 pub fn run(args: &Args, trained: &Trained) -> Outcome {
     let given = [
-        ("--tta", args.tta.is_some()),
+        ("--tta", args.opening.tta.is_some()),
         ("--uncertainty", args.uncertainty),
-        ("--probabilities", args.probabilities),
-        ("--dicom-seg", args.dicom_seg),
-        ("--rtstruct", args.rtstruct),
-        ("--series", args.series.is_some()),
+        ("--probabilities", args.files.probabilities),
+        ("--dicom-seg", args.files.dicom_seg),
+        ("--rtstruct", args.files.rtstruct),
+        ("--series", args.files.series.is_some()),
     ];
     if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
         return Err(Failure::new(format!("{option} does not go with maps of slides: remove it")));
     }
-    let mut outputs = Outputs::new("predict", args.overwrite);
+    let mut outputs = Outputs::new("predict", args.files.overwrite);
     // A call that was killed while it wrote results left some of them.
     let mut begun = Outputs::new("predict", true);
     let mut tasks = Vec::new();
     for given in &args.images {
         for slide in slides(given)? {
             let task = Task::new(&slide, &args.out);
-            if !args.overwrite && task.is_done(trained) {
+            if !args.files.overwrite && task.is_done(trained) {
                 note!("{}: done by an earlier call", slide.display());
                 continue;
             }
@@ -169,6 +165,7 @@ fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome {
             "slide": task.slide.display().to_string(), "width": map.slide.0, "height": map.slide.1,
             "scale": map.scale, "mpp": map.mpp, "patches": map.patches, "detections": peaks.len(),
             "checkpoint": trained.checkpoint, "recipe": trained.plan.recipe.title(),
+            "map_of": trained.slide_key(&task.slide)?,
         }),
     )?;
     // The map holds all that it did.

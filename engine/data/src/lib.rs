@@ -11,7 +11,6 @@
 pub mod affine;
 mod batch_transforms;
 pub mod caches;
-pub mod chest_phantom;
 mod collate;
 mod cucim;
 mod dataset;
@@ -38,7 +37,6 @@ mod sample;
 mod sampler;
 mod sampler_config;
 mod select;
-pub mod slide_phantom;
 pub mod spatial;
 mod stored;
 pub mod tiny;

@@ -1,6 +1,8 @@
 //! `hearth demo`: the whole workflow of an app, from generated data to a picture.
 
 mod apps;
+mod ensemble;
+mod pathology;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -8,17 +10,13 @@ use std::time::Instant;
 use hearth_data::{NiftiOptions, write_nifti};
 use serde_json::json;
 
-use crate::commands::demo_slides;
-use crate::commands::empty::EmptyWord;
-use crate::commands::ensemble;
 use crate::commands::evaluate::{self, Evaluated};
-use crate::commands::merging::MergeArgs;
 use crate::commands::predicted::Pictures;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
 use crate::picture::save;
-use crate::recipe::{Recipe, bundled};
+use crate::recipe::{Document, Recipe, bundled};
 use crate::run::inputs::Input;
 use crate::run::{Cases, Opening, Session, Trained, Wanted};
 use crate::terminal::{bold, seconds};
@@ -46,13 +44,26 @@ pub struct Args {
     pub tune: Option<String>,
 }
 
+impl Args {
+    /// A bundled recipe with the seed and the device of the command line.
+    fn document(&self, recipe: &str) -> Outcome<Document> {
+        let mut document = bundled::find(recipe)?.document()?;
+        document.set_option("--seed", "training.seed", &self.seed.to_string())?;
+        document.set_option("--device", "training.device", &self.device)?;
+        if let Some(tune) = &self.tune {
+            document.set_option("--tune", "training.tune", tune)?;
+        }
+        Ok(document)
+    }
+}
+
 /// Generates, trains, evaluates, predicts, draws.
 ///
 /// # Errors
 /// Where a step fails, or the network has learned less than it should.
 pub fn run(args: &Args) -> Outcome {
     let Some(demo) = args.app.demo() else {
-        return if args.app == App::Pathology { demo_slides::run(args) } else { ensemble::demo::run(args) };
+        return if args.app == App::Pathology { pathology::run(args) } else { ensemble::run(args) };
     };
     let start = Instant::now();
     folders::check_path("--out", &args.out)?;
@@ -60,13 +71,7 @@ pub fn run(args: &Args) -> Outcome {
     let _reserved = folders::Reserved::new(&args.out)?;
     let at = |name: &str| args.out.join(name);
     let (data, run, labels) = (at("data"), at("run"), at("labels"));
-    let mut document = bundled::find(demo.recipe)?.document()?;
-    document.set_option("--seed", "training.seed", &args.seed.to_string())?;
-    document.set_option("--device", "training.device", &args.device)?;
-    if let Some(tune) = &args.tune {
-        document.set_option("--tune", "training.tune", tune)?;
-    }
-    let plan = crate::terminal::plan(document)?;
+    let plan = crate::terminal::plan(args.document(demo.recipe)?)?;
 
     out!("{}", bold(&format!("1/4  {} -> {}", demo.data, data.display())));
     (demo.make)(&data, args.seed)?;
@@ -79,23 +84,7 @@ pub fn run(args: &Args) -> Outcome {
     super::train::finish(&mut session)?;
 
     out!("{}", bold("3/4  the best checkpoint on the volumes it has not seen"));
-    let found = evaluate::evaluate(&evaluate::Args {
-        run: run.clone(),
-        more: Vec::new(),
-        merge: MergeArgs::default(),
-        data: data.clone(),
-        checkpoint: "best".into(),
-        all: false,
-        cases: Vec::new(),
-        grid: evaluate::Grid::Network,
-        empty: EmptyWord::Penalty,
-        accept: Vec::new(),
-        device: args.device.clone(),
-        tune: args.tune.clone(),
-        tta: None,
-        json: false,
-        csv: false,
-    })?;
+    let found = evaluate::evaluate(&evaluate::Args::new(&run, &data, &args.device, args.tune.as_deref()))?;
     found.print();
 
     out!("{}", bold(&format!("4/4  a prediction on the scanner's own grid -> {}", labels.display())));

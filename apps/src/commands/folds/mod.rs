@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::commands::dry_run::dry_run;
-use crate::commands::empty::EmptyWord;
-use crate::commands::evaluate::{self, Grid};
-use crate::commands::merging::MergeArgs;
+use crate::commands::evaluate;
 use crate::commands::train::{self, Args};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders::{self, Reserved};
@@ -219,23 +217,7 @@ fn ended(run: &Path, plan: &Plan) -> bool {
 /// Measures the best checkpoint of a fold on its own cases.
 fn validate(args: &Args, document: &Document, run: &Path) -> Outcome {
     let device = document.root().get("training").and_then(|training| training.text("device")).unwrap_or("auto");
-    let found = evaluate::evaluate(&evaluate::Args {
-        run: run.to_owned(),
-        more: Vec::new(),
-        merge: MergeArgs::default(),
-        data: args.data.clone(),
-        checkpoint: "best".into(),
-        all: false,
-        cases: Vec::new(),
-        grid: Grid::Network,
-        empty: EmptyWord::Penalty,
-        accept: Vec::new(),
-        device: device.to_owned(),
-        tune: args.tune.clone(),
-        tta: None,
-        json: false,
-        csv: false,
-    })?;
+    let found = evaluate::evaluate(&evaluate::Args::new(run, &args.data, device, args.tune.as_deref()))?;
     folders::replace(&run.join(VALIDATION), serde_json::to_string_pretty(&found.to_json())? + "\n")
         .while_doing(|| format!("cannot keep what {} reaches", run.display()))
 }

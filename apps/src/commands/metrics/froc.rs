@@ -109,13 +109,17 @@ pub fn score(args: &Args) -> Outcome<f64> {
         .collect();
     let summary = json!({ "froc": score, "slides": images, "tumours": targets, "at": each });
     folders::replace(&folder.join("froc.json"), serde_json::to_string_pretty(&summary)? + "\n")?;
+    // Beyond what was measured the score takes the last value: so does the drawing.
+    let end = EVAL_THRESHOLDS.iter().copied().fold(0.0, f64::max);
+    let flat = points.first().filter(|(fps, _)| *fps < end).map(|(_, sensitivity)| (end, *sensitivity));
+    let drawn: Vec<(f64, f64)> = flat.into_iter().chain(points.iter().copied()).collect();
     let mark = points.first().map(|first| (*first, format!("score {score:.3}")));
     let title = format!("FROC: sensitivity, {targets} tumours on {images} slides");
     let plot = Plot {
         title: &title,
         x_label: "false positives per slide",
         x_axis: Axis::Linear,
-        curve: &points,
+        curve: &drawn,
         points: &points,
         mark,
     };

@@ -18,7 +18,8 @@ const NONE: &str = "\0none";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Csv {
-    /// The column that names a case; by default its first file does.
+    /// The column that names a case; by default `case` where there is one, else its first file names
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub case: Option<String>,
     /// The base of relative file names instead of the table's folder.
@@ -49,6 +50,11 @@ impl Layout for Csv {
             ..CsvOptions::default()
         };
         let columns = crate::dataset::csv_columns(path, &options)?;
+        if options.case.is_none() && columns.iter().any(|column| column == CASE) {
+            let learned = matches!(&wants.target, Target::Fields(names) if names.iter().any(|name| name == CASE));
+            options.case = (!learned).then(|| CASE.to_owned());
+        }
+        let unnamed = options.case.is_none();
         for column in &images {
             if !columns.contains(column) {
                 let known: Vec<&str> = columns.iter().map(String::as_str).collect();
@@ -84,7 +90,7 @@ impl Layout for Csv {
             }
         }
         let found = csv_items(&[path], &options)?;
-        let cases = found.into_iter().map(|item| self.case(item, &images, label.as_deref(), &columns));
+        let cases = found.into_iter().map(|item| case(item, &images, label.as_deref(), &columns, unnamed));
         let mut cases: Vec<Item> = cases.collect::<Result<_, _>>().map_err(|what| wrong(path, what))?;
         make_unique(&mut cases);
         let mut list = CaseList { name: title(path), modalities: wants.images.clone(), ..CaseList::default() };
@@ -93,32 +99,40 @@ impl Layout for Csv {
     }
 }
 
-impl Csv {
-    /// The files of a row as `image` and `label`, and numbers written as text.
-    fn case(&self, mut item: Item, images: &[String], label: Option<&str>, columns: &[String]) -> Result<Item, String> {
-        let files: Vec<PathBuf> = images.iter().filter_map(|column| item.files.remove(column)).collect();
-        if let (None, Some(first)) = (&self.case, files.first()) {
-            item.case = case_name(first);
-        }
-        let labelled = label.and_then(|label| item.files.remove(label));
-        let labelled = labelled.filter(|file| !file.ends_with(NONE));
-        if let Some(missing) = files.iter().chain(&labelled).find(|file| !file.exists()) {
-            return Err(format!("case {}: {} does not exist", item.case, missing.display()));
-        }
-        for column in columns {
-            let Some(Field::Text(text)) = item.fields.get(column) else { continue };
-            if text.is_empty() {
-                item.fields.remove(column);
-            } else if let Ok(number) = text.parse() {
-                item.fields.insert(column.clone(), Field::Number(number));
-            }
-        }
-        item = with_image(item, "image", Parts::new(files));
-        Ok(match labelled {
-            Some(file) => item.with("label", file),
-            None => item,
-        })
+/// The column that names a case unless another one is given.
+const CASE: &str = "case";
+
+/// The files of a row as `image` and `label`, and numbers written as text. A case without a name has
+/// that of its first file.
+fn case(
+    mut item: Item,
+    images: &[String],
+    label: Option<&str>,
+    columns: &[String],
+    unnamed: bool,
+) -> Result<Item, String> {
+    let files: Vec<PathBuf> = images.iter().filter_map(|column| item.files.remove(column)).collect();
+    if let (true, Some(first)) = (unnamed, files.first()) {
+        item.case = case_name(first);
     }
+    let labelled = label.and_then(|label| item.files.remove(label));
+    let labelled = labelled.filter(|file| !file.ends_with(NONE));
+    if let Some(missing) = files.iter().chain(&labelled).find(|file| !file.exists()) {
+        return Err(format!("case {}: {} does not exist", item.case, missing.display()));
+    }
+    for column in columns {
+        let Some(Field::Text(text)) = item.fields.get(column) else { continue };
+        if text.is_empty() {
+            item.fields.remove(column);
+        } else if let Ok(number) = text.parse() {
+            item.fields.insert(column.clone(), Field::Number(number));
+        }
+    }
+    item = with_image(item, "image", Parts::new(files));
+    Ok(match labelled {
+        Some(file) => item.with("label", file),
+        None => item,
+    })
 }
 
 hearth_registry::entry!(dyn Layout => Csv, aliases: &["CSV"], example: "case = \"patient\"");

@@ -4,16 +4,22 @@
 //! |---|---|
 //! | [`spleen`] | abdomens in CT with a spleen |
 //! | [`brats`] | heads in four MR contrasts with nested tumours |
+//! | [`lung`] | chests in CT with a tumour, as DICOM with structure sets |
+//! | [`pathology`] | slides of stained tissue with tumours, and annotations |
 //! | [`spheres`] | bright spheres, those of MONAI's tests |
 //!
 //! Every case is drawn from the seed and its number: the same seed gives the same volumes.
 
 mod brats;
 mod folder;
+mod lung;
 mod organ;
+mod pathology;
 mod spheres;
 mod spleen;
 
 pub use brats::{BratsLayout, BratsOptions, brats, brats_case};
+pub use lung::{LungOptions, lung, lung_case};
+pub use pathology::{PathologyOptions, pathology, pathology_case};
 pub use spheres::{SpheresOptions, spheres, spheres_case};
 pub use spleen::{SpleenOptions, spleen, spleen_case};

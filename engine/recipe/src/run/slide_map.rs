@@ -12,7 +12,7 @@ use hearth_data::{
     DataLoader, Image, LoaderOptions, OneOrMany, PatchWSIDataset, Pipeline, Transform, WsiOptions, WsiPatch, affine,
 };
 use hearth_nn::networks::Network;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Trained;
 use super::plan::named;
@@ -68,7 +68,7 @@ impl Trained {
         let level = opened.level_for(Resolution::Level(how.level), 0.0)?;
         let mask = tissue(&opened, how.stride)?;
         let patches = patches(slide, &mask, how, opened.levels()[level].downsample);
-        let key = self.key(slide, how, patches.len())?;
+        let key = self.slide_key(slide)?.to_string();
         let (mut file, mut values) = resume(partial, &key, patches.len())?;
         let mut tiles = Tiles { total: patches.len(), done: values.len(), resumed: values.len() };
         tell(tiles);
@@ -128,24 +128,22 @@ impl Trained {
         found.try_into_vec_as::<f32>().map_err(|e| RecipeError::new(format!("the result cannot be read: {e}")))
     }
 
-    /// What a partial map belongs to.
-    fn key(&self, slide: &Path, how: &Patches, patches: usize) -> Outcome<String> {
+    /// What a map comes from: the slide, the weights, and the recipe's way from one to the other. A
+    /// map of another key is another map.
+    ///
+    /// # Errors
+    /// A slide that is not there, a recipe that does not learn patches.
+    pub fn slide_key(&self, slide: &Path) -> Outcome<Value> {
         let facts = std::fs::metadata(slide).while_doing(|| format!("cannot read {}", slide.display()))?;
         let changed = facts.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
-        let key = json!({
+        Ok(json!({
             "hearth": "partial probability map",
             "slide": slide.file_name().unwrap_or_default().to_string_lossy(),
             "bytes": facts.len(),
             "changed": changed.map(|at| at.as_millis() as u64),
-            "recipe": self.plan.recipe.title(),
-            "network": self.plan.recipe.network.name(),
-            "checkpoint": self.checkpoint,
-            "patch_size": how.patch_size,
-            "level": how.level,
-            "stride": how.stride,
-            "patches": patches,
-        });
-        Ok(key.to_string())
+            "weights": self.weights,
+            "recipe": blake3::hash(self.plan.recipe.to_toml()?.as_bytes()).to_hex().to_string(),
+        }))
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Trained {
     pub network: AnyNetwork,
     /// Which checkpoint it came from.
     pub checkpoint: String,
+    /// The BLAKE3 hash of its weights: a checkpoint of the same name may come from another training.
+    pub weights: String,
     /// How the network is applied to an image: the recipe's inferer, with test-time augmentation if
     /// requested.
     pub inferer: Arc<dyn Inferer>,
@@ -111,7 +113,8 @@ impl Trained {
         let checkpoint = choose(folder, checkpoint)?;
         let name = checkpoint.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let network = plan.network(&plan.device)?;
-        let (network, _) = weights::from_bytes(network, &checkpoint.file(WEIGHTS)?)
+        let bytes = checkpoint.file(WEIGHTS)?;
+        let (network, _) = weights::from_bytes(network, &bytes)
             .while_doing(|| format!("the weights of checkpoint {name} do not fit the run's recipe"))?;
         let network = plan.precision.apply(network.valid());
         let augmentation = plan.augmentation()?;
@@ -119,7 +122,8 @@ impl Trained {
             Some(augmentation) => Arc::new(augmentation.clone()),
             None => plan.recipe.inferer.shared(),
         };
-        Ok(Self { plan, network, checkpoint: name, inferer, augmentation, ensemble: None })
+        let weights = blake3::hash(&bytes).to_hex().to_string();
+        Ok(Self { plan, network, checkpoint: name, weights, inferer, augmentation, ensemble: None })
     }
 }
 

@@ -64,7 +64,7 @@ impl Part {
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
         let is = |words: &[&str]| name.split(|c: char| !c.is_alphanumeric()).any(|part| words.contains(&part));
         // "non-enhancing" comes before "enhancing".
-        if has(&["non-enh", "non enh", "nonenh", "necro"]) || is(&["ncr", "net"]) {
+        if has(&["non-enh", "non enh", "nonenh", "necro"]) || is(&["ncr", "net", "netc"]) {
             Some(Part::Core)
         } else if has(&["edema", "oedema", "flair"]) || is(&["ed", "snfh"]) {
             Some(Part::Oedema)

@@ -8,13 +8,12 @@ use serde_json::json;
 
 use crate::commands::data::spheres_options;
 use crate::commands::demo;
-use crate::commands::empty::EmptyWord;
-use crate::commands::evaluate::{self, Grid};
+use crate::commands::evaluate;
 use crate::commands::merging::{DisagreementWord, MergeArgs, runs};
-use crate::commands::{ensemble, folds, train};
+use crate::commands::opening::OpeningArgs;
+use crate::commands::{ensemble, folds, predict, train};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders::{self, Reserved};
-use crate::recipe::bundled;
 use crate::table::{Lean, lines};
 use crate::terminal::{bold, seconds};
 use crate::{note, out};
@@ -43,12 +42,7 @@ pub fn run(args: &demo::Args) -> Outcome {
     let at = |name: &str| args.out.join(name);
     let (data, out) = (at("data"), at("run"));
     let test = data.join("test");
-    let mut document = bundled::find("demo-ensemble")?.document()?;
-    document.set_option("--seed", "training.seed", &args.seed.to_string())?;
-    document.set_option("--device", "training.device", &args.device)?;
-    if let Some(tune) = &args.tune {
-        document.set_option("--tune", "training.tune", tune)?;
-    }
+    let document = args.document("demo-ensemble")?;
 
     let [cases, unseen] = CASES;
     out!("{}", bold(&format!("1/4  {cases} volumes of noisy spheres, and {unseen} to test -> {}", data.display())));
@@ -96,8 +90,7 @@ pub fn run(args: &demo::Args) -> Outcome {
     out!("picture  {}", picture.display());
     out!("summary  {}", at("summary.json").display());
     out!("{}", bold(&format!("mean Dice {dice:.3}, members {mean:.3}, in {}", seconds(took))));
-    // Also where it is not a number.
-    if !(dice >= LEAST) {
+    if dice.is_nan() || dice < LEAST {
         let advice = "this build or device computes wrongly, or --seed made data that are hard to learn";
         return Err(Failure::new(format!("Dice of the ensemble is {dice:.3}, expected at least {LEAST}: {advice}")));
     }
@@ -135,23 +128,8 @@ fn training(args: &demo::Args, data: &Path, out: &Path) -> train::Args {
 
 /// The key metric of a run, or of a folder of folds, on data that it has not seen.
 fn evaluated(args: &demo::Args, run: &Path, data: &Path, merge: MergeArgs) -> Outcome<f64> {
-    let found = evaluate::evaluate(&evaluate::Args {
-        run: run.to_owned(),
-        more: Vec::new(),
-        merge,
-        data: data.to_owned(),
-        checkpoint: "best".into(),
-        all: false,
-        cases: Vec::new(),
-        grid: Grid::Network,
-        empty: EmptyWord::Penalty,
-        accept: Vec::new(),
-        device: args.device.clone(),
-        tune: args.tune.clone(),
-        tta: None,
-        json: false,
-        csv: false,
-    })?;
+    let as_usual = evaluate::Args::new(run, data, &args.device, args.tune.as_deref());
+    let found = evaluate::evaluate(&evaluate::Args { merge, ..as_usual })?;
     Ok(found.key_value())
 }
 
@@ -162,16 +140,7 @@ fn predicting(args: &demo::Args, run: &Path, images: &Path, out: &Path) -> ensem
         out: out.to_owned(),
         merge: MergeArgs::default(),
         disagreement: vec![DisagreementWord::Variance],
-        checkpoint: "best".into(),
-        device: args.device.clone(),
-        tune: args.tune.clone(),
-        tta: None,
-        accept: Vec::new(),
-        probabilities: false,
-        dicom_seg: false,
-        rtstruct: false,
-        series: None,
-        picture: true,
-        overwrite: false,
+        opening: OpeningArgs::new(&args.device, args.tune.as_deref()),
+        files: predict::FileArgs { picture: true, ..predict::FileArgs::default() },
     }
 }

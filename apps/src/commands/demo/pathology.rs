@@ -7,11 +7,11 @@ use serde_json::json;
 
 use crate::commands::demo::Args;
 use crate::commands::metrics::froc;
-use crate::commands::{data, predict};
+use crate::commands::{data, predict, train};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
-use crate::recipe::{Recipe, bundled};
+use crate::recipe::Recipe;
 use crate::run::{Cases, Session};
 use crate::terminal::{bold, seconds};
 use crate::{note, out};
@@ -36,13 +36,7 @@ pub fn run(args: &Args) -> Outcome {
     let _reserved = folders::Reserved::new(&args.out)?;
     let at = |name: &str| args.out.join(name);
     let (slides, run, maps) = (at("data"), at("run"), at("maps"));
-    let mut document = bundled::find("demo-pathology")?.document()?;
-    document.set_option("--seed", "training.seed", &args.seed.to_string())?;
-    document.set_option("--device", "training.device", &args.device)?;
-    if let Some(tune) = &args.tune {
-        document.set_option("--tune", "training.tune", tune)?;
-    }
-    let plan = crate::terminal::plan(document)?;
+    let plan = crate::terminal::plan(args.document("demo-pathology")?)?;
 
     out!("{}", bold(&format!("1/4  {SLIDES} slides, half of them with tumours -> {}", slides.display())));
     data::phantom_slides(&slides, SLIDES, Some(SIZE), args.seed)?;
@@ -53,28 +47,11 @@ pub fn run(args: &Args) -> Outcome {
     let mut session = Session::new(plan, &slides, &[])?;
     interrupt::running(session.interrupt_flag());
     session.start(&run)?;
-    super::train::finish(&mut session)?;
+    train::finish(&mut session)?;
 
     out!("{}", bold(&format!("3/4  maps of the {} slides it has not seen -> {}", held.len(), maps.display())));
-    predict::run(&predict::Args {
-        run,
-        images: held,
-        out: maps.clone(),
-        count: None,
-        seed: None,
-        checkpoint: "best".into(),
-        device: args.device.clone(),
-        tune: args.tune.clone(),
-        probabilities: false,
-        tta: None,
-        uncertainty: false,
-        dicom_seg: false,
-        rtstruct: false,
-        series: None,
-        accept: Vec::new(),
-        picture: false,
-        overwrite: false,
-    })?;
+    let as_usual = predict::Args::new(&run, held, &maps, &args.device, args.tune.as_deref());
+    predict::run(&as_usual)?;
 
     out!("{}", bold("4/4  detections against the annotations"));
     let measuring = froc::Args {

@@ -18,7 +18,7 @@ use crate::{DataError, Draw, DrawKey, Progress};
 /// Options of the slides.
 #[derive(Clone, Debug, Setters)]
 #[non_exhaustive]
-pub struct SlideOptions {
+pub struct PathologyOptions {
     /// Pixels along each side of level 0: 512 to 16384.
     pub size: usize,
     /// The same seed yields the same slides.
@@ -27,14 +27,14 @@ pub struct SlideOptions {
     pub progress: Progress,
 }
 
-impl Default for SlideOptions {
+impl Default for PathologyOptions {
     fn default() -> Self {
-        SlideOptions { size: 4096, seed: 0, progress: Progress::None }
+        PathologyOptions { size: 4096, seed: 0, progress: Progress::None }
     }
 }
 
 /// Micrometres per pixel of level 0.
-pub const MPP: f64 = 1.0;
+const MPP: f64 = 1.0;
 
 /// The class of the annotations, and ASAP's group.
 const CLASS: &str = "tumor";
@@ -44,7 +44,7 @@ const CLASS: &str = "tumor";
 ///
 /// # Errors
 /// Where the size is out of range or an I/O error occurs.
-pub fn slides(dir: impl AsRef<Path>, cases: usize, options: &SlideOptions) -> Result<(), DataError> {
+pub fn pathology(dir: impl AsRef<Path>, cases: usize, options: &PathologyOptions) -> Result<(), DataError> {
     let dir = dir.as_ref();
     if !(512..=16384).contains(&options.size) {
         return Err(DataError::Option(format!("a size of {}, expected 512 to 16384", options.size)));
@@ -56,7 +56,7 @@ pub fn slides(dir: impl AsRef<Path>, cases: usize, options: &SlideOptions) -> Re
         hearth_files::replace(&path, bytes).map_err(|source| DataError::Io { path, source })
     };
     for case in 0..cases {
-        let (pixels, tumours) = slide(case, options);
+        let (pixels, tumours) = pathology_case(case, options);
         let kind = if tumours.is_empty() { "normal" } else { "tumor" };
         let at = |end: &str| dir.join(format!("{kind}_{case:0width$}.{end}"));
         let pyramid_options = PyramidOptions {
@@ -81,7 +81,7 @@ pub fn slides(dir: impl AsRef<Path>, cases: usize, options: &SlideOptions) -> Re
 }
 
 /// The pixels of a slide (RGB, row by row) and its tumours; every second slide has none.
-pub fn slide(case: usize, options: &SlideOptions) -> (Vec<u8>, Vec<Shape>) {
+pub fn pathology_case(case: usize, options: &PathologyOptions) -> (Vec<u8>, Vec<Shape>) {
     let draw = DrawKey::new(options.seed, 0, 0).draw(&format!("slide phantom {case}"), 0, 0);
     let side = options.size as f64;
     let tissue: Vec<Blob> = [[0.33, 0.36], [0.62, 0.66]]
@@ -325,11 +325,11 @@ mod tests {
 
     #[test]
     fn tumours_have_the_colour_of_tissue_and_another_texture() {
-        let options = SlideOptions::default().size(1024).seed(5);
-        let (pixels, tumours) = slide(0, &options);
+        let options = PathologyOptions::default().size(1024).seed(5);
+        let (pixels, tumours) = pathology_case(0, &options);
         assert_eq!(tumours.len(), 2);
-        assert!(slide(1, &options).1.is_empty());
-        assert_eq!(slide(0, &options).0, pixels, "the seed decides");
+        assert!(pathology_case(1, &options).1.is_empty());
+        assert_eq!(pathology_case(0, &options).0, pixels, "the seed decides");
         let annotations = Annotations { shapes: tumours, ..Annotations::default() };
         annotations.check((1024, 1024)).expect("on the slide");
         let area = Area::whole((1024, 1024), (1024, 1024));
