@@ -179,15 +179,18 @@ struct Pace<'a> {
     name: &'a str,
     start: Instant,
     shown: Option<Instant>,
+    /// Tiles that an earlier call did: they took no time of this one.
+    resumed: usize,
 }
 
 impl<'a> Pace<'a> {
     fn new(name: &'a str) -> Self {
-        Self { name, start: Instant::now(), shown: None }
+        Self { name, start: Instant::now(), shown: None, resumed: 0 }
     }
 
     fn tell(&mut self, tiles: Tiles) {
         let Tiles { total, done, resumed } = tiles;
+        self.resumed = resumed;
         if self.shown.is_none() && resumed > 0 {
             note!("{}: {resumed} of {total} tiles were done by an earlier call", self.name);
         }
@@ -211,7 +214,8 @@ impl<'a> Pace<'a> {
 
     fn end(&self, map: &SlideMap) {
         let spent = self.start.elapsed().as_secs_f64();
-        let rate = map.patches as f64 / spent.max(1e-9);
-        note!("{}: {} tiles in {}, {rate:.1} tiles/s", self.name, map.patches, seconds(spent));
+        let tiles = map.patches.saturating_sub(self.resumed);
+        let rate = tiles as f64 / spent.max(1e-9);
+        note!("{}: {tiles} tiles in {}, {rate:.1} tiles/s", self.name, seconds(spent));
     }
 }
