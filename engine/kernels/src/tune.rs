@@ -90,7 +90,7 @@ mod tests {
             let values: Vec<f32> = (0..37 * 65).map(|i| (i as f32 * 0.37).sin()).collect();
             let x = Tensor::<2>::from_data(TensorData::new(values, [37, 65]), device);
             let product = x.clone().matmul(x.clone().transpose());
-            product.sum_dim(1).into_data().to_vec::<f32>().expect("numbers")
+            product.sum_dim(1).into_data().try_to_vec::<f32>().expect("numbers")
         };
         let (here, there) = (work(&Device::flex()), work(&Device::vulkan(DeviceKind::DefaultDevice)));
         for (a, b) in here.iter().zip(&there) {
